@@ -1,0 +1,29 @@
+//! The core of nvcoll: schedules of collective communication, written once and used three times.
+//!
+//! ```text
+//! algorithm ─build─▶ Schedule ─lower─▶ Schedule ─verify─▶ Verified        (the engine runs Verified, the fabric costs Schedule)
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`dtype`], [`op`] | one row per element type, one row per reduce operation |
+//! | [`collective`] | the contracts: what each collective promises |
+//! | [`partition`] | parts, chunks and tiles as element ranges |
+//! | [`schedule`] | step, view, queue, dependency, schedule |
+//! | [`builder`], [`compose`] | how algorithms are written |
+//! | [`depend`] | dependencies and queues, derived from the sequential program |
+//! | [`algorithm`] | the algorithms, one file each, and their registry |
+//! | [`lower`] | mapped program to staged program |
+//! | [`verify`] | the proof |
+//! | [`cost`] | bytes and waits, counted from a schedule |
+//! | [`text`] | print, parse, diff |
+#![forbid(unsafe_code)]
+
+pub mod collective;
+pub mod dtype;
+pub mod error;
+pub mod op;
+pub mod partition;
+pub mod schedule;
+
+pub use error::{Error, Result};
