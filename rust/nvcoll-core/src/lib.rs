@@ -11,7 +11,7 @@
 //! | [`partition`] | parts, chunks and tiles as element ranges |
 //! | [`schedule`] | step, view, queue, dependency, schedule |
 //! | [`builder`], [`compose`] | how algorithms are written |
-//! | [`depend`] | dependencies and queues, derived from the sequential program |
+//! | `depend` | dependencies and queues, derived from the sequential program |
 //! | [`algorithm`] | the algorithms, one file each, and their registry |
 //! | [`lower`] | mapped program to staged program |
 //! | [`verify`] | the proof |
@@ -19,11 +19,18 @@
 //! | [`text`] | print, parse, diff |
 #![forbid(unsafe_code)]
 
+pub mod algorithm;
+pub mod builder;
 pub mod collective;
+pub mod compose;
+mod depend;
+pub mod lower;
+pub mod cost;
 pub mod dtype;
 pub mod error;
 pub mod op;
 pub mod partition;
 pub mod schedule;
+pub mod text;
 
 pub use error::{Error, Result};

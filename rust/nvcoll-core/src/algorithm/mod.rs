@@ -1,0 +1,81 @@
+//! The algorithms. **An algorithm is one file and one registry line**; tests, docs, CLI and benches read the registry.
+
+mod direct;
+mod nvswitch;
+mod ring;
+mod tree;
+mod two_level;
+
+use crate::builder::Builder;
+use crate::collective::Collective;
+use crate::error::{Error, Result};
+use crate::schedule::{Aliasing, Schedule};
+
+/// Every algorithm, the default of its collective first.
+pub static ALGORITHMS: &[&Algorithm] = &[
+    &nvswitch::ALL_REDUCE,
+    &ring::ALL_REDUCE,
+    &tree::ALL_REDUCE,
+    &two_level::ALL_REDUCE,
+    &nvswitch::REDUCE_SCATTER,
+    &nvswitch::ALL_GATHER,
+    &direct::BARRIER,
+];
+
+/// In which order contributions are folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The left fold over ranks 0..n-1, for every element.
+    Rank,
+    /// A fold of folds.
+    Nested,
+    /// The algorithm's own documented order.
+    Own,
+    /// Nothing is folded.
+    None,
+}
+
+/// An algorithm: how one collective is done.
+pub struct Algorithm {
+    /// Its name.
+    pub name: &'static str,
+    /// The contract it fulfils.
+    pub collective: &'static Collective,
+    /// The order of its folds; the verifier prints the expression.
+    pub order: Order,
+    /// The idea, in one sentence.
+    pub summary: &'static str,
+    /// Whose idea it is.
+    pub source: &'static str,
+    /// Writes the steps.
+    pub build: fn(&mut Builder),
+}
+
+/// Finds an algorithm by name; `auto` is the collective's first.
+///
+/// # Errors
+/// [`Error::Unknown`] lists the names there are.
+pub fn find(collective: &'static Collective, name: &str) -> Result<&'static Algorithm> {
+    let mut all = of(collective);
+    if name == "auto" { all.next() } else { all.find(|a| a.name == name) }.ok_or_else(|| Error::Unknown {
+        kind: "algorithm",
+        name: format!("{} {name}", collective.name),
+        known: of(collective).map(|a| a.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// Returns the algorithms of a collective, the default first.
+pub fn of(collective: &'static Collective) -> impl Iterator<Item = &'static Algorithm> {
+    ALGORITHMS.iter().copied().filter(move |a| a.collective == collective)
+}
+
+/// Builds the mapped schedule of a registered algorithm.
+///
+/// # Errors
+/// [`Error::Unknown`], [`Error::WorldSize`], or whatever the algorithm does wrong.
+pub fn build(collective: &'static Collective, name: &str, world_size: u32, aliasing: Aliasing) -> Result<Schedule> {
+    let algorithm = find(collective, name)?;
+    let mut builder = Builder::new(collective, world_size, aliasing)?;
+    (algorithm.build)(&mut builder);
+    builder.finish(algorithm.name)
+}

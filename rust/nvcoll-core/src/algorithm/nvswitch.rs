@@ -1,0 +1,67 @@
+//! nvswitch: what a switch that folds and multicasts does, and its two halves as collectives of their own.
+//!
+//! ```text
+//! all_reduce      rank c:  output[every rank].c = fold of input[0..n].c          one step per rank
+//! reduce_scatter  rank c:  output[c].c          = fold of input[0..n].c
+//! all_gather      rank c:  output[every rank].c = input[c].c
+//! ```
+//!
+//! It is two_shot whose two halves are one step. Bytes per rank: 2 N for all_reduce, the lower bound (every rank's data
+//! must be read once and its result written once). Waits: 2. Order: rank. Source: NVIDIA NVLink SHARP as used by NCCL's
+//! NVLS algorithm (NCCL 2.17) and its symmetric kernels (NCCL 2.27); on a CPU, memory that everybody maps is the switch.
+
+use super::{Algorithm, Order};
+use crate::builder::{Builder, Region};
+use crate::collective;
+
+/// The registry line of all_reduce.
+pub(super) static ALL_REDUCE: Algorithm = Algorithm {
+    name: "nvswitch",
+    collective: &collective::ALL_REDUCE,
+    order: Order::Rank,
+    summary: "each rank folds its chunk from everybody and stores it to everybody",
+    source: "NVLink SHARP multimem reduce and multicast, NCCL 2.17 and 2.27",
+    build: |b| {
+        for c in b.chunks(b.world_size()) {
+            b.at_switch(&inputs(b, c), &outputs(b, c, c));
+        }
+    },
+};
+
+/// The registry line of reduce_scatter.
+pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
+    name: "nvswitch",
+    collective: &collective::REDUCE_SCATTER,
+    order: Order::Rank,
+    summary: "each rank folds its part from everybody",
+    source: "NVLink SHARP multimem reduce, NCCL 2.17 and 2.27",
+    build: |b| {
+        for c in b.chunks(1) {
+            b.at_switch(&inputs(b, c), &[b.output(c, c)]);
+        }
+    },
+};
+
+/// The registry line of all_gather.
+pub(super) static ALL_GATHER: Algorithm = Algorithm {
+    name: "nvswitch",
+    collective: &collective::ALL_GATHER,
+    order: Order::None,
+    summary: "each rank stores its part to everybody",
+    source: "NVLink SHARP multicast, NCCL 2.17 and 2.27",
+    build: |b| {
+        for c in b.chunks(1) {
+            b.at_switch(&[b.input(c, c)], &outputs(b, c, c));
+        }
+    },
+};
+
+fn inputs(b: &Builder, chunk: u32) -> Vec<Region> {
+    (0..b.world_size()).map(|r| b.input(r, chunk)).collect()
+}
+
+/// The chunk in every rank's output, the executing rank's first.
+fn outputs(b: &Builder, chunk: u32, first: u32) -> Vec<Region> {
+    let n = b.world_size();
+    (0..n).map(|i| b.output((first + i) % n, chunk)).collect()
+}

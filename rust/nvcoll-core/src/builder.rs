@@ -1,0 +1,350 @@
+//! The builder: what an author of an algorithm sees.
+//!
+//! Steps are written in **one sequential order for all ranks together**, and program order is the meaning. Nobody writes
+//! dependencies, queues, lags, slots or signals: [`crate::depend`] derives them from the regions.
+//!
+//! ```
+//! use nvcoll_core::{builder::Builder, collective::ALL_REDUCE, schedule::Aliasing};
+//!
+//! let mut b = Builder::new(&ALL_REDUCE, 4, Aliasing::Disjoint)?;
+//! for c in b.chunks(4) {
+//!     let all: Vec<_> = (0..4).map(|r| b.input(r, c)).collect();
+//!     let everywhere: Vec<_> = (0..4).map(|i| b.output((c + i) % 4, c)).collect();
+//!     b.fold(&all, &everywhere);                          // executed by rank c, the first destination's
+//! }
+//! let schedule = b.finish("mine")?;
+//! assert_eq!(schedule.steps.len(), 4);
+//! # Ok::<(), nvcoll_core::Error>(())
+//! ```
+//!
+//! A **region** is a view before chunks are numbered: a fraction of the data in one buffer of one rank. An algorithm may
+//! cut differently at different moments (composition does); [`Builder::finish`] cuts every part into as many chunks as all
+//! regions need. A step is executed by the rank of its first destination; only
+//! [`Builder::push`] is executed by the rank of its source.
+//!
+//! Errors are remembered and returned by [`Builder::finish`] (the Python builder raises them at the offending line), so
+//! that algorithms read without noise.
+
+use crate::collective::Collective;
+use crate::depend::{derive, Draft, Frame};
+use crate::error::{Error, Result, MAX_WORLD_SIZE};
+use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
+
+/// Parts are cut into at most this many chunks. Chosen: 64 times the largest world size.
+const MAX_CHUNKS_PER_PART: u64 = 1 << 16;
+
+/// A view before chunks are numbered: the fraction `lo/of .. hi/of` of the data, in one buffer of one rank.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// The rank whose memory it is.
+    pub rank: u32,
+    /// Which of its buffers.
+    pub buffer: Buffer,
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
+    pub(crate) of: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) rank: u32,
+    pub(crate) src: Vec<Region>,
+    pub(crate) dst: Vec<Region>,
+    pub(crate) channel: u32,
+    pub(crate) at_switch: bool,
+}
+
+/// Records the sequential program of all ranks.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    collective: &'static Collective,
+    world_size: u32,
+    aliasing: Aliasing,
+    parts: u32,
+    chunks_per_part: u32,
+    channel: u32,
+    pub(crate) channels: u32,
+    pub(crate) scratch_layers: u16,
+    pub(crate) lines: Vec<Line>,
+    error: Option<Error>,
+}
+
+impl Builder {
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// [`Error::WorldSize`] outside 1..=1024.
+    pub fn new(collective: &'static Collective, world_size: u32, aliasing: Aliasing) -> Result<Self> {
+        if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
+            return Err(Error::WorldSize(world_size));
+        }
+        let parts = collective.parts(world_size);
+        Ok(Self {
+            collective,
+            world_size,
+            aliasing,
+            parts,
+            chunks_per_part: 1,
+            channel: 0,
+            channels: 1,
+            scratch_layers: 0,
+            lines: Vec::new(),
+            error: None,
+        })
+    }
+
+    /// Returns the number of ranks.
+    pub fn world_size(&self) -> u32 {
+        self.world_size
+    }
+
+    /// Returns the contract that the program is to fulfil.
+    pub fn collective(&self) -> &'static Collective {
+        self.collective
+    }
+
+    /// Says whether input and output are the same memory.
+    pub fn is_in_place(&self) -> bool {
+        self.aliasing == Aliasing::InPlace
+    }
+
+    /// Cuts every part into `per_part` chunks and returns the indices of all chunks, part by part.
+    pub fn chunks(&mut self, per_part: u32) -> std::ops::Range<u32> {
+        if !(1..=MAX_CHUNKS_PER_PART).contains(&(per_part as u64)) {
+            self.fail(format!("a part is cut into {per_part} chunks: from 1 to {MAX_CHUNKS_PER_PART} are possible"));
+        } else {
+            self.chunks_per_part = per_part;
+        }
+        0..self.parts * self.chunks_per_part
+    }
+
+    /// Makes the steps that follow belong to `channel`: an independent slice of the collective with queues of its own.
+    pub fn channel(&mut self, channel: u32) {
+        self.channel = channel;
+        self.channels = self.channels.max(channel + 1);
+    }
+
+    /// Names a chunk of a rank's input.
+    pub fn input(&self, rank: u32, chunk: u32) -> Region {
+        self.region(rank, Buffer::Input, chunk)
+    }
+
+    /// Names a chunk of a rank's output.
+    pub fn output(&self, rank: u32, chunk: u32) -> Region {
+        self.region(rank, Buffer::Output, chunk)
+    }
+
+    /// Names a chunk of a rank's scratch: memory for intermediate values, in layers as long as the data.
+    pub fn scratch(&mut self, rank: u32, layer: u16, chunk: u32) -> Region {
+        self.scratch_layers = self.scratch_layers.max(layer + 1);
+        self.region(rank, Buffer::Scratch(layer), chunk)
+    }
+
+    /// Names the whole input of every rank.
+    pub fn inputs(&self) -> Vec<Region> {
+        (0..self.world_size).map(|r| self.whole(r, Buffer::Input)).collect()
+    }
+
+    /// Names the whole output of every rank.
+    pub fn outputs(&self) -> Vec<Region> {
+        (0..self.world_size).map(|r| self.whole(r, Buffer::Output)).collect()
+    }
+
+    /// Folds regions, in the order listed, into every region of `dst`; returns the first of them.
+    pub fn fold(&mut self, src: &[Region], dst: &[Region]) -> Region {
+        self.record(src, dst, false)
+    }
+
+    /// Copies a region into every region of `dst`; returns the first of them.
+    pub fn copy(&mut self, src: &Region, dst: &[Region]) -> Region {
+        self.record(std::slice::from_ref(src), dst, false)
+    }
+
+    /// Copies a region into every region of `dst`, executed by the rank that has it; returns the first of `dst`.
+    pub fn push(&mut self, src: &Region, dst: &[Region]) -> Region {
+        self.replay(Line {
+            rank: src.rank,
+            src: vec![src.clone()],
+            dst: dst.to_vec(),
+            channel: self.channel,
+            at_switch: false,
+        });
+        dst.first().unwrap_or(src).clone()
+    }
+
+    /// Like [`Builder::fold`] or [`Builder::copy`], marked: a fabric with the ability does it inside the switch.
+    pub fn at_switch(&mut self, src: &[Region], dst: &[Region]) -> Region {
+        self.record(src, dst, true)
+    }
+
+    /// Returns the first error so far.
+    ///
+    /// # Errors
+    /// [`Error::Build`] names the rule that was broken.
+    pub fn check(&self) -> Result<()> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Numbers the chunks, derives queues and dependencies, and returns the mapped schedule.
+    ///
+    /// # Errors
+    /// The first error of the program.
+    pub fn finish(mut self, algorithm: &str) -> Result<Schedule> {
+        self.check()?;
+        if self.world_size == 1 && self.lines.is_empty() {
+            self.copy_through();
+        }
+        let per_part = self.finest()?;
+        let total = per_part * u64::from(self.parts);
+        let number = |region: &Region| View {
+            rank: region.rank,
+            buffer: region.buffer,
+            chunks: (region.lo * (total / region.of)) as u32..(region.hi * (total / region.of)) as u32,
+        };
+        let drafts = self.lines.iter().map(|line| Draft {
+            rank: line.rank,
+            channel: line.channel,
+            src: line.src.iter().map(number).collect(),
+            dst: line.dst.iter().map(number).collect(),
+            at_switch: line.at_switch,
+        });
+        let frame = Frame {
+            collective: self.collective,
+            algorithm: algorithm.to_owned(),
+            world_size: self.world_size,
+            chunks_per_part: per_part as u32,
+            path: Path::Mapped,
+            aliasing: self.aliasing,
+        };
+        derive(frame, drafts.collect())
+    }
+
+    /// With one rank every collective is a copy, and a textbook's loops write nothing.
+    pub(crate) fn copy_through(&mut self) {
+        self.chunks_per_part = 1;
+        for part in 0..self.parts {
+            self.copy(&self.input(0, part), &[self.output(0, part)]);
+        }
+    }
+
+    pub(crate) fn fail(&mut self, message: String) {
+        self.error.get_or_insert(Error::Build(message));
+    }
+
+    /// The least number of chunks per part in which every region is whole chunks.
+    fn finest(&self) -> Result<u64> {
+        let mut total = u64::from(self.parts.max(1));
+        for region in self.lines.iter().flat_map(|l| l.src.iter().chain(&l.dst)) {
+            total = total / gcd(total, region.of) * region.of;
+            if total > MAX_CHUNKS_PER_PART * u64::from(self.parts) {
+                let message = format!("the regions need more than {MAX_CHUNKS_PER_PART} chunks per part: cut alike");
+                return Err(Error::Build(message));
+            }
+        }
+        Ok(total / u64::from(self.parts.max(1)))
+    }
+
+    fn region(&self, rank: u32, buffer: Buffer, chunk: u32) -> Region {
+        let of = u64::from(self.parts) * u64::from(self.chunks_per_part);
+        Region { rank, buffer, lo: chunk.into(), hi: u64::from(chunk) + 1, of }
+    }
+
+    fn whole(&self, rank: u32, buffer: Buffer) -> Region {
+        let held = match buffer {
+            Buffer::Input => self.collective.input(self.world_size, rank),
+            _ => self.collective.output(self.world_size, rank),
+        };
+        let (first, last) = (held.first().copied().unwrap_or(0), held.last().copied().unwrap_or(0));
+        Region { rank, buffer, lo: first.into(), hi: u64::from(last) + 1, of: self.parts.into() }
+    }
+
+    fn record(&mut self, src: &[Region], dst: &[Region], at_switch: bool) -> Region {
+        let rank = dst.first().map_or(0, |region| region.rank);
+        self.replay(Line { rank, src: src.to_vec(), dst: dst.to_vec(), channel: self.channel, at_switch });
+        dst.first().or(src.first()).cloned().unwrap_or_else(|| self.whole(0, Buffer::Output))
+    }
+
+    pub(crate) fn replay(&mut self, line: Line) {
+        match self.admit(&line.src, &line.dst) {
+            Ok(()) if line.src == line.dst => {}
+            Ok(()) => self.lines.push(line),
+            Err(message) => self.fail(message),
+        }
+    }
+
+    fn admit(&self, src: &[Region], dst: &[Region]) -> std::result::Result<(), String> {
+        let (Some(_), Some(first)) = (src.first(), dst.first()) else {
+            return Err("a step needs a source and a destination: pass at least one of each".into());
+        };
+        for region in src.iter().chain(dst) {
+            self.admit_region(region)?;
+            if region.reduced() != first.reduced() {
+                return Err(format!("{region} and {first} are not the same chunks: a step folds like chunks"));
+            }
+        }
+        for (views, role) in [(src, "source"), (dst, "destination")] {
+            let mut seen: Vec<_> = views.iter().map(|v| (v.rank, self.memory_of(v.buffer))).collect();
+            seen.sort_unstable();
+            if let Some(twice) = seen.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(format!("rank {} is the same {role} twice in one step: name it once", twice[0].0));
+            }
+        }
+        if let Some(input) = dst.iter().find(|d| d.buffer == Buffer::Input && !self.is_in_place()) {
+            return Err(format!("{input} is a destination: write to the output or to scratch"));
+        }
+        Ok(())
+    }
+
+    fn memory_of(&self, buffer: Buffer) -> Buffer {
+        if self.is_in_place() && buffer == Buffer::Output { Buffer::Input } else { buffer }
+    }
+
+    fn admit_region(&self, region: &Region) -> std::result::Result<(), String> {
+        if region.rank >= self.world_size {
+            return Err(format!("rank {} is not in 0..{}", region.rank, self.world_size));
+        }
+        if region.lo >= region.hi || region.hi > region.of {
+            return Err(format!("{region} is outside the data: chunks are 0..{}", region.of));
+        }
+        let held = match region.buffer {
+            Buffer::Input => self.collective.input(self.world_size, region.rank),
+            Buffer::Output => self.collective.output(self.world_size, region.rank),
+            Buffer::Scratch(_) => return Ok(()),
+            Buffer::Staging(_) => return Err("staging is the lowering's: write to scratch".into()),
+        };
+        let per_part = region.of / u64::from(self.parts);
+        let parts = region.lo / per_part..region.hi.div_ceil(per_part);
+        match parts.clone().find(|p| !held.contains(&(*p as u32))) {
+            Some(part) => Err(format!("{region} is not there: in {} it does not hold part {part}", self.collective.name)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Region {
+    /// The fraction in lowest terms.
+    pub(crate) fn reduced(&self) -> (u64, u64, u64) {
+        let divisor = gcd(gcd(self.lo, self.hi), self.of);
+        (self.lo / divisor, self.hi / divisor, self.of / divisor)
+    }
+}
+
+impl std::fmt::Display for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match self.buffer {
+            Buffer::Input => "input".to_owned(),
+            Buffer::Output => "output".to_owned(),
+            Buffer::Scratch(layer) => format!("scratch{layer}"),
+            Buffer::Staging(layer) => format!("staging{layer}"),
+        };
+        write!(f, "{name}[r{}].{}", self.rank, self.lo)?;
+        if self.hi != self.lo + 1 {
+            write!(f, "..{}", self.hi)?;
+        }
+        write!(f, " of {}", self.of)
+    }
+}
+
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}

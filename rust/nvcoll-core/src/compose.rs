@@ -1,0 +1,199 @@
+//! Composition: a collective over groups of ranks as one line of an algorithm.
+//!
+//! ```text
+//! inner, outer = groups(per_node), strided_groups(per_node)
+//! shard = reduce_scatter(inputs,  over inner)          rank i of a node holds shard i of the node's sum
+//! total = all_reduce(shard,       over outer)          the ranks with the same shard agree across nodes
+//!         all_gather(total, into outputs, over inner)
+//! ```
+//!
+//! The inner algorithm is written against a builder of its own, for as many ranks as the group has; its lines are then
+//! translated: its rank i is the group's member i, its data is the region it was given, its scratch is fresh scratch, its
+//! channels are fresh channels, so that phases pipeline against each other. Where the members' inputs and outputs are the
+//! same memory the inner algorithm is built for in-place use. Source: ours.
+
+use crate::algorithm;
+use crate::builder::{Builder, Line, Region};
+use crate::collective::{Collective, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER};
+use crate::error::{Error, Result};
+use crate::schedule::{Aliasing, Buffer};
+
+/// Disjoint lists of ranks that cover the world.
+pub type Groups = Vec<Vec<u32>>;
+
+/// A part of the data, as a fraction `lo/of .. hi/of`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Share {
+    lo: u64,
+    hi: u64,
+    of: u64,
+}
+
+impl Share {
+    fn of(region: &Region) -> Self {
+        let (lo, hi, of) = region.reduced();
+        Self { lo, hi, of }
+    }
+
+    /// The fraction `lo/of .. hi/of` of this share.
+    fn part(self, lo: u64, hi: u64, of: u64) -> Self {
+        let width = self.hi - self.lo;
+        Self { lo: self.lo * of + width * lo, hi: self.lo * of + width * hi, of: self.of * of }.reduced()
+    }
+
+    fn reduced(self) -> Self {
+        let divisor = crate::builder::gcd(crate::builder::gcd(self.lo, self.hi), self.of);
+        Self { lo: self.lo / divisor, hi: self.hi / divisor, of: self.of / divisor }
+    }
+
+    fn at(self, rank: u32, buffer: Buffer) -> Region {
+        Region { rank, buffer, lo: self.lo, hi: self.hi, of: self.of }
+    }
+}
+
+impl Builder {
+    /// Returns the groups of `per_group` neighbouring ranks.
+    pub fn groups(&mut self, per_group: u32) -> Groups {
+        let n = self.world_size();
+        if per_group == 0 || n % per_group != 0 {
+            self.fail(format!("groups of {per_group} do not divide {n} ranks: choose a divisor"));
+            return (0..n).map(|r| vec![r]).collect();
+        }
+        (0..n / per_group).map(|g| (g * per_group..(g + 1) * per_group).collect()).collect()
+    }
+
+    /// Returns the groups of ranks that are `stride` apart.
+    pub fn strided_groups(&mut self, stride: u32) -> Groups {
+        let n = self.world_size();
+        if stride == 0 || n % stride != 0 {
+            self.fail(format!("a stride of {stride} does not divide {n} ranks: choose a divisor"));
+            return (0..n).map(|r| vec![r]).collect();
+        }
+        (0..stride).map(|first| (first..n).step_by(stride as usize).collect()).collect()
+    }
+
+    /// Reduces each group's regions and leaves member i the i-th share; returns the shares, by rank.
+    pub fn reduce_scatter(&mut self, from: &[Region], over: &Groups, algorithm: &str) -> Vec<Region> {
+        self.compose(&REDUCE_SCATTER, from, None, over, algorithm)
+    }
+
+    /// Reduces each group's regions and leaves every member the whole; returns it, by rank.
+    pub fn all_reduce(&mut self, from: &[Region], over: &Groups, algorithm: &str) -> Vec<Region> {
+        self.compose(&ALL_REDUCE, from, None, over, algorithm)
+    }
+
+    /// Collects each group's shares into `into` on every member; returns it, by rank.
+    pub fn all_gather(&mut self, from: &[Region], into: &[Region], over: &Groups, algorithm: &str) -> Vec<Region> {
+        self.compose(&ALL_GATHER, from, Some(into), over, algorithm)
+    }
+
+    /// Runs a collective over groups; regions are listed by world rank.
+    pub fn compose(
+        &mut self,
+        collective: &'static Collective,
+        from: &[Region],
+        into: Option<&[Region]>,
+        over: &Groups,
+        algorithm: &str,
+    ) -> Vec<Region> {
+        let mut results = from.to_vec();
+        let (channel, layer) = (self.channels, self.scratch_layers);
+        for group in over {
+            if let Err(error) = self.compose_group(collective, from, into, group, algorithm, (channel, layer), &mut results)
+            {
+                self.fail(error.to_string());
+                break;
+            }
+        }
+        results
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn compose_group(
+        &mut self,
+        collective: &'static Collective,
+        from: &[Region],
+        into: Option<&[Region]>,
+        group: &[u32],
+        algorithm: &str,
+        (channel, layer): (u32, u16),
+        results: &mut [Region],
+    ) -> Result<()> {
+        let size = group.len() as u32;
+        let member = |i: u32| group[i as usize];
+        let whole = whole_of_group(collective, from, group)?;
+        let target = |rank: u32| into.map_or(Buffer::Output, |regions| regions[rank as usize].buffer);
+        let source = |rank: u32| from[rank as usize].buffer;
+        let is_same = |rank: u32| {
+            let (a, b) = (source(rank), target(rank));
+            a == b || (self.is_in_place() && a.is_user() && b.is_user())
+        };
+        let aliasing = if group.iter().all(|&r| is_same(r)) { Aliasing::InPlace } else { Aliasing::Disjoint };
+
+        let mut inner = Builder::new(collective, size, aliasing)?;
+        (algorithm::find(collective, algorithm)?.build)(&mut inner);
+        inner.check()?;
+        if size == 1 && inner.lines.is_empty() {
+            inner.copy_through();
+        }
+
+        let translate = |region: &Region| {
+            let rank = member(region.rank);
+            let buffer = match region.buffer {
+                Buffer::Input => source(rank),
+                Buffer::Output => target(rank),
+                Buffer::Scratch(k) => Buffer::Scratch(layer + k),
+                Buffer::Staging(_) => unreachable!("the builder admits no staging"),
+            };
+            whole.part(region.lo, region.hi, region.of).at(rank, buffer)
+        };
+        let lines: Vec<Line> = inner
+            .lines
+            .iter()
+            .map(|line| Line {
+                rank: member(line.rank),
+                src: line.src.iter().map(translate).collect(),
+                dst: line.dst.iter().map(translate).collect(),
+                channel: channel + line.channel,
+                at_switch: line.at_switch,
+            })
+            .collect();
+        for (i, &rank) in group.iter().enumerate() {
+            let held = collective.output(size, i as u32);
+            let (first, last) = (held[0], held[held.len() - 1]);
+            let share = whole.part(first.into(), u64::from(last) + 1, collective.parts(size).into());
+            if into.is_some_and(|regions| Share::of(&regions[rank as usize]) != share) {
+                let message = format!("`into` of rank {rank} is not what {} leaves there", collective.name);
+                return Err(Error::Build(message));
+            }
+            results[rank as usize] = share.at(rank, target(rank));
+        }
+        for line in lines {
+            self.replay(line);
+        }
+        self.channels = self.channels.max(channel + inner.channels);
+        self.scratch_layers = self.scratch_layers.max(layer + inner.scratch_layers);
+        Ok(())
+    }
+}
+
+/// The data that a group's collective is about: what each member holds, or together for all_gather.
+fn whole_of_group(collective: &'static Collective, from: &[Region], group: &[u32]) -> Result<Share> {
+    let shares: Vec<Share> = group.iter().map(|&r| Share::of(&from[r as usize])).collect();
+    let (size, first) = (group.len() as u64, shares[0]);
+    let whole = if collective.input(size as u32, 0).len() as u32 == collective.parts(size as u32) {
+        first
+    } else {
+        let width = first.hi - first.lo;
+        Share { lo: first.lo, hi: first.lo + width * size, of: first.of }.reduced()
+    };
+    for (i, &share) in shares.iter().enumerate() {
+        let held = collective.input(size as u32, i as u32);
+        let (lo, hi) = (u64::from(held[0]), u64::from(held[held.len() - 1]) + 1);
+        if whole.part(lo, hi, collective.parts(size as u32).into()) != share {
+            let message = format!("rank {} brings other chunks than {} over its group needs", group[i], collective.name);
+            return Err(Error::Build(message));
+        }
+    }
+    Ok(whole)
+}

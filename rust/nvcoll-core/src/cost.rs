@@ -1,0 +1,247 @@
+//! The cost of a schedule: bytes, waits, steps and staging, counted from its steps and from nothing else.
+//!
+//! Two schedules that do the same differ in how often they touch memory and how often one rank waits for another. Both are
+//! properties of the list of steps, known before anything runs, so that a benchmark can be compared with what its algorithm
+//! implies, and so that a user can be told why one algorithm wins.
+//!
+//! **Bytes.** N is the longer buffer of a rank; B, the number of chunks in it. A rank moves
+//!
+//! ```text
+//! moved = sum over its steps of (number of src chunks + number of dst chunks) / B        in units of N
+//! ```
+//!
+//! where a copy onto itself (the same memory under the schedule's aliasing) moves nothing. On n ranks this gives
+//!
+//! | all_reduce | steps of a rank, in chunks of N/n | moved |
+//! |---|---|---|
+//! | nvswitch, mapped | 1 fold of n chunks into n chunks | 2N |
+//! | ring, mapped | n-1 folds of 2 chunks into 1, n-1 copies of 1 into 1 | 5N (n-1)/n |
+//! | nvswitch, staged | n-1 copies to staging, 1 fold of n into 2, n-1 copies from staging | N (5n-2)/n |
+//!
+//! The least possible: every element of every input is read once and every element of every output written once, except
+//! those that in place are there already.
+//!
+//! **Waits.** The events of one tile are a graph: enters, steps, leaves; edges go from each enter to the queues of its rank,
+//! along queues, along waits of lag 0, and from queues to the leave of their rank. An edge between two ranks is one handoff
+//! from core to core (30 to 250 ns). `waits` is the largest number of such edges on any path to a leave:
+//!
+//! ```text
+//! nvswitch, mapped   enter of another ─1─▶ fold ─2─▶ leave
+//! ring, mapped       enter of another ─1─▶ fold ─▶ … (n-2 more) ─▶ copy ─▶ … (n-1) ─▶ leave        2(n-1) + 1
+//! ```
+//!
+//! **Departures from hardware.** Counted are loads and stores of the program, not cache lines: a store that first reads its
+//! line, a source that is still in cache, an empty chunk and the flags are not. `premul_sum` must touch even a copy onto itself.
+//! Steps in a cycle of waits have no place in a path and are not counted as waits; the verifier refuses such a schedule.
+//!
+//! Cost: linear in steps and waits. Source: ours; counting loads and stores per rank is how STREAM counts (McCalpin, 1995).
+
+mod waits;
+
+use std::collections::HashSet;
+
+use crate::collective::Promise;
+use crate::dtype::DType;
+use crate::partition::Partition;
+use crate::schedule::{Aliasing, Schedule, Step, View};
+
+/// What one rank does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RankCost {
+    /// The chunks that its steps read.
+    pub read_chunks: u64,
+    /// The chunks that its steps write.
+    pub written_chunks: u64,
+    /// The number of its steps.
+    pub steps: u64,
+    /// The chunks of its own staging that any rank's step touches, layers counted apart.
+    pub staging_chunks: u64,
+}
+
+/// What a schedule does, in chunks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cost {
+    /// The name of the algorithm.
+    pub algorithm: String,
+    /// What each rank does.
+    pub ranks: Vec<RankCost>,
+    /// The number of handoffs between ranks on the longest chain from an enter to a leave, in one tile.
+    pub waits: u32,
+    /// How many slots every chunk of staging has.
+    pub slots: u32,
+    /// The chunks in the longer buffer of a rank: N, for [`Cost::moved`]. Zero if the collective has no data.
+    pub buffer_chunks: u64,
+    /// The least that a rank can move, in units of N, as a mean over ranks.
+    pub least: f64,
+}
+
+impl Cost {
+    /// Counts.
+    ///
+    /// # Panics
+    /// If a step is executed by a rank that does not exist, or reads or writes the memory of one.
+    pub fn of(schedule: &Schedule) -> Self {
+        let mut ranks = vec![RankCost::default(); schedule.world_size as usize];
+        let mut staging = HashSet::new();
+        for step in &schedule.steps {
+            let traffic = Traffic::of(step, schedule);
+            let rank = &mut ranks[step.rank as usize];
+            rank.read_chunks += chunks_of(&traffic.read);
+            rank.written_chunks += chunks_of(&traffic.written);
+            rank.steps += 1;
+            for view in step.views().filter(|v| v.buffer.is_staging()) {
+                staging.extend(view.chunks.clone().map(|chunk| (view.rank, view.buffer, chunk)));
+            }
+        }
+        for (rank, _, _) in staging {
+            ranks[rank as usize].staging_chunks += 1;
+        }
+        Self {
+            algorithm: schedule.algorithm.clone(),
+            ranks,
+            waits: waits::longest_chain(schedule),
+            slots: schedule.path.slots(),
+            buffer_chunks: buffer_chunks(schedule),
+            least: least(schedule),
+        }
+    }
+
+    /// Returns what a rank reads and writes, in units of N, as a mean over ranks.
+    pub fn moved(&self) -> f64 {
+        let total: u64 = self.ranks.iter().map(RankCost::moved_chunks).sum();
+        self.in_n(total) / self.ranks.len().max(1) as f64
+    }
+
+    /// Returns what the busiest rank reads and writes, in units of N.
+    pub fn moved_by_busiest(&self) -> f64 {
+        self.in_n(self.ranks.iter().map(RankCost::moved_chunks).max().unwrap_or(0))
+    }
+
+    /// Returns the number of steps of all ranks.
+    pub fn steps(&self) -> u64 {
+        self.ranks.iter().map(|rank| rank.steps).sum()
+    }
+
+    /// Returns the bytes of staging that a rank needs when a tile of a chunk has at most `tile_count` elements.
+    pub fn staging_bytes(&self, rank: u32, tile_count: usize, dtype: DType) -> usize {
+        self.ranks[rank as usize].staging_chunks as usize * self.slots as usize * tile_count * dtype.bytes()
+    }
+
+    fn in_n(&self, chunks: u64) -> f64 {
+        if self.buffer_chunks == 0 {
+            0.0
+        } else {
+            chunks as f64 / self.buffer_chunks as f64
+        }
+    }
+}
+
+impl RankCost {
+    /// Returns the chunks read and written.
+    pub fn moved_chunks(&self) -> u64 {
+        self.read_chunks + self.written_chunks
+    }
+}
+
+/// One cost as `ring 4.4 N`; with the busiest rank where the mean hides it.
+impl std::fmt::Display for Cost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (mean, most) = (format!("{:.1}", self.moved()), format!("{:.1}", self.moved_by_busiest()));
+        write!(f, "{} {mean} N", self.algorithm)?;
+        if most != mean {
+            write!(f, " (busiest rank {most} N)")?;
+        }
+        if self.buffer_chunks > 0 && self.moved() <= self.least {
+            write!(f, " (the least possible)")?;
+        }
+        Ok(())
+    }
+}
+
+/// Explains a comparison in one line: `a rank moves  ring 4.4 N, nvswitch 2.0 N (the least possible);  waits 15, 2`.
+pub fn why(costs: &[Cost]) -> String {
+    let moved = costs.iter().map(Cost::to_string).collect::<Vec<_>>().join(", ");
+    let waits = costs.iter().map(|cost| cost.waits.to_string()).collect::<Vec<_>>().join(", ");
+    format!("a rank moves  {moved};  waits {waits}")
+}
+
+/// Returns the bytes that each rank reads and writes for a call with these element counts.
+///
+/// # Panics
+/// If `partition` has fewer chunks than the schedule names, or as [`Cost::of`].
+pub fn moved_bytes(schedule: &Schedule, partition: &Partition, dtype: DType) -> Vec<u64> {
+    let mut before = vec![0u64];
+    for chunk in 0..partition.chunks() {
+        before.push(before[chunk as usize] + partition.chunk_count(chunk) as u64);
+    }
+    let count = |view: &View| before[view.chunks.end as usize] - before[view.chunks.start as usize];
+    let mut bytes = vec![0; schedule.world_size as usize];
+    for step in &schedule.steps {
+        let traffic = Traffic::of(step, schedule);
+        let elements: u64 = traffic.read.iter().chain(&traffic.written).map(|view| count(view)).sum();
+        bytes[step.rank as usize] += elements * dtype.bytes() as u64;
+    }
+    bytes
+}
+
+/// The views of a step that cause traffic.
+struct Traffic<'a> {
+    read: Vec<&'a View>,
+    written: Vec<&'a View>,
+}
+
+impl<'a> Traffic<'a> {
+    fn of(step: &'a Step, schedule: &Schedule) -> Self {
+        let read: Vec<_> = step.src.iter().map(|source| &source.view).collect();
+        let stays = |dst: &&View| read.len() == 1 && is_same_memory(read[0], dst, schedule);
+        let written: Vec<_> = step.dst.iter().filter(|dst| !stays(dst)).collect();
+        if written.is_empty() {
+            Self { read: Vec::new(), written }
+        } else {
+            Self { read, written }
+        }
+    }
+}
+
+fn is_same_memory(a: &View, b: &View, schedule: &Schedule) -> bool {
+    let is_like = a.rank == b.rank && a.chunks == b.chunks;
+    is_like && (a.buffer == b.buffer || (a.buffer.is_user() && b.buffer.is_user() && is_shared(a, schedule)))
+}
+
+/// Says whether the input and the output of a rank hold these chunks in the same memory.
+fn is_shared(view: &View, schedule: &Schedule) -> bool {
+    let (collective, n) = (schedule.collective, schedule.world_size);
+    let (input, output) = (collective.input(n, view.rank), collective.output(n, view.rank));
+    let mut parts = view.chunks.clone().map(|chunk| chunk / schedule.chunks_per_part);
+    schedule.aliasing == Aliasing::InPlace && parts.all(|part| input.contains(&part) && output.contains(&part))
+}
+
+fn chunks_of(views: &[&View]) -> u64 {
+    views.iter().map(|view| view.chunks.len() as u64).sum()
+}
+
+fn buffer_chunks(schedule: &Schedule) -> u64 {
+    let (collective, n) = (schedule.collective, schedule.world_size);
+    let longer = |rank| collective.input(n, rank).len().max(collective.output(n, rank).len());
+    (0..n).map(longer).max().unwrap_or(0) as u64 * u64::from(schedule.chunks_per_part)
+}
+
+/// Parts that must be read plus parts that must be written, as a mean over ranks, over the parts in the longer buffer.
+fn least(schedule: &Schedule) -> f64 {
+    let (collective, n) = (schedule.collective, schedule.world_size);
+    let in_place = schedule.aliasing == Aliasing::InPlace;
+    if in_place && n == 1 {
+        return 0.0;
+    }
+    let mut parts = 0;
+    let mut longer = 1;
+    for rank in 0..n {
+        let (input, output) = (collective.input(n, rank), collective.output(n, rank));
+        let is_there = |part: &&u32| {
+            in_place && input.contains(part) && collective.promise(**part) == Promise::CopyOf { from: rank }
+        };
+        parts += input.len() + output.iter().filter(|part| !is_there(part)).count();
+        longer = longer.max(input.len()).max(output.len());
+    }
+    parts as f64 / longer as f64 / f64::from(n)
+}

@@ -1,0 +1,87 @@
+//! Dependencies and queues, derived from a sequential program.
+//!
+//! ```text
+//! for every step, in program order:
+//!     reads of a cell depend on its last writer; a write depends on the readers since, or on the last writer
+//! level of a step  = 1 + the highest level it depends on           (a textbook's "at time t")
+//! queue of a step  = (channel, role), role = publish | fold | copy  (so that tiles stream through phases side by side)
+//! order in a queue = by level, then program order
+//! ```
+//!
+//! A cell is one chunk of one buffer of one rank; in place, input and output are one cell. On a path with p slots, the first
+//! write of a staging cell also depends, p tiles back, on what last touched it. A dependency that others imply is dropped,
+//! as far as a search of `SEARCH_BUDGET` steps can tell; keeping one too many costs a load, never correctness. A step that
+//! has contact with another rank gets that rank's `enter`, once per queue. A rank's `leave` depends on the last steps of
+//! others that touch its buffers or scratch.
+//!
+//! The verifier believes nothing of this and shares no code with it.
+
+mod hazards;
+mod places;
+mod waits;
+
+use crate::collective::Collective;
+use crate::error::{Error, Result};
+use crate::schedule::{Aliasing, Path, Schedule, Source, Step, View};
+
+use hazards::{Hazards, Value};
+use waits::Waits;
+
+/// What all steps of a schedule share.
+pub(crate) struct Frame {
+    pub(crate) collective: &'static Collective,
+    pub(crate) algorithm: String,
+    pub(crate) world_size: u32,
+    pub(crate) chunks_per_part: u32,
+    pub(crate) path: Path,
+    pub(crate) aliasing: Aliasing,
+}
+
+/// A step before its place and its waits are known.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    pub(crate) rank: u32,
+    pub(crate) channel: u32,
+    pub(crate) src: Vec<View>,
+    pub(crate) dst: Vec<View>,
+    pub(crate) at_switch: bool,
+}
+
+/// Derives everything that authors do not write.
+///
+/// # Errors
+/// [`Error::Build`] if a step reads a chunk that no one has written, or a view whose chunks are not alike.
+pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>) -> Result<Schedule> {
+    let mut hazards = Hazards::new(&frame);
+    let mut needs = Vec::with_capacity(drafts.len());
+    let mut steps = Vec::with_capacity(drafts.len());
+    for (position, draft) in drafts.iter().enumerate() {
+        let value = hazards.value_of(draft).map_err(Error::Build)?;
+        needs.push(hazards.record(position as u32, draft, &value));
+        steps.push(step_of(draft, &value));
+    }
+    let order = places::assign(&drafts, &needs, &mut steps);
+    let reuse = hazards.slot_reuse();
+    let mut waits = Waits::new(&frame, order);
+    for turn in 0..steps.len() {
+        waits.settle_step(&mut steps, turn, &needs, &reuse);
+    }
+    let leave = (0..frame.world_size).map(|rank| waits.before_leave(&steps, rank, hazards.visitors(rank))).collect();
+    let Frame { collective, algorithm, world_size, chunks_per_part, path, aliasing } = frame;
+    Ok(Schedule { collective, algorithm, world_size, chunks_per_part, path, aliasing, steps, leave })
+}
+
+fn step_of(draft: &Draft, value: &Value) -> Step {
+    let scales = draft.src.len() > 1 || value.is_final;
+    let source = |(view, &raw): (&View, &Option<u32>)| Source { view: view.clone(), contribution: raw.filter(|_| scales) };
+    Step {
+        rank: draft.rank,
+        queue: 0,
+        index: 0,
+        src: draft.src.iter().zip(&value.raw).map(source).collect(),
+        dst: draft.dst.clone(),
+        is_final: value.is_final,
+        at_switch: draft.at_switch,
+        after: Vec::new(),
+    }
+}

@@ -1,0 +1,66 @@
+//! Levels, queues and places: when a step can run at the earliest, and in which queue of its rank.
+
+use super::Draft;
+use crate::schedule::Step;
+
+/// What a queue is for. Publishing runs ahead of folding, and folding ahead of copying, when tiles stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    Publish,
+    Fold,
+    Copy,
+}
+
+impl Role {
+    fn of(draft: &Draft) -> Self {
+        if draft.src.len() > 1 {
+            Role::Fold
+        } else if draft.dst.iter().all(|view| view.buffer.is_staging()) && !draft.src[0].buffer.is_staging() {
+            Role::Publish
+        } else {
+            Role::Copy
+        }
+    }
+}
+
+/// All positions, sorted by level and then program order: the order in which every queue lists its steps.
+pub(super) struct Order {
+    /// Positions in that order.
+    pub(super) positions: Vec<u32>,
+    /// For each position, its turn in that order.
+    pub(super) turns: Vec<u32>,
+}
+
+/// Writes queue and index into every step.
+pub(super) fn assign(drafts: &[Draft], needs: &[Vec<u32>], steps: &mut [Step]) -> Order {
+    let mut levels = vec![0u32; drafts.len()];
+    for (position, earlier) in needs.iter().enumerate() {
+        levels[position] = earlier.iter().map(|&p| levels[p as usize] + 1).max().unwrap_or(0);
+    }
+    let mut positions: Vec<u32> = (0..drafts.len() as u32).collect();
+    positions.sort_by_key(|&p| (levels[p as usize], p));
+    let mut turns = vec![0; drafts.len()];
+    for (turn, &position) in positions.iter().enumerate() {
+        turns[position as usize] = turn as u32;
+    }
+
+    let world_size = drafts.iter().map(|d| d.rank + 1).max().unwrap_or(0) as usize;
+    let mut keys: Vec<Vec<(u32, Role)>> = vec![Vec::new(); world_size];
+    for draft in drafts {
+        let key = (draft.channel, Role::of(draft));
+        let of_rank = &mut keys[draft.rank as usize];
+        if let Err(at) = of_rank.binary_search(&key) {
+            of_rank.insert(at, key);
+        }
+    }
+    let mut lengths: Vec<Vec<u32>> = keys.iter().map(|k| vec![0; k.len()]).collect();
+    for &position in &positions {
+        let draft = &drafts[position as usize];
+        let queue = keys[draft.rank as usize].partition_point(|key| *key < (draft.channel, Role::of(draft)));
+        let length = &mut lengths[draft.rank as usize][queue];
+        let step = &mut steps[position as usize];
+        (step.queue, step.index) = (queue as u32, *length);
+        *length += 1;
+    }
+    Order { positions, turns }
+}

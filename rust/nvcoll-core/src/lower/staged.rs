@@ -1,0 +1,173 @@
+//! The staged path: a rank touches its own buffers and anybody's staging.
+//!
+//! ```text
+//! output[r1].0 = input[r0].0 + input[r1].0                 r1 cannot read input[r0], so r0 publishes it:
+//! ──────────────────────────────────────────               staging0[r0].0 = input[r0].0
+//!                                                          output[r1].0   = staging0[r0].0 + input[r1].0
+//! output[r1].0, output[r0].0 = fold(…)                     r1 cannot write output[r0], so r0 fetches it:
+//! ──────────────────────────────────────────               output[r1].0, staging0[r1].0 = fold(…)
+//!                                                          output[r0].0   = staging0[r1].0
+//! ```
+//!
+//! Four rules, applied in program order, one chunk at a time:
+//! 1. A copy into another rank's buffer is executed by that rank.
+//! 2. A fold into another rank's buffer is executed by the rank that was to execute it, for itself; the other copies.
+//! 3. A value that another rank reads is staged by the rank that has it: the step that made it stores it to staging as well
+//!    ("keep and pass on", one pass), or, if it is an input, a step publishes it just before. Once per value.
+//! 4. A destination that is overwritten before anyone reads it is left out.
+//!
+//! A rank's own chunk is therefore never staged unless another rank reads it. Bytes per rank for nvswitch: 4 N (n-1)/n to
+//! publish and to fetch, (1 + 2/n) N to fold: 4 to 5 N. Staging is cut into layers: layer k of chunk c is the k-th value of
+//! chunk c that the rank stages in one tile. Source: the movement-avoiding two-shot of shared-memory MPI libraries
+//! (Peng et al., "Optimizing MPI collectives on shared memory multi-cores", 2023), derived here for any program.
+
+use std::collections::HashMap;
+
+use crate::depend::{derive, Draft, Frame};
+use crate::error::{Error, Result};
+use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
+
+/// One chunk of one buffer of one rank.
+type Place = (u32, Buffer, u32);
+
+/// What is known of a place while the program is rewritten.
+#[derive(Clone, Copy, Default)]
+struct Content {
+    /// The draft that wrote it, if any did.
+    writer: Option<usize>,
+    /// Whether anything has read it since.
+    is_read: bool,
+    /// The staging layer that holds the same value.
+    layer: Option<u16>,
+}
+
+struct Lowering<'a> {
+    schedule: &'a Schedule,
+    drafts: Vec<Draft>,
+    contents: HashMap<Place, Content>,
+    /// For each (rank, chunk), how many layers of staging are taken.
+    layers: HashMap<(u32, u32), u16>,
+}
+
+pub(super) fn lower(schedule: &Schedule) -> Result<Schedule> {
+    if schedule.path != Path::Mapped {
+        return Err(Error::Build(format!("a {} schedule cannot be lowered again: pass a mapped one", schedule.path.name())));
+    }
+    let mut lowering = Lowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: HashMap::new() };
+    for step in &schedule.steps {
+        for nth in 0..step.dst[0].chunks.len() as u32 {
+            let one = |view: &View| -> Place { (view.rank, view.buffer, view.chunks.start + nth) };
+            let src: Vec<Place> = step.src.iter().map(|s| one(&s.view)).collect();
+            let dst: Vec<Place> = step.dst.iter().map(one).collect();
+            if step.is_fold() {
+                lowering.fold(step.rank, step.queue, &src, &dst);
+            } else {
+                lowering.copy(step.queue, src[0], &dst);
+            }
+        }
+    }
+    let mut drafts = lowering.drafts;
+    drafts.retain(|draft| !draft.dst.is_empty());
+    let frame = Frame {
+        collective: schedule.collective,
+        algorithm: schedule.algorithm.clone(),
+        world_size: schedule.world_size,
+        chunks_per_part: schedule.chunks_per_part,
+        path: Path::Staged,
+        aliasing: schedule.aliasing,
+    };
+    derive(frame, drafts)
+}
+
+impl Lowering<'_> {
+    /// Rule 1: one copy per receiving rank.
+    fn copy(&mut self, channel: u32, src: Place, dst: &[Place]) {
+        let mut ranks: Vec<u32> = dst.iter().map(|place| place.0).collect();
+        ranks.dedup();
+        for rank in ranks {
+            let own: Vec<Place> = dst.iter().copied().filter(|place| place.0 == rank).collect();
+            let from = self.reachable(rank, channel, src);
+            self.emit(rank, channel, &[from], &own);
+        }
+    }
+
+    /// Rule 2: the fold for itself, then one copy per other rank.
+    fn fold(&mut self, rank: u32, channel: u32, src: &[Place], dst: &[Place]) {
+        let from: Vec<Place> = src.iter().map(|&place| self.reachable(rank, channel, place)).collect();
+        let (own, others): (Vec<Place>, Vec<Place>) = dst.iter().partition(|place| place.0 == rank);
+        let result = match own.first() {
+            Some(&first) => first,
+            None => self.fresh_staging(rank, dst[0].2),
+        };
+        self.emit(rank, channel, &from, if own.is_empty() { std::slice::from_ref(&result) } else { &own });
+        self.copy(channel, result, &others);
+    }
+
+    /// Rule 3: where `rank` can read the value of a place.
+    fn reachable(&mut self, rank: u32, channel: u32, place: Place) -> Place {
+        let (owner, buffer, chunk) = place;
+        if owner == rank || buffer.is_staging() {
+            return place;
+        }
+        let key = self.memory_of(place);
+        let content = self.contents.entry(key).or_default();
+        if let Some(layer) = content.layer {
+            return (owner, Buffer::Staging(layer), chunk);
+        }
+        let writer = content.writer.filter(|&writer| self.drafts[writer].rank == owner);
+        let staging = self.fresh_staging(owner, chunk);
+        match writer {
+            Some(writer) => {
+                self.drafts[writer].dst.push(view_of(staging));
+                self.contents.insert(staging, Content { writer: Some(writer), is_read: true, layer: None });
+            }
+            None => self.emit(owner, channel, &[place], &[staging]),
+        }
+        if let Buffer::Staging(layer) = staging.1 {
+            self.contents.entry(key).or_default().layer = Some(layer);
+        }
+        staging
+    }
+
+    /// Appends a step, and drops what it overwrites unread (rule 4).
+    fn emit(&mut self, rank: u32, channel: u32, src: &[Place], dst: &[Place]) {
+        for &place in src {
+            self.contents.entry(self.memory_of(place)).or_default().is_read = true;
+        }
+        let position = self.drafts.len();
+        for &place in dst {
+            let key = self.memory_of(place);
+            let before = self.contents.insert(key, Content { writer: Some(position), is_read: false, layer: None });
+            if let Some(Content { writer: Some(writer), is_read: false, .. }) = before {
+                let schedule = self.schedule;
+                self.drafts[writer].dst.retain(|view| memory(schedule, place_of(view)) != key);
+            }
+        }
+        let (src, dst) = (src.iter().copied().map(view_of).collect(), dst.iter().copied().map(view_of).collect());
+        self.drafts.push(Draft { rank, channel, src, dst, at_switch: false });
+    }
+
+    fn fresh_staging(&mut self, rank: u32, chunk: u32) -> Place {
+        let layers = self.layers.entry((rank, chunk)).or_default();
+        *layers += 1;
+        (rank, Buffer::Staging(*layers - 1), chunk)
+    }
+
+    fn memory_of(&self, place: Place) -> Place {
+        memory(self.schedule, place)
+    }
+}
+
+/// In place, the input and the output are the same memory.
+fn memory(schedule: &Schedule, (rank, buffer, chunk): Place) -> Place {
+    let is_input = buffer == Buffer::Output && schedule.aliasing == Aliasing::InPlace;
+    (rank, if is_input { Buffer::Input } else { buffer }, chunk)
+}
+
+fn view_of((rank, buffer, chunk): Place) -> View {
+    View { rank, buffer, chunks: chunk..chunk + 1 }
+}
+
+fn place_of(view: &View) -> Place {
+    (view.rank, view.buffer, view.chunks.start)
+}

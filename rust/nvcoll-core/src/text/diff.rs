@@ -1,0 +1,39 @@
+//! The difference of two schedules, line by line: what changed, with a little of what did not.
+//!
+//! Both are laid out in the same columns first, so that one long line in one of them does not make every line differ.
+
+use similar::{ChangeTag, TextDiff};
+
+use super::print::{header, lines, Widths};
+use crate::schedule::Schedule;
+
+/// Unchanged lines shown around each change. Chosen: what `diff -u` shows.
+const CONTEXT: usize = 3;
+
+/// Returns the lines that differ, `-` for those of `a` and `+` for those of `b`, or an empty string if none does.
+pub fn diff(a: &Schedule, b: &Schedule) -> String {
+    let mut widths = Widths::default();
+    widths.admit(a);
+    widths.admit(b);
+    let layout = |schedule: &Schedule| -> Vec<String> {
+        std::iter::once(header(schedule)).chain(lines(schedule).map(|cells| widths.line(&cells))).collect()
+    };
+    let (a, b) = (layout(a), layout(b));
+    let (a, b) = (a.iter().map(String::as_str).collect::<Vec<_>>(), b.iter().map(String::as_str).collect::<Vec<_>>());
+    let changes = TextDiff::from_slices(&a, &b);
+    let mut text = String::new();
+    for (i, hunk) in changes.grouped_ops(CONTEXT).iter().enumerate() {
+        if i > 0 {
+            text.push_str("  …\n");
+        }
+        for change in hunk.iter().flat_map(|op| changes.iter_changes(op)) {
+            let mark = match change.tag() {
+                ChangeTag::Delete => "- ",
+                ChangeTag::Insert => "+ ",
+                ChangeTag::Equal => "  ",
+            };
+            text.extend([mark, change.value(), "\n"]);
+        }
+    }
+    text
+}

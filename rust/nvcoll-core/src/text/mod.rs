@@ -1,0 +1,42 @@
+//! The text form of a schedule: what a person reads, writes, compares and files.
+//!
+//! One header line, one line per step in program order, one line per rank for its leave. Columns are aligned for reading;
+//! `#` begins a comment, and blank lines and the amount of blank space mean nothing.
+//!
+//! ```text
+//! schedule all_reduce ring  world_size 2  chunks_per_part 2  path mapped  aliasing disjoint
+//! r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final  after r0.enter       # *s0: the contribution of rank 0
+//! r0.q1.0  output[r0].0 = output[r1].0                            after r1.enter r1.q0.0
+//! leave r1                                                        after r0.q1.0
+//! ```
+//!
+//! The grammar, with `{x}` for any number of x and `[x]` for an optional one:
+//!
+//! ```text
+//! schedule = header {step | leave}
+//! header   = "schedule" COLLECTIVE ALGORITHM "world_size" n "chunks_per_part" n "path" PATH "aliasing" ALIASING
+//! step     = place view {"," view} "=" source {"+" source} {"final" | "at switch"} [after]
+//! leave    = "leave" rank [after]
+//! after    = "after" (rank ".enter" | place ["@" lag]) {rank ".enter" | place ["@" lag]}
+//! source   = view ["*s" n]                      the unfolded contribution of rank n, which premul_sum scales
+//! view     = buffer "[" rank "]." n [".." n]    one chunk, or the chunks from .. up to and without
+//! buffer   = "input" | "output" | "scratch" n | "staging" n
+//! place    = rank ".q" n "." n                  queue, and place in the queue
+//! rank     = "r" n
+//! ```
+//!
+//! Printing and parsing again gives the same schedule. The parser answers for **shape**: every rank, chunk and step that the
+//! text names exists, and every queue is numbered without gaps. **Meaning** (races, deadlocks, wrong results) is the
+//! business of [`crate::verify`], so a wrong schedule can be written down and shown. A rank without a leave line leaves
+//! when its own queues are done. Limitation: the name of an algorithm is one word without `#`.
+//!
+//! Cost: linear in the text for printing and parsing; the diff is Myers' O(N·D). Source: ours, in the manner of compiler IRs.
+
+mod diff;
+mod parse;
+mod print;
+mod scan;
+
+pub use diff::diff;
+pub use parse::parse;
+pub use print::print;

@@ -1,0 +1,177 @@
+//! Printing: every noun of a schedule displays itself, and a schedule is its nouns in aligned columns.
+//!
+//! ```text
+//! place    destinations    sources                          marks           waits
+//! r1.q0.0  output[r1].0  = input[r0].0*s0 + input[r1].0*s1  final at switch  after r0.enter
+//! ```
+//!
+//! A column is as wide as its widest cell, but no wider than [`WIDEST`]: a fold of 64 sources does not push every copy off
+//! the screen. A schedule is rendered twice, once to measure and once to write, so no line is kept in memory.
+
+use std::fmt::{Display, Formatter, Result, Write};
+
+use crate::schedule::{Buffer, Dependency, Event, Schedule, Source, Step, View};
+
+/// Columns are padded to at most this many characters. Chosen: three views of a small schedule.
+const WIDEST: usize = 48;
+
+/// What stands between columns.
+const GAP: &str = "  ";
+
+/// Prints a schedule; [`super::parse`] reads it back.
+pub fn print(schedule: &Schedule) -> String {
+    schedule.to_string()
+}
+
+/// The cells of one line: place, destinations, sources, marks, waits.
+pub(super) type Cells = [String; 5];
+
+/// How wide each column is.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Widths([usize; 5]);
+
+impl Widths {
+    /// Makes the columns wide enough for every line of `schedule`.
+    pub(super) fn admit(&mut self, schedule: &Schedule) {
+        for cells in lines(schedule) {
+            for (width, cell) in self.0.iter_mut().zip(&cells) {
+                *width = (*width).max(cell.len().min(WIDEST));
+            }
+        }
+    }
+
+    /// Writes a line without trailing blanks.
+    pub(super) fn line(&self, cells: &Cells) -> String {
+        let mut line = String::new();
+        for (width, cell) in self.0.iter().zip(cells) {
+            if *width > 0 {
+                line.push_str(cell);
+                line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.len())));
+                line.push_str(GAP);
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+/// The header line.
+pub(super) fn header(schedule: &Schedule) -> String {
+    format!(
+        "schedule {} {}  world_size {}  chunks_per_part {}  path {}  aliasing {}",
+        schedule.collective.name,
+        schedule.algorithm,
+        schedule.world_size,
+        schedule.chunks_per_part,
+        schedule.path.name(),
+        schedule.aliasing.name()
+    )
+}
+
+/// All lines after the header.
+pub(super) fn lines(schedule: &Schedule) -> impl Iterator<Item = Cells> + '_ {
+    let leave = schedule
+        .leave
+        .iter()
+        .enumerate()
+        .map(|(rank, after)| [format!("leave r{rank}"), String::new(), String::new(), String::new(), waits(after)]);
+    schedule.steps.iter().map(cells).chain(leave)
+}
+
+fn cells(step: &Step) -> Cells {
+    let place = place(step.rank, Event::Step { queue: step.queue, index: step.index });
+    let marks = match (step.is_final, step.at_switch) {
+        (false, false) => "",
+        (true, false) => "final",
+        (false, true) => "at switch",
+        (true, true) => "final at switch",
+    };
+    [place, joined(&step.dst, ", "), format!("= {}", joined(&step.src, " + ")), marks.to_owned(), waits(&step.after)]
+}
+
+fn waits(after: &[Dependency]) -> String {
+    if after.is_empty() {
+        String::new()
+    } else {
+        format!("after {}", joined(after, " "))
+    }
+}
+
+fn place(rank: u32, event: Event) -> String {
+    match event {
+        Event::Enter => format!("r{rank}.enter"),
+        Event::Step { queue, index } => format!("r{rank}.q{queue}.{index}"),
+    }
+}
+
+/// The items with `between` between them; `nothing`, which no parser accepts, if there are none.
+fn joined<T: Display>(items: &[T], between: &str) -> String {
+    let mut text = String::new();
+    for (i, item) in items.iter().enumerate() {
+        let before = if i == 0 { "" } else { between };
+        write!(text, "{before}{item}").expect("writing to a string cannot fail");
+    }
+    if items.is_empty() {
+        "nothing".to_owned()
+    } else {
+        text
+    }
+}
+
+impl Display for Buffer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Buffer::Input => f.write_str("input"),
+            Buffer::Output => f.write_str("output"),
+            Buffer::Scratch(layer) => write!(f, "scratch{layer}"),
+            Buffer::Staging(layer) => write!(f, "staging{layer}"),
+        }
+    }
+}
+
+impl Display for View {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "{}[r{}].{}", self.buffer, self.rank, self.chunks.start)?;
+        if Some(self.chunks.end) != self.chunks.start.checked_add(1) {
+            write!(f, "..{}", self.chunks.end)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        self.view.fmt(f)?;
+        self.contribution.map_or(Ok(()), |rank| write!(f, "*s{rank}"))
+    }
+}
+
+impl Display for Dependency {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(&place(self.rank, self.event))?;
+        if self.lag == 0 {
+            Ok(())
+        } else {
+            write!(f, "@{}", self.lag)
+        }
+    }
+}
+
+/// One line, its columns as wide as their cells.
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let mut words = cells(self).into_iter().filter(|cell| !cell.is_empty());
+        f.write_str(&words.next().unwrap_or_default())?;
+        f.write_str(" ")?;
+        words.try_for_each(|cell| write!(f, " {cell}"))
+    }
+}
+
+impl Display for Schedule {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let mut widths = Widths::default();
+        widths.admit(self);
+        writeln!(f, "{}", header(self))?;
+        lines(self).try_for_each(|cells| writeln!(f, "{}", widths.line(&cells)))
+    }
+}
