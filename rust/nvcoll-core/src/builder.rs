@@ -61,6 +61,8 @@ pub struct Builder {
     world_size: u32,
     aliasing: Aliasing,
     parts: u32,
+    /// The parts that input (0) and output (1) of every rank hold.
+    held: [Vec<Vec<u32>>; 2],
     chunks_per_part: u32,
     channel: u32,
     pub(crate) channels: u32,
@@ -78,12 +80,12 @@ impl Builder {
         if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
             return Err(Error::WorldSize(world_size));
         }
-        let parts = collective.parts(world_size);
         Ok(Self {
             collective,
             world_size,
             aliasing,
-            parts,
+            parts: collective.parts(world_size),
+            held: [collective.input, collective.output].map(|held| (0..world_size).map(|r| held(world_size, r)).collect()),
             chunks_per_part: 1,
             channel: 0,
             channels: 1,
@@ -250,10 +252,7 @@ impl Builder {
     }
 
     fn whole(&self, rank: u32, buffer: Buffer) -> Region {
-        let held = match buffer {
-            Buffer::Input => self.collective.input(self.world_size, rank),
-            _ => self.collective.output(self.world_size, rank),
-        };
+        let held = &self.held[usize::from(buffer == Buffer::Output)][rank as usize];
         let (first, last) = (held.first().copied().unwrap_or(0), held.last().copied().unwrap_or(0));
         Region { rank, buffer, lo: first.into(), hi: u64::from(last) + 1, of: self.parts.into() }
     }
@@ -307,14 +306,15 @@ impl Builder {
             return Err(format!("{region} is outside the data: chunks are 0..{}", region.of));
         }
         let held = match region.buffer {
-            Buffer::Input => self.collective.input(self.world_size, region.rank),
-            Buffer::Output => self.collective.output(self.world_size, region.rank),
+            Buffer::Input => &self.held[0][region.rank as usize],
+            Buffer::Output => &self.held[1][region.rank as usize],
             Buffer::Scratch(_) => return Ok(()),
             Buffer::Staging(_) => return Err("staging is the lowering's: write to scratch".into()),
         };
         let per_part = region.of / u64::from(self.parts);
         let parts = region.lo / per_part..region.hi.div_ceil(per_part);
-        match parts.clone().find(|p| !held.contains(&(*p as u32))) {
+        let is_all = held.len() as u64 == u64::from(self.parts);
+        match parts.clone().find(|p| !is_all && !held.contains(&(*p as u32))) {
             Some(part) => Err(format!("{region} is not there: in {} it does not hold part {part}", self.collective.name)),
             None => Ok(()),
         }

@@ -62,7 +62,7 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>) -> Result<Schedule> {
     }
     let order = places::assign(&drafts, &needs, &mut steps);
     let reuse = hazards.slot_reuse();
-    let mut waits = Waits::new(&frame, order);
+    let mut waits = Waits::new(&frame, order, &steps);
     for turn in 0..steps.len() {
         waits.settle_step(&mut steps, turn, &needs, &reuse);
     }

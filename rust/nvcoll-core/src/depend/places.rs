@@ -3,6 +3,9 @@
 use super::Draft;
 use crate::schedule::Step;
 
+/// A queue, by rank and number.
+pub(super) type QueueId = (u32, u32);
+
 /// What a queue is for. Publishing runs ahead of folding, and folding ahead of copying, when tiles stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
