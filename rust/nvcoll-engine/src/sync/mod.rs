@@ -1,1 +1,16 @@
-//! Sync.
+//! How ranks wait for each other: the words they share and the rules of reading and writing them. The protocol, its
+//! states and its races are on their own page, `sync/README.md`.
+//!
+//! Every word lies on a line of its own, has one writer (the doorbell and the abort word excepted), starts as zero and
+//! contains no pointer, so that the same words serve ranks that are threads and ranks that are processes.
+
+pub mod abort;
+pub mod atomic;
+pub mod doorbell;
+pub mod progress;
+pub mod record;
+
+pub use abort::{Abort, Activity, Cause};
+pub use doorbell::Doorbell;
+pub use progress::{Progress, Stamp};
+pub use record::{Record, RecordLine};

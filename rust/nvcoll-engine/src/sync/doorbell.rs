@@ -1,0 +1,132 @@
+//! The doorbell: how a rank that has nothing to do sleeps, and how those it waits for wake it.
+//!
+//! ```text
+//! sleeper                              publisher
+//!   sleeping = 1                         progress = …            (Release)
+//!   fence SeqCst           ◀─pairs─▶     fence SeqCst
+//!   look again at everything             sleeping? → bell += 1, wake
+//!   wait while bell is unchanged
+//! ```
+//!
+//! Either the sleeper's second look sees the progress, or the publisher sees `sleeping`: the fences exclude that both miss.
+//! The bell's value is read before the second look, so a ring in between makes the wait return at once. The only
+//! read-modify-write of the protocol is the ring, and it happens only when somebody sleeps.
+
+use super::atomic::{fence, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A sleep lasts at most this long even without a deadline, so that a lost machine clock or signal cannot hang it. Chosen.
+#[cfg(not(loom))]
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+/// The doorbell of one rank.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Doorbell {
+    sleeping: Line,
+    bell: Line,
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Line(AtomicU32);
+
+impl Doorbell {
+    /// Sleeps until rung, unless `is_ready` says, after the fence, that there is something to do. May return early.
+    pub fn sleep(&self, mut is_ready: impl FnMut() -> bool, deadline: Option<Instant>) {
+        let heard = self.bell.0.load(Ordering::Relaxed);
+        self.sleeping.0.store(1, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in `ring_all`.
+        fence(Ordering::SeqCst);
+        if !is_ready() {
+            wait_while(&self.bell.0, heard, deadline);
+        }
+        self.sleeping.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Wakes the rank if it sleeps; the caller has stored what the rank waits for and fenced.
+    fn ring(&self) {
+        if self.sleeping.0.load(Ordering::Relaxed) != 0 {
+            // Release: pairs with the kernel's ordering of futex operations on the word.
+            self.bell.0.fetch_add(1, Ordering::Release);
+            wake(&self.bell.0);
+        }
+    }
+
+    /// Wakes those that sleep, after the caller has stored what they wait for.
+    pub fn ring_all<'a>(doorbells: impl IntoIterator<Item = &'a Doorbell>) {
+        // SeqCst: pairs with the fence in `sleep`.
+        fence(Ordering::SeqCst);
+        doorbells.into_iter().for_each(Doorbell::ring);
+    }
+}
+
+#[cfg(all(not(loom), target_os = "linux"))]
+fn wait_while(word: &AtomicU32, value: u32, deadline: Option<Instant>) {
+    let left = deadline.map_or(LONGEST_SLEEP, |d| d.saturating_duration_since(Instant::now()).min(LONGEST_SLEEP));
+    let timeout = libc::timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos() as _ };
+    // SAFETY: `word` is a live aligned u32 and `timeout` a live timespec; FUTEX_WAIT reads both and writes neither.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &timeout) };
+}
+
+#[cfg(all(not(loom), target_os = "linux"))]
+fn wake(word: &AtomicU32) {
+    // SAFETY: FUTEX_WAKE uses the address of `word` as a key only.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
+
+/// Without futexes a sleeper looks again every 100 microseconds. Chosen; not run on such a system yet.
+#[cfg(all(not(loom), not(target_os = "linux")))]
+fn wait_while(_word: &AtomicU32, _value: u32, _deadline: Option<Instant>) {
+    std::thread::sleep(LONGEST_SLEEP / 1000);
+}
+
+#[cfg(all(not(loom), not(target_os = "linux")))]
+fn wake(_word: &AtomicU32) {}
+
+/// Under loom a sleeper blocks the model until the word changes; a lost wake-up is a deadlock that loom reports.
+#[cfg(loom)]
+fn wait_while(word: &AtomicU32, value: u32, deadline: Option<Instant>) {
+    while deadline.is_none() && word.load(Ordering::Acquire) == value {
+        loom::thread::yield_now();
+    }
+}
+
+#[cfg(loom)]
+fn wake(_word: &AtomicU32) {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::Progress;
+    use std::sync::Arc;
+
+    #[test]
+    fn no_ring_is_lost_between_two_threads_that_hand_over_ten_thousand_times() {
+        let shared = Arc::new((Doorbell::default(), Progress::default(), Doorbell::default(), Progress::default()));
+        let other = shared.clone();
+        let thread = std::thread::spawn(move || {
+            for round in 1..=10_000 {
+                while !other.1.has_reached(1, round) {
+                    other.0.sleep(|| other.1.has_reached(1, round), None);
+                }
+                other.3.publish(1, round);
+                Doorbell::ring_all([&other.2]);
+            }
+        });
+        for round in 1..=10_000 {
+            shared.1.publish(1, round);
+            Doorbell::ring_all([&shared.0]);
+            while !shared.3.has_reached(1, round) {
+                shared.2.sleep(|| shared.3.has_reached(1, round), None);
+            }
+        }
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_sleep_ends_at_its_deadline() {
+        let doorbell = Doorbell::default();
+        doorbell.sleep(|| false, Some(Instant::now() + Duration::from_millis(5)));
+    }
+}

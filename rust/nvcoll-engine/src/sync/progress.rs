@@ -1,0 +1,83 @@
+//! Progress and stamps: how far a queue is, and which call a rank is in.
+//!
+//! ```text
+//! progress   (call mod 2^32) << 32 | steps done in this call        one per queue
+//! stamp       call                                                  one per rank: "I have entered call c"
+//! ```
+//!
+//! Both only grow, modulo their width, and are compared by wrapping difference; nothing is ever reset. A stamp of c says
+//! that the rank has finished c-1, so whoever has seen it may reuse what the rank read in call c-2: the stamp rule.
+
+use super::atomic::{AtomicU64, Ordering};
+
+/// The progress word of one queue. One writer.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Progress(AtomicU64);
+
+impl Progress {
+    /// Publishes that `done` steps of `call` are done; what they wrote is visible to whoever sees it.
+    #[inline]
+    pub fn publish(&self, call: u32, done: u32) {
+        // Release: pairs with the Acquire in `has_reached`.
+        self.0.store(word(call, done), Ordering::Release);
+    }
+
+    /// Says whether at least `done` steps of `call` are done.
+    #[inline]
+    pub fn has_reached(&self, call: u32, done: u32) -> bool {
+        // Acquire: pairs with the Release in `publish`.
+        is_at_least(self.0.load(Ordering::Acquire), word(call, done))
+    }
+}
+
+/// The flag line of one rank: the last call it has entered. One writer.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Stamp(AtomicU64);
+
+impl Stamp {
+    /// Enters a call: its record, and the buffers it names, are visible to whoever sees the stamp.
+    #[inline]
+    pub fn enter(&self, call: u32) {
+        // Release: pairs with the Acquire in `has_entered`.
+        self.0.store(word(call, 0), Ordering::Release);
+    }
+
+    /// Says whether the rank has entered `call` or a later one.
+    #[inline]
+    pub fn has_entered(&self, call: u32) -> bool {
+        // Acquire: pairs with the Release in `enter`.
+        is_at_least(self.0.load(Ordering::Acquire), word(call, 0))
+    }
+}
+
+fn word(call: u32, done: u32) -> u64 {
+    u64::from(call) << 32 | u64::from(done)
+}
+
+fn is_at_least(found: u64, wanted: u64) -> bool {
+    found.wrapping_sub(wanted) as i64 >= 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_of_a_later_call_satisfies_an_earlier_wait_across_the_wrap() {
+        let progress = Progress::default();
+        progress.publish(u32::MAX, 3);
+        assert!(progress.has_reached(u32::MAX, 3) && !progress.has_reached(u32::MAX, 4));
+        assert!(!progress.has_reached(0, 0));
+        progress.publish(0, 1);
+        assert!(progress.has_reached(u32::MAX, 1000) && progress.has_reached(0, 1) && !progress.has_reached(1, 0));
+    }
+
+    #[test]
+    fn a_stamp_says_that_earlier_calls_were_entered() {
+        let stamp = Stamp::default();
+        stamp.enter(7);
+        assert!(stamp.has_entered(6) && stamp.has_entered(7) && !stamp.has_entered(8));
+    }
+}

@@ -1,0 +1,37 @@
+//! Call records: what a rank says it is calling, compared by its peers before the first byte moves.
+//!
+//! A rank writes the record of call c and then stamps c. It has two places, by the parity of the call, and reuses the place
+//! of call c-2 under the stamp rule: when every other rank has entered c-1, none still reads the record of c-2.
+
+use super::atomic::{AtomicU64, Ordering};
+
+/// How many words a record has.
+pub const WORDS: usize = 8;
+
+/// One call of one rank, as plain words. What they mean is the caller's business.
+pub type Record = [u64; WORDS];
+
+/// The two records of one rank, each on a line of its own. One writer.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct RecordLine([Line; 2]);
+
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Line([AtomicU64; WORDS]);
+
+impl RecordLine {
+    /// Writes the record of `call`; the stamp that follows makes it visible.
+    pub fn write(&self, call: u32, record: &Record) {
+        for (word, value) in self.0[call as usize % 2].0.iter().zip(record) {
+            // Relaxed: ordered by the Release of `Stamp::enter`.
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies the record of `call`, which must have been stamped.
+    pub fn read(&self, call: u32) -> Record {
+        // Relaxed: ordered by the Acquire of `Stamp::has_entered`.
+        std::array::from_fn(|i| self.0[call as usize % 2].0[i].load(Ordering::Relaxed))
+    }
+}
