@@ -1,0 +1,56 @@
+//! What can go wrong while ranks run. Each variant is one Python exception.
+
+use crate::call::Call;
+
+/// An error of the engine.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// An argument that cannot be used.
+    #[error("{0}")]
+    Invalid(String),
+    /// Two ranks called different things.
+    #[error("rank {rank_a} called {call_a}, but rank {rank_b} called {call_b}: every rank must make the same call")]
+    Mismatch {
+        /// One rank.
+        rank_a: u32,
+        /// What it called.
+        call_a: Call,
+        /// Another rank.
+        rank_b: u32,
+        /// What that one called.
+        call_b: Call,
+    },
+    /// Another rank failed.
+    #[error("rank {rank} {cause}: the call was aborted")]
+    Aborted {
+        /// The rank that failed.
+        rank: u32,
+        /// How it failed.
+        cause: &'static str,
+    },
+    /// The deadline passed.
+    #[error("{what} timed out after {seconds} s: {missing}")]
+    Timeout {
+        /// The call.
+        what: Call,
+        /// The time that was allowed.
+        seconds: f64,
+        /// Who did not come, or did not finish.
+        missing: String,
+    },
+    /// The user interrupted the program.
+    #[error("interrupted")]
+    Interrupted,
+    /// The node is in another call.
+    #[error("{0}")]
+    Busy(&'static str),
+    /// The core refused.
+    #[error(transparent)]
+    Core(#[from] nvcoll_core::Error),
+    /// The proof failed.
+    #[error("{0}")]
+    Refuted(String),
+}
+
+/// The result of anything in the engine that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
