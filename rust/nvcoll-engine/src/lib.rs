@@ -2,12 +2,28 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
+//! | [`call`], [`proofs`], [`program`] | what is called, its proof, and the proof bound to dtype, op and counts |
+//! | [`sharing`], `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
 //! | [`kernel`] | fold k sources into m destinations, per dtype, op and instruction set |
-//! | [`sync`] | progress words, stamps, records, doorbells, abort |
+//! | [`sync`], `world` | progress words, stamps, records, doorbells, abort; and where they are |
 //! | [`cpus`], [`memory`], [`pool`] | what the machine offers: usable CPUs, blocks of memory, worker threads |
 
+mod by_rank;
+mod by_tile;
+pub mod call;
 pub mod cpus;
+pub mod error;
 pub mod kernel;
 pub mod memory;
+pub mod node;
 pub mod pool;
+pub mod program;
+pub mod proofs;
+pub mod sharing;
 pub mod sync;
+pub mod team;
+mod world;
+
+pub use by_rank::{Buffers, Deadline};
+pub use error::{Error, Result};

@@ -1,0 +1,296 @@
+//! A node: ranks of this process, driven together by one caller.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use nvcoll_core::error::MAX_WORLD_SIZE;
+use nvcoll_core::verify::Verified;
+
+use crate::by_rank::{ring_everybody, Buffers, Crew, Deadline};
+use crate::by_tile::{self, Claims};
+use crate::call::Call;
+use crate::cpus;
+use crate::error::{Error, Result};
+use crate::kernel::{FloatEnvironment, Isa};
+use crate::memory::Block;
+use crate::pool::Pool;
+use crate::program::{Program, Workspace, BASES};
+use crate::proofs::prove;
+use crate::sharing::{Sharing, ALONE_BYTES};
+use crate::sync::Cause;
+use crate::world::World;
+
+/// Ranks in one process.
+pub struct Node {
+    world_size: u32,
+    workers: usize,
+    isa: Isa,
+    programs: Mutex<HashMap<(Call, Sharing), Arc<Program>>>,
+    driver: Mutex<Driver>,
+}
+
+/// What one call at a time uses.
+struct Driver {
+    pool: Option<Pool>,
+    world: World,
+    number: u32,
+    crews: Vec<Mutex<Crew>>,
+    bases: Vec<*mut u8>,
+    scalars: Vec<f64>,
+    workspaces: Vec<Mutex<Workspace>>,
+    scratch: Vec<Block>,
+}
+
+// SAFETY: the base pointers are used only inside `run`, whose caller vouches for them.
+unsafe impl Send for Driver {}
+
+/// A slice of raw pointers that workers of one call share.
+struct Shared<'a, T>(&'a [T]);
+
+impl<T> Shared<'_, T> {
+    fn all(&self) -> &[T] {
+        self.0
+    }
+}
+
+// SAFETY: the pointers are only read; what they point to is shared by the rules of the schedule, which was proved.
+unsafe impl<T> Sync for Shared<'_, T> {}
+
+impl Node {
+    /// Makes a node of `world_size` ranks; `workers` defaults to the usable CPUs, and is never more than the ranks.
+    ///
+    /// # Errors
+    /// A world size outside 1..=1024, or no workers.
+    pub fn new(world_size: u32, workers: Option<usize>) -> Result<Self> {
+        if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
+            return Err(nvcoll_core::Error::WorldSize(world_size).into());
+        }
+        if workers == Some(0) {
+            return Err(Error::Invalid("workers is 0: it must be at least 1".into()));
+        }
+        let workers = workers.unwrap_or_else(cpus::usable).min(world_size as usize);
+        Ok(Self {
+            world_size,
+            workers,
+            isa: Isa::detect(),
+            programs: Mutex::new(HashMap::new()),
+            driver: Mutex::new(Driver::new(world_size, workers)),
+        })
+    }
+
+    /// Returns the number of ranks.
+    pub fn world_size(&self) -> u32 {
+        self.world_size
+    }
+
+    /// Returns the number of workers.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Chooses the instruction set of programs bound from now on (results are the same bits with every one).
+    pub fn set_isa(&mut self, isa: Isa) {
+        self.isa = isa;
+        self.lock_programs().clear();
+    }
+
+    /// Returns the program of a call that one caller drives for all ranks.
+    ///
+    /// # Errors
+    /// An unknown algorithm, an op that the dtype does not have, a refutation.
+    pub fn program(&self, call: &Call, proof: Option<&Verified>) -> Result<Arc<Program>> {
+        self.program_shared(call, Sharing::of(call.path), proof)
+    }
+
+    /// Returns the program of a call that every rank makes for itself.
+    ///
+    /// # Errors
+    /// As [`Node::program`].
+    pub fn program_of_rank(&self, call: &Call, proof: Option<&Verified>) -> Result<Arc<Program>> {
+        self.program_shared(call, Sharing::ByRank, proof)
+    }
+
+    fn program_shared(&self, call: &Call, sharing: Sharing, proof: Option<&Verified>) -> Result<Arc<Program>> {
+        let key = (call.clone(), sharing);
+        if let Some(program) = self.lock_programs().get(&key) {
+            return Ok(program.clone());
+        }
+        if call.collective.folds() && !call.op.is_defined_on(call.dtype) {
+            return Err(undefined(call).into());
+        }
+        let verified = match proof {
+            Some(verified) => verified.clone(),
+            None => prove(call.collective, &call.algorithm, self.world_size, call.path, call.aliasing)?,
+        };
+        if verified.schedule().world_size != self.world_size {
+            let found = verified.schedule().world_size;
+            return Err(Error::Invalid(format!("the schedule is for {found} ranks, the node has {}", self.world_size)));
+        }
+        let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);
+        let program = Arc::new(Program::bind(&verified, call.clone(), tile_count, self.isa)?);
+        self.lock_programs().insert(key, program.clone());
+        Ok(program)
+    }
+
+    fn lock_programs(&self) -> MutexGuard<'_, HashMap<(Call, Sharing), Arc<Program>>> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a program for all ranks. `is_interrupted` is asked on the calling thread now and then.
+    ///
+    /// # Safety
+    /// `buffers` has one entry per rank, as long as the program's call says, aliased as it says, touched by nobody else
+    /// until `run` returns. `scratch` pointers are ignored: the node has its own.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if another thread is in a call; [`Error::Interrupted`] and [`Error::Timeout`] leave the outputs
+    /// half written and the node usable.
+    pub unsafe fn run(
+        &self,
+        program: &Program,
+        buffers: &[Buffers],
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        assert_eq!(buffers.len(), self.world_size as usize, "one entry per rank");
+        let mut driver = match self.driver.try_lock() {
+            Ok(driver) => driver,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Busy("the node is in a call of another thread: wait for it, or make a node per thread"))
+            }
+        };
+        driver.prepare(self.world_size, self.workers, program, buffers);
+        // SAFETY: the caller's.
+        unsafe {
+            match Sharing::of(program.call().path) {
+                Sharing::ByTile => driver.run_by_tile(program, deadline, is_interrupted),
+                Sharing::ByRank => driver.run_by_rank(self.world_size, self.workers, program, buffers, deadline),
+            }
+        }
+    }
+}
+
+fn undefined(call: &Call) -> nvcoll_core::Error {
+    let defined = nvcoll_core::dtype::DType::ALL.iter().filter(|d| call.op.is_defined_on(**d)).map(|d| d.name());
+    nvcoll_core::Error::Undefined {
+        op: call.op.name(),
+        dtype: call.dtype.name(),
+        defined: defined.collect::<Vec<_>>().join(", "),
+    }
+}
+
+impl Driver {
+    fn new(world_size: u32, workers: usize) -> Self {
+        let block = world_size.div_ceil(workers as u32);
+        let crew = |w: u32| Crew::new(world_size, (w * block).min(world_size)..((w + 1) * block).min(world_size), block);
+        Self {
+            pool: None,
+            world: World::new(world_size),
+            number: 0,
+            crews: (0..workers as u32).map(|w| Mutex::new(crew(w))).collect(),
+            bases: vec![std::ptr::null_mut(); world_size as usize * BASES],
+            scalars: vec![1.0; world_size as usize],
+            workspaces: (0..workers).map(|_| Mutex::default()).collect(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Starts the pool if there is none in this process, makes room, writes down the bases.
+    fn prepare(&mut self, world_size: u32, workers: usize, program: &Program, buffers: &[Buffers]) {
+        if self.pool.as_ref().is_none_or(|pool| !pool.is_of_this_process()) {
+            *self = Self::new(world_size, workers);
+            self.pool = Some(Pool::new(workers - 1));
+        }
+        if self.scratch.first().map_or(0, Block::bytes) < program.scratch_bytes() {
+            self.scratch = (0..world_size).map(|_| Block::zeroed(program.scratch_bytes())).collect();
+        }
+        for (rank, own) in buffers.iter().enumerate() {
+            let scratch = self.scratch.get(rank).map_or(std::ptr::null_mut(), Block::start);
+            let bases = [own.input, own.output, scratch, std::ptr::null_mut()];
+            self.bases[rank * BASES..(rank + 1) * BASES].copy_from_slice(&bases);
+            self.scalars[rank] = own.scalar;
+        }
+        for workspace in &mut self.workspaces {
+            workspace.get_mut().unwrap_or_else(PoisonError::into_inner).fit(program);
+        }
+    }
+
+    unsafe fn run_by_tile(
+        &mut self,
+        program: &Program,
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let claims = Claims::default();
+        let (bases, scalars) = (Shared(&self.bases), &self.scalars);
+        let workspaces = &self.workspaces;
+        let work = |worker: usize, between: &mut dyn FnMut()| {
+            let _environment = FloatEnvironment::round_to_nearest();
+            let mut workspace = workspaces[worker].lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
+            unsafe { by_tile::run(program, bases.all(), scalars, &mut workspace, &claims, between) };
+        };
+        let mut has_timed_out = false;
+        let mut watch = || {
+            has_timed_out |= deadline.has_passed();
+            if has_timed_out || is_interrupted() {
+                claims.stop();
+            }
+        };
+        let pool = self.pool.as_mut().expect("prepare made it");
+        if program.traffic_bytes() < ALONE_BYTES || program.tiles() == 1 || pool.workers() == 1 {
+            work(0, &mut watch);
+        } else {
+            let watch = Mutex::new(watch);
+            pool.run(&|worker| match worker {
+                0 => work(0, &mut *watch.lock().unwrap_or_else(PoisonError::into_inner)),
+                _ => work(worker, &mut || {}),
+            });
+        }
+        match (claims.was_stopped(), has_timed_out) {
+            (false, _) => Ok(()),
+            (true, true) => Err(deadline.error(program.call().clone(), "every rank was driven, but they were not done".into())),
+            (true, false) => Err(Error::Interrupted),
+        }
+    }
+
+    unsafe fn run_by_rank(
+        &mut self,
+        world_size: u32,
+        workers: usize,
+        program: &Program,
+        buffers: &[Buffers],
+        deadline: Deadline,
+    ) -> Result<()> {
+        self.number = self.number.wrapping_add(1);
+        let block = world_size.div_ceil(workers as u32) as usize;
+        let own: Vec<Buffers> = buffers
+            .iter()
+            .enumerate()
+            .map(|(rank, b)| Buffers { scratch: self.bases[rank * BASES + 2], ..*b })
+            .collect();
+        let own = Shared(&own);
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let (crews, world, number) = (&self.crews, &self.world, self.number);
+        let outcomes: Vec<Mutex<Result<()>>> = crews.iter().map(|_| Mutex::new(Ok(()))).collect();
+        let _ = &next;
+        std::thread::scope(|scope| {
+            let run = |worker: usize| {
+                let _environment = FloatEnvironment::round_to_nearest();
+                let mut crew = crews[worker].lock().unwrap_or_else(PoisonError::into_inner);
+                let first = (worker * block).min(own.all().len());
+                let last = ((worker + 1) * block).min(own.all().len());
+                // SAFETY: the caller of `Node::run` vouches for the buffers.
+                let outcome = unsafe { crew.run(world, program, number, &own.all()[first..last], &deadline) };
+                *outcomes[worker].lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+            };
+            for worker in 1..crews.len() {
+                scope.spawn(move || run(worker));
+            }
+            run(0);
+        });
+        let first = outcomes.into_iter().map(|o| o.into_inner().unwrap_or_else(PoisonError::into_inner)).find(|o| o.is_err());
+        first.unwrap_or(Ok(()))
+    }
+}

@@ -1,0 +1,353 @@
+//! A program: a proved schedule with everything resolved that does not depend on the caller's addresses: kernels, offsets,
+//! element counts, wait targets. Running it allocates nothing.
+//!
+//! ```text
+//! step      waits, folds                            a step of w chunks is w folds
+//! fold      kernel, element count, places           place: which base pointer, how far from it
+//! address   base + offset + tile x tile bytes       a tile is the same slice of every chunk
+//!           staging: base + offset + bank of the call + slot of the tile
+//! ```
+
+use nvcoll_core::partition::{Partition, GRAIN};
+use nvcoll_core::schedule::{Buffer, Dependency, Event, Schedule, Step, View};
+use nvcoll_core::verify::Verified;
+
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::kernel::{Args, Arm, Isa, Kernel};
+
+/// Base pointers of one rank: input, output, scratch, staging.
+pub const BASES: usize = 4;
+
+/// Queues of one rank that have a progress word. Chosen: three phases of a two-level tree need no more.
+pub const QUEUES: usize = 16;
+
+/// Where a view begins, given base pointers, tile and call.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    base: u32,
+    is_staging: bool,
+    offset: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Fold {
+    kernel: Kernel,
+    first_place: u32,
+    n_src: u32,
+    n_dst: u32,
+    is_scaled: bool,
+    count: usize,
+}
+
+/// What a step waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wait {
+    /// The rank has entered the call.
+    Enter { rank: u32 },
+    /// A queue of the rank has done `done` steps of tile `tile - lag`; it has `length` steps per tile.
+    Steps { rank: u32, queue: u32, length: u32, done: u32, lag: u32 },
+}
+
+/// A step of a queue.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    first_fold: u32,
+    folds: u32,
+    pub(crate) waits: Vec<Wait>,
+    /// The ranks that wait for this step.
+    pub(crate) dependents: Vec<u32>,
+}
+
+/// A proved schedule, bound to dtype, op, counts, tile and instruction set.
+#[derive(Debug)]
+pub struct Program {
+    call: Call,
+    verified: Verified,
+    pub(crate) tasks: Vec<Task>,
+    folds: Vec<Fold>,
+    places: Vec<Place>,
+    /// For each place that is a source of a scaled fold: whose scalar.
+    scalar_of: Vec<Option<u32>>,
+    /// For each rank and queue, its tasks in order.
+    pub(crate) queues: Vec<Vec<Vec<u32>>>,
+    /// For each rank, what it waits for before it leaves.
+    pub(crate) leave: Vec<Vec<Wait>>,
+    pub(crate) tiles: u32,
+    tile_bytes: usize,
+    slot_bytes: usize,
+    bank_bytes: usize,
+    scratch_bytes: usize,
+    traffic_bytes: usize,
+    widest: usize,
+}
+
+/// Buffers that running a program needs beside the caller's: one per worker.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    pointers: Vec<*mut u8>,
+    scalars: Vec<f64>,
+}
+
+// SAFETY: the pointers are leftovers of the last fold and are overwritten before they are used again.
+unsafe impl Send for Workspace {}
+
+impl Workspace {
+    /// Makes room for the folds of a program; allocates only if an earlier program's were narrower.
+    pub fn fit(&mut self, program: &Program) {
+        if self.pointers.len() < program.widest {
+            self.pointers.resize(program.widest, std::ptr::null_mut());
+            self.scalars.resize(program.widest, 1.0);
+        }
+    }
+}
+
+impl Program {
+    /// Binds a proved schedule.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the call is not what was proved, if a rank has more than [`QUEUES`] queues, or if there are
+    /// more than 2^31 steps in a call.
+    pub fn bind(verified: &Verified, call: Call, tile_count: usize, isa: Isa) -> Result<Program> {
+        let schedule = verified.schedule();
+        if (schedule.collective, schedule.path, schedule.aliasing) != (call.collective, call.path, call.aliasing) {
+            let proved = format!("{} {} {}", schedule.collective.name, schedule.path.name(), schedule.aliasing.name());
+            return Err(Error::Invalid(format!("{call} was asked for, but {proved} was proved: prove what is run")));
+        }
+        let parts = schedule.collective.parts(schedule.world_size) as usize;
+        let partition = Partition::new(vec![call.count; parts], schedule.chunks_per_part);
+        let longest = partition.longest_chunk();
+        let tile_count = tile_count.clamp(GRAIN, longest.max(GRAIN)).next_multiple_of(GRAIN);
+        let tiles = longest.div_ceil(tile_count).max(1);
+        let queues = schedule.queues();
+        if let Some(rank) = queues.iter().position(|q| q.len() > QUEUES) {
+            let found = queues[rank].len();
+            return Err(Error::Invalid(format!("rank {rank} has {found} queues, {QUEUES} are possible: use fewer channels")));
+        }
+        if queues.iter().flatten().any(|queue| queue.len() * tiles >= 1 << 31) {
+            return Err(Error::Invalid(format!("{call} takes more than 2^31 steps: use an algorithm with fewer")));
+        }
+        let element = call.dtype.bytes();
+        let layer_bytes = schedule.chunks() as usize * tile_count * element;
+        let slot_bytes = layer_bytes * usize::from(schedule.staging_layers());
+        let scratch_layer_bytes = (call.count * parts * element).next_multiple_of(64);
+        let mut program = Program {
+            verified: verified.clone(),
+            tasks: Vec::with_capacity(schedule.steps.len()),
+            folds: Vec::new(),
+            places: Vec::new(),
+            scalar_of: Vec::new(),
+            leave: schedule.leave.iter().map(|waits| resolve(waits, &queues)).collect(),
+            queues: queues.iter().map(|r| r.iter().map(|q| q.iter().map(|&p| p as u32).collect()).collect()).collect(),
+            tiles: tiles as u32,
+            tile_bytes: tile_count * element,
+            slot_bytes,
+            bank_bytes: slot_bytes * schedule.path.slots() as usize,
+            scratch_bytes: scratch_layer_bytes * usize::from(schedule.scratch_layers()),
+            traffic_bytes: 0,
+            widest: 1,
+            call,
+        };
+        let layout = Layout { schedule, partition, scratch_layer_bytes, layer_bytes, tile_bytes: program.tile_bytes };
+        for step in &schedule.steps {
+            program.add_task(step, &layout, &queues, isa);
+        }
+        program.connect(schedule);
+        Ok(program)
+    }
+
+    fn add_task(&mut self, step: &Step, layout: &Layout<'_>, queues: &[Vec<Vec<usize>>], isa: Isa) {
+        let first_fold = self.folds.len() as u32;
+        let (n_src, n_dst) = (step.src.len(), step.dst.len());
+        let has_contribution = step.src.iter().any(|source| source.contribution.is_some());
+        let arm = Arm::of(self.call.op, n_src, step.is_final, has_contribution);
+        for nth in 0..step.dst[0].chunks.len() as u32 {
+            let count = layout.partition.chunk_count(step.dst[0].chunks.start + nth);
+            let is_same = n_src == 1 && n_dst == 1 && layout.is_same_memory(&step.src[0].view, &step.dst[0]);
+            if count == 0 || (arm == Arm::Copy && is_same) {
+                continue;
+            }
+            let first_place = self.places.len() as u32;
+            for view in step.views() {
+                self.places.push(layout.place_of(view, nth, self.call.dtype.bytes()));
+            }
+            self.scalar_of.extend(step.src.iter().map(|source| source.contribution));
+            self.scalar_of.extend(std::iter::repeat_n(None, n_dst));
+            let kernel = Kernel::select(isa, self.call.dtype, arm);
+            let is_scaled = arm == Arm::SumScaled;
+            self.folds.push(Fold { kernel, first_place, n_src: n_src as u32, n_dst: n_dst as u32, is_scaled, count });
+            self.traffic_bytes += count * (n_src + n_dst) * self.call.dtype.bytes();
+            self.widest = self.widest.max(n_src + n_dst);
+        }
+        let folds = self.folds.len() as u32 - first_fold;
+        self.tasks.push(Task { first_fold, folds, waits: resolve(&step.after, queues), dependents: Vec::new() });
+    }
+
+    /// Notes at every task which ranks wait for it.
+    fn connect(&mut self, schedule: &Schedule) {
+        let of_steps = schedule.steps.iter().flat_map(|step| step.after.iter().map(move |d| (step.rank, *d)));
+        let of_leaves = schedule.leave.iter().zip(0..).flat_map(|(waits, rank)| waits.iter().map(move |d| (rank, *d)));
+        for (waiting, Dependency { rank, event, .. }) in of_steps.chain(of_leaves) {
+            if let (Event::Step { queue, index }, true) = (event, waiting != rank) {
+                let task = self.queues[rank as usize][queue as usize][index as usize];
+                self.tasks[task as usize].dependents.push(waiting);
+            }
+        }
+        for task in &mut self.tasks {
+            task.dependents.sort_unstable();
+            task.dependents.dedup();
+        }
+    }
+
+    /// Returns the call.
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// Returns the proof.
+    pub fn verified(&self) -> &Verified {
+        &self.verified
+    }
+
+    /// Returns the number of ranks.
+    pub fn world_size(&self) -> u32 {
+        self.verified.schedule().world_size
+    }
+
+    /// Returns the number of tiles.
+    pub fn tiles(&self) -> u32 {
+        self.tiles
+    }
+
+    /// Returns the bytes of staging that a rank needs: two banks of two slots.
+    pub fn staging_bytes(&self) -> usize {
+        2 * self.bank_bytes
+    }
+
+    /// Returns the bytes of scratch that a rank needs.
+    pub fn scratch_bytes(&self) -> usize {
+        self.scratch_bytes
+    }
+
+    /// Returns the bytes that all steps together read and write.
+    pub fn traffic_bytes(&self) -> usize {
+        self.traffic_bytes
+    }
+
+    /// Runs one tile of one task.
+    ///
+    /// # Safety
+    /// `bases` holds [`BASES`] pointers per rank, to the buffers of the call, as long as the call says; what the task waits
+    /// for has happened; `workspace` fits the program; `scalars` has one value per rank.
+    #[inline]
+    pub(crate) unsafe fn run_task(
+        &self,
+        task: u32,
+        tile: u32,
+        call_number: u32,
+        bases: &[*mut u8],
+        scalars: &[f64],
+        workspace: &mut Workspace,
+    ) {
+        let task = &self.tasks[task as usize];
+        for fold in &self.folds[task.first_fold as usize..(task.first_fold + task.folds) as usize] {
+            // SAFETY: the caller's.
+            unsafe { self.run_fold(fold, tile, call_number, bases, scalars, workspace) };
+        }
+    }
+
+    #[inline]
+    unsafe fn run_fold(
+        &self,
+        fold: &Fold,
+        tile: u32,
+        call_number: u32,
+        bases: &[*mut u8],
+        scalars: &[f64],
+        workspace: &mut Workspace,
+    ) {
+        let bytes_before = tile as usize * self.tile_bytes;
+        let elements_before = bytes_before / self.call.dtype.bytes();
+        if elements_before >= fold.count {
+            return;
+        }
+        let count = (fold.count - elements_before).min(self.tile_bytes / self.call.dtype.bytes());
+        let staging = (call_number & 1) as usize * self.bank_bytes + (tile & 1) as usize * self.slot_bytes;
+        let (n_src, n_dst) = (fold.n_src as usize, fold.n_dst as usize);
+        let places = &self.places[fold.first_place as usize..fold.first_place as usize + n_src + n_dst];
+        for (pointer, place) in workspace.pointers.iter_mut().zip(places) {
+            let moved = if place.is_staging { staging } else { bytes_before };
+            *pointer = bases[place.base as usize].wrapping_add(place.offset + moved);
+        }
+        if fold.is_scaled {
+            let of = &self.scalar_of[fold.first_place as usize..fold.first_place as usize + n_src];
+            for (scalar, rank) in workspace.scalars.iter_mut().zip(of) {
+                *scalar = rank.map_or(1.0, |rank| scalars[rank as usize]);
+            }
+        }
+        let args = Args {
+            src: workspace.pointers.as_ptr().cast(),
+            n_src,
+            // SAFETY: the workspace has room for n_src + n_dst pointers.
+            dst: unsafe { workspace.pointers.as_ptr().add(n_src).cast() },
+            n_dst,
+            count,
+            scalars: workspace.scalars.as_ptr(),
+            divisor: self.world_size(),
+            plain: n_dst,
+        };
+        // SAFETY: the proof says that views are in bounds, and that no other thread writes them now; the rest is the
+        // caller's.
+        unsafe { fold.kernel.run(&args) };
+    }
+}
+
+/// How views become offsets.
+struct Layout<'a> {
+    schedule: &'a Schedule,
+    partition: Partition,
+    scratch_layer_bytes: usize,
+    layer_bytes: usize,
+    tile_bytes: usize,
+}
+
+impl Layout<'_> {
+    fn place_of(&self, view: &View, nth: u32, element: usize) -> Place {
+        let chunk = view.chunks.start + nth;
+        let base = view.rank * BASES as u32;
+        let within = |held: &[u32]| {
+            let part = self.partition.part_of(chunk);
+            let before: usize =
+                held.iter().take_while(|&&other| other != part).map(|&other| self.partition.part_count(other)).sum();
+            (before + self.partition.range_in_part(chunk).start) * element
+        };
+        let n = self.schedule.world_size;
+        let collective = self.schedule.collective;
+        let (slot, offset) = match view.buffer {
+            Buffer::Input => (0, within(&collective.input(n, view.rank))),
+            Buffer::Output => (1, within(&collective.output(n, view.rank))),
+            Buffer::Scratch(layer) => {
+                let all: Vec<u32> = (0..collective.parts(n)).collect();
+                (2, usize::from(layer) * self.scratch_layer_bytes + within(&all))
+            }
+            Buffer::Staging(layer) => (3, usize::from(layer) * self.layer_bytes + chunk as usize * self.tile_bytes),
+        };
+        Place { base: base + slot, is_staging: slot == 3, offset }
+    }
+
+    fn is_same_memory(&self, a: &View, b: &View) -> bool {
+        let is_in_place = self.schedule.aliasing == nvcoll_core::schedule::Aliasing::InPlace;
+        a == b || (is_in_place && a.rank == b.rank && a.buffer.is_user() && b.buffer.is_user() && a.chunks == b.chunks)
+    }
+}
+
+fn resolve(after: &[Dependency], queues: &[Vec<Vec<usize>>]) -> Vec<Wait> {
+    let wait = |d: &Dependency| match d.event {
+        Event::Enter => Wait::Enter { rank: d.rank },
+        Event::Step { queue, index } => {
+            let length = queues[d.rank as usize][queue as usize].len() as u32;
+            Wait::Steps { rank: d.rank, queue, length, done: index + 1, lag: d.lag }
+        }
+    };
+    after.iter().map(wait).collect()
+}

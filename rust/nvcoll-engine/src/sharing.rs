@@ -1,0 +1,59 @@
+//! How a program is shared out, and how long its tiles are. Tuning changes time, never bits.
+
+use nvcoll_core::schedule::{Path, Schedule};
+
+use crate::call::Call;
+use crate::world::STAGING_BYTES;
+
+/// How the work of a call is divided among workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// One caller drives all ranks; a worker runs whole tiles.
+    ByTile,
+    /// A worker runs the queues of its ranks.
+    ByRank,
+}
+
+/// Below this traffic a call stays on the calling thread. Measured: a helper that is awake pays from about here on.
+pub(crate) const ALONE_BYTES: usize = 256 << 10;
+
+/// What all ranks' slices of one chunk may take together by tile: half of a second-level cache. Chosen.
+const TILE_SET_BYTES: usize = 512 << 10;
+
+/// The longest slice of a chunk, so that an abort is acknowledged soon. Chosen by the design.
+const LONGEST_SLICE_BYTES: usize = 256 << 10;
+
+/// The shortest slice that is worth a claim. Chosen.
+const SHORTEST_SLICE_BYTES: usize = 4 << 10;
+
+/// Tiles that a worker should find, so that an uneven start evens out. Chosen.
+const TILES_PER_WORKER: usize = 8;
+
+impl Sharing {
+    /// Returns how a caller that drives all ranks shares out a schedule.
+    pub(crate) fn of(path: Path) -> Self {
+        match path {
+            Path::Mapped => Sharing::ByTile,
+            Path::Staged => Sharing::ByRank,
+        }
+    }
+
+    /// Returns the elements of a chunk in one tile.
+    pub(crate) fn tile_count(self, schedule: &Schedule, call: &Call, workers: usize) -> usize {
+        let element = call.dtype.bytes();
+        let chunk_bytes = call.count * element / schedule.chunks_per_part.max(1) as usize;
+        let slice_bytes = match (self, schedule.path) {
+            (_, Path::Staged) => {
+                let slices = 4 * schedule.chunks() as usize * usize::from(schedule.staging_layers()).max(1);
+                STAGING_BYTES / slices
+            }
+            (Sharing::ByRank, Path::Mapped) => LONGEST_SLICE_BYTES,
+            (Sharing::ByTile, Path::Mapped) => {
+                let resident = TILE_SET_BYTES / schedule.world_size as usize;
+                let fair = chunk_bytes / (TILES_PER_WORKER * workers);
+                resident.min(fair).clamp(SHORTEST_SLICE_BYTES, LONGEST_SLICE_BYTES)
+            }
+        };
+        slice_bytes / element
+    }
+}
