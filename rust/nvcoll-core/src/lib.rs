@@ -32,5 +32,6 @@ pub mod op;
 pub mod partition;
 pub mod schedule;
 pub mod text;
+pub mod verify;
 
 pub use error::{Error, Result};
