@@ -55,8 +55,12 @@ impl Deadline {
         Self { at, seconds: seconds.unwrap_or(f64::INFINITY) }
     }
 
-    fn has_passed(&self) -> bool {
+    pub(crate) fn has_passed(&self) -> bool {
         self.at.is_some_and(|at| Instant::now() >= at)
+    }
+
+    pub(crate) fn error(&self, what: Call, missing: String) -> Error {
+        Error::Timeout { what, seconds: self.seconds, missing }
     }
 }
 
@@ -102,6 +106,10 @@ impl Crew {
             workspace: Workspace::default(),
             has_seen_all: true,
         }
+    }
+
+    pub(crate) fn ranks(&self) -> Range<u32> {
+        self.ranks.clone()
     }
 
     /// Runs call number `number` for the crew's ranks, whose buffers are given in rank order.
@@ -275,7 +283,7 @@ impl Crew {
     fn meet(&mut self, world: &World, program: &Program, rank: u32, record: &Record) {
         let staging = match program.staging_bytes() {
             0 => std::ptr::null_mut(),
-            bytes => world.staging(rank, bytes),
+            _ => world.staging(rank),
         };
         let [input, output, scratch] = [record[3], record[4], record[5]].map(|address| address as usize as *mut u8);
         let first = rank as usize * BASES;
@@ -329,8 +337,7 @@ impl Crew {
         match cause {
             Cause::Failed(rank) => Error::Aborted { rank, cause: "failed" },
             Cause::TimedOut(rank) if rank == self.ranks.start => {
-                let what = program.call().clone();
-                Error::Timeout { what, seconds: deadline.seconds, missing: missing(world, number) }
+                deadline.error(program.call().clone(), missing(world, number))
             }
             Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out" },
             Cause::Mismatch(rank_a, rank_b) => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::verify::Verified;
 
-use crate::by_rank::{ring_everybody, Buffers, Crew, Deadline};
+use crate::by_rank::{Buffers, Crew, Deadline};
 use crate::by_tile::{self, Claims};
 use crate::call::Call;
 use crate::cpus;
@@ -17,7 +17,6 @@ use crate::pool::Pool;
 use crate::program::{Program, Workspace, BASES};
 use crate::proofs::prove;
 use crate::sharing::{Sharing, ALONE_BYTES};
-use crate::sync::Cause;
 use crate::world::World;
 
 /// Ranks in one process.
@@ -38,6 +37,7 @@ struct Driver {
     bases: Vec<*mut u8>,
     scalars: Vec<f64>,
     workspaces: Vec<Mutex<Workspace>>,
+    outcomes: Vec<Mutex<Result<()>>>,
     scratch: Vec<Block>,
 }
 
@@ -74,7 +74,7 @@ impl Node {
             workers,
             isa: Isa::detect(),
             programs: Mutex::new(HashMap::new()),
-            driver: Mutex::new(Driver::new(world_size, workers)),
+            driver: Mutex::new(Driver::new(world_size, None)),
         })
     }
 
@@ -140,7 +140,7 @@ impl Node {
     ///
     /// # Safety
     /// `buffers` has one entry per rank, as long as the program's call says, aliased as it says, touched by nobody else
-    /// until `run` returns. `scratch` pointers are ignored: the node has its own.
+    /// until `run` returns. `scratch` pointers are filled in by the node.
     ///
     /// # Errors
     /// [`Error::Busy`] if another thread is in a call; [`Error::Interrupted`] and [`Error::Timeout`] leave the outputs
@@ -148,7 +148,7 @@ impl Node {
     pub unsafe fn run(
         &self,
         program: &Program,
-        buffers: &[Buffers],
+        buffers: &mut [Buffers],
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
@@ -165,7 +165,7 @@ impl Node {
         unsafe {
             match Sharing::of(program.call().path) {
                 Sharing::ByTile => driver.run_by_tile(program, deadline, is_interrupted),
-                Sharing::ByRank => driver.run_by_rank(self.world_size, self.workers, program, buffers, deadline),
+                Sharing::ByRank => driver.run_by_rank(program, buffers, deadline),
             }
         }
     }
@@ -181,17 +181,19 @@ fn undefined(call: &Call) -> nvcoll_core::Error {
 }
 
 impl Driver {
-    fn new(world_size: u32, workers: usize) -> Self {
+    fn new(world_size: u32, pool: Option<Pool>) -> Self {
+        let workers = pool.as_ref().map_or(1, Pool::workers);
         let block = world_size.div_ceil(workers as u32);
         let crew = |w: u32| Crew::new(world_size, (w * block).min(world_size)..((w + 1) * block).min(world_size), block);
         Self {
-            pool: None,
+            pool,
             world: World::new(world_size),
             number: 0,
             crews: (0..workers as u32).map(|w| Mutex::new(crew(w))).collect(),
             bases: vec![std::ptr::null_mut(); world_size as usize * BASES],
             scalars: vec![1.0; world_size as usize],
             workspaces: (0..workers).map(|_| Mutex::default()).collect(),
+            outcomes: (0..workers).map(|_| Mutex::new(Ok(()))).collect(),
             scratch: Vec::new(),
         }
     }
@@ -199,8 +201,7 @@ impl Driver {
     /// Starts the pool if there is none in this process, makes room, writes down the bases.
     fn prepare(&mut self, world_size: u32, workers: usize, program: &Program, buffers: &[Buffers]) {
         if self.pool.as_ref().is_none_or(|pool| !pool.is_of_this_process()) {
-            *self = Self::new(world_size, workers);
-            self.pool = Some(Pool::new(workers - 1));
+            *self = Self::new(world_size, Some(Pool::new(workers - 1)));
         }
         if self.scratch.first().map_or(0, Block::bytes) < program.scratch_bytes() {
             self.scratch = (0..world_size).map(|_| Block::zeroed(program.scratch_bytes())).collect();
@@ -242,11 +243,7 @@ impl Driver {
         if program.traffic_bytes() < ALONE_BYTES || program.tiles() == 1 || pool.workers() == 1 {
             work(0, &mut watch);
         } else {
-            let watch = Mutex::new(watch);
-            pool.run(&|worker| match worker {
-                0 => work(0, &mut *watch.lock().unwrap_or_else(PoisonError::into_inner)),
-                _ => work(worker, &mut || {}),
-            });
+            pool.run(|| work(0, &mut watch), &|helper| work(helper, &mut || {}));
         }
         match (claims.was_stopped(), has_timed_out) {
             (false, _) => Ok(()),
@@ -255,42 +252,28 @@ impl Driver {
         }
     }
 
-    unsafe fn run_by_rank(
-        &mut self,
-        world_size: u32,
-        workers: usize,
-        program: &Program,
-        buffers: &[Buffers],
-        deadline: Deadline,
-    ) -> Result<()> {
+    unsafe fn run_by_rank(&mut self, program: &Program, buffers: &mut [Buffers], deadline: Deadline) -> Result<()> {
         self.number = self.number.wrapping_add(1);
-        let block = world_size.div_ceil(workers as u32) as usize;
-        let own: Vec<Buffers> = buffers
-            .iter()
-            .enumerate()
-            .map(|(rank, b)| Buffers { scratch: self.bases[rank * BASES + 2], ..*b })
-            .collect();
-        let own = Shared(&own);
-        let next = std::sync::atomic::AtomicUsize::new(0);
+        for (rank, own) in buffers.iter_mut().enumerate() {
+            own.scratch = self.bases[rank * BASES + 2];
+        }
+        let (own, outcomes) = (Shared(buffers), &self.outcomes);
         let (crews, world, number) = (&self.crews, &self.world, self.number);
-        let outcomes: Vec<Mutex<Result<()>>> = crews.iter().map(|_| Mutex::new(Ok(()))).collect();
-        let _ = &next;
-        std::thread::scope(|scope| {
-            let run = |worker: usize| {
-                let _environment = FloatEnvironment::round_to_nearest();
-                let mut crew = crews[worker].lock().unwrap_or_else(PoisonError::into_inner);
-                let first = (worker * block).min(own.all().len());
-                let last = ((worker + 1) * block).min(own.all().len());
-                // SAFETY: the caller of `Node::run` vouches for the buffers.
-                let outcome = unsafe { crew.run(world, program, number, &own.all()[first..last], &deadline) };
-                *outcomes[worker].lock().unwrap_or_else(PoisonError::into_inner) = outcome;
-            };
-            for worker in 1..crews.len() {
-                scope.spawn(move || run(worker));
-            }
-            run(0);
-        });
-        let first = outcomes.into_iter().map(|o| o.into_inner().unwrap_or_else(PoisonError::into_inner)).find(|o| o.is_err());
-        first.unwrap_or(Ok(()))
+        let work = |worker: usize| {
+            let _environment = FloatEnvironment::round_to_nearest();
+            let mut crew = crews[worker].lock().unwrap_or_else(PoisonError::into_inner);
+            let own = &own.all()[crew.ranks().start as usize..crew.ranks().end as usize];
+            // SAFETY: the caller of `Node::run` vouches for the buffers.
+            let outcome = unsafe { crew.run(world, program, number, own, &deadline) };
+            *outcomes[worker].lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+        };
+        self.pool.as_mut().expect("prepare made it").run(|| work(0), &work);
+        let outcomes = self.outcomes.iter_mut().map(|o| o.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let outcome = outcomes.map(|outcome| std::mem::replace(outcome, Ok(()))).find(Result::is_err).unwrap_or(Ok(()));
+        if outcome.is_err() {
+            // The abort word stays raised: a new world takes the old one's place.
+            self.pool = None;
+        }
+        outcome
     }
 }

@@ -23,7 +23,7 @@ const OPEN: u64 = 1 << 63;
 const INSIDE: u64 = 0xffff;
 const ONE_JOB: u64 = 1 << 16;
 
-/// What a worker does: called with the worker's number, 0 being the caller.
+/// What a helper does: called with its number, from 1.
 type Job<'a> = dyn Fn(usize) + Sync + 'a;
 
 struct Shared {
@@ -73,8 +73,8 @@ impl Pool {
         self.process == std::process::id()
     }
 
-    /// Runs `job` on the caller and on every helper that comes in time.
-    pub fn run(&mut self, job: &Job<'_>) {
+    /// Runs `mine` on the caller while every helper that comes in time runs `job`, with its number from 1.
+    pub fn run(&mut self, mine: impl FnOnce(), job: &Job<'_>) {
         // SAFETY: the reference is forgotten (door closed, nobody inside, slot emptied) before this function returns or
         // unwinds, so no helper uses it longer than it lives.
         let job_of_helpers: &'static Job<'static> = unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(job) };
@@ -87,7 +87,7 @@ impl Pool {
                 thread.unpark();
             }
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| job(0)));
+        let outcome = catch_unwind(AssertUnwindSafe(mine));
         // AcqRel: Acquire pairs with the Release of helpers that leave.
         self.shared.door.fetch_and(!OPEN, Ordering::AcqRel);
         let mut turns = 0u32;
@@ -192,13 +192,14 @@ mod tests {
         for round in 0..2000 {
             let next = AtomicUsize::new(0);
             let sum = AtomicUsize::new(0);
-            pool.run(&|_| loop {
+            let work = || loop {
                 let unit = next.fetch_add(1, Ordering::Relaxed);
                 if unit >= 100 {
                     break;
                 }
                 sum.fetch_add(unit, Ordering::Relaxed);
-            });
+            };
+            pool.run(work, &|_| work());
             assert_eq!(sum.load(Ordering::Relaxed), 4950);
             if round % 500 == 0 {
                 std::thread::sleep(LINGER * 2);
@@ -209,7 +210,7 @@ mod tests {
     #[test]
     fn a_panic_of_the_caller_s_share_passes_through_and_the_pool_goes_on() {
         let mut pool = Pool::new(1);
-        assert!(catch_unwind(AssertUnwindSafe(|| pool.run(&|worker| assert!(worker != 0)))).is_err());
-        pool.run(&|_| {});
+        assert!(catch_unwind(AssertUnwindSafe(|| pool.run(|| panic!("mine"), &|_| {}))).is_err());
+        pool.run(|| {}, &|_| {});
     }
 }

@@ -15,6 +15,7 @@ use nvcoll_core::verify::Verified;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
+use crate::world::staging_bytes;
 
 /// Base pointers of one rank: input, output, scratch, staging.
 pub const BASES: usize = 4;
@@ -76,6 +77,7 @@ pub struct Program {
     pub(crate) tiles: u32,
     tile_bytes: usize,
     slot_bytes: usize,
+    /// Half of the staging, whatever the program: calls of different programs share the banks.
     bank_bytes: usize,
     scratch_bytes: usize,
     traffic_bytes: usize,
@@ -117,7 +119,7 @@ impl Program {
         let parts = schedule.collective.parts(schedule.world_size) as usize;
         let partition = Partition::new(vec![call.count; parts], schedule.chunks_per_part);
         let longest = partition.longest_chunk();
-        let tile_count = tile_count.clamp(GRAIN, longest.max(GRAIN)).next_multiple_of(GRAIN);
+        let tile_count = (tile_count.min(longest.next_multiple_of(GRAIN)) / GRAIN * GRAIN).max(GRAIN);
         let tiles = longest.div_ceil(tile_count).max(1);
         let queues = schedule.queues();
         if let Some(rank) = queues.iter().position(|q| q.len() > QUEUES) {
@@ -131,6 +133,10 @@ impl Program {
         let layer_bytes = schedule.chunks() as usize * tile_count * element;
         let slot_bytes = layer_bytes * usize::from(schedule.staging_layers());
         let scratch_layer_bytes = (call.count * parts * element).next_multiple_of(64);
+        let (needed, there_is) = (2 * slot_bytes * schedule.path.slots() as usize, staging_bytes(schedule.world_size));
+        if needed > there_is {
+            return Err(Error::Invalid(format!("{call} stages {needed} bytes per rank, there are {there_is}: use fewer chunks")));
+        }
         let mut program = Program {
             verified: verified.clone(),
             tasks: Vec::with_capacity(schedule.steps.len()),
@@ -142,7 +148,7 @@ impl Program {
             tiles: tiles as u32,
             tile_bytes: tile_count * element,
             slot_bytes,
-            bank_bytes: slot_bytes * schedule.path.slots() as usize,
+            bank_bytes: there_is / 2,
             scratch_bytes: scratch_layer_bytes * usize::from(schedule.scratch_layers()),
             traffic_bytes: 0,
             widest: 1,
@@ -221,7 +227,7 @@ impl Program {
 
     /// Returns the bytes of staging that a rank needs: two banks of two slots.
     pub fn staging_bytes(&self) -> usize {
-        2 * self.bank_bytes
+        2 * self.verified.schedule().path.slots() as usize * self.slot_bytes
     }
 
     /// Returns the bytes of scratch that a rank needs.

@@ -3,7 +3,7 @@
 use nvcoll_core::schedule::{Path, Schedule};
 
 use crate::call::Call;
-use crate::world::STAGING_BYTES;
+use crate::world::staging_bytes;
 
 /// How the work of a call is divided among workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl Sharing {
         let slice_bytes = match (self, schedule.path) {
             (_, Path::Staged) => {
                 let slices = 4 * schedule.chunks() as usize * usize::from(schedule.staging_layers()).max(1);
-                STAGING_BYTES / slices
+                staging_bytes(schedule.world_size) / slices
             }
             (Sharing::ByRank, Path::Mapped) => LONGEST_SLICE_BYTES,
             (Sharing::ByTile, Path::Mapped) => {

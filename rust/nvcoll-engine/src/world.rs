@@ -24,8 +24,16 @@ pub(crate) struct World {
     staging: OnceLock<Vec<Block>>,
 }
 
-/// Staging of one rank. Chosen: four slots that fit a second-level cache together.
-pub(crate) const STAGING_BYTES: usize = 1 << 20;
+/// Staging of a rank in a small world. Chosen: four slots that fit a second-level cache together.
+const STAGING_BYTES: usize = 1 << 20;
+
+/// Staging per rank of the world, where that is more. Chosen: four slots of three layers of the shortest float64 tiles.
+const STAGING_BYTES_PER_RANK: usize = 4096;
+
+/// Returns the bytes of staging of one rank.
+pub(crate) fn staging_bytes(world_size: u32) -> usize {
+    STAGING_BYTES.max(STAGING_BYTES_PER_RANK * world_size as usize)
+}
 
 impl World {
     pub(crate) fn new(world_size: u32) -> Self {
@@ -41,10 +49,9 @@ impl World {
     }
 
     /// Returns where the staging of a rank begins; all ranks' staging is made when the first is asked for.
-    pub(crate) fn staging(&self, rank: u32, bytes: usize) -> *mut u8 {
-        let size = STAGING_BYTES.max(bytes);
-        let blocks = self.staging.get_or_init(|| self.lines.iter().map(|_| Block::zeroed(size)).collect());
-        assert!(blocks[rank as usize].bytes() >= bytes, "tiles are cut so that they fit the staging");
+    pub(crate) fn staging(&self, rank: u32) -> *mut u8 {
+        let bytes = staging_bytes(self.world_size());
+        let blocks = self.staging.get_or_init(|| self.lines.iter().map(|_| Block::zeroed(bytes)).collect());
         blocks[rank as usize].start()
     }
 }

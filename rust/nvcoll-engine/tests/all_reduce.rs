@@ -1,0 +1,159 @@
+//! Every all_reduce algorithm, driven by one caller and by a thread per rank, on both paths, against a plain sum.
+
+use std::sync::Arc;
+
+use nvcoll_core::algorithm;
+use nvcoll_core::collective::{ALL_REDUCE, BARRIER};
+use nvcoll_core::dtype::DType;
+use nvcoll_core::op::Op;
+use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_engine::call::Call;
+use nvcoll_engine::node::Node;
+use nvcoll_engine::team::Team;
+use nvcoll_engine::{Buffers, Deadline, Error};
+
+fn call(algorithm: &str, count: usize, path: Path, aliasing: Aliasing) -> Call {
+    Call { collective: &ALL_REDUCE, algorithm: algorithm.into(), dtype: DType::I32, op: Op::Sum, count, path, aliasing }
+}
+
+fn inputs(world_size: u32, count: usize) -> Vec<Vec<i32>> {
+    (0..world_size as i32).map(|r| (0..count as i32).map(|i| i * 7 + r * 1000).collect()).collect()
+}
+
+fn sums(inputs: &[Vec<i32>]) -> Vec<i32> {
+    (0..inputs[0].len()).map(|i| inputs.iter().map(|x| x[i]).sum()).collect()
+}
+
+fn buffers(input: &mut [i32], output: Option<&mut [i32]>) -> Buffers {
+    let start: *mut u8 = input.as_mut_ptr().cast();
+    let output = output.map_or(start, |o| o.as_mut_ptr().cast());
+    Buffers { input: start, output, scratch: std::ptr::null_mut(), scalar: 1.0 }
+}
+
+/// 30 seconds: a watchdog, not a bar.
+fn watchdog() -> Deadline {
+    Deadline::after(Some(30.0))
+}
+
+const COUNTS: [usize; 6] = [0, 1, 31, 64, 1009, 100_003];
+
+#[test]
+fn a_driven_node_gives_the_sum_for_every_algorithm_path_aliasing_and_count() {
+    for world_size in [1, 2, 3, 5, 8] {
+        let node = Node::new(world_size, Some(2)).unwrap();
+        for algorithm in algorithm::of(&ALL_REDUCE) {
+            for &path in Path::ALL {
+                for count in COUNTS {
+                    let program = node.program(&call(algorithm.name, count, path, Aliasing::InPlace), None).unwrap();
+                    let mut data = inputs(world_size, count);
+                    let expected = sums(&data);
+                    let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
+                    // SAFETY: every buffer is `count` elements of a live vector, aliased in place.
+                    unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
+                    assert!(data.iter().all(|x| *x == expected), "{} {path:?} {world_size} {count}", algorithm.name);
+
+                    let program = node.program(&call(algorithm.name, count, path, Aliasing::Disjoint), None).unwrap();
+                    let (mut data, mut out) = (inputs(world_size, count), vec![vec![0; count]; world_size as usize]);
+                    let mut all: Vec<Buffers> =
+                        data.iter_mut().zip(&mut out).map(|(x, y)| buffers(x, Some(y))).collect();
+                    // SAFETY: as above, outputs disjoint.
+                    unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
+                    assert!(out.iter().all(|x| *x == expected), "{} {path:?} {world_size} {count}", algorithm.name);
+                    assert_eq!(data, inputs(world_size, count), "inputs stay as they were");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_that_are_threads_give_the_sum_round_after_round() {
+    for world_size in [2, 3, 8] {
+        let node = Arc::new(Node::new(world_size, None).unwrap());
+        let team = Team::new(world_size);
+        std::thread::scope(|scope| {
+            for rank in 0..world_size {
+                let (node, team) = (node.clone(), team.clone());
+                scope.spawn(move || {
+                    let mut member = team.member(rank);
+                    for round in 0..60 {
+                        let algorithms: Vec<_> = algorithm::of(&ALL_REDUCE).collect();
+                        let algorithm = algorithms[round % algorithms.len()];
+                        let (path, count) = (Path::ALL[round / 7 % 2], COUNTS[round % COUNTS.len()]);
+                        let mut data = inputs(world_size, count);
+                        let expected = sums(&data);
+                        let mine = &mut data[rank as usize];
+                        let program =
+                            node.program_of_rank(&call(algorithm.name, count, path, Aliasing::InPlace), None).unwrap();
+                        // SAFETY: `mine` is `count` elements, used by this call only.
+                        unsafe { member.run(&program, buffers(mine, None), watchdog()) }.unwrap();
+                        assert_eq!(*mine, expected, "{} {path:?} {count} rank {rank}", algorithm.name);
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn different_calls_are_a_mismatch_on_every_rank_and_both_are_named() {
+    let node = Arc::new(Node::new(3, None).unwrap());
+    let team = Team::new(3);
+    let errors: Vec<Error> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|rank| {
+                let (node, team) = (node.clone(), team.clone());
+                scope.spawn(move || {
+                    let mut data = vec![1; 8];
+                    let mut wanted = call("ring", if rank == 2 { 7 } else { 8 }, Path::Mapped, Aliasing::InPlace);
+                    if rank == 2 {
+                        wanted.op = Op::Max;
+                    }
+                    let program = node.program_of_rank(&wanted, None).unwrap();
+                    // SAFETY: the vector is at least as long as the call says.
+                    unsafe { team.member(rank).run(&program, buffers(&mut data, None), watchdog()) }.unwrap_err()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for error in errors {
+        assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+        assert!(error.to_string().contains("of 7 int32, max") && error.to_string().contains("of 8 int32, sum"), "{error}");
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_when_the_deadline_passes() {
+    let node = Node::new(2, None).unwrap();
+    let team = Team::new(2);
+    let mut data = vec![1; 8];
+    let program = node.program_of_rank(&call("ring", 8, Path::Mapped, Aliasing::InPlace), None).unwrap();
+    // SAFETY: the vector is as long as the call says.
+    let outcome = unsafe { team.member(0).run(&program, buffers(&mut data, None), Deadline::after(Some(0.05))) };
+    let error = outcome.unwrap_err();
+    assert!(error.to_string().contains("rank 1 has not entered the call"), "{error}");
+}
+
+#[test]
+fn a_barrier_is_a_schedule_without_steps() {
+    let node = Arc::new(Node::new(4, None).unwrap());
+    let team = Team::new(4);
+    let barrier = Call { collective: &BARRIER, algorithm: "direct".into(), ..call("", 0, Path::Mapped, Aliasing::Disjoint) };
+    let arrived = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for rank in 0..4 {
+            let (node, team, barrier, arrived) = (node.clone(), team.clone(), barrier.clone(), &arrived);
+            scope.spawn(move || {
+                let mut member = team.member(rank);
+                let program = node.program_of_rank(&barrier, None).unwrap();
+                for round in 1..=200 {
+                    arrived.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    // SAFETY: a barrier touches no buffer.
+                    unsafe { member.run(&program, buffers(&mut [], None), watchdog()) }.unwrap();
+                    assert!(arrived.load(std::sync::atomic::Ordering::SeqCst) >= 4 * round);
+                }
+            });
+        }
+    });
+}
