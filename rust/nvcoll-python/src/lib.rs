@@ -1,1 +1,33 @@
-//! The Python binding.
+//! The Python binding: one door to Python. It reads arguments, releases the GIL, lets Ctrl-C in and maps errors; it has no
+//! opinion of its own. `python/nvcoll` gives it types, docstrings and the command line.
+
+mod arrays;
+mod builder;
+mod calls;
+mod error;
+mod machine;
+mod node;
+mod schedule;
+mod team;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    error::register(module)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<node::Node>()?;
+    module.add_class::<node::Plan>()?;
+    module.add_class::<team::Team>()?;
+    module.add_class::<team::Communicator>()?;
+    module.add_class::<schedule::Schedule>()?;
+    module.add_class::<schedule::Step>()?;
+    module.add_class::<schedule::Proof>()?;
+    module.add_class::<builder::Builder>()?;
+    module.add_class::<builder::View>()?;
+    module.add_class::<calls::PremulSum>()?;
+    module.add_function(wrap_pyfunction!(calls::premul_sum, module)?)?;
+    module.add_function(wrap_pyfunction!(schedule::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(schedule::schedule, module)?)?;
+    machine::register(module)
+}

@@ -1,0 +1,201 @@
+//! `Builder` and `View`: how an algorithm is written in Python. Thin over the core's builder; errors are raised at the line
+//! that broke a rule.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use nvcoll_core::builder::{Builder as CoreBuilder, Region};
+use nvcoll_core::collective::Collective;
+use nvcoll_core::schedule::Aliasing;
+
+use crate::error::{invalid, of_core};
+use crate::schedule::{collective_named, Schedule};
+
+/// Chunks of one buffer of one rank. See `nvcoll.View`.
+#[pyclass(name = "View", module = "nvcoll", frozen, from_py_object)]
+#[derive(Clone)]
+pub(crate) struct View(Region);
+
+#[pymethods]
+impl View {
+    /// The rank whose memory it is.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.0.rank
+    }
+
+    fn __repr__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+/// Records the sequential program of all ranks. See `nvcoll.Builder`.
+#[pyclass(name = "Builder", module = "nvcoll", frozen)]
+pub(crate) struct Builder(Mutex<CoreBuilder>);
+
+#[pymethods]
+impl Builder {
+    #[new]
+    #[pyo3(signature = (collective, world_size, *, in_place=false))]
+    fn new(py: Python<'_>, collective: &str, world_size: u32, in_place: bool) -> PyResult<Self> {
+        let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
+        let builder = CoreBuilder::new(collective_named(py, collective)?, world_size, aliasing);
+        builder.map(|b| Self(Mutex::new(b))).map_err(|e| of_core(py, &e))
+    }
+
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.lock().world_size()
+    }
+
+    #[getter]
+    fn in_place(&self) -> bool {
+        self.lock().is_in_place()
+    }
+
+    #[getter]
+    fn inputs(&self) -> Vec<View> {
+        self.lock().inputs().into_iter().map(View).collect()
+    }
+
+    #[getter]
+    fn outputs(&self) -> Vec<View> {
+        self.lock().outputs().into_iter().map(View).collect()
+    }
+
+    fn chunks(&self, py: Python<'_>, per_part: u32) -> PyResult<Vec<u32>> {
+        self.record(py, |b| b.chunks(per_part).collect())
+    }
+
+    fn channel(&self, channel: u32) {
+        self.lock().channel(channel);
+    }
+
+    fn input(&self, rank: u32, chunk: u32) -> View {
+        View(self.lock().input(rank, chunk))
+    }
+
+    fn output(&self, rank: u32, chunk: u32) -> View {
+        View(self.lock().output(rank, chunk))
+    }
+
+    #[pyo3(signature = (rank, chunk, *, layer=0))]
+    fn scratch(&self, rank: u32, chunk: u32, layer: u16) -> View {
+        View(self.lock().scratch(rank, layer, chunk))
+    }
+
+    #[pyo3(signature = (*views, into, at=None))]
+    fn fold(&self, views: &Bound<'_, PyTuple>, into: &Bound<'_, PyAny>, at: Option<&str>) -> PyResult<View> {
+        let py = into.py();
+        let (src, dst) = (regions(views.as_any())?, regions(into)?);
+        match at {
+            None => self.record(py, |b| View(b.fold(&src, &dst))),
+            Some("switch") => self.record(py, |b| View(b.at_switch(&src, &dst))),
+            Some(other) => Err(invalid(py, format!("`at` is {other:?}: it must be \"switch\" or left out"))),
+        }
+    }
+
+    fn copy(&self, view: &View, into: &Bound<'_, PyAny>) -> PyResult<View> {
+        let dst = regions(into)?;
+        self.record(into.py(), |b| View(b.copy(&view.0, &dst)))
+    }
+
+    fn push(&self, view: &View, into: &Bound<'_, PyAny>) -> PyResult<View> {
+        let dst = regions(into)?;
+        self.record(into.py(), |b| View(b.push(&view.0, &dst)))
+    }
+
+    #[pyo3(signature = (per_group=None, *, stride=None))]
+    fn groups(&self, py: Python<'_>, per_group: Option<u32>, stride: Option<u32>) -> PyResult<Vec<Vec<u32>>> {
+        match (per_group, stride) {
+            (Some(per_group), None) => self.record(py, |b| b.groups(per_group)),
+            (None, Some(stride)) => self.record(py, |b| b.strided_groups(stride)),
+            _ => Err(invalid(py, "groups needs either the ranks per group or `stride`")),
+        }
+    }
+
+    #[pyo3(signature = (views, *, over, algorithm="auto"))]
+    fn reduce_scatter(&self, py: Python<'_>, views: Vec<View>, over: Vec<Vec<u32>>, algorithm: &str) -> PyResult<Vec<View>> {
+        self.compose(py, &nvcoll_core::collective::REDUCE_SCATTER, views, None, over, algorithm)
+    }
+
+    #[pyo3(signature = (views, *, over, algorithm="auto"))]
+    fn all_reduce(&self, py: Python<'_>, views: Vec<View>, over: Vec<Vec<u32>>, algorithm: &str) -> PyResult<Vec<View>> {
+        self.compose(py, &nvcoll_core::collective::ALL_REDUCE, views, None, over, algorithm)
+    }
+
+    #[pyo3(signature = (views, *, into, over, algorithm="auto"))]
+    fn all_gather(
+        &self,
+        py: Python<'_>,
+        views: Vec<View>,
+        into: Vec<View>,
+        over: Vec<Vec<u32>>,
+        algorithm: &str,
+    ) -> PyResult<Vec<View>> {
+        self.compose(py, &nvcoll_core::collective::ALL_GATHER, views, Some(into), over, algorithm)
+    }
+
+    /// Derives queues and dependencies and returns the mapped schedule.
+    fn finish(&self, py: Python<'_>, name: &str) -> PyResult<Schedule> {
+        let builder = self.lock().clone();
+        builder.finish(name).map(Schedule::of).map_err(|e| of_core(py, &e))
+    }
+}
+
+impl Builder {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CoreBuilder> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record<T>(&self, py: Python<'_>, line: impl FnOnce(&mut CoreBuilder) -> T) -> PyResult<T> {
+        let mut builder = self.lock();
+        let value = line(&mut builder);
+        builder.check().map(|()| value).map_err(|e| of_core(py, &e))
+    }
+
+    fn compose(
+        &self,
+        py: Python<'_>,
+        collective: &'static Collective,
+        views: Vec<View>,
+        into: Option<Vec<View>>,
+        over: Vec<Vec<u32>>,
+        algorithm: &str,
+    ) -> PyResult<Vec<View>> {
+        let world_size = self.lock().world_size();
+        let is_complete = |views: &Vec<View>| views.len() == world_size as usize;
+        if !is_complete(&views) || into.as_ref().is_some_and(|into| !is_complete(into)) {
+            return Err(invalid(py, format!("views are listed by rank: pass {world_size}, one per rank")));
+        }
+        let mut members: Vec<u32> = over.iter().flatten().copied().collect();
+        members.sort_unstable();
+        if !members.iter().copied().eq(0..world_size) {
+            return Err(invalid(py, "`over` must name every rank once: use groups()"));
+        }
+        let regions = |views: Vec<View>| views.into_iter().map(|view| view.0).collect::<Vec<Region>>();
+        let (from, into) = (regions(views), into.map(regions));
+        self.record(py, |b| b.compose(collective, &from, into.as_deref(), &over, algorithm).into_iter().map(View).collect())
+    }
+}
+
+/// Reads a view, or a list or tuple of views (nested lists are flattened).
+fn regions(views: &Bound<'_, PyAny>) -> PyResult<Vec<Region>> {
+    if let Ok(view) = views.cast::<View>() {
+        return Ok(vec![view.get().0.clone()]);
+    }
+    if views.is_instance_of::<PyList>() || views.is_instance_of::<PyTuple>() {
+        let mut all = Vec::new();
+        for view in views.try_iter()? {
+            all.extend(regions(&view?)?);
+        }
+        return Ok(all);
+    }
+    Err(invalid(views.py(), format!("expected a view or a list of views, found {}", views.get_type().name()?)))
+}

@@ -1,0 +1,186 @@
+//! What a Python call says, as the engine wants it: op, algorithm, path, buffers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+use nvcoll_core::collective::Collective;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::op::Op;
+use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_core::verify::Verified;
+use nvcoll_engine::call::Call;
+use nvcoll_engine::Buffers;
+
+use crate::arrays::Array;
+use crate::error::invalid;
+use crate::schedule::Schedule;
+
+/// How often a long call looks for Ctrl-C. Chosen.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+
+/// The sum of contributions, each multiplied by its rank's scalar.
+#[pyclass(name = "PremulSum", module = "nvcoll", frozen)]
+pub(crate) struct PremulSum {
+    scalars: Vec<f64>,
+}
+
+/// premul_sum(scalars): the op that multiplies each rank's contribution by its scalar and adds.
+///
+/// Args:
+///     scalars: one number, or one per rank for a call that drives all ranks.
+#[pyfunction]
+pub(crate) fn premul_sum(scalars: &Bound<'_, PyAny>) -> PyResult<PremulSum> {
+    let scalars = match scalars.extract::<f64>() {
+        Ok(one) => vec![one],
+        Err(_) => scalars.extract::<Vec<f64>>()?,
+    };
+    Ok(PremulSum { scalars })
+}
+
+/// An op and its scalars, one per rank of the call.
+pub(crate) struct Reduction {
+    pub(crate) op: Op,
+    scalars: Vec<f64>,
+}
+
+impl Reduction {
+    /// Reads `op=`, whose default is sum.
+    pub(crate) fn of_option(op: Option<&Bound<'_, PyAny>>, ranks: usize) -> PyResult<Self> {
+        op.map_or(Ok(Self { op: Op::Sum, scalars: Vec::new() }), |op| Self::of(op, ranks))
+    }
+
+    /// Reads `op=`; `ranks` is how many ranks the call speaks for.
+    fn of(op: &Bound<'_, PyAny>, ranks: usize) -> PyResult<Self> {
+        let py = op.py();
+        if let Ok(premul) = op.cast::<PremulSum>() {
+            let scalars = &premul.get().scalars;
+            if scalars.len() != 1 && scalars.len() != ranks {
+                let found = scalars.len();
+                return Err(invalid(py, format!("premul_sum has {found} scalars, the call has {ranks} ranks: pass one each")));
+            }
+            return Ok(Self { op: Op::PremulSum, scalars: scalars.clone() });
+        }
+        let name: String = op.extract().map_err(|_| invalid(py, "`op` must be a name or premul_sum(scalars)"))?;
+        match Op::named(&name) {
+            Some(Op::PremulSum) => Err(invalid(py, "`op` is \"premul_sum\" without scalars: pass nvcoll.premul_sum(scalars)")),
+            Some(op) => Ok(Self { op, scalars: Vec::new() }),
+            None => {
+                let known: Vec<&str> = Op::ALL.iter().map(|op| op.name()).collect();
+                Err(invalid(py, format!("no op is called `{name}`: choose from {}", known.join(", "))))
+            }
+        }
+    }
+
+    fn scalar(&self, at: usize) -> f64 {
+        self.scalars.get(at).or(self.scalars.first()).copied().unwrap_or(1.0)
+    }
+}
+
+/// Reads `path=`.
+pub(crate) fn path_named(py: Python<'_>, name: &str) -> PyResult<Path> {
+    Path::ALL.iter().copied().find(|path| path.name() == name).ok_or_else(|| {
+        invalid(py, format!("no path is called `{name}`: choose from mapped, staged"))
+    })
+}
+
+/// An algorithm by name, or the proof of one that the user wrote.
+pub(crate) struct Choice {
+    name: String,
+    pub(crate) proof: Option<Verified>,
+}
+
+impl Choice {
+    /// Reads `algorithm=`, whose default is auto.
+    pub(crate) fn of_option(
+        algorithm: Option<&Bound<'_, PyAny>>,
+        world_size: u32,
+        path: Path,
+        aliasing: Aliasing,
+    ) -> PyResult<Self> {
+        let auto = || Ok(Self { name: "auto".into(), proof: None });
+        algorithm.map_or_else(auto, |algorithm| Self::of(algorithm, world_size, path, aliasing))
+    }
+
+    /// Reads `algorithm=`: a name, a Schedule, or an object with `schedule(world_size, in_place=)`.
+    fn of(algorithm: &Bound<'_, PyAny>, world_size: u32, path: Path, aliasing: Aliasing) -> PyResult<Self> {
+        if let Ok(name) = algorithm.extract::<String>() {
+            return Ok(Self { name, proof: None });
+        }
+        let py = algorithm.py();
+        let in_place = aliasing == Aliasing::InPlace;
+        let written = match algorithm.cast::<Schedule>() {
+            Ok(schedule) => schedule.clone(),
+            Err(_) => algorithm
+                .call_method1("schedule", (world_size, in_place))
+                .map_err(|error| {
+                    let has_no_schedule = !algorithm.hasattr("schedule").unwrap_or(false);
+                    if has_no_schedule { invalid(py, "`algorithm` must be a name, an algorithm or a schedule") } else { error }
+                })?
+                .cast_into::<Schedule>()?,
+        };
+        let (name, proof) = written.get().proved_for(py, path)?;
+        Ok(Self { name, proof: Some(proof) })
+    }
+
+    /// Returns the call.
+    pub(crate) fn call(
+        &self,
+        collective: &'static Collective,
+        dtype: DType,
+        op: Op,
+        count: usize,
+        path: Path,
+        aliasing: Aliasing,
+    ) -> Call {
+        Call { collective, algorithm: self.name.clone(), dtype, op, count, path, aliasing }
+    }
+}
+
+/// Returns what each rank brings.
+pub(crate) fn buffers(inputs: &[Array<'_>], outputs: &[Array<'_>], reduction: &Reduction) -> Vec<Buffers> {
+    let of_rank = |(at, input): (usize, &Array<'_>)| Buffers {
+        input: input.start,
+        output: outputs.get(at).map_or(input.start, |output| output.start),
+        scratch: std::ptr::null_mut(),
+        scalar: reduction.scalar(at),
+    };
+    inputs.iter().enumerate().map(of_rank).collect()
+}
+
+/// Looks for Ctrl-C now and then, on the thread that makes the call, and keeps what was raised.
+pub(crate) struct Signals {
+    next: Instant,
+    pub(crate) raised: Option<PyErr>,
+}
+
+impl Signals {
+    pub(crate) fn new() -> Self {
+        Self { next: Instant::now() + SIGNAL_CHECK, raised: None }
+    }
+
+    pub(crate) fn check(&mut self) -> bool {
+        if Instant::now() >= self.next {
+            self.next = Instant::now() + SIGNAL_CHECK;
+            self.raised = Python::attach(|py| py.check_signals()).err();
+        }
+        self.raised.is_some()
+    }
+}
+
+/// Lets a value cross into a closure that runs without the GIL.
+pub(crate) struct Detached<T>(pub(crate) T);
+
+// SAFETY: the closure runs on the thread that made it; what it holds are addresses, and the arrays they belong to are held
+// by the caller until it returns.
+unsafe impl<T> Send for Detached<T> {}
+
+impl<T> Detached<T> {
+    pub(crate) fn get(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// A program that several Python objects share.
+pub(crate) type SharedProgram = Arc<nvcoll_engine::program::Program>;

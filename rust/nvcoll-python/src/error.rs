@@ -1,0 +1,92 @@
+//! Rust errors as Python exceptions: one variant, one arm.
+
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use nvcoll_core::Error as CoreError;
+use nvcoll_engine::Error as EngineError;
+
+/// The exceptions: name, builtin that is a base beside `Error`, docstring.
+const EXCEPTIONS: [(&str, Option<&str>, &str); 7] = [
+    ("InvalidArgument", Some("ValueError"), "An argument that cannot be used; the message says which, and what to pass."),
+    ("BuildError", None, "An algorithm broke a rule of the builder."),
+    ("Refuted", None, "A schedule whose proof failed."),
+    ("Mismatch", None, "Ranks made different calls; the message names both."),
+    ("Aborted", None, "Another rank failed; the message names it."),
+    ("Timeout", Some("TimeoutError"), "A deadline passed; the message says who is missing."),
+    ("Busy", Some("RuntimeError"), "The node is in a call of another thread."),
+];
+
+static CLASSES: PyOnceLock<Vec<(&'static str, Py<PyType>)>> = PyOnceLock::new();
+
+fn classes(py: Python<'_>) -> PyResult<&Vec<(&'static str, Py<PyType>)>> {
+    CLASSES.get_or_try_init(py, || {
+        let builtins = py.import("builtins")?;
+        let make = |name: &str, bases: Bound<'_, PyTuple>, doc: &str| -> PyResult<Py<PyType>> {
+            let body = PyDict::new(py);
+            body.set_item("__module__", "nvcoll")?;
+            body.set_item("__doc__", doc)?;
+            Ok(builtins.getattr("type")?.call1((name, bases, body))?.cast_into::<PyType>()?.unbind())
+        };
+        let base = make("Error", PyTuple::new(py, [py.get_type::<PyException>()])?, "Any error of nvcoll.")?;
+        let mut all = vec![("Error", base.clone_ref(py))];
+        for (name, builtin, doc) in EXCEPTIONS {
+            let mut bases = vec![base.bind(py).clone().into_any()];
+            if let Some(builtin) = builtin {
+                bases.push(builtins.getattr(builtin)?);
+            }
+            all.push((name, make(name, PyTuple::new(py, bases)?, doc)?));
+        }
+        Ok(all)
+    })
+}
+
+/// Adds the exceptions to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    for (name, class) in classes(module.py())? {
+        module.add(*name, class)?;
+    }
+    Ok(())
+}
+
+/// Makes the exception called `name`.
+pub(crate) fn raise(py: Python<'_>, name: &str, message: String) -> PyErr {
+    match classes(py) {
+        Ok(all) => match all.iter().find(|(known, _)| *known == name) {
+            Some((_, class)) => PyErr::from_type(class.bind(py).clone(), message),
+            None => PyException::new_err(message),
+        },
+        Err(error) => error,
+    }
+}
+
+/// An argument that cannot be used.
+pub(crate) fn invalid(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    raise(py, "InvalidArgument", message.into())
+}
+
+/// The core's errors.
+pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
+    let name = match error {
+        CoreError::Unknown { .. } | CoreError::WorldSize(_) | CoreError::Undefined { .. } => "InvalidArgument",
+        CoreError::Build(_) | CoreError::Text { .. } => "BuildError",
+    };
+    raise(py, name, error.to_string())
+}
+
+/// The engine's errors.
+pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
+    let name = match error {
+        EngineError::Core(core) => return of_core(py, core),
+        EngineError::Interrupted => return PyKeyboardInterrupt::new_err(()),
+        EngineError::Invalid(_) => "InvalidArgument",
+        EngineError::Mismatch { .. } => "Mismatch",
+        EngineError::Aborted { .. } => "Aborted",
+        EngineError::Timeout { .. } => "Timeout",
+        EngineError::Busy(_) => "Busy",
+        EngineError::Refuted(_) => "Refuted",
+    };
+    raise(py, name, error.to_string())
+}

@@ -1,0 +1,61 @@
+//! The registries and the machine, as Python lists and dictionaries: what tests, docs and the CLI iterate.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use nvcoll_core::algorithm::{Order, ALGORITHMS};
+use nvcoll_core::dtype::{DType, Kind};
+use nvcoll_core::op::Op;
+use nvcoll_engine::cpus;
+use nvcoll_engine::kernel::Isa;
+
+/// All algorithms: (collective, name, order, summary, source).
+#[pyfunction]
+fn algorithms() -> Vec<(&'static str, &'static str, &'static str, &'static str, &'static str)> {
+    let order = |order| match order {
+        Order::Rank => "rank",
+        Order::Nested => "nested",
+        Order::Own => "own",
+        Order::None => "none",
+    };
+    ALGORITHMS.iter().map(|a| (a.collective.name, a.name, order(a.order), a.summary, a.source)).collect()
+}
+
+/// All dtypes: (name, bytes, kind, name of the accumulator).
+#[pyfunction]
+fn dtypes() -> Vec<(&'static str, usize, &'static str, &'static str)> {
+    let kind = |kind| match kind {
+        Kind::Integer => "integer",
+        Kind::Float => "float",
+    };
+    DType::ALL.iter().map(|d| (d.name(), d.bytes(), kind(d.kind()), d.accumulator().name())).collect()
+}
+
+/// All ops: (name, names of the dtypes on which it is defined).
+#[pyfunction]
+fn ops() -> Vec<(&'static str, Vec<&'static str>)> {
+    let defined = |op: &Op| DType::ALL.iter().filter(|d| op.is_defined_on(**d)).map(|d| d.name()).collect();
+    Op::ALL.iter().map(|op| (op.name(), defined(op))).collect()
+}
+
+/// What this machine offers.
+#[pyfunction]
+fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let facts = PyDict::new(py);
+    facts.set_item("cpu", cpus::model())?;
+    facts.set_item("usable_cpus", cpus::usable())?;
+    facts.set_item("cpu_quota", cpus::quota())?;
+    facts.set_item("l2_bytes", cpus::cache_bytes(2))?;
+    facts.set_item("l3_bytes", cpus::cache_bytes(3))?;
+    facts.set_item("isa", Isa::detect().name())?;
+    facts.set_item("isas", Isa::available().iter().map(|isa| isa.name()).collect::<Vec<_>>())?;
+    Ok(facts)
+}
+
+/// Adds the functions to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(algorithms, module)?)?;
+    module.add_function(wrap_pyfunction!(dtypes, module)?)?;
+    module.add_function(wrap_pyfunction!(ops, module)?)?;
+    module.add_function(wrap_pyfunction!(machine, module)?)
+}

@@ -1,0 +1,238 @@
+//! `Schedule`, `Step` and `Proof`: schedules as Python sees them.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use pyo3::prelude::*;
+
+use nvcoll_core::collective::Collective;
+use nvcoll_core::cost::Cost;
+use nvcoll_core::lower::lower;
+use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
+use nvcoll_core::text;
+use nvcoll_core::verify::{verify as core_verify, Verified};
+
+use crate::calls::path_named;
+use crate::error::{invalid, of_core, raise};
+
+/// The program of all ranks, for any count, dtype and op. See `nvcoll.Schedule`.
+#[pyclass(name = "Schedule", module = "nvcoll", frozen)]
+pub(crate) struct Schedule {
+    pub(crate) core: CoreSchedule,
+    /// Proofs by path, with the name under which plans are kept.
+    proofs: Arc<Mutex<HashMap<Path, (String, Verified)>>>,
+}
+
+impl Schedule {
+    pub(crate) fn of(core: CoreSchedule) -> Self {
+        Self { core, proofs: Arc::default() }
+    }
+
+    /// Returns the proof for `path`, lowering first if need be.
+    pub(crate) fn proved_for(&self, py: Python<'_>, path: Path) -> PyResult<(String, Verified)> {
+        let mut proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = proofs.get(&path) {
+            return Ok(known.clone());
+        }
+        let lowered = if self.core.path == path { self.core.clone() } else { lowered(py, &self.core, path)? };
+        let mut hasher = DefaultHasher::new();
+        text::print(&lowered).hash(&mut hasher);
+        let name = format!("{}#{:x}", lowered.algorithm, hasher.finish());
+        let verified = core_verify(lowered).map_err(|violation| raise(py, "Refuted", violation.to_string()))?;
+        proofs.insert(path, (name.clone(), verified.clone()));
+        Ok((name, verified))
+    }
+}
+
+fn lowered(py: Python<'_>, schedule: &CoreSchedule, path: Path) -> PyResult<CoreSchedule> {
+    lower(schedule, path).map_err(|error| of_core(py, &error))
+}
+
+#[pymethods]
+impl Schedule {
+    /// Reads a schedule from its text form.
+    #[staticmethod]
+    fn parse(py: Python<'_>, text: &str) -> PyResult<Self> {
+        text::parse(text).map(Self::of).map_err(|error| of_core(py, &error))
+    }
+
+    #[getter]
+    fn collective(&self) -> &'static str {
+        self.core.collective.name
+    }
+
+    #[getter]
+    fn algorithm(&self) -> &str {
+        &self.core.algorithm
+    }
+
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.core.world_size
+    }
+
+    #[getter]
+    fn path(&self) -> &'static str {
+        self.core.path.name()
+    }
+
+    #[getter]
+    fn in_place(&self) -> bool {
+        self.core.aliasing == Aliasing::InPlace
+    }
+
+    #[getter]
+    fn chunks(&self) -> u32 {
+        self.core.chunks()
+    }
+
+    /// All steps, in the author's order.
+    #[getter]
+    fn steps(&self) -> Vec<Step> {
+        self.core.steps.iter().map(Step::of).collect()
+    }
+
+    /// The schedule for another path.
+    fn lower(&self, py: Python<'_>, path: &str) -> PyResult<Self> {
+        Ok(Self::of(lowered(py, &self.core, path_named(py, path)?)?))
+    }
+
+    /// A line diff of the two text forms.
+    fn diff(&self, other: &Self) -> String {
+        text::diff(&self.core, &other.core)
+    }
+
+    /// What a rank moves, in units of its buffer, on average; and the longest chain of waits.
+    fn cost(&self) -> (f64, u32) {
+        let cost = Cost::of(&self.core);
+        (cost.moved(), cost.waits)
+    }
+
+    /// The boundaries of all chunks of a vector of `count` elements per part, counted from the start of their part.
+    fn chunk_ranges(&self, count: usize) -> Vec<(usize, usize)> {
+        let parts = self.core.collective.parts(self.core.world_size) as usize;
+        let partition = nvcoll_core::partition::Partition::new(vec![count; parts], self.core.chunks_per_part);
+        (0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect()
+    }
+
+    fn __str__(&self) -> String {
+        text::print(&self.core)
+    }
+
+    fn __repr__(&self) -> String {
+        let CoreSchedule { collective, algorithm, world_size, path, .. } = &self.core;
+        format!("<nvcoll.Schedule {} {algorithm}, {world_size} ranks, {}>", collective.name, path.name())
+    }
+}
+
+/// One step of a schedule. See `nvcoll.Step`.
+#[pyclass(name = "Step", module = "nvcoll", frozen, get_all)]
+pub(crate) struct Step {
+    rank: u32,
+    queue: u32,
+    index: u32,
+    /// What is folded: (rank, buffer, first chunk, end of chunks, rank whose contribution it is).
+    sources: Vec<(u32, String, u32, u32, Option<u32>)>,
+    /// Where it goes: (rank, buffer, first chunk, end of chunks).
+    destinations: Vec<(u32, String, u32, u32)>,
+    src: Vec<String>,
+    dst: Vec<String>,
+    is_final: bool,
+    at_switch: bool,
+    after: Vec<String>,
+}
+
+impl Step {
+    fn of(step: &nvcoll_core::schedule::Step) -> Self {
+        let view = |v: &nvcoll_core::schedule::View| (v.rank, v.buffer.to_string(), v.chunks.start, v.chunks.end);
+        let source = |s: &nvcoll_core::schedule::Source| {
+            let (rank, buffer, first, end) = view(&s.view);
+            (rank, buffer, first, end, s.contribution)
+        };
+        Self {
+            rank: step.rank,
+            queue: step.queue,
+            index: step.index,
+            sources: step.src.iter().map(source).collect(),
+            destinations: step.dst.iter().map(view).collect(),
+            src: step.src.iter().map(ToString::to_string).collect(),
+            dst: step.dst.iter().map(ToString::to_string).collect(),
+            is_final: step.is_final,
+            at_switch: step.at_switch,
+            after: step.after.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// What `verify` found. See `nvcoll.Proof`.
+#[pyclass(name = "Proof", module = "nvcoll", frozen)]
+pub(crate) struct Proof {
+    verified: Verified,
+    #[pyo3(get)]
+    seconds: f64,
+}
+
+#[pymethods]
+impl Proof {
+    /// Whether every element is the left fold over ranks 0..n-1.
+    #[getter]
+    fn is_rank_order(&self) -> bool {
+        self.verified.is_rank_order()
+    }
+
+    /// The number of steps proved.
+    #[getter]
+    fn steps(&self) -> usize {
+        self.verified.schedule().steps.len()
+    }
+
+    /// The fold expression of a chunk.
+    fn expression(&self, py: Python<'_>, chunk: u32) -> PyResult<String> {
+        let chunks = self.verified.schedule().chunks();
+        if chunk >= chunks {
+            return Err(invalid(py, format!("chunk is {chunk}, the schedule has {chunks}")));
+        }
+        Ok(self.verified.expression(chunk))
+    }
+
+    fn __repr__(&self) -> String {
+        let schedule = self.verified.schedule();
+        format!("<nvcoll.Proof {} {}, {} steps>", schedule.collective.name, schedule.algorithm, schedule.steps.len())
+    }
+}
+
+/// Proves a schedule: see `nvcoll.verify`.
+#[pyfunction]
+pub(crate) fn verify(py: Python<'_>, schedule: &Schedule) -> PyResult<Proof> {
+    let start = Instant::now();
+    let core = schedule.core.clone();
+    let verified = py.detach(|| core_verify(core)).map_err(|violation| raise(py, "Refuted", violation.to_string()))?;
+    Ok(Proof { verified, seconds: start.elapsed().as_secs_f64() })
+}
+
+/// Builds the schedule of a registered algorithm: see `nvcoll.schedule`.
+#[pyfunction]
+#[pyo3(signature = (collective, algorithm, *, world_size, path="mapped", in_place=true))]
+pub(crate) fn schedule(
+    py: Python<'_>,
+    collective: &str,
+    algorithm: &str,
+    world_size: u32,
+    path: &str,
+    in_place: bool,
+) -> PyResult<Schedule> {
+    let collective = collective_named(py, collective)?;
+    let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
+    let mapped = nvcoll_core::algorithm::build(collective, algorithm, world_size, aliasing).map_err(|e| of_core(py, &e))?;
+    Ok(Schedule::of(lowered(py, &mapped, path_named(py, path)?)?))
+}
+
+/// Finds a contract.
+pub(crate) fn collective_named(py: Python<'_>, name: &str) -> PyResult<&'static Collective> {
+    Collective::named(name).ok_or_else(|| {
+        let known: Vec<&str> = nvcoll_core::collective::COLLECTIVES.iter().map(|c| c.name).collect();
+        invalid(py, format!("no collective is called `{name}`: choose from {}", known.join(", ")))
+    })
+}
