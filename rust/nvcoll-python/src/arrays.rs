@@ -45,7 +45,7 @@ impl<'py> Array<'py> {
             None => dtype_of(array).ok_or_else(|| unsupported(array, name))?,
         };
         // SAFETY: `array` is a live numpy array, whose header may be read while the GIL is held.
-        let (start, flags) = unsafe { ((*array.as_array_ptr()).data.cast::<u8>(), (*array.as_array_ptr()).flags) };
+        let (start, flags) = unsafe { ((*array.as_array_ptr()).fields.data.cast::<u8>(), (*array.as_array_ptr()).fields.flags) };
         let is_writable = flags & NPY_ARRAY_WRITEABLE != 0;
         if flags & NPY_ARRAY_C_CONTIGUOUS != 0 {
             return Ok(Self { start, count: array.len(), dtype, is_writable, holder: array.clone(), strided: None });
@@ -54,7 +54,7 @@ impl<'py> Array<'py> {
         let packed = py.import("numpy")?.call_method1("ascontiguousarray", (array,))?;
         let packed = packed.cast_into::<PyUntypedArray>()?;
         // SAFETY: as above.
-        let start = unsafe { (*packed.as_array_ptr()).data.cast::<u8>() };
+        let start = unsafe { (*packed.as_array_ptr()).fields.data.cast::<u8>() };
         let strided = Some(array.clone());
         Ok(Self { start, count: packed.len(), dtype, is_writable: is_writable && !has_stride_zero, holder: packed, strided })
     }
@@ -80,7 +80,7 @@ impl<'py> Array<'py> {
             return (self.start as usize, self.start as usize + self.count * self.dtype.bytes());
         };
         // SAFETY: `strided` is a live numpy array.
-        let start = unsafe { (*strided.as_array_ptr()).data } as isize;
+        let start = unsafe { (*strided.as_array_ptr()).fields.data } as isize;
         let (mut low, mut high) = (start, start + self.dtype.bytes() as isize);
         for (stride, length) in strided.strides().iter().zip(strided.shape()) {
             let reach = stride * (*length as isize - 1).max(0);

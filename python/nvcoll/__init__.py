@@ -1,0 +1,61 @@
+"""nvcoll: a multi-GPU node in a pip wheel.
+
+>>> import functools, numpy as np, nvcoll
+>>> grads = [np.random.rand(1000).astype("f4") for _ in range(8)]
+>>> expected = functools.reduce(np.add, grads)
+>>> with nvcoll.Node(8) as node:
+...     _ = node.all_reduce(grads)
+>>> all(np.array_equal(g, expected) for g in grads)
+True
+"""
+
+from nvcoll._nvcoll import (
+    Aborted,
+    Builder,
+    BuildError,
+    Busy,
+    Communicator,
+    Error,
+    InvalidArgument,
+    Mismatch,
+    Plan,
+    PremulSum,
+    Proof,
+    Refuted,
+    Schedule,
+    Step,
+    Timeout,
+    View,
+    __version__,
+    premul_sum,
+    schedule,
+    verify,
+)
+from nvcoll.algorithms import Algorithm, algorithm
+from nvcoll.node import Node
+
+__all__ = [
+    "Aborted",
+    "Algorithm",
+    "BuildError",
+    "Builder",
+    "Busy",
+    "Communicator",
+    "Error",
+    "InvalidArgument",
+    "Mismatch",
+    "Node",
+    "Plan",
+    "PremulSum",
+    "Proof",
+    "Refuted",
+    "Schedule",
+    "Step",
+    "Timeout",
+    "View",
+    "__version__",
+    "algorithm",
+    "premul_sum",
+    "schedule",
+    "verify",
+]

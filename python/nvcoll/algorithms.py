@@ -1,0 +1,85 @@
+"""Algorithms written in Python: the decorator, and how a FILE.py:FUNCTION is found."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nvcoll._nvcoll import Builder, InvalidArgument, Schedule
+
+
+class Algorithm:
+    """An algorithm: a function that writes steps with a :class:`nvcoll.Builder`.
+
+    It runs wherever a name does: ``node.all_reduce(arrays, algorithm=ring)``. Schedules are built once per world size,
+    aliasing and parameters.
+    """
+
+    def __init__(self, collective: str, write: Callable[..., None], parameters: dict[str, Any] | None = None) -> None:
+        self.collective = collective
+        self.name = write.__name__
+        self.__doc__ = write.__doc__
+        self._write = write
+        self._parameters = parameters or {}
+        self._schedules: dict[tuple[int, bool], Schedule] = {}
+
+    def __call__(self, **parameters: Any) -> Algorithm:
+        """Returns the algorithm with other parameters: ``two_level(per_node=4)``."""
+        return Algorithm(self.collective, self._write, {**self._parameters, **parameters})
+
+    def schedule(self, world_size: int, in_place: bool = True) -> Schedule:
+        """Builds the mapped schedule.
+
+        Raises:
+            BuildError: the algorithm broke a rule of the builder, at the line of the traceback.
+        """
+        key = (world_size, in_place)
+        if key not in self._schedules:
+            builder = Builder(self.collective, world_size, in_place=in_place)
+            self._write(builder, **self._parameters)
+            self._schedules[key] = builder.finish(self.name)
+        return self._schedules[key]
+
+    def __repr__(self) -> str:
+        return f"<nvcoll.Algorithm {self.collective} {self.name}>"
+
+
+def algorithm(collective: str) -> Callable[[Callable[..., None]], Algorithm]:
+    """Makes an algorithm of a function that takes a :class:`nvcoll.Builder`.
+
+    Args:
+        collective: what the algorithm does, such as ``"all_reduce"``.
+
+    Example:
+        >>> @algorithm("all_reduce")
+        ... def star(b):
+        ...     ranks = range(b.world_size)
+        ...     b.fold([b.input(r, 0) for r in ranks], into=[b.output(r, 0) for r in ranks])
+        >>> star.schedule(world_size=4)
+        <nvcoll.Schedule all_reduce star, 4 ranks, mapped>
+    """
+    return lambda write: Algorithm(collective, write)
+
+
+def load(spec: str) -> Algorithm:
+    """Loads an algorithm from ``FILE.py:FUNCTION``.
+
+    Raises:
+        InvalidArgument: there is no such file, or it defines no such algorithm.
+    """
+    file, _, function = spec.rpartition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise InvalidArgument(f"`{file}` is not a file: write FILE.py:FUNCTION")
+    module_spec = importlib.util.spec_from_file_location(path.stem, path)
+    if module_spec is None or module_spec.loader is None:
+        raise InvalidArgument(f"`{file}` is not a Python file: write FILE.py:FUNCTION")
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    found = getattr(module, function, None)
+    if not isinstance(found, Algorithm):
+        names = [name for name, value in vars(module).items() if isinstance(value, Algorithm)]
+        raise InvalidArgument(f"`{file}` has no algorithm `{function}`: it has {', '.join(names) or 'none'}")
+    return found
