@@ -1,0 +1,197 @@
+"""all_reduce, as every reader understands it."""
+
+import functools
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import nvcoll
+from nvcoll._nvcoll import algorithms
+
+NAMES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+
+
+def test_all_reduce_equals_the_sum_of_the_stack():
+    x = np.random.default_rng(0).integers(-1000, 1000, (8, 10_000), dtype="i4")
+    expected = np.sum(x, axis=0)
+    with nvcoll.Node(8) as node:
+        result = node.all_reduce(x)
+    assert result is x
+    assert np.array_equal(result, np.broadcast_to(expected, x.shape))
+
+
+@pytest.mark.parametrize("algorithm", NAMES)
+def test_out_receives_the_sum_and_inputs_stay_as_they_were(algorithm):
+    arrays = [np.arange(1000, dtype="f8") + r for r in range(5)]
+    out = [np.empty(1000) for _ in range(5)]
+    node = nvcoll.Node(5)
+    assert node.all_reduce(arrays, out=out, algorithm=algorithm) is out
+    assert all(np.array_equal(y, np.arange(1000) * 5.0 + 10) for y in out)
+    assert all(np.array_equal(x, np.arange(1000) + r) for r, x in enumerate(arrays))
+
+
+def test_auto_gives_the_left_fold_over_ranks_to_the_bit():
+    arrays = [np.random.default_rng(r).normal(size=4099).astype("f4") for r in range(7)]
+    expected = functools.reduce(np.add, arrays)
+    nvcoll.Node(7).all_reduce(arrays)
+    assert all(np.array_equal(x, expected) for x in arrays)
+
+
+@pytest.mark.parametrize("algorithm", NAMES)
+def test_every_rank_calls_for_itself(algorithm):
+    def program(comm):
+        x = np.full(1000, comm.rank + 1, dtype="f4")
+        for _ in range(3):
+            comm.barrier()
+            comm.all_reduce(x, "max", algorithm=algorithm)
+        return float(x.sum())
+
+    assert nvcoll.Node(6).run(program) == [6000.0] * 6
+
+
+def test_a_plan_runs_again_and_again_on_the_same_arrays():
+    arrays = [np.ones(100, dtype="f4") for _ in range(4)]
+    plan = nvcoll.Node(4).plan("all_reduce", arrays, "avg")
+    for _ in range(3):
+        plan.run()
+    assert all((x == 1).all() for x in arrays)
+
+
+def test_premul_sum_scales_each_contribution_by_its_rank_s_scalar():
+    node = nvcoll.Node(3)
+    arrays = [np.ones(5, dtype="f4") for _ in range(3)]
+    node.all_reduce(arrays, nvcoll.premul_sum([1.0, 10.0, 100.0]))
+    assert all((x == 111).all() for x in arrays)
+
+    def program(comm):
+        x = np.ones(5, dtype="f4")
+        return comm.all_reduce(x, nvcoll.premul_sum(10.0**comm.rank))[0]
+
+    assert node.run(program) == [111.0] * 3
+
+
+def test_an_algorithm_written_in_python_runs_where_a_name_does():
+    @nvcoll.algorithm("all_reduce")
+    def ring(b):
+        n = b.world_size
+        for c in b.chunks(n):
+            x = b.input(c % n, c)
+            for hop in range(1, n):
+                r = (c + hop) % n
+                x = b.fold(x, b.input(r, c), into=b.output(r, c))
+            for hop in range(n, 2 * n - 1):
+                x = b.copy(x, into=b.output((c + hop) % n, c))
+
+    for world_size in (1, 2, 5):
+        node = nvcoll.Node(world_size)
+        for path in ("mapped", "staged"):
+            arrays = [np.full(333, r, dtype="i4") for r in range(world_size)]
+            node.all_reduce(arrays, algorithm=ring, path=path)
+            assert all((x == sum(range(world_size))).all() for x in arrays)
+    assert "r0" in nvcoll.verify(ring.schedule(world_size=4)).expression(0)
+
+
+def test_a_hierarchy_is_three_lines_of_composition():
+    @nvcoll.algorithm("all_reduce")
+    def two_level(b, per_node=8):
+        inner, outer = b.groups(per_node), b.groups(stride=per_node)
+        shard = b.reduce_scatter(b.inputs, over=inner, algorithm="nvswitch")
+        total = b.all_reduce(shard, over=outer, algorithm="ring")
+        b.all_gather(total, into=b.outputs, over=inner, algorithm="nvswitch")
+
+    arrays = [np.full(1000, r, dtype="i4") for r in range(12)]
+    nvcoll.Node(12).all_reduce(arrays, algorithm=two_level(per_node=4))
+    assert all((x == 66).all() for x in arrays)
+
+
+def test_a_wrong_algorithm_is_refuted_before_a_byte_moves():
+    @nvcoll.algorithm("all_reduce")
+    def forgetful(b):
+        n = b.world_size
+        b.fold([b.input(r, 0) for r in range(n - 1)], into=[b.output(r, 0) for r in range(n)])
+
+    arrays = [np.ones(10, dtype="f4") for _ in range(3)]
+    with pytest.raises(nvcoll.Refuted, match="must be a completed fold"):
+        nvcoll.Node(3).all_reduce(arrays, algorithm=forgetful)
+    assert all((x == 1).all() for x in arrays)
+
+
+def test_a_rule_of_the_builder_is_broken_at_the_user_s_line():
+    @nvcoll.algorithm("all_reduce")
+    def outside(b):
+        b.copy(b.input(0, 0), into=b.output(99, 0))
+
+    with pytest.raises(nvcoll.BuildError, match="rank 99 is not in 0..2"):
+        outside.schedule(world_size=2)
+
+
+def test_an_exception_in_one_rank_ends_the_others_and_reaches_the_caller():
+    seen = []
+
+    def program(comm):
+        if comm.rank == 2:
+            raise ValueError("boom")
+        try:
+            comm.all_reduce(np.ones(10, dtype="f4"))
+        except nvcoll.Aborted as error:
+            seen.append(str(error))
+            raise
+
+    node = nvcoll.Node(4)
+    with pytest.raises(ValueError, match="boom"):
+        node.run(program)
+    assert len(seen) == 3 and all("rank 2 failed" in text for text in seen)
+    assert node.run(lambda comm: comm.all_reduce(np.ones(1, dtype="f4"))[0]) == [4.0] * 4
+
+
+def test_a_mismatch_is_raised_on_every_rank_and_names_both_calls():
+    seen = []
+
+    def program(comm):
+        try:
+            comm.all_reduce(np.ones(12 if comm.rank else 13, dtype="f4"))
+        except nvcoll.Mismatch as error:
+            seen.append(str(error))
+            raise
+
+    with pytest.raises(nvcoll.Mismatch):
+        nvcoll.Node(3).run(program)
+    assert len(seen) == 3 and all("of 12 float32" in text and "of 13 float32" in text for text in seen)
+
+
+def test_a_timeout_says_who_is_missing():
+    def program(comm):
+        if comm.rank != 1:
+            comm.all_reduce(np.ones(10, dtype="f4"), timeout=0.1)
+
+    with pytest.raises(nvcoll.Timeout, match="rank 1 has not entered") as caught:
+        nvcoll.Node(2).run(program)
+    assert isinstance(caught.value, TimeoutError)
+
+
+def test_a_node_in_use_by_another_thread_is_busy_not_broken():
+    node = nvcoll.Node(2)
+    arrays = [np.ones(1 << 22, dtype="f4") for _ in range(2)]
+    busy, stop = [], threading.Event()
+
+    def hammer():
+        mine = [np.ones(1 << 20, dtype="f4") for _ in range(2)]
+        while not stop.is_set():
+            try:
+                node.all_reduce(mine)
+            except nvcoll.Busy as error:
+                busy.append(error)
+
+    thread = threading.Thread(target=hammer)
+    thread.start()
+    end = time.monotonic() + 20
+    while not busy and time.monotonic() < end:
+        try:
+            node.all_reduce(arrays)
+        except nvcoll.Busy as error:
+            busy.append(error)
+    stop.set()
+    thread.join()
+    assert busy and "another thread" in str(busy[0])
