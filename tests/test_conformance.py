@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nvcoll
-import oracle
+
+from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, dtypes, machine, ops
 
 ALGORITHMS = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]

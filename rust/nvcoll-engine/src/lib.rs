@@ -7,6 +7,7 @@
 //! | [`sharing`], `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
 //! | [`kernel`] | fold k sources into m destinations, per dtype, op and instruction set |
 //! | [`sync`], `world` | progress words, stamps, records, doorbells, abort; and where they are |
+//! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
 //! | [`cpus`], [`memory`], [`pool`] | what the machine offers: usable CPUs, blocks of memory, worker threads |
 
 mod by_rank;
@@ -20,6 +21,7 @@ pub mod node;
 pub mod pool;
 pub mod program;
 pub mod proofs;
+pub mod roofline;
 pub mod sharing;
 pub mod sync;
 pub mod team;

@@ -52,10 +52,27 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(facts)
 }
 
+/// Sums float32 arrays in place by the hand-written loop of `threads` threads; returns seconds.
+#[pyfunction]
+fn roofline(py: Python<'_>, arrays: &Bound<'_, PyAny>, threads: usize) -> PyResult<f64> {
+    let ranks = u32::try_from(arrays.len()?).unwrap_or(u32::MAX);
+    let arrays = crate::arrays::of_ranks(arrays, ranks, "arrays")?;
+    crate::arrays::check(py, &arrays, &[], "the roofline")?;
+    if arrays[0].dtype != DType::F32 || threads == 0 || arrays.iter().any(|array| array.is_strided()) {
+        return Err(crate::error::invalid(py, "the roofline adds contiguous float32 arrays with at least one thread"));
+    }
+    let starts: Vec<*mut f32> = arrays.iter().map(|array| array.start.cast()).collect();
+    let (mut starts, count) = (crate::calls::Detached(starts), arrays[0].count);
+    // SAFETY: the arrays were checked for count, dtype and overlap and are held until this call returns.
+    let time = py.detach(|| unsafe { nvcoll_engine::roofline::all_reduce_sum(starts.get(), count, threads) });
+    Ok(time.as_secs_f64())
+}
+
 /// Adds the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(dtypes, module)?)?;
     module.add_function(wrap_pyfunction!(ops, module)?)?;
+    module.add_function(wrap_pyfunction!(roofline, module)?)?;
     module.add_function(wrap_pyfunction!(machine, module)?)
 }
