@@ -8,98 +8,29 @@
 //! ```
 //!
 //! All sources of a block are read before a destination is written, so a destination may be exactly a source. One generic
-//! routine ([`block`]) is compiled once per instruction set; the compiler vectorises it, and since it neither reassociates
+//! routine ([`fold`]) is compiled once per instruction set; the compiler vectorises it, and since it neither reassociates
 //! nor fuses, every instruction set gives the same bits. Only non-temporal stores are spelled out. **A dtype is one row
-//! of [`element`], an op one arm of [`arm`].**
+//! of [`element`], an op one arm of [`arm`]**, and a line of [`select`] each; [`mod@reference`] says the same things slowly.
 //!
-//! A kernel is chosen once, when a plan is bound; a call is one indirect jump.
+//! A kernel is chosen once, when a plan is bound; a call is one indirect jump. Cost: every source read once, every
+//! destination written once. What it does not do: check anything, or set the floating-point environment
+//! ([`FloatEnvironment`] does, once per call of a plan).
 
 mod arm;
-mod copy;
-mod block;
 mod element;
 mod environment;
+mod fold;
+mod isa;
+mod number;
+pub mod reference;
+mod select;
 mod stream;
 
+pub use arm::Arm;
 pub use environment::FloatEnvironment;
+pub use isa::Isa;
 
 use nvcoll_core::dtype::DType;
-use nvcoll_core::op::Op;
-
-/// An instruction set for which the kernels are compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Isa {
-    /// What every processor of the architecture has.
-    Baseline,
-    /// x86-64 with AVX2.
-    Avx2,
-    /// x86-64 with AVX-512 F, BW, DQ and VL.
-    Avx512,
-}
-
-impl Isa {
-    /// Returns the instruction sets of this processor, the best last.
-    pub fn available() -> Vec<Isa> {
-        let mut all = vec![Isa::Baseline];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") {
-                all.push(Isa::Avx2);
-            }
-            let has_avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
-            if has_avx512 && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
-                all.push(Isa::Avx512);
-            }
-        }
-        all
-    }
-
-    /// Returns the best instruction set of this processor.
-    pub fn detect() -> Isa {
-        *Self::available().last().expect("the baseline is always there")
-    }
-
-    /// Returns the name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Isa::Baseline if cfg!(target_arch = "aarch64") => "NEON (arm64 baseline)",
-            Isa::Baseline => "SSE2 (x86-64 baseline)",
-            Isa::Avx2 => "AVX2",
-            Isa::Avx512 => "AVX-512",
-        }
-    }
-}
-
-/// What a step does with its sources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Arm {
-    /// One source, unchanged.
-    Copy,
-    /// Addition.
-    Sum,
-    /// IEEE 754-2019 minimum.
-    Min,
-    /// IEEE 754-2019 maximum.
-    Max,
-    /// Each source times its scalar, then addition.
-    SumScaled,
-    /// Addition, then division.
-    SumDivided,
-}
-
-impl Arm {
-    /// Returns what a step with `n_src` sources does under `op`.
-    pub fn of(op: Op, n_src: usize, is_final: bool, has_contribution: bool) -> Arm {
-        match op {
-            Op::PremulSum if has_contribution => Arm::SumScaled,
-            _ if n_src == 1 => Arm::Copy,
-            Op::Avg if is_final => Arm::SumDivided,
-            Op::Sum | Op::Avg | Op::PremulSum => Arm::Sum,
-            Op::Min => Arm::Min,
-            Op::Max => Arm::Max,
-        }
-    }
-}
 
 /// What one run of a kernel works on. Pointers may have any alignment.
 #[derive(Debug, Clone, Copy)]
@@ -129,7 +60,7 @@ pub struct Kernel(unsafe fn(&Args));
 impl Kernel {
     /// Chooses the kernel.
     pub fn select(isa: Isa, dtype: DType, arm: Arm) -> Kernel {
-        Kernel(block::select(isa, dtype, arm))
+        Kernel(select::select(isa, dtype, arm))
     }
 
     /// Folds.

@@ -1,39 +1,92 @@
-//! Non-temporal stores: they go to memory without fetching the line first, and are ordered by a fence only.
+//! Non-temporal stores, a line at a time: they go to memory without fetching the line first, and only a fence orders them.
+//!
+//! How wide the instruction is matters: on the machine where it was measured (Sapphire Rapids, 8 destinations), lines
+//! stored in four 16-byte pieces went at a quarter of the speed of lines stored in one. Processors without non-temporal
+//! stores that can be had from Rust get ordinary ones.
 
-/// Says whether a place can take non-temporal stores.
-#[inline(always)]
-pub(super) fn is_aligned(to: *const u8) -> bool {
-    cfg!(target_arch = "x86_64") && to as usize % 16 == 0
+/// A cache line. Cited: x86-64; and what is copied at a time elsewhere.
+pub(super) const LINE_BYTES: usize = 64;
+
+/// How an instruction set stores past the caches.
+pub(super) trait Stream {
+    /// Says whether a place can take such stores.
+    fn is_possible_at(to: *const u8) -> bool;
+
+    /// Stores one line.
+    ///
+    /// # Safety
+    /// [`Stream::is_possible_at`] holds for `to`; both pointers are valid for [`LINE_BYTES`]; the instruction set is
+    /// available.
+    unsafe fn store_line(to: *mut u8, line: *const u8);
+
+    /// Orders earlier stores of this kind before later stores.
+    fn fence();
 }
 
-/// Stores a value whose size is a multiple of 16 bytes.
-///
-/// # Safety
-/// `to` is aligned to 16 bytes and valid for writes of the value.
-#[inline(always)]
-pub(super) unsafe fn store<T>(to: *mut u8, value: &T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-        let from: *const __m128i = std::ptr::from_ref(value).cast();
-        for i in 0..size_of::<T>() / 16 {
-            // SAFETY: `i` is inside the value; `to` is aligned and valid as the caller says; SSE2 is the baseline.
-            unsafe { _mm_stream_si128(to.cast::<__m128i>().add(i), _mm_loadu_si128(from.add(i))) };
-        }
+/// Ordinary stores.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) struct Baseline;
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Stream for Baseline {
+    fn is_possible_at(_to: *const u8) -> bool {
+        false
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: the caller's.
-    unsafe {
-        std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast(), to, size_of::<T>());
+
+    unsafe fn store_line(to: *mut u8, line: *const u8) {
+        // SAFETY: the caller's.
+        unsafe { std::ptr::copy_nonoverlapping(line, to, LINE_BYTES) };
     }
+
+    fn fence() {}
 }
 
-/// Orders earlier non-temporal stores before later stores.
-#[inline(always)]
-pub(super) fn fence() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is the baseline of x86-64.
-    unsafe {
-        core::arch::x86_64::_mm_sfence();
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::{Avx2, Avx512, Baseline};
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Stream, LINE_BYTES};
+    use core::arch::x86_64::{
+        _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512, _mm512_stream_si512, _mm_loadu_si128, _mm_sfence,
+        _mm_stream_si128,
+    };
+
+    macro_rules! streams {
+        ($($(#[$doc:meta])* $name:ident: $bytes:literal bytes, $load:ident, $store:ident;)*) => {$(
+            $(#[$doc])*
+            pub(in super::super) struct $name;
+
+            impl Stream for $name {
+                #[inline(always)]
+                fn is_possible_at(to: *const u8) -> bool {
+                    to.addr() % $bytes == 0
+                }
+
+                #[inline(always)]
+                unsafe fn store_line(to: *mut u8, line: *const u8) {
+                    for at in (0..LINE_BYTES).step_by($bytes) {
+                        // SAFETY: `at` is inside the line; `to` is aligned to the instruction's width and both are valid,
+                        // as the caller says.
+                        unsafe { $store(to.add(at).cast(), $load(line.add(at).cast())) };
+                    }
+                }
+
+                #[inline(always)]
+                fn fence() {
+                    // SAFETY: SSE is in the baseline of x86-64.
+                    unsafe { _mm_sfence() };
+                }
+            }
+        )*};
+    }
+
+    streams! {
+        /// Four pieces to a line.
+        Baseline: 16 bytes, _mm_loadu_si128, _mm_stream_si128;
+        /// Two pieces to a line.
+        Avx2: 32 bytes, _mm256_loadu_si256, _mm256_stream_si256;
+        /// A line in one piece.
+        Avx512: 64 bytes, _mm512_loadu_si512, _mm512_stream_si512;
     }
 }

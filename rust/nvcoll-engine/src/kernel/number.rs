@@ -1,0 +1,109 @@
+//! The arithmetic of accumulated values. Nothing here branches, so that it becomes vector instructions.
+//!
+//! Minimum and maximum are those of IEEE 754-2019: NaN propagates, -0 < +0. A processor's own minimum returns its second
+//! operand if the operands are equal or one is NaN, so asking both ways round gives:
+//!
+//! | | `m = min(a, b)` | `w = min(b, a)` | `m or w` |
+//! |---|---|---|---|
+//! | `a < b` | a | a | a |
+//! | -0 and +0 | second | first | -0 |
+//! | one is NaN | second | first | all exponent bits, and a NaN's payload: NaN |
+//!
+//! For the maximum `and` does the same for zeros, but could clear a NaN, which therefore is put back. Source: ours.
+
+/// An accumulated value.
+pub(super) trait Number: Copy {
+    const ZERO: Self;
+    fn add(self, other: Self) -> Self;
+    fn multiply(self, other: Self) -> Self;
+    fn divide(self, by: u32) -> Self;
+    fn minimum(self, other: Self) -> Self;
+    fn maximum(self, other: Self) -> Self;
+    fn from_scalar(scalar: f64) -> Self;
+}
+
+macro_rules! floats {
+    ($($type:ty),*) => {$(
+        impl Number for $type {
+            const ZERO: $type = 0 as $type;
+
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                self + other
+            }
+
+            #[inline(always)]
+            fn multiply(self, other: Self) -> Self {
+                self * other
+            }
+
+            #[inline(always)]
+            fn divide(self, by: u32) -> Self {
+                self / by as $type
+            }
+
+            #[inline(always)]
+            fn minimum(self, other: Self) -> Self {
+                let one_way = if self < other { self } else { other };
+                let the_other = if other < self { other } else { self };
+                <$type>::from_bits(one_way.to_bits() | the_other.to_bits())
+            }
+
+            #[inline(always)]
+            fn maximum(self, other: Self) -> Self {
+                let one_way = if self > other { self } else { other };
+                let the_other = if other > self { other } else { self };
+                let nan = if self.is_nan() | other.is_nan() { !0 } else { 0 };
+                <$type>::from_bits(one_way.to_bits() & the_other.to_bits() | nan)
+            }
+
+            /// NaN becomes the canonical one: bfloat16's rounding counts on it.
+            #[inline(always)]
+            fn from_scalar(scalar: f64) -> Self {
+                if scalar.is_nan() { <$type>::NAN } else { scalar as $type }
+            }
+        }
+    )*};
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => {$(
+        impl Number for $type {
+            const ZERO: $type = 0 as $type;
+
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn multiply(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+
+            /// Averages of integers are not defined; the table of ops says so before a kernel is chosen.
+            #[inline(always)]
+            fn divide(self, _by: u32) -> Self {
+                self
+            }
+
+            #[inline(always)]
+            fn minimum(self, other: Self) -> Self {
+                self.min(other)
+            }
+
+            #[inline(always)]
+            fn maximum(self, other: Self) -> Self {
+                self.max(other)
+            }
+
+            #[inline(always)]
+            fn from_scalar(scalar: f64) -> Self {
+                scalar as i64 as $type
+            }
+        }
+    )*};
+}
+
+floats!(f32, f64);
+integers!(i16, i32, u8);
