@@ -18,7 +18,7 @@ pub enum Sharing {
 pub(crate) const ALONE_BYTES: usize = 256 << 10;
 
 /// What all ranks' slices of one chunk may take together by tile: half of a second-level cache. Chosen.
-const TILE_SET_BYTES: usize = 512 << 10;
+const TILE_SET_BYTES: usize = 1024 << 10;
 
 /// The longest slice of a chunk, so that an abort is acknowledged soon. Chosen by the design.
 const LONGEST_SLICE_BYTES: usize = 256 << 10;
@@ -27,7 +27,7 @@ const LONGEST_SLICE_BYTES: usize = 256 << 10;
 const SHORTEST_SLICE_BYTES: usize = 4 << 10;
 
 /// Tiles that a worker should find, so that an uneven start evens out. Chosen.
-const TILES_PER_WORKER: usize = 8;
+const TILES_PER_WORKER: usize = 2;
 
 impl Sharing {
     /// Returns how a caller that drives all ranks shares out a schedule.

@@ -22,6 +22,7 @@ mod environment;
 mod fold;
 mod isa;
 mod number;
+mod prefetch;
 pub mod reference;
 mod select;
 mod stream;
