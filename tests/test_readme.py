@@ -1,0 +1,18 @@
+"""Every Python program in the README runs."""
+
+import re
+from pathlib import Path
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def test_every_program_of_the_readme_runs_in_order():
+    programs = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(programs) >= 3
+    names: dict = {}
+    for program in programs:
+        exec(program, names)
+
+
+def test_a_program_stands_before_line_25():
+    assert "```python" in "\n".join(README.read_text().splitlines()[:24])
