@@ -62,7 +62,11 @@ pub(super) unsafe fn fold<E: Element, F: Fold, S: Stream, const L: usize>(args: 
 #[inline(always)]
 fn elements_to_line<E>(to: *const u8) -> usize {
     let bytes = to.addr().wrapping_neg() % LINE_BYTES;
-    if bytes % size_of::<E>() == 0 { bytes / size_of::<E>() } else { 0 }
+    if bytes % size_of::<E>() == 0 {
+        bytes / size_of::<E>()
+    } else {
+        0
+    }
 }
 
 /// Folds `odd` elements, fewer than 256, from element `at` on in blocks of powers of two; returns where it ended.

@@ -71,7 +71,11 @@ macro_rules! floats {
             } else if b.is_nan() {
                 b
             } else if a == 0.0 && b == 0.0 {
-                if a.is_sign_negative() { a } else { b }
+                if a.is_sign_negative() {
+                    a
+                } else {
+                    b
+                }
             } else if a < b {
                 a
             } else {
@@ -114,7 +118,11 @@ fn nearest_bf16(value: f32) -> u16 {
     let next = cut + 1;
     let magnitude = |bits: u16| {
         let wide = f64::from(widen_bf16(bits)).abs();
-        if wide.is_infinite() { 2f64.powi(128) } else { wide }
+        if wide.is_infinite() {
+            2f64.powi(128)
+        } else {
+            wide
+        }
     };
     let (below, above) = (f64::from(value).abs() - magnitude(cut), magnitude(next) - f64::from(value).abs());
     match below.total_cmp(&above) {

@@ -1,0 +1,217 @@
+//! The roofline: what two nested loops over the same buffers can reach, written by hand and sharing nothing with the
+//! kernels or the executor. Benchmarks run it beside nvcoll, in the same rounds and on the same memory.
+//!
+//! ```text
+//! thread t    for i in its share of 0..count:  sum = x[0][i] + x[1][i] + …  in order;  x[r][i] = sum  for every r
+//! ```
+//!
+//! The least that an in-place all-reduce can read and write: every buffer once each way. There are no ranks, no schedule
+//! and no waiting between ranks. Its threads exist already: they sleep between runs (so that they take nothing from what is
+//! measured in turn), are woken, pinned to processors of their own, and meet at a barrier; only then does the clock start,
+//! and it stops when the last of them is done.
+//!
+//! Cost: `2 * n * count * 4` bytes. What it does not do: other dtypes and ops.
+
+mod pin;
+mod sum;
+
+use pin::Processors;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How the sums are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stores {
+    /// Ordinary stores.
+    Plain,
+    /// Stores past the caches, where the buffers lie alike within a line and the processor has such stores; else ordinary.
+    NonTemporal,
+}
+
+#[derive(Clone)]
+struct Job {
+    buffers: Vec<*mut f32>,
+    count: usize,
+    stores: Stores,
+    processors: Processors,
+}
+
+// SAFETY: a job is addresses; threads write disjoint index ranges of what they name, while `run` is borrowed.
+unsafe impl Send for Job {}
+
+/// All counters only grow: run `g` is over when each has grown by what it grows in `g` runs.
+struct Shared {
+    job: Mutex<Option<Job>>,
+    /// The number of the run, or [`STOPPED`].
+    run: AtomicUsize,
+    arrived: AtomicUsize,
+    started: AtomicUsize,
+    finished: AtomicUsize,
+    threads: usize,
+}
+
+const STOPPED: usize = usize::MAX;
+
+/// Spins before a waiting thread gives way. Chosen: longer than a barrier takes where every thread has a processor.
+const SPINS: u32 = 1 << 14;
+
+/// Threads that wait to add up buffers. Dropping it joins them.
+pub struct Roofline {
+    shared: Arc<Shared>,
+    helpers: Vec<JoinHandle<()>>,
+    n: usize,
+    runs: usize,
+}
+
+impl Roofline {
+    /// Starts `threads - 1` threads (the caller is the first) for `n` buffers.
+    ///
+    /// # Panics
+    /// If `threads` or `n` is 0, or a thread cannot be started.
+    pub fn new(threads: usize, n: usize) -> Self {
+        assert!(threads > 0 && n > 0, "{threads} threads and {n} buffers: pass at least one of each");
+        let counter = || AtomicUsize::new(0);
+        let (run, arrived, started, finished) = (counter(), counter(), counter(), counter());
+        let shared = Arc::new(Shared { job: Mutex::new(None), run, arrived, started, finished, threads });
+        let start = |thread| {
+            let shared = shared.clone();
+            std::thread::spawn(move || shared.serve(thread))
+        };
+        let helpers = (1..threads).map(start).collect();
+        Self { shared, helpers, n, runs: 0 }
+    }
+
+    /// Sums `count` floats of every buffer into every buffer; returns the time that took.
+    ///
+    /// # Panics
+    /// If there are not `n` buffers.
+    ///
+    /// # Safety
+    /// Buffers are disjoint, aligned to 4 bytes, and valid for reads and writes of `count` floats that nobody else touches.
+    pub unsafe fn run(&mut self, buffers: &[*mut f32], count: usize, stores: Stores) -> Duration {
+        assert_eq!(buffers.len(), self.n, "the roofline was made for another number of buffers");
+        self.runs += 1;
+        let processors = Processors::of_this_thread();
+        let job = Job { buffers: buffers.to_vec(), count, stores, processors };
+        *self.shared.lock() = Some(job.clone());
+        // Release: pairs with the Acquire in `next_run`.
+        self.shared.run.store(self.runs, Ordering::Release);
+        self.helpers.iter().for_each(|helper| helper.thread().unpark());
+        job.processors.pin(0);
+        wait_until(|| self.shared.arrived.load(Ordering::Acquire) == self.runs * self.helpers.len());
+        let start = Instant::now();
+        // Release: pairs with the Acquire in `serve`.
+        self.shared.started.store(self.runs, Ordering::Release);
+        // SAFETY: the caller's; the first share is this thread's alone.
+        unsafe { self.shared.sum_share(&job, 0) };
+        // Acquire: pairs with the Release in `serve`; the sums of all threads are visible afterwards.
+        wait_until(|| self.shared.finished.load(Ordering::Acquire) == self.runs * self.helpers.len());
+        let time = start.elapsed();
+        job.processors.unpin();
+        time
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Job>> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, thread: usize) {
+        let mut last = 0;
+        while let Some(run) = self.next_run(last) {
+            last = run;
+            let job = self.lock().clone().expect("a run has a job");
+            job.processors.pin(thread);
+            // Release: pairs with the Acquire of the caller, who then starts the clock.
+            self.arrived.fetch_add(1, Ordering::Release);
+            wait_until(|| self.started.load(Ordering::Acquire) == run);
+            // SAFETY: the caller of `run` vouches for the buffers until `finished` is counted; the share is this thread's.
+            unsafe { self.sum_share(&job, thread) };
+            self.finished.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Sleeps until there is a run other than `last`; `None` when the roofline is dropped.
+    fn next_run(&self, last: usize) -> Option<usize> {
+        loop {
+            match self.run.load(Ordering::Acquire) {
+                STOPPED => return None,
+                run if run != last => return Some(run),
+                _ => std::thread::park(),
+            }
+        }
+    }
+
+    /// Does the share of one thread.
+    ///
+    /// # Safety
+    /// What [`Roofline::run`] demands, and no other thread has this share.
+    unsafe fn sum_share(&self, job: &Job, thread: usize) {
+        let share = job.count.div_ceil(self.threads).next_multiple_of(64);
+        let range = (share * thread).min(job.count)..(share * (thread + 1)).min(job.count);
+        // SAFETY: the caller's; shares are disjoint and end at the count.
+        unsafe { sum::sum(&job.buffers, range, job.stores) };
+    }
+}
+
+impl Drop for Roofline {
+    fn drop(&mut self) {
+        self.shared.run.store(STOPPED, Ordering::Release);
+        for helper in self.helpers.drain(..) {
+            helper.thread().unpark();
+            let _ = helper.join();
+        }
+    }
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    let mut spins = 0;
+    while !condition() {
+        spins += 1;
+        if spins < SPINS {
+            std::hint::spin_loop()
+        } else {
+            std::thread::yield_now()
+        }
+    }
+}
+
+/// Makes a roofline, runs it once with ordinary stores and drops it.
+///
+/// # Safety
+/// What [`Roofline::run`] demands.
+pub unsafe fn all_reduce_sum(buffers: &[*mut f32], count: usize, threads: usize) -> Duration {
+    // SAFETY: the caller's.
+    unsafe { Roofline::new(threads, buffers.len()).run(buffers, count, Stores::Plain) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_roofline_sums_what_it_is_given_wherever_it_lies() {
+        for (threads, n) in [(1, 1), (1, 2), (2, 3), (3, 4), (2, 8), (2, 9)] {
+            let mut roofline = Roofline::new(threads, n);
+            for (count, skew) in [(0, 0), (1, 0), (63, 1), (1003, 0), (1003, 1), (20_000, 0), (20_000, 5)] {
+                for stores in [Stores::Plain, Stores::NonTemporal] {
+                    let fill =
+                        |r: usize| (0..count + n * skew).map(move |i| i.wrapping_sub(r * skew) as f32 + r as f32);
+                    let mut memory: Vec<Vec<f32>> = (0..n).map(|r| fill(r).collect()).collect();
+                    let at = |(r, x): (usize, &mut Vec<f32>)| x[r * skew..].as_mut_ptr();
+                    let buffers: Vec<*mut f32> = memory.iter_mut().enumerate().map(at).collect();
+                    // SAFETY: live vectors with `count` floats from the addresses on.
+                    unsafe { roofline.run(&buffers, count, stores) };
+                    for (r, x) in memory.iter().enumerate() {
+                        let mut sums = x[r * skew..][..count].iter().enumerate();
+                        assert!(sums.all(|(i, sum)| *sum == (n * i + n * (n - 1) / 2) as f32), "{threads} {n}");
+                    }
+                }
+            }
+        }
+    }
+}
