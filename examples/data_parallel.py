@@ -2,9 +2,9 @@
 
     python examples/data_parallel.py --algorithm ring
 
-A two-layer network learns the 1,797 handwritten digits that scikit-learn ships (Alpaydin and Kaynak, UCI 1998). Every rank
-holds a replica and a shard of the batch; gradients are averaged with ``avg``; replicas stay equal to the bit. The same
-program with one rank gives the same network up to rounding.
+A two-layer network learns the 1,797 handwritten digits that scikit-learn ships (Alpaydin and Kaynak, UCI 1998). Each
+rank holds a replica and a shard of the batch; gradients are averaged with ``avg``; replicas stay equal to the bit. The
+same program with one rank gives the same network up to rounding.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import functools
 import time
 
 import numpy as np
-from sklearn.datasets import load_digits
-
 import nvcoll
+from sklearn.datasets import load_digits
 
 HIDDEN, EPOCHS, BATCH, RATE = 64, 30, 128, 0.5
 
@@ -90,7 +89,9 @@ def train(node: nvcoll.Node, algorithm: str, *, is_quiet: bool = False) -> tuple
             print(f"epoch {epoch + 1:2}   loss {np.mean(losses):.4f}   held-out accuracy {held_out:.1%}")
     if not is_quiet:
         calls = EPOCHS * len(range(0, len(y), BATCH))
-        print(f"{calls} all_reduce calls of {replicas[0].size} float32 by {algorithm}: {spent / calls * 1e6:.1f} us each;")
+        print(
+            f"{calls} all_reduce calls of {replicas[0].size} float32 by {algorithm}: {spent / calls * 1e6:.1f} us each;"
+        )
         print(f"the sum alone in numpy {by_numpy / calls * 1e6:.1f} us; largest difference to numpy {checked:.1e}")
     return replicas, spent, accuracy(replicas[0], x_held_out, y_held_out)
 
@@ -108,7 +109,8 @@ def main() -> None:
     distance = float(np.abs(replicas[0] - alone[0]).max())
     assert distance < 1e-4, f"one rank gives other parameters: {distance}"
     assert held_out > 0.95, f"held-out accuracy is {held_out:.1%}"
-    print(f"parameters equal on all {arguments.ranks} ranks to the bit; within {distance:.1e} of the one-rank run (allowed 1e-4)")
+    print(f"parameters equal on all {arguments.ranks} ranks to the bit")
+    print(f"within {distance:.1e} of the one-rank run (allowed 1e-4)")
     print(f"held-out accuracy {held_out:.1%} (must exceed 95 %)")
 
 

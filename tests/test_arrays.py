@@ -4,9 +4,8 @@ import array
 
 import ml_dtypes
 import numpy as np
-import pytest
-
 import nvcoll
+import pytest
 
 
 @pytest.fixture

@@ -21,14 +21,15 @@ def as_ndarray(obj: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
         InvalidArgument: ``obj`` is no array, is on another device, or belongs to an autograd graph.
     """
     if getattr(obj, "requires_grad", False):
-        raise InvalidArgument(f"{name} requires grad, and would be written behind autograd's back: pass x.detach() or x.grad")
+        raise InvalidArgument(f"{name} requires grad, and autograd would not see the call: pass x.detach() or x.grad")
     if hasattr(obj, "__dlpack__"):
         return _from_dlpack(obj, name)
     try:
         view = memoryview(obj)
     except TypeError:
         raise InvalidArgument(
-            f"{name} is a {type(obj).__name__}: pass a numpy array, or anything on the CPU with DLPack or the buffer protocol"
+            f"{name} is a {type(obj).__name__}: pass a numpy array, "
+            "or anything on the CPU with DLPack or the buffer protocol"
         ) from None
     return _checked(np.asarray(view), name)
 
@@ -45,7 +46,9 @@ def _from_dlpack(obj: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
     try:
         return _checked(np.from_dlpack(obj), name)
     except (BufferError, RuntimeError, TypeError) as error:
-        raise InvalidArgument(f"{name} cannot be read as an array ({error}): pass one of {', '.join(SUPPORTED)}") from error
+        raise InvalidArgument(
+            f"{name} cannot be read as an array ({error}): pass one of {', '.join(SUPPORTED)}"
+        ) from error
 
 
 def _checked(array: np.ndarray[Any, Any], name: str) -> tuple[np.ndarray[Any, Any], str]:

@@ -24,7 +24,7 @@ def _levels(steps: list[Step]) -> dict[tuple[int, int, int], int]:
     for step in steps:
         earlier = [tuple(map(int, m.groups())) for wait in step.after if "@" not in wait and (m := WAIT.match(wait))]
         earlier += [(step.rank, step.queue, step.index - 1)] if step.index else []
-        level = max((levels[key] + 1 for key in earlier if key in levels), default=0)  # type: ignore[index]
+        level = max((levels[key] + 1 for key in earlier if key in levels), default=0)
         while (step.rank, level) in taken:
             level += 1
         taken.add((step.rank, level))
@@ -47,7 +47,8 @@ def svg(schedule: Schedule) -> str:
     height = TOP + schedule.world_size * ROW + 40
     title = f"{schedule.collective} {schedule.algorithm}, {schedule.world_size} ranks, {schedule.path}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="11">',
         '<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="#666"/></marker></defs>',
         '<rect width="100%" height="100%" fill="white"/>',
@@ -58,7 +59,7 @@ def svg(schedule: Schedule) -> str:
         parts.append(f'<text x="12" y="{y + BOX_HEIGHT / 2 + 4}" font-weight="bold">rank {rank}</text>')
         parts.append(f'<line x1="{LEFT}" x2="{width - 10}" y1="{y + ROW - 14}" y2="{y + ROW - 14}" stroke="#eee"/>')
 
-    def corner(key: tuple[int, int, int]) -> tuple[float, float]:
+    def corner(key: tuple[int, int, int]) -> tuple[int, int]:
         return LEFT + levels[key] * COLUMN, TOP + key[0] * ROW
 
     boxes = []

@@ -15,8 +15,8 @@ Result = TypeVar("Result")
 class Node(_nvcoll.Node):
     """Ranks in this process: a node of virtual GPUs.
 
-    One thread at a time may drive a node. ``all_reduce`` and ``plan`` speak for all ranks at once; ``run`` gives every rank
-    a thread of its own.
+    One thread at a time may drive a node. ``all_reduce`` and ``plan`` speak for all ranks at once; ``run`` gives each
+    rank a thread of its own.
 
     Args:
         world_size: the number of ranks, 1 to 1024.
@@ -46,7 +46,7 @@ class Node(_nvcoll.Node):
             timeout: seconds that each collective may take; default for calls that do not say.
 
         Raises:
-            BaseException: the first exception of a rank. The other ranks' calls end with :class:`Aborted`, which names it.
+            BaseException: the first exception of a rank. The calls of others end with :class:`Aborted`, which names it.
             KeyboardInterrupt: Ctrl-C ends the calls of all ranks. The node is usable afterwards.
         """
         team = self.team()

@@ -101,7 +101,9 @@ def _print_table(cases: list[Case], names: list[str], rounds: int, console: Cons
     print(f"why   a rank moves  {moved};  waits {', '.join(str(cost[1]) for cost in costs.values())}")
     rank_order = [name for collective, name, order, *_ in registry() if collective == "all_reduce" and order == "rank"]
     kept = [name for name in names if name in rank_order]
-    print(f"bits  {', '.join(kept) or 'none'} = functools.reduce(np.add, ...) at any size; others: own documented order")
+    print(
+        f"bits  {', '.join(kept) or 'none'} = functools.reduce(np.add, ...) at any size; others: own documented order"
+    )
     print("next  --nccl   --plot bench.svg   nvcoll show all_reduce ring -n 4")
 
 
@@ -127,8 +129,10 @@ def _plot(cases: list[Case], names: list[str], file: Path) -> None:
         raise InvalidArgument("--plot needs matplotlib: pip install 'nvcoll[bench]'") from None
     figure, axes = pyplot.subplots(figsize=(7, 4))
     for name in (*names, "numpy", "roofline"):
-        style = {"linestyle": "--", "color": "0.5"} if name == "roofline" else {"marker": "o"}
-        axes.plot([c.count * 4 for c in cases], [c.count * 4 / c.median_us(name) / 1e3 for c in cases], label=name, **style)
+        style: dict[str, Any] = {"linestyle": "--", "color": "0.5"} if name == "roofline" else {"marker": "o"}
+        axes.plot(
+            [c.count * 4 for c in cases], [c.count * 4 / c.median_us(name) / 1e3 for c in cases], label=name, **style
+        )
     axes.set(xscale="log", xlabel="bytes per rank", ylabel="algbw, GB/s", title="all_reduce, float32 sum, in place")
     axes.legend()
     figure.tight_layout()
@@ -142,7 +146,9 @@ def bench(
     size: Annotated[list[str] | None, typer.Option("-b", "--size", help="Bytes per rank; may be repeated.")] = None,
     algorithm: Annotated[list[str] | None, typer.Option("-a", "--algorithm", help="May be repeated.")] = None,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=1)] = 20,
-    nccl: Annotated[bool, typer.Option("--nccl", help="Print the columns of nccl-tests, for the first algorithm.")] = False,
+    nccl: Annotated[
+        bool, typer.Option("--nccl", help="Print the columns of nccl-tests, for the first algorithm.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw to this file.")] = None,
 ) -> None:

@@ -36,7 +36,9 @@ def _verify_all() -> None:
         for world_size in ALL_WORLD_SIZES:
             for in_place in (False, True):
                 for path in ("mapped", "staged"):
-                    schedule = nvcoll.schedule(collective, algorithm, world_size=world_size, path=path, in_place=in_place)
+                    schedule = nvcoll.schedule(
+                        collective, algorithm, world_size=world_size, path=path, in_place=in_place
+                    )
                     proof = nvcoll.verify(schedule)
                     if order == "rank" and not proof.is_rank_order:
                         raise Refuted(f"{collective} {algorithm} claims rank order and has {proof.expression(0)}")
@@ -44,8 +46,9 @@ def _verify_all() -> None:
                     count += 1
         proofs += count
         print(f"proved  {collective:15} {algorithm:10} {count:4} schedules   {time.perf_counter() - began:6.2f} s")
-    print(f"proved  {proofs} schedules in {time.perf_counter() - start:.1f} s: 1..17, 32, 64 ranks, mapped and staged, in and")
-    print(f"        out of place; slowest proof at 8 ranks {slowest * 1e3:.2f} ms")
+    print(f"proved  {proofs} schedules in {time.perf_counter() - start:.1f} s")
+    print("        1..17, 32, 64 ranks; mapped and staged; in and out of place")
+    print(f"        slowest proof at 8 ranks {slowest * 1e3:.2f} ms")
 
 
 def verify(
@@ -54,7 +57,9 @@ def verify(
     ranks: Ranks = 8,
     path: PathName = "mapped",
     out_of_place: OutOfPlace = False,
-    everything: Annotated[bool, typer.Option("--all", help="Every algorithm, path, aliasing; 1..17, 32, 64 ranks.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every algorithm, path, aliasing; 1..17, 32, 64 ranks.")
+    ] = False,
 ) -> None:
     """Proves that a schedule gives the promised result, without race or deadlock."""
     if everything:
@@ -78,7 +83,9 @@ def show(
     name: Name = None,
     algorithm: AlgorithmName = None,
     ranks: Ranks = 4,
-    path: Annotated[str | None, typer.Option("--path", help="mapped or staged; default: before and after lowering.")] = None,
+    path: Annotated[
+        str | None, typer.Option("--path", help="mapped or staged; default: before and after lowering.")
+    ] = None,
     out_of_place: OutOfPlace = False,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw it to this file.")] = None,
 ) -> None:

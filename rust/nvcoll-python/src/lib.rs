@@ -29,5 +29,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::premul_sum, module)?)?;
     module.add_function(wrap_pyfunction!(schedule::verify, module)?)?;
     module.add_function(wrap_pyfunction!(schedule::schedule, module)?)?;
-    machine::register(module)
+    machine::register(module)?;
+    // What is public is said by the package, not by the extension.
+    module.delattr("__all__")
 }

@@ -197,11 +197,6 @@ impl Plan {
         run(py, &self.node, &self.program, buffers.get(), timeout)
     }
 
-    #[pyo3(signature = (*, timeout=None))]
-    fn __call__(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        self.run(py, timeout)
-    }
-
     /// The number of tiles in which the plan passes over the data.
     #[getter]
     fn tiles(&self) -> u32 {
