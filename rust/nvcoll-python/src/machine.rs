@@ -8,6 +8,7 @@ use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_engine::cpus;
 use nvcoll_engine::kernel::Isa;
+use nvcoll_engine::roofline::{Roofline, Stores};
 
 /// All algorithms: (collective, name, order, summary, source).
 #[pyfunction]
@@ -54,7 +55,8 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 /// Sums float32 arrays in place by the hand-written loop of `threads` threads; returns seconds.
 #[pyfunction]
-fn roofline(py: Python<'_>, arrays: &Bound<'_, PyAny>, threads: usize) -> PyResult<f64> {
+#[pyo3(signature = (arrays, threads, *, non_temporal=false))]
+fn roofline(py: Python<'_>, arrays: &Bound<'_, PyAny>, threads: usize, non_temporal: bool) -> PyResult<f64> {
     let ranks = u32::try_from(arrays.len()?).unwrap_or(u32::MAX);
     let arrays = crate::arrays::of_ranks(arrays, ranks, "arrays")?;
     crate::arrays::check(py, &arrays, &[], "the roofline")?;
@@ -63,8 +65,12 @@ fn roofline(py: Python<'_>, arrays: &Bound<'_, PyAny>, threads: usize) -> PyResu
     }
     let starts: Vec<*mut f32> = arrays.iter().map(|array| array.start.cast()).collect();
     let (mut starts, count) = (crate::calls::Detached(starts), arrays[0].count);
-    // SAFETY: the arrays were checked for count, dtype and overlap and are held until this call returns.
-    let time = py.detach(|| unsafe { nvcoll_engine::roofline::all_reduce_sum(starts.get(), count, threads) });
+    let stores = if non_temporal { Stores::NonTemporal } else { Stores::Plain };
+    let time = py.detach(|| {
+        let mut roofline = Roofline::new(threads, starts.get().len());
+        // SAFETY: the arrays were checked for count, dtype and overlap and are held until this call returns.
+        unsafe { roofline.run(starts.get(), count, stores) }
+    });
     Ok(time.as_secs_f64())
 }
 

@@ -2,6 +2,7 @@
 
 mod direct;
 mod nvswitch;
+mod one_shot;
 mod ring;
 mod tree;
 mod two_level;
@@ -14,6 +15,7 @@ use crate::schedule::{Aliasing, Schedule};
 /// Every algorithm, the default of its collective first.
 pub static ALGORITHMS: &[&Algorithm] = &[
     &nvswitch::ALL_REDUCE,
+    &one_shot::ALL_REDUCE,
     &ring::ALL_REDUCE,
     &tree::ALL_REDUCE,
     &two_level::ALL_REDUCE,

@@ -13,11 +13,11 @@
 //! read-modify-write of the protocol is the ring, and it happens only when somebody sleeps.
 
 use super::atomic::{fence, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A sleep lasts at most this long even without a deadline, so that a lost machine clock or signal cannot hang it. Chosen.
 #[cfg(not(loom))]
-const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// The doorbell of one rank.
 #[derive(Debug, Default)]
@@ -127,6 +127,6 @@ mod tests {
     #[test]
     fn a_sleep_ends_at_its_deadline() {
         let doorbell = Doorbell::default();
-        doorbell.sleep(|| false, Some(Instant::now() + Duration::from_millis(5)));
+        doorbell.sleep(|| false, Some(Instant::now() + std::time::Duration::from_millis(5)));
     }
 }
