@@ -4,7 +4,7 @@
 
 use similar::{ChangeTag, TextDiff};
 
-use super::print::{header, lines, Widths};
+use super::print::{lines, Widths};
 use crate::schedule::Schedule;
 
 /// Unchanged lines shown around each change. Chosen: what `diff -u` shows.
@@ -15,12 +15,9 @@ pub fn diff(a: &Schedule, b: &Schedule) -> String {
     let mut widths = Widths::default();
     widths.admit(a);
     widths.admit(b);
-    let layout = |schedule: &Schedule| -> Vec<String> {
-        std::iter::once(header(schedule)).chain(lines(schedule).map(|cells| widths.line(&cells))).collect()
-    };
+    let layout = |schedule| lines(schedule, widths).map(|line| line + "\n").collect::<String>();
     let (a, b) = (layout(a), layout(b));
-    let (a, b) = (a.iter().map(String::as_str).collect::<Vec<_>>(), b.iter().map(String::as_str).collect::<Vec<_>>());
-    let changes = TextDiff::from_slices(&a, &b);
+    let changes = TextDiff::from_lines(&a, &b);
     let mut text = String::new();
     for (i, hunk) in changes.grouped_ops(CONTEXT).iter().enumerate() {
         if i > 0 {
@@ -32,7 +29,7 @@ pub fn diff(a: &Schedule, b: &Schedule) -> String {
                 ChangeTag::Insert => "+ ",
                 ChangeTag::Equal => "  ",
             };
-            text.extend([mark, change.value(), "\n"]);
+            text.extend([mark, change.value()]);
         }
     }
     text

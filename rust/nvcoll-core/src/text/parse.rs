@@ -147,6 +147,7 @@ impl Reader {
             at_switch: false,
             after: Vec::new(),
         };
+        scan.skip_blanks();
         scan.expect("=", "`=` and the sources")?;
         step.src = self.list(scan, "+", Self::source)?;
         scan.pass_blank()?;
@@ -228,9 +229,10 @@ impl Reader {
             return Err(scan.found("`final`, `at switch`, `after` or the end of the line"));
         }
         let mut waits = Vec::new();
+        scan.pass_blank()?;
         loop {
-            scan.pass_blank()?;
             waits.push(self.wait(scan)?);
+            scan.pass_blank()?;
             if scan.is_done() {
                 return Ok(waits);
             }

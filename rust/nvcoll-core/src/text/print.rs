@@ -1,30 +1,31 @@
 //! Printing: every noun of a schedule displays itself, and a schedule is its nouns in aligned columns.
 //!
 //! ```text
-//! place    destinations    sources                          marks           waits
-//! r1.q0.0  output[r1].0  = input[r0].0*s0 + input[r1].0*s1  final at switch  after r0.enter
+//! place    destinations   sources                          marks            waits
+//! r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final at switch  after r0.enter
 //! ```
 //!
 //! A column is as wide as its widest cell, but no wider than [`WIDEST`]: a fold of 64 sources does not push every copy off
-//! the screen. A schedule is rendered twice, once to measure and once to write, so no line is kept in memory.
+//! the screen. Leave lines have no columns. A schedule is rendered twice, once to measure and once to write, so that no line
+//! is kept in memory.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
 use crate::schedule::{Buffer, Dependency, Event, Schedule, Source, Step, View};
 
-/// Columns are padded to at most this many characters. Chosen: three views of a small schedule.
-const WIDEST: usize = 48;
+/// Columns are padded to at most this many characters. Chosen: four sources of a small schedule.
+const WIDEST: usize = 72;
 
-/// What stands between columns.
-const GAP: &str = "  ";
+/// The blanks after each column.
+const GAPS: [usize; 5] = [2, 1, 2, 2, 0];
 
 /// Prints a schedule; [`super::parse`] reads it back.
 pub fn print(schedule: &Schedule) -> String {
     schedule.to_string()
 }
 
-/// The cells of one line: place, destinations, sources, marks, waits.
-pub(super) type Cells = [String; 5];
+/// The cells of a step's line: place, destinations, sources, marks, waits.
+type Cells = [String; 5];
 
 /// How wide each column is.
 #[derive(Default, Clone, Copy)]
@@ -33,21 +34,20 @@ pub(super) struct Widths([usize; 5]);
 impl Widths {
     /// Makes the columns wide enough for every line of `schedule`.
     pub(super) fn admit(&mut self, schedule: &Schedule) {
-        for cells in lines(schedule) {
+        for cells in schedule.steps.iter().map(cells) {
             for (width, cell) in self.0.iter_mut().zip(&cells) {
                 *width = (*width).max(cell.len().min(WIDEST));
             }
         }
     }
 
-    /// Writes a line without trailing blanks.
-    pub(super) fn line(&self, cells: &Cells) -> String {
+    /// Lays out a line, without trailing blanks.
+    fn line(&self, cells: &Cells) -> String {
         let mut line = String::new();
-        for (width, cell) in self.0.iter().zip(cells) {
-            if *width > 0 {
+        for ((&width, gap), cell) in self.0.iter().zip(GAPS).zip(cells) {
+            if width > 0 {
                 line.push_str(cell);
-                line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.len())));
-                line.push_str(GAP);
+                line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.len()) + gap));
             }
         }
         line.truncate(line.trim_end().len());
@@ -55,9 +55,9 @@ impl Widths {
     }
 }
 
-/// The header line.
-pub(super) fn header(schedule: &Schedule) -> String {
-    format!(
+/// Returns all lines of a schedule, its steps laid out in columns of these widths.
+pub(super) fn lines(schedule: &Schedule, widths: Widths) -> impl Iterator<Item = String> + '_ {
+    let header = format!(
         "schedule {} {}  world_size {}  chunks_per_part {}  path {}  aliasing {}",
         schedule.collective.name,
         schedule.algorithm,
@@ -65,17 +65,13 @@ pub(super) fn header(schedule: &Schedule) -> String {
         schedule.chunks_per_part,
         schedule.path.name(),
         schedule.aliasing.name()
-    )
-}
-
-/// All lines after the header.
-pub(super) fn lines(schedule: &Schedule) -> impl Iterator<Item = Cells> + '_ {
-    let leave = schedule
-        .leave
-        .iter()
-        .enumerate()
-        .map(|(rank, after)| [format!("leave r{rank}"), String::new(), String::new(), String::new(), waits(after)]);
-    schedule.steps.iter().map(cells).chain(leave)
+    );
+    let steps = schedule.steps.iter().map(move |step| widths.line(&cells(step)));
+    let leave = schedule.leave.iter().enumerate().map(|(rank, after)| {
+        let line = format!("leave r{rank}  {}", waits(after));
+        line.trim_end().to_owned()
+    });
+    std::iter::once(header).chain(steps).chain(leave)
 }
 
 fn cells(step: &Step) -> Cells {
@@ -171,7 +167,6 @@ impl Display for Schedule {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let mut widths = Widths::default();
         widths.admit(self);
-        writeln!(f, "{}", header(self))?;
-        lines(self).try_for_each(|cells| writeln!(f, "{}", widths.line(&cells)))
+        lines(self, widths).try_for_each(|line| writeln!(f, "{line}"))
     }
 }

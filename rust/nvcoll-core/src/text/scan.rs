@@ -40,10 +40,9 @@ impl<'a> Scanner<'a> {
         self.rest.strip_prefix(literal).map(|rest| self.rest = rest).is_some()
     }
 
-    /// Passes over blanks and takes `literal` if it comes next.
+    /// Takes `literal` and the blanks before it, or nothing if it does not come next.
     pub(super) fn take_past_blanks(&mut self, literal: &str) -> bool {
-        self.skip_blanks();
-        self.take(literal)
+        self.rest.trim_start().strip_prefix(literal).map(|rest| self.rest = rest).is_some()
     }
 
     /// Says whether `literal` comes next.
