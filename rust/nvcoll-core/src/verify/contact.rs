@@ -1,111 +1,117 @@
-//! Contact: a rank is touched, or waited for, only after its enter was seen, and its buffers only before its leave.
+//! Enter and leave: before and after a rank's buffers may be touched.
+//!
+//! A rank has **contact** with another once it has waited for the other's enter itself: that is where it compares the two
+//! calls, so hearing of the enter through a third rank is not enough. Contact must come before the rank touches any memory
+//! of the other or waits for any of its steps. A **leave** must come after every access by anyone to the rank's user buffers
+//! and scratch (staging outlives the call, see [`super::succession`]), and, where the collective synchronises, after
+//! everyone's enter.
+//!
+//! Waits for enter are spent once a queue, so what a step needs is found in one table: for each queue and other rank, the
+//! first step of that queue that waits for that enter.
 
-use std::collections::{HashMap, HashSet};
+use super::clocks::{has_entered, Clock, Clocks};
+use super::graph::Graph;
+use super::report::{Access, Cell, Place, Violation};
+use crate::schedule::{Dependency, Event, Step, View};
 
-use super::order::HappensBefore;
-use super::violation::{StepName, Violation};
-use crate::collective::Promise;
-use crate::schedule::{Event, Schedule, Step};
+const NEVER: u32 = u32::MAX;
 
-pub(super) fn check(schedule: &Schedule, order: &mut HappensBefore) -> Result<(), Violation> {
-    let entries = Entries::of(schedule);
-    for (position, step) in schedule.steps.iter().enumerate() {
-        let met = step.after.iter().map(|d| d.rank).chain(step.views().map(|v| v.rank));
-        for other in met.filter(|&other| other != step.rank) {
-            if !entries.are_seen(order, step, position as u32, other) {
-                return Err(Violation::NotEntered { step: StepName::of(step).to_string(), other });
+/// Who has waited for whose enter, and where first.
+pub(super) struct Contacts<'g, 'a> {
+    graph: &'g Graph<'a>,
+    /// The first step that waits for the enter of a rank, indexed by (queue, rank).
+    first: Vec<u32>,
+}
+
+impl<'g, 'a> Contacts<'g, 'a> {
+    pub(super) fn new(graph: &'g Graph<'a>) -> Self {
+        let ranks = graph.schedule.world_size as usize;
+        let mut first = vec![NEVER; graph.queue_count() * ranks];
+        for queue in 0..graph.queue_count() {
+            for &step in graph.queue(queue).iter().rev() {
+                for wait in graph.step(step).after.iter().filter(|wait| wait.event == Event::Enter) {
+                    first[queue * ranks + wait.rank as usize] = step;
+                }
             }
         }
+        Self { graph, first }
     }
-    for rank in 0..schedule.world_size {
-        check_leave(schedule, order, &entries, rank)?;
-    }
-    if schedule.collective.synchronises && !is_symmetric(schedule) {
-        let rank = (0..schedule.world_size).find(|&rank| !waits_for_all(schedule, rank)).unwrap_or(0);
-        return Err(Violation::NotSynchronising { rank, collective: schedule.collective.name });
-    }
-    Ok(())
-}
 
-/// Where ranks wait for the enter of which others.
-struct Entries {
-    /// (rank, other) to the steps of rank that wait for other's enter.
-    steps: HashMap<(u32, u32), Vec<(u32, u32, u32)>>,
-}
+    /// Checks the ranks whose memory the step at hand touches, and those whose steps it waits for.
+    pub(super) fn check_step(&self, clocks: &Clocks<'_, '_>, step: u32) -> Result<(), Violation> {
+        let touched = self.graph.step(step).views().map(|view| view.rank);
+        let awaited = self.awaited_ranks(step, 0);
+        touched.chain(awaited).try_for_each(|rank| self.check(clocks, step, rank))
+    }
 
-impl Entries {
-    fn of(schedule: &Schedule) -> Self {
-        let mut steps: HashMap<(u32, u32), Vec<(u32, u32, u32)>> = HashMap::new();
-        for (position, step) in schedule.steps.iter().enumerate() {
-            for wait in step.after.iter().filter(|d| d.event == Event::Enter) {
-                steps.entry((step.rank, wait.rank)).or_default().push((step.queue, step.index, position as u32));
+    /// Checks the ranks whose steps the step at hand waits for in this tile for the first time.
+    pub(super) fn check_lagging(&self, clocks: &Clocks<'_, '_>, step: u32, tile: u32) -> Result<(), Violation> {
+        self.awaited_ranks(step, tile).try_for_each(|rank| self.check(clocks, step, rank))
+    }
+
+    fn awaited_ranks(&self, step: u32, lag: u32) -> impl Iterator<Item = u32> + use<'a> {
+        let is_step = move |wait: &&Dependency| wait.lag == lag && wait.event != Event::Enter;
+        self.graph.step(step).after.iter().filter(is_step).map(|wait| wait.rank)
+    }
+
+    fn check(&self, clocks: &Clocks<'_, '_>, step: u32, other: u32) -> Result<(), Violation> {
+        let rank = self.graph.step(step).rank;
+        let knows = |queue: usize| self.first_of(queue, other).is_some_and(|first| clocks.knows(first, 0));
+        let own = self.graph.queue_number(step);
+        if rank == other || knows(own) || self.graph.queues_of(rank).any(|queue| queue != own && knows(queue)) {
+            Ok(())
+        } else {
+            Err(Violation::NoContact { place: Place::Step(self.graph.name(step)), rank: other })
+        }
+    }
+
+    /// Checks the ranks whose steps a leave waits for; all queues of its own rank are done by then.
+    pub(super) fn check_leave(&self, rank: u32) -> Result<(), Violation> {
+        let after = &self.graph.schedule.leave[rank as usize];
+        for other in after.iter().filter(|wait| wait.event != Event::Enter).map(|wait| wait.rank) {
+            let enters = after.contains(&Dependency { rank: other, event: Event::Enter, lag: 0 });
+            let met = || self.graph.queues_of(rank).any(|queue| self.first_of(queue, other).is_some());
+            if other != rank && !enters && !met() {
+                return Err(Violation::NoContact { place: Place::Leave(rank), rank: other });
             }
         }
-        Self { steps }
+        Ok(())
     }
 
-    fn are_seen(&self, order: &mut HappensBefore, step: &Step, position: u32, other: u32) -> bool {
-        let Some(places) = self.steps.get(&(step.rank, other)) else { return false };
-        let is_earlier_in_queue = |&(queue, index, _): &(u32, u32, u32)| queue == step.queue && index <= step.index;
-        places.iter().any(is_earlier_in_queue)
-            || places.iter().any(|place| order.is_before(place.2 as usize, position as usize))
-    }
-
-    fn are_seen_by_rank(&self, rank: u32, other: u32) -> bool {
-        self.steps.contains_key(&(rank, other))
+    fn first_of(&self, queue: usize, other: u32) -> Option<u32> {
+        let first = self.first[queue * self.graph.schedule.world_size as usize + other as usize];
+        (first != NEVER).then_some(first)
     }
 }
 
-fn check_leave(schedule: &Schedule, order: &mut HappensBefore, entries: &Entries, rank: u32) -> Result<(), Violation> {
-    let leave = &schedule.leave[rank as usize];
-    let entered: HashSet<u32> = leave.iter().filter(|d| d.event == Event::Enter).map(|d| d.rank).collect();
-    let mut reached: HashMap<(u32, u32), u32> = HashMap::new();
-    let mut ends: Vec<u32> = order.ends_of(rank).collect();
-    for wait in leave {
-        if wait.rank != rank && !entered.contains(&wait.rank) && !entries.are_seen_by_rank(rank, wait.rank) {
-            return Err(Violation::NotEntered { step: format!("the leave of rank {rank}"), other: wait.rank });
-        }
-        if let Event::Step { queue, index } = wait.event {
-            let furthest = reached.entry((wait.rank, queue)).or_default();
-            *furthest = (*furthest).max(index + 1);
-            ends.push(order.position(wait.rank, queue, index));
+/// Checks that leaves come late enough, and says whether every leave comes after every enter.
+pub(super) fn check_leaves(graph: &Graph<'_>, leaves: &[Clock]) -> Result<bool, Violation> {
+    for step in 0..graph.order().len() as u32 {
+        let late = |view: &&View| view.buffer.is_staging() || is_past(graph, &leaves[view.rank as usize], step);
+        if let Some(early) = graph.step(step).views().find(|view| !late(view)) {
+            return Err(leaves_early(graph, step, early));
         }
     }
-    let last_tile = order.tiles - 1;
-    let touches = |step: &&Step| step.rank != rank && step.views().any(|v| v.rank == rank && !v.buffer.is_staging());
-    for step in visitors(schedule, rank).filter(touches) {
-        let is_waited_for = reached.get(&(step.rank, step.queue)).is_some_and(|&furthest| step.index < furthest);
-        let node = order.node(last_tile, order.position(step.rank, step.queue, step.index));
-        let is_past = is_waited_for || ends.iter().any(|&end| order.is_before(node, order.node(last_tile, end)));
-        if !is_past {
-            return Err(Violation::LeavesEarly { step: StepName::of(step), other: rank });
+    let everyone = 0..graph.schedule.world_size;
+    let stranger = everyone.clone().zip(leaves).find_map(|(rank, leave)| {
+        everyone.clone().find(|&other| !has_entered(leave, graph, other)).map(|other| (rank, other))
+    });
+    match stranger {
+        Some((rank, other)) if graph.schedule.collective.synchronises => {
+            Err(Violation::NotSynchronised { rank, other, collective: graph.schedule.collective.name })
         }
+        found => Ok(found.is_none()),
     }
-    Ok(())
 }
 
-fn visitors(schedule: &Schedule, _rank: u32) -> impl Iterator<Item = &Step> {
-    schedule.steps.iter()
+/// Says whether a step of the first tile is in a clock.
+pub(super) fn is_past(graph: &Graph<'_>, clock: &Clock, step: u32) -> bool {
+    clock[graph.queue_number(step)] >= graph.done_with(step, 0)
 }
 
-/// Says whether no rank leaves before every rank has entered.
-///
-/// A rank whose promised result draws on every rank's contribution has waited for all of them to enter: whoever read a
-/// contribution was its owner, or had waited for the owner's enter, and the result came after. Otherwise leave must say so.
-pub(super) fn is_symmetric(schedule: &Schedule) -> bool {
-    (0..schedule.world_size).all(|rank| waits_for_all(schedule, rank))
-}
-
-fn waits_for_all(schedule: &Schedule, rank: u32) -> bool {
-    let n = schedule.world_size;
-    let mut known: HashSet<u32> = HashSet::from([rank]);
-    for part in schedule.collective.output(n, rank) {
-        match schedule.collective.promise(part) {
-            Promise::FoldOfAll => return true,
-            Promise::CopyOf { from } => known.insert(from),
-        };
-    }
-    let enters = schedule.leave[rank as usize].iter().filter(|d| d.event == Event::Enter);
-    known.extend(enters.map(|d| d.rank));
-    known.len() == n as usize
+fn leaves_early(graph: &Graph<'_>, step: u32, view: &View) -> Violation {
+    let is_written = |step: &Step| step.dst.contains(view);
+    let access = if is_written(graph.step(step)) { Access::Writes } else { Access::Reads };
+    let cell = Cell::of(view, view.chunks.start);
+    Violation::LeavesEarly { rank: view.rank, step: graph.name(step), access, cell }
 }

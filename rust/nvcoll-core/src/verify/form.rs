@@ -1,121 +1,143 @@
-//! Form: everything a schedule names exists, and every step can be executed as an instruction.
+//! Well-formedness: everything that can be said of a step without the steps around it.
+//!
+//! Queues are numbered without gaps; ranks, chunks and awaited events exist; a user buffer is touched only where the contract
+//! says that it holds something; the views of a step name the same chunks, because chunks stay in their place (the j-th chunk
+//! of every source goes to the j-th of every destination, and the lengths of chunks differ); the path reaches every view; an
+//! input that is not output as well is never written. What passes can be numbered densely, which the rest relies on.
 
-use super::violation::{StepName, Violation};
+use super::graph::name_of;
+use super::memory::Memory;
+use super::report::{Cell, Place, StepName, Violation};
+use crate::error::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 
-pub(super) fn check(schedule: &Schedule) -> Result<(), Violation> {
-    let malformed = |at: String, what: String| Violation::Malformed { at, what };
-    let n = schedule.world_size;
-    if n == 0 || schedule.chunks_per_part == 0 || schedule.leave.len() != n as usize {
-        return Err(malformed("the schedule".into(), "it has no ranks, no chunks, or not one leave per rank".into()));
+/// Checks what must hold before anything of a schedule can be counted.
+pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
+    let world_size = schedule.world_size;
+    if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
+        return Err(Violation::WorldSize(world_size));
     }
-    if let Some(step) = schedule.steps.iter().find(|step| step.rank >= n || step.queue >= 1 << 16) {
-        return Err(malformed(StepName::of(step).to_string(), format!("ranks are 0..{n}, queues below 65536")));
+    if schedule.leave.len() != world_size as usize {
+        return Err(Violation::Leaves { found: schedule.leave.len(), expected: world_size });
     }
-    if let Some(step) = schedule.steps.iter().find(|step| step.index as usize >= schedule.steps.len()) {
-        return Err(malformed(StepName::of(step).to_string(), "its index is beyond the number of steps".into()));
+    if schedule.steps.len() >= (u32::MAX / 8) as usize {
+        return Err(Violation::TooLarge { cells: schedule.steps.len() as u128 });
     }
-    let queues = schedule.queues();
-    let filled: usize = queues.iter().flatten().flatten().filter(|&&p| p != usize::MAX).count();
-    let places: usize = queues.iter().flatten().map(Vec::len).sum();
-    if filled != schedule.steps.len() || places != filled {
-        return Err(malformed("the queues".into(), "a place is empty or taken twice".into()));
-    }
-    let held = Held::of(schedule);
-    let exists = |dependency: &Dependency| match dependency.event {
-        Event::Enter => dependency.rank < n && dependency.lag == 0,
-        Event::Step { queue, index } => {
-            let queue = queues.get(dependency.rank as usize).and_then(|rank| rank.get(queue as usize));
-            let lag_is_possible = dependency.lag == 0 || schedule.path == Path::Staged;
-            queue.is_some_and(|queue| (index as usize) < queue.len()) && lag_is_possible
-        }
-    };
+    check_numbering(schedule)
+}
+
+/// Checks every step and every leave on its own.
+pub(super) fn check_steps(schedule: &Schedule, memory: &Memory) -> Result<(), Violation> {
+    let lengths = QueueLengths::of(schedule);
     for step in &schedule.steps {
-        let at = || StepName::of(step).to_string();
-        check_step(schedule, &held, step).map_err(|what| malformed(at(), what))?;
-        if let Some(wait) = step.after.iter().find(|d| !exists(d)) {
-            return Err(malformed(at(), format!("it waits for {wait:?}, which does not exist")));
-        }
+        let place = Place::Step(name_of(step));
+        check_views(schedule, memory, step)?;
+        step.after.iter().try_for_each(|wait| lengths.check(place, wait, schedule.path.slots()))?;
     }
-    for (rank, leave) in schedule.leave.iter().enumerate() {
-        if let Some(wait) = leave.iter().find(|d| !exists(d) || d.lag != 0) {
-            return Err(malformed(format!("the leave of rank {rank}"), format!("it waits for {wait:?}, which does not exist")));
-        }
+    for (rank, after) in schedule.leave.iter().enumerate() {
+        after.iter().try_for_each(|wait| lengths.check(Place::Leave(rank as u32), wait, 0))?;
     }
     Ok(())
 }
 
-/// Which parts every rank's input and output hold.
-pub(super) struct Held {
-    parts: u32,
-    per_part: u32,
-    is_held: [Vec<bool>; 2],
-}
-
-impl Held {
-    pub(super) fn of(schedule: &Schedule) -> Self {
-        let (n, collective) = (schedule.world_size, schedule.collective);
-        let parts = collective.parts(n);
-        let table = |held: &dyn Fn(u32) -> Vec<u32>| {
-            let mut table = vec![false; n as usize * parts as usize];
-            for rank in 0..n {
-                for part in held(rank) {
-                    table[(rank * parts + part) as usize] = true;
-                }
-            }
-            table
-        };
-        let is_held = [table(&|rank| collective.input(n, rank)), table(&|rank| collective.output(n, rank))];
-        Self { parts, per_part: schedule.chunks_per_part, is_held }
+/// Checks that queues, and the places in them, are numbered from 0, each once.
+fn check_numbering(schedule: &Schedule) -> Result<(), Violation> {
+    if let Some(step) = schedule.steps.iter().find(|step| step.rank >= schedule.world_size) {
+        return Err(no_such_rank(schedule, step, step.rank));
     }
-
-    pub(super) fn holds(&self, rank: u32, buffer: Buffer, chunk: u32) -> bool {
-        let at = (rank * self.parts + chunk / self.per_part) as usize;
-        match buffer {
-            Buffer::Input => self.is_held[0][at],
-            Buffer::Output => self.is_held[1][at],
-            Buffer::Scratch(_) | Buffer::Staging(_) => true,
+    let mut places: Vec<(u32, u32, u32)> = schedule.steps.iter().map(|s| (s.rank, s.queue, s.index)).collect();
+    places.sort_unstable();
+    let mut before = None;
+    for &(rank, queue, index) in &places {
+        let is_next = match before {
+            Some((r, q, i)) if (r, q) == (rank, queue) => index == i + 1,
+            Some((r, q, _)) if r == rank => queue == q + 1 && index == 0,
+            _ => queue == 0 && index == 0,
+        };
+        if !is_next {
+            return Err(Violation::Misnumbered { step: StepName { rank, queue, index } });
         }
+        before = Some((rank, queue, index));
     }
-
-    /// The buffer whose memory it is: in place, what both hold is the input's.
-    pub(super) fn memory(&self, aliasing: Aliasing, rank: u32, buffer: Buffer, chunk: u32) -> Buffer {
-        let is_shared = aliasing == Aliasing::InPlace && buffer == Buffer::Output && self.holds(rank, Buffer::Input, chunk);
-        if is_shared { Buffer::Input } else { buffer }
-    }
+    Ok(())
 }
 
-fn check_step(schedule: &Schedule, held: &Held, step: &Step) -> Result<(), String> {
-    let (Some(_), Some(first)) = (step.src.first(), step.dst.first()) else {
-        return Err("it needs a source and a destination".into());
-    };
+fn no_such_rank(schedule: &Schedule, step: &Step, rank: u32) -> Violation {
+    Violation::NoSuchRank { step: name_of(step), rank, world_size: schedule.world_size }
+}
+
+fn check_views(schedule: &Schedule, memory: &Memory, step: &Step) -> Result<(), Violation> {
+    let (name, chunks) = (name_of(step), memory.chunks());
+    if step.src.is_empty() || step.dst.is_empty() {
+        return Err(Violation::Idle { step: name, src: step.src.len(), dst: step.dst.len() });
+    }
+    let first = &step.src[0].view;
     for view in step.views() {
-        let is_reachable = match (schedule.path, view.buffer.is_staging()) {
-            (Path::Mapped, is_staging) => !is_staging,
-            (Path::Staged, is_staging) => is_staging || view.rank == step.rank,
-        };
-        if view.rank >= schedule.world_size || view.chunks.is_empty() || view.chunks.end > schedule.chunks() {
-            return Err(format!("{view:?} is out of bounds"));
+        let of = || view.clone();
+        if view.rank >= schedule.world_size {
+            return Err(no_such_rank(schedule, step, view.rank));
+        }
+        if view.chunks.is_empty() || view.chunks.end > chunks {
+            return Err(Violation::OutOfBounds { step: name, view: of(), chunks });
         }
         if view.chunks != first.chunks {
-            return Err(format!("{view:?} and {first:?} are not the same chunks"));
+            return Err(Violation::UnlikeChunks { step: name, first: first.clone(), view: of() });
         }
-        if !is_reachable {
-            return Err(format!("{view:?} cannot be reached on the {} path", schedule.path.name()));
+        if !memory.holds(view) {
+            return Err(Violation::NotHeld { step: name, view: of() });
         }
-        if view.chunks.clone().any(|chunk| !held.holds(view.rank, view.buffer, chunk)) {
-            return Err(format!("{view:?} is not held there by the contract"));
+        if !is_reachable(schedule.path, step.rank, view) {
+            return Err(Violation::Unreachable { step: name, view: of(), path: schedule.path });
         }
     }
-    let memory = |view: &View| (view.rank, held.memory(schedule.aliasing, view.rank, view.buffer, view.chunks.start));
-    let mut destinations: Vec<_> = step.dst.iter().map(memory).collect();
-    destinations.sort_unstable();
-    if destinations.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err("two destinations are the same memory".into());
+    let is_kept = |view: &&View| view.buffer == Buffer::Input;
+    step.dst.iter().filter(is_kept).try_for_each(|view| check_input_is_output(schedule.aliasing, memory, step, view))
+}
+
+fn is_reachable(path: Path, rank: u32, view: &View) -> bool {
+    match path {
+        Path::Mapped => !view.buffer.is_staging(),
+        Path::Staged => view.rank == rank || view.buffer.is_staging(),
     }
-    let writes_input = |view: &View| view.buffer == Buffer::Input && schedule.aliasing == Aliasing::Disjoint;
-    if step.dst.iter().any(writes_input) {
-        return Err("it writes an input that is not to be changed".into());
+}
+
+fn check_input_is_output(aliasing: Aliasing, memory: &Memory, step: &Step, view: &View) -> Result<(), Violation> {
+    match view.chunks.clone().find(|&chunk| !memory.is_aliased(view.rank, chunk)) {
+        None => Ok(()),
+        Some(chunk) => Err(Violation::InputWritten { step: name_of(step), cell: Cell::of(view, chunk), aliasing }),
     }
-    Ok(())
+}
+
+/// How long each queue of each rank is.
+struct QueueLengths(Vec<Vec<u32>>);
+
+impl QueueLengths {
+    fn of(schedule: &Schedule) -> Self {
+        let mut lengths = vec![Vec::new(); schedule.world_size as usize];
+        for step in &schedule.steps {
+            let of_rank: &mut Vec<u32> = &mut lengths[step.rank as usize];
+            of_rank.resize(of_rank.len().max(step.queue as usize + 1), 0);
+            of_rank[step.queue as usize] += 1;
+        }
+        Self(lengths)
+    }
+
+    /// Checks that an awaited event exists, at a lag that the path has: enter and the last tile have no lag.
+    fn check(&self, place: Place, wait: &Dependency, slots: u32) -> Result<(), Violation> {
+        let exists = match wait.event {
+            Event::Enter => (wait.rank as usize) < self.0.len(),
+            Event::Step { queue, index } => {
+                let length = self.0.get(wait.rank as usize).and_then(|queues| queues.get(queue as usize));
+                length.is_some_and(|&length| index < length)
+            }
+        };
+        let most = if wait.event == Event::Enter { 0 } else { slots };
+        if !exists {
+            Err(Violation::NoSuchEvent { place, dependency: *wait })
+        } else if wait.lag > most {
+            Err(Violation::Lag { place, dependency: *wait, most })
+        } else {
+            Ok(())
+        }
+    }
 }

@@ -1,76 +1,113 @@
-//! Races: every two accesses to a cell, one of them a write, happen one before the other.
+//! Races: every two accesses to one cell, one of them a write, must be ordered.
 //!
-//! A cell is one chunk of one memory of one rank: of a tile where memory is as long as the data, of a slot where it is
-//! staging. Going through the tiles in an order in which they can run, a read must come after the last write, a write after
-//! the reads since, or after the last write if there are none; all other pairs follow.
+//! ```text
+//! read    must come after the last write
+//! write   must come after the last write, and after every read since
+//! ```
+//!
+//! Steps are passed in a topological order. If every access passes the test against the few that it is compared with, all
+//! pairs are ordered, because order is transitive: write, then its reads, then the next write. So a pair of the same cell is
+//! never looked at twice, and time is linear in the number of accesses.
+//!
+//! User buffers and scratch are as long as the data, so different tiles touch different memory and one tile proves all. A
+//! slot of staging is used again `slots` tiles later: there the accesses of the first tile stay on record while the tile
+//! that comes back to its slot is passed.
 
-use std::collections::HashMap;
+use super::clocks::Clocks;
+use super::graph::Graph;
+use super::memory::Memory;
+use super::report::{Access, Cell, Violation};
+use crate::schedule::View;
 
-use super::form::Held;
-use super::order::HappensBefore;
-use super::violation::{Cell, StepName, Violation};
-use crate::schedule::{Buffer, Schedule, View};
+/// Nobody, in the records of a cell.
+const NONE: u32 = u32::MAX;
 
-#[derive(Default)]
-struct Accesses {
-    writer: Option<usize>,
-    readers: Vec<usize>,
+/// The accesses on record.
+pub(super) struct Races<'g, 'a> {
+    graph: &'g Graph<'a>,
+    memory: &'g Memory,
+    /// For each cell, who wrote it last, as step + steps x tile.
+    writers: Vec<u32>,
+    /// For each cell, its latest entry in `reads`.
+    readers: Vec<u32>,
+    /// Who read, and the entry before of the same cell.
+    reads: Vec<(u32, u32)>,
 }
 
-/// (rank, memory, tile or slot, chunk)
-type CellKey = (u32, Buffer, u32, u32);
+impl<'g, 'a> Races<'g, 'a> {
+    pub(super) fn new(graph: &'g Graph<'a>, memory: &'g Memory) -> Self {
+        let cells = memory.len();
+        Self { graph, memory, writers: vec![NONE; cells], readers: vec![NONE; cells], reads: Vec::new() }
+    }
 
-pub(super) fn check(schedule: &Schedule, order: &mut HappensBefore) -> Result<(), Violation> {
-    let held = Held::of(schedule);
-    let slots = schedule.path.slots().max(1);
-    let mut cells: HashMap<CellKey, Accesses> = HashMap::new();
-    for tile in 0..order.tiles {
-        for at in 0..order.steps {
-            let position = order.topological[at];
-            let step = &schedule.steps[position as usize];
-            let node = order.node(tile, position);
-            let key = |view: &View, chunk: u32| -> CellKey {
-                let home = if view.buffer.is_staging() { tile % slots } else { tile };
-                (view.rank, held.memory(schedule.aliasing, view.rank, view.buffer, chunk), home, chunk)
-            };
-            for (view, chunk) in step.src.iter().flat_map(|s| s.view.chunks.clone().map(move |c| (&s.view, c))) {
-                let accesses = cells.entry(key(view, chunk)).or_default();
-                if let Some(writer) = accesses.writer {
-                    demand(schedule, order, writer, node, view, chunk)?;
-                }
-                accesses.readers.push(node);
-            }
-            for (view, chunk) in step.dst.iter().flat_map(|v| v.chunks.clone().map(move |c| (v, c))) {
-                let accesses = cells.entry(key(view, chunk)).or_default();
-                let readers = std::mem::take(&mut accesses.readers);
-                let earlier = if readers.iter().all(|&r| r == node) { accesses.writer.into_iter().collect() } else { readers };
-                for reader in earlier.into_iter().filter(|&reader| reader != node) {
-                    demand(schedule, order, reader, node, view, chunk)?;
-                }
-                accesses.writer = Some(node);
+    /// Checks and records what the step at hand does: everything in the first tile, staging in later ones.
+    pub(super) fn pass(&mut self, clocks: &Clocks<'_, '_>, step: u32, tile: u32) -> Result<(), Violation> {
+        let graph = self.graph;
+        let node = step + tile * graph.order().len() as u32;
+        for view in graph.step(step).src.iter().map(|source| &source.view) {
+            if tile == 0 || view.buffer.is_staging() {
+                view.chunks.clone().try_for_each(|chunk| self.read(clocks, (view, chunk), node))?;
             }
         }
+        for view in &graph.step(step).dst {
+            if tile == 0 || view.buffer.is_staging() {
+                view.chunks.clone().try_for_each(|chunk| self.write(clocks, (view, chunk), node))?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-fn demand(
-    schedule: &Schedule,
-    order: &mut HappensBefore,
-    earlier: usize,
-    later: usize,
-    view: &View,
-    chunk: u32,
-) -> Result<(), Violation> {
-    if order.is_before(earlier, later) {
-        return Ok(());
+    fn read(&mut self, clocks: &Clocks<'_, '_>, at: (&View, u32), node: u32) -> Result<(), Violation> {
+        let cell = self.memory.cell(at.0, at.1);
+        let writer = self.writers[cell];
+        if writer != NONE && !self.is_past(clocks, writer) {
+            return Err(self.race(at, (writer, Access::Writes), (node, Access::Reads)));
+        }
+        self.reads.push((node, self.readers[cell]));
+        self.readers[cell] = self.reads.len() as u32 - 1;
+        Ok(())
     }
-    let ((earlier_tile, a), (later_tile, b)) = (order.tile_and_position(earlier), order.tile_and_position(later));
-    Err(Violation::Race {
-        earlier: StepName::of(&schedule.steps[a as usize]),
-        earlier_tile,
-        later: StepName::of(&schedule.steps[b as usize]),
-        later_tile,
-        cell: Cell(View { chunks: chunk..chunk + 1, ..view.clone() }),
-    })
+
+    fn write(&mut self, clocks: &Clocks<'_, '_>, at: (&View, u32), node: u32) -> Result<(), Violation> {
+        let cell = self.memory.cell(at.0, at.1);
+        let writer = std::mem::replace(&mut self.writers[cell], node);
+        if writer == node {
+            let step = self.graph.name(self.place(node).0);
+            return Err(Violation::WrittenTwice { step, cell: Cell::of(at.0, at.1) });
+        }
+        if writer != NONE && !self.is_past(clocks, writer) {
+            return Err(self.race(at, (writer, Access::Writes), (node, Access::Writes)));
+        }
+        let mut entry = std::mem::replace(&mut self.readers[cell], NONE);
+        while entry != NONE {
+            let (reader, before) = self.reads[entry as usize];
+            if reader != node && !self.is_past(clocks, reader) {
+                return Err(self.race(at, (reader, Access::Reads), (node, Access::Writes)));
+            }
+            entry = before;
+        }
+        Ok(())
+    }
+
+    fn is_past(&self, clocks: &Clocks<'_, '_>, node: u32) -> bool {
+        let (step, tile) = self.place(node);
+        clocks.knows(step, tile)
+    }
+
+    fn place(&self, node: u32) -> (u32, u32) {
+        let steps = self.graph.order().len() as u32;
+        (node % steps, node / steps)
+    }
+
+    fn race(&self, at: (&View, u32), first: (u32, Access), second: (u32, Access)) -> Violation {
+        let ((early, early_tile), (late, late_tile)) = (self.place(first.0), self.place(second.0));
+        Violation::Race {
+            first: self.graph.name(early),
+            first_access: first.1,
+            second: self.graph.name(late),
+            second_access: second.1,
+            cell: Cell::of(at.0, at.1),
+            lag: late_tile - early_tile,
+        }
+    }
 }

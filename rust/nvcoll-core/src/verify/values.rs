@@ -1,230 +1,173 @@
-//! Values: one tile executed over symbols, in an order in which it can run; races are excluded, so any such order will do.
+//! What every cell holds: the schedule, run on symbols.
+//!
+//! One tile in any order that the waits allow: the schedule has no races, so all such orders give the same values, and tiles
+//! differ in nothing but their place. Before it runs, inputs hold contributions and everything else holds nothing.
+//!
+//! Rules for folds: no contribution twice; the step that completes a fold is `final`, and no other is; a final value is
+//! copied, never folded. A contribution is scaled (`premul_sum`) where a fold or final reads it: there, and only there, its
+//! source is marked. At the end every output holds what the contract promises, and the same expression on every rank.
 
-use std::collections::HashMap;
-
-use super::form::Held;
-use super::order::HappensBefore;
-use super::violation::{Cell, StepName, Violation};
+use super::graph::{name_of, Graph};
+use super::memory::Memory;
+use super::report::{Cell, Violation};
+use super::symbols::{Expressions, Id};
 use crate::collective::Promise;
-use crate::schedule::{Buffer, Schedule, Step, View};
+use crate::schedule::{Buffer, Source, Step, View};
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Expression {
-    /// The contribution of a rank.
-    Leaf(u32),
-    /// A left fold.
-    Fold(Vec<u32>),
+/// A cell that nothing has written.
+const NOTHING: u32 = u32::MAX;
+
+/// What the cells hold while the schedule runs.
+pub(super) struct Values<'g, 'a> {
+    graph: &'g Graph<'a>,
+    memory: &'g Memory,
+    /// For each cell `NOTHING`, or expression x 2 + whether it is final.
+    cells: Vec<u32>,
+    expressions: Expressions,
+    /// Complete folds that are known to have each contribution once.
+    is_each_once: Vec<bool>,
+    operands: Vec<Id>,
 }
 
-/// What a cell holds: an expression by number, and whether the reduction was completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Value {
-    expression: u32,
-    is_final: bool,
+/// What the outputs hold at the end.
+pub(super) struct Outcome {
+    pub(super) expressions: Expressions,
+    /// For each chunk, the value of every output that holds it.
+    pub(super) outputs: Vec<Option<Id>>,
 }
 
-/// The expressions of a schedule; equal ones have equal numbers.
-#[derive(Debug, Default)]
-pub(super) struct Values {
-    expressions: Vec<Expression>,
-    /// How many leaves each has.
-    leaves: Vec<u32>,
-    numbers: HashMap<Expression, u32>,
-    /// The expression that each chunk ends as.
-    results: Vec<Option<u32>>,
-}
-
-/// (rank, memory, chunk)
-type Contents = HashMap<(u32, Buffer, u32), Value>;
-
-impl Values {
-    /// Proves the marks of every step and the promise of every output.
-    pub(super) fn prove(schedule: &Schedule, order: &HappensBefore) -> Result<Self, Violation> {
-        let held = Held::of(schedule);
-        let mut values = Self { results: vec![None; schedule.chunks() as usize], ..Self::default() };
-        let mut contents = Contents::new();
-        for rank in 0..schedule.world_size {
-            let leaf = values.number(Expression::Leaf(rank));
-            for chunk in 0..schedule.chunks() {
-                if held.holds(rank, Buffer::Input, chunk) {
-                    contents.insert((rank, Buffer::Input, chunk), Value { expression: leaf, is_final: false });
-                }
-            }
-        }
-        for &position in &order.topological {
-            let step = &schedule.steps[position as usize];
-            for nth in 0..step.dst[0].chunks.len() as u32 {
-                values.execute(schedule, &held, step, nth, &mut contents)?;
-            }
-        }
-        values.check_promises(schedule, &held, &contents)?;
-        Ok(values)
+impl<'g, 'a> Values<'g, 'a> {
+    pub(super) fn new(graph: &'g Graph<'a>, memory: &'g Memory) -> Self {
+        let mut cells = vec![NOTHING; memory.len()];
+        memory.contributions().for_each(|(cell, rank)| cells[cell] = rank * 2);
+        let expressions = Expressions::new(graph.schedule.world_size);
+        Self { graph, memory, cells, expressions, is_each_once: Vec::new(), operands: Vec::new() }
     }
 
-    fn number(&mut self, expression: Expression) -> u32 {
-        if let Some(&number) = self.numbers.get(&expression) {
-            return number;
+    /// Runs a step, one chunk after the other.
+    pub(super) fn run(&mut self, step: u32) -> Result<(), Violation> {
+        let step = self.graph.step(step);
+        let reduces = step.is_fold() || step.is_final;
+        if reduces && !self.graph.schedule.collective.folds() {
+            return Err(Violation::FoldInCopy { step: name_of(step), collective: self.graph.schedule.collective.name });
         }
-        let number = self.expressions.len() as u32;
-        self.leaves.push(match &expression {
-            Expression::Leaf(_) => 1,
-            Expression::Fold(parts) => parts.iter().map(|&part| self.leaves[part as usize]).sum(),
-        });
-        self.expressions.push(expression.clone());
-        self.numbers.insert(expression, number);
-        number
+        let first = step.src[0].view.chunks.start;
+        for chunk in step.src[0].view.chunks.clone() {
+            let value = if reduces { self.reduced(step, chunk - first)? } else { self.copied(step, chunk - first)? };
+            for view in &step.dst {
+                self.cells[self.memory.cell(view, chunk)] = value;
+            }
+        }
+        Ok(())
     }
 
-    fn execute(
-        &mut self,
-        schedule: &Schedule,
-        held: &Held,
-        step: &Step,
-        nth: u32,
-        contents: &mut Contents,
-    ) -> Result<(), Violation> {
-        let place = |view: &View| {
-            let chunk = view.chunks.start + nth;
-            (view.rank, held.memory(schedule.aliasing, view.rank, view.buffer, chunk), chunk)
-        };
-        let name = StepName::of(step);
-        let mut sources = Vec::with_capacity(step.src.len());
+    /// Checks the outputs against the contract.
+    pub(super) fn finish(self) -> Result<Outcome, Violation> {
+        let mut outputs: Vec<Option<(u32, Cell)>> = vec![None; self.memory.chunks() as usize];
+        for (at, rank, chunk) in self.memory.outputs() {
+            let (value, cell) = (self.cells[at], Cell { rank, buffer: Buffer::Output, chunk });
+            let promise = self.graph.schedule.collective.promise(self.memory.part_of(chunk));
+            if !is_kept(promise, value) {
+                return Err(Violation::WrongOutput {
+                    cell,
+                    found: self.text_of(value),
+                    expected: text_of_promise(promise),
+                });
+            }
+            let (known, other) = *outputs[chunk as usize].get_or_insert((value, cell));
+            if known != value {
+                let (found, other_found) = (self.text_of(value), self.text_of(known));
+                return Err(Violation::Disagreement { cell, found, other, other_found });
+            }
+        }
+        let outputs = outputs.into_iter().map(|output| output.map(|(value, _)| value / 2)).collect();
+        Ok(Outcome { expressions: self.expressions, outputs })
+    }
+
+    /// Returns the value of the only source, which is moved and not worked on.
+    fn copied(&mut self, step: &Step, nth: u32) -> Result<u32, Violation> {
+        let source = &step.src[0];
+        let value = self.value_of(step, source, nth)?;
+        self.check_mark(step, source, nth, None)?;
+        Ok(value)
+    }
+
+    /// Returns the value of a fold, or of a single source that is made final.
+    fn reduced(&mut self, step: &Step, nth: u32) -> Result<u32, Violation> {
+        self.operands.clear();
         for source in &step.src {
-            let Some(&value) = contents.get(&place(&source.view)) else {
-                let chunk = source.view.chunks.start + nth;
-                let cell = Cell(View { chunks: chunk..chunk + 1, ..source.view.clone() });
-                return Err(Violation::Unwritten { step: name, cell });
-            };
-            sources.push(value);
+            let value = self.value_of(step, source, nth)?;
+            if value % 2 == 1 {
+                return Err(Violation::AfterFinal { step: name_of(step), cell: cell_of(&source.view, nth) });
+            }
+            self.check_mark(step, source, nth, self.expressions.contribution(value / 2))?;
+            self.operands.push(value / 2);
         }
-        let expression = match sources[..] {
-            [only] => only.expression,
-            _ => self.number(Expression::Fold(sources.iter().map(|value| value.expression).collect())),
-        };
-        let was_final = sources.iter().any(|value| value.is_final);
-        self.check_marks(schedule, step, &sources, expression, was_final)?;
-        let value = Value { expression, is_final: was_final || step.is_final };
-        for view in &step.dst {
-            contents.insert(place(view), value);
+        let id = if step.is_fold() { self.expressions.fold(&self.operands) } else { self.operands[0] };
+        self.check_complete(step, nth, id)?;
+        Ok(id * 2 + u32::from(step.is_final))
+    }
+
+    /// Checks that a fold has no contribution twice and is final exactly if it has all.
+    fn check_complete(&mut self, step: &Step, nth: u32, id: Id) -> Result<(), Violation> {
+        let (count, all) = (self.expressions.count(id), self.graph.schedule.world_size);
+        let cell = || cell_of(&step.dst[0], nth);
+        if count >= all && !self.is_each_once.get(id as usize).is_some_and(|&known| known) {
+            let tally = self.expressions.tally(id);
+            if let Some(rank) = tally.iter().position(|&times| times > 1) {
+                return Err(Violation::Repeated { step: name_of(step), cell: cell(), rank: rank as u32 });
+            }
+            self.is_each_once.resize(self.is_each_once.len().max(id as usize + 1), false);
+            self.is_each_once[id as usize] = true;
+        }
+        if count == all && !step.is_final {
+            return Err(Violation::NotFinal { step: name_of(step), cell: cell() });
+        }
+        if count < all && step.is_final {
+            let tally = self.expressions.tally(id);
+            let missing = tally.iter().position(|&times| times == 0).expect("fewer contributions than ranks") as u32;
+            return Err(Violation::FinalTooEarly { step: name_of(step), cell: cell(), missing });
         }
         Ok(())
     }
 
-    fn check_marks(
-        &self,
-        schedule: &Schedule,
-        step: &Step,
-        sources: &[Value],
-        expression: u32,
-        was_final: bool,
-    ) -> Result<(), Violation> {
-        let wrong = |what: String| Err(Violation::WrongMark { step: StepName::of(step), what });
-        if step.is_fold() && (was_final || !schedule.collective.folds()) {
-            return wrong("it folds what is not to be folded any more".into());
-        }
-        let is_complete = schedule.collective.folds() && self.leaves[expression as usize] >= schedule.world_size;
-        if step.is_final != (is_complete && !was_final) {
-            return wrong(format!("`final` is {}, but the reduction is {}complete here", step.is_final, if is_complete { "" } else { "not " }));
-        }
-        for (source, value) in step.src.iter().zip(sources) {
-            let raw = match self.expressions[value.expression as usize] {
-                Expression::Leaf(rank) if !value.is_final && (step.is_fold() || step.is_final) => Some(rank),
-                _ => None,
-            };
-            if source.contribution != raw {
-                return wrong(format!("a source is marked as contribution of {:?}, but is that of {raw:?}", source.contribution));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_promises(&mut self, schedule: &Schedule, held: &Held, contents: &Contents) -> Result<(), Violation> {
-        let n = schedule.world_size;
-        for rank in 0..n {
-            for part in schedule.collective.output(n, rank) {
-                let promise = schedule.collective.promise(part);
-                for chunk in part * schedule.chunks_per_part..(part + 1) * schedule.chunks_per_part {
-                    let memory = held.memory(schedule.aliasing, rank, Buffer::Output, chunk);
-                    let found = contents.get(&(rank, memory, chunk)).copied();
-                    self.check_promise(n, promise, rank, chunk, found)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn check_promise(
-        &mut self,
-        n: u32,
-        promise: Promise,
-        rank: u32,
-        chunk: u32,
-        found: Option<Value>,
-    ) -> Result<(), Violation> {
-        let known = self.results[chunk as usize];
-        let is_right = match (promise, found) {
-            (_, None) => false,
-            (Promise::CopyOf { from }, Some(value)) => self.expressions[value.expression as usize] == Expression::Leaf(from),
-            (Promise::FoldOfAll, Some(value)) => {
-                value.is_final && known.map_or_else(|| self.has_each_once(value.expression, n), |k| k == value.expression)
-            }
-        };
-        if is_right {
-            self.results[chunk as usize] = found.map(|value| value.expression);
+    fn check_mark(&self, step: &Step, source: &Source, nth: u32, expected: Option<u32>) -> Result<(), Violation> {
+        let found = source.contribution;
+        if found == expected {
             return Ok(());
         }
-        let promised = match (promise, known) {
-            (Promise::CopyOf { from }, _) => format!("the contribution of rank {from}"),
-            (Promise::FoldOfAll, Some(known)) => format!("{}, as on other ranks", self.print(known)),
-            (Promise::FoldOfAll, None) => format!("a completed fold of ranks 0..{n}, each once"),
-        };
-        let found = match found {
-            None => "nothing".to_owned(),
-            Some(value) => format!("{}{}", self.print(value.expression), if value.is_final { "" } else { ", not final" }),
-        };
-        let view = View { rank, buffer: Buffer::Output, chunks: chunk..chunk + 1 };
-        Err(Violation::WrongResult { cell: Cell(view), found, promised })
+        Err(Violation::Mark { step: name_of(step), cell: cell_of(&source.view, nth), found, expected })
     }
 
-    fn has_each_once(&self, expression: u32, n: u32) -> bool {
-        let mut seen = vec![false; n as usize];
-        let mut open = vec![expression];
-        while let Some(number) = open.pop() {
-            match &self.expressions[number as usize] {
-                Expression::Leaf(rank) => {
-                    if std::mem::replace(&mut seen[*rank as usize], true) {
-                        return false;
-                    }
-                }
-                Expression::Fold(parts) => open.extend(parts),
-            }
+    fn value_of(&self, step: &Step, source: &Source, nth: u32) -> Result<u32, Violation> {
+        match self.cells[self.memory.cell(&source.view, source.view.chunks.start + nth)] {
+            NOTHING => Err(Violation::Unwritten { step: name_of(step), cell: cell_of(&source.view, nth) }),
+            value => Ok(value),
         }
-        seen.into_iter().all(|is_seen| is_seen)
     }
 
-    pub(super) fn expression(&self, chunk: u32) -> String {
-        self.results.get(chunk as usize).copied().flatten().map_or_else(String::new, |number| self.print(number))
-    }
-
-    pub(super) fn is_rank_order(&self, schedule: &Schedule) -> bool {
-        let leaf = |number: &u32| match self.expressions[*number as usize] {
-            Expression::Leaf(rank) => Some(rank),
-            Expression::Fold(_) => None,
-        };
-        let is_ordered = |number: u32| match &self.expressions[number as usize] {
-            Expression::Leaf(rank) => *rank == 0 && schedule.world_size == 1,
-            Expression::Fold(parts) => parts.iter().map(leaf).eq((0..schedule.world_size).map(Some)),
-        };
-        schedule.collective.folds() && self.results.iter().flatten().all(|&number| is_ordered(number))
-    }
-
-    fn print(&self, number: u32) -> String {
-        match &self.expressions[number as usize] {
-            Expression::Leaf(rank) => format!("r{rank}"),
-            Expression::Fold(parts) => {
-                let parts: Vec<String> = parts.iter().map(|&part| self.print(part)).collect();
-                format!("({})", parts.join(" + "))
-            }
+    fn text_of(&self, value: u32) -> String {
+        match value {
+            NOTHING => "nothing".to_owned(),
+            value => format!("{}{}", self.expressions.at(value / 2), if value % 2 == 1 { ", final" } else { "" }),
         }
+    }
+}
+
+fn cell_of(view: &View, nth: u32) -> Cell {
+    Cell::of(view, view.chunks.start + nth)
+}
+
+fn is_kept(promise: Promise, value: u32) -> bool {
+    match promise {
+        Promise::FoldOfAll => value != NOTHING && value % 2 == 1,
+        Promise::CopyOf { from } => value == from * 2,
+    }
+}
+
+fn text_of_promise(promise: Promise) -> String {
+    match promise {
+        Promise::FoldOfAll => "the final fold of every rank's contribution".to_owned(),
+        Promise::CopyOf { from } => format!("r{from}"),
     }
 }

@@ -1,0 +1,241 @@
+//! The schedule as a graph: who comes directly before whom, and an order in which everything can happen.
+//!
+//! ```text
+//! node   (step, tile)
+//! edges  the step before it in its queue          (the first step of a tile follows the last step of the tile before)
+//!        every step it waits for, `lag` tiles back (before the first tile there is nothing to wait for)
+//! ```
+//!
+//! No edge leads from a later tile to an earlier one and every tile has the same edges inside, so one tile's topological
+//! order, tile after tile, is a topological order of any number of tiles: **a schedule is free of deadlock if and only if
+//! queue order and lag-0 waits make no circle inside one tile.** The order is by breadth first (Kahn 1962), because it keeps
+//! the number of steps that someone still waits for small, which is what [`super::clocks`] pays for.
+
+use super::report::{StepName, Violation};
+use crate::schedule::{Dependency, Event, Schedule, Step};
+
+/// The queues of all ranks, numbered through, and the order of one tile.
+pub(super) struct Graph<'a> {
+    pub(super) schedule: &'a Schedule,
+    /// For each queue, its steps as positions in the schedule.
+    queues: Vec<Vec<u32>>,
+    /// For each rank its first queue; one more at the end.
+    first_queue: Vec<u32>,
+    /// Positions in the schedule, in an order in which they can happen.
+    order: Vec<u32>,
+    /// The inverse of `order`.
+    turns: Vec<u32>,
+}
+
+impl<'a> Graph<'a> {
+    /// Numbers the queues of a schedule whose form has been checked, and finds an order.
+    pub(super) fn of(schedule: &'a Schedule) -> Result<Self, Violation> {
+        let (queues, first_queue) = number_queues(schedule);
+        let mut graph = Self { schedule, queues, first_queue, order: Vec::new(), turns: Vec::new() };
+        graph.order = graph.topological_order()?;
+        graph.turns = vec![0; graph.order.len()];
+        for (turn, &step) in graph.order.iter().enumerate() {
+            graph.turns[step as usize] = turn as u32;
+        }
+        Ok(graph)
+    }
+
+    pub(super) fn order(&self) -> &[u32] {
+        &self.order
+    }
+
+    pub(super) fn step(&self, step: u32) -> &'a Step {
+        &self.schedule.steps[step as usize]
+    }
+
+    pub(super) fn name(&self, step: u32) -> StepName {
+        name_of(self.step(step))
+    }
+
+    pub(super) fn queue_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Returns the numbers of the queues of a rank.
+    pub(super) fn queues_of(&self, rank: u32) -> std::ops::Range<usize> {
+        self.first_queue[rank as usize] as usize..self.first_queue[rank as usize + 1] as usize
+    }
+
+    pub(super) fn queue_number(&self, step: u32) -> usize {
+        let step = self.step(step);
+        (self.first_queue[step.rank as usize] + step.queue) as usize
+    }
+
+    pub(super) fn queue(&self, number: usize) -> &[u32] {
+        &self.queues[number]
+    }
+
+    /// Returns how many steps of its queue are done once `step` is, counted from the first tile.
+    pub(super) fn done_with(&self, step: u32, tile: u32) -> u32 {
+        tile * self.queues[self.queue_number(step)].len() as u32 + self.step(step).index + 1
+    }
+
+    /// Returns the step before `step` in its queue, in the same tile.
+    pub(super) fn predecessor(&self, step: u32) -> Option<u32> {
+        let before = self.step(step).index.checked_sub(1)?;
+        Some(self.queues[self.queue_number(step)][before as usize])
+    }
+
+    /// Returns the steps among the events waited for, each with its lag.
+    pub(super) fn awaited(&self, after: &'a [Dependency]) -> impl Iterator<Item = (u32, u32)> + use<'_, 'a> {
+        after.iter().filter_map(|dependency| match dependency.event {
+            Event::Enter => None,
+            Event::Step { queue, index } => {
+                let number = self.first_queue[dependency.rank as usize] + queue;
+                Some((self.queues[number as usize][index as usize], dependency.lag))
+            }
+        })
+    }
+
+    /// Says whether `early` in tile `early_tile` happens before `late` in tile `late_tile`, by a search backwards.
+    ///
+    /// Tiles before the early one, and steps whose turn is before its, cannot lead there.
+    pub(super) fn precedes(&self, (early, early_tile): (u32, u32), (late, late_tile): (u32, u32)) -> bool {
+        let steps = self.schedule.steps.len();
+        let mut seen = vec![false; steps * (late_tile - early_tile + 1) as usize];
+        let mut stack = vec![(late, late_tile)];
+        while let Some((step, tile)) = stack.pop() {
+            let queue = &self.queues[self.queue_number(step)];
+            let in_queue = match self.predecessor(step) {
+                Some(before) => Some((before, tile)),
+                None => tile.checked_sub(1).map(|tile| (queue[queue.len() - 1], tile)),
+            };
+            let waits = self.awaited(&self.step(step).after);
+            let waits = waits.filter_map(|(awaited, lag)| tile.checked_sub(lag).map(|tile| (awaited, tile)));
+            for (before, tile) in in_queue.into_iter().chain(waits) {
+                if (before, tile) == (early, early_tile) {
+                    return true;
+                }
+                let may_lead = tile > early_tile
+                    || (tile == early_tile && self.turns[before as usize] > self.turns[early as usize]);
+                if may_lead
+                    && !std::mem::replace(&mut seen[steps * (tile - early_tile) as usize + before as usize], true)
+                {
+                    stack.push((before, tile));
+                }
+            }
+        }
+        false
+    }
+
+    /// Returns the steps that come directly before a step in its tile.
+    fn before_in_tile(&self, step: u32) -> impl Iterator<Item = u32> + use<'_, 'a> {
+        let waits = self.awaited(&self.step(step).after).filter(|(_, lag)| *lag == 0).map(|(awaited, _)| awaited);
+        self.predecessor(step).into_iter().chain(waits)
+    }
+
+    fn topological_order(&self) -> Result<Vec<u32>, Violation> {
+        let count = self.schedule.steps.len();
+        let (mut missing, mut dependents) = (vec![0u32; count], Adjacency::with_counts(count));
+        for step in 0..count as u32 {
+            for before in self.before_in_tile(step) {
+                dependents.count(before);
+            }
+        }
+        dependents.reserve();
+        for step in 0..count as u32 {
+            for before in self.before_in_tile(step) {
+                missing[step as usize] += 1;
+                dependents.push(before, step);
+            }
+        }
+        let mut order: Vec<u32> = (0..count as u32).filter(|&step| missing[step as usize] == 0).collect();
+        let mut turn = 0;
+        while let Some(&step) = order.get(turn) {
+            turn += 1;
+            for &dependent in dependents.of(step) {
+                missing[dependent as usize] -= 1;
+                if missing[dependent as usize] == 0 {
+                    order.push(dependent);
+                }
+            }
+        }
+        if order.len() == count {
+            Ok(order)
+        } else {
+            Err(self.circle(&missing))
+        }
+    }
+
+    /// Walks backwards among the steps that never become ready until it meets itself.
+    fn circle(&self, missing: &[u32]) -> Violation {
+        let mut walk: Vec<u32> = Vec::new();
+        let mut met_at = vec![usize::MAX; missing.len()];
+        let mut step = missing.iter().position(|&count| count > 0).expect("some step is not ready") as u32;
+        while met_at[step as usize] == usize::MAX {
+            met_at[step as usize] = walk.len();
+            walk.push(step);
+            let stuck = self.before_in_tile(step).find(|&before| missing[before as usize] > 0);
+            step = stuck.expect("a step that is not ready waits for one that is not ready");
+        }
+        let steps = walk[met_at[step as usize]..].iter().map(|&step| self.name(step)).collect();
+        Violation::Deadlock { steps }
+    }
+}
+
+/// Returns the name of a step.
+pub(super) fn name_of(step: &Step) -> StepName {
+    StepName { rank: step.rank, queue: step.queue, index: step.index }
+}
+
+fn number_queues(schedule: &Schedule) -> (Vec<Vec<u32>>, Vec<u32>) {
+    let mut per_rank = vec![0; schedule.world_size as usize];
+    for step in &schedule.steps {
+        let count = &mut per_rank[step.rank as usize];
+        *count = (step.queue + 1).max(*count);
+    }
+    let mut first_queue = vec![0];
+    for count in per_rank {
+        first_queue.push(first_queue[first_queue.len() - 1] + count);
+    }
+    let mut queues = vec![Vec::new(); first_queue[schedule.world_size as usize] as usize];
+    for (position, step) in schedule.steps.iter().enumerate() {
+        let queue: &mut Vec<u32> = &mut queues[(first_queue[step.rank as usize] + step.queue) as usize];
+        queue.resize(queue.len().max(step.index as usize + 1), 0);
+        queue[step.index as usize] = position as u32;
+    }
+    (queues, first_queue)
+}
+
+/// Lists of numbers, one per step, in one allocation.
+struct Adjacency {
+    /// Where each list ends; before `reserve`, how long it will be.
+    ends: Vec<u32>,
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Adjacency {
+    fn with_counts(lists: usize) -> Self {
+        Self { ends: vec![0; lists], starts: Vec::new(), items: Vec::new() }
+    }
+
+    fn count(&mut self, list: u32) {
+        self.ends[list as usize] += 1;
+    }
+
+    fn reserve(&mut self) {
+        let mut next = 0;
+        for end in &mut self.ends {
+            let length = std::mem::replace(end, next);
+            self.starts.push(next);
+            next += length;
+        }
+        self.items = vec![0; next as usize];
+    }
+
+    fn push(&mut self, list: u32, item: u32) {
+        let end = &mut self.ends[list as usize];
+        self.items[*end as usize] = item;
+        *end += 1;
+    }
+
+    fn of(&self, list: u32) -> &[u32] {
+        &self.items[self.starts[list as usize] as usize..self.ends[list as usize] as usize]
+    }
+}

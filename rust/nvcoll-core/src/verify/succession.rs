@@ -1,0 +1,246 @@
+//! Calls that follow each other: staging and call records are used again, two calls later.
+//!
+//! ```text
+//! call    c        c+1      c+2          staging: bank = call mod 2, and so are the slots for call records
+//! rank 0  ▓▓▓▓     ▒▒▒▒     ████──────── a store of call c+2 must not meet a read of call c
+//! rank 1  ────▓▓▓▓▓▓▓▓▓▓▓▓────▒▒▒▒
+//! ```
+//!
+//! A rank enters a call after it has left the one before. Where every leave comes after every enter (all_reduce) that is
+//! enough: whoever enters c+2 has left c+1, so all have entered c+1, so all have left c. A rooted collective promises no such
+//! thing: a root that only sends can be any number of calls ahead. Hence the **stamp rule**: every rank stamps every call it
+//! enters, and before a rank stores into staging in call c+2 it waits until every rank has stamped c+1, and thereby
+//! left c. Calls further apart are chains of this.
+//!
+//! The proof, for three calls A, B, C in a row: let `left` of an event be the ranks whose leave of A comes before it.
+//!
+//! ```text
+//! left(enter of q in B) = {q}             left(step) = union over what it waits for; with the rule, everyone at a store
+//! left(enter of q in C) = left(leave of q in B)
+//! an access by rank r in A comes before an event of C  ⇐  left(event) has r, or a rank whose leave of A waits for the access
+//! ```
+//!
+//! One tile of each call is enough: what happens in the last tile of A comes after A's other tiles, and C's first tile before
+//! C's others. Slots are ignored: the tiles of two calls need not be in step, so any two accesses to one cell may meet.
+//!
+//! Cost: a bit per rank for every step. Source: ours.
+
+use super::clocks::{Clock, Clocks};
+use super::contact::is_past;
+use super::form;
+use super::graph::{name_of, Graph};
+use super::memory::Memory;
+use super::report::{Access, Cell, Place, Refutation, Violation};
+use crate::schedule::{Buffer, Dependency, Event, Schedule, View};
+
+/// What a rank waits for before it uses again, in call c, what outlives a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StampRule {
+    /// Nothing. Symmetric collectives need no more.
+    Ignored,
+    /// Before its first store into staging: everyone's stamp of call c-1. Staging is safe, call records of rooted
+    /// collectives are not.
+    BeforeStaging,
+    /// Before it enters, which overwrites its record of call c-2: everyone's stamp of call c-1. Both are safe.
+    BeforeEnter,
+}
+
+/// Proves that in every three calls in a row, the first and the third do not meet in staging or in call records.
+///
+/// Records matter to ranks that read them, at every wait for an enter. With fewer than three calls nothing is used again.
+///
+/// # Errors
+/// The first two accesses that may meet; the refutation names the third call's schedule.
+///
+/// # Panics
+/// If the calls differ in world size.
+pub fn succession(calls: &[&Schedule], rule: StampRule) -> Result<(), Refutation> {
+    for three in calls.windows(3) {
+        assert!(three.iter().all(|call| call.world_size == three[0].world_size), "one set of ranks makes all calls");
+        let graphs: Vec<Graph<'_>> = three.iter().map(|call| checked(call)).collect::<Result<_, _>>()?;
+        let first = FirstCall::new(&graphs[0]);
+        let second = Spread::over(&graphs[1], singletons(three[0].world_size), |_| false);
+        let everyone = Ranks::all(three[0].world_size);
+        let enters = match rule {
+            StampRule::BeforeEnter => vec![everyone; three[2].world_size as usize],
+            _ => second.leaves,
+        };
+        let records = check_records(&first, &enters);
+        let stamps = |store: u32| rule != StampRule::Ignored && stages(&graphs[2], store);
+        let third = Spread::over(&graphs[2], enters, stamps);
+        let staging = check_staging(&first, &graphs[2], &third);
+        staging.and(records).map_err(|violation| Refutation::of(three[2], violation))?;
+    }
+    Ok(())
+}
+
+fn checked(call: &Schedule) -> Result<Graph<'_>, Refutation> {
+    let check = || {
+        form::check_places(call)?;
+        form::check_steps(call, &Memory::of(call)?)?;
+        Graph::of(call)
+    };
+    check().map_err(|violation| Refutation::of(call, violation))
+}
+
+fn stages(graph: &Graph<'_>, step: u32) -> bool {
+    graph.step(step).dst.iter().any(|view| view.buffer.is_staging())
+}
+
+/// Checks the records that the third call overwrites against those who read them in the first.
+fn check_records(first: &FirstCall<'_, '_>, enters: &[Ranks]) -> Result<(), Violation> {
+    let reads = |after: &[Dependency]| -> Vec<u32> {
+        after.iter().filter(|wait| wait.event == Event::Enter).map(|wait| wait.rank).collect()
+    };
+    for step in 0..first.graph.order().len() as u32 {
+        for rank in reads(&first.graph.step(step).after) {
+            if !first.is_over(step, &enters[rank as usize]) {
+                let reader = Place::Step(first.graph.name(step));
+                return Err(Violation::RecordOverrun { rank, reader });
+            }
+        }
+    }
+    for (reader, after) in first.graph.schedule.leave.iter().enumerate() {
+        if let Some(rank) = reads(after).into_iter().find(|&rank| !enters[rank as usize].has(reader as u32)) {
+            return Err(Violation::RecordOverrun { rank, reader: Place::Leave(reader as u32) });
+        }
+    }
+    Ok(())
+}
+
+/// Checks every access of the third call to staging against those of the first to the same cell.
+fn check_staging(first: &FirstCall<'_, '_>, graph: &Graph<'_>, third: &Spread) -> Result<(), Violation> {
+    let mut accesses: Vec<(Key, u32, Access)> = Vec::new();
+    for step in 0..first.graph.order().len() as u32 {
+        accesses.extend(staged(first.graph, step).map(|(key, access)| (key, step, access)));
+    }
+    accesses.sort_unstable_by_key(|(key, ..)| *key);
+    for step in 0..graph.order().len() as u32 {
+        for (key, access) in staged(graph, step) {
+            let from = accesses.partition_point(|(other, ..)| *other < key);
+            let same = accesses[from..].iter().take_while(|(other, ..)| *other == key);
+            let conflicting = same.filter(|(_, _, other)| [*other, access].contains(&Access::Writes));
+            for &(_, earlier, _) in conflicting {
+                if !first.is_over(earlier, &third.steps[step as usize]) {
+                    return Err(Violation::StagingOverrun {
+                        first: first.graph.name(earlier),
+                        second: name_of(graph.step(step)),
+                        second_access: access,
+                        cell: Cell { rank: key.0, buffer: Buffer::Staging(key.1), chunk: key.2 },
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rank, layer and chunk of a cell of staging; not its slot.
+type Key = (u32, u16, u32);
+
+fn staged<'s>(graph: &Graph<'s>, step: u32) -> impl Iterator<Item = (Key, Access)> + use<'s> {
+    let step = graph.step(step);
+    let keys = |view: &'s View| {
+        let layer = if let Buffer::Staging(layer) = view.buffer { Some(layer) } else { None };
+        layer.into_iter().flat_map(move |layer| view.chunks.clone().map(move |chunk| (view.rank, layer, chunk)))
+    };
+    let reads = step.src.iter().flat_map(move |source| keys(&source.view)).map(|key| (key, Access::Reads));
+    reads.chain(step.dst.iter().flat_map(keys).map(|key| (key, Access::Writes)))
+}
+
+/// The first of three calls: which of its steps each leave waits for.
+struct FirstCall<'g, 'a> {
+    graph: &'g Graph<'a>,
+    leaves: Vec<Clock>,
+}
+
+impl<'g, 'a> FirstCall<'g, 'a> {
+    fn new(graph: &'g Graph<'a>) -> Self {
+        let mut clocks = Clocks::new(graph);
+        graph.order().iter().for_each(|&step| clocks.advance(step));
+        let leaves = (0..graph.schedule.world_size).map(|rank| clocks.leave(rank)).collect();
+        Self { graph, leaves }
+    }
+
+    /// Says whether a step is over once these ranks have left.
+    fn is_over(&self, step: u32, left: &Ranks) -> bool {
+        let others = || (0..self.graph.schedule.world_size).filter(|&rank| left.has(rank));
+        left.has(self.graph.step(step).rank)
+            || others().any(|rank| is_past(self.graph, &self.leaves[rank as usize], step))
+    }
+}
+
+/// For each step and leave of a call, the ranks that are known to have left the first call.
+struct Spread {
+    steps: Vec<Ranks>,
+    leaves: Vec<Ranks>,
+}
+
+impl Spread {
+    /// Spreads what is known at each rank's enter along queues and waits; some steps wait until everyone has left.
+    fn over(graph: &Graph<'_>, enters: Vec<Ranks>, waits_for_all: impl Fn(u32) -> bool) -> Self {
+        let world_size = graph.schedule.world_size;
+        let mut steps: Vec<Ranks> = vec![Ranks::none(world_size); graph.order().len()];
+        for &step in graph.order() {
+            let waits = &graph.step(step).after;
+            let mut known = at_enters(&enters, graph.step(step).rank, waits);
+            let awaited = graph.awaited(waits).filter(|(_, lag)| *lag == 0).map(|(awaited, _)| awaited);
+            graph.predecessor(step).into_iter().chain(awaited).for_each(|before| known.add(&steps[before as usize]));
+            steps[step as usize] = if waits_for_all(step) { Ranks::all(world_size) } else { known };
+        }
+        let leave = |rank: u32| {
+            let waits = &graph.schedule.leave[rank as usize];
+            let mut known = at_enters(&enters, rank, waits);
+            let ends = graph.queues_of(rank).filter_map(|queue| graph.queue(queue).last().copied());
+            graph
+                .awaited(waits)
+                .map(|(awaited, _)| awaited)
+                .chain(ends)
+                .for_each(|step| known.add(&steps[step as usize]));
+            known
+        };
+        let leaves = (0..world_size).map(leave).collect();
+        Self { steps, leaves }
+    }
+}
+
+/// Returns what is known from a rank's own enter and from those that it waits for.
+fn at_enters(enters: &[Ranks], rank: u32, waits: &[Dependency]) -> Ranks {
+    let mut known = enters[rank as usize].clone();
+    waits.iter().filter(|wait| wait.event == Event::Enter).for_each(|wait| known.add(&enters[wait.rank as usize]));
+    known
+}
+
+fn singletons(world_size: u32) -> Vec<Ranks> {
+    (0..world_size).map(|rank| Ranks::one(world_size, rank)).collect()
+}
+
+/// A set of ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ranks(Box<[u64]>);
+
+impl Ranks {
+    fn none(world_size: u32) -> Self {
+        Self(vec![0; (world_size as usize).div_ceil(64)].into())
+    }
+
+    fn one(world_size: u32, rank: u32) -> Self {
+        let mut ranks = Self::none(world_size);
+        ranks.0[rank as usize / 64] |= 1 << (rank % 64);
+        ranks
+    }
+
+    fn all(world_size: u32) -> Self {
+        let mut ranks = Self::none(world_size);
+        (0..world_size).for_each(|rank| ranks.0[rank as usize / 64] |= 1 << (rank % 64));
+        ranks
+    }
+
+    fn has(&self, rank: u32) -> bool {
+        self.0[rank as usize / 64] >> (rank % 64) & 1 == 1
+    }
+
+    fn add(&mut self, others: &Ranks) {
+        self.0.iter_mut().zip(&others.0).for_each(|(mine, theirs)| *mine |= theirs);
+    }
+}
