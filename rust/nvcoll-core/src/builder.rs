@@ -85,7 +85,8 @@ impl Builder {
             world_size,
             aliasing,
             parts: collective.parts(world_size),
-            held: [collective.input, collective.output].map(|held| (0..world_size).map(|r| held(world_size, r)).collect()),
+            held: [collective.input, collective.output]
+                .map(|held| (0..world_size).map(|r| held(world_size, r)).collect()),
             chunks_per_part: 1,
             channel: 0,
             channels: 1,
@@ -295,7 +296,11 @@ impl Builder {
     }
 
     fn memory_of(&self, buffer: Buffer) -> Buffer {
-        if self.is_in_place() && buffer == Buffer::Output { Buffer::Input } else { buffer }
+        if self.is_in_place() && buffer == Buffer::Output {
+            Buffer::Input
+        } else {
+            buffer
+        }
     }
 
     fn admit_region(&self, region: &Region) -> std::result::Result<(), String> {
@@ -315,7 +320,9 @@ impl Builder {
         let parts = region.lo / per_part..region.hi.div_ceil(per_part);
         let is_all = held.len() as u64 == u64::from(self.parts);
         match parts.clone().find(|p| !is_all && !held.contains(&(*p as u32))) {
-            Some(part) => Err(format!("{region} is not there: in {} it does not hold part {part}", self.collective.name)),
+            Some(part) => {
+                Err(format!("{region} is not there: in {} it does not hold part {part}", self.collective.name))
+            }
             None => Ok(()),
         }
     }
@@ -346,5 +353,9 @@ impl std::fmt::Display for Region {
 }
 
 pub(crate) fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+    if b == 0 {
+        a.max(1)
+    } else {
+        gcd(b, a % b)
+    }
 }

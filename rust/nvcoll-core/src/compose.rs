@@ -55,7 +55,7 @@ impl Builder {
     /// Returns the groups of `per_group` neighbouring ranks.
     pub fn groups(&mut self, per_group: u32) -> Groups {
         let n = self.world_size();
-        if per_group == 0 || n % per_group != 0 {
+        if per_group == 0 || !n.is_multiple_of(per_group) {
             self.fail(format!("groups of {per_group} do not divide {n} ranks: choose a divisor"));
             return (0..n).map(|r| vec![r]).collect();
         }
@@ -65,7 +65,7 @@ impl Builder {
     /// Returns the groups of ranks that are `stride` apart.
     pub fn strided_groups(&mut self, stride: u32) -> Groups {
         let n = self.world_size();
-        if stride == 0 || n % stride != 0 {
+        if stride == 0 || !n.is_multiple_of(stride) {
             self.fail(format!("a stride of {stride} does not divide {n} ranks: choose a divisor"));
             return (0..n).map(|r| vec![r]).collect();
         }
@@ -99,7 +99,8 @@ impl Builder {
         let mut results = from.to_vec();
         let (channel, layer) = (self.channels, self.scratch_layers);
         for group in over {
-            if let Err(error) = self.compose_group(collective, from, into, group, algorithm, (channel, layer), &mut results)
+            if let Err(error) =
+                self.compose_group(collective, from, into, group, algorithm, (channel, layer), &mut results)
             {
                 self.fail(error.to_string());
                 break;
@@ -191,7 +192,8 @@ fn whole_of_group(collective: &'static Collective, from: &[Region], group: &[u32
         let held = collective.input(size as u32, i as u32);
         let (lo, hi) = (u64::from(held[0]), u64::from(held[held.len() - 1]) + 1);
         if whole.part(lo, hi, collective.parts(size as u32).into()) != share {
-            let message = format!("rank {} brings other chunks than {} over its group needs", group[i], collective.name);
+            let message =
+                format!("rank {} brings other chunks than {} over its group needs", group[i], collective.name);
             return Err(Error::Build(message));
         }
     }

@@ -81,7 +81,7 @@ mod tests {
                 for chunk in part * per_part..(part + 1) * per_part {
                     let range = partition.range_in_part(chunk);
                     prop_assert_eq!(range.start, next);
-                    prop_assert!(range.end == partition.part_count(part) || range.end % GRAIN == 0);
+                    prop_assert!(range.end == partition.part_count(part) || range.end.is_multiple_of(GRAIN));
                     next = range.end;
                 }
                 prop_assert_eq!(next, partition.part_count(part));

@@ -130,7 +130,11 @@ impl Crew {
         let outcome = unsafe { self.enter_and_work(world, program, number, buffers, deadline) };
         for rank in self.ranks.clone() {
             let activity = &world.lines[rank as usize].activity;
-            if outcome.is_ok() { activity.finish() } else { activity.acknowledge() }
+            if outcome.is_ok() {
+                activity.finish()
+            } else {
+                activity.acknowledge()
+            }
         }
         self.has_seen_all = outcome.is_ok() && program.verified().is_symmetric();
         outcome.map_err(|cause| self.explain(world, program, number, cause, deadline))
@@ -170,7 +174,9 @@ impl Crew {
             lines.stamp.enter(number);
             self.meet(world, program, rank, &record);
         }
-        Doorbell::ring_all((0..world.world_size()).step_by(self.block as usize).map(|r| &world.lines[r as usize].doorbell));
+        Doorbell::ring_all(
+            (0..world.world_size()).step_by(self.block as usize).map(|r| &world.lines[r as usize].doorbell),
+        );
         loop {
             let has_moved = self.pass(world, program, number)?;
             if self.cursors.is_empty() {

@@ -83,6 +83,10 @@ impl std::fmt::Display for Call {
             write!(f, ", {op}")?;
         }
         write!(f, ", {}, {}", aliasing.name().replace('_', " "), path.name())?;
-        if !algorithm.is_empty() { write!(f, ", {algorithm}") } else { Ok(()) }
+        if !algorithm.is_empty() {
+            write!(f, ", {algorithm}")
+        } else {
+            Ok(())
+        }
     }
 }

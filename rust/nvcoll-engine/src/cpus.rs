@@ -12,7 +12,8 @@ pub fn usable() -> usize {
 pub fn quota() -> Option<f64> {
     let group = read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = group.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").trim_end_matches('/').to_owned();
-    let unified = [own.as_str(), ""].into_iter().find_map(|g| read_to_string(format!("/sys/fs/cgroup{g}/cpu.max")).ok());
+    let unified =
+        [own.as_str(), ""].into_iter().find_map(|g| read_to_string(format!("/sys/fs/cgroup{g}/cpu.max")).ok());
     let legacy = || {
         let read = |name| read_to_string(format!("/sys/fs/cgroup/cpu/cpu.cfs_{name}_us")).ok();
         Some(format!("{} {}", read("quota")?.trim(), read("period")?.trim()))
@@ -31,11 +32,17 @@ fn parse_quota(text: &str) -> Option<f64> {
 /// Returns the size in bytes of the unified cache of `level` of CPU 0, where the system tells.
 pub fn cache_bytes(level: u32) -> Option<usize> {
     let read = |index: u32, name: &str| {
-        read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}")).ok().map(|t| t.trim().to_owned())
+        read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"))
+            .ok()
+            .map(|t| t.trim().to_owned())
     };
     (0..8).find_map(|index| {
         let is_wanted = read(index, "level")? == level.to_string() && read(index, "type")? != "Instruction";
-        if is_wanted { parse_size(&read(index, "size")?) } else { None }
+        if is_wanted {
+            parse_size(&read(index, "size")?)
+        } else {
+            None
+        }
     })
 }
 

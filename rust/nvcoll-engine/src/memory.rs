@@ -20,7 +20,8 @@ unsafe impl Sync for Block {}
 impl Block {
     /// Allocates `bytes` zeroed bytes (at least one).
     pub fn zeroed(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).expect("a block is smaller than the address space");
+        let layout =
+            Layout::from_size_align(bytes.max(1), PAGE_BYTES).expect("a block is smaller than the address space");
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         if start.is_null() {

@@ -157,7 +157,9 @@ impl Node {
             Ok(driver) => driver,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                return Err(Error::Busy("the node is in a call of another thread: wait for it, or make a node per thread"))
+                return Err(Error::Busy(
+                    "the node is in a call of another thread: wait for it, or make a node per thread",
+                ))
             }
         };
         driver.prepare(self.world_size, self.workers, program, buffers);
@@ -184,7 +186,8 @@ impl Driver {
     fn new(world_size: u32, pool: Option<Pool>) -> Self {
         let workers = pool.as_ref().map_or(1, Pool::workers);
         let block = world_size.div_ceil(workers as u32);
-        let crew = |w: u32| Crew::new(world_size, (w * block).min(world_size)..((w + 1) * block).min(world_size), block);
+        let crew =
+            |w: u32| Crew::new(world_size, (w * block).min(world_size)..((w + 1) * block).min(world_size), block);
         Self {
             pool,
             world: World::new(world_size),
@@ -247,7 +250,9 @@ impl Driver {
         }
         match (claims.was_stopped(), has_timed_out) {
             (false, _) => Ok(()),
-            (true, true) => Err(deadline.error(program.call().clone(), "every rank was driven, but they were not done".into())),
+            (true, true) => {
+                Err(deadline.error(program.call().clone(), "every rank was driven, but they were not done".into()))
+            }
             (true, false) => Err(Error::Interrupted),
         }
     }

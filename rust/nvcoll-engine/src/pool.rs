@@ -77,7 +77,8 @@ impl Pool {
     pub fn run(&mut self, mine: impl FnOnce(), job: &Job<'_>) {
         // SAFETY: the reference is forgotten (door closed, nobody inside, slot emptied) before this function returns or
         // unwinds, so no helper uses it longer than it lives.
-        let job_of_helpers: &'static Job<'static> = unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(job) };
+        let job_of_helpers: &'static Job<'static> =
+            unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(job) };
         *self.shared.lock() = Some(job_of_helpers);
         let number = self.shared.door.load(Ordering::Relaxed) & !(OPEN | INSIDE);
         // SeqCst: pairs with the look at the door in `serve` after `sleeping` is set.
@@ -93,7 +94,11 @@ impl Pool {
         let mut turns = 0u32;
         while self.shared.door.load(Ordering::Acquire) & INSIDE != 0 {
             turns += 1;
-            if turns < 200 { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if turns < 200 {
+                std::hint::spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
         }
         *self.shared.lock() = None;
         if let Err(panic) = outcome {

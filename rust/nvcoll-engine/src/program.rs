@@ -124,7 +124,9 @@ impl Program {
         let queues = schedule.queues();
         if let Some(rank) = queues.iter().position(|q| q.len() > QUEUES) {
             let found = queues[rank].len();
-            return Err(Error::Invalid(format!("rank {rank} has {found} queues, {QUEUES} are possible: use fewer channels")));
+            return Err(Error::Invalid(format!(
+                "rank {rank} has {found} queues, {QUEUES} are possible: use fewer channels"
+            )));
         }
         if queues.iter().flatten().any(|queue| queue.len() * tiles >= 1 << 31) {
             return Err(Error::Invalid(format!("{call} takes more than 2^31 steps: use an algorithm with fewer")));
@@ -135,7 +137,9 @@ impl Program {
         let scratch_layer_bytes = (call.count * parts * element).next_multiple_of(64);
         let (needed, there_is) = (2 * slot_bytes * schedule.path.slots() as usize, staging_bytes(schedule.world_size));
         if needed > there_is {
-            return Err(Error::Invalid(format!("{call} stages {needed} bytes per rank, there are {there_is}: use fewer chunks")));
+            return Err(Error::Invalid(format!(
+                "{call} stages {needed} bytes per rank, there are {there_is}: use fewer chunks"
+            )));
         }
         let mut program = Program {
             verified: verified.clone(),

@@ -119,7 +119,10 @@ fn different_calls_are_a_mismatch_on_every_rank_and_both_are_named() {
     });
     for error in errors {
         assert!(matches!(error, Error::Mismatch { .. }), "{error}");
-        assert!(error.to_string().contains("of 7 int32, max") && error.to_string().contains("of 8 int32, sum"), "{error}");
+        assert!(
+            error.to_string().contains("of 7 int32, max") && error.to_string().contains("of 8 int32, sum"),
+            "{error}"
+        );
     }
 }
 
@@ -139,7 +142,8 @@ fn a_rank_that_does_not_come_is_named_when_the_deadline_passes() {
 fn a_barrier_is_a_schedule_without_steps() {
     let node = Arc::new(Node::new(4, None).unwrap());
     let team = Team::new(4);
-    let barrier = Call { collective: &BARRIER, algorithm: "direct".into(), ..call("", 0, Path::Mapped, Aliasing::Disjoint) };
+    let barrier =
+        Call { collective: &BARRIER, algorithm: "direct".into(), ..call("", 0, Path::Mapped, Aliasing::Disjoint) };
     let arrived = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for rank in 0..4 {

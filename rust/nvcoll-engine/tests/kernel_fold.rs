@@ -69,7 +69,7 @@ impl Numbers {
             0..=2 => self.next(),
             3..=5 => sign | borders[(draw >> 32) as usize % 5].wrapping_add(near).wrapping_sub(1),
             6 => sign | (1 << (bits - 2)) | draw >> 40,
-            _ => sign | borders[0] + (draw >> 44),
+            _ => sign | (borders[0] + (draw >> 44)),
         };
         value.to_le_bytes()[..dtype.bytes()].to_vec()
     }

@@ -36,7 +36,10 @@ impl Data {
 }
 
 fn must_fail(model: impl Fn() + Sync + Send + 'static) {
-    assert!(catch_unwind(AssertUnwindSafe(|| loom::model(model))).is_err(), "loom finds nothing wrong with a broken variant");
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| loom::model(model))).is_err(),
+        "loom finds nothing wrong with a broken variant"
+    );
 }
 
 #[test]

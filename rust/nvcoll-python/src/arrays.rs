@@ -45,7 +45,8 @@ impl<'py> Array<'py> {
             None => dtype_of(array).ok_or_else(|| unsupported(array, name))?,
         };
         // SAFETY: `array` is a live numpy array, whose header may be read while the GIL is held.
-        let (start, flags) = unsafe { ((*array.as_array_ptr()).fields.data.cast::<u8>(), (*array.as_array_ptr()).fields.flags) };
+        let (start, flags) =
+            unsafe { ((*array.as_array_ptr()).fields.data.cast::<u8>(), (*array.as_array_ptr()).fields.flags) };
         let is_writable = flags & NPY_ARRAY_WRITEABLE != 0;
         if flags & NPY_ARRAY_C_CONTIGUOUS != 0 {
             return Ok(Self { start, count: array.len(), dtype, is_writable, holder: array.clone(), strided: None });
@@ -56,7 +57,14 @@ impl<'py> Array<'py> {
         // SAFETY: as above.
         let start = unsafe { (*packed.as_array_ptr()).fields.data.cast::<u8>() };
         let strided = Some(array.clone());
-        Ok(Self { start, count: packed.len(), dtype, is_writable: is_writable && !has_stride_zero, holder: packed, strided })
+        Ok(Self {
+            start,
+            count: packed.len(),
+            dtype,
+            is_writable: is_writable && !has_stride_zero,
+            holder: packed,
+            strided,
+        })
     }
 
     pub(crate) fn is_strided(&self) -> bool {
@@ -84,9 +92,17 @@ impl<'py> Array<'py> {
         let (mut low, mut high) = (start, start + self.dtype.bytes() as isize);
         for (stride, length) in strided.strides().iter().zip(strided.shape()) {
             let reach = stride * (*length as isize - 1).max(0);
-            if reach < 0 { low += reach } else { high += reach }
+            if reach < 0 {
+                low += reach
+            } else {
+                high += reach
+            }
         }
-        if self.count == 0 { (low as usize, low as usize) } else { (low as usize, high as usize) }
+        if self.count == 0 {
+            (low as usize, low as usize)
+        } else {
+            (low as usize, high as usize)
+        }
     }
 }
 
@@ -123,7 +139,10 @@ pub(crate) fn of_ranks<'py>(object: &Bound<'py, PyAny>, world_size: u32, name: &
         let array = Array::of(object, &format!("`{name}`"))?;
         let stacked = array.strided.as_ref().unwrap_or(&array.holder);
         if stacked.ndim() == 0 {
-            return Err(invalid(py, format!("`{name}` is a scalar: pass a list of arrays, or one whose axis 0 is the rank")));
+            return Err(invalid(
+                py,
+                format!("`{name}` is a scalar: pass a list of arrays, or one whose axis 0 is the rank"),
+            ));
         }
         if stacked.shape()[0] != world_size as usize {
             return Err(wrong(stacked.shape()[0]));
@@ -160,18 +179,14 @@ fn scalars_of_ranks<'py>(array: &Array<'py>, world_size: u32, name: &str) -> PyR
 /// Checks that all arrays of a call fit each other: dtype, count, writable, no overlap. `name_of(i)` names them.
 ///
 /// `outputs` is empty for a call in place.
-pub(crate) fn check(
-    py: Python<'_>,
-    inputs: &[Array<'_>],
-    outputs: &[Array<'_>],
-    collective: &str,
-) -> PyResult<()> {
+pub(crate) fn check(py: Python<'_>, inputs: &[Array<'_>], outputs: &[Array<'_>], collective: &str) -> PyResult<()> {
     let first = &inputs[0];
     let all = || inputs.iter().zip(0..).map(|a| (a, "arrays")).chain(outputs.iter().zip(0..).map(|a| (a, "out")));
     for ((array, rank), name) in all() {
         if array.dtype != first.dtype {
             let (found, wanted) = (array.dtype, first.dtype);
-            let message = format!("`{name}` of rank {rank} is {found}, rank 0 has {wanted}: pass {wanted} on every rank");
+            let message =
+                format!("`{name}` of rank {rank} is {found}, rank 0 has {wanted}: pass {wanted} on every rank");
             return Err(invalid(py, message));
         }
         if array.count != first.count {
@@ -184,7 +199,8 @@ pub(crate) fn check(
     }
     let (written, written_name) = if outputs.is_empty() { (inputs, "arrays") } else { (outputs, "out") };
     if let Some(rank) = written.iter().position(|array| !array.is_writable) {
-        let message = format!("`{written_name}` of rank {rank} is read-only and would be written: pass a writable array");
+        let message =
+            format!("`{written_name}` of rank {rank} is read-only and would be written: pass a writable array");
         return Err(invalid(py, message));
     }
     check_overlap(py, inputs, outputs)
@@ -206,7 +222,8 @@ fn check_overlap(py: Python<'_>, inputs: &[Array<'_>], outputs: &[Array<'_>]) ->
                 None => format!("`arrays` of rank {at}"),
                 Some(rank) => format!("`out` of rank {rank}"),
             };
-            let message = format!("{} and {} overlap, and one is written: pass arrays that share no byte", name(a), name(b));
+            let message =
+                format!("{} and {} overlap, and one is written: pass arrays that share no byte", name(a), name(b));
             Err(invalid(py, message))
         }
     }

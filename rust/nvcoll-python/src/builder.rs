@@ -121,12 +121,24 @@ impl Builder {
     }
 
     #[pyo3(signature = (views, *, over, algorithm="auto"))]
-    fn reduce_scatter(&self, py: Python<'_>, views: Vec<View>, over: Vec<Vec<u32>>, algorithm: &str) -> PyResult<Vec<View>> {
+    fn reduce_scatter(
+        &self,
+        py: Python<'_>,
+        views: Vec<View>,
+        over: Vec<Vec<u32>>,
+        algorithm: &str,
+    ) -> PyResult<Vec<View>> {
         self.compose(py, &nvcoll_core::collective::REDUCE_SCATTER, views, None, over, algorithm)
     }
 
     #[pyo3(signature = (views, *, over, algorithm="auto"))]
-    fn all_reduce(&self, py: Python<'_>, views: Vec<View>, over: Vec<Vec<u32>>, algorithm: &str) -> PyResult<Vec<View>> {
+    fn all_reduce(
+        &self,
+        py: Python<'_>,
+        views: Vec<View>,
+        over: Vec<Vec<u32>>,
+        algorithm: &str,
+    ) -> PyResult<Vec<View>> {
         self.compose(py, &nvcoll_core::collective::ALL_REDUCE, views, None, over, algorithm)
     }
 
@@ -181,7 +193,9 @@ impl Builder {
         }
         let regions = |views: Vec<View>| views.into_iter().map(|view| view.0).collect::<Vec<Region>>();
         let (from, into) = (regions(views), into.map(regions));
-        self.record(py, |b| b.compose(collective, &from, into.as_deref(), &over, algorithm).into_iter().map(View).collect())
+        self.record(py, |b| {
+            b.compose(collective, &from, into.as_deref(), &over, algorithm).into_iter().map(View).collect()
+        })
     }
 }
 

@@ -58,13 +58,18 @@ impl Reduction {
             let scalars = &premul.get().scalars;
             if scalars.len() != 1 && scalars.len() != ranks {
                 let found = scalars.len();
-                return Err(invalid(py, format!("premul_sum has {found} scalars, the call has {ranks} ranks: pass one each")));
+                return Err(invalid(
+                    py,
+                    format!("premul_sum has {found} scalars, the call has {ranks} ranks: pass one each"),
+                ));
             }
             return Ok(Self { op: Op::PremulSum, scalars: scalars.clone() });
         }
         let name: String = op.extract().map_err(|_| invalid(py, "`op` must be a name or premul_sum(scalars)"))?;
         match Op::named(&name) {
-            Some(Op::PremulSum) => Err(invalid(py, "`op` is \"premul_sum\" without scalars: pass nvcoll.premul_sum(scalars)")),
+            Some(Op::PremulSum) => {
+                Err(invalid(py, "`op` is \"premul_sum\" without scalars: pass nvcoll.premul_sum(scalars)"))
+            }
             Some(op) => Ok(Self { op, scalars: Vec::new() }),
             None => {
                 let known: Vec<&str> = Op::ALL.iter().map(|op| op.name()).collect();
@@ -80,9 +85,11 @@ impl Reduction {
 
 /// Reads `path=`.
 pub(crate) fn path_named(py: Python<'_>, name: &str) -> PyResult<Path> {
-    Path::ALL.iter().copied().find(|path| path.name() == name).ok_or_else(|| {
-        invalid(py, format!("no path is called `{name}`: choose from mapped, staged"))
-    })
+    Path::ALL
+        .iter()
+        .copied()
+        .find(|path| path.name() == name)
+        .ok_or_else(|| invalid(py, format!("no path is called `{name}`: choose from mapped, staged")))
 }
 
 /// An algorithm by name, or the proof of one that the user wrote.
@@ -116,7 +123,11 @@ impl Choice {
                 .call_method1("schedule", (world_size, in_place))
                 .map_err(|error| {
                     let has_no_schedule = !algorithm.hasattr("schedule").unwrap_or(false);
-                    if has_no_schedule { invalid(py, "`algorithm` must be a name, an algorithm or a schedule") } else { error }
+                    if has_no_schedule {
+                        invalid(py, "`algorithm` must be a name, an algorithm or a schedule")
+                    } else {
+                        error
+                    }
                 })?
                 .cast_into::<Schedule>()?,
         };

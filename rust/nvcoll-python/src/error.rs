@@ -10,7 +10,11 @@ use nvcoll_engine::Error as EngineError;
 
 /// The exceptions: name, builtin that is a base beside `Error`, docstring.
 const EXCEPTIONS: [(&str, Option<&str>, &str); 7] = [
-    ("InvalidArgument", Some("ValueError"), "An argument that cannot be used; the message says which, and what to pass."),
+    (
+        "InvalidArgument",
+        Some("ValueError"),
+        "An argument that cannot be used; the message says which, and what to pass.",
+    ),
     ("BuildError", None, "An algorithm broke a rule of the builder."),
     ("Refuted", None, "A schedule whose proof failed."),
     ("Mismatch", None, "Ranks made different calls; the message names both."),

@@ -30,7 +30,10 @@ impl Node {
             let available = Isa::available();
             let Some(&isa) = available.iter().find(|isa| isa.name() == name) else {
                 let known: Vec<&str> = available.iter().map(|isa| isa.name()).collect();
-                return Err(invalid(py, format!("no instruction set is called `{name}` here: choose from {}", known.join(", "))));
+                return Err(invalid(
+                    py,
+                    format!("no instruction set is called `{name}` here: choose from {}", known.join(", ")),
+                ));
             };
             engine.set_isa(isa);
         }
@@ -112,7 +115,11 @@ struct Prepared<'py> {
 
 impl<'py> Prepared<'py> {
     fn written(&self) -> &[Array<'py>] {
-        if self.outputs.is_empty() { &self.inputs } else { &self.outputs }
+        if self.outputs.is_empty() {
+            &self.inputs
+        } else {
+            &self.outputs
+        }
     }
 }
 
@@ -192,7 +199,10 @@ impl Plan {
     #[pyo3(signature = (*, timeout=None))]
     fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let Ok(mut buffers) = self.buffers.try_lock() else {
-            return Err(of_engine(py, &nvcoll_engine::Error::Busy("the plan is running in another thread: wait for it")));
+            return Err(of_engine(
+                py,
+                &nvcoll_engine::Error::Busy("the plan is running in another thread: wait for it"),
+            ));
         };
         run(py, &self.node, &self.program, buffers.get(), timeout)
     }

@@ -225,7 +225,8 @@ pub(crate) fn schedule(
 ) -> PyResult<Schedule> {
     let collective = collective_named(py, collective)?;
     let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
-    let mapped = nvcoll_core::algorithm::build(collective, algorithm, world_size, aliasing).map_err(|e| of_core(py, &e))?;
+    let mapped =
+        nvcoll_core::algorithm::build(collective, algorithm, world_size, aliasing).map_err(|e| of_core(py, &e))?;
     Ok(Schedule::of(lowered(py, &mapped, path_named(py, path)?)?))
 }
 

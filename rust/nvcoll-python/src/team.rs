@@ -130,7 +130,9 @@ impl Communicator {
         let mut buffers = Detached(buffers);
         let outcome = py.detach(|| {
             let Ok(mut member) = self.member.try_lock() else {
-                return Err(nvcoll_engine::Error::Busy("the communicator is in a call of another thread: one thread per rank"));
+                return Err(nvcoll_engine::Error::Busy(
+                    "the communicator is in a call of another thread: one thread per rank",
+                ));
             };
             // SAFETY: the arrays were checked for count and dtype; their holders live until this call returns; ranks that
             // pass overlapping memory are refused by nobody and get undefined values, as in every MPI.

@@ -47,7 +47,7 @@ fn build(b: &mut Builder) {
 fn rank_of(label: u32, n: u32, tree: u32) -> u32 {
     match tree {
         0 => label - 1,
-        _ if n % 2 == 0 => n - label,
+        _ if n.is_multiple_of(2) => n - label,
         _ => label % n,
     }
 }

@@ -29,7 +29,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
 
 fn build(b: &mut Builder) {
     let n = b.world_size();
-    let per_node = (1..=PER_NODE.min(n)).rev().find(|m| n % m == 0).unwrap_or(1);
+    let per_node = (1..=PER_NODE.min(n)).rev().find(|m| n.is_multiple_of(*m)).unwrap_or(1);
     let (inner, outer) = (b.groups(per_node), b.strided_groups(per_node));
     let shard = b.reduce_scatter(&b.inputs(), &inner, "nvswitch");
     let total = b.all_reduce(&shard, &outer, "ring");

@@ -23,8 +23,14 @@ struct Cell {
     is_complete: bool,
 }
 
-const EMPTY: Cell =
-    Cell { writer: NOBODY, readers: Vec::new(), first_writer: NOBODY, raw: NOBODY, contributions: 0, is_complete: false };
+const EMPTY: Cell = Cell {
+    writer: NOBODY,
+    readers: Vec::new(),
+    first_writer: NOBODY,
+    raw: NOBODY,
+    contributions: 0,
+    is_complete: false,
+};
 
 /// The last accesses of every cell while the program is read once, in order.
 pub(super) struct Hazards {
@@ -91,7 +97,9 @@ impl Hazards {
             let Some(first) = cells.first().filter(|_| cells.iter().all(|c| c.contributions > 0)) else {
                 return Err(format!("a step of rank {} reads {view:?}, which nothing has written", draft.rank));
             };
-            let alike = |c: &Cell| (c.raw, c.contributions, c.is_complete) == (first.raw, first.contributions, first.is_complete);
+            let alike = |c: &Cell| {
+                (c.raw, c.contributions, c.is_complete) == (first.raw, first.contributions, first.is_complete)
+            };
             if !cells.iter().all(alike) {
                 return Err(format!("the chunks of {view:?} hold values of different kinds: use a step for each"));
             }

@@ -73,7 +73,8 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>) -> Result<Schedule> {
 
 fn step_of(draft: &Draft, value: &Value) -> Step {
     let scales = draft.src.len() > 1 || value.is_final;
-    let source = |(view, &raw): (&View, &Option<u32>)| Source { view: view.clone(), contribution: raw.filter(|_| scales) };
+    let source =
+        |(view, &raw): (&View, &Option<u32>)| Source { view: view.clone(), contribution: raw.filter(|_| scales) };
     Step {
         rank: draft.rank,
         queue: 0,

@@ -51,7 +51,10 @@ struct Lowering<'a> {
 
 pub(super) fn lower(schedule: &Schedule) -> Result<Schedule> {
     if schedule.path != Path::Mapped {
-        return Err(Error::Build(format!("a {} schedule cannot be lowered again: pass a mapped one", schedule.path.name())));
+        return Err(Error::Build(format!(
+            "a {} schedule cannot be lowered again: pass a mapped one",
+            schedule.path.name()
+        )));
     }
     let mut lowering = Lowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: HashMap::new() };
     for step in &schedule.steps {

@@ -157,6 +157,7 @@ impl<const MOVED_DOWN: i16> Element for Ordered<MOVED_DOWN> {
 
     #[inline(always)]
     unsafe fn take<const L: usize>(acc: &mut [i16; L], from: *const Self, fold: impl Fn(i16, i16) -> i16) {
+        #[allow(clippy::needless_range_loop, reason = "indices keep the loads and the fold in one vectorised loop")]
         for l in 0..L {
             // SAFETY: element `l` is one of the caller's `L`.
             let bits = unsafe { from.cast::<i16>().add(l).read_unaligned() };

@@ -62,7 +62,7 @@ pub(super) unsafe fn fold<E: Element, F: Fold, S: Stream, const L: usize>(args: 
 #[inline(always)]
 fn elements_to_line<E>(to: *const u8) -> usize {
     let bytes = to.addr().wrapping_neg() % LINE_BYTES;
-    if bytes % size_of::<E>() == 0 {
+    if bytes.is_multiple_of(size_of::<E>()) {
         bytes / size_of::<E>()
     } else {
         0
