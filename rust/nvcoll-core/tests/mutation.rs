@@ -1,0 +1,123 @@
+//! How good the verifier is: it must refute schedules with one thing wrong, and may accept one only if it is not wrong.
+//!
+//! Every registered algorithm on both paths, under both aliasings, is mutated in every way there is; a fixed sample of each
+//! kind is tried. What the verifier accepts has to survive 1,000 random interleavings in the interpreter, which knows
+//! nothing of proofs, and has to end in exactly the expressions that the proof printed. To see that the verifier does not
+//! simply refute, some interleavings of refuted mutants are run too: most of them do go wrong.
+//!
+//! `cargo test --release --test mutation -- --nocapture` prints the counts. `NVCOLL_MUTANTS` sets how many mutants of each
+//! kind are tried for each schedule; the default keeps the debug run under a minute.
+
+mod interpreter;
+mod mutants;
+
+use interpreter::{Interpreter, Random};
+use mutants::{mutants, Kind};
+use nvcoll_core::algorithm::{self, ALGORITHMS};
+use nvcoll_core::lower::lower;
+use nvcoll_core::schedule::{Aliasing, Path, Schedule};
+use nvcoll_core::verify::{verify, Verified};
+
+/// How many interleavings excuse an accepted mutant.
+const INTERLEAVINGS: u64 = 1_000;
+
+/// How many interleavings are given to a refuted one to go wrong. Chosen.
+const ATTEMPTS: u64 = 40;
+
+/// Every schedule that is mutated, with a name.
+fn originals() -> Vec<(String, Schedule)> {
+    let mut originals = Vec::new();
+    for algorithm in ALGORITHMS {
+        for world_size in 2..=5 {
+            for &aliasing in Aliasing::ALL {
+                let mapped = algorithm::build(algorithm.collective, algorithm.name, world_size, aliasing).unwrap();
+                for &path in Path::ALL {
+                    let name = format!(
+                        "{} {} of {world_size}, {}, {}",
+                        algorithm.collective.name,
+                        algorithm.name,
+                        path.name(),
+                        aliasing.name()
+                    );
+                    originals.push((name, lower(&mapped, path).unwrap()));
+                }
+            }
+        }
+    }
+    originals
+}
+
+/// Runs interleavings and compares every result with what the proof says it is.
+fn survives(schedule: &Schedule, verified: Option<&Verified>, interleavings: u64) -> Result<(), String> {
+    let mut interpreter = Interpreter::new(schedule);
+    for seed in 0..interleavings {
+        interpreter.run(seed)?;
+    }
+    for chunk in (0..schedule.chunks()).filter(|_| verified.is_some()) {
+        let (ran, proved) = (interpreter.expression(chunk), verified.map_or(String::new(), |v| v.expression(chunk)));
+        if ran != proved {
+            return Err(format!("chunk {chunk} became {ran}, but {proved} was proved"));
+        }
+        let ranks: Vec<String> = (0..schedule.world_size).map(|rank| format!("r{rank}")).collect();
+        if verified.is_some_and(Verified::is_rank_order) && ran != format!("({})", ranks.join(" + ")) {
+            return Err(format!("chunk {chunk} became {ran}, but rank order was proved"));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Count {
+    tried: usize,
+    refuted: usize,
+    seen_wrong: usize,
+    exempt: usize,
+}
+
+#[test]
+fn every_accepted_mutant_keeps_the_contract_in_a_thousand_interleavings() {
+    let limit = std::env::var("NVCOLL_MUTANTS").ok().and_then(|value| value.parse().ok()).unwrap_or(2);
+    let originals = originals();
+    let (mut wrongly_accepted, mut lines) = (Vec::new(), Vec::new());
+    for &kind in Kind::ALL {
+        let mut count = Count::default();
+        for (nth, (name, original)) in originals.iter().enumerate() {
+            for mutant in sample(mutants(original, kind).collect(), limit, nth as u64) {
+                count.tried += 1;
+                match verify(mutant.clone()) {
+                    Err(_) => {
+                        count.refuted += 1;
+                        count.seen_wrong += usize::from(survives(&mutant, None, ATTEMPTS).is_err());
+                    }
+                    Ok(verified) => match survives(&mutant, Some(&verified), INTERLEAVINGS) {
+                        Ok(()) => count.exempt += 1,
+                        Err(what) => wrongly_accepted.push(format!("{kind:?} of {name}: {what}")),
+                    },
+                }
+            }
+        }
+        let Count { tried, refuted, seen_wrong, exempt } = count;
+        lines.push(format!("{:24} {tried:>6} {refuted:>8} {seen_wrong:>12} {exempt:>7}", format!("{kind:?}")));
+        assert!(seen_wrong > 0, "no mutant of kind {kind:?} goes wrong: this kind tests nothing");
+    }
+    println!("{:24} {:>6} {:>8} {:>12} {:>7}", "kind", "tried", "refuted", "of them seen", "exempt");
+    println!("{}\nwrongly accepted: {}", lines.join("\n"), wrongly_accepted.len());
+    assert!(wrongly_accepted.is_empty(), "wrongly accepted:\n{}", wrongly_accepted.join("\n"));
+}
+
+/// Takes `limit` of all mutants, always the same ones.
+fn sample(mut all: Vec<Schedule>, limit: usize, seed: u64) -> Vec<Schedule> {
+    let mut random = Random::new(seed);
+    while all.len() > limit {
+        all.swap_remove(random.below(all.len()));
+    }
+    all
+}
+
+#[test]
+fn the_originals_keep_the_contract_in_every_interleaving_tried() {
+    for (name, original) in originals() {
+        let verified = verify(original.clone()).unwrap();
+        survives(&original, Some(&verified), 20).unwrap_or_else(|what| panic!("{name}: {what}"));
+    }
+}
