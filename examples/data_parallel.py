@@ -14,8 +14,9 @@ import functools
 import time
 
 import numpy as np
-import nvcoll
 from sklearn.datasets import load_digits
+
+import nvcoll
 
 HIDDEN, EPOCHS, BATCH, RATE = 64, 30, 128, 0.5
 

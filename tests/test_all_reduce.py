@@ -5,8 +5,9 @@ import threading
 import time
 
 import numpy as np
-import nvcoll
 import pytest
+
+import nvcoll
 from nvcoll._nvcoll import algorithms
 
 NAMES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]

@@ -4,8 +4,9 @@ import array
 
 import ml_dtypes
 import numpy as np
-import nvcoll
 import pytest
+
+import nvcoll
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ import os
 
 import ml_dtypes
 import numpy as np
-import nvcoll
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, dtypes, machine, ops
 

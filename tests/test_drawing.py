@@ -4,8 +4,9 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
-import nvcoll
 import pytest
+
+import nvcoll
 from nvcoll import drawing
 from nvcoll._nvcoll import algorithms
 

@@ -7,6 +7,7 @@ import sys
 import textwrap
 
 import numpy as np
+
 import nvcoll
 
 
