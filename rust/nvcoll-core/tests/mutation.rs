@@ -10,13 +10,15 @@
 
 mod interpreter;
 mod mutants;
+mod random;
 
-use interpreter::{Interpreter, Random};
+use interpreter::Interpreter;
 use mutants::{mutants, Kind};
 use nvcoll_core::algorithm::{self, ALGORITHMS};
 use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
 use nvcoll_core::verify::{verify, Verified};
+use random::Random;
 
 /// How many interleavings excuse an accepted mutant.
 const INTERLEAVINGS: u64 = 1_000;

@@ -1,0 +1,67 @@
+//! The tile theorem, tested: with p slots, what p + 1 tiles show is what any number of tiles shows.
+//!
+//! The verifier looks at p + 1 tiles with its own algorithms; here 2p + 4 tiles are unrolled by brute force, for right
+//! schedules and for mutants of every kind, and both must say the same of races and deadlocks.
+
+mod mutants;
+mod random;
+mod unrolled;
+
+use mutants::{mutants, Kind};
+use nvcoll_core::algorithm::{self, ALGORITHMS};
+use nvcoll_core::lower::lower;
+use nvcoll_core::schedule::{Aliasing, Path, Schedule};
+use nvcoll_core::verify::{verify, Violation};
+use random::Random;
+use unrolled::{unroll, Finding};
+
+/// How many mutants of each kind are unrolled for each schedule. Chosen.
+const PER_KIND: usize = 4;
+
+/// Right schedules and mutants of them.
+fn subjects() -> Vec<Schedule> {
+    let mut subjects = Vec::new();
+    let mut random = Random::new(1);
+    for (algorithm, world_size) in ALGORITHMS.iter().flat_map(|a| (2..=5).map(move |n| (a, n))) {
+        for (&aliasing, &path) in Aliasing::ALL.iter().flat_map(|a| Path::ALL.iter().map(move |p| (a, p))) {
+            let mapped = algorithm::build(algorithm.collective, algorithm.name, world_size, aliasing).unwrap();
+            let original = lower(&mapped, path).unwrap();
+            for &kind in Kind::ALL {
+                let mut all: Vec<Schedule> = mutants(&original, kind).collect();
+                for _ in 0..PER_KIND.min(all.len()) {
+                    subjects.push(all.swap_remove(random.below(all.len())));
+                }
+            }
+            subjects.push(original);
+        }
+    }
+    subjects
+}
+
+#[test]
+fn slots_and_one_tiles_show_what_twice_as_many_and_four_show() {
+    let (mut fine, mut races, mut deadlocks) = (0, 0, 0);
+    for subject in subjects() {
+        let slots = subject.path.slots() as usize;
+        let unrolled = unroll(&subject, 2 * slots + 4);
+        assert_eq!(unroll(&subject, slots + 1), unrolled, "brute force over fewer tiles: {subject:?}");
+        match verify(subject.clone()).map_err(|refutation| *refutation.violation) {
+            Ok(_) => assert_eq!(unrolled, Finding::Fine, "accepted: {subject:?}"),
+            Err(Violation::Race { .. }) => assert_eq!(unrolled, Finding::Race, "refuted for a race: {subject:?}"),
+            Err(Violation::Deadlock { .. }) => {
+                assert_eq!(unrolled, Finding::Deadlock, "refuted for a deadlock: {subject:?}")
+            }
+            Err(_) => {}
+        }
+        match unrolled {
+            Finding::Fine => fine += 1,
+            Finding::Race => races += 1,
+            Finding::Deadlock => deadlocks += 1,
+        }
+    }
+    println!("{fine} without a race, {races} with one, {deadlocks} deadlocks");
+    assert!(
+        fine > 0 && races > 0 && deadlocks > 0,
+        "{fine} fine, {races} races, {deadlocks} deadlocks: a kind is missing"
+    );
+}
