@@ -1,6 +1,7 @@
 //! Every row of the registry is proved, on both paths, under both aliasings.
 
 use nvcoll_core::algorithm::{self, Order, ALGORITHMS};
+use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::verify;
@@ -20,4 +21,55 @@ fn every_algorithm_is_proved_on_every_path_and_aliasing() {
             }
         }
     }
+}
+
+/// How much an order promises.
+fn strength(order: Order) -> u32 {
+    match order {
+        Order::Own | Order::None => 0,
+        Order::Nested => 1,
+        Order::Rank => 2,
+    }
+}
+
+#[test]
+fn every_proved_order_is_at_least_the_declared_one() {
+    for algorithm in ALGORITHMS {
+        for (world_size, &path) in (1..=9).flat_map(|n| Path::ALL.iter().map(move |path| (n, path))) {
+            for &aliasing in Aliasing::ALL {
+                let mapped = algorithm::build(algorithm.collective, algorithm.name, world_size, aliasing).unwrap();
+                let proved = verify(lower(&mapped, path).unwrap()).unwrap().order();
+                let what = format!("{} {} of {world_size}", algorithm.collective.name, algorithm.name);
+                assert_eq!(proved == Order::None, algorithm.order == Order::None, "{what}");
+                assert!(
+                    strength(proved) >= strength(algorithm.order),
+                    "{what} is declared {:?}: {proved:?}",
+                    algorithm.order
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_declared_order_is_the_proved_one_where_the_world_is_large_enough_to_tell() {
+    for algorithm in ALGORITHMS {
+        let mapped = algorithm::build(algorithm.collective, algorithm.name, 16, Aliasing::Disjoint).unwrap();
+        for &path in Path::ALL {
+            let proved = verify(lower(&mapped, path).unwrap()).unwrap().order();
+            assert_eq!(proved, algorithm.order, "{} {}", algorithm.collective.name, algorithm.name);
+        }
+    }
+}
+
+#[test]
+fn a_proof_prints_the_order_of_every_fold() {
+    let of = |name: &str, world_size| {
+        let mapped = algorithm::build(&ALL_REDUCE, name, world_size, Aliasing::InPlace).unwrap();
+        verify(mapped).unwrap_or_else(|refutation| panic!("{refutation}"))
+    };
+    assert_eq!(of("nvswitch", 3).expression(2), "(r0 + r1 + r2)");
+    assert_eq!(of("ring", 3).expression(0), "((r0 + r1) + r2)");
+    assert_eq!(of("ring", 3).expression(1), "((r1 + r2) + r0)");
+    assert_eq!(of("two_level", 9).expression(0), "(((r0 + r1 + r2) + (r3 + r4 + r5)) + (r6 + r7 + r8))");
 }
