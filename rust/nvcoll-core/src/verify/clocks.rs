@@ -7,19 +7,26 @@
 //! a happens before the step at hand  ⇔  clock[queue of a] ≥ place of a
 //! ```
 //!
-//! These are vector clocks (Fidge 1988, Mattern 1989) over queues instead of processes. A clock is as wide as there are
-//! queues, so one per step does not fit for 1024 ranks; but a clock is only needed until the steps that wait for its step
-//! have been passed, and in breadth-first order that is a front as wide as the machine: a ring of 1024 ranks keeps some
-//! thousand clocks for its two million steps. Cost: steps x queues in time, queues^2 or so in memory.
-//!
-//! Departure, for the sake of that front: **a wait `lag` tiles back adds the awaited step alone, not that step's own past.**
-//! Clocks of later tiles may therefore know too little, never too much. Where such a clock says no, [`Graph::precedes`]
-//! searches, and its answer is exact. Clocks of the first tile are exact as they stand.
+//! These are vector clocks (Fidge 1988, Mattern 1989) over queues instead of processes. One as wide as there are queues for
+//! each step would not fit for 1024 ranks, so only a front is kept: a clock stays until the steps that wait for its step have
+//! been passed, and at most [`KEPT_PER_QUEUE`] per queue do. Where a clock is gone, because it was the oldest or because the
+//! wait reaches back to an earlier tile, the clock at hand **learns** the awaited step and its past by a walk backwards, which
+//! stops at whatever it knows already. A queue learns each step at most once, so walks cost no more, in sum, than the
+//! clocks do: steps x queues. Memory: a few clocks per queue, queues^2.
+
+use std::collections::VecDeque;
 
 use super::graph::Graph;
 use crate::schedule::{Dependency, Event};
 
-/// One clock: steps done per queue, then a bit per rank for its enter.
+/// How many clocks are kept for every queue, on average. Chosen: a ring in breadth-first order needs two.
+const KEPT_PER_QUEUE: usize = 4;
+
+/// Small schedules keep all their clocks, up to this many. Chosen.
+const KEPT_AT_LEAST: usize = 4096;
+
+/// One clock: steps done per queue since the first tile, then a bit per rank for its enter. It is closed: with a step it
+/// knows all that happens before.
 pub(super) type Clock = Box<[u32]>;
 
 /// A front of clocks that moves through the tiles.
@@ -28,10 +35,14 @@ pub(super) struct Clocks<'g, 'a> {
     tile: u32,
     /// The step at hand.
     now: u32,
-    /// For each step of this tile its clock, while someone needs it.
+    /// For each step of this tile its clock, while it is kept.
     of_step: Vec<Clock>,
     /// For each step of this tile, how many will still ask for its clock.
     needed: Vec<u32>,
+    /// The steps whose clocks are kept, and some whose clocks are gone, oldest first.
+    kept: VecDeque<u32>,
+    /// For each queue, the step passed last.
+    latest: Vec<u32>,
     /// For each queue, its clock at the end of the tile before.
     of_tile_before: Vec<Clock>,
     free: Vec<Clock>,
@@ -40,20 +51,18 @@ pub(super) struct Clocks<'g, 'a> {
 impl<'g, 'a> Clocks<'g, 'a> {
     /// Starts before the first step of the first tile.
     pub(super) fn new(graph: &'g Graph<'a>) -> Self {
-        let steps = graph.order().len();
         let mut clocks = Self {
             graph,
             tile: 0,
             now: 0,
-            of_step: vec![Clock::default(); steps],
+            of_step: vec![Clock::default(); graph.order().len()],
             needed: Vec::new(),
+            kept: VecDeque::new(),
+            latest: vec![0; graph.queue_count()],
             of_tile_before: vec![Clock::default(); graph.queue_count()],
             free: Vec::new(),
         };
         clocks.needed = clocks.needed_per_step();
-        for step in graph.schedule.leave.iter().flat_map(|after| graph.awaited(after)).map(|(step, _)| step) {
-            clocks.needed[step as usize] += 1;
-        }
         clocks
     }
 
@@ -66,53 +75,43 @@ impl<'g, 'a> Clocks<'g, 'a> {
             None if self.tile > 0 => std::mem::take(&mut self.of_tile_before[graph.queue_number(step)]),
             None => self.fresh_of(graph.step(step).rank),
         };
-        self.admit_enters(&mut clock, &graph.step(step).after);
-        for (awaited, lag) in graph.awaited(&graph.step(step).after) {
-            if lag == 0 {
-                self.merge(&mut clock, awaited);
-            } else if lag <= self.tile {
-                let queue = &mut clock[graph.queue_number(awaited)];
-                *queue = graph.done_with(awaited, self.tile - lag).max(*queue);
-            }
-        }
+        let after = &graph.step(step).after;
+        self.admit(&mut clock, after);
+        graph.awaited(after).filter(|(_, lag)| *lag == 0).for_each(|(awaited, _)| self.release(awaited));
         clock[graph.queue_number(step)] = graph.done_with(step, self.tile);
         self.of_step[step as usize] = clock;
+        self.latest[graph.queue_number(step)] = step;
+        self.kept.push_back(step);
+        self.forget_oldest();
     }
 
     /// Says whether a step in a tile happens before the step at hand, or is it.
     pub(super) fn knows(&self, step: u32, tile: u32) -> bool {
-        let done = self.of_step[self.now as usize][self.graph.queue_number(step)];
-        done >= self.graph.done_with(step, tile)
-            || (self.tile > 0 && self.graph.precedes((step, tile), (self.now, self.tile)))
+        self.of_step[self.now as usize][self.graph.queue_number(step)] >= self.graph.done_with(step, tile)
     }
 
-    /// Returns the clock of a rank's leave, when the first tile is the last.
+    /// Returns the clock of a rank's leave, when the tile at hand is the last.
     pub(super) fn leave(&mut self, rank: u32) -> Clock {
         let graph = self.graph;
-        let after = &graph.schedule.leave[rank as usize];
         let mut clock = self.fresh_of(rank);
         for queue in graph.queues_of(rank) {
-            let last = *graph.queue(queue).last().expect("no queue is empty");
-            merge_into(&mut clock, &self.of_step[last as usize], graph.queue_count());
+            merge(&mut clock, &self.of_step[graph.end_of(queue) as usize], graph.queue_count());
         }
-        self.admit_enters(&mut clock, after);
-        for (awaited, _) in graph.awaited(after) {
-            self.merge(&mut clock, awaited);
-        }
+        self.admit(&mut clock, &graph.schedule.leave[rank as usize]);
         clock
     }
 
     /// Moves on to the next tile, once all steps of this one have been passed.
     pub(super) fn next_tile(&mut self) {
         for queue in 0..self.graph.queue_count() {
-            let last = *self.graph.queue(queue).last().expect("no queue is empty");
-            self.of_tile_before[queue] = std::mem::take(&mut self.of_step[last as usize]);
+            self.of_tile_before[queue] = std::mem::take(&mut self.of_step[self.graph.end_of(queue) as usize]);
         }
         self.tile += 1;
+        self.kept.clear();
         self.needed = self.needed_per_step();
     }
 
-    /// Counts, for every step, the steps of its tile that will ask for its clock, and the end of the tile.
+    /// Counts, for every step, the steps of its tile that will ask for its clock. The end of a tile asks as well.
     fn needed_per_step(&self) -> Vec<u32> {
         let mut needed = vec![1; self.graph.order().len()];
         for step in &self.graph.schedule.steps {
@@ -134,28 +133,55 @@ impl<'g, 'a> Clocks<'g, 'a> {
         clock
     }
 
-    /// Adds the past of an awaited step of this tile.
-    fn merge(&mut self, clock: &mut Clock, awaited: u32) {
-        let queue = self.graph.queue_number(awaited);
-        if clock[queue] < self.graph.done_with(awaited, self.tile) {
-            merge_into(clock, &self.of_step[awaited as usize], self.graph.queue_count());
-        }
-        self.needed[awaited as usize] -= 1;
-        if self.needed[awaited as usize] == 0 {
-            self.free.push(std::mem::take(&mut self.of_step[awaited as usize]));
+    /// Adds what is waited for, and its past.
+    fn admit(&self, clock: &mut Clock, after: &'a [Dependency]) {
+        let graph = self.graph;
+        admit_enters(graph, clock, after);
+        for (awaited, lag) in graph.awaited(after) {
+            let Some(tile) = self.tile.checked_sub(lag) else { continue };
+            let is_known = clock[graph.queue_number(awaited)] >= graph.done_with(awaited, tile);
+            let kept = &self.of_step[awaited as usize];
+            if is_known {
+                continue;
+            } else if lag == 0 && !kept.is_empty() {
+                merge(clock, kept, graph.queue_count());
+            } else {
+                learn(graph, clock, (awaited, tile));
+            }
         }
     }
 
-    fn admit_enters(&self, clock: &mut Clock, after: &[Dependency]) {
-        for wait in after.iter().filter(|wait| wait.event == Event::Enter) {
-            set_entered(clock, self.graph, wait.rank);
+    fn release(&mut self, step: u32) {
+        self.needed[step as usize] -= 1;
+        if self.needed[step as usize] == 0 {
+            self.drop_clock(step);
+        }
+    }
+
+    fn drop_clock(&mut self, step: u32) {
+        let clock = std::mem::take(&mut self.of_step[step as usize]);
+        if !clock.is_empty() {
+            self.free.push(clock);
+        }
+    }
+
+    /// Drops clocks, oldest first, but never the latest of a queue.
+    fn forget_oldest(&mut self) {
+        let most = (KEPT_PER_QUEUE * self.graph.queue_count()).max(KEPT_AT_LEAST);
+        while self.kept.len() > most {
+            let step = self.kept.pop_front().expect("it is longer than the front");
+            if self.latest[self.graph.queue_number(step)] == step {
+                self.kept.push_back(step);
+            } else {
+                self.drop_clock(step);
+            }
         }
     }
 
     fn fresh_of(&mut self, rank: u32) -> Clock {
         let mut clock = self.blank();
         clock.fill(0);
-        set_entered(&mut clock, self.graph, rank);
+        set_entered(self.graph, &mut clock, rank);
         clock
     }
 
@@ -165,17 +191,46 @@ impl<'g, 'a> Clocks<'g, 'a> {
     }
 }
 
+/// Says whether a step of the first tile is in a clock.
+pub(super) fn is_past(graph: &Graph<'_>, clock: &Clock, step: u32) -> bool {
+    clock[graph.queue_number(step)] >= graph.done_with(step, 0)
+}
+
 /// Says whether a rank's enter is in a clock.
-pub(super) fn has_entered(clock: &Clock, graph: &Graph<'_>, rank: u32) -> bool {
+pub(super) fn has_entered(graph: &Graph<'_>, clock: &Clock, rank: u32) -> bool {
     clock[graph.queue_count() + rank as usize / 32] >> (rank % 32) & 1 == 1
 }
 
-fn set_entered(clock: &mut Clock, graph: &Graph<'_>, rank: u32) {
+fn set_entered(graph: &Graph<'_>, clock: &mut Clock, rank: u32) {
     clock[graph.queue_count() + rank as usize / 32] |= 1 << (rank % 32);
 }
 
-fn merge_into(clock: &mut [u32], other: &[u32], queues: usize) {
+fn admit_enters(graph: &Graph<'_>, clock: &mut Clock, after: &[Dependency]) {
+    for wait in after.iter().filter(|wait| wait.event == Event::Enter) {
+        set_entered(graph, clock, wait.rank);
+    }
+}
+
+/// Adds the past that another clock of the same tile knows.
+fn merge(clock: &mut [u32], other: &[u32], queues: usize) {
     let ((done, entered), (other_done, other_entered)) = (clock.split_at_mut(queues), other.split_at(queues));
     done.iter_mut().zip(other_done).for_each(|(mine, &theirs)| *mine = theirs.max(*mine));
     entered.iter_mut().zip(other_entered).for_each(|(mine, &theirs)| *mine |= theirs);
+}
+
+/// Adds a step in a tile and its past by walking backwards, a stretch of a queue at a time, up to what is known.
+fn learn(graph: &Graph<'_>, clock: &mut Clock, from: (u32, u32)) {
+    let mut stack = vec![from];
+    while let Some((step, tile)) = stack.pop() {
+        let queue = graph.queue_number(step);
+        let (known, done_with) = (clock[queue], graph.done_with(step, tile));
+        clock[queue] = done_with.max(known);
+        set_entered(graph, clock, graph.step(step).rank);
+        for done in known..done_with {
+            let (step, tile) = graph.at(queue, done);
+            let after = &graph.step(step).after;
+            admit_enters(graph, clock, after);
+            stack.extend(graph.awaited(after).filter_map(|(awaited, lag)| Some((awaited, tile.checked_sub(lag)?))));
+        }
+    }
 }

@@ -9,7 +9,7 @@
 //! Waits for enter are spent once a queue, so what a step needs is found in one table: for each queue and other rank, the
 //! first step of that queue that waits for that enter.
 
-use super::clocks::{has_entered, Clock, Clocks};
+use super::clocks::{has_entered, is_past, Clock, Clocks};
 use super::graph::Graph;
 use super::report::{Access, Cell, Place, Violation};
 use crate::schedule::{Dependency, Event, Step, View};
@@ -94,7 +94,7 @@ pub(super) fn check_leaves(graph: &Graph<'_>, leaves: &[Clock]) -> Result<bool, 
     }
     let everyone = 0..graph.schedule.world_size;
     let stranger = everyone.clone().zip(leaves).find_map(|(rank, leave)| {
-        everyone.clone().find(|&other| !has_entered(leave, graph, other)).map(|other| (rank, other))
+        everyone.clone().find(|&other| !has_entered(graph, leave, other)).map(|other| (rank, other))
     });
     match stranger {
         Some((rank, other)) if graph.schedule.collective.synchronises => {
@@ -102,11 +102,6 @@ pub(super) fn check_leaves(graph: &Graph<'_>, leaves: &[Clock]) -> Result<bool, 
         }
         found => Ok(found.is_none()),
     }
-}
-
-/// Says whether a step of the first tile is in a clock.
-pub(super) fn is_past(graph: &Graph<'_>, clock: &Clock, step: u32) -> bool {
-    clock[graph.queue_number(step)] >= graph.done_with(step, 0)
 }
 
 fn leaves_early(graph: &Graph<'_>, step: u32, view: &View) -> Violation {

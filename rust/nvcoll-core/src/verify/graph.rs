@@ -23,20 +23,14 @@ pub(super) struct Graph<'a> {
     first_queue: Vec<u32>,
     /// Positions in the schedule, in an order in which they can happen.
     order: Vec<u32>,
-    /// The inverse of `order`.
-    turns: Vec<u32>,
 }
 
 impl<'a> Graph<'a> {
     /// Numbers the queues of a schedule whose form has been checked, and finds an order.
     pub(super) fn of(schedule: &'a Schedule) -> Result<Self, Violation> {
         let (queues, first_queue) = number_queues(schedule);
-        let mut graph = Self { schedule, queues, first_queue, order: Vec::new(), turns: Vec::new() };
+        let mut graph = Self { schedule, queues, first_queue, order: Vec::new() };
         graph.order = graph.topological_order()?;
-        graph.turns = vec![0; graph.order.len()];
-        for (turn, &step) in graph.order.iter().enumerate() {
-            graph.turns[step as usize] = turn as u32;
-        }
         Ok(graph)
     }
 
@@ -70,6 +64,17 @@ impl<'a> Graph<'a> {
         &self.queues[number]
     }
 
+    /// Returns the last step of a queue.
+    pub(super) fn end_of(&self, number: usize) -> u32 {
+        *self.queues[number].last().expect("a queue has a step")
+    }
+
+    /// Returns the step, and its tile, that comes after `done` steps of a queue.
+    pub(super) fn at(&self, number: usize, done: u32) -> (u32, u32) {
+        let queue = &self.queues[number];
+        (queue[done as usize % queue.len()], done / queue.len() as u32)
+    }
+
     /// Returns how many steps of its queue are done once `step` is, counted from the first tile.
     pub(super) fn done_with(&self, step: u32, tile: u32) -> u32 {
         tile * self.queues[self.queue_number(step)].len() as u32 + self.step(step).index + 1
@@ -90,37 +95,6 @@ impl<'a> Graph<'a> {
                 Some((self.queues[number as usize][index as usize], dependency.lag))
             }
         })
-    }
-
-    /// Says whether `early` in tile `early_tile` happens before `late` in tile `late_tile`, by a search backwards.
-    ///
-    /// Tiles before the early one, and steps whose turn is before its, cannot lead there.
-    pub(super) fn precedes(&self, (early, early_tile): (u32, u32), (late, late_tile): (u32, u32)) -> bool {
-        let steps = self.schedule.steps.len();
-        let mut seen = vec![false; steps * (late_tile - early_tile + 1) as usize];
-        let mut stack = vec![(late, late_tile)];
-        while let Some((step, tile)) = stack.pop() {
-            let queue = &self.queues[self.queue_number(step)];
-            let in_queue = match self.predecessor(step) {
-                Some(before) => Some((before, tile)),
-                None => tile.checked_sub(1).map(|tile| (queue[queue.len() - 1], tile)),
-            };
-            let waits = self.awaited(&self.step(step).after);
-            let waits = waits.filter_map(|(awaited, lag)| tile.checked_sub(lag).map(|tile| (awaited, tile)));
-            for (before, tile) in in_queue.into_iter().chain(waits) {
-                if (before, tile) == (early, early_tile) {
-                    return true;
-                }
-                let may_lead = tile > early_tile
-                    || (tile == early_tile && self.turns[before as usize] > self.turns[early as usize]);
-                if may_lead
-                    && !std::mem::replace(&mut seen[steps * (tile - early_tile) as usize + before as usize], true)
-                {
-                    stack.push((before, tile));
-                }
-            }
-        }
-        false
     }
 
     /// Returns the steps that come directly before a step in its tile.

@@ -25,8 +25,7 @@
 //!
 //! Cost: a bit per rank for every step. Source: ours.
 
-use super::clocks::{Clock, Clocks};
-use super::contact::is_past;
+use super::clocks::{is_past, Clock, Clocks};
 use super::form;
 use super::graph::{name_of, Graph};
 use super::memory::Memory;
