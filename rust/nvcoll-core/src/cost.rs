@@ -27,6 +27,7 @@
 //!
 //! ```text
 //! nvswitch, mapped   enter of another ─1─▶ fold ─2─▶ leave
+//! nvswitch, staged   enter of another ─1─▶ publish ─2─▶ fold ─3─▶ fetch                             (no leave: staging)
 //! ring, mapped       enter of another ─1─▶ fold ─▶ … (n-2 more) ─▶ copy ─▶ … (n-1) ─▶ leave        2(n-1) + 1
 //! ```
 //!
