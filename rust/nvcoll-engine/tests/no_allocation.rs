@@ -1,0 +1,74 @@
+//! A planned call allocates nothing: not by tile, not by rank, not with helpers, not in SPMD.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nvcoll_core::collective::ALL_REDUCE;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::op::Op;
+use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_engine::call::Call;
+use nvcoll_engine::node::Node;
+use nvcoll_engine::team::Team;
+use nvcoll_engine::{Buffers, Deadline};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: the caller's.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn call(path: Path, count: usize) -> Call {
+    let (dtype, op, aliasing) = (DType::F32, Op::Sum, Aliasing::InPlace);
+    Call { collective: &ALL_REDUCE, algorithm: "ring".into(), dtype, op, count, path, aliasing }
+}
+
+fn buffers(data: &mut [f32]) -> Buffers {
+    let start: *mut u8 = data.as_mut_ptr().cast();
+    Buffers { input: start, output: start, scratch: std::ptr::null_mut(), scalar: 1.0 }
+}
+
+#[test]
+fn a_planned_call_allocates_nothing() {
+    for (path, count) in [(Path::Mapped, 64), (Path::Mapped, 300_000), (Path::Staged, 64), (Path::Staged, 30_000)] {
+        let node = Node::new(4, Some(2)).unwrap();
+        let program = node.program(&call(path, count), None).unwrap();
+        let mut data = vec![vec![1f32; count]; 4];
+        let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x)).collect();
+        let mut run = || {
+            // SAFETY: four live vectors of `count` floats, in place.
+            unsafe { node.run(&program, &mut all, Deadline::after(Some(30.0)), &mut || false) }.unwrap();
+        };
+        (0..5).for_each(|_| run());
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        (0..50).for_each(|_| run());
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{path:?} {count}");
+    }
+
+    let node = Node::new(1, None).unwrap();
+    let program = node.program_of_rank(&call(Path::Mapped, 64), None).unwrap();
+    let (mut member, mut data) = (Team::new(1).member(0), vec![1f32; 64]);
+    let mut run = || {
+        // SAFETY: a live vector of 64 floats.
+        unsafe { member.run(&program, buffers(&mut data), Deadline::after(Some(30.0))) }.unwrap();
+    };
+    run();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    (0..50).for_each(|_| run());
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "one rank of a team");
+}
