@@ -84,7 +84,9 @@ fn check(isa: Isa, dtype: DType, arm: Arm, case: &Case) -> Result<(), String> {
     let mut numbers = Numbers(case.seed);
     let n_src = if arm == Arm::Copy { 1 } else { case.n_src };
     let sources: Vec<Vec<u8>> = (0..n_src).map(|_| elements(&mut numbers, dtype, case.count)).collect();
-    let scalars: Vec<f64> = (0..n_src).map(|s| [0.1, -3.0, 1.0, 0.0, f64::NAN, 1e-40][(s + case.count) % 6]).collect();
+    let full_nan = f64::from_bits(u64::MAX >> 1);
+    let drawn = [0.1, -3.0, 1.0, 0.0, full_nan, 1e-40];
+    let scalars: Vec<f64> = (0..n_src).map(|s| drawn[(s + case.count) % drawn.len()]).collect();
     let divisor = n_src as u32 + 1;
 
     let alias = |d: &Option<usize>| d.filter(|&s| s < n_src);

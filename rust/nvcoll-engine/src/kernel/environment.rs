@@ -1,4 +1,18 @@
 //! The floating-point environment: kernels round to nearest and keep subnormals, whatever the caller's control word says.
+//!
+//! Callers do change it: torch's `set_flush_denormal` does, and so does a shared library built with `-ffast-math` when it
+//! is loaded. The same sum would then have other bits on one thread than on another. Compiled Rust, for its part, assumes
+//! the default environment; so a thread takes the guard before it runs kernels, and the caller's word is back afterwards.
+//!
+//! ```text
+//! read the word ─▶ as it should be? ─ yes ─▶ nothing to do, now or later
+//!                                   └ no ──▶ write the default ─▶ kernels ─▶ write the caller's word back
+//! ```
+//!
+//! The compiler does not move kernels across the guard: they are reached through a pointer, and neither they nor the
+//! instructions here are free of effects on memory. Cost: reading the word, a few cycles, once per call of a plan. Exception
+//! flags that kernels raise are lost if the word was changed and stay if it was not. Source: Intel SDM volume 1, 10.2.3;
+//! Arm ARM, FPCR.
 
 /// Holds the default environment until dropped, then restores the caller's.
 #[derive(Debug)]
@@ -45,7 +59,7 @@ fn read() -> u64 {
 fn write(word: u64) {
     let word = word as u32;
     // SAFETY: ldmxcsr loads a word that was read before or is the default; reserved bits are zero.
-    unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &word, options(nostack, preserves_flags, readonly)) };
+    unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &word, options(nostack, preserves_flags)) };
 }
 
 /// FPCR zero: round to nearest, no flush to zero, no traps. Cited: Arm ARM, FPCR.
