@@ -106,6 +106,18 @@ def test_a_hierarchy_is_three_lines_of_composition():
     assert all((x == 66).all() for x in arrays)
 
 
+def test_a_composed_algorithm_may_fold_in_place():
+    @nvcoll.algorithm("all_reduce")
+    def halves(b):
+        shard = b.reduce_scatter(b.inputs, over=b.groups(2), algorithm="nvswitch")
+        total = b.all_reduce(shard, over=b.groups(stride=2), algorithm="nvswitch")
+        b.all_gather(total, into=b.outputs, over=b.groups(2), algorithm="nvswitch")
+
+    arrays = [np.full(100, r, dtype="i4") for r in range(4)]
+    nvcoll.Node(4).all_reduce(arrays, algorithm=halves)
+    assert all((x == 6).all() for x in arrays)
+
+
 def test_a_wrong_algorithm_is_refuted_before_a_byte_moves():
     @nvcoll.algorithm("all_reduce")
     def forgetful(b):

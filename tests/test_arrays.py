@@ -99,6 +99,8 @@ def test_wrong_ops_algorithms_and_paths_are_refused_with_the_choices(node):
         node.all_reduce(pair(), algorithm="rings")
     with pytest.raises(nvcoll.InvalidArgument, match="mapped, staged"):
         node.all_reduce(pair(), path="nvlink")
+    with pytest.raises(nvcoll.InvalidArgument, match=r"scales int32 by 0\.5"):
+        node.all_reduce(pair("i4"), nvcoll.premul_sum(0.5))
     with pytest.raises(ValueError, match="without scalars"):
         node.all_reduce(pair(), "premul_sum")
     with pytest.raises(nvcoll.InvalidArgument, match="world_size is 0"):

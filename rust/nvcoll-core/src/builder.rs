@@ -266,7 +266,7 @@ impl Builder {
 
     pub(crate) fn replay(&mut self, line: Line) {
         match self.admit(&line.src, &line.dst) {
-            Ok(()) if line.src == line.dst => {}
+            Ok(()) if line.src.len() == 1 && line.src == line.dst => {}
             Ok(()) => self.lines.push(line),
             Err(message) => self.fail(message),
         }

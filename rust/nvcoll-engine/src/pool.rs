@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How long a helper stays awake after a job. Chosen: long enough to refill a few MiB between two calls.
-const LINGER: Duration = Duration::from_millis(2);
+/// How long a helper stays awake after a job, giving way to everybody. Chosen: the time between two calls of a busy program.
+const LINGER: Duration = Duration::from_millis(20);
 
 const OPEN: u64 = 1 << 63;
 const INSIDE: u64 = 0xffff;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::Collective;
-use nvcoll_core::dtype::DType;
+use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::Verified;
@@ -75,6 +75,15 @@ impl Reduction {
                 let known: Vec<&str> = Op::ALL.iter().map(|op| op.name()).collect();
                 Err(invalid(py, format!("no op is called `{name}`: choose from {}", known.join(", "))))
             }
+        }
+    }
+
+    /// Refuses scalars that an integer dtype cannot hold.
+    pub(crate) fn check(&self, py: Python<'_>, dtype: DType) -> PyResult<()> {
+        let is_held = |scalar: &f64| scalar.fract() == 0.0 && (-2f64.powi(31)..2f64.powi(31)).contains(scalar);
+        match self.scalars.iter().find(|scalar| dtype.kind() == Kind::Integer && !is_held(scalar)) {
+            Some(scalar) => Err(invalid(py, format!("premul_sum scales {dtype} by {scalar}: pass integers that fit {dtype}"))),
+            None => Ok(()),
         }
     }
 

@@ -145,6 +145,7 @@ impl Node {
         let aliasing = if outputs.is_empty() { Aliasing::InPlace } else { Aliasing::Disjoint };
         let path = path_named(py, path)?;
         let reduction = Reduction::of_option(op, world_size as usize)?;
+        reduction.check(py, inputs[0].dtype)?;
         let choice = Choice::of_option(algorithm, world_size, path, aliasing)?;
         let call = choice.call(collective, inputs[0].dtype, reduction.op, inputs[0].count, path, aliasing);
         let program = self.engine.program(&call, choice.proof.as_ref()).map_err(|e| of_engine(py, &e))?;

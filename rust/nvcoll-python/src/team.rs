@@ -93,6 +93,7 @@ impl Communicator {
         let aliasing = if outputs.is_empty() { Aliasing::InPlace } else { Aliasing::Disjoint };
         let path = path_named(py, path)?;
         let reduction = Reduction::of_option(op, 1)?;
+        reduction.check(py, inputs[0].dtype)?;
         let choice = Choice::of_option(algorithm, self.node.world_size(), path, aliasing)?;
         let call = choice.call(&ALL_REDUCE, inputs[0].dtype, reduction.op, inputs[0].count, path, aliasing);
         let program = self.node.program_of_rank(&call, choice.proof.as_ref()).map_err(|e| of_engine(py, &e))?;
