@@ -41,6 +41,8 @@ pub(super) struct Clocks<'g, 'a> {
     needed: Vec<u32>,
     /// The steps whose clocks are kept, and some whose clocks are gone, oldest first.
     kept: VecDeque<u32>,
+    /// How many of these there may be.
+    most: usize,
     /// For each queue, the step passed last.
     latest: Vec<u32>,
     /// For each queue, its clock at the end of the tile before.
@@ -51,6 +53,11 @@ pub(super) struct Clocks<'g, 'a> {
 impl<'g, 'a> Clocks<'g, 'a> {
     /// Starts before the first step of the first tile.
     pub(super) fn new(graph: &'g Graph<'a>) -> Self {
+        Self::keeping(graph, (KEPT_PER_QUEUE * graph.queue_count()).max(KEPT_AT_LEAST))
+    }
+
+    /// Starts with a front of at most `most` clocks, and one for each queue.
+    fn keeping(graph: &'g Graph<'a>, most: usize) -> Self {
         let mut clocks = Self {
             graph,
             tile: 0,
@@ -58,6 +65,7 @@ impl<'g, 'a> Clocks<'g, 'a> {
             of_step: vec![Clock::default(); graph.order().len()],
             needed: Vec::new(),
             kept: VecDeque::new(),
+            most: most.max(graph.queue_count()),
             latest: vec![0; graph.queue_count()],
             of_tile_before: vec![Clock::default(); graph.queue_count()],
             free: Vec::new(),
@@ -167,8 +175,7 @@ impl<'g, 'a> Clocks<'g, 'a> {
 
     /// Drops clocks, oldest first, but never the latest of a queue.
     fn forget_oldest(&mut self) {
-        let most = (KEPT_PER_QUEUE * self.graph.queue_count()).max(KEPT_AT_LEAST);
-        while self.kept.len() > most {
+        while self.kept.len() > self.most {
             let step = self.kept.pop_front().expect("it is longer than the front");
             if self.latest[self.graph.queue_number(step)] == step {
                 self.kept.push_back(step);
@@ -231,6 +238,47 @@ fn learn(graph: &Graph<'_>, clock: &mut Clock, from: (u32, u32)) {
             let after = &graph.step(step).after;
             admit_enters(graph, clock, after);
             stack.extend(graph.awaited(after).filter_map(|(awaited, lag)| Some((awaited, tile.checked_sub(lag)?))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{self, ALGORITHMS};
+    use crate::lower::lower;
+    use crate::schedule::{Aliasing, Path};
+
+    /// Every clock of three tiles and every leave, in the order of the proof.
+    fn all_clocks(graph: &Graph<'_>, mut clocks: Clocks<'_, '_>) -> Vec<Clock> {
+        let mut all = Vec::new();
+        for tile in 0..3 {
+            if tile > 0 {
+                clocks.next_tile();
+            }
+            for &step in graph.order() {
+                clocks.advance(step);
+                all.push(clocks.of_step[step as usize].clone());
+            }
+            all.extend((0..graph.schedule.world_size).map(|rank| clocks.leave(rank)));
+        }
+        all
+    }
+
+    #[test]
+    fn a_clock_that_is_learnt_is_the_clock_that_is_kept() {
+        for algorithm in ALGORITHMS {
+            for world_size in [1, 2, 3, 7] {
+                let mapped =
+                    algorithm::build(algorithm.collective, algorithm.name, world_size, Aliasing::InPlace).unwrap();
+                for &path in Path::ALL {
+                    let schedule = lower(&mapped, path).unwrap();
+                    let graph = Graph::of(&schedule).unwrap();
+                    let kept = all_clocks(&graph, Clocks::new(&graph));
+                    let learnt = all_clocks(&graph, Clocks::keeping(&graph, 0));
+                    assert!(kept == learnt, "{} of {world_size}, {}", algorithm.name, path.name());
+                }
+            }
         }
     }
 }

@@ -17,6 +17,9 @@ pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
     if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
         return Err(Violation::WorldSize(world_size));
     }
+    if schedule.chunks_per_part == 0 {
+        return Err(Violation::NoChunks);
+    }
     if schedule.leave.len() != world_size as usize {
         return Err(Violation::Leaves { found: schedule.leave.len(), expected: world_size });
     }

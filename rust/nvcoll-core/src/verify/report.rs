@@ -89,6 +89,9 @@ pub enum Violation {
     /// A world size outside 1..=1024.
     #[error("world_size is {0}: it must be from 1 to 1024")]
     WorldSize(u32),
+    /// Parts that are cut into nothing.
+    #[error("chunks_per_part is 0: cut each part into at least 1 chunk")]
+    NoChunks,
     /// More memory cells than the proof can number.
     #[error("the schedule has {cells} chunks over all ranks and buffers: at most 2^28 can be proved, use fewer chunks per part")]
     TooLarge {
@@ -374,6 +377,7 @@ impl Violation {
         let steps = |all: &[StepName]| all.iter().copied().map(Place::Step).collect();
         match self {
             V::WorldSize(_)
+            | V::NoChunks
             | V::TooLarge { .. }
             | V::Leaves { .. }
             | V::WrongOutput { .. }

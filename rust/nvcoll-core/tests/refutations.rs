@@ -1,0 +1,316 @@
+//! Every rule of the proof, broken once in a small schedule written by hand: the verifier names the rule and the steps.
+
+use nvcoll_core::schedule::{Dependency, Event, Path, Schedule};
+use nvcoll_core::text::parse;
+use nvcoll_core::verify::{refute, verify, Place, Refutation, StepName, Violation};
+
+/// Rank 1 folds, rank 0 copies the sum.
+const MAPPED: &str = "
+    schedule all_reduce hand  world_size 2  chunks_per_part 1  path mapped  aliasing disjoint
+    r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final  after r0.enter
+    r0.q0.0  output[r0].0 = output[r1].0                            after r1.enter r1.q0.0
+    leave r0
+    leave r1                                                        after r0.q0.0";
+
+/// The same through staging.
+const STAGED: &str = "
+    schedule all_reduce hand  world_size 2  chunks_per_part 1  path staged  aliasing disjoint
+    r0.q0.0  staging0[r0].0 = input[r0].0                                             after r1.enter r1.q0.0@2
+    r1.q0.0  output[r1].0, staging0[r1].0 = staging0[r0].0*s0 + input[r1].0*s1  final  after r0.enter r0.q0.0 r0.q1.0@2
+    r0.q1.0  output[r0].0 = staging0[r1].0                                            after r1.enter r1.q0.0
+    leave r0
+    leave r1";
+
+/// Rank 0 tells rank 1.
+const GATHER: &str = "
+    schedule all_gather hand  world_size 1  chunks_per_part 2  path mapped  aliasing disjoint
+    r0.q0.0  output[r0].0..2 = input[r0].0..2
+    leave r0";
+
+fn refutation_of(schedule: Schedule) -> Refutation {
+    verify(schedule).map(|_| ()).expect_err("it is wrong")
+}
+
+/// Replaces one piece of a schedule's text, and returns what the verifier says to it.
+fn refutation(text: &str, found: &str, instead: &str) -> Refutation {
+    assert!(text.contains(found), "`{found}` is not in the schedule");
+    refutation_of(parse(&text.replacen(found, instead, 1)).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// The message without the name of the schedule.
+fn message(text: &str, found: &str, instead: &str) -> String {
+    refutation(text, found, instead).violation.to_string()
+}
+
+#[test]
+fn the_schedules_that_the_other_tests_break_are_right() {
+    for text in [MAPPED, STAGED, GATHER] {
+        verify(parse(text).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
+    }
+}
+
+#[test]
+fn a_refutation_names_the_schedule_the_rule_and_the_two_steps() {
+    let refutation = refutation(MAPPED, "r1.enter r1.q0.0", "r1.enter");
+    assert_eq!(
+        refutation.to_string(),
+        "all_reduce hand of 2 ranks, mapped, disjoint: r0.q0.0 reads output[r1].0 and r1.q0.0 writes it, in no order: \
+         let r0.q0.0 wait for r1.q0.0"
+    );
+    let step = |rank| Place::Step(StepName { rank, queue: 0, index: 0 });
+    assert_eq!(refutation.violation.places(), [step(0), step(1)]);
+}
+
+#[test]
+fn a_slot_that_comes_back_too_early_is_a_race_two_tiles_apart() {
+    assert_eq!(
+        message(STAGED, " r1.q0.0@2", ""),
+        "r0.q0.0 writes staging0[r0].0 and r1.q0.0 reads it 2 tiles before, in no order: let r0.q0.0 wait for r1.q0.0@2"
+    );
+    assert_eq!(
+        message(STAGED, " r0.q1.0@2", ""),
+        "r1.q0.0 writes staging0[r1].0 and r0.q1.0 reads it 2 tiles before, in no order: let r1.q0.0 wait for r0.q1.0@2"
+    );
+}
+
+#[test]
+fn a_schedule_for_two_slots_is_refuted_with_one_and_proved_with_three() {
+    let schedule = parse(STAGED).unwrap();
+    let violation = *refute(&schedule, 1).expect("one slot is too few").violation;
+    assert!(matches!(violation, Violation::Race { lag: 1, .. }), "{violation}");
+    assert_eq!(refute(&schedule, 2), None);
+    assert_eq!(refute(&schedule, 3), None);
+}
+
+#[test]
+fn steps_that_wait_for_each_other_are_a_deadlock() {
+    assert_eq!(
+        message(MAPPED, "after r0.enter", "after r0.enter r0.q0.0"),
+        "these steps wait for each other for ever: r1.q0.0 waits for r0.q0.0 waits for r1.q0.0; \
+         take one wait out of the circle"
+    );
+    assert!(message(STAGED, "r1.q0.0@2", "r1.q0.0").contains("for ever"), "a lag may close the circle");
+}
+
+#[test]
+fn memory_is_not_touched_before_contact() {
+    assert_eq!(
+        message(MAPPED, "after r0.enter", ""),
+        "r1.q0.0 touches or waits for rank 0 without contact: let it, or a step of its rank before it, wait for r0.enter"
+    );
+}
+
+#[test]
+fn a_step_of_another_rank_is_not_awaited_before_contact_however_late() {
+    assert!(message(STAGED, "after r1.enter r1.q0.0@2", "after r1.q0.0@2").starts_with("r0.q0.0 touches or waits"));
+}
+
+#[test]
+fn contact_in_another_queue_counts_only_if_it_comes_before() {
+    let third = "r0.q1.0  output[r0].0 = staging0[r1].0                                            after r1.q0.0";
+    let second =
+        "r0.q1.0  output[r0].0 = staging0[r1].0                                            after r1.enter r1.q0.0";
+    let knows_by_then = parse(&STAGED.replace(second, third)).unwrap();
+    verify(knows_by_then).unwrap_or_else(|refutation| panic!("{refutation}"));
+    let both = STAGED.replace(second, third).replace("after r1.enter r1.q0.0@2", "");
+    assert!(message(&both, "leave r0", "leave r0 after r1.enter").starts_with("r0.q1.0 touches or waits for rank 1"));
+}
+
+#[test]
+fn a_leave_waits_for_everyone_who_touches_the_ranks_buffers() {
+    assert_eq!(
+        message(MAPPED, "after r0.q0.0", ""),
+        "r1 may leave while r0.q0.0 still reads output[r1].0: let leave r1 wait for r0.q0.0"
+    );
+}
+
+#[test]
+fn nobody_leaves_before_all_have_entered_if_the_collective_synchronises() {
+    let text = "schedule barrier hand  world_size 2  chunks_per_part 1  path mapped  aliasing disjoint
+                leave r0  after r1.enter
+                leave r1  after r0.enter";
+    verify(parse(text).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
+    assert_eq!(
+        message(text, "  after r0.enter", ""),
+        "r1 may leave before r0 has entered, and barrier promises that it does not: let leave r1 wait for r0.enter"
+    );
+}
+
+#[test]
+fn a_contribution_is_folded_once() {
+    assert_eq!(
+        message(MAPPED, "input[r1].0*s1", "input[r0].0*s0"),
+        "r1.q0.0 folds the contribution of rank 0 into output[r1].0 a second time: fold each rank's once"
+    );
+    assert!(message(MAPPED, "input[r1].0*s1", "input[r1].0*s1 + input[r0].0*s0").contains("rank 0 into output[r1].0"));
+}
+
+#[test]
+fn a_contribution_is_marked_where_it_is_folded_and_nowhere_else() {
+    assert_eq!(
+        message(MAPPED, "input[r1].0*s1", "input[r1].0"),
+        "r1.q0.0 marks input[r1].0 as no contribution to scale, and it is the contribution of rank 1 to scale: \
+         each contribution is marked where it is folded, once"
+    );
+    assert!(message(MAPPED, "*s0", "*s1").contains("and it is the contribution of rank 0"));
+    assert!(message(STAGED, "= input[r0].0", "= input[r0].0*s0").contains("and it is no contribution to scale"));
+}
+
+#[test]
+fn exactly_the_step_that_completes_a_fold_is_final() {
+    assert!(
+        message(MAPPED, "final", "").ends_with("completes the fold of output[r1].0 and is not final: mark it final")
+    );
+    let early = MAPPED.replace("world_size 2", "world_size 3").replace("leave r1", "leave r2\n leave r1");
+    assert!(message(&early, "hand", "hand").contains("is final, and output[r1].0 lacks the contribution of rank 2"));
+    assert!(
+        message(MAPPED, "= output[r1].0  ", "= output[r1].0 final").contains("output[r1].0, which is final already")
+    );
+    let folds_again = message(MAPPED, "= output[r1].0", "= output[r1].0 + input[r0].0*s0");
+    assert!(folds_again.contains("output[r1].0, which is final already"), "{folds_again}");
+}
+
+#[test]
+fn a_lonely_rank_still_finishes_its_fold() {
+    let text = "schedule all_reduce hand  world_size 1  chunks_per_part 1  path mapped  aliasing in_place
+                r0.q0.0  output[r0].0 = input[r0].0*s0  final
+                leave r0";
+    assert_eq!(verify(parse(text).unwrap()).unwrap().expression(0), "r0");
+    let unfinished = "output[r0].0 ends as r0: it must be the final fold of every rank's contribution";
+    assert_eq!(message(text, "*s0  final", ""), unfinished);
+    assert_eq!(message(text, "r0.q0.0  output[r0].0 = input[r0].0*s0  final", ""), unfinished);
+}
+
+#[test]
+fn every_output_holds_what_is_promised() {
+    let gone = message(MAPPED, "output[r0].0 = output[r1].0", "scratch0[r0].0 = output[r1].0");
+    assert_eq!(gone, "output[r0].0 ends as nothing: it must be the final fold of every rank's contribution");
+    let text = "schedule all_gather hand  world_size 2  chunks_per_part 1  path mapped  aliasing in_place
+                r0.q0.0  output[r1].0 = input[r0].0  after r1.enter
+                r1.q0.0  output[r0].1 = input[r1].1  after r0.enter
+                leave r0  after r1.q0.0
+                leave r1  after r0.q0.0";
+    verify(parse(text).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
+    assert_eq!(message(text, "r1.q0.0  output[r0].1 = input[r1].1", "r1.q0.0  scratch0[r0].1 = input[r1].1"), {
+        "output[r0].1 ends as nothing: it must be r1"
+    });
+}
+
+#[test]
+fn every_rank_receives_the_same_expression() {
+    let twice = "schedule all_reduce hand  world_size 2  chunks_per_part 1  path mapped  aliasing disjoint
+                 r0.q0.0  output[r0].0 = input[r0].0*s0 + input[r1].0*s1  final  after r1.enter
+                 r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final  after r0.enter
+                 leave r0  after r1.q0.0
+                 leave r1  after r0.q0.0";
+    verify(parse(twice).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
+    assert_eq!(
+        message(
+            twice,
+            "output[r1].0 = input[r0].0*s0 + input[r1].0*s1",
+            "output[r1].0 = input[r1].0*s1 + input[r0].0*s0"
+        ),
+        "output[r1].0 ends as (r1 + r0), final and output[r0].0 as (r0 + r1), final: \
+         every rank must receive the same expression"
+    );
+}
+
+#[test]
+fn a_collective_that_copies_does_not_fold() {
+    let folds = message(GATHER, "= input[r0].0..2", "= input[r0].0..2 + input[r0].0..2");
+    assert_eq!(folds, "r0.q0.0 folds or finishes, and all_gather only copies: use one source, and no final");
+    assert_eq!(message(GATHER, "= input[r0].0..2", "= input[r0].0..2  final"), folds);
+}
+
+#[test]
+fn nothing_is_read_before_it_is_written() {
+    assert_eq!(
+        message(MAPPED, "input[r1].0*s1", "scratch3[r1].0"),
+        "r1.q0.0 reads scratch3[r1].0, which nothing has written before: let a step write it first"
+    );
+}
+
+#[test]
+fn an_input_stays_as_it_is() {
+    let both = message(MAPPED, "output[r1].0 = input", "output[r1].0, input[r0].0 = input");
+    assert_eq!(
+        both,
+        "r1.q0.0 writes input[r0].0, and an input stays as it is where it shares no memory with the output: \
+         write output or scratch"
+    );
+}
+
+#[test]
+fn destinations_are_apart() {
+    assert_eq!(
+        message(MAPPED, "output[r1].0 =", "output[r1].0, output[r1].0 ="),
+        "r1.q0.0 writes output[r1].0 twice: list each destination once"
+    );
+    let in_place = MAPPED.replace("disjoint", "in_place");
+    assert!(message(&in_place, "output[r1].0 =", "output[r1].0, input[r1].0 =").contains("twice"));
+}
+
+#[test]
+fn a_view_stays_where_its_path_reaches() {
+    assert!(
+        message(STAGED, "staging0[r1].0  ", "output[r1].0").contains("output[r1].0, which the staged path does not")
+    );
+    assert!(message(MAPPED, "output[r0].0", "staging0[r0].0").contains("which the mapped path does not reach"));
+}
+
+#[test]
+fn a_buffer_is_touched_only_where_it_holds_something() {
+    let text = "schedule reduce_scatter hand  world_size 2  chunks_per_part 1  path mapped  aliasing disjoint
+                r0.q0.0  output[r0].1 = input[r0].1*s0 + input[r1].1*s1  final  after r1.enter
+                leave r0
+                leave r1";
+    assert_eq!(
+        refutation_of(parse(text).unwrap()).violation.to_string(),
+        "r0.q0.0 touches output[r0].1, and that buffer does not hold these chunks: see the contract of the collective"
+    );
+}
+
+#[test]
+fn chunks_stay_in_their_place() {
+    let text = GATHER.replace("output[r0].0..2 =", "output[r0].0..1 =");
+    assert!(refutation_of(parse(&text).unwrap()).violation.to_string().contains("whose chunks differ"));
+}
+
+/// A schedule that no parser accepts, made from one that is right.
+fn broken(change: impl Fn(&mut Schedule)) -> Violation {
+    let mut schedule = parse(STAGED).unwrap();
+    change(&mut schedule);
+    *refutation_of(schedule).violation
+}
+
+#[test]
+fn what_cannot_be_numbered_is_refused_before_anything_else() {
+    let refused = [
+        (broken(|s| s.world_size = 0), "world_size is 0"),
+        (broken(|s| s.world_size = 1025), "world_size is 1025"),
+        (broken(|s| s.leave.truncate(1)), "1 ranks have a leave"),
+        (broken(|s| s.chunks_per_part = u32::MAX), "use fewer chunks per part"),
+        (broken(|s| s.chunks_per_part = 0), "chunks_per_part is 0"),
+        (broken(|s| s.steps[0].rank = 7), "names rank 7"),
+        (broken(|s| s.steps[0].src[0].view.rank = 7), "names rank 7"),
+        (broken(|s| s.steps[0].queue = u32::MAX), "leaves a gap"),
+        (broken(|s| s.steps[0].index = 1), "leaves a gap"),
+        (broken(|s| s.steps[2].queue = 0), "takes a place twice"),
+        (broken(|s| s.steps[0].src.clear()), "has 0 sources"),
+        (broken(|s| s.steps[0].dst.clear()), "0 destinations"),
+        (broken(|s| s.steps[0].dst[0].chunks = 0..u32::MAX), "the chunks are 0..1"),
+        (broken(|s| s.steps[0].dst[0].chunks = 1..1), "not empty"),
+        (broken(|s| s.steps[0].after[0].rank = 9), "r9.enter, which does not exist"),
+        (broken(|s| s.steps[0].after[1].event = Event::Step { queue: 0, index: 1 }), "which does not exist"),
+        (broken(|s| s.steps[0].after[1].lag = 3), "a lag is from 0 to 2"),
+        (broken(|s| s.steps[0].after[0].lag = 1), "a lag is from 0 to 0"),
+        (
+            broken(|s| s.leave[0].push(Dependency { rank: 0, event: Event::Step { queue: 0, index: 0 }, lag: 1 })),
+            "0 to 0",
+        ),
+        (broken(|s| s.path = Path::Mapped), "which the mapped path does not reach"),
+    ];
+    for (violation, expected) in refused {
+        assert!(violation.to_string().contains(expected), "`{violation}` does not say `{expected}`");
+    }
+}
