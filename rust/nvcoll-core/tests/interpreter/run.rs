@@ -122,10 +122,11 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// Notes the enters that were waited for, then demands that every awaited rank's was.
-    fn meet(seen: &mut [bool], waits: &[Wait], who: impl Fn() -> String) -> Result<(), String> {
+    /// Notes the enters that were waited for, then demands that every awaited rank's was. What lies before the first tile is
+    /// not waited for.
+    fn meet(seen: &mut [bool], waits: &[Wait], tile: u32, who: impl Fn() -> String) -> Result<(), String> {
         waits.iter().filter(|wait| wait.step.is_none()).for_each(|wait| seen[wait.rank] = true);
-        match waits.iter().find(|wait| !seen[wait.rank]) {
+        match waits.iter().find(|wait| wait.lag <= tile && !seen[wait.rank]) {
             Some(wait) => Err(format!("{} waits for a step of rank {}, whose enter it has not seen", who(), wait.rank)),
             None => Ok(()),
         }
@@ -139,7 +140,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let name = || format!("step {} of queue {number}, rank {rank}", cursor.index);
         cursor.events += 1;
         if cursor.events == 1 {
-            Self::meet(&mut self.seen[rank], &instruction.waits, name)?;
+            Self::meet(&mut self.seen[rank], &instruction.waits, cursor.tile, name)?;
             cursor.rotation = self.random.below(sources * destinations);
             cursor.read.resize(sources, Vec::new());
             return Ok(());
@@ -181,7 +182,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     fn leave(&mut self, rank: usize) -> Result<(), String> {
-        Self::meet(&mut self.seen[rank], &self.of.leaves[rank], || format!("the leave of rank {rank}"))?;
+        Self::meet(&mut self.seen[rank], &self.of.leaves[rank], TILES - 1, || format!("the leave of rank {rank}"))?;
         if self.of.schedule.collective.synchronises && self.entered.contains(&false) {
             return Err(format!("rank {rank} leaves before everyone has entered"));
         }
