@@ -82,7 +82,9 @@ impl Reduction {
     pub(crate) fn check(&self, py: Python<'_>, dtype: DType) -> PyResult<()> {
         let is_held = |scalar: &f64| scalar.fract() == 0.0 && (-2f64.powi(31)..2f64.powi(31)).contains(scalar);
         match self.scalars.iter().find(|scalar| dtype.kind() == Kind::Integer && !is_held(scalar)) {
-            Some(scalar) => Err(invalid(py, format!("premul_sum scales {dtype} by {scalar}: pass integers that fit {dtype}"))),
+            Some(scalar) => {
+                Err(invalid(py, format!("premul_sum scales {dtype} by {scalar}: pass integers that fit {dtype}")))
+            }
             None => Ok(()),
         }
     }
