@@ -36,6 +36,9 @@ def test_torch_tensors_are_arrays_bfloat16_too(node):
         tensors = [torch.ones(5, dtype=dtype) for _ in range(2)]
         node.all_reduce(tensors)
         assert (tensors[0] == 2).all() and (tensors[1] == 2).all()
+    negated = [torch.complex(torch.ones(3), torch.ones(3)).conj().imag for _ in range(2)]
+    with pytest.raises(nvcoll.InvalidArgument, match="resolve_neg"):
+        node.all_reduce(negated)
     with pytest.raises(nvcoll.InvalidArgument, match="requires grad"):
         node.all_reduce([torch.ones(5, requires_grad=True) for _ in range(2)])
 

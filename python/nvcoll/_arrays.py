@@ -22,6 +22,8 @@ def as_ndarray(obj: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
     """
     if getattr(obj, "requires_grad", False):
         raise InvalidArgument(f"{name} requires grad, and autograd would not see the call: pass x.detach() or x.grad")
+    if getattr(obj, "is_neg", bool)():
+        raise InvalidArgument(f"{name} is a lazily negated view, whose memory holds other values: pass x.resolve_neg()")
     if hasattr(obj, "__dlpack__"):
         return _from_dlpack(obj, name)
     try:
