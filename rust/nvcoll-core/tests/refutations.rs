@@ -1,6 +1,8 @@
 //! Every rule of the proof, broken once in a small schedule written by hand: the verifier names the rule and the steps.
 
-use nvcoll_core::schedule::{Dependency, Event, Path, Schedule};
+use nvcoll_core::algorithm::{self, ALGORITHMS};
+use nvcoll_core::lower::lower;
+use nvcoll_core::schedule::{Aliasing, Dependency, Event, Path, Schedule};
 use nvcoll_core::text::parse;
 use nvcoll_core::verify::{refute, verify, Place, Refutation, StepName, Violation};
 
@@ -80,6 +82,18 @@ fn a_schedule_for_two_slots_is_refuted_with_one_and_proved_with_three() {
     assert!(matches!(violation, Violation::Race { lag: 1, .. }), "{violation}");
     assert_eq!(refute(&schedule, 2), None);
     assert_eq!(refute(&schedule, 3), None);
+}
+
+#[test]
+fn every_registered_algorithm_that_stages_needs_its_second_slot() {
+    for algorithm in ALGORITHMS {
+        for world_size in 2..=5 {
+            let mapped = algorithm::build(algorithm.collective, algorithm.name, world_size, Aliasing::InPlace).unwrap();
+            let staged = lower(&mapped, Path::Staged).unwrap();
+            let refutation = refute(&staged, 1);
+            assert_eq!(refutation.is_some(), staged.staging_layers() > 0, "{} of {world_size}", algorithm.name);
+        }
+    }
 }
 
 #[test]

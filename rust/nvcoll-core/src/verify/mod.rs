@@ -22,19 +22,20 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`form`] | what can be said of a step alone |
-//! | [`memory`] | chunks of buffers as numbered cells; aliasing |
-//! | [`graph`] | queue order and waits; an order of one tile, or a deadlock |
-//! | [`clocks`] | happens-before, by vector clocks of a moving front |
-//! | [`contact`] | enter and leave |
-//! | [`races`] | conflicting accesses are ordered |
-//! | [`symbols`], [`values`] | expressions; what every cell holds |
-//! | [`succession`] | calls that follow each other in the same staging |
-//! | [`report`] | what is said when it fails |
+//! | `form` | what can be said of a step alone |
+//! | `memory` | chunks of buffers as numbered cells; aliasing |
+//! | `graph` | queue order and waits; an order of one tile, or a deadlock |
+//! | `clocks` | happens-before, by vector clocks of a moving front |
+//! | `contact` | enter and leave |
+//! | `races` | conflicting accesses are ordered |
+//! | `symbols`, `values` | expressions; what every cell holds |
+//! | [`succession()`] | calls that follow each other in the same staging |
+//! | `report` | what is said when it fails |
 //!
 //! It shares no code with the builder, the derivation of dependencies or the lowering, and believes nothing they wrote. Cost:
-//! linear in steps, views and waits, times the number of queues for clocks: 8 ranks well under a millisecond,
-//! a ring of 1024 ranks (two million steps) some seconds. Source: ours; the parts name theirs.
+//! steps x queues for the clocks, linear in views and waits for the rest. Measured on two busy cores of a server: 8 ranks
+//! 0.1 ms, all of `nvcoll verify --all` 0.3 s, 1024 ranks 1 s for nvswitch and 10 s for the two million steps of a ring, mapped
+//! (through staging, three tiles and longer walks: minutes). Source: ours; the parts name theirs.
 //!
 //! What it does not do: prove the engine. That a step is one fold, that a wait waits, that a stamp is kept is the engine's.
 
