@@ -1,32 +1,47 @@
-//! Sharing a program out by tile: one caller drives all ranks, and a worker runs all queues of its own tiles, in the order
+//! Sharing a program out by tile: one caller drives all ranks, and a worker runs all steps of its own pieces, in the order
 //! of the program, and never waits.
 //!
-//! Tiles of a mapped schedule touch disjoint memory, and program order is a topological order of one tile (the proof says
-//! both), so any worker may run any tile at any time. The values that travel through a tile stay in one core's cache, which
-//! is why ring and tree run near the memory's speed this way. Workers claim tiles one after the other, so that a late or
-//! slow worker takes fewer.
+//! ```text
+//! piece     strand 0 tile 0, strand 0 tile 1, …  strand 1 tile 0, …       a slice of every buffer that the strand touches
+//! claims    [ worker 0      ][ worker 1      ][ 0    ][ 1   ][ 0 ][1][0][1]
+//! ```
+//!
+//! Tiles and strands of a mapped schedule touch disjoint memory, and program order is a topological order of one tile (the
+//! proof says both), so any worker may run any piece at any time. The values that travel through a piece stay in one core's
+//! cache, which is why ring and tree run near the memory's speed this way. Workers claim a share of what is left, not less
+//! than a piece: at first long runs of neighbouring slices, which the prefetchers like, in the end single pieces, so that a
+//! late or slow worker takes less. Source: guided self-scheduling, Polychronopoulos and Kuck 1987.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::program::{Program, Workspace};
 
-/// The tiles of one call that are still to be claimed.
-#[derive(Debug, Default)]
+/// The pieces of one call that are still to be claimed.
+#[derive(Debug)]
 pub(crate) struct Claims {
-    next: AtomicU32,
+    next: AtomicU64,
+    pieces: u64,
+    workers: u64,
     is_stopped: AtomicBool,
 }
 
 impl Claims {
-    fn claim(&self, tiles: u32) -> Option<u32> {
-        if self.is_stopped.load(Ordering::Relaxed) {
-            return None;
-        }
-        // Relaxed: a claim orders nothing; results are published when the worker leaves the pool's job.
-        Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|&tile| tile < tiles)
+    /// Offers all pieces of a program to `workers`.
+    pub(crate) fn new(program: &Program, workers: usize) -> Self {
+        let pieces = program.pieces();
+        Self { next: AtomicU64::new(0), pieces, workers: workers as u64, is_stopped: AtomicBool::new(false) }
     }
 
-    /// Lets workers finish the tile they are at, and no other.
+    fn claim(&self) -> Option<Range<u64>> {
+        let share = |next: u64| ((self.pieces - next) / (2 * self.workers)).max(1);
+        let claim = |next: u64| (next < self.pieces).then(|| next + share(next));
+        // Relaxed: a claim orders nothing; results are published when the worker leaves the pool's job.
+        let next = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).ok()?;
+        Some(next..next + share(next))
+    }
+
+    /// Lets workers finish the piece they are at, and no other.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -36,7 +51,7 @@ impl Claims {
     }
 }
 
-/// Runs tiles until none is left; `between` is called after each.
+/// Runs pieces until none is left; `between` is called after each.
 ///
 /// # Safety
 /// What [`Program::run_task`] demands of `bases`, `scalars` and `workspace`; the program is mapped; all workers of the call
@@ -49,11 +64,17 @@ pub(crate) unsafe fn run(
     claims: &Claims,
     mut between: impl FnMut(),
 ) {
-    while let Some(tile) = claims.claim(program.tiles) {
-        for task in 0..program.tasks.len() as u32 {
-            // SAFETY: earlier tasks of the tile are done, and other tiles touch other memory; the rest is the caller's.
-            unsafe { program.run_task(task, tile, 0, bases, scalars, workspace) };
+    while let Some(claimed) = claims.claim() {
+        for piece in claimed {
+            if claims.was_stopped() {
+                return;
+            }
+            let (strand, tile) = (piece / u64::from(program.tiles), (piece % u64::from(program.tiles)) as u32);
+            for &task in &program.strands[strand as usize] {
+                // SAFETY: earlier tasks of the piece are done, and other pieces touch other memory; the rest is the caller's.
+                unsafe { program.run_task(task, tile, 0, bases, scalars, workspace) };
+            }
+            between();
         }
-        between();
     }
 }

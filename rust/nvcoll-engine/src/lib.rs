@@ -4,11 +4,11 @@
 //! |---|---|
 //! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
 //! | [`call`], [`proofs`], [`program`] | what is called, its proof, and the proof bound to dtype, op and counts |
-//! | [`sharing`], `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
+//! | [`sharing`], `strands`, `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
 //! | [`kernel`] | fold k sources into m destinations, per dtype, op and instruction set |
 //! | [`sync`], `world` | progress words, stamps, records, doorbells, abort; and where they are |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
-//! | [`cpus`], [`memory`], [`pool`] | what the machine offers: usable CPUs, blocks of memory, worker threads |
+//! | [`cpus`], [`memory`], [`pool`], `processors` | what the machine offers: usable CPUs, memory, worker threads and where they run |
 
 mod by_rank;
 mod by_tile;
@@ -19,10 +19,12 @@ pub mod kernel;
 pub mod memory;
 pub mod node;
 pub mod pool;
+mod processors;
 pub mod program;
 pub mod proofs;
 pub mod roofline;
 pub mod sharing;
+mod strands;
 pub mod sync;
 pub mod team;
 mod world;

@@ -226,7 +226,7 @@ impl Driver {
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        let claims = Claims::default();
+        let claims = Claims::new(program, self.workspaces.len());
         let (bases, scalars) = (Shared(&self.bases), &self.scalars);
         let workspaces = &self.workspaces;
         let work = |worker: usize, between: &mut dyn FnMut()| {
@@ -243,7 +243,7 @@ impl Driver {
             }
         };
         let pool = self.pool.as_mut().expect("prepare made it");
-        if program.traffic_bytes() < ALONE_BYTES || program.tiles() == 1 || pool.workers() == 1 {
+        if program.traffic_bytes() < ALONE_BYTES || program.pieces() == 1 || pool.workers() == 1 {
             work(0, &mut watch);
         } else {
             pool.run(|| work(0, &mut watch), &|helper| work(helper, &mut || {}));

@@ -9,12 +9,13 @@
 //! ```
 
 use nvcoll_core::partition::{Partition, GRAIN};
-use nvcoll_core::schedule::{Buffer, Dependency, Event, Schedule, Step, View};
+use nvcoll_core::schedule::{Buffer, Dependency, Event, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
 
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
+use crate::strands::strands;
 use crate::world::staging_bytes;
 
 /// Base pointers of one rank: input, output, scratch, staging.
@@ -74,6 +75,8 @@ pub struct Program {
     pub(crate) queues: Vec<Vec<Vec<u32>>>,
     /// For each rank, what it waits for before it leaves.
     pub(crate) leave: Vec<Vec<Wait>>,
+    /// The tasks of each strand, in order; none if the program stages, which is then run by rank only.
+    pub(crate) strands: Vec<Vec<u32>>,
     pub(crate) tiles: u32,
     tile_bytes: usize,
     slot_bytes: usize,
@@ -149,6 +152,7 @@ impl Program {
             scalar_of: Vec::new(),
             leave: schedule.leave.iter().map(|waits| resolve(waits, &queues)).collect(),
             queues: queues.iter().map(|r| r.iter().map(|q| q.iter().map(|&p| p as u32).collect()).collect()).collect(),
+            strands: if schedule.path == Path::Mapped { strands(schedule) } else { Vec::new() },
             tiles: tiles as u32,
             tile_bytes: tile_count * element,
             slot_bytes,
@@ -227,6 +231,11 @@ impl Program {
     /// Returns the number of tiles.
     pub fn tiles(&self) -> u32 {
         self.tiles
+    }
+
+    /// Returns the number of pieces, tiles of strands, that workers share.
+    pub(crate) fn pieces(&self) -> u64 {
+        self.strands.len() as u64 * u64::from(self.tiles)
     }
 
     /// Returns the bytes of staging that a rank needs: two banks of two slots.

@@ -3,6 +3,7 @@
 use nvcoll_core::schedule::{Path, Schedule};
 
 use crate::call::Call;
+use crate::strands::strands;
 use crate::world::staging_bytes;
 
 /// How the work of a call is divided among workers.
@@ -17,17 +18,18 @@ pub enum Sharing {
 /// Below this traffic a call stays on the calling thread. Measured: a helper that is awake pays from about here on.
 pub(crate) const ALONE_BYTES: usize = 256 << 10;
 
-/// What all ranks' slices of one chunk may take together by tile: half of a second-level cache. Chosen.
-const TILE_SET_BYTES: usize = 1024 << 10;
-
 /// The longest slice of a chunk, so that an abort is acknowledged soon. Chosen by the design.
 const LONGEST_SLICE_BYTES: usize = 256 << 10;
 
 /// The shortest slice that is worth a claim. Chosen.
 const SHORTEST_SLICE_BYTES: usize = 4 << 10;
 
-/// Tiles that a worker should find, so that an uneven start evens out. Chosen.
-const TILES_PER_WORKER: usize = 2;
+/// Pieces that a worker should find, so that an uneven start evens out. Chosen.
+const PIECES_PER_WORKER: usize = 8;
+
+/// What the slices of a strand may take together, where a step reads what an earlier one wrote: half of a second-level
+/// cache of 1 MiB, since the other half streams. Chosen.
+const RESIDENT_BYTES: usize = 512 << 10;
 
 impl Sharing {
     /// Returns how a caller that drives all ranks shares out a schedule.
@@ -49,9 +51,12 @@ impl Sharing {
             }
             (Sharing::ByRank, Path::Mapped) => LONGEST_SLICE_BYTES,
             (Sharing::ByTile, Path::Mapped) => {
-                let resident = TILE_SET_BYTES / schedule.world_size as usize;
-                let fair = chunk_bytes / (TILES_PER_WORKER * workers);
-                resident.min(fair).clamp(SHORTEST_SLICE_BYTES, LONGEST_SLICE_BYTES)
+                let strands = strands(schedule).len().max(1);
+                let fair = chunk_bytes * strands / (PIECES_PER_WORKER * workers);
+                let has_one_step_each = strands == schedule.steps.len();
+                let resident =
+                    if has_one_step_each { usize::MAX } else { RESIDENT_BYTES / schedule.world_size as usize };
+                fair.min(resident).clamp(SHORTEST_SLICE_BYTES, LONGEST_SLICE_BYTES)
             }
         };
         slice_bytes / element

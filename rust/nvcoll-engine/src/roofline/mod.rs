@@ -12,15 +12,14 @@
 //!
 //! Cost: `2 * n * count * 4` bytes. What it does not do: other dtypes and ops.
 
-mod pin;
 mod sum;
-
-use pin::Processors;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use crate::processors;
 
 /// How the sums are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +35,22 @@ struct Job {
     buffers: Vec<*mut f32>,
     count: usize,
     stores: Stores,
-    processors: Processors,
+    /// The processors that the caller may use, beginning with its own.
+    processors: Vec<usize>,
 }
 
 // SAFETY: a job is addresses; threads write disjoint index ranges of what they name, while `run` is borrowed.
 unsafe impl Send for Job {}
+
+impl Job {
+    /// Moves the calling thread, which is number `thread` of the run, to a processor of its own: a woken thread is often
+    /// put beside the one that woke it, and two that spin on one processor measure the scheduler.
+    fn pin(&self, thread: usize) {
+        if let Some(&processor) = self.processors.get(thread % self.processors.len().max(1)) {
+            processors::confine_this_thread(&[processor]);
+        }
+    }
+}
 
 /// All counters only grow: run `g` is over when each has grown by what it grows in `g` runs.
 struct Shared {
@@ -94,13 +104,13 @@ impl Roofline {
     pub unsafe fn run(&mut self, buffers: &[*mut f32], count: usize, stores: Stores) -> Duration {
         assert_eq!(buffers.len(), self.n, "the roofline was made for another number of buffers");
         self.runs += 1;
-        let processors = Processors::of_this_thread();
+        let processors = processors::allowed();
         let job = Job { buffers: buffers.to_vec(), count, stores, processors };
         *self.shared.lock() = Some(job.clone());
         // Release: pairs with the Acquire in `next_run`.
         self.shared.run.store(self.runs, Ordering::Release);
         self.helpers.iter().for_each(|helper| helper.thread().unpark());
-        job.processors.pin(0);
+        job.pin(0);
         wait_until(|| self.shared.arrived.load(Ordering::Acquire) == self.runs * self.helpers.len());
         let start = Instant::now();
         // Release: pairs with the Acquire in `serve`.
@@ -110,7 +120,7 @@ impl Roofline {
         // Acquire: pairs with the Release in `serve`; the sums of all threads are visible afterwards.
         wait_until(|| self.shared.finished.load(Ordering::Acquire) == self.runs * self.helpers.len());
         let time = start.elapsed();
-        job.processors.unpin();
+        processors::confine_this_thread(&job.processors);
         time
     }
 }
@@ -125,7 +135,7 @@ impl Shared {
         while let Some(run) = self.next_run(last) {
             last = run;
             let job = self.lock().clone().expect("a run has a job");
-            job.processors.pin(thread);
+            job.pin(thread);
             // Release: pairs with the Acquire of the caller, who then starts the clock.
             self.arrived.fetch_add(1, Ordering::Release);
             wait_until(|| self.started.load(Ordering::Acquire) == run);

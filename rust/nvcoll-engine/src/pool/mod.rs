@@ -10,13 +10,17 @@
 //! waking a sleeper costs tens of microseconds, a lingering one costs a cache miss. The door is one word: open bit, job
 //! number, number of helpers inside. This sharing of work among workers is not part of the ranks' protocol.
 
+mod seats;
+
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a helper stays awake after a job, giving way to everybody. Measured: with 20 ms it often shares the caller's CPU.
+use seats::Seats;
+
+/// How long a helper stays awake after a job, giving way to everybody. Chosen: a few times what calls in a row are apart.
 const LINGER: Duration = Duration::from_millis(2);
 
 const OPEN: u64 = 1 << 63;
@@ -39,7 +43,8 @@ struct Shared {
 /// A set of helpers.
 pub struct Pool {
     shared: Arc<Shared>,
-    helpers: Vec<(JoinHandle<()>, Thread)>,
+    helpers: Vec<JoinHandle<()>>,
+    seats: Seats,
     process: u32,
 }
 
@@ -56,11 +61,11 @@ impl Pool {
         let start = |number: usize| {
             let shared = shared.clone();
             let name = format!("nvcoll-{}", number + 1);
-            let thread = std::thread::Builder::new().name(name).spawn(move || shared.serve(number));
-            thread.ok().map(|handle| (handle.thread().clone(), handle)).map(|(thread, handle)| (handle, thread))
+            std::thread::Builder::new().name(name).spawn(move || shared.serve(number)).ok()
         };
-        let helpers = (0..helpers).filter_map(start).collect();
-        Self { shared, helpers, process: std::process::id() }
+        let helpers: Vec<_> = (0..helpers).filter_map(start).collect();
+        let seats = Seats::take(&helpers);
+        Self { shared, helpers, seats, process: std::process::id() }
     }
 
     /// Returns the number of workers: the helpers and the caller.
@@ -79,13 +84,14 @@ impl Pool {
         // unwinds, so no helper uses it longer than it lives.
         let job_of_helpers: &'static Job<'static> =
             unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(job) };
+        self.seats.give_way(&self.helpers);
         *self.shared.lock() = Some(job_of_helpers);
         let number = self.shared.door.load(Ordering::Relaxed) & !(OPEN | INSIDE);
         // SeqCst: pairs with the look at the door in `serve` after `sleeping` is set.
         self.shared.door.store(OPEN | (number.wrapping_add(ONE_JOB) & !(OPEN | INSIDE)), Ordering::SeqCst);
-        for (sleeping, (_, thread)) in self.shared.sleeping.iter().zip(&self.helpers) {
+        for (sleeping, helper) in self.shared.sleeping.iter().zip(&self.helpers) {
             if sleeping.load(Ordering::SeqCst) {
-                thread.unpark();
+                helper.thread().unpark();
             }
         }
         let outcome = catch_unwind(AssertUnwindSafe(mine));
@@ -175,12 +181,12 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.is_stopping.store(true, Ordering::SeqCst);
         let is_of_this_process = self.is_of_this_process();
-        for (handle, thread) in self.helpers.drain(..) {
+        for helper in self.helpers.drain(..) {
             if is_of_this_process {
-                thread.unpark();
-                let _ = handle.join();
+                helper.thread().unpark();
+                let _ = helper.join();
             } else {
-                std::mem::forget(handle);
+                std::mem::forget(helper);
             }
         }
     }

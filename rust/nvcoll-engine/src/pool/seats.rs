@@ -1,0 +1,47 @@
+//! Every helper has a processor of its own, which is not the caller's.
+//!
+//! ```text
+//! processor   0        1         2               caller found on 1      0         1        2
+//!             caller   helper 1  helper 2        ────────────────▶      helper 1  caller   helper 2
+//! ```
+//!
+//! Left to the system, a helper that lingers is often put behind the caller on one processor while another is idle, and
+//! stays there: nobody looks for work between two short calls. Measured on two processors: the helper took part in 0 of 20
+//! calls of 50 us; seated, in all. A helper is moved only when the caller is found on its processor, and takes the one
+//! that the caller left. With more workers than processors nobody is seated.
+
+use std::thread::JoinHandle;
+
+use crate::processors;
+
+/// The processors of the caller and of its helpers, or nothing where nobody is seated.
+#[derive(Debug, Default)]
+pub(super) struct Seats {
+    caller: Option<usize>,
+    helpers: Vec<usize>,
+}
+
+impl Seats {
+    /// Seats the helpers beside the calling thread.
+    pub(super) fn take(helpers: &[JoinHandle<()>]) -> Self {
+        let order = processors::allowed();
+        if order.len() <= helpers.len() {
+            return Self::default();
+        }
+        helpers.iter().zip(&order[1..]).for_each(|(helper, &seat)| processors::confine_thread(helper, &[seat]));
+        Self { caller: Some(order[0]), helpers: order[1..=helpers.len()].to_vec() }
+    }
+
+    /// Moves the helper on whose processor the calling thread is now, if there is one.
+    pub(super) fn give_way(&mut self, helpers: &[JoinHandle<()>]) {
+        let (Some(left), Some(here)) = (self.caller, processors::current()) else { return };
+        if here == left {
+            return;
+        }
+        if let Some(helper) = self.helpers.iter().position(|&seat| seat == here) {
+            self.helpers[helper] = left;
+            processors::confine_thread(&helpers[helper], &[left]);
+        }
+        self.caller = Some(here);
+    }
+}
