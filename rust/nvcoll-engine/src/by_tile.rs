@@ -42,7 +42,7 @@ impl Claims {
     }
 
     /// Lets workers finish the piece they are at, and no other.
-    pub(crate) fn stop(&self) {
+    fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
@@ -51,7 +51,7 @@ impl Claims {
     }
 }
 
-/// Runs pieces until none is left; `between` is called after each.
+/// Runs pieces until none is left or `goes_on` says no, which stops the other workers too; it is asked before each piece.
 ///
 /// # Safety
 /// What [`Program::run_task`] demands of `bases`, `scalars` and `workspace`; the program is mapped; all workers of the call
@@ -62,19 +62,54 @@ pub(crate) unsafe fn run(
     scalars: &[f64],
     workspace: &mut Workspace,
     claims: &Claims,
-    mut between: impl FnMut(),
+    mut goes_on: impl FnMut() -> bool,
 ) {
     while let Some(claimed) = claims.claim() {
         for piece in claimed {
-            if claims.was_stopped() {
-                return;
+            if claims.was_stopped() || !goes_on() {
+                return claims.stop();
             }
-            let (strand, tile) = (piece / u64::from(program.tiles), (piece % u64::from(program.tiles)) as u32);
-            for &task in &program.strands[strand as usize] {
-                // SAFETY: earlier tasks of the piece are done, and other pieces touch other memory; the rest is the caller's.
-                unsafe { program.run_task(task, tile, 0, bases, scalars, workspace) };
-            }
-            between();
+            let (strand, tile) = (piece / u64::from(program.tiles), piece % u64::from(program.tiles));
+            // SAFETY: the caller's; the piece was claimed by this worker alone.
+            unsafe { run_piece(program, strand as usize, tile as u32, bases, scalars, workspace) };
         }
+    }
+}
+
+/// Runs all pieces on the calling thread, until `goes_on` says no; says whether all were run.
+///
+/// # Safety
+/// As [`run`].
+pub(crate) unsafe fn run_alone(
+    program: &Program,
+    bases: &[*mut u8],
+    scalars: &[f64],
+    workspace: &mut Workspace,
+    mut goes_on: impl FnMut() -> bool,
+) -> bool {
+    for strand in 0..program.strands.len() {
+        for tile in 0..program.tiles {
+            if !goes_on() {
+                return false;
+            }
+            // SAFETY: the caller's.
+            unsafe { run_piece(program, strand, tile, bases, scalars, workspace) };
+        }
+    }
+    true
+}
+
+#[inline]
+unsafe fn run_piece(
+    program: &Program,
+    strand: usize,
+    tile: u32,
+    bases: &[*mut u8],
+    scalars: &[f64],
+    workspace: &mut Workspace,
+) {
+    for &task in &program.strands[strand] {
+        // SAFETY: earlier tasks of the piece are done, and other pieces touch other memory; the rest is the caller's.
+        unsafe { program.run_task(task, tile, 0, bases, scalars, workspace) };
     }
 }

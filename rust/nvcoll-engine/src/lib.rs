@@ -8,13 +8,16 @@
 //! | [`kernel`] | fold k sources into m destinations, per dtype, op and instruction set |
 //! | [`sync`], `world` | progress words, stamps, records, doorbells, abort; and where they are |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
-//! | [`cpus`], [`memory`], [`pool`], `processors` | what the machine offers: usable CPUs, memory, worker threads and where they run |
+//! | [`cpus`], [`memory`], `forks` | what the system says: usable CPUs, blocks of memory, whether the process was forked |
+//! | [`pool`], `processors`, `busy` | worker threads, where they run, and what one thread at a time may use |
 
+mod busy;
 mod by_rank;
 mod by_tile;
 pub mod call;
 pub mod cpus;
 pub mod error;
+mod forks;
 pub mod kernel;
 pub mod memory;
 pub mod node;

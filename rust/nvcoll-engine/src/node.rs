@@ -1,11 +1,12 @@
 //! A node: ranks of this process, driven together by one caller.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::verify::Verified;
 
+use crate::busy::OneAtATime;
 use crate::by_rank::{Buffers, Crew, Deadline};
 use crate::by_tile::{self, Claims};
 use crate::call::Call;
@@ -25,7 +26,7 @@ pub struct Node {
     workers: usize,
     isa: Isa,
     programs: Mutex<HashMap<(Call, Sharing), Arc<Program>>>,
-    driver: Mutex<Driver>,
+    driver: OneAtATime<Driver>,
 }
 
 /// What one call at a time uses.
@@ -74,7 +75,7 @@ impl Node {
             workers,
             isa: Isa::detect(),
             programs: Mutex::new(HashMap::new()),
-            driver: Mutex::new(Driver::new(world_size, None)),
+            driver: OneAtATime::new(Driver::new(world_size, None)),
         })
     }
 
@@ -153,14 +154,8 @@ impl Node {
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         assert_eq!(buffers.len(), self.world_size as usize, "one entry per rank");
-        let mut driver = match self.driver.try_lock() {
-            Ok(driver) => driver,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::Busy(
-                    "the node is in a call of another thread: wait for it, or make a node per thread",
-                ))
-            }
+        let Some(mut driver) = self.driver.take() else {
+            return Err(Error::Busy("the node is in a call of another thread: wait for it, or make a node per thread"));
         };
         driver.prepare(self.world_size, self.workers, program, buffers);
         // SAFETY: the caller's.
@@ -204,20 +199,27 @@ impl Driver {
     /// Starts the pool if there is none in this process, makes room, writes down the bases.
     fn prepare(&mut self, world_size: u32, workers: usize, program: &Program, buffers: &[Buffers]) {
         if self.pool.as_ref().is_none_or(|pool| !pool.is_of_this_process()) {
-            *self = Self::new(world_size, Some(Pool::new(workers - 1)));
+            self.start(world_size, workers);
         }
         if self.scratch.first().map_or(0, Block::bytes) < program.scratch_bytes() {
-            self.scratch = (0..world_size).map(|_| Block::zeroed(program.scratch_bytes())).collect();
+            self.make_room(world_size, program.scratch_bytes());
         }
         for (rank, own) in buffers.iter().enumerate() {
             let scratch = self.scratch.get(rank).map_or(std::ptr::null_mut(), Block::start);
-            let bases = [own.input, own.output, scratch, std::ptr::null_mut()];
-            self.bases[rank * BASES..(rank + 1) * BASES].copy_from_slice(&bases);
+            let bases = &mut self.bases[rank * BASES..(rank + 1) * BASES];
+            (bases[0], bases[1], bases[2]) = (own.input, own.output, scratch);
             self.scalars[rank] = own.scalar;
         }
-        for workspace in &mut self.workspaces {
-            workspace.get_mut().unwrap_or_else(PoisonError::into_inner).fit(program);
-        }
+    }
+
+    #[cold]
+    fn start(&mut self, world_size: u32, workers: usize) {
+        *self = Self::new(world_size, Some(Pool::new(workers - 1)));
+    }
+
+    #[cold]
+    fn make_room(&mut self, world_size: u32, bytes: usize) {
+        self.scratch = (0..world_size).map(|_| Block::zeroed(bytes)).collect();
     }
 
     unsafe fn run_by_tile(
@@ -226,34 +228,39 @@ impl Driver {
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        let claims = Claims::new(program, self.workspaces.len());
-        let (bases, scalars) = (Shared(&self.bases), &self.scalars);
-        let workspaces = &self.workspaces;
-        let work = |worker: usize, between: &mut dyn FnMut()| {
-            let _environment = FloatEnvironment::round_to_nearest();
-            let mut workspace = workspaces[worker].lock().unwrap_or_else(PoisonError::into_inner);
-            // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
-            unsafe { by_tile::run(program, bases.all(), scalars, &mut workspace, &claims, between) };
-        };
         let mut has_timed_out = false;
-        let mut watch = || {
-            has_timed_out |= deadline.has_passed();
-            if has_timed_out || is_interrupted() {
-                claims.stop();
-            }
+        let mut goes_on = || {
+            has_timed_out = deadline.has_passed();
+            !has_timed_out && !is_interrupted()
         };
         let pool = self.pool.as_mut().expect("prepare made it");
-        if program.traffic_bytes() < ALONE_BYTES || program.pieces() == 1 || pool.workers() == 1 {
-            work(0, &mut watch);
+        let (bases, scalars, workspaces) = (Shared(&self.bases), &self.scalars, &mut self.workspaces);
+        let is_done = if program.traffic_bytes() < ALONE_BYTES || program.pieces() == 1 || pool.workers() == 1 {
+            let _environment = FloatEnvironment::round_to_nearest();
+            let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
+            workspace.fit(program);
+            // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
+            unsafe { by_tile::run_alone(program, bases.all(), scalars, workspace, &mut goes_on) }
         } else {
-            pool.run(|| work(0, &mut watch), &|helper| work(helper, &mut || {}));
-        }
-        match (claims.was_stopped(), has_timed_out) {
-            (false, _) => Ok(()),
-            (true, true) => {
+            for workspace in &mut *workspaces {
+                workspace.get_mut().unwrap_or_else(PoisonError::into_inner).fit(program);
+            }
+            let claims = Claims::new(program, workspaces.len());
+            let work = |worker: usize, goes_on: &mut dyn FnMut() -> bool| {
+                let _environment = FloatEnvironment::round_to_nearest();
+                let mut workspace = workspaces[worker].lock().unwrap_or_else(PoisonError::into_inner);
+                // SAFETY: as above.
+                unsafe { by_tile::run(program, bases.all(), scalars, &mut workspace, &claims, goes_on) };
+            };
+            pool.run(|| work(0, &mut goes_on), &|helper| work(helper, &mut || true));
+            !claims.was_stopped()
+        };
+        match (is_done, has_timed_out) {
+            (true, _) => Ok(()),
+            (false, true) => {
                 Err(deadline.error(program.call().clone(), "every rank was driven, but they were not done".into()))
             }
-            (true, false) => Err(Error::Interrupted),
+            (false, false) => Err(Error::Interrupted),
         }
     }
 

@@ -78,6 +78,8 @@ pub struct Program {
     /// The tasks of each strand, in order; none if the program stages, which is then run by rank only.
     pub(crate) strands: Vec<Vec<u32>>,
     pub(crate) tiles: u32,
+    /// Elements of a chunk in one tile, and their bytes.
+    tile_count: usize,
     tile_bytes: usize,
     slot_bytes: usize,
     /// Half of the staging, whatever the program: calls of different programs share the banks.
@@ -99,6 +101,7 @@ unsafe impl Send for Workspace {}
 
 impl Workspace {
     /// Makes room for the folds of a program; allocates only if an earlier program's were narrower.
+    #[inline]
     pub fn fit(&mut self, program: &Program) {
         if self.pointers.len() < program.widest {
             self.pointers.resize(program.widest, std::ptr::null_mut());
@@ -154,6 +157,7 @@ impl Program {
             queues: queues.iter().map(|r| r.iter().map(|q| q.iter().map(|&p| p as u32).collect()).collect()).collect(),
             strands: if schedule.path == Path::Mapped { strands(schedule) } else { Vec::new() },
             tiles: tiles as u32,
+            tile_count,
             tile_bytes: tile_count * element,
             slot_bytes,
             bank_bytes: there_is / 2,
@@ -285,12 +289,11 @@ impl Program {
         scalars: &[f64],
         workspace: &mut Workspace,
     ) {
-        let bytes_before = tile as usize * self.tile_bytes;
-        let elements_before = bytes_before / self.call.dtype.bytes();
+        let (elements_before, bytes_before) = (tile as usize * self.tile_count, tile as usize * self.tile_bytes);
         if elements_before >= fold.count {
             return;
         }
-        let count = (fold.count - elements_before).min(self.tile_bytes / self.call.dtype.bytes());
+        let count = (fold.count - elements_before).min(self.tile_count);
         let staging = (call_number & 1) as usize * self.bank_bytes + (tile & 1) as usize * self.slot_bytes;
         let (n_src, n_dst) = (fold.n_src as usize, fold.n_dst as usize);
         let places = &self.places[fold.first_place as usize..fold.first_place as usize + n_src + n_dst];

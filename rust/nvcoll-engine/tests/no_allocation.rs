@@ -2,6 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::dtype::DType;
@@ -55,6 +56,8 @@ fn a_planned_call_allocates_nothing() {
             unsafe { node.run(&program, &mut all, Deadline::after(Some(30.0)), &mut || false) }.unwrap();
         };
         (0..5).for_each(|_| run());
+        // The first call starts the helpers, and a thread that starts allocates.
+        std::thread::sleep(Duration::from_millis(50));
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         (0..50).for_each(|_| run());
         assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{path:?} {count}");

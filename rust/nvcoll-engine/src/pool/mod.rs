@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::forks::Process;
 use seats::Seats;
 
 /// How long a helper stays awake after a job, giving way to everybody. Chosen: a few times what calls in a row are apart.
@@ -45,7 +46,7 @@ pub struct Pool {
     shared: Arc<Shared>,
     helpers: Vec<JoinHandle<()>>,
     seats: Seats,
-    process: u32,
+    process: Process,
 }
 
 impl Pool {
@@ -65,7 +66,7 @@ impl Pool {
         };
         let helpers: Vec<_> = (0..helpers).filter_map(start).collect();
         let seats = Seats::take(&helpers);
-        Self { shared, helpers, seats, process: std::process::id() }
+        Self { shared, helpers, seats, process: Process::current() }
     }
 
     /// Returns the number of workers: the helpers and the caller.
@@ -75,7 +76,7 @@ impl Pool {
 
     /// Says whether the helpers exist in this process: after a fork the child has none.
     pub fn is_of_this_process(&self) -> bool {
-        self.process == std::process::id()
+        self.process == Process::current()
     }
 
     /// Runs `mine` on the caller while every helper that comes in time runs `job`, with its number from 1.

@@ -1,0 +1,34 @@
+//! How often this process was forked off: threads that were started before a fork do not exist after it, in the child.
+//!
+//! Asking for the process number would do, but it is a system call, and this is asked in every call of a plan.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Once;
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// A moment in the life of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    /// Returns the running process. What was noted before a fork differs from what the child sees.
+    #[inline]
+    pub(crate) fn current() -> Self {
+        static COUNTING: Once = Once::new();
+        COUNTING.call_once(|| {
+            #[cfg(unix)]
+            // SAFETY: the handler is a function that only adds to an atomic number.
+            let refused = unsafe { libc::pthread_atfork(None, None, Some(count)) };
+            #[cfg(unix)]
+            assert_eq!(refused, 0, "no memory to note a fork handler");
+        });
+        // Relaxed: the child has one thread, which forked.
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(unix)]
+extern "C" fn count() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
