@@ -17,7 +17,7 @@ use crate::memory::Block;
 use crate::pool::Pool;
 use crate::program::{Program, Workspace, BASES};
 use crate::proofs::prove;
-use crate::sharing::{Sharing, ALONE_BYTES};
+use crate::sharing::{wants_help, Sharing};
 use crate::world::World;
 
 /// Ranks in one process.
@@ -235,7 +235,7 @@ impl Driver {
         };
         let pool = self.pool.as_mut().expect("prepare made it");
         let (bases, scalars, workspaces) = (Shared(&self.bases), &self.scalars, &mut self.workspaces);
-        let is_done = if program.traffic_bytes() < ALONE_BYTES || program.pieces() == 1 || pool.workers() == 1 {
+        let is_done = if !wants_help(program.buffer_bytes()) || program.pieces() == 1 || pool.workers() == 1 {
             let _environment = FloatEnvironment::round_to_nearest();
             let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
             workspace.fit(program);

@@ -15,6 +15,7 @@ use nvcoll_core::verify::Verified;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
+use crate::sharing::buffer_bytes;
 use crate::strands::strands;
 use crate::world::staging_bytes;
 
@@ -85,7 +86,7 @@ pub struct Program {
     /// Half of the staging, whatever the program: calls of different programs share the banks.
     bank_bytes: usize,
     scratch_bytes: usize,
-    traffic_bytes: usize,
+    buffer_bytes: usize,
     widest: usize,
 }
 
@@ -162,7 +163,7 @@ impl Program {
             slot_bytes,
             bank_bytes: there_is / 2,
             scratch_bytes: scratch_layer_bytes * usize::from(schedule.scratch_layers()),
-            traffic_bytes: 0,
+            buffer_bytes: buffer_bytes(&call, schedule.world_size),
             widest: 1,
             call,
         };
@@ -194,7 +195,6 @@ impl Program {
             let kernel = Kernel::select(isa, self.call.dtype, arm);
             let is_scaled = arm == Arm::SumScaled;
             self.folds.push(Fold { kernel, first_place, n_src: n_src as u32, n_dst: n_dst as u32, is_scaled, count });
-            self.traffic_bytes += count * (n_src + n_dst) * self.call.dtype.bytes();
             self.widest = self.widest.max(n_src + n_dst);
         }
         let folds = self.folds.len() as u32 - first_fold;
@@ -252,9 +252,9 @@ impl Program {
         self.scratch_bytes
     }
 
-    /// Returns the bytes that all steps together read and write.
-    pub fn traffic_bytes(&self) -> usize {
-        self.traffic_bytes
+    /// Returns the bytes of one buffer of every rank.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
     }
 
     /// Runs one tile of one task.

@@ -15,8 +15,10 @@ pub enum Sharing {
     ByRank,
 }
 
-/// Below this traffic a call stays on the calling thread. Measured: a helper that is awake pays from about here on.
-pub(crate) const ALONE_BYTES: usize = 256 << 10;
+/// With less in the buffers of all ranks a call stays on the calling thread, in whose cache they often still lie: one core
+/// that has them is faster than two of which one must fetch its half. Measured: two threads win from about 2 MiB, half of
+/// the two second-level caches there.
+const ALONE_BYTES: usize = 1 << 20;
 
 /// The longest slice of a chunk, so that an abort is acknowledged soon. Chosen by the design.
 const LONGEST_SLICE_BYTES: usize = 256 << 10;
@@ -30,6 +32,17 @@ const PIECES_PER_WORKER: usize = 8;
 /// What the slices of a strand may take together, where a step reads what an earlier one wrote: half of a second-level
 /// cache of 1 MiB, since the other half streams. Chosen.
 const RESIDENT_BYTES: usize = 512 << 10;
+
+/// Returns the bytes of one buffer of every rank.
+pub(crate) fn buffer_bytes(call: &Call, world_size: u32) -> usize {
+    call.count * call.dtype.bytes() * world_size as usize
+}
+
+/// Says whether helpers make a call faster that moves so many bytes.
+#[inline]
+pub(crate) fn wants_help(buffer_bytes: usize) -> bool {
+    buffer_bytes >= ALONE_BYTES
+}
 
 impl Sharing {
     /// Returns how a caller that drives all ranks shares out a schedule.
@@ -52,7 +65,10 @@ impl Sharing {
             (Sharing::ByRank, Path::Mapped) => LONGEST_SLICE_BYTES,
             (Sharing::ByTile, Path::Mapped) => {
                 let strands = strands(schedule).len().max(1);
-                let fair = chunk_bytes * strands / (PIECES_PER_WORKER * workers);
+                let fair = match wants_help(buffer_bytes(call, schedule.world_size)) {
+                    true => chunk_bytes * strands / (PIECES_PER_WORKER * workers),
+                    false => usize::MAX,
+                };
                 let has_one_step_each = strands == schedule.steps.len();
                 let resident =
                     if has_one_step_each { usize::MAX } else { RESIDENT_BYTES / schedule.world_size as usize };
