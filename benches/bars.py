@@ -1,0 +1,250 @@
+"""Do the bars hold? Everything that docs/performance.md claims of a call, measured in one run.
+
+    python benches/bars.py                      all, in about ten minutes
+    python benches/bars.py roofline dtype       some
+
+A row is one ratio. Its two sides are timed in the same rounds, in an order drawn at random in each, on data rewritten
+before every call and compared with the expected result after it. Printed are the median of the rounds' ratios and the
+bound that it keeps in 95 % of bootstrap resamples, on the side of the bar; a bar holds if that bound is within 5 % of it.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import ml_dtypes
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import nvcoll
+from nvcoll import oracle
+from nvcoll._nvcoll import roofline
+
+Array = np.ndarray[Any, Any]
+
+TOLERANCE = 0.05
+RESAMPLES = 2000
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass
+class Side:
+    """What is timed, on arrays of its own or of several sides."""
+
+    call: Callable[[], float | None]
+    """Returns seconds if it has a clock of its own."""
+    arrays: Sequence[Array]
+    fresh: Sequence[Array]
+    expected: Array | None = None
+    times: list[float] = field(default_factory=list)
+
+    def run(self) -> None:
+        for x, value in zip(self.arrays, self.fresh, strict=True):
+            np.copyto(x, value)
+        start = time.perf_counter()
+        own = self.call()
+        self.times.append(time.perf_counter() - start if own is None else own)
+        if self.expected is not None:
+            assert all((x == self.expected).all() for x in self.arrays), "a wrong result"
+
+
+def interleave(sides: dict[str, Side], rounds: int) -> dict[str, Array]:
+    """Returns the times of every side, after three rounds that do not count."""
+    for turn in range(rounds + 3):
+        for name in random.sample(list(sides), len(sides)):
+            sides[name].run()
+        if turn < 3:
+            for side in sides.values():
+                side.times.clear()
+    return {name: np.array(side.times) for name, side in sides.items()}
+
+
+@dataclass
+class Row:
+    """A ratio that should be at least, or at most, its bar."""
+
+    what: str
+    ranks: int
+    size: str
+    ratios: Array
+    at_least: float | None = None
+    at_most: float | None = None
+    unit: str = "x"
+
+    def cells(self) -> list[str]:
+        medians = [statistics.median(random.choices(self.ratios, k=len(self.ratios))) for _ in range(RESAMPLES)]
+        if self.at_least is not None:
+            bar, bound = f">= {self.at_least}", float(np.quantile(medians, 0.05))
+            holds = bound >= self.at_least * (1 - TOLERANCE)
+        else:
+            assert self.at_most is not None
+            bar, bound = f"<= {self.at_most}", float(np.quantile(medians, 0.95))
+            holds = bound <= self.at_most * (1 + TOLERANCE)
+        numbers = [f"{number:.2f} {self.unit}" for number in (float(np.median(self.ratios)), bound)]
+        return [self.what, str(self.ranks), self.size, *numbers, bar, "holds" if holds else "MISSED"]
+
+
+def rounds_of(nbytes: int) -> int:
+    """Fewer rounds for large arrays. Chosen."""
+    return 200 if nbytes <= 8 * MIB else 60 if nbytes <= 128 * MIB else 20
+
+
+def show(nbytes: int) -> str:
+    return f"{nbytes // MIB} MiB" if nbytes >= MIB else f"{nbytes // KIB} KiB"
+
+
+class Stack:
+    """A node, and one array whose rows are its ranks' arrays, and random numbers to fill it with."""
+
+    def __init__(self, ranks: int, nbytes: int, dtype: Any = np.float32) -> None:
+        rng = np.random.default_rng(ranks)
+        count = nbytes // np.dtype(dtype).itemsize
+        self.node = nvcoll.Node(ranks)
+        self.fresh = rng.random((ranks, count), dtype=np.float32).astype(dtype)
+        self.stack = np.empty_like(self.fresh)
+        self.arrays = list(self.stack)
+        self.temporary = np.empty_like(self.arrays[0])
+
+    def side(self, call: Callable[[], float | None], expected: Array | None = None) -> Side:
+        return Side(call, self.arrays, self.fresh, expected)
+
+    def algorithm(self, name: str) -> Side:
+        schedule = nvcoll.schedule("all_reduce", name, world_size=self.node.world_size)
+        expected = oracle.all_reduce(schedule, list(self.fresh), "sum")[0]
+        return self.side(lambda: self.node.all_reduce(self.arrays, algorithm=name) and None, expected)
+
+    def roofline(self) -> Side:
+        return self.side(lambda: roofline(self.arrays, self.node.workers))
+
+    def reduce(self) -> None:
+        """What `numpy` has for a stack."""
+        np.add.reduce(self.stack, axis=0, out=self.temporary)
+        self.stack[:] = self.temporary
+
+    def chain(self, block: int | None = None) -> None:
+        """One array after the other is added to the first, in blocks of so many elements."""
+        count = self.arrays[0].size
+        for start in range(0, count, block or count):
+            first, *others = (x[start : start + (block or count)] for x in self.arrays)
+            for x in others:
+                np.add(first, x, out=first)
+            for x in others:
+                np.copyto(x, first)
+
+
+def against_roofline() -> Iterator[Row]:
+    for ranks in (2, 8):
+        for nbytes in (MIB, 16 * MIB, 64 * MIB):
+            stack = Stack(ranks, nbytes)
+            sides = {"nvswitch": stack.algorithm("nvswitch"), "roofline": stack.roofline()}
+            times = interleave(sides, rounds_of(ranks * nbytes))
+            bar = 0.95 if ranks == 2 else 0.9
+            ratios = times["roofline"] / times["nvswitch"]
+            yield Row("nvswitch, of the roofline's speed", ranks, show(nbytes), ratios, at_least=bar)
+
+
+def against_numpy() -> Iterator[Row]:
+    for ranks in (2, 8):
+        for nbytes in (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB):
+            stack = Stack(ranks, nbytes)
+            sides = {
+                "nvswitch": stack.algorithm("nvswitch"),
+                "reduce": stack.side(stack.reduce),
+                "whole": stack.side(stack.chain),
+                "8K": stack.side(lambda stack=stack: stack.chain(8192)),
+                "32K": stack.side(lambda stack=stack: stack.chain(32768)),
+            }
+            times = interleave(sides, rounds_of(ranks * nbytes))
+            ours = times.pop("nvswitch")
+            yield Row("np.add.reduce / nvswitch", ranks, show(nbytes), times.pop("reduce") / ours, at_least=3)
+            best = min(times, key=lambda name: float(np.median(times[name])))
+            bar = 2 if nbytes >= 16 * MIB else 1.3
+            yield Row(f"np.add chain ({best}) / nvswitch", ranks, show(nbytes), times[best] / ours, at_least=bar)
+
+
+def against_bytes() -> Iterator[Row]:
+    """The roofline reads every buffer once and writes it once: 2 N. An algorithm that moves more may take longer."""
+    nbytes = 64 * MIB
+    for ranks in (2, 8):
+        stack = Stack(ranks, nbytes)
+        sides = {name: stack.algorithm(name) for name in ("ring", "tree")} | {"roofline": stack.roofline()}
+        times = interleave(sides, rounds_of(ranks * nbytes))
+        for name in ("ring", "tree"):
+            moved, _ = nvcoll.schedule("all_reduce", name, world_size=ranks).cost()
+            ratios = times[name] / (times["roofline"] * moved / 2)
+            yield Row(f"{name} / what its {moved:.2f} N imply", ranks, show(nbytes), ratios, at_most=1.05)
+
+
+def many_ranks() -> Iterator[Row]:
+    """64 ranks x 64 KiB and 2 ranks x 2 KiB both have chunks of 1 KiB: time / executed steps is compared."""
+    for path in ("mapped", "staged"):
+        sides, steps = {}, {}
+        for ranks, nbytes in ((64, 64 * KIB), (2, 2 * KIB)):
+            stack = Stack(ranks, nbytes)
+            steps[ranks] = len(nvcoll.schedule("all_reduce", "ring", world_size=ranks, path=path).steps)
+            plan = stack.node.plan("all_reduce", stack.arrays, algorithm="ring", path=path)
+            sides[str(ranks)] = stack.side(plan.run)
+        times = interleave(sides, 100)
+        ratios = (times["64"] / steps[64]) / (times["2"] / steps[2])
+        yield Row(f"ring {path}, time per step / that of 2 ranks", 64, "64 KiB", ratios, at_most=2)
+
+
+def against_float32() -> Iterator[Row]:
+    for nbytes in (MIB, 16 * MIB):
+        for ranks in (2, 8):
+            stacks = {name: Stack(ranks, nbytes, dtype) for name, dtype in DTYPES.items()}
+            times = interleave({name: stack.algorithm("nvswitch") for name, stack in stacks.items()}, 60)
+            ratios = times["float32"] / times["bfloat16"]
+            yield Row("bfloat16, of float32's speed", ranks, show(nbytes), ratios, at_least=0.8)
+
+
+DTYPES: dict[str, Any] = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
+
+
+def of_a_call() -> Iterator[Row]:
+    """Microseconds, not ratios; the mean of 1,000 calls is one round."""
+    stack = Stack(8, 256)
+    plan = stack.node.plan("all_reduce", stack.arrays)
+    calls = {"planned": plan.run, "unplanned, a list of arrays": lambda: stack.node.all_reduce(stack.arrays) and None}
+
+    def mean(call: Callable[[], None]) -> float:
+        start = time.perf_counter()
+        for _ in range(1000):
+            call()
+        return (time.perf_counter() - start) / 1000
+
+    times = interleave({name: stack.side(lambda call=call: mean(call)) for name, call in calls.items()}, 50)
+    for (name, seconds), bar in zip(times.items(), (1.5, 4), strict=True):
+        yield Row(f"call, {name}", 8, "256 B", seconds * 1e6, at_most=bar, unit="us")
+
+
+QUESTIONS: dict[str, Callable[[], Iterator[Row]]] = {
+    "roofline": against_roofline,
+    "numpy": against_numpy,
+    "bytes": against_bytes,
+    "ranks": many_ranks,
+    "dtype": against_float32,
+    "call": of_a_call,
+}
+
+
+def main(questions: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(QUESTIONS)}.")] = None) -> None:
+    """Measures and prints what was asked, or everything; ends with 1 if a bar is missed."""
+    facts = nvcoll._nvcoll.machine()
+    table = Table("what", "ranks", "size", "median", "95 % bound", "bar", "", box=None, pad_edge=False)
+    for question in questions or QUESTIONS:
+        for row in QUESTIONS[question]():
+            table.add_row(*row.cells())
+    Console(width=120).print(f"{facts['cpu']}, {facts['isa']}, {facts['usable_cpus']} processors", table)
+    raise typer.Exit(any("MISSED" in cell for cell in table.columns[-1].cells))
+
+
+if __name__ == "__main__":
+    typer.run(main)
