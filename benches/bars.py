@@ -5,7 +5,7 @@
 
 A row is one ratio. Its two sides are timed in the same rounds, in an order drawn at random in each, on data rewritten
 before every call and compared with the expected result after it. Printed are the median of the rounds' ratios and the
-bound that it keeps in 95 % of bootstrap resamples, on the side of the bar; a bar holds if that bound is within 5 % of it.
+bound that it keeps in 95 % of bootstrap resamples, away from the bar; a bar holds if that bound is within 5 % of it.
 """
 
 from __future__ import annotations
