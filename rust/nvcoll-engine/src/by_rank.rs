@@ -124,7 +124,7 @@ impl Crew {
         buffers: &[Buffers],
         deadline: &Deadline,
     ) -> Result<()> {
-        self.workspace.fit(program);
+        self.workspace.fit(program, false);
         self.prepare(program);
         // SAFETY: the caller's; ranks meet by the rules of the schedule, which was proved.
         let outcome = unsafe { self.enter_and_work(world, program, number, buffers, deadline) };

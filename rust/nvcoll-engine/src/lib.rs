@@ -5,6 +5,7 @@
 //! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
 //! | [`call`], [`proofs`], [`program`] | what is called, its proof, and the proof bound to dtype, op and counts |
 //! | [`sharing`], `strands`, `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
+//! | `stores` | whether large calls store past the caches |
 //! | [`kernel`] | fold k sources into m destinations, per dtype, op and instruction set |
 //! | [`sync`], `world` | progress words, stamps, records, doorbells, abort; and where they are |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
@@ -27,6 +28,7 @@ pub mod program;
 pub mod proofs;
 pub mod roofline;
 pub mod sharing;
+mod stores;
 mod strands;
 pub mod sync;
 pub mod team;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::verify::Verified;
@@ -228,6 +229,25 @@ impl Driver {
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
+        let Some(stores) = &program.stores else {
+            // SAFETY: the caller's.
+            return unsafe { self.run_pieces(program, false, deadline, is_interrupted) };
+        };
+        let is_streaming = stores.lock().unwrap_or_else(PoisonError::into_inner).is_next_streamed();
+        let start = Instant::now();
+        // SAFETY: the caller's.
+        unsafe { self.run_pieces(program, is_streaming, deadline, is_interrupted) }?;
+        stores.lock().unwrap_or_else(PoisonError::into_inner).learn(is_streaming, start.elapsed());
+        Ok(())
+    }
+
+    unsafe fn run_pieces(
+        &mut self,
+        program: &Program,
+        is_streaming: bool,
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         let mut has_timed_out = false;
         let mut goes_on = || {
             has_timed_out = deadline.has_passed();
@@ -238,12 +258,12 @@ impl Driver {
         let is_done = if !wants_help(program.buffer_bytes()) || program.pieces() == 1 || pool.workers() == 1 {
             let _environment = FloatEnvironment::round_to_nearest();
             let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
-            workspace.fit(program);
+            workspace.fit(program, is_streaming);
             // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
             unsafe { by_tile::run_alone(program, bases.all(), scalars, workspace, &mut goes_on) }
         } else {
             for workspace in &mut *workspaces {
-                workspace.get_mut().unwrap_or_else(PoisonError::into_inner).fit(program);
+                workspace.get_mut().unwrap_or_else(PoisonError::into_inner).fit(program, is_streaming);
             }
             let claims = Claims::new(program, workspaces.len());
             let work = |worker: usize, goes_on: &mut dyn FnMut() -> bool| {

@@ -8,14 +8,18 @@
 //!           staging: base + offset + bank of the call + slot of the tile
 //! ```
 
+use std::collections::HashMap;
+use std::sync::Mutex;
+
 use nvcoll_core::partition::{Partition, GRAIN};
-use nvcoll_core::schedule::{Buffer, Dependency, Event, Path, Schedule, Step, View};
+use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
 
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
-use crate::sharing::buffer_bytes;
+use crate::sharing::{buffer_bytes, may_stream};
+use crate::stores::Stores;
 use crate::strands::strands;
 use crate::world::staging_bytes;
 
@@ -40,6 +44,8 @@ struct Fold {
     n_src: u32,
     n_dst: u32,
     is_scaled: bool,
+    /// No other step touches a destination, so that it may be stored past the caches.
+    is_written_only: bool,
     count: usize,
 }
 
@@ -87,6 +93,8 @@ pub struct Program {
     bank_bytes: usize,
     scratch_bytes: usize,
     buffer_bytes: usize,
+    /// How to store what is written only; `None` if there is nothing, or too little, or the program is run by rank.
+    pub(crate) stores: Option<Mutex<Stores>>,
     widest: usize,
 }
 
@@ -95,6 +103,8 @@ pub struct Program {
 pub struct Workspace {
     pointers: Vec<*mut u8>,
     scalars: Vec<f64>,
+    /// Whether what is written only is stored past the caches.
+    is_streaming: bool,
 }
 
 // SAFETY: the pointers are leftovers of the last fold and are overwritten before they are used again.
@@ -103,7 +113,8 @@ unsafe impl Send for Workspace {}
 impl Workspace {
     /// Makes room for the folds of a program; allocates only if an earlier program's were narrower.
     #[inline]
-    pub fn fit(&mut self, program: &Program) {
+    pub fn fit(&mut self, program: &Program, is_streaming: bool) {
+        self.is_streaming = is_streaming;
         if self.pointers.len() < program.widest {
             self.pointers.resize(program.widest, std::ptr::null_mut());
             self.scalars.resize(program.widest, 1.0);
@@ -164,14 +175,21 @@ impl Program {
             bank_bytes: there_is / 2,
             scratch_bytes: scratch_layer_bytes * usize::from(schedule.scratch_layers()),
             buffer_bytes: buffer_bytes(&call, schedule.world_size),
+            stores: None,
             widest: 1,
             call,
         };
-        let layout = Layout { schedule, partition, scratch_layer_bytes, layer_bytes, tile_bytes: program.tile_bytes };
+        let may_stream = schedule.path == Path::Mapped && may_stream(program.buffer_bytes);
+        let touches = if may_stream { touches(schedule) } else { HashMap::new() };
+        let tile_bytes = program.tile_bytes;
+        let layout = Layout { schedule, partition, scratch_layer_bytes, layer_bytes, tile_bytes, touches };
         for step in &schedule.steps {
             program.add_task(step, &layout, &queues, isa);
         }
         program.connect(schedule);
+        if program.folds.iter().any(|fold| fold.is_written_only) {
+            program.stores = Some(Mutex::default());
+        }
         Ok(program)
     }
 
@@ -194,8 +212,10 @@ impl Program {
             self.scalar_of.extend(std::iter::repeat_n(None, n_dst));
             let kernel = Kernel::select(isa, self.call.dtype, arm);
             let is_scaled = arm == Arm::SumScaled;
-            self.folds.push(Fold { kernel, first_place, n_src: n_src as u32, n_dst: n_dst as u32, is_scaled, count });
-            self.widest = self.widest.max(n_src + n_dst);
+            let is_written_only = layout.is_written_only(step, nth);
+            let (n_src, n_dst) = (n_src as u32, n_dst as u32);
+            self.folds.push(Fold { kernel, first_place, n_src, n_dst, is_scaled, is_written_only, count });
+            self.widest = self.widest.max((n_src + n_dst) as usize);
         }
         let folds = self.folds.len() as u32 - first_fold;
         self.tasks.push(Task { first_fold, folds, waits: resolve(&step.after, queues), dependents: Vec::new() });
@@ -316,7 +336,7 @@ impl Program {
             count,
             scalars: workspace.scalars.as_ptr(),
             divisor: self.world_size(),
-            plain: n_dst,
+            plain: if workspace.is_streaming && fold.is_written_only { 0 } else { n_dst },
         };
         // SAFETY: the proof says that views are in bounds, and that no other thread writes them now; the rest is the
         // caller's.
@@ -331,6 +351,28 @@ struct Layout<'a> {
     scratch_layer_bytes: usize,
     layer_bytes: usize,
     tile_bytes: usize,
+    /// How many views there are of each cell; none if that does not matter.
+    touches: HashMap<Cell, u32>,
+}
+
+/// A chunk of a buffer of a rank.
+type Cell = (u32, Buffer, u32);
+
+/// Returns how many views there are of each cell that is viewed.
+fn touches(schedule: &Schedule) -> HashMap<Cell, u32> {
+    let mut touches = HashMap::new();
+    for view in schedule.steps.iter().flat_map(Step::views) {
+        for nth in 0..view.chunks.len() as u32 {
+            *touches.entry(cell(schedule, view, nth)).or_default() += 1;
+        }
+    }
+    touches
+}
+
+fn cell(schedule: &Schedule, view: &View, nth: u32) -> Cell {
+    let is_in_place = schedule.aliasing == Aliasing::InPlace && view.buffer.is_user();
+    let buffer = if is_in_place { Buffer::Output } else { view.buffer };
+    (view.rank, buffer, view.chunks.start + nth)
 }
 
 impl Layout<'_> {
@@ -357,8 +399,12 @@ impl Layout<'_> {
         Place { base: base + slot, is_staging: slot == 3, offset }
     }
 
+    fn is_written_only(&self, step: &Step, nth: u32) -> bool {
+        step.dst.iter().all(|view| self.touches.get(&cell(self.schedule, view, nth)) == Some(&1))
+    }
+
     fn is_same_memory(&self, a: &View, b: &View) -> bool {
-        let is_in_place = self.schedule.aliasing == nvcoll_core::schedule::Aliasing::InPlace;
+        let is_in_place = self.schedule.aliasing == Aliasing::InPlace;
         a == b || (is_in_place && a.rank == b.rank && a.buffer.is_user() && b.buffer.is_user() && a.chunks == b.chunks)
     }
 }

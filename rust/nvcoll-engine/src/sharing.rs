@@ -20,6 +20,10 @@ pub enum Sharing {
 /// the two second-level caches there.
 const ALONE_BYTES: usize = 1 << 20;
 
+/// With less in the buffers of all ranks stores never go past the caches, in which the caller may soon look for the results.
+/// Chosen: more than the share that most last-level caches have for a core or two.
+const STREAMED_BYTES: usize = 32 << 20;
+
 /// The longest slice of a chunk, so that an abort is acknowledged soon. Chosen by the design.
 const LONGEST_SLICE_BYTES: usize = 256 << 10;
 
@@ -42,6 +46,11 @@ pub(crate) fn buffer_bytes(call: &Call, world_size: u32) -> usize {
 #[inline]
 pub(crate) fn wants_help(buffer_bytes: usize) -> bool {
     buffer_bytes >= ALONE_BYTES
+}
+
+/// Says whether stores past the caches may be worth while in a call that moves so many bytes.
+pub(crate) fn may_stream(buffer_bytes: usize) -> bool {
+    buffer_bytes >= STREAMED_BYTES
 }
 
 impl Sharing {

@@ -67,6 +67,26 @@ fn a_driven_node_gives_the_sum_for_every_algorithm_path_aliasing_and_count() {
 }
 
 #[test]
+fn a_large_call_out_of_place_gives_the_sum_however_it_stores() {
+    let (world_size, count) = (3, 3_000_001);
+    let node = Node::new(world_size, Some(2)).unwrap();
+    for algorithm in algorithm::of(&ALL_REDUCE) {
+        let program = node.program(&call(algorithm.name, count, Path::Mapped, Aliasing::Disjoint), None).unwrap();
+        let mut data = inputs(world_size, count);
+        let (kept, expected) = (data.clone(), sums(&data));
+        // The first calls try both kinds of stores in turn.
+        for round in 0..4 {
+            let mut out = vec![vec![0; count]; world_size as usize];
+            let mut all: Vec<Buffers> = data.iter_mut().zip(&mut out).map(|(x, y)| buffers(x, Some(y))).collect();
+            // SAFETY: every buffer is `count` elements of a live vector, all disjoint.
+            unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
+            assert!(out.iter().all(|x| *x == expected), "{} in round {round}", algorithm.name);
+        }
+        assert!(data == kept, "{}", algorithm.name);
+    }
+}
+
+#[test]
 fn ranks_that_are_threads_give_the_sum_round_after_round() {
     for world_size in [2, 3, 8] {
         let node = Arc::new(Node::new(world_size, None).unwrap());
