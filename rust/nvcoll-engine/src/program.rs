@@ -8,7 +8,6 @@
 //!           staging: base + offset + bank of the call + slot of the tile
 //! ```
 
-use std::collections::HashMap;
 use std::sync::Mutex;
 
 use nvcoll_core::partition::{Partition, GRAIN};
@@ -19,7 +18,7 @@ use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
 use crate::sharing::{buffer_bytes, may_stream};
-use crate::stores::Stores;
+use crate::stores::{Stores, WrittenOnce};
 use crate::strands::strands;
 use crate::world::staging_bytes;
 
@@ -45,7 +44,7 @@ struct Fold {
     n_dst: u32,
     is_scaled: bool,
     /// No other step touches a destination, so that it may be stored past the caches.
-    is_written_only: bool,
+    is_written_once: bool,
     count: usize,
 }
 
@@ -180,14 +179,14 @@ impl Program {
             call,
         };
         let may_stream = schedule.path == Path::Mapped && may_stream(program.buffer_bytes);
-        let touches = if may_stream { touches(schedule) } else { HashMap::new() };
+        let written_once = if may_stream { WrittenOnce::of(schedule) } else { WrittenOnce::default() };
         let tile_bytes = program.tile_bytes;
-        let layout = Layout { schedule, partition, scratch_layer_bytes, layer_bytes, tile_bytes, touches };
+        let layout = Layout { schedule, partition, scratch_layer_bytes, layer_bytes, tile_bytes, written_once };
         for step in &schedule.steps {
             program.add_task(step, &layout, &queues, isa);
         }
         program.connect(schedule);
-        if program.folds.iter().any(|fold| fold.is_written_only) {
+        if program.folds.iter().any(|fold| fold.is_written_once) {
             program.stores = Some(Mutex::default());
         }
         Ok(program)
@@ -212,9 +211,9 @@ impl Program {
             self.scalar_of.extend(std::iter::repeat_n(None, n_dst));
             let kernel = Kernel::select(isa, self.call.dtype, arm);
             let is_scaled = arm == Arm::SumScaled;
-            let is_written_only = layout.is_written_only(step, nth);
+            let is_written_once = layout.written_once.holds_all(step, nth);
             let (n_src, n_dst) = (n_src as u32, n_dst as u32);
-            self.folds.push(Fold { kernel, first_place, n_src, n_dst, is_scaled, is_written_only, count });
+            self.folds.push(Fold { kernel, first_place, n_src, n_dst, is_scaled, is_written_once, count });
             self.widest = self.widest.max((n_src + n_dst) as usize);
         }
         let folds = self.folds.len() as u32 - first_fold;
@@ -336,7 +335,7 @@ impl Program {
             count,
             scalars: workspace.scalars.as_ptr(),
             divisor: self.world_size(),
-            plain: if workspace.is_streaming && fold.is_written_only { 0 } else { n_dst },
+            plain: if workspace.is_streaming && fold.is_written_once { 0 } else { n_dst },
         };
         // SAFETY: the proof says that views are in bounds, and that no other thread writes them now; the rest is the
         // caller's.
@@ -351,28 +350,7 @@ struct Layout<'a> {
     scratch_layer_bytes: usize,
     layer_bytes: usize,
     tile_bytes: usize,
-    /// How many views there are of each cell; none if that does not matter.
-    touches: HashMap<Cell, u32>,
-}
-
-/// A chunk of a buffer of a rank.
-type Cell = (u32, Buffer, u32);
-
-/// Returns how many views there are of each cell that is viewed.
-fn touches(schedule: &Schedule) -> HashMap<Cell, u32> {
-    let mut touches = HashMap::new();
-    for view in schedule.steps.iter().flat_map(Step::views) {
-        for nth in 0..view.chunks.len() as u32 {
-            *touches.entry(cell(schedule, view, nth)).or_default() += 1;
-        }
-    }
-    touches
-}
-
-fn cell(schedule: &Schedule, view: &View, nth: u32) -> Cell {
-    let is_in_place = schedule.aliasing == Aliasing::InPlace && view.buffer.is_user();
-    let buffer = if is_in_place { Buffer::Output } else { view.buffer };
-    (view.rank, buffer, view.chunks.start + nth)
+    written_once: WrittenOnce,
 }
 
 impl Layout<'_> {
@@ -397,10 +375,6 @@ impl Layout<'_> {
             Buffer::Staging(layer) => (3, usize::from(layer) * self.layer_bytes + chunk as usize * self.tile_bytes),
         };
         Place { base: base + slot, is_staging: slot == 3, offset }
-    }
-
-    fn is_written_only(&self, step: &Step, nth: u32) -> bool {
-        step.dst.iter().all(|view| self.touches.get(&cell(self.schedule, view, nth)) == Some(&1))
     }
 
     fn is_same_memory(&self, a: &View, b: &View) -> bool {
