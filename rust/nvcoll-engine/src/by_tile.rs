@@ -76,7 +76,7 @@ pub(crate) unsafe fn run(
     }
 }
 
-/// Runs all pieces on the calling thread, until `goes_on` says no; says whether all were run.
+/// Runs all pieces on the calling thread, until `goes_on`, which is asked between them, says no; says whether all were run.
 ///
 /// # Safety
 /// As [`run`].
@@ -89,7 +89,7 @@ pub(crate) unsafe fn run_alone(
 ) -> bool {
     for strand in 0..program.strands.len() {
         for tile in 0..program.tiles {
-            if !goes_on() {
+            if strand + tile as usize > 0 && !goes_on() {
                 return false;
             }
             // SAFETY: the caller's.

@@ -169,6 +169,10 @@ impl Node {
     }
 }
 
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn undefined(call: &Call) -> nvcoll_core::Error {
     let defined = nvcoll_core::dtype::DType::ALL.iter().filter(|d| call.op.is_defined_on(**d)).map(|d| d.name());
     nvcoll_core::Error::Undefined {
@@ -229,59 +233,52 @@ impl Driver {
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        let Some(stores) = &program.stores else {
-            // SAFETY: the caller's.
-            return unsafe { self.run_pieces(program, false, deadline, is_interrupted) };
-        };
-        let is_streaming = stores.lock().unwrap_or_else(PoisonError::into_inner).is_next_streamed();
-        let start = Instant::now();
-        // SAFETY: the caller's.
-        unsafe { self.run_pieces(program, is_streaming, deadline, is_interrupted) }?;
-        stores.lock().unwrap_or_else(PoisonError::into_inner).learn(is_streaming, start.elapsed());
-        Ok(())
-    }
-
-    unsafe fn run_pieces(
-        &mut self,
-        program: &Program,
-        is_streaming: bool,
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<()> {
         let mut has_timed_out = false;
         let mut goes_on = || {
             has_timed_out = deadline.has_passed();
             !has_timed_out && !is_interrupted()
         };
+        let choice = program.stores.as_ref().map(|stores| (stores, lock(stores).is_next_streamed(), Instant::now()));
+        // SAFETY: the caller's.
+        let is_done =
+            unsafe { self.run_pieces(program, choice.is_some_and(|(_, streamed, _)| streamed), &mut goes_on) };
+        match (is_done, choice, has_timed_out) {
+            (true, None, _) => Ok(()),
+            (true, Some((stores, is_streaming, start)), _) => {
+                lock(stores).learn(is_streaming, start.elapsed());
+                Ok(())
+            }
+            (false, _, true) => {
+                Err(deadline.error(program.call().clone(), "every rank was driven, but they were not done".into()))
+            }
+            (false, _, false) => Err(Error::Interrupted),
+        }
+    }
+
+    /// Says whether all pieces were run: none is begun after `goes_on` says no.
+    #[inline]
+    unsafe fn run_pieces(&mut self, program: &Program, is_streaming: bool, goes_on: &mut dyn FnMut() -> bool) -> bool {
         let pool = self.pool.as_mut().expect("prepare made it");
         let (bases, scalars, workspaces) = (Shared(&self.bases), &self.scalars, &mut self.workspaces);
-        let is_done = if !wants_help(program.buffer_bytes()) || program.pieces() == 1 || pool.workers() == 1 {
+        if !wants_help(program.buffer_bytes()) || program.pieces() == 1 || pool.workers() == 1 {
             let _environment = FloatEnvironment::round_to_nearest();
             let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
             workspace.fit(program, is_streaming);
             // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
-            unsafe { by_tile::run_alone(program, bases.all(), scalars, workspace, &mut goes_on) }
-        } else {
-            for workspace in &mut *workspaces {
-                workspace.get_mut().unwrap_or_else(PoisonError::into_inner).fit(program, is_streaming);
-            }
-            let claims = Claims::new(program, workspaces.len());
-            let work = |worker: usize, goes_on: &mut dyn FnMut() -> bool| {
-                let _environment = FloatEnvironment::round_to_nearest();
-                let mut workspace = workspaces[worker].lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: as above.
-                unsafe { by_tile::run(program, bases.all(), scalars, &mut workspace, &claims, goes_on) };
-            };
-            pool.run(|| work(0, &mut goes_on), &|helper| work(helper, &mut || true));
-            !claims.was_stopped()
-        };
-        match (is_done, has_timed_out) {
-            (true, _) => Ok(()),
-            (false, true) => {
-                Err(deadline.error(program.call().clone(), "every rank was driven, but they were not done".into()))
-            }
-            (false, false) => Err(Error::Interrupted),
+            return unsafe { by_tile::run_alone(program, bases.all(), scalars, workspace, goes_on) };
         }
+        for workspace in &mut *workspaces {
+            workspace.get_mut().unwrap_or_else(PoisonError::into_inner).fit(program, is_streaming);
+        }
+        let claims = Claims::new(program, workspaces.len());
+        let work = |worker: usize, goes_on: &mut dyn FnMut() -> bool| {
+            let _environment = FloatEnvironment::round_to_nearest();
+            let mut workspace = lock(&workspaces[worker]);
+            // SAFETY: as above.
+            unsafe { by_tile::run(program, bases.all(), scalars, &mut workspace, &claims, goes_on) };
+        };
+        pool.run(|| work(0, goes_on), &|helper| work(helper, &mut || true));
+        !claims.was_stopped()
     }
 
     unsafe fn run_by_rank(&mut self, program: &Program, buffers: &mut [Buffers], deadline: Deadline) -> Result<()> {
