@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Aborted, Communicator
 
 Result = TypeVar("Result")
+
+# How long Ctrl-C waits for ranks to come back from their calls, and then from their own code. Chosen: far more than a
+# tile takes, and little to somebody who pressed the keys.
+_GRACE_S = 0.5
 
 
 class Node(_nvcoll.Node):
@@ -46,35 +53,80 @@ class Node(_nvcoll.Node):
             timeout: seconds that each collective may take; default for calls that do not say.
 
         Raises:
-            BaseException: the first exception of a rank. The calls of others end with :class:`Aborted`, which names it.
-            KeyboardInterrupt: Ctrl-C ends the calls of all ranks. The node is usable afterwards.
+            BaseException: the first exception of a rank, with a note that names the rank, and with notes for what others
+                raised. The calls of other ranks end with :class:`Aborted`, which names it.
+            Mismatch: ranks made different calls, or one returned while others made one more call.
+            Busy: the node is in use: it has one call or one run at a time, so a rank's program calls ``comm``.
+            KeyboardInterrupt: Ctrl-C ends the calls of all ranks, and raises KeyboardInterrupt in their programs. A rank
+                that does not come back within a second, because it is in foreign code, is left alone: it is
+                interrupted when it returns to Python. The node is usable afterwards.
         """
-        team = self.team()
         outcomes: list[Any] = [None] * self.world_size
         failures: list[tuple[int, BaseException]] = []
+        team = self.team()
 
         def rank_main(rank: int) -> None:
             comm: Communicator = team.communicator(rank, timeout)
             try:
                 outcomes[rank] = fn(comm, *args)
+                team.retire(comm)
             except BaseException as error:
                 failures.append((rank, error))
-                team.fail(rank)
+                team.fail(comm)
+
+        def thread_main(rank: int) -> None:
+            with contextlib.suppress(KeyboardInterrupt):  # one that came after the program of the rank was left
+                rank_main(rank)
 
         threads = [
-            threading.Thread(target=rank_main, args=(rank,), name=f"nvcoll-rank-{rank}", daemon=True)
+            threading.Thread(target=thread_main, args=(rank,), name=f"nvcoll-rank-{rank}", daemon=True)
             for rank in range(self.world_size)
         ]
-        for thread in threads:
-            thread.start()
         try:
             for thread in threads:
-                thread.join()
-        except BaseException:
-            team.interrupt()
+                thread.start()
             for thread in threads:
                 thread.join()
+        except BaseException as error:
+            team.interrupt()
+            for rank in _bring_back(threads):
+                error.add_note(f"rank {rank} is still in foreign code: it is interrupted when it returns to Python")
             raise
+        finally:
+            team.end()
         if failures:
-            raise next((error for _, error in failures if not isinstance(error, Aborted)), failures[0][1])
+            try:
+                raise _first(failures)
+            finally:
+                failures.clear()  # the exception's frames hold the list
         return outcomes
+
+
+def _first(failures: Sequence[tuple[int, BaseException]]) -> BaseException:
+    """Returns the first exception of a rank that is not the echo of another's, with notes about the others."""
+    causes = [(rank, error) for rank, error in failures if not isinstance(error, Aborted)] or list(failures[:1])
+    first_rank, first = causes[0]
+    first.add_note(f"raised by rank {first_rank}")
+    for rank, error in causes[1:]:
+        if (type(error), str(error)) != (type(first), str(first)):
+            first.add_note(f"rank {rank} raised {type(error).__name__}: {error}")
+    return first
+
+
+def _bring_back(threads: Sequence[threading.Thread]) -> list[int]:
+    """Waits for ranks to come back from their calls, then interrupts their programs; returns those that do not come."""
+    left = _wait_for(threads, range(len(threads)))
+    for rank in left:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(threads[rank].ident or 0), ctypes.py_object(KeyboardInterrupt)
+        )
+    return _wait_for(threads, left)
+
+
+def _wait_for(threads: Sequence[threading.Thread], ranks: Sequence[int]) -> list[int]:
+    """Waits a while for the threads of some ranks to end; returns those that did not."""
+    end = time.monotonic() + _GRACE_S
+    for rank in ranks:
+        if threads[rank].is_alive():
+            threads[rank].join(max(0.0, end - time.monotonic()))
+    return [rank for rank in ranks if threads[rank].is_alive()]

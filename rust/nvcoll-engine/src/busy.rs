@@ -5,11 +5,12 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A value and whether it is in use.
-#[derive(Debug, Default)]
-pub(crate) struct OneAtATime<T> {
+#[derive(Debug)]
+pub struct OneAtATime<T> {
     is_in_use: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -18,20 +19,34 @@ pub(crate) struct OneAtATime<T> {
 unsafe impl<T: Send> Sync for OneAtATime<T> {}
 
 impl<T> OneAtATime<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Makes a value that is not in use.
+    pub fn new(value: T) -> Self {
         Self { is_in_use: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Returns the value, unless it is in use.
     #[inline]
-    pub(crate) fn take(&self) -> Option<InUse<'_, T>> {
+    pub fn take(&self) -> Option<InUse<'_, T>> {
         // Acquire: pairs with the Release of the guard that was dropped last. The guard is made only if taken: dropping one frees.
         (!self.is_in_use.swap(true, Ordering::Acquire)).then(|| InUse(self))
+    }
+
+    /// Keeps everybody from taking the value until [`OneAtATime::open`]; says whether it was not in use.
+    pub fn close(&self) -> bool {
+        self.take().map(std::mem::forget).is_some()
+    }
+
+    /// Lets the value be taken again.
+    ///
+    /// # Safety
+    /// The caller had `true` from [`OneAtATime::close`] and has not opened since.
+    pub unsafe fn open(&self) {
+        drop(InUse(self));
     }
 }
 
 /// The value, in use until this is dropped.
-pub(crate) struct InUse<'a, T>(&'a OneAtATime<T>);
+pub struct InUse<'a, T>(&'a OneAtATime<T>);
 
 impl<T> Deref for InUse<'_, T> {
     type Target = T;
@@ -56,7 +71,7 @@ impl<T> Drop for InUse<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -10,16 +10,23 @@
 //! It is the only way for SPMD ranks, where a worker has one rank; and it serves a caller that drives all ranks, where a
 //! worker has several and shows up at their first rank's doorbell. A rank's buffers become known to a worker when it first
 //! sees that rank enter: there it compares the two calls, before a byte moves. Every wait ends by progress, abort or
-//! deadline; a failing rank returns when no peer can still touch its buffers.
+//! deadline, by the user's interrupt where the caller drives all ranks, and in SPMD also when the program of a peer has
+//! returned; a failing rank returns when no peer can still touch its buffers (`failing`).
+//!
+//! **SPMD ranks check each other's buffers.** After a rank has stamped its line and rung, it meets every peer that has
+//! entered already. Of two ranks at least one finds the other there, because each stamps, fences and then looks; so every
+//! pair is compared, though no rank waits for it, and a schedule need not bring all pairs together. Cost: one load per peer,
+//! and for those that came earlier the record, which most algorithms need anyway.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
-use crate::call::Call;
-use crate::error::{Error, Result};
+use crate::deadline::Patience;
+use crate::error::Result;
+use crate::failing::explain;
+use crate::overlap::overlap;
 use crate::program::{Program, Wait, Workspace, BASES};
 use crate::sync::atomic::{give_way, pause};
-use crate::sync::{Cause, Doorbell, Record};
+use crate::sync::{Cause, Doorbell, Pair, Record};
 use crate::world::World;
 
 /// Pauses before giving way. Cited: 20 to 200 are best when ranks exceed CPUs; more costs 3 to 20 times.
@@ -41,29 +48,6 @@ pub struct Buffers {
     pub scalar: f64,
 }
 
-/// When to give up.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Deadline {
-    at: Option<Instant>,
-    seconds: f64,
-}
-
-impl Deadline {
-    /// A deadline `seconds` from now; `None` is never.
-    pub fn after(seconds: Option<f64>) -> Self {
-        let at = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).and_then(|d| Instant::now().checked_add(d));
-        Self { at, seconds: seconds.unwrap_or(f64::INFINITY) }
-    }
-
-    pub(crate) fn has_passed(&self) -> bool {
-        self.at.is_some_and(|at| Instant::now() >= at)
-    }
-
-    pub(crate) fn error(&self, what: Call, missing: String) -> Error {
-        Error::Timeout { what, seconds: self.seconds, missing }
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     rank: u32,
@@ -80,6 +64,8 @@ pub(crate) struct Crew {
     ranks: Range<u32>,
     /// Ranks per crew of this world: the doorbell of a rank is that of its crew's first.
     block: u32,
+    /// Whether this is a rank that calls for itself: it knows no peer's buffers, and a peer may return from its program.
+    is_member: bool,
     bases: Vec<*mut u8>,
     scalars: Vec<f64>,
     /// Whose enter has been seen in this call.
@@ -94,11 +80,13 @@ pub(crate) struct Crew {
 unsafe impl Send for Crew {}
 
 impl Crew {
+    /// Makes the crew of some ranks of a world that one caller drives.
     pub(crate) fn new(world_size: u32, ranks: Range<u32>, block: u32) -> Self {
         let n = world_size as usize;
         Self {
             ranks,
             block,
+            is_member: false,
             bases: vec![std::ptr::null_mut(); n * BASES],
             scalars: vec![1.0; n],
             met: vec![false; n],
@@ -106,6 +94,11 @@ impl Crew {
             workspace: Workspace::default(),
             has_seen_all: true,
         }
+    }
+
+    /// Makes the crew of one rank that calls for itself.
+    pub(crate) fn of_member(world_size: u32, rank: u32) -> Self {
+        Self { is_member: true, ..Self::new(world_size, rank..rank + 1, 1) }
     }
 
     pub(crate) fn ranks(&self) -> Range<u32> {
@@ -122,12 +115,12 @@ impl Crew {
         program: &Program,
         number: u32,
         buffers: &[Buffers],
-        deadline: &Deadline,
+        patience: &mut Patience<'_>,
     ) -> Result<()> {
         self.workspace.fit(program, false);
         self.prepare(program);
         // SAFETY: the caller's; ranks meet by the rules of the schedule, which was proved.
-        let outcome = unsafe { self.enter_and_work(world, program, number, buffers, deadline) };
+        let outcome = unsafe { self.enter_and_work(world, program, number, buffers, patience) };
         for rank in self.ranks.clone() {
             let activity = &world.lines[rank as usize].activity;
             if outcome.is_ok() {
@@ -137,7 +130,7 @@ impl Crew {
             }
         }
         self.has_seen_all = outcome.is_ok() && program.verified().is_symmetric();
-        outcome.map_err(|cause| self.explain(world, program, number, cause, deadline))
+        outcome.map_err(|cause| explain(world, program, number, &self.ranks, cause, &patience.deadline))
     }
 
     fn prepare(&mut self, program: &Program) {
@@ -155,13 +148,13 @@ impl Crew {
         program: &Program,
         number: u32,
         buffers: &[Buffers],
-        deadline: &Deadline,
+        patience: &mut Patience<'_>,
     ) -> std::result::Result<(), Cause> {
         if !self.has_seen_all {
             let before = number.wrapping_sub(1);
-            self.wait(world, deadline, |_| world.lines.iter().all(|lines| lines.stamp.has_entered(before)))?;
+            self.wait(world, before, patience, |_| world.lines.iter().all(|lines| lines.stamp.has_entered(before)))?;
         }
-        let [fingerprint, small, count] = program.call().fingerprint();
+        let [fingerprint, small, count] = program.fingerprint;
         for (rank, own) in self.ranks.clone().zip(buffers) {
             let lines = &world.lines[rank as usize];
             lines.activity.begin();
@@ -177,19 +170,25 @@ impl Crew {
         Doorbell::ring_all(
             (0..world.world_size()).step_by(self.block as usize).map(|r| &world.lines[r as usize].doorbell),
         );
+        if self.is_member {
+            self.meet_early_comers(world, program, number)?;
+        }
         loop {
             let has_moved = self.pass(world, program, number)?;
             if self.cursors.is_empty() {
                 break;
             }
+            self.go_on(world, patience)?;
             if !has_moved {
-                self.wait(world, deadline, |crew| crew.can_move(world, program, number))?;
+                self.wait(world, number, patience, |crew| crew.can_move(world, program, number))?;
             }
         }
         for rank in self.ranks.clone() {
             for wait in &program.leave[rank as usize] {
-                self.wait(world, deadline, |_| is_over(world, wait, number, program.tiles - 1))?;
-                self.meet_if_entered(world, program, wait, number, rank)?;
+                self.wait(world, number, patience, |_| is_over(world, wait, number, program.tiles - 1))?;
+                if let Wait::Enter { rank: peer } = *wait {
+                    self.compare_and_meet(world, program, peer, number, rank)?;
+                }
             }
         }
         Ok(())
@@ -231,7 +230,9 @@ impl Crew {
             if !is_over(world, wait, number, cursor.tile) {
                 return Ok(false);
             }
-            self.meet_if_entered(world, program, wait, number, cursor.rank)?;
+            if let Wait::Enter { rank } = *wait {
+                self.compare_and_meet(world, program, rank, number, cursor.rank)?;
+            }
             cursor.over += 1;
         }
         Ok(true)
@@ -265,23 +266,38 @@ impl Crew {
         }
     }
 
-    /// After the wait for an enter: compares the calls and learns the rank's buffers.
-    fn meet_if_entered(
+    /// Meets every rank that has entered the call before this one looked.
+    fn meet_early_comers(&mut self, world: &World, program: &Program, number: u32) -> std::result::Result<(), Cause> {
+        let own = self.ranks.start;
+        for rank in 0..world.world_size() {
+            // The fence of the doorbells lies between this crew's stamp and this look.
+            if world.lines[rank as usize].stamp.has_entered(number) {
+                self.compare_and_meet(world, program, rank, number, own)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the call of a rank that has entered with that of this crew's rank `own`, and learns its buffers.
+    fn compare_and_meet(
         &mut self,
         world: &World,
         program: &Program,
-        wait: &Wait,
+        rank: u32,
         number: u32,
         own: u32,
     ) -> std::result::Result<(), Cause> {
-        if let Wait::Enter { rank } = *wait {
-            if !self.met[rank as usize] {
-                let record = world.lines[rank as usize].record.read(number);
-                if record[..3] != program.call().fingerprint() {
-                    return Err(world.abort.raise(Cause::Mismatch(own, rank)));
-                }
-                self.meet(world, program, rank, &record);
-            }
+        if self.met[rank as usize] {
+            return Ok(());
+        }
+        let record = world.lines[rank as usize].record.read(number);
+        let pair = Pair { ranks: [own, rank], call: number };
+        if record[..3] != program.fingerprint {
+            return Err(world.abort.raise(Cause::Mismatch(pair)));
+        }
+        self.meet(world, program, rank, &record);
+        if self.is_member && overlap(program, &self.bases, own, rank) {
+            return Err(world.abort.raise(Cause::Overlap(pair)));
         }
         Ok(())
     }
@@ -298,11 +314,12 @@ impl Crew {
         self.met[rank as usize] = true;
     }
 
-    /// Waits until `is_over`, patiently: pauses, turns, sleep.
+    /// Waits until `is_over`, patiently: pauses, turns, sleep. Needs peers to come as far as `call`.
     fn wait(
         &self,
         world: &World,
-        deadline: &Deadline,
+        call: u32,
+        patience: &mut Patience<'_>,
         is_over: impl Fn(&Self) -> bool,
     ) -> std::result::Result<(), Cause> {
         let mut tries = 0;
@@ -315,48 +332,37 @@ impl Crew {
                 pause();
                 continue;
             }
-            if deadline.has_passed() {
-                return Err(world.abort.raise(Cause::TimedOut(self.ranks.start)));
-            }
+            self.go_on(world, patience)?;
             if tries < PAUSES + TURNS {
                 give_way();
                 continue;
             }
+            if let Some(rank) = self.who_left(world, call) {
+                return Err(world.abort.raise(Cause::Returned(Pair { ranks: [rank, self.ranks.start], call })));
+            }
             let doorbell = &world.lines[self.ranks.start as usize].doorbell;
-            doorbell.sleep(|| is_over(self) || world.abort.cause().is_some(), deadline.at);
+            let has_news = || is_over(self) || world.abort.cause().is_some() || self.who_left(world, call).is_some();
+            doorbell.sleep(has_news, patience.deadline.at());
         }
         Ok(())
     }
 
-    /// Waits until no peer can touch this crew's buffers, and turns the cause into this crew's error.
-    fn explain(&self, world: &World, program: &Program, number: u32, cause: Cause, deadline: &Deadline) -> Error {
-        ring_everybody(world);
-        while !world.lines.iter().all(|lines| lines.activity.is_quiet()) {
-            give_way();
+    /// Raises the abort if this crew has waited long enough, or if its caller was interrupted.
+    fn go_on(&self, world: &World, patience: &mut Patience<'_>) -> std::result::Result<(), Cause> {
+        if patience.deadline.has_passed() {
+            return Err(world.abort.raise(Cause::TimedOut(self.ranks.start)));
         }
-        let call_of = |rank: u32| {
-            if self.ranks.contains(&rank) {
-                return program.call().clone();
-            }
-            Call::from_record(&world.lines[rank as usize].record.read(number))
-        };
-        match cause {
-            Cause::Failed(rank) => Error::Aborted { rank, cause: "failed" },
-            Cause::TimedOut(rank) if rank == self.ranks.start => {
-                deadline.error(program.call().clone(), missing(world, number))
-            }
-            Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out" },
-            Cause::Mismatch(rank_a, rank_b) => {
-                Error::Mismatch { rank_a, call_a: call_of(rank_a), rank_b, call_b: call_of(rank_b) }
-            }
-            Cause::Interrupted => Error::Interrupted,
+        if (patience.is_interrupted)() {
+            return Err(world.abort.raise(Cause::Interrupted));
         }
+        Ok(())
     }
-}
 
-/// Wakes all ranks, so that they see the abort.
-pub(crate) fn ring_everybody(world: &World) {
-    Doorbell::ring_all(world.lines.iter().map(|lines| &lines.doorbell));
+    /// Finds a peer whose program has returned before it made `call`.
+    fn who_left(&self, world: &World, call: u32) -> Option<u32> {
+        let has_left = |rank: &u32| world.lines[*rank as usize].departure.is_before(call);
+        (0..world.world_size()).filter(|_| self.is_member).find(has_left)
+    }
 }
 
 fn is_over(world: &World, wait: &Wait, number: u32, tile: u32) -> bool {
@@ -368,17 +374,5 @@ fn is_over(world: &World, wait: &Wait, number: u32, tile: u32) -> bool {
                 progress.has_reached(number, (tile - lag) * length + done)
             }
         }
-    }
-}
-
-fn missing(world: &World, number: u32) -> String {
-    let ranks = |entered: bool| -> Vec<String> {
-        let has_entered = |rank: &u32| world.lines[*rank as usize].stamp.has_entered(number) == entered;
-        (0..world.world_size()).filter(has_entered).map(|rank| rank.to_string()).collect()
-    };
-    match ranks(false)[..] {
-        [] => "every rank has entered the call, but they were not done".to_owned(),
-        [ref one] => format!("rank {one} has not entered the call"),
-        ref several => format!("ranks {} have not entered the call", several.join(", ")),
     }
 }

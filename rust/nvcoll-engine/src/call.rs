@@ -1,5 +1,6 @@
 //! What is called: the part of a call on which all ranks must agree, and its form in a call record.
 
+use nvcoll_core::algorithm;
 use nvcoll_core::collective::{Collective, COLLECTIVES};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
@@ -7,6 +8,12 @@ use nvcoll_core::schedule::{Aliasing, Path};
 use std::hash::{Hash, Hasher};
 
 use crate::sync::Record;
+
+/// In a record: the algorithm that `auto` chooses.
+const AUTO: u8 = 255;
+
+/// In a record: an algorithm that is not registered.
+const OWN: u8 = 254;
 
 /// A call, as every rank must make it.
 #[derive(Debug, Clone)]
@@ -52,17 +59,25 @@ impl Call {
         let mut hasher = std::collections::hash_map::DefaultHasher::new();
         self.hash(&mut hasher);
         let collective = COLLECTIVES.iter().position(|c| *c == self.collective).unwrap_or(0);
-        let small = [collective as u8, self.dtype as u8, self.op as u8, self.path as u8, self.aliasing as u8, 0, 0, 0];
+        let registered = algorithm::of(self.collective).position(|a| a.name == self.algorithm);
+        let algorithm = if self.algorithm == "auto" { AUTO } else { registered.map_or(OWN, |at| at as u8) };
+        let [dtype, op, path, aliasing] = [self.dtype as u8, self.op as u8, self.path as u8, self.aliasing as u8];
+        let small = [collective as u8, dtype, op, path, aliasing, algorithm, 0, 0];
         [hasher.finish(), u64::from_le_bytes(small), self.count as u64]
     }
 
-    /// Reads back what the words of another rank tell; the algorithm is in the fingerprint only.
+    /// Reads back what the words of another rank tell. An algorithm that its user wrote is in the fingerprint only.
     pub(crate) fn from_record(record: &Record) -> Self {
-        let [collective, dtype, op, path, aliasing, ..] = record[1].to_le_bytes();
+        let [collective, dtype, op, path, aliasing, algorithm, ..] = record[1].to_le_bytes();
         let pick = |index: u8, length: usize| usize::from(index).min(length - 1);
+        let collective = COLLECTIVES[pick(collective, COLLECTIVES.len())];
+        let name = match algorithm {
+            AUTO => "auto",
+            at => algorithm::of(collective).nth(at.into()).map_or("an algorithm of its own", |a| a.name),
+        };
         Self {
-            collective: COLLECTIVES[pick(collective, COLLECTIVES.len())],
-            algorithm: String::new(),
+            collective,
+            algorithm: name.into(),
             dtype: DType::ALL[pick(dtype, DType::ALL.len())],
             op: Op::ALL[pick(op, Op::ALL.len())],
             count: record[2] as usize,

@@ -20,6 +20,31 @@ pub enum Error {
         /// What that one called.
         call_b: Call,
     },
+    /// Two ranks passed memory that overlaps, and one of the two is written.
+    #[error(
+        "what rank {rank_a} and rank {rank_b} passed to {call} overlaps, and one of the two is written: pass arrays that \
+         share no byte"
+    )]
+    Overlap {
+        /// One rank.
+        rank_a: u32,
+        /// Another rank.
+        rank_b: u32,
+        /// The call.
+        call: Call,
+    },
+    /// The program of a rank returned, and another rank called something that needs it.
+    #[error("the program of rank {rank} returned after {calls} calls, but rank {caller} called {call} as its next: every rank must make the same calls")]
+    Returned {
+        /// The rank that returned.
+        rank: u32,
+        /// How many calls it had made.
+        calls: u32,
+        /// The rank that made one more.
+        caller: u32,
+        /// What that one called.
+        call: Call,
+    },
     /// Another rank failed.
     #[error("rank {rank} {cause}: the call was aborted")]
     Aborted {
@@ -44,6 +69,9 @@ pub enum Error {
     /// The node is in another call.
     #[error("{0}")]
     Busy(&'static str),
+    /// The peers of a rank are gone.
+    #[error("{0}")]
+    Closed(&'static str),
     /// The core refused.
     #[error(transparent)]
     Core(#[from] nvcoll_core::Error),

@@ -8,20 +8,24 @@
 //! | `stores` | whether large calls store past the caches |
 //! | [`kernel`] | fold k sources into m destinations, per dtype, op and instruction set |
 //! | [`sync`], `world` | progress words, stamps, records, doorbells, abort; and where they are |
+//! | `deadline`, `overlap`, `failing` | when a rank gives up, what it refuses, what it does last |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
 //! | [`cpus`], [`memory`], `forks` | what the system says: usable CPUs, blocks of memory, whether the process was forked |
 //! | [`pool`], `processors`, `busy` | worker threads, where they run, and what one thread at a time may use |
 
-mod busy;
+pub mod busy;
 mod by_rank;
 mod by_tile;
 pub mod call;
 pub mod cpus;
+mod deadline;
 pub mod error;
+mod failing;
 mod forks;
 pub mod kernel;
 pub mod memory;
 pub mod node;
+mod overlap;
 pub mod pool;
 mod processors;
 pub mod program;
@@ -34,5 +38,6 @@ pub mod sync;
 pub mod team;
 mod world;
 
-pub use by_rank::{Buffers, Deadline};
+pub use by_rank::Buffers;
+pub use deadline::Deadline;
 pub use error::{Error, Result};

@@ -8,10 +8,11 @@ use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::verify::Verified;
 
 use crate::busy::OneAtATime;
-use crate::by_rank::{Buffers, Crew, Deadline};
+use crate::by_rank::{Buffers, Crew};
 use crate::by_tile::{self, Claims};
 use crate::call::Call;
 use crate::cpus;
+use crate::deadline::{Deadline, Patience};
 use crate::error::{Error, Result};
 use crate::kernel::{FloatEnvironment, Isa};
 use crate::memory::Block;
@@ -20,6 +21,11 @@ use crate::program::{Program, Workspace, BASES};
 use crate::proofs::prove;
 use crate::sharing::{wants_help, Sharing};
 use crate::world::World;
+
+const IN_USE: Error = Error::Busy(
+    "the node is in a call of another thread, or in a run of its ranks: wait for it, make a node per thread, or call the \
+     rank's communicator",
+);
 
 /// Ranks in one process.
 pub struct Node {
@@ -138,6 +144,18 @@ impl Node {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes the node for ranks that call for themselves: nobody drives it before the result is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if somebody drives it, or if it was taken.
+    pub fn occupy(self: Arc<Self>) -> Result<Occupied> {
+        if self.driver.close() {
+            Ok(Occupied(self))
+        } else {
+            Err(IN_USE)
+        }
+    }
+
     /// Runs a program for all ranks. `is_interrupted` is asked on the calling thread now and then.
     ///
     /// # Safety
@@ -156,16 +174,26 @@ impl Node {
     ) -> Result<()> {
         assert_eq!(buffers.len(), self.world_size as usize, "one entry per rank");
         let Some(mut driver) = self.driver.take() else {
-            return Err(Error::Busy("the node is in a call of another thread: wait for it, or make a node per thread"));
+            return Err(IN_USE);
         };
         driver.prepare(self.world_size, self.workers, program, buffers);
         // SAFETY: the caller's.
         unsafe {
             match Sharing::of(program.call().path) {
                 Sharing::ByTile => driver.run_by_tile(program, deadline, is_interrupted),
-                Sharing::ByRank => driver.run_by_rank(program, buffers, deadline),
+                Sharing::ByRank => driver.run_by_rank(program, buffers, deadline, is_interrupted),
             }
         }
+    }
+}
+
+/// A node that nobody drives, because its ranks call for themselves.
+pub struct Occupied(Arc<Node>);
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        // SAFETY: `Node::occupy` closed it, and a value is dropped once.
+        unsafe { self.0.driver.open() };
     }
 }
 
@@ -186,13 +214,12 @@ impl Driver {
     fn new(world_size: u32, pool: Option<Pool>) -> Self {
         let workers = pool.as_ref().map_or(1, Pool::workers);
         let block = world_size.div_ceil(workers as u32);
-        let crew =
-            |w: u32| Crew::new(world_size, (w * block).min(world_size)..((w + 1) * block).min(world_size), block);
+        let crew = |first: u32| Crew::new(world_size, first..(first + block).min(world_size), block);
         Self {
             pool,
             world: World::new(world_size),
             number: 0,
-            crews: (0..workers as u32).map(|w| Mutex::new(crew(w))).collect(),
+            crews: (0..world_size).step_by(block as usize).map(|first| Mutex::new(crew(first))).collect(),
             bases: vec![std::ptr::null_mut(); world_size as usize * BASES],
             scalars: vec![1.0; world_size as usize],
             workspaces: (0..workers).map(|_| Mutex::default()).collect(),
@@ -281,28 +308,48 @@ impl Driver {
         !claims.was_stopped()
     }
 
-    unsafe fn run_by_rank(&mut self, program: &Program, buffers: &mut [Buffers], deadline: Deadline) -> Result<()> {
+    unsafe fn run_by_rank(
+        &mut self,
+        program: &Program,
+        buffers: &mut [Buffers],
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         self.number = self.number.wrapping_add(1);
         for (rank, own) in buffers.iter_mut().enumerate() {
             own.scratch = self.bases[rank * BASES + 2];
         }
         let (own, outcomes) = (Shared(buffers), &self.outcomes);
         let (crews, world, number) = (&self.crews, &self.world, self.number);
-        let work = |worker: usize| {
+        let work = |worker: usize, is_interrupted: &mut dyn FnMut() -> bool| {
+            let Some(crew) = crews.get(worker) else { return };
             let _environment = FloatEnvironment::round_to_nearest();
-            let mut crew = crews[worker].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut crew = lock(crew);
             let own = &own.all()[crew.ranks().start as usize..crew.ranks().end as usize];
+            let mut patience = Patience { deadline, is_interrupted };
             // SAFETY: the caller of `Node::run` vouches for the buffers.
-            let outcome = unsafe { crew.run(world, program, number, own, &deadline) };
-            *outcomes[worker].lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+            let outcome = unsafe { crew.run(world, program, number, own, &mut patience) };
+            *lock(&outcomes[worker]) = outcome;
         };
-        self.pool.as_mut().expect("prepare made it").run(|| work(0), &work);
-        let outcomes = self.outcomes.iter_mut().map(|o| o.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let outcome = outcomes.map(|outcome| std::mem::replace(outcome, Ok(()))).find(Result::is_err).unwrap_or(Ok(()));
+        let pool = self.pool.as_mut().expect("prepare made it");
+        pool.run(|| work(0, is_interrupted), &|helper| work(helper, &mut || false));
+        let outcome = self.take_outcome();
         if outcome.is_err() {
             // The abort word stays raised: a new world takes the old one's place.
             self.pool = None;
         }
         outcome
+    }
+
+    /// Returns the error of the crew that failed first: the others say that they were aborted.
+    fn take_outcome(&mut self) -> Result<()> {
+        let outcomes = self.outcomes.iter_mut().map(|o| o.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let taken = outcomes.map(|outcome| std::mem::replace(outcome, Ok(())));
+        let rank = |outcome: &Result<()>| match outcome {
+            Ok(()) => 2,
+            Err(Error::Aborted { .. }) => 1,
+            Err(_) => 0,
+        };
+        taken.min_by_key(rank).unwrap_or(Ok(()))
     }
 }

@@ -71,6 +71,9 @@ pub(crate) struct Task {
 #[derive(Debug)]
 pub struct Program {
     call: Call,
+    pub(crate) fingerprint: [u64; 3],
+    /// For each rank, the bytes of its input and of its output.
+    pub(crate) user_bytes: Vec<[usize; 2]>,
     verified: Verified,
     pub(crate) tasks: Vec<Task>,
     folds: Vec<Fold>,
@@ -158,8 +161,12 @@ impl Program {
                 "{call} stages {needed} bytes per rank, there are {there_is}: use fewer chunks"
             )));
         }
+        let (collective, n) = (call.collective, schedule.world_size);
+        let bytes_of = |parts: Vec<u32>| parts.len() * call.count * element;
         let mut program = Program {
             verified: verified.clone(),
+            fingerprint: call.fingerprint(),
+            user_bytes: (0..n).map(|r| [collective.input(n, r), collective.output(n, r)].map(bytes_of)).collect(),
             tasks: Vec::with_capacity(schedule.steps.len()),
             folds: Vec::new(),
             places: Vec::new(),

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::by_rank::{ring_everybody, Buffers, Crew, Deadline};
-use crate::error::Result;
+use crate::by_rank::{Buffers, Crew};
+use crate::deadline::{Deadline, Patience};
+use crate::error::{Error, Result};
+use crate::failing::ring_everybody;
+use crate::forks::Process;
 use crate::kernel::FloatEnvironment;
 use crate::memory::Block;
 use crate::program::Program;
@@ -34,8 +37,8 @@ impl Team {
 
     /// Returns the member with this rank. A rank has one member.
     pub fn member(&self, rank: u32) -> Member {
-        let crew = Crew::new(self.0.world_size(), rank..rank + 1, 1);
-        Member { world: self.0.clone(), rank, number: 0, crew, scratch: None }
+        let crew = Crew::of_member(self.0.world_size(), rank);
+        Member { world: self.0.clone(), rank, number: 0, crew, scratch: None, process: Process::current() }
     }
 }
 
@@ -47,6 +50,7 @@ pub struct Member {
     number: u32,
     crew: Crew,
     scratch: Option<Block>,
+    process: Process,
 }
 
 impl Member {
@@ -62,8 +66,12 @@ impl Member {
     /// `run` returns, on this rank and on its peers.
     ///
     /// # Errors
-    /// `Mismatch`, `Aborted`, `Timeout`; afterwards every call of the team fails.
+    /// `Mismatch`, `Returned`, `Overlap`, `Aborted`, `Interrupted`, `Timeout`: afterwards every call of the team fails.
+    /// `Closed` in the child of a fork, where no peer is.
     pub unsafe fn run(&mut self, program: &Program, buffers: Buffers, deadline: Deadline) -> Result<()> {
+        if self.process != Process::current() {
+            return Err(Error::Closed("this process was forked off inside a run, its peers are threads of the parent"));
+        }
         if self.scratch.as_ref().map_or(0, Block::bytes) < program.scratch_bytes() {
             self.scratch = Some(Block::zeroed(program.scratch_bytes()));
         }
@@ -71,7 +79,14 @@ impl Member {
         let buffers = [Buffers { scratch, ..buffers }];
         let _environment = FloatEnvironment::round_to_nearest();
         self.number = self.number.wrapping_add(1);
+        let mut patience = Patience { deadline, is_interrupted: &mut || false };
         // SAFETY: the caller's; scratch is this member's.
-        unsafe { self.crew.run(&self.world, program, self.number, &buffers, &deadline) }
+        unsafe { self.crew.run(&self.world, program, self.number, &buffers, &mut patience) }
+    }
+
+    /// Says that this rank makes no more calls: a peer that makes one more is told so instead of waiting for ever.
+    pub fn depart(self) {
+        self.world.lines[self.rank as usize].departure.publish(self.number);
+        ring_everybody(&self.world);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use crate::memory::Block;
 use crate::program::QUEUES;
-use crate::sync::{Abort, Activity, Doorbell, Progress, RecordLine, Stamp};
+use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
 
 /// The lines of one rank.
 #[derive(Debug, Default)]
@@ -13,6 +13,7 @@ pub(crate) struct Lines {
     pub(crate) record: RecordLine,
     pub(crate) activity: Activity,
     pub(crate) doorbell: Doorbell,
+    pub(crate) departure: Departure,
     pub(crate) progress: [Progress; QUEUES],
 }
 

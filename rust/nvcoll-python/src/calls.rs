@@ -11,7 +11,7 @@ use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::Call;
-use nvcoll_engine::Buffers;
+use nvcoll_engine::{Buffers, Deadline};
 
 use crate::arrays::Array;
 use crate::error::invalid;
@@ -169,6 +169,16 @@ pub(crate) fn buffers(inputs: &[Array<'_>], outputs: &[Array<'_>], reduction: &R
         scalar: reduction.scalar(at),
     };
     inputs.iter().enumerate().map(of_rank).collect()
+}
+
+/// Reads `timeout=`, in seconds.
+pub(crate) fn deadline(py: Python<'_>, timeout: Option<f64>) -> PyResult<Deadline> {
+    match timeout {
+        Some(seconds) if !(seconds >= 0.0) => {
+            Err(invalid(py, format!("`timeout` is {seconds}: pass seconds, 0 or more, or None to wait for ever")))
+        }
+        _ => Ok(Deadline::after(timeout)),
+    }
 }
 
 /// Looks for Ctrl-C now and then, on the thread that makes the call, and keeps what was raised.

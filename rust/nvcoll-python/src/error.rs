@@ -9,7 +9,7 @@ use nvcoll_core::Error as CoreError;
 use nvcoll_engine::Error as EngineError;
 
 /// The exceptions: name, builtin that is a base beside `Error`, docstring.
-const EXCEPTIONS: [(&str, Option<&str>, &str); 7] = [
+const EXCEPTIONS: [(&str, Option<&str>, &str); 8] = [
     (
         "InvalidArgument",
         Some("ValueError"),
@@ -20,7 +20,12 @@ const EXCEPTIONS: [(&str, Option<&str>, &str); 7] = [
     ("Mismatch", None, "Ranks made different calls; the message names both."),
     ("Aborted", None, "Another rank failed; the message names it."),
     ("Timeout", Some("TimeoutError"), "A deadline passed; the message says who is missing."),
-    ("Busy", Some("RuntimeError"), "The node is in a call of another thread."),
+    ("Busy", Some("RuntimeError"), "The node is in a call of another thread, or in a run of its ranks."),
+    (
+        "Closed",
+        Some("RuntimeError"),
+        "The peers of a communicator are gone: its run has ended, or the process was forked.",
+    ),
 ];
 
 static CLASSES: PyOnceLock<Vec<(&'static str, Py<PyType>)>> = PyOnceLock::new();
@@ -85,11 +90,12 @@ pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
     let name = match error {
         EngineError::Core(core) => return of_core(py, core),
         EngineError::Interrupted => return PyKeyboardInterrupt::new_err(()),
-        EngineError::Invalid(_) => "InvalidArgument",
-        EngineError::Mismatch { .. } => "Mismatch",
+        EngineError::Invalid(_) | EngineError::Overlap { .. } => "InvalidArgument",
+        EngineError::Mismatch { .. } | EngineError::Returned { .. } => "Mismatch",
         EngineError::Aborted { .. } => "Aborted",
         EngineError::Timeout { .. } => "Timeout",
         EngineError::Busy(_) => "Busy",
+        EngineError::Closed(_) => "Closed",
         EngineError::Refuted(_) => "Refuted",
     };
     raise(py, name, error.to_string())

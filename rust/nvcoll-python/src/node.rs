@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use nvcoll_core::collective::{Collective, ALL_REDUCE};
 use nvcoll_core::schedule::Aliasing;
 use nvcoll_engine::kernel::Isa;
-use nvcoll_engine::{Buffers, Deadline};
+use nvcoll_engine::Buffers;
 
 use crate::arrays::{check, of_ranks, Array};
-use crate::calls::{buffers, path_named, Choice, Detached, Reduction, SharedProgram, Signals};
+use crate::calls::{buffers, deadline, path_named, Choice, Detached, Reduction, SharedProgram, Signals};
 use crate::error::{invalid, of_engine};
 use crate::team::Team;
 
@@ -100,8 +100,8 @@ impl Node {
     }
 
     /// Makes a team of this node's ranks, each of which makes its own calls.
-    fn team(&self) -> Team {
-        Team::new(self.engine.clone())
+    fn team(&self, py: Python<'_>) -> PyResult<Team> {
+        Team::new(py, self.engine.clone())
     }
 }
 
@@ -171,11 +171,11 @@ fn run(
     buffers: &mut [Buffers],
     timeout: Option<f64>,
 ) -> PyResult<()> {
-    let mut buffers = Detached(buffers);
+    let (mut buffers, deadline) = (Detached(buffers), deadline(py, timeout)?);
     let (outcome, raised) = py.detach(|| {
         let mut signals = Signals::new();
         // SAFETY: the arrays were checked for count, dtype and overlap, and their holders live until the caller returns.
-        let outcome = unsafe { engine.run(program, buffers.get(), Deadline::after(timeout), &mut || signals.check()) };
+        let outcome = unsafe { engine.run(program, buffers.get(), deadline, &mut || signals.check()) };
         (outcome, signals.raised)
     });
     match (outcome, raised) {

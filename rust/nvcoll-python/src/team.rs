@@ -1,6 +1,6 @@
 //! `Team` and `Communicator`: ranks that are threads and make their own calls.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 
@@ -9,43 +9,65 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::call::Call;
+use nvcoll_engine::node::Occupied;
 use nvcoll_engine::team::Member;
-use nvcoll_engine::{Buffers, Deadline};
+use nvcoll_engine::{Buffers, Error};
 
 use crate::arrays::{check, Array};
-use crate::calls::{buffers, path_named, Choice, Detached, Reduction, SharedProgram};
+use crate::calls::{buffers, deadline, path_named, Choice, Detached, Reduction, SharedProgram};
 use crate::error::of_engine;
 
-/// The ranks of one `Node.run`.
+/// The ranks of one `Node.run`. Nobody drives the node while it lasts.
 #[pyclass(name = "Team", module = "nvcoll._nvcoll", frozen)]
 pub(crate) struct Team {
     node: Arc<nvcoll_engine::node::Node>,
     team: nvcoll_engine::team::Team,
+    occupied: Mutex<Option<Occupied>>,
 }
 
 impl Team {
-    pub(crate) fn new(node: Arc<nvcoll_engine::node::Node>) -> Self {
+    pub(crate) fn new(py: Python<'_>, node: Arc<nvcoll_engine::node::Node>) -> PyResult<Self> {
+        let occupied = node.clone().occupy().map_err(|e| of_engine(py, &e))?;
         let team = nvcoll_engine::team::Team::new(node.world_size());
-        Self { node, team }
+        Ok(Self { node, team, occupied: Mutex::new(Some(occupied)) })
     }
 }
 
 #[pymethods]
 impl Team {
     /// The communicator of a rank; each rank has one.
-    fn communicator(&self, rank: u32, timeout: Option<f64>) -> Communicator {
-        let member = Mutex::new(self.team.member(rank));
-        Communicator { node: self.node.clone(), rank, timeout, member }
+    fn communicator(&self, py: Python<'_>, rank: u32, timeout: Option<f64>) -> PyResult<Communicator> {
+        deadline(py, timeout)?;
+        let member = Mutex::new(Some(self.team.member(rank)));
+        Ok(Communicator { node: self.node.clone(), rank, timeout, member })
     }
 
-    /// Ends every call of the team because code of `rank` failed.
-    fn fail(&self, rank: u32) {
-        self.team.fail(rank);
+    /// Ends a communicator whose program has returned: peers that make one more call are told so.
+    fn retire(&self, py: Python<'_>, comm: &Communicator) -> PyResult<()> {
+        if let Ok(mut member) = comm.member.try_lock() {
+            member.take().into_iter().for_each(Member::depart);
+            return Ok(());
+        }
+        self.fail(py, comm);
+        let message = "the program returned while its communicator was in a call of another thread: join the thread";
+        Err(of_engine(py, &Error::Busy(message)))
+    }
+
+    /// Ends a communicator whose program failed, and with it every call of the team.
+    fn fail(&self, py: Python<'_>, comm: &Communicator) {
+        self.team.fail(comm.rank);
+        // A call of another thread ends because of the abort.
+        py.detach(|| comm.lock().take());
     }
 
     /// Ends every call of the team because the user interrupted the program.
     fn interrupt(&self) {
         self.team.interrupt();
+    }
+
+    /// Gives the node back.
+    fn end(&self) {
+        self.occupied.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -55,7 +77,8 @@ pub(crate) struct Communicator {
     node: Arc<nvcoll_engine::node::Node>,
     rank: u32,
     timeout: Option<f64>,
-    member: Mutex<Member>,
+    /// None when the program of this rank has ended.
+    member: Mutex<Option<Member>>,
 }
 
 #[pymethods]
@@ -127,17 +150,23 @@ impl Communicator {
 }
 
 impl Communicator {
+    fn lock(&self) -> MutexGuard<'_, Option<Member>> {
+        self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn execute(&self, py: Python<'_>, program: &SharedProgram, buffers: Buffers, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(py, timeout.or(self.timeout))?;
         let mut buffers = Detached(buffers);
         let outcome = py.detach(|| {
             let Ok(mut member) = self.member.try_lock() else {
-                return Err(nvcoll_engine::Error::Busy(
-                    "the communicator is in a call of another thread: one thread per rank",
-                ));
+                return Err(Error::Busy("the communicator is in a call of another thread: one thread per rank"));
             };
-            // SAFETY: the arrays were checked for count and dtype; their holders live until this call returns; ranks that
-            // pass overlapping memory are refused by nobody and get undefined values, as in every MPI.
-            unsafe { member.run(program, *buffers.get(), Deadline::after(timeout.or(self.timeout))) }
+            let Some(member) = member.as_mut() else {
+                return Err(Error::Closed("the program of this rank has ended, and its communicator with it"));
+            };
+            // SAFETY: the arrays were checked for count and dtype; their holders live until this call returns; that no
+            // rank writes what another one passed is checked when they meet.
+            unsafe { member.run(program, *buffers.get(), deadline) }
         });
         outcome.map_err(|error| of_engine(py, &error))
     }

@@ -5,8 +5,12 @@
 //!                          └─abort seen─▶ acknowledged      acknowledged: touches nobody's buffers from here on
 //! ```
 //!
-//! Whoever raises an abort returns only when every other rank is idle or has acknowledged. A rank that begins after the
-//! word was raised sees it (the fences pair) and acknowledges before it touches anything.
+//! Whoever raises or sees an abort returns only when every other rank is idle or has acknowledged. A rank that begins after
+//! the word was raised sees it and acknowledges before it touches anything: `begin` fences between its store and its look at
+//! the word, and so does everybody between the word and a look at who is active, in `raise` or in [`Doorbell::ring_all`].
+//! Seeing the word is not enough: without a fence of its own, a rank that only saw it could still read an old *idle*.
+//!
+//! [`Doorbell::ring_all`]: super::Doorbell::ring_all
 
 use super::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 
@@ -17,10 +21,23 @@ pub enum Cause {
     Failed(u32),
     /// This rank's deadline passed.
     TimedOut(u32),
-    /// These two ranks called different things.
-    Mismatch(u32, u32),
     /// The user interrupted the program.
     Interrupted,
+    /// These two ranks called different things.
+    Mismatch(Pair),
+    /// What these two ranks brought overlaps, and one of the two is written.
+    Overlap(Pair),
+    /// The first rank's program returned, and the second makes a call that needs it.
+    Returned(Pair),
+}
+
+/// Two ranks, and the call in which one of them saw what is wrong. Others may be a call behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// The ranks, each less than 4096.
+    pub ranks: [u32; 2],
+    /// The number of the call.
+    pub call: u32,
 }
 
 /// The abort word. The first cause stays.
@@ -33,6 +50,7 @@ impl Abort {
     pub fn raise(&self, cause: Cause) -> Cause {
         // AcqRel: Release publishes what the raiser did before, Acquire pairs with an earlier raiser's Release.
         let first = self.0.compare_exchange(0, encode(cause), Ordering::AcqRel, Ordering::Acquire);
+        // SeqCst: pairs with the fence in `begin`: either that rank sees the abort or this one sees it active.
         fence(Ordering::SeqCst);
         first.err().and_then(decode).unwrap_or(cause)
     }
@@ -45,23 +63,31 @@ impl Abort {
     }
 }
 
+/// From the lowest bit: what happened (8 bits), two ranks (12 each), the call (32).
 fn encode(cause: Cause) -> u64 {
-    let (kind, a, b) = match cause {
-        Cause::Failed(rank) => (1, rank, 0),
-        Cause::TimedOut(rank) => (2, rank, 0),
-        Cause::Mismatch(a, b) => (3, a, b),
-        Cause::Interrupted => (4, 0, 0),
+    let one = |rank| Pair { ranks: [rank, 0], call: 0 };
+    let (kind, Pair { ranks: [a, b], call }) = match cause {
+        Cause::Failed(rank) => (1, one(rank)),
+        Cause::TimedOut(rank) => (2, one(rank)),
+        Cause::Interrupted => (3, one(0)),
+        Cause::Mismatch(pair) => (4, pair),
+        Cause::Overlap(pair) => (5, pair),
+        Cause::Returned(pair) => (6, pair),
     };
-    kind | u64::from(a) << 8 | u64::from(b) << 32
+    debug_assert!(a < 1 << 12 && b < 1 << 12, "ranks have twelve bits");
+    kind | u64::from(a) << 8 | u64::from(b) << 20 | u64::from(call) << 32
 }
 
 fn decode(word: u64) -> Option<Cause> {
-    let (a, b) = ((word >> 8) as u32 & 0xff_ffff, (word >> 32) as u32);
+    let rank = |shift: u32| (word >> shift) as u32 & 0xfff;
+    let pair = Pair { ranks: [rank(8), rank(20)], call: (word >> 32) as u32 };
     match word & 0xff {
-        1 => Some(Cause::Failed(a)),
-        2 => Some(Cause::TimedOut(a)),
-        3 => Some(Cause::Mismatch(a, b)),
-        4 => Some(Cause::Interrupted),
+        1 => Some(Cause::Failed(rank(8))),
+        2 => Some(Cause::TimedOut(rank(8))),
+        3 => Some(Cause::Interrupted),
+        4 => Some(Cause::Mismatch(pair)),
+        5 => Some(Cause::Overlap(pair)),
+        6 => Some(Cause::Returned(pair)),
         _ => None,
     }
 }
@@ -79,7 +105,8 @@ impl Activity {
     /// Begins a call; the caller looks at the abort word next.
     pub fn begin(&self) {
         self.0.store(ACTIVE, Ordering::Relaxed);
-        // SeqCst: pairs with the fence in `Abort::raise`: either this rank sees the abort or the raiser sees it active.
+        // SeqCst: pairs with the fence of whoever looks at who is active after an abort, in `Abort::raise` or
+        // `Doorbell::ring_all`: either this rank sees the abort or that one sees it active.
         fence(Ordering::SeqCst);
     }
 
@@ -95,7 +122,7 @@ impl Activity {
         self.0.store(ACKNOWLEDGED, Ordering::Release);
     }
 
-    /// Says whether the rank touches nobody's buffers.
+    /// Says whether the rank touches nobody's buffers; asked after an abort was raised or seen, and a fence.
     pub fn is_quiet(&self) -> bool {
         // Acquire: pairs with the Releases above.
         self.0.load(Ordering::Acquire) != ACTIVE
@@ -110,8 +137,19 @@ mod tests {
     fn the_first_cause_stays() {
         let abort = Abort::default();
         assert_eq!(abort.cause(), None);
-        assert_eq!(abort.raise(Cause::Mismatch(3, 1023)), Cause::Mismatch(3, 1023));
-        assert_eq!(abort.raise(Cause::Failed(1)), Cause::Mismatch(3, 1023));
-        assert_eq!(abort.cause(), Some(Cause::Mismatch(3, 1023)));
+        let first = Cause::Mismatch(Pair { ranks: [3, 1023], call: u32::MAX });
+        assert_eq!(abort.raise(first), first);
+        assert_eq!(abort.raise(Cause::Failed(1)), first);
+        assert_eq!(abort.cause(), Some(first));
+    }
+
+    #[test]
+    fn a_word_gives_back_every_cause() {
+        let pair = Pair { ranks: [1023, 7], call: 0x8765_4321 };
+        let causes = [Cause::Failed(1023), Cause::TimedOut(0), Cause::Interrupted];
+        for cause in causes.into_iter().chain([Cause::Mismatch(pair), Cause::Overlap(pair), Cause::Returned(pair)]) {
+            assert_eq!(decode(encode(cause)), Some(cause));
+        }
+        assert_eq!(decode(0), None);
     }
 }

@@ -6,11 +6,13 @@
 
 pub mod abort;
 pub mod atomic;
+pub mod departure;
 pub mod doorbell;
 pub mod progress;
 pub mod record;
 
-pub use abort::{Abort, Activity, Cause};
+pub use abort::{Abort, Activity, Cause, Pair};
+pub use departure::Departure;
 pub use doorbell::Doorbell;
 pub use progress::{Progress, Stamp};
 pub use record::{Record, RecordLine};

@@ -1,0 +1,33 @@
+//! Whether what two ranks brought to a call overlaps: a written range may share no byte with any other range of the call.
+
+use crate::program::{Program, BASES};
+
+/// Says whether an output of one of two ranks overlaps the input or the output of the other. `bases` are those of the call.
+pub(crate) fn overlap(program: &Program, bases: &[*mut u8], a: u32, b: u32) -> bool {
+    if a == b {
+        return false;
+    }
+    let spans = |rank: u32| {
+        let (first, [input, output]) = (rank as usize * BASES, program.user_bytes[rank as usize]);
+        [(bases[first] as usize, input), (bases[first + 1] as usize, output)]
+    };
+    let ([a_in, a_out], [b_in, b_out]) = (spans(a), spans(b));
+    is_shared(a_out, b_in) || is_shared(a_out, b_out) || is_shared(a_in, b_out)
+}
+
+/// Says whether two ranges, an address and a number of bytes each, share a byte.
+fn is_shared((a, a_bytes): (usize, usize), (b, b_bytes): (usize, usize)) -> bool {
+    a_bytes != 0 && b_bytes != 0 && a < b.wrapping_add(b_bytes) && b < a.wrapping_add(a_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_shared;
+
+    #[test]
+    fn ranges_that_touch_share_nothing_and_empty_ones_lie_nowhere() {
+        assert!(is_shared((100, 10), (109, 1)) && is_shared((109, 1), (100, 10)) && is_shared((100, 10), (100, 10)));
+        assert!(!is_shared((100, 10), (110, 10)) && !is_shared((110, 10), (100, 10)));
+        assert!(!is_shared((100, 10), (105, 0)) && !is_shared((105, 0), (100, 10)));
+    }
+}

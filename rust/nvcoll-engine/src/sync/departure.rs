@@ -1,0 +1,42 @@
+//! Departure: that a rank's program has returned, after how many calls. A peer that waits for it in a later call would wait
+//! for ever; it looks here before it sleeps, and is rung when the word is written.
+
+use super::atomic::{AtomicU64, Ordering};
+
+/// The departure word of one rank. One writer.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Departure(AtomicU64);
+
+impl Departure {
+    /// Publishes that the rank made calls up to number `last` and makes no more; the caller rings everybody next.
+    pub fn publish(&self, last: u32) {
+        // Release: pairs with the Acquire in `last`; everything the rank did in its calls comes before it.
+        self.0.store(1 << 32 | u64::from(last), Ordering::Release);
+    }
+
+    /// Returns the number of the rank's last call, if its program has returned.
+    pub fn last(&self) -> Option<u32> {
+        // Acquire: pairs with the Release in `publish`.
+        let word = self.0.load(Ordering::Acquire);
+        (word >> 32 != 0).then_some(word as u32)
+    }
+
+    /// Says whether the rank will never enter `call`.
+    pub fn is_before(&self, call: u32) -> bool {
+        self.last().is_some_and(|last| (last.wrapping_sub(call) as i32) < 0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_has_returned_misses_later_calls_across_the_wrap() {
+        let departure = Departure::default();
+        assert!(departure.last().is_none() && !departure.is_before(7));
+        departure.publish(u32::MAX);
+        assert!(departure.is_before(0) && !departure.is_before(u32::MAX) && departure.last() == Some(u32::MAX));
+    }
+}
