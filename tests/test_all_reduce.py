@@ -174,9 +174,16 @@ def test_a_mismatch_is_raised_on_every_rank_and_names_both_calls():
 
 
 def test_a_timeout_says_who_is_missing():
+    has_passed = threading.Event()
+
     def program(comm):
-        if comm.rank != 1:
+        if comm.rank == 1:
+            assert has_passed.wait(60)
+            return
+        try:
             comm.all_reduce(np.ones(10, dtype="f4"), timeout=0.1)
+        finally:
+            has_passed.set()
 
     with pytest.raises(nvcoll.Timeout, match="rank 1 has not entered") as caught:
         nvcoll.Node(2).run(program)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -63,10 +64,11 @@ class Node(_nvcoll.Node):
         """
         outcomes: list[Any] = [None] * self.world_size
         failures: list[tuple[int, BaseException]] = []
+        done: queue.SimpleQueue[int] = queue.SimpleQueue()
         team = self.team()
 
         def rank_main(rank: int) -> None:
-            comm: Communicator = team.communicator(rank, timeout)
+            comm = comms[rank]
             try:
                 outcomes[rank] = fn(comm, *args)
                 team.retire(comm)
@@ -75,16 +77,24 @@ class Node(_nvcoll.Node):
                 team.fail(comm)
 
         def thread_main(rank: int) -> None:
-            with contextlib.suppress(KeyboardInterrupt):  # one that came after the program of the rank was left
-                rank_main(rank)
+            try:
+                with contextlib.suppress(KeyboardInterrupt):  # one that came after the program of the rank was left
+                    rank_main(rank)
+            finally:
+                done.put(rank)
 
         threads = [
             threading.Thread(target=thread_main, args=(rank,), name=f"nvcoll-rank-{rank}", daemon=True)
             for rank in range(self.world_size)
         ]
+        comms: list[Communicator] = []
         try:
+            comms += [team.communicator(rank, timeout) for rank in range(self.world_size)]
             for thread in threads:
                 thread.start()
+            # Not by joining: CPython 3.11 takes a thread for ended if Ctrl-C comes while it is joined (bpo-45274).
+            for _ in threads:
+                done.get()
             for thread in threads:
                 thread.join()
         except BaseException as error:

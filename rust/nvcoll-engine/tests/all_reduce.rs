@@ -181,3 +181,62 @@ fn a_barrier_is_a_schedule_without_steps() {
         }
     });
 }
+
+#[test]
+fn a_driven_call_ends_when_its_caller_is_interrupted_and_the_node_goes_on() {
+    for (path, workers) in
+        [(Path::Mapped, 1), (Path::Mapped, 2), (Path::Staged, 1), (Path::Staged, 2), (Path::Staged, 4)]
+    {
+        let (world_size, count) = (5, 1 << 20);
+        let node = Node::new(world_size, Some(workers)).unwrap();
+        let program = node.program(&call("ring", count, path, Aliasing::InPlace), None).unwrap();
+        for looks in [1, 2, 5] {
+            let (mut data, mut looked) = (inputs(world_size, count), 0);
+            let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
+            let mut is_interrupted = || {
+                looked += 1;
+                looked >= looks
+            };
+            // SAFETY: every buffer is `count` elements of a live vector, aliased in place.
+            let outcome = unsafe { node.run(&program, &mut all, watchdog(), &mut is_interrupted) };
+            assert_eq!(outcome, Err(Error::Interrupted), "{path:?} {workers} workers, {looks} looks");
+        }
+        let mut data = inputs(world_size, count);
+        let expected = sums(&data);
+        let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
+        // SAFETY: as above.
+        unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
+        assert!(data.iter().all(|x| *x == expected), "{path:?} {workers} workers");
+    }
+}
+
+#[test]
+fn more_workers_than_crews_of_equal_size_are_no_trouble() {
+    for (world_size, workers) in [(5, 4), (7, 5), (9, 8)] {
+        let node = Node::new(world_size, Some(workers)).unwrap();
+        let program = node.program(&call("tree", 1009, Path::Staged, Aliasing::InPlace), None).unwrap();
+        for _ in 0..20 {
+            let mut data = inputs(world_size, 1009);
+            let expected = sums(&data);
+            let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
+            // SAFETY: every buffer is `count` elements of a live vector, aliased in place.
+            unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
+            assert!(data.iter().all(|x| *x == expected));
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_occupied_is_busy_until_it_is_given_back() {
+    let node = Arc::new(Node::new(2, None).unwrap());
+    let program = node.program(&call("ring", 8, Path::Mapped, Aliasing::InPlace), None).unwrap();
+    let mut data = inputs(2, 8);
+    let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
+    let occupied = node.clone().occupy().unwrap();
+    assert!(matches!(node.clone().occupy(), Err(Error::Busy(_))));
+    // SAFETY: every buffer is 8 elements of a live vector, aliased in place.
+    let mut run = || unsafe { node.run(&program, &mut all, watchdog(), &mut || false) };
+    assert!(matches!(run(), Err(Error::Busy(_))));
+    drop(occupied);
+    run().unwrap();
+}

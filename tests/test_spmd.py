@@ -1,0 +1,320 @@
+"""Ranks that call for themselves: what they return, and every way in which they can disagree, fail or be misused."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import nvcoll
+
+pytestmark = pytest.mark.timeout(100)
+
+
+def ones(count=12, dtype="f4"):
+    return np.ones(count, dtype=dtype)
+
+
+def errors_of(node, program, expected):
+    """Runs a program that fails on every rank; returns the exception of each rank by rank."""
+    seen = {}
+
+    def watched(comm):
+        try:
+            return program(comm)
+        except nvcoll.Error as error:
+            seen[comm.rank] = error
+            raise
+
+    with pytest.raises(expected):
+        node.run(watched, timeout=60)
+    assert node.run(lambda comm: comm.all_reduce(ones(1))[0], timeout=60) == [node.world_size] * node.world_size
+    return seen
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 7])
+def test_what_ranks_return_is_collected_by_rank(world_size):
+    def program(comm, scale):
+        comm.barrier()
+        x = comm.all_reduce(np.full(3, comm.rank, dtype="i4"), "max", path="staged" if scale else "mapped")
+        return comm.rank * scale, comm.world_size, x.tolist()
+
+    for scale in (0, 10):
+        expected = [(rank * scale, world_size, [world_size - 1] * 3) for rank in range(world_size)]
+        assert nvcoll.Node(world_size).run(program, scale) == expected
+
+
+DIFFERENT = {
+    "count": (lambda comm: comm.all_reduce(ones(13)), "of 12 float32", "of 13 float32"),
+    "dtype": (lambda comm: comm.all_reduce(ones(12, "f8")), "of 12 float32", "of 12 float64"),
+    "op": (lambda comm: comm.all_reduce(ones(), "max"), "float32, sum", "float32, max"),
+    "algorithm": (lambda comm: comm.all_reduce(ones(), algorithm="ring"), "mapped, auto", "mapped, ring"),
+    "path": (lambda comm: comm.all_reduce(ones(), path="staged"), "in place, mapped", "in place, staged"),
+    "aliasing": (lambda comm: comm.all_reduce(ones(), out=ones()), "sum, in place", "sum, disjoint"),
+    "collective": (lambda comm: comm.barrier(), "all_reduce of 12", "barrier"),
+}
+
+
+@pytest.mark.parametrize("calls_before", [0, 3])
+@pytest.mark.parametrize("odd_rank", [0, 2, 4])
+@pytest.mark.parametrize("different", DIFFERENT)
+def test_a_different_call_is_a_mismatch_on_every_rank_and_both_are_named(different, odd_rank, calls_before):
+    other, mine, theirs = DIFFERENT[different]
+
+    def program(comm):
+        for _ in range(calls_before):
+            comm.all_reduce(ones(5, "i4"), algorithm="ring")
+        return other(comm) if comm.rank == odd_rank else comm.all_reduce(ones())
+
+    seen = errors_of(nvcoll.Node(5), program, nvcoll.Mismatch)
+    assert sorted(seen) == list(range(5))
+    for error in seen.values():
+        assert isinstance(error, nvcoll.Mismatch)
+        assert mine in str(error) and theirs in str(error) and f"rank {odd_rank} called" in str(error)
+
+
+def test_an_algorithm_that_its_user_wrote_differs_from_another_of_the_same_name():
+    def written(hops):
+        @nvcoll.algorithm("all_reduce")
+        def mine(b):
+            n = b.world_size
+            x = b.fold([b.input(r, 0) for r in range(n)], into=b.output(hops, 0))
+            for r in range(n):
+                if r != hops:
+                    b.copy(x, into=b.output(r, 0))
+
+        return mine
+
+    algorithms = [written(0), written(1)]
+    node = nvcoll.Node(2)
+    assert node.run(lambda comm: comm.all_reduce(ones(), algorithm=algorithms[0])[0]) == [2, 2]
+    seen = errors_of(node, lambda comm: comm.all_reduce(ones(), algorithm=algorithms[comm.rank]), nvcoll.Mismatch)
+    assert len(seen) == 2 and "mine" in str(seen[0])
+
+
+@pytest.mark.parametrize("calls", [0, 1, 4])
+@pytest.mark.parametrize("path", ["mapped", "staged"])
+def test_a_rank_that_returns_early_is_a_mismatch_on_every_other(calls, path):
+    def program(comm):
+        for _ in range(calls if comm.rank == 3 else calls + 1):
+            comm.all_reduce(ones(), algorithm="ring", path=path)
+
+    seen = errors_of(nvcoll.Node(5), program, nvcoll.Mismatch)
+    assert sorted(seen) == [0, 1, 2, 4]
+    for error in seen.values():
+        assert isinstance(error, nvcoll.Mismatch)
+        assert f"rank 3 returned after {calls} calls" in str(error) and "called all_reduce of 12" in str(error)
+
+
+@pytest.mark.parametrize("algorithm", ["nvswitch", "ring", "tree"])
+@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("pair", [(0, 1), (1, 4), (2, 5), (0, 5)])
+def test_ranks_that_pass_overlapping_memory_are_named_on_every_rank(algorithm, path, pair):
+    shared = np.ones(1999, dtype="f4")
+    start = {pair[0]: 0, pair[1]: 999}
+
+    def program(comm):
+        comm.all_reduce(ones(7))
+        own = np.ones(1000, dtype="f4")
+        x = shared[start[comm.rank] :][:1000] if comm.rank in start else own
+        comm.all_reduce(x, algorithm=algorithm, path=path)
+
+    seen = errors_of(nvcoll.Node(6), program, nvcoll.InvalidArgument)
+    assert sorted(seen) == list(range(6))
+    for error in seen.values():
+        assert isinstance(error, nvcoll.InvalidArgument)
+        assert f"rank {pair[0]} and rank {pair[1]} passed to all_reduce of 1000" in str(error)
+
+
+def test_what_one_rank_writes_may_not_be_what_another_reads():
+    shared = np.zeros(10, dtype="f4")
+
+    def program(comm):
+        comm.all_reduce(shared if comm.rank == 0 else ones(10), out=shared if comm.rank == 1 else ones(10))
+
+    seen = errors_of(nvcoll.Node(3), program, nvcoll.InvalidArgument)
+    assert all("rank 0 and rank 1 passed" in str(error) for error in seen.values()) and len(seen) == 3
+
+
+def test_ranks_may_read_the_same_memory_and_write_neighbouring_memory():
+    shared, rows = np.ones(10, dtype="f4"), np.zeros((4, 10), dtype="f4")
+    nvcoll.Node(4).run(lambda comm: comm.all_reduce(shared, out=rows[comm.rank]), timeout=60)
+    assert (rows == 4).all() and (shared == 1).all()
+
+
+def test_the_caller_gets_the_first_exception_with_notes_about_the_others():
+    failing = threading.Barrier(2)
+
+    def program(comm):
+        if comm.rank in (1, 2):
+            failing.wait(60)
+            raise ValueError("boom") if comm.rank == 1 else KeyError("bang")
+        comm.barrier()
+
+    with pytest.raises((ValueError, KeyError)) as caught:
+        nvcoll.Node(4).run(program)
+    first, other = ("1", "rank 2 raised KeyError") if caught.type is ValueError else ("2", "rank 1 raised ValueError")
+    assert caught.value.__notes__[0] == f"raised by rank {first}"
+    assert any(note.startswith(other) for note in caught.value.__notes__[1:])
+    assert not any("Aborted" in note for note in caught.value.__notes__)
+
+
+def test_exceptions_that_are_no_errors_reach_the_caller_too():
+    def program(comm):
+        if comm.rank == 1:
+            raise SystemExit(3)
+        comm.barrier()
+
+    with pytest.raises(SystemExit):
+        nvcoll.Node(3).run(program)
+
+
+def test_a_rank_may_not_go_on_after_the_others_were_aborted():
+    def program(comm):
+        if comm.rank == 0:
+            raise ValueError("boom")
+        for _ in range(3):
+            with pytest.raises(nvcoll.Aborted, match="rank 0 failed"):
+                comm.barrier()
+
+    with pytest.raises(ValueError):
+        nvcoll.Node(3).run(program)
+
+
+def test_a_timeout_names_all_who_are_missing_and_ends_the_others():
+    gone = threading.Event()
+
+    def program(comm):
+        if comm.rank in (1, 3):
+            assert gone.wait(60)
+            return
+        try:
+            comm.barrier(timeout=0.05)
+        finally:
+            gone.set()
+
+    with pytest.raises(nvcoll.Timeout, match=r"barrier timed out after 0.05 s: ranks 1, 3 have not entered the call"):
+        nvcoll.Node(4).run(program)
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan")])
+def test_a_timeout_that_is_no_time_is_refused(timeout):
+    node = nvcoll.Node(2)
+    with pytest.raises(nvcoll.InvalidArgument, match="`timeout` is"):
+        node.all_reduce([ones(), ones()], timeout=timeout)
+    with pytest.raises(nvcoll.InvalidArgument, match="`timeout` is"):
+        node.run(lambda comm: comm.barrier(timeout=timeout))
+    with pytest.raises(nvcoll.InvalidArgument, match="`timeout` is"):
+        node.run(lambda comm: None, timeout=timeout)
+    assert node.run(lambda comm: comm.barrier(timeout=float("inf"))) == [None, None]
+
+
+@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_driven_call_times_out_whoever_sees_it_first(path, workers):
+    node = nvcoll.Node(4, workers=workers)
+    x = np.ones((4, 1 << 20), dtype="f4")
+    with pytest.raises(nvcoll.Timeout, match=r"timed out after 0"):
+        node.all_reduce(x, path=path, timeout=0)
+    x[:] = 1
+    node.all_reduce(x, path=path, timeout=60)
+    assert (x == 4).all()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda node: node.run(lambda comm: comm.barrier()),
+        lambda node: node.all_reduce([ones(), ones()]),
+        lambda node: node.all_reduce([ones(), ones()], path="staged"),
+        lambda node: node.plan("all_reduce", [ones(), ones()]).run(),
+    ],
+)
+def test_a_node_in_a_run_is_busy_for_its_ranks_and_for_others(use):
+    node = nvcoll.Node(2)
+    with pytest.raises(nvcoll.Busy, match="in a run of its ranks"):
+        node.run(lambda comm: use(node))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def program(comm):
+        inside.set()
+        assert go_on.wait(60)
+        comm.barrier()
+
+    thread = threading.Thread(target=node.run, args=(program,))
+    thread.start()
+    assert inside.wait(60)
+    try:
+        with pytest.raises(nvcoll.Busy, match="in a run of its ranks"):
+            use(node)
+    finally:
+        go_on.set()
+        thread.join()
+    use(node)
+
+
+def test_another_node_may_run_inside_a_rank():
+    def program(comm):
+        inner = nvcoll.Node(2).run(lambda inner: inner.all_reduce(ones(1))[0])
+        return comm.all_reduce(ones(1))[0], inner
+
+    assert nvcoll.Node(2).run(program) == [(2, [2, 2])] * 2
+
+
+def test_a_communicator_ends_with_its_program():
+    kept = nvcoll.Node(2).run(lambda comm: comm)
+    for comm in kept:
+        with pytest.raises(nvcoll.Closed, match="has ended"):
+            comm.barrier()
+        with pytest.raises(nvcoll.Closed, match="has ended"):
+            comm.all_reduce(ones())
+        assert comm.world_size == 2 and "of 2" in repr(comm)
+
+
+def test_a_communicator_serves_one_thread_at_a_time():
+    refused = threading.Event()
+
+    def program(comm):
+        if comm.rank == 1:
+            assert refused.wait(60)
+            return comm.barrier()
+
+        def attempt():
+            try:
+                comm.barrier()
+            except nvcoll.Busy:
+                refused.set()
+
+        helper = threading.Thread(target=attempt)
+        helper.start()
+        attempt()
+        helper.join()
+
+    nvcoll.Node(2).run(program, timeout=60)
+    assert refused.is_set()
+
+
+def test_a_program_that_returns_while_its_communicator_is_in_use_ends_the_call_of_the_other_thread():
+    ended = []
+
+    def program(comm):
+        if comm.rank == 1:
+            assert gone.wait(60)
+            return
+
+        def wait_for_ever():
+            try:
+                comm.barrier()
+            except nvcoll.Error as error:
+                ended.append(error)
+                gone.set()
+
+        threading.Thread(target=wait_for_ever).start()
+        time.sleep(0.2)
+
+    gone = threading.Event()
+    try:
+        nvcoll.Node(2).run(program)
+    except nvcoll.Busy as error:
+        assert "join the thread" in str(error)
+    assert isinstance(ended[0], (nvcoll.Aborted, nvcoll.Closed))
