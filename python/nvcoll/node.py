@@ -54,12 +54,12 @@ class Node(_nvcoll.Node):
             timeout: seconds that each collective may take; default for calls that do not say.
 
         Raises:
-            BaseException: the first exception of a rank, with a note that names the rank, and with notes for what others
+            BaseException: the first exception of a rank, with a note that names the rank, and notes for what others
                 raised. The calls of other ranks end with :class:`Aborted`, which names it.
             Mismatch: ranks made different calls, or one returned while others made one more call.
             Busy: the node is in use: it has one call or one run at a time, so a rank's program calls ``comm``.
-            KeyboardInterrupt: Ctrl-C ends the calls of all ranks, and raises KeyboardInterrupt in their programs. A rank
-                that does not come back within a second, because it is in foreign code, is left alone: it is
+            KeyboardInterrupt: Ctrl-C ends the calls of all ranks, and raises KeyboardInterrupt in their programs. A
+                rank that does not come back within a second, because it is in foreign code, is left alone: it is
                 interrupted when it returns to Python. The node is usable afterwards.
         """
         outcomes: list[Any] = [None] * self.world_size

@@ -174,7 +174,7 @@ pub(crate) fn buffers(inputs: &[Array<'_>], outputs: &[Array<'_>], reduction: &R
 /// Reads `timeout=`, in seconds.
 pub(crate) fn deadline(py: Python<'_>, timeout: Option<f64>) -> PyResult<Deadline> {
     match timeout {
-        Some(seconds) if !(seconds >= 0.0) => {
+        Some(seconds) if seconds < 0.0 || seconds.is_nan() => {
             Err(invalid(py, format!("`timeout` is {seconds}: pass seconds, 0 or more, or None to wait for ever")))
         }
         _ => Ok(Deadline::after(timeout)),

@@ -7,34 +7,34 @@
 //!
 //! A helper that comes too late finds the door closed and the caller does not wait for it, so a call never takes longer
 //! for having been offered help. A helper lingers [`LINGER`] after its last job, giving way to others, before it sleeps:
-//! waking a sleeper costs tens of microseconds, a lingering one costs a cache miss. The door is one word: open bit, job
-//! number, number of helpers inside. This sharing of work among workers is not part of the ranks' protocol.
+//! waking a sleeper costs tens of microseconds, a lingering one costs a cache miss. This sharing of work among workers is
+//! not part of the ranks' protocol.
 
+pub mod door;
 mod seats;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::forks::Process;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use door::{Door, Seen};
 use seats::Seats;
 
 /// How long a helper stays awake after a job, giving way to everybody. Chosen: a few times what calls in a row are apart.
 const LINGER: Duration = Duration::from_millis(2);
 
-const OPEN: u64 = 1 << 63;
-const INSIDE: u64 = 0xffff;
-const ONE_JOB: u64 = 1 << 16;
+/// A sleeping helper looks at the door at least this often, for the sake of a lost signal. Chosen.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What a helper does: called with its number, from 1.
 type Job<'a> = dyn Fn(usize) + Sync + 'a;
 
 struct Shared {
-    /// Open bit, job number, helpers inside.
-    door: AtomicU64,
-    /// The job of the open door; written only while the door is closed and nobody is inside.
+    door: Door,
+    /// The job on offer; written only while the door is closed and nobody is inside.
     job: Mutex<Option<&'static Job<'static>>>,
     is_stopping: AtomicBool,
     has_panicked: AtomicBool,
@@ -53,18 +53,19 @@ impl Pool {
     /// Starts `helpers` threads.
     pub fn new(helpers: usize) -> Self {
         let shared = Arc::new(Shared {
-            door: AtomicU64::new(0),
+            door: Door::default(),
             job: Mutex::new(None),
             is_stopping: AtomicBool::new(false),
             has_panicked: AtomicBool::new(false),
             sleeping: (0..helpers).map(|_| AtomicBool::new(false)).collect(),
         });
+        // Helpers have consecutive numbers: the first that the system refuses is the last that is asked for.
         let start = |number: usize| {
             let shared = shared.clone();
             let name = format!("nvcoll-{}", number + 1);
             std::thread::Builder::new().name(name).spawn(move || shared.serve(number)).ok()
         };
-        let helpers: Vec<_> = (0..helpers).filter_map(start).collect();
+        let helpers: Vec<_> = (0..helpers).map_while(start).collect();
         let seats = Seats::take(&helpers);
         Self { shared, helpers, seats, process: Process::current() }
     }
@@ -87,19 +88,17 @@ impl Pool {
             unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(job) };
         self.seats.give_way(&self.helpers);
         *self.shared.lock() = Some(job_of_helpers);
-        let number = self.shared.door.load(Ordering::Relaxed) & !(OPEN | INSIDE);
-        // SeqCst: pairs with the look at the door in `serve` after `sleeping` is set.
-        self.shared.door.store(OPEN | (number.wrapping_add(ONE_JOB) & !(OPEN | INSIDE)), Ordering::SeqCst);
+        self.shared.door.open();
         for (sleeping, helper) in self.shared.sleeping.iter().zip(&self.helpers) {
-            if sleeping.load(Ordering::SeqCst) {
+            // Relaxed: `open` has fenced.
+            if sleeping.load(Ordering::Relaxed) {
                 helper.thread().unpark();
             }
         }
         let outcome = catch_unwind(AssertUnwindSafe(mine));
-        // AcqRel: Acquire pairs with the Release of helpers that leave.
-        self.shared.door.fetch_and(!OPEN, Ordering::AcqRel);
+        self.shared.door.close();
         let mut turns = 0u32;
-        while self.shared.door.load(Ordering::Acquire) & INSIDE != 0 {
+        while !self.shared.door.is_empty() {
             turns += 1;
             if turns < 200 {
                 std::hint::spin_loop()
@@ -124,27 +123,28 @@ impl Shared {
         let mut last = 0;
         loop {
             let Some(door) = self.next_open_door(number, last) else { return };
-            last = door & !(OPEN | INSIDE);
-            if self.enter(last) {
+            last = door.job();
+            if self.door.enter(last) {
                 let job = *self.lock();
                 if catch_unwind(AssertUnwindSafe(|| job.map(|job| job(number + 1)))).is_err() {
+                    // Relaxed: ordered by the door.
                     self.has_panicked.store(true, Ordering::Relaxed);
                 }
-                // Release: what the job wrote is visible to the caller, who waits for nobody inside with Acquire.
-                self.door.fetch_sub(1, Ordering::Release);
+                self.door.leave();
             }
         }
     }
 
     /// Waits for a door other than `last` to open; `None` when the pool stops.
-    fn next_open_door(&self, number: usize, last: u64) -> Option<u64> {
+    fn next_open_door(&self, number: usize, last: u64) -> Option<Seen> {
         let mut since = Instant::now();
         loop {
-            let door = self.door.load(Ordering::Acquire);
-            if self.is_stopping.load(Ordering::Acquire) {
+            let door = self.door.look();
+            // Relaxed: the flag orders nothing; whoever sets it wakes every helper and joins it.
+            if self.is_stopping.load(Ordering::Relaxed) {
                 return None;
             }
-            if door & OPEN != 0 && door & !(OPEN | INSIDE) != last {
+            if door.is_open() && door.job() != last {
                 return Some(door);
             }
             if since.elapsed() < LINGER {
@@ -152,35 +152,18 @@ impl Shared {
                 std::thread::yield_now();
                 continue;
             }
-            self.sleeping[number].store(true, Ordering::SeqCst);
-            // SeqCst: pairs with the store of the door and the look at `sleeping` in `run`.
-            if self.door.load(Ordering::SeqCst) == door && !self.is_stopping.load(Ordering::SeqCst) {
-                std::thread::park_timeout(Duration::from_secs(1));
-            }
-            self.sleeping[number].store(false, Ordering::SeqCst);
-            if self.door.load(Ordering::Relaxed) != door {
+            self.door.doze(door, &self.sleeping[number], || std::thread::park_timeout(LONGEST_SLEEP));
+            if self.door.look() != door {
                 since = Instant::now();
             }
         }
-    }
-
-    /// Goes in, if the door of that job is still open.
-    fn enter(&self, job: u64) -> bool {
-        let mut door = self.door.load(Ordering::Acquire);
-        while door & OPEN != 0 && door & !(OPEN | INSIDE) == job {
-            // Acquire: pairs with the Release in the store of the door.
-            match self.door.compare_exchange_weak(door, door + 1, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(found) => door = found,
-            }
-        }
-        false
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.is_stopping.store(true, Ordering::SeqCst);
+        // Relaxed: a helper that misses it finds itself woken, does not sleep, and looks again.
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
         let is_of_this_process = self.is_of_this_process();
         for helper in self.helpers.drain(..) {
             if is_of_this_process {

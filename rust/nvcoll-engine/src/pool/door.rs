@@ -1,0 +1,97 @@
+//! The door between a caller and its helpers: which job is on offer, who is inside, and who must be woken.
+//!
+//! ```text
+//! word      open bit (63) · job number (16..63) · helpers inside (0..16)
+//! caller    write the job ─▶ open ─▶ wake those asleep ─▶ my share ─▶ close ─▶ wait until empty ─▶ the job may go
+//! helper    look ─▶ enter: one more inside, if that job is still on offer ─▶ read the job, do my share ─▶ leave
+//! ```
+//!
+//! A helper touches the job only between entering and leaving, and the caller only while the door is closed and nobody is
+//! inside. The job number keeps a helper that saw one job from entering for the next. Who falls asleep says so, fences and
+//! looks again; who opens fences and then looks who sleeps: one of the two sees the other.
+
+use crate::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
+
+const OPEN: u64 = 1 << 63;
+const INSIDE: u64 = 0xffff;
+const ONE_JOB: u64 = 1 << 16;
+
+/// The door of one pool. One caller at a time opens and closes it.
+#[derive(Debug, Default)]
+pub struct Door(AtomicU64);
+
+/// What somebody saw of a door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen(u64);
+
+impl Seen {
+    /// Says whether a job is on offer.
+    pub fn is_open(self) -> bool {
+        self.0 & OPEN != 0
+    }
+
+    /// Returns the number of the job on offer, or of the last.
+    pub fn job(self) -> u64 {
+        self.0 & !(OPEN | INSIDE)
+    }
+}
+
+impl Door {
+    /// Offers the next job, which was written while nobody was inside; the caller looks next who sleeps.
+    pub fn open(&self) {
+        // Relaxed: this thread closed it last, or got it from who did.
+        let next = Seen(self.0.load(Ordering::Relaxed)).job().wrapping_add(ONE_JOB);
+        // Release: pairs with the Acquire in `enter`, so that who is inside sees the job.
+        self.0.store(OPEN | Seen(next).job(), Ordering::Release);
+        // SeqCst: pairs with the fence in `doze`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Lets nobody in any more.
+    pub fn close(&self) {
+        // Relaxed: `is_empty` is what orders; a helper that enters meanwhile is counted or sees the door closed.
+        self.0.fetch_and(!OPEN, Ordering::Relaxed);
+    }
+
+    /// Says whether nobody is inside; what helpers did there is then visible. Asked after `close`.
+    pub fn is_empty(&self) -> bool {
+        // Acquire: pairs with the Release of everyone who left, each of which continues the last one's.
+        self.0.load(Ordering::Acquire) & INSIDE == 0
+    }
+
+    /// Looks at the door.
+    pub fn look(&self) -> Seen {
+        // Relaxed: who wants the job enters for it.
+        Seen(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Goes in, if that job is still on offer.
+    pub fn enter(&self, job: u64) -> bool {
+        let mut seen = self.look();
+        while seen.is_open() && seen.job() == job {
+            // Acquire: pairs with the Release in `open`.
+            match self.0.compare_exchange_weak(seen.0, seen.0 + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(found) => seen = Seen(found),
+            }
+        }
+        false
+    }
+
+    /// Goes out.
+    pub fn leave(&self) {
+        // Release: pairs with the Acquire in `is_empty`.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Sleeps by `park` unless the door is no longer as it was `seen`; `park` returns at once if it was woken before.
+    pub fn doze(&self, seen: Seen, is_asleep: &AtomicBool, park: impl FnOnce()) {
+        is_asleep.store(true, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in `open`: this thread sees the new job, or the caller sees it asleep.
+        fence(Ordering::SeqCst);
+        if self.look() == seen {
+            park();
+        }
+        is_asleep.store(false, Ordering::Relaxed);
+    }
+}

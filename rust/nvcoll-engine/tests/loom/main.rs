@@ -1,0 +1,45 @@
+//! The protocols under the model checker loom, each with the broken variant that loom must catch:
+//! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --release -p nvcoll-engine --test loom`.
+//!
+//! A broken variant leaves out a step of the real words' protocol, or repeats the protocol on bare words with a weaker
+//! ordering. loom treats sequentially consistent loads and stores as weaker than they are, so the protocols use fences.
+#![cfg(loom)]
+
+mod ranks;
+mod workers;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use loom::cell::UnsafeCell;
+
+/// Data that a protocol protects; loom reports unordered accesses.
+#[derive(Debug)]
+struct Data(UnsafeCell<u32>);
+
+// SAFETY: loom checks every access.
+unsafe impl Sync for Data {}
+// SAFETY: as above.
+unsafe impl Send for Data {}
+
+impl Data {
+    fn new() -> Self {
+        Self(UnsafeCell::new(0))
+    }
+
+    fn write(&self, value: u32) {
+        // SAFETY: loom checks that no other access is concurrent.
+        self.0.with_mut(|data| unsafe { *data = value });
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: loom checks that no write is concurrent.
+        self.0.with(|data| unsafe { *data })
+    }
+}
+
+fn must_fail(model: impl Fn() + Sync + Send + 'static) {
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| loom::model(model))).is_err(),
+        "loom finds nothing wrong with a broken variant"
+    );
+}
