@@ -1,4 +1,7 @@
 //! Whether what two ranks brought to a call overlaps: a written range may share no byte with any other range of the call.
+//!
+//! What is compared are the addresses that ranks give each other. Where a caller packs a strided array first, that is the
+//! packed copy, which overlaps nothing: the array itself is read before the rank enters and written after it has left.
 
 use crate::program::{Program, BASES};
 

@@ -57,10 +57,15 @@ fn a_closed_value_is_refused_until_it_is_opened() {
         let value = Arc::new(OneAtATime::new(Data::new()));
         assert!(value.close() && !value.close());
         let other = value.clone();
-        let thread = thread::spawn(move || other.take().map(|data| data.write(1)));
+        let write = |value: &OneAtATime<Data>, number: u32| {
+            if let Some(data) = value.take() {
+                data.write(number);
+            }
+        };
+        let thread = thread::spawn(move || write(&other, 1));
         // SAFETY: closed above.
         unsafe { value.open() };
-        value.take().map(|data| data.write(2));
+        write(&value, 2);
         thread.join().unwrap();
     });
 }
