@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A helper that comes too late finds the door closed and the caller does not wait for it, so a call never takes longer
-//! for having been offered help. A helper lingers [`LINGER`] after its last job, giving way to others, before it sleeps:
+//! for having been offered help. A helper lingers a while after its last job, giving way to others, before it sleeps:
 //! waking a sleeper costs tens of microseconds, a lingering one costs a cache miss. This sharing of work among workers is
 //! not part of the ranks' protocol.
 
