@@ -9,6 +9,7 @@
 //! | [`kernel`] | fold k sources into m destinations, per dtype, op and instruction set |
 //! | [`sync`], `world` | progress words, stamps, records, doorbells, abort; and where they are |
 //! | `deadline`, `overlap`, `failing` | when a rank gives up, what it refuses, what it does last |
+//! | [`strided`] | arrays with gaps: copies to and from packed memory, and which arrays share a byte |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
 //! | [`cpus`], [`memory`], `forks` | what the system says: usable CPUs, blocks of memory, whether the process was forked |
 //! | [`pool`], `processors`, `busy` | worker threads, where they run, and what one thread at a time may use |
@@ -34,6 +35,7 @@ pub mod roofline;
 pub mod sharing;
 mod stores;
 mod strands;
+pub mod strided;
 pub mod sync;
 pub mod team;
 mod world;

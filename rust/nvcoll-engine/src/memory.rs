@@ -1,9 +1,13 @@
-//! Memory that the engine owns: zeroed, aligned to a page, reached through raw pointers only, because ranks share it.
+//! Memory that the engine owns: aligned to a page, reached through raw pointers only, because ranks share it.
 
-use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
+use std::alloc::{alloc, alloc_zeroed, dealloc, handle_alloc_error, Layout};
 
 /// A page of the machines we know. Cited: x86-64 and most arm64 Linux.
 const PAGE_BYTES: usize = 4096;
+/// A huge page of the same machines. Cited.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// From this size on, pages are asked to be huge, because touching new ones is half of a strided call. Chosen: as numpy does.
+const HUGE_FROM_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
 /// A block of bytes on the heap. Never a reference: many threads write it under the schedule's proof.
 #[derive(Debug)]
@@ -30,6 +34,22 @@ impl Block {
         Self { start, layout }
     }
 
+    /// Allocates `bytes` bytes (at least one) that nobody reads before they are written; `None` if there is no memory.
+    pub fn try_unset(bytes: usize) -> Option<Self> {
+        let is_huge = bytes >= HUGE_FROM_BYTES;
+        let alignment = if is_huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+        let layout = Layout::from_size_align(bytes.max(1), alignment).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc(layout) };
+        #[cfg(target_os = "linux")]
+        if is_huge && !start.is_null() {
+            // SAFETY: the pages are ours, and how large they are changes nothing that a program can read. Whether the advice
+            // is followed does not matter.
+            unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
+        }
+        (!start.is_null()).then_some(Self { start, layout })
+    }
+
     /// Returns the address of the first byte.
     pub fn start(&self) -> *mut u8 {
         self.start
@@ -43,7 +63,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: `start` came from `alloc_zeroed` with this layout and is freed once.
+        // SAFETY: `start` came from the allocator with this layout and is freed once.
         unsafe { dealloc(self.start, self.layout) };
     }
 }
