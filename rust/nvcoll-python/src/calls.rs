@@ -11,9 +11,8 @@ use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::Call;
-use nvcoll_engine::{Buffers, Deadline};
+use nvcoll_engine::Deadline;
 
-use crate::arrays::Array;
 use crate::error::invalid;
 use crate::schedule::Schedule;
 
@@ -89,7 +88,8 @@ impl Reduction {
         }
     }
 
-    fn scalar(&self, at: usize) -> f64 {
+    /// Returns the scalar of the call's `at`-th rank.
+    pub(crate) fn scalar(&self, at: usize) -> f64 {
         self.scalars.get(at).or(self.scalars.first()).copied().unwrap_or(1.0)
     }
 }
@@ -158,17 +158,6 @@ impl Choice {
     ) -> Call {
         Call { collective, algorithm: self.name.clone(), dtype, op, count, path, aliasing }
     }
-}
-
-/// Returns what each rank brings.
-pub(crate) fn buffers(inputs: &[Array<'_>], outputs: &[Array<'_>], reduction: &Reduction) -> Vec<Buffers> {
-    let of_rank = |(at, input): (usize, &Array<'_>)| Buffers {
-        input: input.start,
-        output: outputs.get(at).map_or(input.start, |output| output.start),
-        scratch: std::ptr::null_mut(),
-        scalar: reduction.scalar(at),
-    };
-    inputs.iter().enumerate().map(of_rank).collect()
 }
 
 /// Reads `timeout=`, in seconds.

@@ -58,13 +58,17 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pyo3(signature = (arrays, threads, *, non_temporal=false))]
 fn roofline(py: Python<'_>, arrays: &Bound<'_, PyAny>, threads: usize, non_temporal: bool) -> PyResult<f64> {
     let ranks = u32::try_from(arrays.len()?).unwrap_or(u32::MAX);
-    let arrays = crate::arrays::of_ranks(arrays, ranks, "arrays")?;
-    crate::arrays::check(py, &arrays, &[], "the roofline")?;
-    if arrays[0].dtype != DType::F32 || threads == 0 || arrays.iter().any(|array| array.is_strided()) {
-        return Err(crate::error::invalid(py, "the roofline adds contiguous float32 arrays with at least one thread"));
+    if ranks == 0 {
+        return Err(crate::error::invalid(py, "`arrays` is empty: pass at least one array"));
     }
-    let starts: Vec<*mut f32> = arrays.iter().map(|array| array.start.cast()).collect();
-    let (mut starts, count) = (crate::calls::Detached(starts), arrays[0].count);
+    let operands = crate::arrays::Operands::of_node("the roofline", arrays, None, ranks)?;
+    let starts: Vec<*mut f32> = operands.buffers(|_| 1.0).iter().map(|buffers| buffers.input.cast()).collect();
+    let is_aligned = starts.iter().all(|start| start.is_aligned());
+    if operands.dtype() != DType::F32 || threads == 0 || operands.is_strided() || !is_aligned {
+        let message = "the roofline adds contiguous aligned float32 arrays with at least one thread";
+        return Err(crate::error::invalid(py, message));
+    }
+    let (mut starts, count) = (crate::calls::Detached(starts), operands.count());
     let stores = if non_temporal { Stores::NonTemporal } else { Stores::Plain };
     let time = py.detach(|| {
         let mut roofline = Roofline::new(threads, starts.get().len());

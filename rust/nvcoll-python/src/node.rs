@@ -5,12 +5,11 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Collective, ALL_REDUCE};
-use nvcoll_core::schedule::Aliasing;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::Buffers;
 
-use crate::arrays::{check, of_ranks, Array};
-use crate::calls::{buffers, deadline, path_named, Choice, Detached, Reduction, SharedProgram, Signals};
+use crate::arrays::Operands;
+use crate::calls::{deadline, path_named, Choice, Detached, Reduction, SharedProgram, Signals};
 use crate::error::{invalid, of_engine};
 use crate::team::Team;
 
@@ -52,6 +51,26 @@ impl Node {
         self.engine.workers()
     }
 
+    /// Reduces the arrays of all ranks element by element and gives every rank the result.
+    ///
+    /// Args:
+    ///     arrays: a list of one array per rank, or one array whose axis 0 is the rank: numpy arrays, or anything in CPU
+    ///         memory with DLPack or the buffer protocol. Any supported dtype and any strides; dtype and count are the same
+    ///         on every rank. Written on every rank, unless there is `out`.
+    ///     op: a name, or `nvcoll.premul_sum(scalars)`. Default: sum.
+    ///     algorithm: a name, an algorithm or a schedule. Default: one that folds in the order of ranks.
+    ///     out: where the results go, like `arrays`. Either it is the memory of `arrays`, rank by rank, or it shares no byte
+    ///         with it. No two written arrays share a byte.
+    ///     path: how ranks reach each other, mapped or staged.
+    ///     timeout: seconds that the call may take.
+    ///
+    /// Returns:
+    ///     `out` if it is given, else `arrays`.
+    ///
+    /// Raises:
+    ///     InvalidArgument: an array that cannot be used; the message names argument and rank. Nothing was written.
+    ///     Timeout, KeyboardInterrupt: the call ended early. Strided arrays are as they were; packed arrays that the call
+    ///         writes hold no particular values.
     #[pyo3(signature = (arrays, op=None, *, algorithm=None, out=None, path="mapped", timeout=None))]
     #[allow(clippy::too_many_arguments)]
     fn all_reduce<'py>(
@@ -65,13 +84,14 @@ impl Node {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let mut prepared = self.prepare(py, &ALL_REDUCE, arrays, op, algorithm, out, path)?;
-        self.execute(py, &prepared.program, &mut prepared.buffers, timeout)?;
-        for array in prepared.written() {
-            array.write_back()?;
-        }
+        prepared.run(py, &self.engine, timeout)?;
         Ok(out.unwrap_or(arrays).clone())
     }
 
+    /// Prepares a call that runs again and again on the same arrays. See `all_reduce` for the arguments.
+    ///
+    /// A plan keeps the memory of its arrays and reads them anew each time. Do not resize them while it lives: numpy and the
+    /// buffer protocol refuse to, torch does not.
     #[pyo3(signature = (collective, arrays, op=None, *, algorithm=None, out=None, path="mapped"))]
     #[allow(clippy::too_many_arguments)]
     fn plan<'py>(
@@ -88,15 +108,8 @@ impl Node {
             return Err(invalid(py, format!("no plan for `{collective}`: a node runs all_reduce")));
         }
         let prepared = slf.get().prepare(py, &ALL_REDUCE, arrays, op, algorithm, out, path)?;
-        if prepared.inputs.iter().chain(&prepared.outputs).any(|array| array.is_strided()) {
-            return Err(invalid(py, "a plan keeps addresses, and an array is strided: pass contiguous arrays"));
-        }
-        Ok(Plan {
-            node: slf.get().engine.clone(),
-            program: prepared.program,
-            buffers: std::sync::Mutex::new(Detached(prepared.buffers)),
-            _arrays: (arrays.clone().unbind(), out.map(|out| out.clone().unbind())),
-        })
+        let program = prepared.program.clone();
+        Ok(Plan { node: slf.get().engine.clone(), program, prepared: std::sync::Mutex::new(prepared) })
     }
 
     /// Makes a team of this node's ranks, each of which makes its own calls.
@@ -106,20 +119,19 @@ impl Node {
 }
 
 /// What a call needs, checked.
-struct Prepared<'py> {
+struct Prepared {
     program: SharedProgram,
-    buffers: Vec<Buffers>,
-    inputs: Vec<Array<'py>>,
-    outputs: Vec<Array<'py>>,
+    buffers: Detached<Vec<Buffers>>,
+    operands: Operands,
 }
 
-impl<'py> Prepared<'py> {
-    fn written(&self) -> &[Array<'py>] {
-        if self.outputs.is_empty() {
-            &self.inputs
-        } else {
-            &self.outputs
-        }
+impl Prepared {
+    /// Runs the call; strided arrays are packed before and written back after it.
+    fn run(&mut self, py: Python<'_>, engine: &nvcoll_engine::node::Node, timeout: Option<f64>) -> PyResult<()> {
+        self.operands.gather(py);
+        run(py, engine, &self.program, self.buffers.get(), timeout)?;
+        self.operands.write_back(py);
+        Ok(())
     }
 }
 
@@ -134,32 +146,18 @@ impl Node {
         algorithm: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
         path: &str,
-    ) -> PyResult<Prepared<'py>> {
+    ) -> PyResult<Prepared> {
         let world_size = self.engine.world_size();
-        let inputs = of_ranks(arrays, world_size, "arrays")?;
-        let outputs = match out {
-            Some(out) if !out.is(arrays) => of_ranks(out, world_size, "out")?,
-            _ => Vec::new(),
-        };
-        check(py, &inputs, &outputs, collective.name)?;
-        let aliasing = if outputs.is_empty() { Aliasing::InPlace } else { Aliasing::Disjoint };
+        let operands = Operands::of_node(collective.name, arrays, out, world_size)?;
+        let (aliasing, dtype, count) = (operands.aliasing(), operands.dtype(), operands.count());
         let path = path_named(py, path)?;
         let reduction = Reduction::of_option(op, world_size as usize)?;
-        reduction.check(py, inputs[0].dtype)?;
+        reduction.check(py, dtype)?;
         let choice = Choice::of_option(algorithm, world_size, path, aliasing)?;
-        let call = choice.call(collective, inputs[0].dtype, reduction.op, inputs[0].count, path, aliasing);
+        let call = choice.call(collective, dtype, reduction.op, count, path, aliasing);
         let program = self.engine.program(&call, choice.proof.as_ref()).map_err(|e| of_engine(py, &e))?;
-        Ok(Prepared { program, buffers: buffers(&inputs, &outputs, &reduction), inputs, outputs })
-    }
-
-    fn execute(
-        &self,
-        py: Python<'_>,
-        program: &SharedProgram,
-        buffers: &mut [Buffers],
-        timeout: Option<f64>,
-    ) -> PyResult<()> {
-        run(py, &self.engine, program, buffers, timeout)
+        let buffers = Detached(operands.buffers(|at| reduction.scalar(at)));
+        Ok(Prepared { program, buffers, operands })
     }
 }
 
@@ -174,7 +172,7 @@ fn run(
     let (mut buffers, deadline) = (Detached(buffers), deadline(py, timeout)?);
     let (outcome, raised) = py.detach(|| {
         let mut signals = Signals::new();
-        // SAFETY: the arrays were checked for count, dtype and overlap, and their holders live until the caller returns.
+        // SAFETY: the arrays were checked for count, dtype and overlap, and the caller holds their owners.
         let outcome = unsafe { engine.run(program, buffers.get(), deadline, &mut || signals.check()) };
         (outcome, signals.raised)
     });
@@ -190,8 +188,7 @@ fn run(
 pub(crate) struct Plan {
     node: Arc<nvcoll_engine::node::Node>,
     program: SharedProgram,
-    buffers: std::sync::Mutex<Detached<Vec<Buffers>>>,
-    _arrays: (Py<PyAny>, Option<Py<PyAny>>),
+    prepared: std::sync::Mutex<Prepared>,
 }
 
 #[pymethods]
@@ -199,13 +196,13 @@ impl Plan {
     /// Runs the call on the arrays that the plan was made for.
     #[pyo3(signature = (*, timeout=None))]
     fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let Ok(mut buffers) = self.buffers.try_lock() else {
+        let Ok(mut prepared) = self.prepared.try_lock() else {
             return Err(of_engine(
                 py,
                 &nvcoll_engine::Error::Busy("the plan is running in another thread: wait for it"),
             ));
         };
-        run(py, &self.node, &self.program, buffers.get(), timeout)
+        prepared.run(py, &self.node, timeout)
     }
 
     /// The number of tiles in which the plan passes over the data.

@@ -13,8 +13,8 @@ use nvcoll_engine::node::Occupied;
 use nvcoll_engine::team::Member;
 use nvcoll_engine::{Buffers, Error};
 
-use crate::arrays::{check, Array};
-use crate::calls::{buffers, deadline, path_named, Choice, Detached, Reduction, SharedProgram};
+use crate::arrays::Operands;
+use crate::calls::{deadline, path_named, Choice, Detached, Reduction, SharedProgram};
 use crate::error::of_engine;
 
 /// The ranks of one `Node.run`. Nobody drives the node while it lasts.
@@ -107,22 +107,17 @@ impl Communicator {
         path: &str,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let inputs = [Array::of(x, "`x`")?];
-        let outputs: Vec<Array<'py>> = match out {
-            Some(out) if !out.is(x) => vec![Array::of(out, "`out`")?],
-            _ => Vec::new(),
-        };
-        check(py, &inputs, &outputs, ALL_REDUCE.name)?;
-        let aliasing = if outputs.is_empty() { Aliasing::InPlace } else { Aliasing::Disjoint };
+        let mut operands = Operands::of_rank(ALL_REDUCE.name, x, out, self.rank)?;
+        let (aliasing, dtype, count) = (operands.aliasing(), operands.dtype(), operands.count());
         let path = path_named(py, path)?;
         let reduction = Reduction::of_option(op, 1)?;
-        reduction.check(py, inputs[0].dtype)?;
+        reduction.check(py, dtype)?;
         let choice = Choice::of_option(algorithm, self.node.world_size(), path, aliasing)?;
-        let call = choice.call(&ALL_REDUCE, inputs[0].dtype, reduction.op, inputs[0].count, path, aliasing);
+        let call = choice.call(&ALL_REDUCE, dtype, reduction.op, count, path, aliasing);
         let program = self.node.program_of_rank(&call, choice.proof.as_ref()).map_err(|e| of_engine(py, &e))?;
-        self.execute(py, &program, buffers(&inputs, &outputs, &reduction)[0], timeout)?;
-        let written = outputs.first().unwrap_or(&inputs[0]);
-        written.write_back()?;
+        operands.gather(py);
+        self.execute(py, &program, operands.buffers(|at| reduction.scalar(at))[0], timeout)?;
+        operands.write_back(py);
         Ok(out.unwrap_or(x).clone())
     }
 
@@ -164,7 +159,7 @@ impl Communicator {
             let Some(member) = member.as_mut() else {
                 return Err(Error::Closed("the program of this rank has ended, and its communicator with it"));
             };
-            // SAFETY: the arrays were checked for count and dtype; their holders live until this call returns; that no
+            // SAFETY: the arrays were checked for count and dtype; their owners are held until this call returns; that no
             // rank writes what another one passed is checked when they meet.
             unsafe { member.run(program, *buffers.get(), deadline) }
         });

@@ -1,0 +1,275 @@
+//! Tensors of other libraries, borrowed through DLPack: torch, JAX, TensorFlow, without importing any of them.
+//!
+//! A producer lends a *managed tensor*: address, shape, strides in elements, dtype, device, and a deleter that we call once,
+//! when the call is over. There are two forms of it and three ways to get one.
+//!
+//! ```text
+//! type(x).__dlpack_c_exchange_api__     DLPack 1.2, torch from 2.10     a C function: some 100 ns instead of 10 us
+//! x.__dlpack__(max_version=(1, 0))      DLPack >= 1.0                   capsule "dltensor_versioned": knows read-only, copied
+//! x.__dlpack__()                        before                          capsule "dltensor": always taken as writable
+//! ```
+//!
+//! Who renames a capsule owns its tensor. Devices other than the CPU are refused, by `__dlpack_device__` before a capsule is
+//! made, so that no stream is ever waited for.
+//!
+//! Source: dlpack.h 1.3 and the Python specification of DLPack (dmlc); the structures below state their C layout.
+
+use std::ffi::{c_int, c_void, CStr};
+use std::ptr::NonNull;
+use std::slice;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyType};
+
+use nvcoll_engine::strided::{Axis, Layout};
+
+use super::array::{Access, Array, Owner};
+use super::element::Family;
+use super::reason::Reason;
+
+/// The version whose layouts are stated here. Cited: minor versions only add.
+const VERSION: (u32, u32) = (1, 0);
+/// `kDLCPU`. Cited.
+const CPU: i32 = 1;
+/// `DLPACK_FLAG_BITMASK_READ_ONLY`. Cited.
+const READ_ONLY: u64 = 1;
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`. Cited.
+const IS_COPIED: u64 = 2;
+
+/// `DLTensor`.
+#[repr(C)]
+struct Tensor {
+    data: *mut u8,
+    device_type: i32,
+    device_id: i32,
+    dimensions: i32,
+    code: u8,
+    bits: u8,
+    lanes: u16,
+    shape: *const i64,
+    /// In elements; null if the tensor is dense.
+    strides: *const i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`, from before versions.
+#[repr(C)]
+struct Unversioned {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Unversioned)>,
+}
+
+/// `DLManagedTensorVersioned`; up to `flags` its layout is the same in every major version.
+#[repr(C)]
+struct Versioned {
+    major: u32,
+    minor: u32,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// `DLPackExchangeAPI`, up to the one function that is called.
+#[repr(C)]
+struct ExchangeTable {
+    major: u32,
+    minor: u32,
+    previous: *const c_void,
+    allocate: *const c_void,
+    /// `managed_tensor_from_py_object_no_sync`: 0, or -1 with a Python exception set.
+    lend: Option<unsafe extern "C" fn(object: *mut c_void, out: *mut *mut Versioned) -> c_int>,
+}
+
+/// A tensor on loan; dropping it gives it back. The pointer is valid until then.
+pub(super) enum Loan {
+    Unversioned(NonNull<c_void>),
+    Versioned(NonNull<c_void>),
+}
+
+impl Loan {
+    /// Returns the tensor and what may be done with it.
+    fn tensor(&self) -> Result<(&Tensor, Access), Reason> {
+        match self {
+            Self::Unversioned(loan) => {
+                // SAFETY: a capsule called `dltensor` held it, so it is a `DLManagedTensor`, alive until its deleter is called.
+                Ok((unsafe { &loan.cast::<Unversioned>().as_ref().tensor }, Access::Writable))
+            }
+            Self::Versioned(loan) => {
+                // SAFETY: alive as above; the fields before the tensor lie there in every version.
+                let (major, flags) = unsafe {
+                    let versioned = loan.cast::<Versioned>().as_ptr();
+                    ((*versioned).major, (*versioned).flags)
+                };
+                if major != VERSION.0 {
+                    let message = format!("speaks DLPack {major}, and {} is known here: pass a numpy array", VERSION.0);
+                    return Err(Reason::Refused(message));
+                }
+                let access = match flags {
+                    flags if flags & READ_ONLY != 0 => Access::ReadOnly,
+                    flags if flags & IS_COPIED != 0 => Access::Copied,
+                    _ => Access::Writable,
+                };
+                // SAFETY: its version is the one of this layout; alive as above.
+                Ok((unsafe { &loan.cast::<Versioned>().as_ref().tensor }, access))
+            }
+        }
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        // SAFETY: a loan is made by taking a tensor over (`claim`, `exchange`), and only this gives it back, once. The fields
+        // up to the deleter lie there in every version. A producer without need for it leaves the deleter empty.
+        unsafe {
+            match self {
+                Self::Unversioned(loan) => {
+                    let loan = loan.cast::<Unversioned>().as_ptr();
+                    if let Some(give_back) = (*loan).deleter {
+                        give_back(loan);
+                    }
+                }
+                Self::Versioned(loan) => {
+                    let loan = loan.cast::<Versioned>().as_ptr();
+                    if let Some(give_back) = (*loan).deleter {
+                        give_back(loan);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Borrows the tensor of an object; `None` if the object does not speak DLPack.
+pub(super) fn borrow(object: &Bound<'_, PyAny>) -> Result<Option<Loan>, Reason> {
+    let py = object.py();
+    if let Some(loan) = exchange(object)? {
+        return Ok(Some(loan));
+    }
+    if object.is_instance_of::<PyType>() || !object.hasattr(intern!(py, "__dlpack__"))? {
+        return Ok(None);
+    }
+    let device: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
+    refuse_other_devices(device.0, device.1)?;
+    let capsule = capsule_of(object)?;
+    let capsule = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
+    if let Some(loan) = claim(capsule, c"dltensor_versioned", c"used_dltensor_versioned")? {
+        return Ok(Some(Loan::Versioned(loan)));
+    }
+    match claim(capsule, c"dltensor", c"used_dltensor")? {
+        Some(loan) => Ok(Some(Loan::Unversioned(loan))),
+        None => Err(Reason::refused("lends a DLPack capsule without a tensor: pass a numpy array")),
+    }
+}
+
+/// Asks for a capsule, in the newest form that the object knows.
+fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let name = intern!(py, "__dlpack__");
+    let arguments = PyDict::new(py);
+    arguments.set_item(intern!(py, "max_version"), VERSION)?;
+    match object.call_method(name, (), Some(&arguments)) {
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method0(name),
+        answer => answer,
+    }
+}
+
+/// Renames a capsule called `name` and returns what it holds, now ours; `None` if it is not called that.
+fn claim(capsule: &Bound<'_, PyCapsule>, name: &CStr, used: &'static CStr) -> PyResult<Option<NonNull<c_void>>> {
+    if !capsule.is_valid_checked(Some(name)) {
+        return Ok(None);
+    }
+    let loan = capsule.pointer_checked(Some(name))?;
+    // SAFETY: `capsule` is a live capsule, this thread is attached, and the name lives as long as the program.
+    match unsafe { pyo3::ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) } {
+        0 => Ok(Some(loan)),
+        _ => Err(PyErr::fetch(capsule.py())),
+    }
+}
+
+/// Borrows through the function table of the object's type, if it has one of our version.
+fn exchange(object: &Bound<'_, PyAny>) -> Result<Option<Loan>, Reason> {
+    let py = object.py();
+    let Some(found) = object.get_type().getattr_opt(intern!(py, "__dlpack_c_exchange_api__"))? else {
+        return Ok(None);
+    };
+    let Some(table) = found.cast::<PyCapsule>().ok().and_then(|c| c.pointer_checked(Some(c"dlpack_exchange_api")).ok())
+    else {
+        return Ok(None);
+    };
+    // SAFETY: a capsule of this name holds a table that lives as long as the process and begins with its version; `lend` lies
+    // there in every minor version of ours.
+    let lend = unsafe {
+        let table = table.cast::<ExchangeTable>().as_ptr();
+        if (*table).major == VERSION.0 {
+            (*table).lend
+        } else {
+            None
+        }
+    };
+    let Some(lend) = lend else { return Ok(None) };
+    let mut loan = std::ptr::null_mut();
+    // SAFETY: this thread is attached, the table is that of the object's own type, and `loan` is a place for a pointer.
+    let code = unsafe { lend(object.as_ptr().cast(), &raw mut loan) };
+    match NonNull::new(loan) {
+        Some(loan) if code == 0 => Ok(Some(Loan::Versioned(loan.cast()))),
+        _ => Err(Reason::Raised(PyErr::fetch(py))),
+    }
+}
+
+fn refuse_other_devices(device_type: i32, device_id: i32) -> Result<(), Reason> {
+    let kind = match device_type {
+        CPU => return Ok(()),
+        2 => "cuda",
+        3 => "cuda host memory",
+        8 => "metal",
+        10 => "rocm",
+        11 => "rocm host memory",
+        13 => "cuda managed memory",
+        _ => "a device of DLPack type",
+    };
+    let found = match kind.starts_with('a') {
+        true => format!("{kind} {device_type}"),
+        false => format!("{kind}:{device_id}"),
+    };
+    Err(Reason::Refused(format!("is on {found}, calls run in CPU memory: pass a copy on the CPU, x.cpu() in torch")))
+}
+
+/// Reads a borrowed tensor.
+pub(super) fn read(loan: Loan) -> Result<(Array, Owner), Reason> {
+    let (tensor, access) = loan.tensor()?;
+    refuse_other_devices(tensor.device_type, tensor.device_id)?;
+    let bits = tensor.bits as usize;
+    let family = Family::of_dlpack(tensor.code).filter(|_| tensor.lanes == 1);
+    let family =
+        family.ok_or_else(|| Reason::dtype(format!("(DLPack code {}, lanes {})", tensor.code, tensor.lanes)))?;
+    let dtype = family.dtype(bits).ok_or_else(|| Reason::dtype(family.spell(bits)))?;
+    let first = tensor.data.wrapping_add(tensor.byte_offset as usize);
+    let (layout, rows) = layout_of(tensor, dtype.bytes()).ok_or_else(Reason::too_large)?;
+    Ok((Array::new(first, layout, dtype, access, rows)?, Owner::Tensor(loan)))
+}
+
+/// Returns the layout of a tensor of elements of `width` bytes and the length of its axis 0; `None` if it outgrows addresses.
+fn layout_of(tensor: &Tensor, width: usize) -> Option<(Layout, Option<usize>)> {
+    let dimensions = usize::try_from(tensor.dimensions).ok()?;
+    if dimensions == 0 {
+        return Some((Layout::packed(1, width), None));
+    }
+    // SAFETY: a tensor with axes has one length for each.
+    let shape = unsafe { slice::from_raw_parts(tensor.shape, dimensions) };
+    let lengths: Vec<usize> = shape.iter().map(|&length| usize::try_from(length).ok()).collect::<Option<_>>()?;
+    let rows = Some(lengths[0]);
+    if tensor.strides.is_null() {
+        return Some((Layout::dense(lengths.into_iter(), width)?, rows));
+    }
+    // SAFETY: and as many strides, unless it leaves them out.
+    let strides = unsafe { slice::from_raw_parts(tensor.strides, dimensions) };
+    let axis = |(&length, &stride): (&usize, &i64)| {
+        Some(Axis { length, stride: isize::try_from(stride).ok()?.checked_mul(width as isize)? })
+    };
+    let axes: Vec<Axis> = lengths.iter().zip(strides).map(axis).collect::<Option<_>>()?;
+    Some((Layout::of(axes.into_iter(), width)?, rows))
+}

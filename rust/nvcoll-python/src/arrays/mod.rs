@@ -1,0 +1,39 @@
+//! Python arrays as engine views: the unsafe corner of the binding.
+//!
+//! ```text
+//! list of arrays ─┐                                            ┌─ packed: the array's own memory
+//!                 ├─ Ranks ─ alike? writable? apart? ─▶ Operands
+//! one array ──────┘  address, layout, dtype, owner             └─ strided: a copy, gathered before, scattered after
+//! ```
+//!
+//! | file | subject |
+//! |---|---|
+//! | [`operands`] | the arrays of one call, checked: what the engine gets |
+//! | [`ranks`] | one argument: a list of arrays, or one array whose axis 0 is the rank |
+//! | [`array`] | one array, whoever made it |
+//! | [`numpy`], [`dlpack`], [`buffer`] | the three sources, tried in this order |
+//! | [`element`] | how DLPack and the buffer protocol spell a dtype |
+//! | [`reason`] | why an array cannot take part |
+//!
+//! Layouts, strided copies and overlap are the engine's `strided`, which knows nothing of Python.
+//!
+//! **What keeps the memory alive.** Every call holds the owners of its arrays until it ends: a reference to the numpy array
+//! (which also makes `ndarray.resize` refuse), the tensor behind a DLPack capsule, an exported buffer. What no array library
+//! lets us prevent: another thread that writes an array during the call, or frees its memory behind its owner's back
+//! (`resize(refcheck=False)`, `untyped_storage().resize_`).
+//!
+//! **What it costs.** A numpy array is read from its C structure, a torch tensor through its C exchange table: no attribute
+//! of a numpy array is looked up. Other DLPack producers pay for two calls of Python code.
+//!
+//! What it does not do: memory of devices, dtypes without a row in the core's table, conversions of any kind.
+
+mod array;
+mod buffer;
+mod dlpack;
+mod element;
+mod numpy;
+mod operands;
+mod ranks;
+mod reason;
+
+pub(crate) use operands::Operands;

@@ -1,0 +1,107 @@
+//! numpy arrays, read straight from their C structure.
+//!
+//! Address, shape, strides and flags are fields whose place is part of numpy's stable ABI; no attribute is looked up and
+//! nothing is allocated. The dtype is a number: numpy's own are fixed, those that other packages register
+//! (`ml_dtypes.bfloat16`) differ between processes. So a number is looked up by the dtype's *name* when it is first seen and
+//! remembered; a row in the core's table is all that a new dtype needs.
+
+use std::slice;
+use std::sync::OnceLock;
+
+use numpy::npyffi::{
+    get_type_object, NpyTypes, PyArray_Check, PyArray_CheckExact, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE,
+};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use nvcoll_core::dtype::DType;
+use nvcoll_engine::strided::{Axis, Layout};
+
+use super::array::{Access, Array, Owner};
+use super::reason::Reason;
+
+/// Type numbers from here on are looked up every time. Chosen: numpy's own are below 32, ml_dtypes adds some twenty from 256.
+const REMEMBERED: usize = 512;
+
+/// The dtype of each type number that was seen; the inner `None` is one that is not in the table.
+static DTYPES: [OnceLock<Option<DType>>; REMEMBERED] = [const { OnceLock::new() }; REMEMBERED];
+
+/// Whether `object` is a numpy array, and of no subclass.
+pub(super) fn is_exact(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: `object` is a live Python object and this thread is attached.
+    unsafe { PyArray_CheckExact(object.py(), object.as_ptr()) != 0 }
+}
+
+/// Whether `object` is a numpy array, perhaps of a subclass such as `numpy.memmap`.
+pub(super) fn is_subclass(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: `object` is a live Python object and this thread is attached.
+    unsafe { PyArray_Check(object.py(), object.as_ptr()) != 0 }
+}
+
+/// Whether `object` is a numpy scalar, such as the sum of an array.
+pub(super) fn is_scalar(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: `object` is a live Python object, this thread is attached, and numpy keeps its base type of scalars alive.
+    unsafe {
+        let scalars = get_type_object(object.py(), NpyTypes::PyGenericArrType_Type);
+        pyo3::ffi::PyObject_TypeCheck(object.as_ptr(), scalars) != 0
+    }
+}
+
+/// Reads an object of which [`is_exact`] or [`is_subclass`] is true.
+pub(super) fn read(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
+    let array = object.cast::<PyUntypedArray>().map_err(PyErr::from)?;
+    let dtype = dtype_of(array)?;
+    // SAFETY: `array` is a live numpy array and this thread is attached; nothing below runs Python code that could change
+    // the structure.
+    let fields = unsafe { &(*array.as_array_ptr()).fields };
+    let (shape, strides): (&[usize], &[isize]) = match fields.nd {
+        0 => (&[], &[]),
+        // SAFETY: numpy keeps `nd` lengths, none of them negative, and `nd` strides in every array that has axes.
+        nd => unsafe {
+            (
+                slice::from_raw_parts(fields.dimensions.cast(), nd as usize),
+                slice::from_raw_parts(fields.strides, nd as usize),
+            )
+        },
+    };
+    let layout = if fields.flags & NPY_ARRAY_C_CONTIGUOUS != 0 {
+        Layout::packed(shape.iter().product(), dtype.bytes())
+    } else {
+        let axes = shape.iter().zip(strides).map(|(&length, &stride)| Axis { length, stride });
+        Layout::of(axes, dtype.bytes()).ok_or_else(Reason::too_large)?
+    };
+    let access = if fields.flags & NPY_ARRAY_WRITEABLE != 0 { Access::Writable } else { Access::ReadOnly };
+    let (first, rows) = (fields.data.cast(), shape.first().copied());
+    Ok((Array::new(first, layout, dtype, access, rows)?, Owner::Object(object.unbind())))
+}
+
+fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Result<DType, Reason> {
+    // SAFETY: every live numpy array has a live descriptor, whose first fields are the same in numpy 1 and 2.
+    let descriptor = unsafe { &(*(*array.as_array_ptr()).fields.descr).fields };
+    let remembered = usize::try_from(descriptor.type_num).ok().and_then(|number| DTYPES.get(number));
+    let known = match remembered.and_then(OnceLock::get) {
+        Some(known) => *known,
+        None => {
+            let found = by_name(&array.dtype())?;
+            // Looked up outside of the lock: the lookup may give the interpreter to a thread that would wait here.
+            remembered.map(|slot| slot.set(found));
+            found
+        }
+    };
+    match known {
+        Some(dtype) if is_native(descriptor.byteorder as u8) => Ok(dtype),
+        Some(_) => Err(Reason::byte_order(array.dtype())),
+        None => Err(Reason::dtype(array.dtype())),
+    }
+}
+
+fn by_name(descriptor: &Bound<'_, PyArrayDescr>) -> PyResult<Option<DType>> {
+    let name: String = descriptor.getattr(intern!(descriptor.py(), "name"))?.extract()?;
+    Ok(DType::named(&name).filter(|dtype| dtype.bytes() == descriptor.itemsize()))
+}
+
+/// Whether the byte order that a descriptor names is this machine's.
+fn is_native(byteorder: u8) -> bool {
+    byteorder != if cfg!(target_endian = "little") { b'>' } else { b'<' }
+}

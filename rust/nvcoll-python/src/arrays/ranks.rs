@@ -1,0 +1,113 @@
+//! One argument of a call: the arrays of its ranks.
+//!
+//! ```text
+//! [a, b, c]              one array per rank, each of any source
+//! x of shape (3, ...)    one array; row r belongs to rank r
+//! ```
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use super::array::{Array, Owner};
+use super::reason::Reason;
+use crate::error::invalid;
+
+/// The arrays of one argument, by rank.
+pub(super) struct Ranks {
+    /// How the argument is called.
+    pub(super) argument: &'static str,
+    /// The rank of the first array.
+    first_rank: u32,
+    pub(super) arrays: Vec<Array>,
+    /// One per array of a list, one for all rows of a stack.
+    _owners: Vec<Owner>,
+}
+
+impl Ranks {
+    /// Reads an argument that speaks for all ranks.
+    pub(super) fn of_node(argument: &'static str, object: &Bound<'_, PyAny>, world_size: u32) -> PyResult<Self> {
+        let py = object.py();
+        let wanted = world_size as usize;
+        let (arrays, owners) = if let Ok(list) = object.cast::<PyList>() {
+            read_each(argument, list.iter(), list.len(), wanted, py)?
+        } else if let Ok(tuple) = object.cast::<PyTuple>() {
+            read_each(argument, tuple.iter(), tuple.len(), wanted, py)?
+        } else {
+            let (whole, owner) = Array::of(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
+            (rows_of(argument, &whole, wanted, py)?, vec![owner])
+        };
+        Ok(Self { argument, first_rank: 0, arrays, _owners: owners })
+    }
+
+    /// Reads an argument of one rank's own call.
+    pub(super) fn of_rank(argument: &'static str, object: &Bound<'_, PyAny>, rank: u32) -> PyResult<Self> {
+        let read = Array::of(object.clone());
+        let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(argument, rank)))?;
+        Ok(Self { argument, first_rank: rank, arrays: vec![array], _owners: vec![owner] })
+    }
+
+    /// Makes room for the packed copies of strided arrays.
+    pub(super) fn make_copies(&mut self, py: Python<'_>) -> PyResult<()> {
+        let (argument, first_rank) = (self.argument, self.first_rank);
+        let make = |(rank, array): (u32, &mut Array)| {
+            array.make_copy().map_err(|reason| reason.about(py, label(argument, rank)))
+        };
+        (first_rank..).zip(&mut self.arrays).try_for_each(make)
+    }
+
+    /// Returns how messages call the array at `at`.
+    pub(super) fn label(&self, at: usize) -> String {
+        label(self.argument, self.first_rank + at as u32)
+    }
+}
+
+fn quoted(argument: &str) -> String {
+    format!("`{argument}`")
+}
+
+fn label(argument: &str, rank: u32) -> String {
+    format!("`{argument}` of rank {rank}")
+}
+
+fn check_number(py: Python<'_>, argument: &str, found: usize, wanted: usize) -> PyResult<()> {
+    if found == wanted {
+        return Ok(());
+    }
+    let message = format!("`{argument}` has length {found}, the node has {wanted} ranks: pass one array per rank");
+    Err(invalid(py, message))
+}
+
+fn read_each<'py>(
+    argument: &str,
+    objects: impl Iterator<Item = Bound<'py, PyAny>>,
+    number: usize,
+    wanted: usize,
+    py: Python<'py>,
+) -> PyResult<(Vec<Array>, Vec<Owner>)> {
+    check_number(py, argument, number, wanted)?;
+    let (mut arrays, mut owners) = (Vec::with_capacity(wanted), Vec::with_capacity(wanted));
+    for (rank, object) in (0..).zip(objects) {
+        let (array, owner) = Array::of(object).map_err(|reason| reason.about(py, label(argument, rank)))?;
+        arrays.push(array);
+        owners.push(owner);
+    }
+    // To read an object may run Python code, which may have changed the list.
+    check_number(py, argument, arrays.len(), wanted)?;
+    Ok((arrays, owners))
+}
+
+fn rows_of(argument: &str, whole: &Array, wanted: usize, py: Python<'_>) -> PyResult<Vec<Array>> {
+    let Some(rows) = whole.rows else {
+        let message = format!("`{argument}` is a scalar: pass a list of arrays, or one array whose axis 0 is the rank");
+        return Err(invalid(py, message));
+    };
+    check_number(py, argument, rows, wanted)?;
+    let row_of = |row| {
+        let row = whole.layout.row(rows, row).ok_or_else(Reason::too_large);
+        let array = row.and_then(|(offset, layout)| {
+            Array::new(whole.first.wrapping_offset(offset), layout, whole.dtype, whole.access, None)
+        });
+        array.map_err(|reason| reason.about(py, quoted(argument)))
+    };
+    (0..wanted).map(row_of).collect()
+}

@@ -1,0 +1,65 @@
+//! Why an object is not an array that a call can use.
+
+use std::fmt::Display;
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+use nvcoll_core::dtype::DType;
+
+use crate::error::invalid;
+
+/// Why an object cannot be used.
+#[derive(Debug)]
+pub(super) enum Reason {
+    /// The rest of a sentence that begins with argument and rank: what was found, what was expected, what to do.
+    Refused(String),
+    /// What Python code raised when it was asked.
+    Raised(PyErr),
+}
+
+impl Reason {
+    pub(super) fn refused(rest: &str) -> Self {
+        Self::Refused(rest.to_owned())
+    }
+
+    /// The dtype is none of ours; `found` is what the object calls it.
+    pub(super) fn dtype(found: impl Display) -> Self {
+        let names: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
+        Self::Refused(format!("has dtype {found}: convert it to one of {}", names.join(", ")))
+    }
+
+    /// The dtype is ours, the bytes of its elements are the other way round.
+    pub(super) fn byte_order(found: impl Display) -> Self {
+        Self::Refused(format!("has dtype {found}, whose byte order is not this machine's: convert it to native order"))
+    }
+
+    /// Count or distances do not fit an address.
+    pub(super) fn too_large() -> Self {
+        Self::refused("has a shape and strides that reach past the end of memory: pass a view of memory that exists")
+    }
+
+    /// Returns the exception; `name` begins its sentence. An interruption stays what it is.
+    pub(super) fn about(self, py: Python<'_>, name: impl Display) -> PyErr {
+        match self {
+            Self::Refused(rest) => invalid(py, format!("{name} {rest}")),
+            Self::Raised(error) if error.is_instance_of::<PyException>(py) => {
+                let text = error.value(py).to_string();
+                let first_line = text.lines().next().unwrap_or_default();
+                let kind = error.get_type(py).name().map_or_else(|_| "error".to_owned(), |name| name.to_string());
+                let advice = "pass a numpy array, or anything in CPU memory with DLPack or the buffer protocol";
+                let refusal =
+                    invalid(py, format!("{name} cannot be read as an array ({kind}: {first_line}): {advice}"));
+                refusal.set_cause(py, Some(error));
+                refusal
+            }
+            Self::Raised(error) => error,
+        }
+    }
+}
+
+impl From<PyErr> for Reason {
+    fn from(error: PyErr) -> Self {
+        Self::Raised(error)
+    }
+}
