@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
-//! | [`call`], [`proofs`], [`program`] | what is called, its proof, and the proof bound to dtype, op and counts |
+//! | [`call`], [`proofs`], [`program`], `programs` | what is called, its proof, the proof bound to dtype, op and counts, and which are kept |
 //! | [`sharing`], `strands`, `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
 //! | `stores` | whether large calls store past the caches |
 //! | [`kernel`] | fold k sources into m destinations, per dtype, op and instruction set |
@@ -30,6 +30,7 @@ mod overlap;
 pub mod pool;
 mod processors;
 pub mod program;
+mod programs;
 pub mod proofs;
 pub mod roofline;
 pub mod sharing;

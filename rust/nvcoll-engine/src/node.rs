@@ -1,6 +1,5 @@
 //! A node: ranks of this process, driven together by one caller.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -18,6 +17,7 @@ use crate::kernel::{FloatEnvironment, Isa};
 use crate::memory::Block;
 use crate::pool::Pool;
 use crate::program::{Program, Workspace, BASES};
+use crate::programs::Programs;
 use crate::proofs::prove;
 use crate::sharing::{wants_help, Sharing};
 use crate::world::World;
@@ -32,7 +32,7 @@ pub struct Node {
     world_size: u32,
     workers: usize,
     isa: Isa,
-    programs: Mutex<HashMap<(Call, Sharing), Arc<Program>>>,
+    programs: Mutex<Programs>,
     driver: OneAtATime<Driver>,
 }
 
@@ -81,7 +81,7 @@ impl Node {
             world_size,
             workers,
             isa: Isa::detect(),
-            programs: Mutex::new(HashMap::new()),
+            programs: Mutex::default(),
             driver: OneAtATime::new(Driver::new(world_size, None)),
         })
     }
@@ -120,8 +120,8 @@ impl Node {
 
     fn program_shared(&self, call: &Call, sharing: Sharing, proof: Option<&Verified>) -> Result<Arc<Program>> {
         let key = (call.clone(), sharing);
-        if let Some(program) = self.lock_programs().get(&key) {
-            return Ok(program.clone());
+        if let Some(program) = self.lock_programs().find(&key) {
+            return Ok(program);
         }
         if call.collective.folds() && !call.op.is_defined_on(call.dtype) {
             return Err(undefined(call).into());
@@ -136,11 +136,11 @@ impl Node {
         }
         let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);
         let program = Arc::new(Program::bind(&verified, call.clone(), tile_count, self.isa)?);
-        self.lock_programs().insert(key, program.clone());
+        self.lock_programs().keep(key, program.clone());
         Ok(program)
     }
 
-    fn lock_programs(&self) -> MutexGuard<'_, HashMap<(Call, Sharing), Arc<Program>>> {
+    fn lock_programs(&self) -> MutexGuard<'_, Programs> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
