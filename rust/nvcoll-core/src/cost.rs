@@ -152,7 +152,7 @@ impl std::fmt::Display for Cost {
         if most != mean {
             write!(f, " (busiest rank {most} N)")?;
         }
-        if self.buffer_chunks > 0 && self.moved() <= self.least {
+        if self.buffer_chunks > 0 && (self.moved() - self.least).abs() < 1e-9 {
             write!(f, " (the least possible)")?;
         }
         Ok(())

@@ -161,6 +161,8 @@ fn one_line_says_why() {
     let uneven =
         by_hand("r0.q0.0 output[r0].0..2 = input[r1].0..2 + input[r0].0..2\nr1.q0.0 output[r1].0..2 = output[r0].0..2");
     assert_eq!(uneven.to_string(), "by_hand 2.5 N (busiest rank 3.0 N)");
+    let unfinished = by_hand("r0.q0.0 output[r1].0 = input[r0].0");
+    assert_eq!(unfinished.to_string(), "by_hand 0.5 N (busiest rank 1.0 N)", "less than the least is no praise");
 }
 
 fn by_hand(lines: &str) -> Cost {
