@@ -63,6 +63,27 @@ fn a_refutation_names_the_schedule_the_rule_and_the_two_steps() {
     assert_eq!(refutation.violation.places(), [step(0), step(1)]);
 }
 
+/// What the verifier says is missing, in the spelling of the text form; empty if nothing is.
+fn missing(text: &str, found: &str, instead: &str) -> String {
+    refutation(text, found, instead).violation.missing().map(|missing| missing.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn what_is_missing_is_named_as_the_text_form_writes_it() {
+    assert_eq!(missing(MAPPED, "r1.enter r1.q0.0", "r1.enter"), "r0.q0.0  after r1.q0.0");
+    assert_eq!(missing(MAPPED, "after r0.enter", ""), "r1.q0.0  after r0.enter");
+    assert_eq!(missing(MAPPED, "after r0.q0.0", ""), "leave r1  after r0.q0.0");
+    assert_eq!(missing(STAGED, " r1.q0.0@2", ""), "r0.q0.0  after r1.q0.0@2");
+    let alone = missing(MAPPED, "output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final", "output[r1].0 = input[r0].0");
+    assert_eq!(alone, "the contribution of r1");
+    let nothing = missing(MAPPED, "output[r0].0 = output[r1].0", "scratch0[r0].0 = output[r1].0");
+    assert_eq!(nothing, "the contributions of r0, r1");
+    let early = MAPPED.replace("world_size 2", "world_size 3").replace("leave r1", "leave r2\n leave r1");
+    assert_eq!(missing(&early, "hand", "hand"), "the contribution of r2");
+    let repeated = missing(MAPPED, "input[r1].0*s1", "input[r0].0*s0");
+    assert_eq!(repeated, "", "what is there too often is not missing");
+}
+
 #[test]
 fn a_slot_that_comes_back_too_early_is_a_race_two_tiles_apart() {
     assert_eq!(

@@ -16,7 +16,7 @@ const EXCEPTIONS: [(&str, Option<&str>, &str); 8] = [
         "An argument that cannot be used; the message says which, and what to pass.",
     ),
     ("BuildError", None, "An algorithm broke a rule of the builder."),
-    ("Refuted", None, "A schedule whose proof failed."),
+    ("Refuted", None, "A proof failed; `places` names the steps, `missing` what would have to be added."),
     ("Mismatch", None, "Ranks made different calls; the message names both."),
     ("Aborted", None, "Another rank failed; the message names it."),
     ("Timeout", Some("TimeoutError"), "A deadline passed; the message says who is missing."),

@@ -7,6 +7,7 @@ mod calls;
 mod error;
 mod machine;
 mod node;
+mod refuted;
 mod schedule;
 mod team;
 
@@ -15,6 +16,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)?;
+    refuted::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<node::Node>()?;
     module.add_class::<node::Plan>()?;
@@ -29,6 +31,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::premul_sum, module)?)?;
     module.add_function(wrap_pyfunction!(schedule::verify, module)?)?;
     module.add_function(wrap_pyfunction!(schedule::schedule, module)?)?;
+    module.add_function(wrap_pyfunction!(schedule::why, module)?)?;
     machine::register(module)?;
     // What is public is said by the package, not by the extension.
     module.delattr("__all__")

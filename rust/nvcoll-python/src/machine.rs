@@ -10,6 +10,9 @@ use nvcoll_engine::cpus;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::roofline::{Roofline, Stores};
 
+/// More threads than any machine has processors for. Chosen.
+const ROOFLINE_THREADS: usize = 1024;
+
 /// All algorithms: (collective, name, order, summary, source).
 #[pyfunction]
 fn algorithms() -> Vec<(&'static str, &'static str, &'static str, &'static str, &'static str)> {
@@ -46,6 +49,7 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     facts.set_item("cpu", cpus::model())?;
     facts.set_item("usable_cpus", cpus::usable())?;
     facts.set_item("cpu_quota", cpus::quota())?;
+    facts.set_item("l1_bytes", cpus::cache_bytes(1))?;
     facts.set_item("l2_bytes", cpus::cache_bytes(2))?;
     facts.set_item("l3_bytes", cpus::cache_bytes(3))?;
     facts.set_item("isa", Isa::detect().name())?;
@@ -58,15 +62,15 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pyo3(signature = (arrays, threads, *, non_temporal=false))]
 fn roofline(py: Python<'_>, arrays: &Bound<'_, PyAny>, threads: usize, non_temporal: bool) -> PyResult<f64> {
     let ranks = u32::try_from(arrays.len()?).unwrap_or(u32::MAX);
-    if ranks == 0 {
-        return Err(crate::error::invalid(py, "`arrays` is empty: pass at least one array"));
+    if ranks == 0 || !(1..=ROOFLINE_THREADS).contains(&threads) {
+        let needs = format!("the roofline adds at least one array with 1 to {ROOFLINE_THREADS} threads");
+        return Err(crate::error::invalid(py, needs));
     }
     let operands = crate::arrays::Operands::of_node("the roofline", arrays, None, ranks)?;
     let starts: Vec<*mut f32> = operands.buffers(|_| 1.0).iter().map(|buffers| buffers.input.cast()).collect();
     let is_aligned = starts.iter().all(|start| start.is_aligned());
-    if operands.dtype() != DType::F32 || threads == 0 || operands.is_strided() || !is_aligned {
-        let message = "the roofline adds contiguous aligned float32 arrays with at least one thread";
-        return Err(crate::error::invalid(py, message));
+    if operands.dtype() != DType::F32 || operands.is_strided() || !is_aligned {
+        return Err(crate::error::invalid(py, "the roofline adds contiguous aligned float32 arrays"));
     }
     let (mut starts, count) = (crate::calls::Detached(starts), operands.count());
     let stores = if non_temporal { Stores::NonTemporal } else { Stores::Plain };

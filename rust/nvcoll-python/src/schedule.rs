@@ -8,14 +8,15 @@ use std::time::Instant;
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::Collective;
-use nvcoll_core::cost::Cost;
+use nvcoll_core::cost::{why as core_why, Cost};
 use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify as core_verify, Verified};
 
 use crate::calls::path_named;
-use crate::error::{invalid, of_core, raise};
+use crate::error::{invalid, of_core};
+use crate::refuted::refuted;
 
 /// The program of all ranks, for any count, dtype and op. See `nvcoll.Schedule`.
 #[pyclass(name = "Schedule", module = "nvcoll", frozen)]
@@ -40,7 +41,7 @@ impl Schedule {
         let mut hasher = DefaultHasher::new();
         text::print(&lowered).hash(&mut hasher);
         let name = format!("{}#{:x}", lowered.algorithm, hasher.finish());
-        let verified = core_verify(lowered).map_err(|violation| raise(py, "Refuted", violation.to_string()))?;
+        let verified = core_verify(lowered.clone()).map_err(|refutation| refuted(py, &lowered, &refutation))?;
         proofs.insert(path, (name.clone(), verified.clone()));
         Ok((name, verified))
     }
@@ -208,8 +209,14 @@ impl Proof {
 pub(crate) fn verify(py: Python<'_>, schedule: &Schedule) -> PyResult<Proof> {
     let start = Instant::now();
     let core = schedule.core.clone();
-    let verified = py.detach(|| core_verify(core)).map_err(|violation| raise(py, "Refuted", violation.to_string()))?;
+    let verified = py.detach(|| core_verify(core)).map_err(|refutation| refuted(py, &schedule.core, &refutation))?;
     Ok(Proof { verified, seconds: start.elapsed().as_secs_f64() })
+}
+
+/// Explains in one line what each schedule moves, and how long its chain of waits is.
+#[pyfunction]
+pub(crate) fn why(schedules: Vec<Py<Schedule>>) -> String {
+    core_why(&schedules.iter().map(|schedule| Cost::of(&schedule.get().core)).collect::<Vec<_>>())
 }
 
 /// Builds the schedule of a registered algorithm: see `nvcoll.schedule`.

@@ -30,7 +30,7 @@
 //! | `races` | conflicting accesses are ordered |
 //! | `symbols`, `values` | expressions; what every cell holds |
 //! | [`succession()`] | calls that follow each other in the same staging |
-//! | `report` | what is said when it fails |
+//! | `report`, `missing` | what is said when it fails |
 //!
 //! It shares no code with the builder, the derivation of dependencies or the lowering, and believes nothing they wrote. Cost:
 //! steps x queues for the clocks, linear in views and waits for the rest. Measured on two busy cores of a server: 8 ranks
@@ -44,6 +44,7 @@ mod contact;
 mod form;
 mod graph;
 mod memory;
+mod missing;
 mod races;
 mod report;
 mod succession;
@@ -52,6 +53,7 @@ mod values;
 
 use std::sync::Arc;
 
+pub use missing::Missing;
 pub use report::{Access, Cell, Place, Refutation, StepName, Violation};
 pub use succession::{succession, StampRule};
 pub use symbols::{Expression, Term};

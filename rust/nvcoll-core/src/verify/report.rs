@@ -2,7 +2,7 @@
 //!
 //! Every way to be wrong is one variant of [`Violation`]. Its message names the steps as the text form prints them
 //! (`r0.q1.3`: rank 0, queue 1, step 3), what was found, what was expected and what to do; [`Violation::places`] gives the
-//! same steps as data, for whoever wants to show them. The messages come in the order of the proof: form, deadlock,
+//! same steps as data, for whoever wants to show them, and [`Violation::missing`] what lacks. The messages come in the order of the proof: form, deadlock,
 //! contact, races, values, leaving, calls in succession.
 
 use crate::schedule::{Aliasing, Buffer, Dependency, Path, Schedule, View};
@@ -313,6 +313,8 @@ pub enum Violation {
         found: String,
         /// What the contract promises.
         expected: String,
+        /// The ranks whose contribution it lacks.
+        lacks: Vec<u32>,
     },
     /// Ranks that receive a chunk in different orders.
     #[error("{cell} ends as {found} and {other} as {other_found}: every rank must receive the same expression")]

@@ -68,11 +68,8 @@ impl<'g, 'a> Values<'g, 'a> {
             let (value, cell) = (self.cells[at], Cell { rank, buffer: Buffer::Output, chunk });
             let promise = self.graph.schedule.collective.promise(self.memory.part_of(chunk));
             if !is_kept(promise, value) {
-                return Err(Violation::WrongOutput {
-                    cell,
-                    found: self.text_of(value),
-                    expected: text_of_promise(promise),
-                });
+                let (found, expected) = (self.text_of(value), text_of_promise(promise));
+                return Err(Violation::WrongOutput { cell, found, expected, lacks: self.lacking(promise, value) });
             }
             let (known, other) = *outputs[chunk as usize].get_or_insert((value, cell));
             if known != value {
@@ -144,6 +141,17 @@ impl<'g, 'a> Values<'g, 'a> {
             NOTHING => Err(Violation::Unwritten { step: name_of(step), cell: cell_of(&source.view, nth) }),
             value => Ok(value),
         }
+    }
+
+    /// Returns the ranks whose contribution was promised and is not there.
+    fn lacking(&self, promise: Promise, value: u32) -> Vec<u32> {
+        let tally = (value != NOTHING).then(|| self.expressions.tally(value / 2));
+        let is_there = |rank: &u32| tally.as_ref().is_some_and(|tally| tally[*rank as usize] > 0);
+        let promised = match promise {
+            Promise::FoldOfAll => 0..self.graph.schedule.world_size,
+            Promise::CopyOf { from } => from..from + 1,
+        };
+        promised.filter(|rank| !is_there(rank)).collect()
     }
 
     fn text_of(&self, value: u32) -> String {
