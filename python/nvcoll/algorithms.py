@@ -1,13 +1,11 @@
-"""Algorithms written in Python: the decorator, and how a FILE.py:FUNCTION is found."""
+"""Algorithms written in Python: the decorator, and the schedules of what it decorates."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from nvcoll._nvcoll import Builder, InvalidArgument, Schedule
+from nvcoll._nvcoll import Builder, Schedule
 
 
 class Algorithm:
@@ -61,25 +59,3 @@ def algorithm(collective: str) -> Callable[[Callable[..., None]], Algorithm]:
         <nvcoll.Schedule all_reduce star, 4 ranks, mapped>
     """
     return lambda write: Algorithm(collective, write)
-
-
-def load(spec: str) -> Algorithm:
-    """Loads an algorithm from ``FILE.py:FUNCTION``.
-
-    Raises:
-        InvalidArgument: there is no such file, or it defines no such algorithm.
-    """
-    file, _, function = spec.rpartition(":")
-    path = Path(file)
-    if not path.is_file():
-        raise InvalidArgument(f"`{file}` is not a file: write FILE.py:FUNCTION")
-    module_spec = importlib.util.spec_from_file_location(path.stem, path)
-    if module_spec is None or module_spec.loader is None:
-        raise InvalidArgument(f"`{file}` is not a Python file: write FILE.py:FUNCTION")
-    module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
-    found = getattr(module, function, None)
-    if not isinstance(found, Algorithm):
-        names = [name for name, value in vars(module).items() if isinstance(value, Algorithm)]
-        raise InvalidArgument(f"`{file}` has no algorithm `{function}`: it has {', '.join(names) or 'none'}")
-    return found

@@ -2,184 +2,175 @@
 
 from __future__ import annotations
 
-import json
-import statistics
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 import nvcoll
-from nvcoll import InvalidArgument, oracle
+from nvcoll import Algorithm, InvalidArgument, Refuted
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll._nvcoll import machine, roofline
-from nvcoll.cli import sizes
+from nvcoll._nvcoll import dtypes, ops
+from nvcoll.cli import files, plot, sizes, tables
+from nvcoll.cli.schedules import Ranks
+from nvcoll.cli.timing import Case, Reduction, check_memory
 
 DEFAULT_SIZES = ("64K", "1M", "16M")
+TIMED = ("all_reduce",)
+"""The collectives that a node runs with data."""
+
+REFRESH_SECONDS = 0.1
+"""How often the progress bar is drawn, between rounds. Chosen."""
 
 
-def _numpy_reduce(arrays: list[Any], scratch: Any) -> None:
-    """The in-place chain that a numpy user writes: add, then copy."""
-    np.add(arrays[0], arrays[1 % len(arrays)], out=scratch) if len(arrays) > 1 else np.copyto(scratch, arrays[0])
-    for x in arrays[2:]:
-        np.add(scratch, x, out=scratch)
-    for x in arrays:
-        np.copyto(x, scratch)
+def _check_collective(name: str) -> None:
+    if name not in TIMED:
+        known = {collective for collective, *_ in registry()}
+        what = "cannot be timed yet" if name in known else "is not a collective"
+        raise InvalidArgument(f"`{name}` {what}: choose {', '.join(TIMED)}")
 
 
-class Case:
-    """One size: fresh data for every call, every element checked."""
-
-    def __init__(self, node: nvcoll.Node, names: list[str], nbytes: int) -> None:
-        self.node, self.names, self.count = node, names, max(nbytes // 4, 1)
-        n = node.world_size
-        rng = np.random.default_rng(self.count)
-        self.data = [rng.random(self.count, dtype="f4") for _ in range(n)]
-        self.arrays = [np.empty_like(x) for x in self.data]
-        self.scratch = np.empty_like(self.data[0])
-        self.wrong = 0
-        self.expected: dict[str, Any] = {}
-        self.seconds: dict[str, list[float]] = {name: [] for name in (*names, "numpy", "roofline")}
-        for name in names:
-            schedule = nvcoll.schedule("all_reduce", name, world_size=n)
-            self.expected[name] = oracle.all_reduce(schedule, self.data, "sum")[0]
-
-    def _time(self, name: str, call: Callable[[], float | None]) -> None:
-        for x, fresh in zip(self.arrays, self.data, strict=True):
-            np.copyto(x, fresh)
-        start = time.perf_counter()
-        measured = call()
-        self.seconds[name].append(time.perf_counter() - start if measured is None else measured)
-        if name in self.expected:
-            self.wrong += sum(int((x != self.expected[name]).sum()) for x in self.arrays)
-
-    def round(self) -> None:
-        """Times everything once, in turn."""
-        threads = self.node.workers
-        self._time("roofline", lambda: roofline(self.arrays, threads))
-        self._time("numpy", lambda: _numpy_reduce(self.arrays, self.scratch))
-        for name in self.names:
-
-            def call(name: str = name) -> None:
-                self.node.all_reduce(self.arrays, algorithm=name)
-
-            self._time(name, call)
-
-    def median_us(self, name: str) -> float:
-        """Returns the median time in microseconds."""
-        return statistics.median(self.seconds[name]) * 1e6
-
-    def ratio(self, above: str, below: str) -> float:
-        """Returns the median over rounds of the ratio of two times."""
-        return statistics.median(a / b for a, b in zip(self.seconds[above], self.seconds[below], strict=True))
+def _algorithms(collective: str, wanted: Sequence[str], ranks: int, uses: Sequence[bool]) -> dict[str, str | Algorithm]:
+    """Returns algorithms by the name that a column has, proved for every use: in place (True), out of place (False)."""
+    known = [name for owner, name, *_ in registry() if owner == collective]
+    chosen: dict[str, str | Algorithm] = {}
+    for name in wanted or known:
+        if files.is_spec(name):
+            mine = files.algorithm(name)
+            if mine.collective != collective:
+                raise InvalidArgument(f"`{name}` is an algorithm of {mine.collective}: {collective} is timed")
+            _check_proofs(name, mine, ranks, uses)
+            chosen[name if mine.name in (*known, *chosen) else mine.name] = mine
+        elif name == "auto":
+            chosen[known[0]] = known[0]
+        elif name in known:
+            chosen[name] = name
+        else:
+            raise InvalidArgument(
+                f"no algorithm is called `{name}`: choose from {', '.join(known)}, or write FILE.py:FUNCTION"
+            )
+    return chosen
 
 
-def _print_table(cases: list[Case], names: list[str], rounds: int, console: Console) -> None:
-    node = cases[0].node
-    facts = machine()
-    cores = f"{node.world_size} thread ranks on {facts['usable_cpus']} cores"
-    print(f"all_reduce  float32 sum  in place   {cores}   {facts['cpu'] or ''}, {facts['isa']}")
-    print(f"{rounds} interleaved rounds, median us; data rewritten each call; every element checked")
-    best = names[0]
-    table = Table(box=None, pad_edge=False)
-    headings = ("size", *names, "numpy", "roofline", f"{best} vs numpy", "of roofline", "#wrong")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for case in cases:
-        times = [f"{case.median_us(name):.0f}" for name in (*names, "numpy", "roofline")]
-        vs_numpy, of_roof = case.ratio("numpy", best), case.ratio("roofline", best)
-        table.add_row(sizes.show(case.count * 4), *times, f"{vs_numpy:.1f}x", f"{of_roof:.0%}", str(case.wrong))
-    console.print(table)
-    costs = {name: nvcoll.schedule("all_reduce", name, world_size=node.world_size).cost() for name in names}
-    moved = ", ".join(f"{name} {cost[0]:.1f} N" for name, cost in costs.items())
-    print(f"why   a rank moves  {moved};  waits {', '.join(str(cost[1]) for cost in costs.values())}")
-    rank_order = [name for collective, name, order, *_ in registry() if collective == "all_reduce" and order == "rank"]
-    kept = [name for name in names if name in rank_order]
-    print(
-        f"bits  {', '.join(kept) or 'none'} = functools.reduce(np.add, ...) at any size; others: own documented order"
-    )
-    print("next  --nccl   --plot bench.svg   nvcoll show all_reduce ring -n 4")
+def _check_proofs(spec: str, algorithm: Algorithm, ranks: int, uses: Sequence[bool]) -> None:
+    """Proves what the user wrote before the oracle and the node run it."""
+    for in_place in uses:
+        try:
+            nvcoll.verify(files.schedule_of(spec, algorithm, ranks, in_place))
+        except Refuted as violation:
+            words = ["nvcoll", "verify", spec, "-n", str(ranks), *([] if in_place else ["--out-of-place"])]
+            raise Refuted(f"{violation}\nnvcoll: see {shlex.join(words)}") from None
 
 
-def _print_nccl(cases: list[Case], name: str) -> None:
-    factor = 2 * (cases[0].node.world_size - 1) / cases[0].node.world_size
-    print(f"# nvcoll all_reduce {name}, {cases[0].node.world_size} thread ranks; times in place, median")
-    print("#       size         count      type   redop    root     time   algbw   busbw #wrong")
-    print("#        (B)    (elements)                               (us)  (GB/s)  (GB/s)       ")
-    for case in cases:
-        nbytes, us = case.count * 4, case.median_us(name)
-        algbw = nbytes / us / 1e3
-        row = f"{nbytes:12d}  {case.count:12d}     float     sum      -1"
-        print(f"{row} {us:8.2f} {algbw:7.2f} {algbw * factor:7.2f} {case.wrong:6d}")
+def _choice(what: str, name: str, known: list[str], of_nccl: dict[str, str]) -> str:
+    ours = {theirs: mine for mine, theirs in of_nccl.items()}.get(name, name)
+    if ours not in known:
+        raise InvalidArgument(f"no {what} is called `{name}`: choose from {', '.join(known)}")
+    return ours
 
 
-def _plot(cases: list[Case], names: list[str], file: Path) -> None:
-    try:
-        import matplotlib
+def _sizes(begin: Sequence[str], end: str | None, factor: float | None, step: str | None) -> list[int]:
+    if end is None:
+        if factor is not None or step is not None:
+            raise InvalidArgument("-f and -i say how a sweep grows: pass -e, where it ends")
+        return [sizes.parse(text) for text in begin or DEFAULT_SIZES]
+    if len(begin) != 1:
+        raise InvalidArgument("a sweep begins at one size: pass -b once with -e")
+    by = None if step is None else sizes.parse(step)
+    return list(sizes.sweep(sizes.parse(begin[0]), sizes.parse(end), factor, by))
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        raise InvalidArgument("--plot needs matplotlib: pip install 'nvcoll[bench]'") from None
-    figure, axes = pyplot.subplots(figsize=(7, 4))
-    for name in (*names, "numpy", "roofline"):
-        style: dict[str, Any] = {"linestyle": "--", "color": "0.5"} if name == "roofline" else {"marker": "o"}
-        axes.plot(
-            [c.count * 4 for c in cases], [c.count * 4 / c.median_us(name) / 1e3 for c in cases], label=name, **style
-        )
-    axes.set(xscale="log", xlabel="bytes per rank", ylabel="algbw, GB/s", title="all_reduce, float32 sum, in place")
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(file)
-    print(f"drawn to {file}")
+
+def _timed(cases: Callable[[int], Case], all_bytes: Sequence[int], rounds: int) -> list[Case]:
+    """Times every size; the bar is drawn between rounds only, by nobody's thread."""
+    console, done, drawn = Console(stderr=True), [], 0.0
+    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
+        task = progress.add_task("timing", total=len(all_bytes) * (rounds + 1))
+        for nbytes in all_bytes:
+            progress.update(task, description=sizes.show(nbytes), refresh=True)
+            case = cases(nbytes)
+            for number in range(rounds + 1):
+                case.round(is_counted=number > 0)
+                progress.advance(task)
+                if time.monotonic() > drawn + REFRESH_SECONDS:
+                    progress.refresh()
+                    drawn = time.monotonic()
+            case.let_go()
+            done.append(case)
+    return done
 
 
 def bench(
-    collective: Annotated[str, typer.Argument(help="What to time.")] = "all_reduce",
-    ranks: Annotated[int, typer.Option("-n", "--ranks", help="The number of ranks.")] = 8,
-    size: Annotated[list[str] | None, typer.Option("-b", "--size", help="Bytes per rank; may be repeated.")] = None,
-    algorithm: Annotated[list[str] | None, typer.Option("-a", "--algorithm", help="May be repeated.")] = None,
+    collective: Annotated[str, typer.Argument(help="What to time: all_reduce.")] = "all_reduce",
+    ranks: Ranks = 8,
+    begin: Annotated[
+        list[str] | None, typer.Option("-b", "--minbytes", help="Bytes per rank: 64K, 1M; may be repeated.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("-e", "--maxbytes", help="Sweep from -b to this size, doubling (or -f, -i).")
+    ] = None,
+    factor: Annotated[float | None, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = None,
+    step: Annotated[str | None, typer.Option("-i", "--stepbytes", help="Bytes between sizes.")] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option("-a", "--algorithm", help="A name or FILE.py:FUNCTION; may be repeated; default: all."),
+    ] = None,
+    dtype: Annotated[str, typer.Option("-d", "--datatype", help="Our name or that of nccl-tests.")] = "float32",
+    op: Annotated[str, typer.Option("-o", "--op", help="Our name or that of nccl-tests.")] = "sum",
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=1)] = 20,
     nccl: Annotated[
-        bool, typer.Option("--nccl", help="Print the columns of nccl-tests, for the first algorithm.")
+        bool,
+        typer.Option("--nccl", help="Print the columns of nccl-tests, for one algorithm."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw to this file.")] = None,
+    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
 ) -> None:
-    """Times algorithms beside numpy and the roofline."""
-    if collective != "all_reduce":
-        raise InvalidArgument(f"`{collective}` cannot be timed: choose all_reduce")
-    known = [name for owner, name, *_ in registry() if owner == collective]
-    names = algorithm or known
-    if unknown := [name for name in names if name not in known]:
-        raise InvalidArgument(f"no algorithm is called `{unknown[0]}`: choose from {', '.join(known)}")
-    node, console = nvcoll.Node(ranks), Console()
-    if not console.is_terminal:
-        console = Console(width=160)
-    cases = []
-    with Progress(console=Console(stderr=True), transient=True, disable=not console.is_terminal) as progress:
-        wanted = [sizes.parse(text) for text in size or DEFAULT_SIZES]
-        task = progress.add_task("timing", total=len(wanted) * rounds)
-        for nbytes in wanted:
-            case = Case(node, names, nbytes)
-            for _ in range(rounds):
-                case.round()
-                progress.advance(task)
-            cases.append(case)
+    """Times algorithms beside numpy and the roofline, in the same rounds; every element is checked."""
+    _check_collective(collective)
+    if nccl and as_json:
+        raise InvalidArgument("--nccl and --json print different things: pass one of them")
+    uses = (False, True) if nccl else (True,)
+    chosen = _algorithms(collective, (algorithm or ["auto"]) if nccl else (algorithm or []), ranks, uses)
+    if nccl and len(chosen) > 1:
+        raise InvalidArgument(f"--nccl prints one algorithm, {len(chosen)} are named: pass -a once")
+    dtype = _choice("dtype", dtype, [name for name, *_ in dtypes()], tables.NCCL_DTYPES)
+    op = _choice("op", op, [name for name, _ in ops()], tables.NCCL_OPS)
+    reduction, all_bytes = Reduction(dtype, op, ranks), _sizes(begin or [], end, factor, step)
+    element = reduction.numpy_dtype.itemsize
+    if min(all_bytes) < element:
+        raise InvalidArgument(f"{min(all_bytes)} bytes are less than one {dtype}: pass at least {element}")
+    check_memory(max(all_bytes), ranks, len(chosen))
+    if plot_file is not None:
+        plot.check(plot_file)
+    node = nvcoll.Node(ranks)
+
+    def case(nbytes: int) -> Case:
+        new = Case(node, reduction, nbytes)
+        for name, chosen_algorithm in chosen.items():
+            if nccl:
+                out = [np.empty_like(x) for x in new.arrays]
+                new.add_algorithm("out of place", chosen_algorithm, out)
+                new.add_algorithm("in place", chosen_algorithm)
+            else:
+                new.add_algorithm(name, chosen_algorithm)
+        if not nccl:
+            new.add_baselines()
+        return new
+
+    cases = _timed(case, all_bytes, rounds)
     if as_json:
-        rows = [{"bytes": c.count * 4, "wrong": c.wrong, "seconds": c.seconds} for c in cases]
-        print(json.dumps({"collective": collective, "ranks": ranks, "machine": machine(), "rows": rows}))
+        tables.print_json(cases, chosen, rounds)
     elif nccl:
-        _print_nccl(cases, names[0])
+        tables.print_nccl(cases, next(iter(chosen)), rounds)
     else:
-        _print_table(cases, names, rounds, console)
-    if plot is not None:
-        _plot(cases, names, plot)
+        tables.print_table(cases, chosen, rounds)
+    if plot_file is not None:
+        plot.draw(cases, f"all_reduce, {dtype} {op}, {tables.ranks_and_cores(cases[0])}", plot_file)
+        typer.echo(f"drawn to {plot_file}", err=True)
     if any(case.wrong for case in cases):
         raise typer.Exit(1)

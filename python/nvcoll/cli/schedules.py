@@ -2,51 +2,159 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import nvcoll
-from nvcoll import InvalidArgument, Refuted, Schedule, algorithms, drawing
+from nvcoll import InvalidArgument, Proof, Refuted, Schedule, drawing
 from nvcoll._nvcoll import algorithms as registry
+from nvcoll._nvcoll import why
+from nvcoll.cli import files
 
-Name = Annotated[str | None, typer.Argument(help="A collective, or FILE.py:FUNCTION.")]
-AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm of that collective.")]
-Ranks = Annotated[int, typer.Option("-n", "--ranks", help="The number of ranks.")]
-PathName = Annotated[str, typer.Option("--path", help="mapped or staged.")]
-OutOfPlace = Annotated[bool, typer.Option("--out-of-place", help="Input and output are different memory.")]
+MOST_RANKS = 1024
 
 ALL_WORLD_SIZES = (*range(1, 18), 32, 64)
 
+EXPRESSIONS = 3
+"""How many chunks' expressions are printed where they differ. Chosen."""
 
-def _schedule(name: str | None, algorithm: str | None, ranks: int, path: str, in_place: bool) -> Schedule:
+EXPRESSION_LETTERS = 60
+"""How much is printed of the two ends of a long expression. Chosen."""
+
+
+def _check_ranks(ranks: int | None) -> int | None:
+    if ranks is not None and not 1 <= ranks <= MOST_RANKS:
+        raise InvalidArgument(f"-n is {ranks}: there can be 1 to {MOST_RANKS} ranks")
+    return ranks
+
+
+def _ranks(help: str) -> Any:
+    return typer.Option("-n", "--ranks", help=help, callback=_check_ranks)
+
+
+Name = Annotated[str | None, typer.Argument(help="A collective, FILE.py:FUNCTION, or a text file that show printed.")]
+AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm of that collective.")]
+Ranks = Annotated[int, _ranks("The number of ranks.")]
+OutOfPlace = Annotated[bool, typer.Option("--out-of-place", help="Input and output are different memory.")]
+
+
+@dataclass
+class Form:
+    """Which of an algorithm's schedules is meant; None where the user did not say."""
+
+    ranks: int | None
+    path: str | None
+    out_of_place: bool
+
+    def check_unsaid(self, what: str) -> None:
+        """Refuses options that would be ignored.
+
+        Raises:
+            InvalidArgument: an option is given.
+        """
+        if self.ranks is not None or self.path is not None or self.out_of_place:
+            raise InvalidArgument(f"{what}: leave out -n, --path and --out-of-place")
+
+
+def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, path: str) -> Schedule:
+    """Returns the schedule that is meant; ``ranks`` and ``path`` stand for what the user did not say."""
     if name is None:
-        raise InvalidArgument("name a collective and an algorithm, or FILE.py:FUNCTION, or pass --all")
-    if ":" in name:
-        return algorithms.load(name).schedule(ranks, in_place).lower(path)
+        raise InvalidArgument("name a collective and an algorithm, or FILE.py:FUNCTION, or for verify --all")
+    if files.is_spec(name) and algorithm is not None:
+        raise InvalidArgument(f"`{name}` is a whole algorithm: leave out `{algorithm}`")
+    if files.is_text(name):
+        form.check_unsaid(f"`{name}` is one schedule")
+        return files.read(name)
+    ranks, path, in_place = form.ranks or ranks, form.path or path, not form.out_of_place
+    if files.is_spec(name):
+        return files.schedule_of(name, files.algorithm(name), ranks, in_place).lower(path)
     return nvcoll.schedule(name, algorithm or "auto", world_size=ranks, path=path, in_place=in_place)
 
 
+def _title(schedule: Schedule) -> str:
+    n, place = schedule.world_size, "in place" if schedule.in_place else "out of place"
+    return f"{schedule.collective} {schedule.algorithm}, {n} rank{'s' if n > 1 else ''}, {schedule.path}, {place}"
+
+
+def _command(name: str | None, algorithm: str | None, schedule: Schedule) -> str:
+    """Returns the command that shows a schedule; a text file is what it is."""
+    words = ["nvcoll", "show", *filter(None, (name, algorithm))]
+    if name is not None and not files.is_text(name):
+        words += ["-n", str(schedule.world_size), "--path", schedule.path]
+        words += [] if schedule.in_place else ["--out-of-place"]
+    return shlex.join(words)
+
+
+def _lines_of(schedule: Schedule, places: Sequence[str]) -> Iterator[str]:
+    """Yields the lines of the text form that describe steps and leaves."""
+    lines = str(schedule).splitlines()
+    for place in places:
+        yield from (" ".join(line.split()) for line in lines if line == place or line.startswith(f"{place} "))
+
+
+def _print_violation(violation: Refuted, schedule: Schedule, command: str) -> None:
+    """Prints what is wrong, the steps that meet, what is missing, and how to see the whole schedule."""
+    print(f"refuted  {violation}")
+    for line in _lines_of(schedule, violation.places):
+        print(f"step     {line}")
+    if violation.missing is not None:
+        print(f"missing  {violation.missing}")
+    print(f"show     {command}")
+
+
+def _short(expression: str) -> str:
+    """Returns the two ends of an expression that is too long to read."""
+    if len(expression) <= 3 * EXPRESSION_LETTERS:
+        return expression
+    return f"(… {expression.lstrip('(')[:EXPRESSION_LETTERS]} … {expression[-EXPRESSION_LETTERS:]}"
+
+
+def _print_proof(proof: Proof, schedule: Schedule) -> None:
+    print(f"proved   {_title(schedule)}: {proof.steps} steps in {proof.seconds * 1e3:.2f} ms")
+    if not schedule.chunks:
+        return
+    if proof.is_rank_order:
+        print(f"order    rank: every element is {_short(proof.expression(0))}")
+        return
+    print("order    its own, which every rank receives:")
+    for chunk in range(min(schedule.chunks, EXPRESSIONS)):
+        print(f"chunk {chunk}  {_short(proof.expression(chunk))}")
+    if schedule.chunks > EXPRESSIONS:
+        print(f"         … and so on, {schedule.chunks} chunks")
+
+
+def _prove(collective: str, algorithm: str, order: str, world_size: int) -> Iterator[Proof]:
+    """Proves an algorithm on every path and aliasing, and that its order is the one it claims."""
+    for in_place in (True, False):
+        for path in ("mapped", "staged"):
+            schedule = nvcoll.schedule(collective, algorithm, world_size=world_size, path=path, in_place=in_place)
+            try:
+                proof = nvcoll.verify(schedule)
+            except Refuted as violation:
+                _print_violation(violation, schedule, _command(collective, algorithm, schedule))
+                raise typer.Exit(1) from None
+            if order == "rank" and not proof.is_rank_order:
+                raise Refuted(f"{_title(schedule)} claims rank order and has {_short(proof.expression(0))}")
+            yield proof
+
+
 def _verify_all() -> None:
-    start, proofs, slowest = time.perf_counter(), 0, 0.0
+    start, total, slowest = time.perf_counter(), 0, 0.0
     for collective, algorithm, order, *_ in registry():
         count, began = 0, time.perf_counter()
         for world_size in ALL_WORLD_SIZES:
-            for in_place in (False, True):
-                for path in ("mapped", "staged"):
-                    schedule = nvcoll.schedule(
-                        collective, algorithm, world_size=world_size, path=path, in_place=in_place
-                    )
-                    proof = nvcoll.verify(schedule)
-                    if order == "rank" and not proof.is_rank_order:
-                        raise Refuted(f"{collective} {algorithm} claims rank order and has {proof.expression(0)}")
-                    slowest = max(slowest, proof.seconds if world_size == 8 else 0.0)
-                    count += 1
-        proofs += count
+            for proof in _prove(collective, algorithm, order, world_size):
+                count += 1
+                slowest = max(slowest, proof.seconds if world_size == 8 else 0.0)
+        total += count
         print(f"proved  {collective:15} {algorithm:10} {count:4} schedules   {time.perf_counter() - began:6.2f} s")
-    print(f"proved  {proofs} schedules in {time.perf_counter() - start:.1f} s")
+    print(f"proved  {total} schedules in {time.perf_counter() - start:.1f} s")
     print("        1..17, 32, 64 ranks; mapped and staged; in and out of place")
     print(f"        slowest proof at 8 ranks {slowest * 1e3:.2f} ms")
 
@@ -54,48 +162,54 @@ def _verify_all() -> None:
 def verify(
     name: Name = None,
     algorithm: AlgorithmName = None,
-    ranks: Ranks = 8,
-    path: PathName = "mapped",
+    ranks: Annotated[int | None, _ranks("The number of ranks; default: 8.")] = None,
+    path: Annotated[str | None, typer.Option("--path", help="mapped or staged; default: mapped.")] = None,
     out_of_place: OutOfPlace = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Every algorithm, path, aliasing; 1..17, 32, 64 ranks.")
     ] = False,
 ) -> None:
-    """Proves that a schedule gives the promised result, without race or deadlock."""
+    """Proves that a schedule gives the promised result, without race or deadlock; status 1 if it does not."""
+    form = Form(ranks, path, out_of_place)
     if everything:
+        if name is not None:
+            raise InvalidArgument(f"--all proves every algorithm: leave out `{name}`")
+        form.check_unsaid("--all proves every schedule")
         _verify_all()
         return
-    schedule = _schedule(name, algorithm, ranks, path, not out_of_place)
+    schedule = _schedule(name, algorithm, form, 8, "mapped")
     try:
         proof = nvcoll.verify(schedule)
     except Refuted as violation:
-        print(f"refuted  {violation}")
-        flags = f"-n {ranks} --path {path}" + (" --out-of-place" if out_of_place else "")
-        print(f"show     nvcoll show {' '.join(filter(None, (name, algorithm)))} {flags}")
+        _print_violation(violation, schedule, _command(name, algorithm, schedule))
         raise typer.Exit(1) from None
-    print(f"proved   {schedule!r} in {proof.seconds * 1e3:.2f} ms: {proof.steps} steps")
-    if schedule.chunks:
-        print(f"chunk 0  {proof.expression(0)}")
-        print(f"order    {'rank: the left fold over ranks, for every element' if proof.is_rank_order else 'its own'}")
+    _print_proof(proof, schedule)
+
+
+def _draw(schedule: Schedule, svg: Path) -> None:
+    try:
+        svg.write_text(drawing.svg(schedule))
+    except OSError as error:
+        raise InvalidArgument(f"`{svg}` cannot be written: {error.strerror}") from None
+    typer.echo(f"drawn to {svg}: {_title(schedule)}", err=True)
 
 
 def show(
     name: Name = None,
     algorithm: AlgorithmName = None,
-    ranks: Ranks = 4,
+    ranks: Annotated[int | None, _ranks("The number of ranks; default: 4.")] = None,
     path: Annotated[
         str | None, typer.Option("--path", help="mapped or staged; default: before and after lowering.")
     ] = None,
     out_of_place: OutOfPlace = False,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Draw it to this file.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Draw it to this file (mapped, unless --path).")] = None,
 ) -> None:
     """Prints a schedule, before and after lowering, with the derived dependencies."""
-    for each in (path,) if path else ("mapped", "staged"):
-        schedule = _schedule(name, algorithm, ranks, each, not out_of_place)
-        moved, waits = schedule.cost()
-        print(schedule, end="")
-        print(f"# a rank moves {moved:.2f} N and waits {waits} times on the longest chain\n")
-        if svg is not None:
-            svg.write_text(drawing.svg(schedule))
-            print(f"# drawn to {svg}")
-            svg = None
+    form = Form(ranks, path, out_of_place)
+    is_one = path is not None or (name is not None and files.is_text(name))
+    for number, each in enumerate(("mapped",) if is_one else ("mapped", "staged")):
+        schedule = _schedule(name, algorithm, form, 4, each)
+        explained = why([schedule])
+        if svg is not None and number == 0:
+            _draw(schedule, svg)
+        print("" if number == 0 else "\n", schedule, f"# {explained} on the longest chain", sep="")

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from decimal import Decimal
+from math import inf
 
 from nvcoll._nvcoll import InvalidArgument
 
 UNITS = {"": 0, "K": 1, "M": 2, "G": 3}
+
+MOST_BYTES = 2**56
+"""More than any machine has, and few enough to compute with. Chosen."""
+
+MOST_SIZES = 1000
+"""How many sizes a sweep may have. Chosen: whoever asks for more has mistyped."""
 
 
 def parse(text: str) -> int:
@@ -15,12 +24,38 @@ def parse(text: str) -> int:
     if not match:
         raise InvalidArgument(f"`{text}` is not a size: write 4096, 64K, 16MiB or 140GB")
     base = 1000 if (match[3] or "").upper() == "B" and match[2] else 1024
-    return int(float(match[1]) * base ** UNITS[match[2].upper()])
+    nbytes = int(Decimal(match[1]) * base ** UNITS[match[2].upper()])
+    if nbytes > MOST_BYTES:
+        raise InvalidArgument(f"`{text}` is more than any machine has: use a smaller size")
+    return nbytes
 
 
 def show(nbytes: int) -> str:
     """Returns a size for reading."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if nbytes >= unit:
-            return f"{nbytes / unit:g} {name}"
+            return f"{nbytes / unit:.4g} {name}"
     return f"{nbytes} B"
+
+
+def sweep(begin: int, end: int, factor: float | None, step: int | None) -> Iterator[int]:
+    """Yields sizes from ``begin`` to at most ``end``: each ``factor`` times the last (default 2), or ``step`` more.
+
+    Raises:
+        InvalidArgument: the sweep would not end, is empty, or is longer than anybody waits.
+    """
+    if factor is not None and step is not None:
+        raise InvalidArgument("-f multiplies and -i adds: pass one of them")
+    if factor is not None and not 1 < factor < inf:
+        raise InvalidArgument(f"-f is {factor:g}: sizes grow only by a factor above 1")
+    if step is not None and step < 1:
+        raise InvalidArgument("-i is 0: sizes grow only by at least 1 byte")
+    if not 0 < begin <= end:
+        raise InvalidArgument(f"the sweep goes from {begin} to {end} bytes: -b must be at least 1, and -e at least -b")
+    nbytes, count = begin, 0
+    while nbytes <= end:
+        if count == MOST_SIZES:
+            raise InvalidArgument(f"the sweep has more than {MOST_SIZES} sizes: take a larger -f or -i")
+        yield nbytes
+        count += 1
+        nbytes = nbytes + step if step is not None else max(int(nbytes * (factor or 2)), nbytes + 1)

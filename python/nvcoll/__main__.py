@@ -1,0 +1,5 @@
+"""``python -m nvcoll`` is ``nvcoll``."""
+
+from nvcoll.cli import main
+
+main()

@@ -1,0 +1,121 @@
+"""What the user wrote: an algorithm in ``FILE.py:FUNCTION``, or a schedule in a text file as ``nvcoll show`` prints it.
+
+Whatever goes wrong in a user's file is an error that names the file and the line::
+
+    mine.py:7: rank 4 is not in 0..4
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from nvcoll import Algorithm, Error, InvalidArgument, Schedule
+
+
+def is_spec(name: str) -> bool:
+    """Says whether a word names a file rather than a collective or an algorithm."""
+    return ":" in name or "." in name or "/" in name
+
+
+def is_text(name: str) -> bool:
+    """Says whether a word names a text file rather than Python."""
+    return is_spec(name) and ":" not in name and not name.endswith(".py")
+
+
+def algorithm(spec: str) -> Algorithm:
+    """Loads an algorithm from ``FILE.py:FUNCTION``.
+
+    Raises:
+        InvalidArgument: there is no such file, it cannot be run, or it defines no such algorithm.
+    """
+    file, colon, function = spec.rpartition(":") if not spec.endswith(".py") else (spec, "", "")
+    if not Path(file).is_file():
+        raise InvalidArgument(f"`{file}` is not a file: write FILE.py:FUNCTION")
+    module = _module(file)
+    found = getattr(module, function, None)
+    if isinstance(found, Algorithm):
+        return found
+    names = [name for name, value in vars(module).items() if isinstance(value, Algorithm)]
+    there = f"it has {', '.join(names)}" if names else "it has none: decorate one with @nvcoll.algorithm(collective)"
+    if not colon or not function:
+        raise InvalidArgument(f"`{spec}` names no algorithm: write {file}:FUNCTION; {there}")
+    what = "has no" if found is None else f"has `{function}`, a {type(found).__name__}, but no"
+    raise InvalidArgument(f"`{file}` {what} algorithm `{function}`: {there}")
+
+
+def schedule_of(spec: str, written: Algorithm, world_size: int, in_place: bool) -> Schedule:
+    """Builds the mapped schedule of an algorithm that was loaded from ``spec``.
+
+    Raises:
+        InvalidArgument: building failed, with the line of the file.
+    """
+    with errors_at_the_line(spec.rpartition(":")[0]):
+        return written.schedule(world_size, in_place)
+
+
+def read(file: str) -> Schedule:
+    """Reads a schedule from a text file.
+
+    Raises:
+        InvalidArgument: it cannot be read, or is not the text of a schedule.
+    """
+    try:
+        return Schedule.parse(Path(file).read_text())
+    except OSError as error:
+        raise InvalidArgument(f"`{file}` cannot be read ({error.strerror}): write FILE.py:FUNCTION") from None
+    except (Error, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{file}: {error}") from None
+
+
+def _module(file: str) -> ModuleType:
+    """Runs a file as Python does: its directory is searched first for what it imports."""
+    path = Path(file).resolve()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InvalidArgument(f"`{file}` is not a Python file: write FILE.py:FUNCTION")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    sys.path.insert(0, str(path.parent))
+    with errors_at_the_line(file):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def errors_at_the_line(file: str) -> Iterator[None]:
+    """Gives errors that pass through ``file`` its name and the line where they left it.
+
+    Raises:
+        InvalidArgument: anything was raised.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        line = _line(error, file)
+        if isinstance(error, InvalidArgument) and line is None:
+            raise
+        where = file if line is None else f"{file}:{line}"
+        raise InvalidArgument(f"{where}: {_message(error)}") from error
+
+
+def _line(error: BaseException, file: str) -> int | None:
+    """Returns the last line of ``file`` that an error passed, or at which it cannot be parsed."""
+    path = Path(file).resolve()
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if Path(frame.filename).resolve() == path), None)
+
+
+def _message(error: BaseException) -> str:
+    """Returns what an error says, in one line, after its name if it is not one of ours."""
+    said = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
+    if isinstance(error, Error):
+        return said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -1,0 +1,57 @@
+"""``nvcoll info``: what this machine offers, and which defaults follow from it."""
+
+from __future__ import annotations
+
+import os
+
+from nvcoll._nvcoll import algorithms as registry
+from nvcoll._nvcoll import dtypes, machine, ops
+from nvcoll.cli import sizes
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Writes numbers as the kernel does: 0-3,8."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def _processors(usable: int, quota: float | None) -> str:
+    """Says how many CPUs may be used, and which of affinity and quota says so."""
+    there = os.cpu_count() or usable
+    affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(there))
+    limit = "no quota of the control group" if quota is None else f"the control group's quota is {quota:g} CPUs"
+    return f"{usable} of {there} CPUs: affinity {_ranges(affinity)}; {limit}"
+
+
+def info() -> None:
+    """Prints cores, caches, the instruction set, and the defaults with their reasons."""
+    facts = machine()
+    workers = facts["usable_cpus"]
+    caches = [
+        f"{name} {'unknown' if facts[key] is None else sizes.show(facts[key])}"
+        for name, key in (("L1d", "l1_bytes"), ("L2", "l2_bytes"), ("L3", "l3_bytes"))
+    ]
+    default = {collective: name for collective, name, *_ in reversed(registry())}
+    of_collective = ", ".join(f"{collective} {name}" for collective, name in reversed(default.items()))
+    print(f"cpu        {facts['cpu'] or 'unknown'}")
+    print(f"usable     {_processors(workers, facts['cpu_quota'])}")
+    print(f"caches     {', '.join(caches)}")
+    print(f"kernels    {facts['isa']}, the best of {', '.join(facts['isas'])}; results have the same bits with each")
+    print(f"dtypes     {', '.join(name for name, *_ in dtypes())}")
+    print(f"ops        {', '.join(name for name, _ in ops())}")
+    print()
+    print("defaults, and why")
+    print(f"workers    {workers}, one per usable CPU and at most one per rank: more would wait for each other")
+    if workers > 1:
+        print("seats      each helper thread is pinned to a processor of its own, never the caller's: left to the")
+        print("           system, one that waits for work is often put behind the caller while a processor is idle")
+    else:
+        print("seats      none: the caller is the only worker")
+    print(f"auto       {of_collective}")
+    print("           least bytes; folds in rank order, so the same bits at any size, offset and worker count")
+    print("path       mapped: thread ranks reach each other's arrays, and staging would move more bytes")
