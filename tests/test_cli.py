@@ -1,66 +1,524 @@
-"""The command line, as a user types it."""
+"""The command line, as a user types it: what it prints, what it refuses, and the status with which it ends."""
 
+import errno
 import json
+import os
+import pty
+import re
+import shlex
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-PROGRAM = [sys.executable, "-c", "from nvcoll.cli import main; main()"]
+import nvcoll
+from nvcoll.cli import sizes, tables
+
+PROGRAM = [sys.executable, "-m", "nvcoll"]
+ALGORITHMS = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
+DOCUMENTED = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+
+MINE = """
+import nvcoll
+
+@nvcoll.algorithm("all_reduce")
+def ring(b):
+    n = b.world_size
+    for c in b.chunks(n):
+        x = b.input(c, c)
+        for hop in range(1, n):
+            r = (c + hop) % n
+            x = b.fold(x, b.input(r, c), into=b.output(r, c))
+        for hop in range(n, 2 * n - 1):
+            x = b.copy(x, into=b.output((c + hop) % n, c))
+
+@nvcoll.algorithm("all_reduce")
+def lazy(b):
+    b.copy(b.input(0, 0), into=[b.output(r, 0) for r in range(b.world_size)])
+
+@nvcoll.algorithm("all_gather")
+def other(b):
+    pass
+
+@nvcoll.algorithm("all_reduce")
+def outside(b):
+    b.copy(b.input(0, 0), into=b.output(99, 0))
+
+@nvcoll.algorithm("all_reduce")
+def raising(b):
+    raise LookupError("no such\\nthing")
+
+def plain(b):
+    pass
+"""
 
 
-def nvcoll(*arguments, status=0):
-    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=100)
+def run(*arguments, status=0, **options):
+    """Runs the command; returns its stdout and stderr."""
+    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=100, **options)
     assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout, done.stderr
+
+
+def refused(*arguments, **options):
+    """Runs a command that cannot be done; returns its one message."""
+    stdout, stderr = run(*arguments, status=2, **options)
+    assert stdout == "" and 1 <= len(stderr.splitlines()) <= 2 and stderr.startswith("nvcoll: ")
+    return stderr
+
+
+@pytest.fixture
+def mine(tmp_path):
+    file = tmp_path / "mine of two words.py"
+    file.write_text(MINE)
+    return str(file)
+
+
+@pytest.fixture
+def bench_json():
+    return json.loads(run("bench", "-n", "3", "-b", "1000", "--rounds", "3", "--json")[0])
 
 
 def test_bare_it_says_what_there_is_and_three_things_to_try():
-    text = nvcoll()
-    assert len(text.splitlines()) == 8 and text.count("nvcoll ") >= 5
+    text, _ = run()
+    assert len(text.splitlines()) == 8
+    tried = re.findall(r"(nvcoll (?:bench|show|verify).*?)(?:  |$)", text, re.MULTILINE)
+    assert len(tried) == 3
+    for command in tried:
+        run(*shlex.split(command)[1:3], "--help")
+
+
+def test_the_installed_command_is_the_same_program():
+    script = Path(sys.executable).parent / "nvcoll"
+    if not script.exists():
+        pytest.skip("the package is not installed, only importable")
+    assert subprocess.run([script, "--version"], capture_output=True, text=True).stdout == run("--version")[0]
+
+
+def test_help_names_every_status():
+    text, _ = run("--help")
+    assert all(word in text for word in ("0 done or proved", "1 refuted", "130 interrupted"))
+
+
+# bench
 
 
 def test_bench_prints_every_algorithm_beside_numpy_and_the_roofline_and_nothing_is_wrong():
-    text = nvcoll("bench", "all_reduce", "-n", "3", "-b", "4K", "--rounds", "2")
-    assert all(word in text for word in ("nvswitch", "ring", "tree", "numpy", "roofline", "why", "bits", "#wrong"))
-    rows = json.loads(nvcoll("bench", "-n", "2", "-b", "1000", "--rounds", "2", "--json"))["rows"]
-    assert rows[0]["wrong"] == 0 and len(rows[0]["seconds"]["ring"]) == 2
+    text, stderr = run("bench", "all_reduce", "-n", "3", "-b", "4K", "-b", "1000", "--rounds", "3")
+    assert stderr == "", "there is no progress bar where there is no terminal"
+    lines = text.splitlines()
+    head = lines[2].split()
+    assert set(head) >= {"size", *ALGORITHMS, "numpy", "roofline", "#wrong"}
+    assert [line.split()[0] for line in lines[3:5]] == ["4", "1000"] and all(line.endswith(" 0") for line in lines[3:5])
+    assert re.search(r"\d+\.\dx \(\d+\.\d-\d+\.\d\)", lines[3]), "medians come with their quartiles"
+    assert [line.split()[0] for line in lines[5:]] == ["why", "bits", "with", "spread", "next"]
+    assert "nvswitch 2.0 N (the least possible)" in text and "functools.reduce" in text
+
+
+def test_bench_times_an_algorithm_of_a_file_beside_ours(mine):
+    columns = run("bench", "-n", "2", "-b", "1K", "--rounds", "2", "-a", "ring", "-a", f"{mine}:ring")[0]
+    assert f"{mine}:ring" in columns.splitlines()[2] and " ring " in columns.splitlines()[2]
+
+
+def test_bench_does_not_time_what_is_refuted_and_names_the_command_that_says_why(mine):
+    stdout, stderr = run("bench", "-n", "2", "-b", "1K", "-a", f"{mine}:lazy", status=1)
+    command = shlex.split(stderr.splitlines()[-1].removeprefix("nvcoll: see "))
+    assert stdout == "" and command[0] == "nvcoll"
+    assert "refuted" in run(*command[1:], status=1)[0]
 
 
 def test_bench_in_the_columns_of_nccl_tests():
-    lines = nvcoll("bench", "-n", "2", "-b", "4K", "--rounds", "2", "--nccl").splitlines()
+    """Names, order and widths are those of nccl-tests: 10 (12 in rows), 12, 8, 6, 6, and twice 7, 6, 6, 6."""
+    lines = run("bench", "-n", "2", "-b", "4K", "-e", "16K", "--rounds", "3", "--nccl", "-a", "ring")[0].splitlines()
     data = [line for line in lines if not line.startswith("#")]
-    assert len(data) == 1 and data[0].split()[:5] == ["4096", "1024", "float", "sum", "-1"]
+    assert [line.split()[:5] for line in data] == [
+        [str(4096 << k), str(1024 << k), "float", "sum", "-1"] for k in range(3)
+    ]
+    head = next(line for line in lines if "redop" in line)
+    names = ["size", "count", "type", "redop", "root", *["time", "algbw", "busbw", "#wrong"] * 2]
+    assert head.lstrip("#").split() == names and all(len(line) == len(head) == 118 for line in data)
+    for line in data:
+        assert [line[end - 1] != " " for end in (12, 26, 36, 44, 52, 61, 69, 77, 85, 94, 102, 110, 118)] == [True] * 13
+        size, *_, time, algbw, busbw, wrong = line.split()[0:1] + line.split()[5:9]
+        assert float(busbw) == float(algbw), "with 2 ranks busbw is algbw"
+        assert float(algbw) == pytest.approx(int(size) / float(time) / 1e3, abs=0.01 + 0.01 * float(algbw))
+        assert wrong == line.split()[12] == "0"
+    assert any(line.startswith("# Out of bounds values : 0 OK") for line in lines)
+    assert any(line.startswith("# Avg bus bandwidth    : ") for line in lines)
 
 
-def test_verify_proves_a_name_and_refutes_a_file(tmp_path):
-    assert "proved" in nvcoll("verify", "all_reduce", "ring", "-n", "5")
-    file = tmp_path / "mine.py"
-    file.write_text(
-        "import nvcoll\n"
-        '@nvcoll.algorithm("all_reduce")\n'
-        "def lazy(b):\n"
-        "    b.copy(b.input(0, 0), into=[b.output(r, 0) for r in range(b.world_size)])\n"
+def test_json_holds_the_documented_keys_and_no_other(bench_json):
+    def keys(value):
+        names_of_things = {*ALGORITHMS, "numpy", "roofline"}
+        if isinstance(value, dict):
+            yield from (key for key in value if key not in names_of_things)
+            value = value.values()
+        if not isinstance(value, str):
+            for inner in value if hasattr(value, "__iter__") else ():
+                yield from keys(inner)
+
+    documented = set(re.findall(r"^\| `(\w+)` \|", DOCUMENTED.split("--json holds")[1], re.MULTILINE))
+    assert set(keys(bench_json)) == documented
+    assert bench_json["schema"] == tables.JSON_SCHEMA and f"`{tables.JSON_SCHEMA}`" in DOCUMENTED
+
+
+def test_json_holds_every_round_and_its_quartiles(bench_json):
+    (row,) = bench_json["rows"]
+    assert (row["bytes"], row["count"], bench_json["rounds"]) == (1000, 250, 3)
+    assert set(row["seconds"]) == {*ALGORITHMS, "numpy", "roofline"} and set(row["wrong"]) == set(ALGORITHMS)
+    for name, seconds in row["seconds"].items():
+        low, high = row["quartile_seconds"][name]
+        assert len(seconds) == 3 and low <= row["median_seconds"][name] <= high
+        assert row["median_seconds"][name] == sorted(seconds)[1]
+    assert set(row["wrong"].values()) == {0}
+
+
+def test_a_wrong_element_is_counted_said_and_status_1(monkeypatch, capsys):
+    from nvcoll.cli import bench, timing
+
+    class Broken(timing.Candidate):
+        def run(self, is_counted):
+            if self.expected is not None:
+                self.expected = self.expected + 1
+            super().run(is_counted)
+
+    monkeypatch.setattr(timing, "Candidate", Broken)
+    with pytest.raises(bench.typer.Exit) as ended:
+        bench.bench("all_reduce", ranks=2, begin=["40"], algorithm=["ring"], rounds=1)
+    assert ended.value.exit_code == 1
+    assert "WRONG 40 elements of ring at 40 B in 2 calls" in capsys.readouterr().out
+
+
+def test_every_round_times_in_an_order_of_its_own():
+    from nvcoll.cli import timing
+
+    case = timing.Case(nvcoll.Node(2), timing.Reduction("float32", "sum", 2), 64)
+    for name in ALGORITHMS:
+        case.add_algorithm(name, name)
+    case.add_baselines()
+    orders, order = set(), []
+    for name, candidate in case.candidates.items():
+        candidate.call = lambda name=name: order.append(name)
+    for _ in range(20):
+        order.clear()
+        case.round()
+        assert sorted(order) == sorted(case.candidates)
+        orders.add(tuple(order))
+    after_roofline = {order[order.index("roofline") + 1 :][:1] for order in orders}
+    assert len(orders) > 10 and len(after_roofline) > 3
+
+
+def test_data_is_rewritten_before_every_call():
+    from nvcoll.cli import timing
+
+    case = timing.Case(nvcoll.Node(2), timing.Reduction("float32", "sum", 2), 64)
+    seen = []
+
+    def call():
+        seen.append([x.copy() for x in case.arrays])
+        for x in case.arrays:
+            x.fill(0)
+
+    case.candidates = {name: timing.Candidate(call, case.arrays) for name in "abc"}
+    case.round()
+    assert len(seen) == 3
+    assert all((x == fresh).all() for arrays in seen for x, fresh in zip(arrays, case.data, strict=True))
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_plot_is_drawn(tmp_path, suffix):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / f"bench.{suffix}"
+    _, stderr = run("bench", "-n", "2", "-b", "1K", "-b", "2K", "--rounds", "2", "-a", "ring", "--plot", str(file))
+    assert str(file) in stderr
+    head = file.read_bytes()[:100]
+    assert head.startswith(b"\x89PNG") if suffix == "png" else b"<?xml" in head
+
+
+def test_the_progress_bar_is_drawn_on_a_terminal_only_and_without_colour_if_asked():
+    for no_color in ({}, {"NO_COLOR": "1"}):
+        text = on_terminal("bench", "-n", "2", "-b", "1M", "--rounds", "4", "-a", "ring", columns=60, **no_color)
+        assert "timing" in text and "100%" in text
+        assert ("\x1b[3" in text or "\x1b[9" in text) == (not no_color)
+
+
+def test_sentences_are_wrapped_on_a_narrow_terminal():
+    text = on_terminal("bench", "-n", "2", "-b", "1K", "--rounds", "2", "-a", "ring", columns=50)
+    prose = text.replace("\r", "").split("\nwhy ")[1].splitlines()
+    assert max(map(len, prose)) <= 50
+
+
+def on_terminal(*arguments, columns, **environment):
+    """Runs the command with a pseudo-terminal as stdout and stderr."""
+    ours, theirs = pty.openpty()
+    settings = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", **environment}
+    if "NO_COLOR" not in environment:
+        settings.pop("NO_COLOR", None)
+    process = subprocess.Popen([*PROGRAM, *arguments], stdout=theirs, stderr=theirs, env=settings)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            piece = os.read(ours, 1 << 16)
+        except OSError as error:
+            assert error.errno == errno.EIO
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(ours)
+    assert process.wait(timeout=100) == 0
+    return text.decode()
+
+
+# verify and show
+
+
+def test_verify_proves_names_files_and_text(mine, tmp_path):
+    assert "proved" in run("verify", "all_reduce", "ring", "-n", "5")[0]
+    assert "every element is (r0 + r1 + r2)" in run("verify", "all_reduce", "nvswitch", "-n", "3")[0]
+    assert "proved" in run("verify", f"{mine}:ring", "-n", "4", "--path", "staged", "--out-of-place")[0]
+    text = tmp_path / "ring.txt"
+    text.write_text(run("show", "all_reduce", "ring", "-n", "3", "--path", "staged")[0])
+    assert "proved   all_reduce ring, 3 ranks, staged" in run("verify", str(text))[0]
+
+
+def test_verify_all_proves_every_algorithm():
+    text, _ = run("verify", "--all")
+    assert all(
+        re.search(rf"proved  {collective} +{name} ", text) for collective, name, *_ in nvcoll._nvcoll.algorithms()
     )
-    text = nvcoll("verify", f"{file}:lazy", "-n", "2", status=1)
-    assert "refuted" in text and "nvcoll show" in text
 
 
-def test_show_prints_before_and_after_lowering_and_draws(tmp_path):
+def test_a_violation_names_both_steps_what_is_missing_and_a_command_that_shows_them(tmp_path):
+    text = tmp_path / "racy.txt"
+    ring = run("show", "all_reduce", "ring", "-n", "2", "--path", "mapped")[0]
+    text.write_text(ring.replace("after r1.enter r1.q0.0", "after r1.enter"))
+    refuted = run("verify", str(text), status=1)[0].splitlines()
+    assert [line.split()[0] for line in refuted] == ["refuted", "step", "step", "missing", "show"]
+    assert refuted[1].split()[1] == "r0.q1.0" and refuted[2].split()[1] == "r1.q0.0"
+    assert refuted[3].split()[1:] == ["r0.q1.0", "after", "r1.q0.0"]
+    shown = run_printed(refuted[4])
+    assert all(line.split(maxsplit=1)[1] in " ".join(shown.split()) for line in refuted[1:3])
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--path", "staged"), ("--out-of-place",), ("--path", "staged", "--out-of-place")]
+)
+def test_the_command_that_a_violation_prints_works_when_typed(mine, options):
+    refuted = run("verify", f"{mine}:lazy", "-n", "3", *options, status=1)[0].splitlines()
+    assert [line.split()[0] for line in refuted] == ["refuted", "step", "missing", "show"]
+    assert refuted[2].endswith("the contributions of r1, r2")
+    step = refuted[1].split(maxsplit=1)[1]
+    assert step in " ".join(run_printed(refuted[3]).split())
+
+
+def run_printed(line):
+    label, program, *arguments = shlex.split(line)
+    assert (label, program) == ("show", "nvcoll")
+    return run(*arguments)[0]
+
+
+def test_show_prints_before_and_after_lowering_with_dependencies_and_draws(tmp_path):
     file = tmp_path / "ring.svg"
-    text = nvcoll("show", "all_reduce", "ring", "-n", "3", "--svg", str(file))
-    assert "path mapped" in text and "path staged" in text and "staging0[r" in text
-    assert file.read_text().count('class="step"') == 12
+    text, stderr = run("show", "all_reduce", "ring", "-n", "3", "--svg", str(file))
+    before, after = text.split("\n\n")
+    assert "path mapped" in before and "path staged" in after and "staging0[r" in after and "staging" not in before
+    assert "after r0.enter r0.q1.1" in before and "@2" in after
+    assert before.endswith("waits 5 on the longest chain")
+    assert file.read_text().count('class="step"') == 12 and str(file) in stderr
+
+
+def test_a_terminal_that_knows_only_ascii_gets_question_marks():
+    text, _ = run("verify", "all_reduce", "ring", "-n", "128", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert "(? r0 + r1" in text
+
+
+def test_a_long_expression_is_shortened():
+    assert max(map(len, run("verify", "all_reduce", "ring", "-n", "128")[0].splitlines())) < 200
+
+
+# info
+
+
+def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
+    text, _ = run("info")
+    facts = nvcoll._nvcoll.machine()
+    assert facts["isa"] in text and f"{facts['usable_cpus']} of" in text
+    for label in ("cpu", "usable", "caches", "kernels", "workers", "seats", "auto", "path"):
+        assert re.search(rf"^{label} ", text, re.MULTILINE), label
+    assert "pinned" in text or facts["usable_cpus"] == 1
+
+
+# what cannot be done
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("verify", "all_reduce", "rong"), "choose from nvswitch"),
-        (("bench", "all_reduce", "-b", "lots"), "is not a size"),
-        (("verify", "nothing.py:f"), "is not a file"),
+        (("verify", "all_rong", "ring"), "choose from all_reduce"),
+        (("verify", "all_reduce", "ring", "--path", "up"), "choose from mapped, staged"),
         (("verify",), "name a collective"),
+        (("verify", "--all", "all_reduce"), "leave out `all_reduce`"),
+        (("verify", "--all", "-n", "4"), "leave out -n"),
+        (("verify", "nothing.py:f"), "is not a file"),
+        (("verify", "nothing.txt"), "cannot be read"),
+        (("show", "all_reduce", "ring", "-n", "0"), "1 to 1024"),
+        (("show", "all_reduce", "ring", "-n", "2000"), "1 to 1024"),
+        (("show", "all_reduce", "ring", "-n", "two"), "integer"),
+        (("show", "all_reduce", "ring", "--svg", "nowhere/ring.svg"), "No such file or directory"),
+        (("bench", "all_reduce", "-n", "0"), "1 to 1024"),
+        (("bench", "all_reduce", "-n", "2000"), "1 to 1024"),
+        (("bench", "all_gather"), "cannot be timed yet"),
+        (("bench", "all_rong"), "is not a collective"),
+        (("bench", "all_reduce", "-a", "rong"), "choose from nvswitch"),
+        (("bench", "all_reduce", "-b", "lots"), "is not a size"),
+        (("bench", "all_reduce", "-b", "9" * 400), "more than any machine has"),
+        (("bench", "all_reduce", "-b", "2"), "less than one float32"),
+        (("bench", "all_reduce", "-b", "1K", "-e", "1M", "-f", "1"), "only by a factor above 1"),
+        (("bench", "all_reduce", "-b", "1K", "-e", "1M", "-f", "inf"), "only by a factor above 1"),
+        (("bench", "all_reduce", "-b", "1K", "-e", "1G", "-i", "4"), "more than 1000 sizes"),
+        (("bench", "all_reduce", "-b", "1K", "-f", "2"), "pass -e"),
+        (("bench", "all_reduce", "-n", "1000", "-b", "1000G"), "use fewer ranks or a smaller size"),
+        (("bench", "all_reduce", "-d", "float9"), "choose from float32"),
+        (("bench", "all_reduce", "-o", "median"), "choose from sum"),
+        (("bench", "all_reduce", "-d", "int32", "-o", "avg"), "is not defined on int32"),
+        (("bench", "all_reduce", "--rounds", "0"), "'--rounds'"),
+        (("bench", "all_reduce", "--nccl", "--json"), "pass one of them"),
+        (("bench", "all_reduce", "--nccl", "-a", "ring", "-a", "tree"), "pass -a once"),
+        (("bench", "all_reduce", "--plot", "nowhere/bench.svg"), "is not a directory"),
+        (("bench", "all_reduce", "--plot", "bench.doc"), "end it in .svg"),
+        (("bench", "--rong"), "--rong"),
+        (("rong",), "choose from bench"),
     ],
+    ids=" ".join,
 )
 def test_what_cannot_be_done_is_one_line_and_status_2(arguments, message):
-    assert message in nvcoll(*arguments, status=2)
+    assert message in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (":nothing", "no algorithm `nothing`: it has ring, lazy"),
+        (":plain", "`plain`, a function"),
+        (":", "names no algorithm"),
+        ("", "names no algorithm"),
+        (":outside", ":25: rank 99"),
+        (":raising", ":29: LookupError: no such thing"),
+    ],
+)
+@pytest.mark.parametrize("command", [("verify",), ("show",), ("bench", "-b", "1K", "-a")], ids=" ".join)
+def test_what_is_wrong_in_a_file_is_said_with_its_line(mine, command, function, message):
+    assert message in refused(*command, f"{mine}{function}", "-n", "4")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def f(:\n", ":1: SyntaxError"),
+        ("\nimport nothing_of_the_kind\n", ":2: ModuleNotFoundError"),
+        ("exit(3)\n", ":1:"),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_one_line_with_its_line(tmp_path, text, message):
+    file = tmp_path / "broken.py"
+    file.write_text(text)
+    assert message in refused("verify", f"{file}:f")
+
+
+def test_an_algorithm_of_another_collective_is_not_timed(mine):
+    assert "is an algorithm of all_gather" in refused("bench", "-b", "1K", "-a", f"{mine}:other")
+
+
+@pytest.mark.parametrize("text", [b"", b"hello", b"\xff\xfe", b"schedule all_reduce x  world_size 2"])
+def test_a_text_that_is_no_schedule_is_refused(tmp_path, text):
+    file = tmp_path / "schedule.txt"
+    file.write_bytes(text)
+    assert str(file) in refused("show", str(file))
+
+
+def test_options_that_a_text_file_would_ignore_are_refused(tmp_path):
+    file = tmp_path / "ring.txt"
+    file.write_text(str(nvcoll.schedule("all_reduce", "ring", world_size=2)))
+    for options in (("-n", "2"), ("--path", "mapped"), ("--out-of-place",)):
+        assert "is one schedule" in refused("verify", str(file), *options)
+
+
+def test_without_matplotlib_a_plot_is_refused_before_anything_is_timed(tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    message = refused("bench", "--plot", str(tmp_path / "bench.svg"), env={**os.environ, "PYTHONPATH": path})
+    assert "pip install 'nvcoll[bench]'" in message
+
+
+# how it ends
+
+
+@pytest.mark.parametrize(
+    "arguments", [("show", "all_reduce", "ring", "-n", "64"), ("verify", "--all"), ("info",)], ids=" ".join
+)
+def test_when_the_reader_goes_away_it_ends_quietly(arguments):
+    process = subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(timeout=100) == 141
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*PROGRAM, "info"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (2, f"nvcoll: {os.strerror(errno.ENOSPC)}\n")
+
+
+def test_ctrl_c_ends_a_bench_with_130():
+    arguments = ["bench", "-n", "2", "-b", "16M", "--rounds", "100000", "-a", "ring"]
+    ours, theirs = pty.openpty()  # the bar says when it has begun
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # also where the tests ignore it
+    with subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=theirs, **heard) as process:
+        os.close(theirs)
+        while b"16 MiB" not in os.read(ours, 1 << 16):
+            pass
+        process.send_signal(signal.SIGINT)
+        stdout = process.stdout.read()
+        rest = b""
+        while piece := read_or_nothing(ours):
+            rest += piece
+        assert process.wait(timeout=60) == 130
+    os.close(ours)
+    assert stdout == b"" and b"Traceback" not in rest
+
+
+def read_or_nothing(terminal):
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        ("4096", 4096),
+        ("64K", 65536),
+        ("64k", 65536),
+        ("16MiB", 2**24),
+        ("1.5G", 3 * 2**29),
+        ("140GB", 140 * 10**9),
+        ("8B", 8),
+    ],
+)
+def test_sizes_are_binary_as_in_nccl_tests_and_decimal_with_a_b(text, nbytes):
+    assert sizes.parse(text) == nbytes
+
+
+def test_sweeps_multiply_or_add():
+    assert list(sizes.sweep(8, 64, None, None)) == [8, 16, 32, 64]
+    assert list(sizes.sweep(8, 40, None, 16)) == [8, 24, 40]
+    assert list(sizes.sweep(1, 4, 1.1, None)) == [1, 2, 3, 4], "a factor near 1 still grows"
