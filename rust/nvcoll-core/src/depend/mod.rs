@@ -9,14 +9,14 @@
 //! ```
 //!
 //! A cell is one chunk of one buffer of one rank; in place, input and output are one cell. On a path with p slots, the first
-//! write of a staging cell also depends, p tiles back, on what last touched it. A dependency that others imply is dropped,
-//! as far as a search of `SEARCH_BUDGET` steps can tell; keeping one too many costs a load, never correctness. A step that
-//! has contact with another rank gets that rank's `enter`, once per queue. A rank's `leave` depends on the last steps of
-//! others that touch its buffers or scratch.
+//! write of a staging cell also depends, p tiles back, on what last touched it. A dependency in the same tile that others or the
+//! queue imply is dropped. A step that has contact with another rank gets that rank's `enter`, once per queue. A rank's `leave`
+//! depends on the last steps of others that touch its buffers or scratch.
 //!
 //! The verifier believes nothing of this and shares no code with it.
 
 mod hazards;
+mod needs;
 mod places;
 mod waits;
 
@@ -60,11 +60,12 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>) -> Result<Schedule> {
         needs.push(hazards.record(position as u32, draft, &value));
         steps.push(step_of(draft, &value));
     }
+    needs::reduce(&mut needs);
     let order = places::assign(&drafts, &needs, &mut steps);
     let reuse = hazards.slot_reuse();
-    let mut waits = Waits::new(&frame, order, &steps);
-    for turn in 0..steps.len() {
-        waits.settle_step(&mut steps, turn, &needs, &reuse);
+    let mut waits = Waits::new(&frame, &steps);
+    for position in order {
+        waits.settle_step(&mut steps, position, &needs, &reuse);
     }
     let leave = (0..frame.world_size).map(|rank| waits.before_leave(&steps, rank, hazards.visitors(rank))).collect();
     let Frame { collective, algorithm, world_size, chunks_per_part, path, aliasing } = frame;

@@ -26,26 +26,15 @@ impl Role {
     }
 }
 
-/// All positions, sorted by level and then program order: the order in which every queue lists its steps.
-pub(super) struct Order {
-    /// Positions in that order.
-    pub(super) positions: Vec<u32>,
-    /// For each position, its turn in that order.
-    pub(super) turns: Vec<u32>,
-}
-
-/// Writes queue and index into every step.
-pub(super) fn assign(drafts: &[Draft], needs: &[Vec<u32>], steps: &mut [Step]) -> Order {
+/// Writes queue and index into every step, and returns all positions by level and then program order: the order in which every
+/// queue lists its steps.
+pub(super) fn assign(drafts: &[Draft], needs: &[Vec<u32>], steps: &mut [Step]) -> Vec<u32> {
     let mut levels = vec![0u32; drafts.len()];
     for (position, earlier) in needs.iter().enumerate() {
         levels[position] = earlier.iter().map(|&p| levels[p as usize] + 1).max().unwrap_or(0);
     }
     let mut positions: Vec<u32> = (0..drafts.len() as u32).collect();
     positions.sort_by_key(|&p| (levels[p as usize], p));
-    let mut turns = vec![0; drafts.len()];
-    for (turn, &position) in positions.iter().enumerate() {
-        turns[position as usize] = turn as u32;
-    }
 
     let world_size = drafts.iter().map(|d| d.rank + 1).max().unwrap_or(0) as usize;
     let mut keys: Vec<Vec<(u32, Role)>> = vec![Vec::new(); world_size];
@@ -65,5 +54,5 @@ pub(super) fn assign(drafts: &[Draft], needs: &[Vec<u32>], steps: &mut [Step]) -
         (step.queue, step.index) = (queue as u32, *length);
         *length += 1;
     }
-    Order { positions, turns }
+    positions
 }

@@ -1,67 +1,112 @@
-//! From "must happen before" to the waits that are written into the schedule: as few as a short search can prove enough.
+//! From "must happen before" to the waits that are written into the schedule: those that nothing else implies.
+//!
+//! A wait is implied if what it waits for lies in the past of another wait, or of the step before in the queue. Whether it
+//! does is found by a search backwards, waits before queues, which ends as soon as everything that can be implied is found to
+//! be, and goes no further back than where a successor of what it looks for can be:
+//!
+//! ```text
+//! depth of a step = 1 + the highest depth among its waits and the step before it in its queue
+//! a is in the past of b  ⇒  depth of the shallowest step directly after a  <=  depth of b
+//! ```
+//!
+//! [`super::needs`] has dropped what the program alone implies, so that nearly all searches end before they begin.
+//! [`MOST_VISITS`] is for programs that defeat all this.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::places::{Order, QueueId};
+use super::places::QueueId;
 use super::Frame;
 use crate::schedule::{Dependency, Event, Step};
 
-/// How many steps the search for implied dependencies visits before it gives up. Chosen: twice round a ring of 128 ranks.
-const SEARCH_BUDGET: usize = 256;
+/// How many steps all searches of one schedule visit before they give up, and waits stay that others imply: a load too many
+/// each, correct all the same. Chosen: some ten seconds; the registered algorithms need less than one visit for each step.
+const MOST_VISITS: u64 = 1 << 26;
 
 pub(super) struct Waits {
     world_size: u32,
     slots: u32,
     synchronises: bool,
-    order: Order,
     /// For each queue of each rank the positions settled so far, and the ranks whose enter it has waited for.
     queues: Vec<Vec<Queue>>,
-    /// Marks of the search: the number of the search that last visited a position.
-    visited: Vec<u32>,
-    searches: u32,
+    /// The depth of every position settled so far.
+    depths: Vec<u32>,
+    /// The depth of the shallowest step directly after it; the highest number if none is settled.
+    depths_after: Vec<u32>,
+    search: Search,
 }
 
 #[derive(Clone, Default)]
 struct Queue {
     positions: Vec<u32>,
-    entered: BTreeSet<u32>,
+    entered: Ranks,
+}
+
+/// A set of ranks.
+#[derive(Clone, Default)]
+struct Ranks(Vec<u64>);
+
+impl Ranks {
+    /// Adds a rank, and says whether it is new.
+    fn insert(&mut self, rank: u32) -> bool {
+        let (word, bit) = (rank as usize / 64, 1 << (rank % 64));
+        self.0.resize(self.0.len().max(word + 1), 0);
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+
+    fn has(&self, rank: u32) -> bool {
+        self.0.get(rank as usize / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1)
+    }
+}
+
+/// The marks and the stack of a search, used again by the next.
+#[derive(Default)]
+struct Search {
+    number: u32,
+    /// For each position, the search that last visited it, and the search that last looked for it.
+    visited: Vec<u32>,
+    wanted: Vec<u32>,
+    frontier: Vec<u32>,
+    visits_left: u64,
 }
 
 impl Waits {
-    pub(super) fn new(frame: &Frame, order: Order, steps: &[Step]) -> Self {
+    pub(super) fn new(frame: &Frame, steps: &[Step]) -> Self {
         let mut queues = vec![Vec::new(); frame.world_size as usize];
         for step in steps {
             let of_rank: &mut Vec<Queue> = &mut queues[step.rank as usize];
             of_rank.resize(of_rank.len().max(step.queue as usize + 1), Queue::default());
         }
+        let count = steps.len();
+        let (visited, wanted) = (vec![0; count], vec![0; count]);
         Self {
             world_size: frame.world_size,
             slots: frame.path.slots(),
             synchronises: frame.collective.synchronises,
-            order,
             queues,
-            visited: vec![0; steps.len()],
-            searches: 0,
+            depths: vec![0; count],
+            depths_after: vec![u32::MAX; count],
+            search: Search { number: 0, visited, wanted, frontier: Vec::new(), visits_left: MOST_VISITS },
         }
     }
 
     /// Writes the waits of the step whose turn it is.
-    pub(super) fn settle_step(&mut self, steps: &mut [Step], turn: usize, needs: &[Vec<u32>], reuse: &[(u32, u32)]) {
-        let position = self.order.positions[turn];
+    pub(super) fn settle_step(&mut self, steps: &mut [Step], position: u32, needs: &[Vec<u32>], reuse: &[(u32, u32)]) {
         let step = &steps[position as usize];
         let (rank, own) = (step.rank, (step.rank, step.queue));
         let same_tile = latest_per_queue(steps, &needs[position as usize], own);
         let before = self.queue(own).positions.last().copied();
-        let mut after = self.irredundant(steps, same_tile.values().copied().collect(), before.as_slice());
+        let needed = self.irredundant(steps, &same_tile, before.as_slice());
+        self.place(position, needed.iter().copied().chain(before));
 
         let from = reuse.partition_point(|pair| pair.0 < position);
         let last_users: Vec<u32> = reuse[from..].iter().take_while(|pair| pair.0 == position).map(|p| p.1).collect();
-        let earlier_tiles = latest_per_queue(steps, &last_users, own);
-        let lagging = earlier_tiles.into_iter().filter(|(queue, _)| !same_tile.contains_key(queue));
-        after.extend(lagging.map(|(_, p)| wait_for(&steps[p as usize], self.slots)));
+        let queue_of = |p: &u32| (steps[*p as usize].rank, steps[*p as usize].queue);
+        let is_same_tile = |p: &u32| same_tile.binary_search_by_key(&queue_of(p), queue_of).is_ok();
+        let lagging = latest_per_queue(steps, &last_users, own).into_iter().filter(|p| !is_same_tile(p));
+        let mut after: Vec<Dependency> = needed.iter().map(|&p| wait_for(&steps[p as usize], 0)).collect();
+        after.extend(lagging.map(|p| wait_for(&steps[p as usize], self.slots)));
 
-        let touched = step.views().map(|v| v.rank).chain(after.iter().map(|d| d.rank));
-        let contacts: BTreeSet<u32> = touched.filter(|&other| other != rank).collect();
+        let contacts = others(rank, step.views().map(|v| v.rank).chain(after.iter().map(|d| d.rank)));
         let queue = &mut self.queues[own.0 as usize][own.1 as usize];
         let mut waits: Vec<Dependency> = contacts.into_iter().filter(|&r| queue.entered.insert(r)).map(enter).collect();
         waits.append(&mut after);
@@ -71,46 +116,59 @@ impl Waits {
 
     /// Returns what a rank waits for before it leaves, besides its own queues.
     pub(super) fn before_leave(&mut self, steps: &[Step], rank: u32, visitors: &[u32]) -> Vec<Dependency> {
-        let own = &self.queues[rank as usize];
-        let own_ends: Vec<u32> = own.iter().filter_map(|queue| queue.positions.last().copied()).collect();
-        let met: BTreeSet<u32> = own.iter().flat_map(|queue| queue.entered.iter().copied()).collect();
+        let own_ends: Vec<u32> =
+            self.queues[rank as usize].iter().filter_map(|queue| queue.positions.last().copied()).collect();
         let latest = latest_per_queue(steps, visitors, (rank, u32::MAX));
-        let mut last = self.irredundant(steps, latest.into_values().collect(), &own_ends);
+        let last = self.irredundant(steps, &latest, &own_ends);
+        let last = last.into_iter().map(|p| wait_for(&steps[p as usize], 0));
         let everyone = 0..if self.synchronises && steps.is_empty() { self.world_size } else { 0 };
-        let contacts: BTreeSet<u32> = last.iter().map(|d| d.rank).chain(everyone).filter(|r| *r != rank).collect();
-        let mut leave: Vec<Dependency> = contacts.difference(&met).copied().map(enter).collect();
-        leave.append(&mut last);
-        leave
+        let contacts = others(rank, last.clone().map(|d| d.rank).chain(everyone));
+        let is_met = |other: &u32| self.queues[rank as usize].iter().any(|queue| queue.entered.has(*other));
+        contacts.into_iter().filter(|other| !is_met(other)).map(enter).chain(last).collect()
     }
 
     fn queue(&self, (rank, queue): QueueId) -> &Queue {
         &self.queues[rank as usize][queue as usize]
     }
 
-    /// Turns candidates into waits, without those that lie in the past of other candidates or of `given`.
-    ///
-    /// One backward search from all of them together, which visits [`SEARCH_BUDGET`] steps at most and never goes to turns
-    /// before the earliest candidate's.
-    fn irredundant(&mut self, steps: &[Step], candidates: Vec<u32>, given: &[u32]) -> Vec<Dependency> {
-        self.searches += 1;
-        let earliest = candidates.iter().map(|&p| self.order.turns[p as usize]).min().unwrap_or(u32::MAX);
-        let mut frontier = Vec::new();
-        for &position in &candidates {
-            self.push_past(steps, position, &mut frontier);
-        }
-        frontier.extend(given);
-        for _ in 0..SEARCH_BUDGET {
-            let Some(position) = frontier.pop() else { break };
-            let is_new = std::mem::replace(&mut self.visited[position as usize], self.searches) != self.searches;
-            if is_new && self.order.turns[position as usize] > earliest {
-                self.push_past(steps, position, &mut frontier);
-            }
-        }
-        let is_implied = |position: u32| self.visited[position as usize] == self.searches;
-        candidates.into_iter().filter(|&p| !is_implied(p)).map(|p| wait_for(&steps[p as usize], 0)).collect()
+    /// Notes the depth of a step, given those directly before it.
+    fn place(&mut self, position: u32, before: impl Iterator<Item = u32> + Clone) {
+        let depth = before.clone().map(|p| self.depths[p as usize] + 1).max().unwrap_or(0);
+        self.depths[position as usize] = depth;
+        before.for_each(|p| self.depths_after[p as usize] = self.depths_after[p as usize].min(depth));
     }
 
-    /// Pushes the steps that come directly before a step: in its queue, and by its waits.
+    /// Returns the candidates that are not in the past of other candidates or of `given`.
+    fn irredundant(&mut self, steps: &[Step], candidates: &[u32], given: &[u32]) -> Vec<u32> {
+        let depth_of = |p: u32| self.depths[p as usize];
+        let deepest = candidates.iter().chain(given).map(|&p| depth_of(p)).max().unwrap_or(0);
+        let after = candidates.iter().map(|&p| self.depths_after[p as usize]).filter(|&depth| depth <= deepest);
+        let (mut open, lowest) = (after.clone().count(), after.min().unwrap_or(u32::MAX));
+        if open == 0 {
+            return candidates.to_vec();
+        }
+        let mut search = std::mem::take(&mut self.search);
+        search.begin(candidates);
+        candidates
+            .iter()
+            .filter(|&&p| depth_of(p) >= lowest)
+            .for_each(|&p| self.push_past(steps, p, &mut search.frontier));
+        search.frontier.extend(given);
+        while open > 0 && search.visits_left > 0 {
+            let Some(position) = search.frontier.pop() else { break };
+            if search.visit(position) {
+                open -= usize::from(search.wanted[position as usize] == search.number);
+                if depth_of(position) >= lowest {
+                    self.push_past(steps, position, &mut search.frontier);
+                }
+            }
+        }
+        let left = candidates.iter().copied().filter(|&p| search.visited[p as usize] != search.number).collect();
+        self.search = search;
+        left
+    }
+
+    /// Pushes the steps that come directly before a step: in its queue, then by its waits, which are visited first.
     fn push_past(&self, steps: &[Step], position: u32, frontier: &mut Vec<u32>) {
         let step = &steps[position as usize];
         if step.index > 0 {
@@ -124,20 +182,35 @@ impl Waits {
     }
 }
 
-/// The last of `positions` in every queue but `own`, whose order speaks for itself.
-fn latest_per_queue(steps: &[Step], positions: &[u32], own: QueueId) -> BTreeMap<QueueId, u32> {
-    let mut latest = BTreeMap::new();
-    for &position in positions {
-        let step = &steps[position as usize];
-        let queue = (step.rank, step.queue);
-        if queue != own {
-            let entry = latest.entry(queue).or_insert(position);
-            if steps[*entry as usize].index < step.index {
-                *entry = position;
-            }
-        }
+impl Search {
+    fn begin(&mut self, candidates: &[u32]) {
+        self.number += 1;
+        candidates.iter().for_each(|&p| self.wanted[p as usize] = self.number);
+        self.frontier.clear();
     }
+
+    /// Marks a position, and says whether this is the first time.
+    fn visit(&mut self, position: u32) -> bool {
+        self.visits_left -= 1;
+        std::mem::replace(&mut self.visited[position as usize], self.number) != self.number
+    }
+}
+
+/// The last of `positions` in every queue but `own`, whose order speaks for itself; sorted by queue.
+fn latest_per_queue(steps: &[Step], positions: &[u32], own: QueueId) -> Vec<u32> {
+    let queue_of = |p: u32| (steps[p as usize].rank, steps[p as usize].queue);
+    let mut latest: Vec<u32> = positions.iter().copied().filter(|&p| queue_of(p) != own).collect();
+    latest.sort_unstable_by_key(|&p| (queue_of(p), std::cmp::Reverse(steps[p as usize].index)));
+    latest.dedup_by_key(|p| queue_of(*p));
     latest
+}
+
+/// All ranks but one, sorted, each once.
+fn others(rank: u32, ranks: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut others: Vec<u32> = ranks.filter(|&other| other != rank).collect();
+    others.sort_unstable();
+    others.dedup();
+    others
 }
 
 fn wait_for(step: &Step, lag: u32) -> Dependency {

@@ -1,0 +1,133 @@
+//! Needs without those that other needs imply: the transitive reduction of the program, before there are queues.
+//!
+//! ```text
+//! copy needs  the fold it reads from, and that cell's old readers and writer       fold ◀─ fold ◀─ … ◀─ copy
+//!             … which the fold it reads from has needed long before:  drop them      ▲───────────────┘
+//! ```
+//!
+//! A **strand** is a set of steps that needs connect: in a ring, the steps of one chunk. Strand by strand, every step gets one
+//! bit for each step of its strand that comes before it. Needs are looked at from the latest to the earliest, because only a
+//! later need can imply an earlier one. A strand longer than [`LONGEST`] is cut into stretches of that length, and what reaches
+//! from one stretch into another is left to the search in [`super::waits`].
+//!
+//! Cost: a word for every 64 steps of the strand, for each need. Ours.
+
+/// How many steps are looked at together. Chosen: their bits take 128 MiB; a strand of a ring of 1024 ranks has 2046.
+const LONGEST: usize = 1 << 15;
+
+/// Drops from each step's needs, sorted lists of earlier steps, those that its other needs imply.
+pub(super) fn reduce(needs: &mut [Vec<u32>]) {
+    let mut local = vec![0; needs.len()];
+    let mut bits = Vec::new();
+    for strand in strands(needs) {
+        for stretch in strand.chunks(LONGEST) {
+            reduce_stretch(needs, stretch, &mut local, &mut bits);
+        }
+    }
+}
+
+/// Reduces the needs of some steps, in program order, as far as they are among themselves.
+fn reduce_stretch(needs: &mut [Vec<u32>], stretch: &[u32], local: &mut [u32], bits: &mut Vec<u64>) {
+    if stretch.iter().all(|&step| needs[step as usize].len() < 2) {
+        return;
+    }
+    let width = stretch.len().div_ceil(64);
+    bits.clear();
+    bits.resize(stretch.len() * width, 0);
+    for (nth, &step) in stretch.iter().enumerate() {
+        local[step as usize] = nth as u32;
+        let (before, past) = bits.split_at_mut(nth * width);
+        let past = &mut past[..width];
+        let mut kept = std::mem::take(&mut needs[step as usize]);
+        kept.reverse();
+        kept.retain(|&need| {
+            let at = local[need as usize] as usize;
+            if need < stretch[0] {
+                return true;
+            }
+            let is_implied = past[at / 64] >> (at % 64) & 1 == 1;
+            if !is_implied {
+                let known = at / 64 + 1;
+                past[..known].iter_mut().zip(&before[at * width..]).for_each(|(mine, &theirs)| *mine |= theirs);
+                past[at / 64] |= 1 << (at % 64);
+            }
+            !is_implied
+        });
+        kept.reverse();
+        needs[step as usize] = kept;
+    }
+}
+
+/// Returns the steps of each strand, in program order.
+fn strands(needs: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let mut roots: Vec<u32> = (0..needs.len() as u32).collect();
+    for (step, earlier) in needs.iter().enumerate() {
+        for &need in earlier {
+            let (a, b) = (root_of(&mut roots, need), root_of(&mut roots, step as u32));
+            roots[a.max(b) as usize] = a.min(b);
+        }
+    }
+    let mut strands: Vec<Vec<u32>> = Vec::new();
+    let mut number_of = vec![0; needs.len()];
+    for step in 0..needs.len() as u32 {
+        let root = root_of(&mut roots, step);
+        if root == step {
+            number_of[step as usize] = strands.len();
+            strands.push(Vec::new());
+        }
+        strands[number_of[root as usize]].push(step);
+    }
+    strands
+}
+
+/// Finds the first step of a strand, and halves the way there.
+fn root_of(roots: &mut [u32], mut step: u32) -> u32 {
+    while roots[step as usize] != step {
+        roots[step as usize] = roots[roots[step as usize] as usize];
+        step = roots[step as usize];
+    }
+    step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Everything that a step needs, directly or not.
+    fn closure(needs: &[Vec<u32>]) -> Vec<Vec<bool>> {
+        let mut closure: Vec<Vec<bool>> = Vec::new();
+        for earlier in needs {
+            let mut row = vec![false; needs.len()];
+            for &need in earlier {
+                row[need as usize] = true;
+                row.iter_mut().zip(&closure[need as usize]).for_each(|(bit, &is_past)| *bit |= is_past);
+            }
+            closure.push(row);
+        }
+        closure
+    }
+
+    fn programs() -> impl Strategy<Value = Vec<Vec<u32>>> {
+        proptest::collection::vec(proptest::collection::btree_set(0u32..40, 0..4), 0..40).prop_map(|program| {
+            let earlier = |(step, needs): (usize, std::collections::BTreeSet<u32>)| {
+                needs.into_iter().filter(|&need| (need as usize) < step).collect()
+            };
+            program.into_iter().enumerate().map(earlier).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_implies_everything_and_nothing_of_it_is_implied(program in programs()) {
+            let mut reduced = program.clone();
+            reduce(&mut reduced);
+            let closure_of_all = closure(&program);
+            prop_assert_eq!(&closure(&reduced), &closure_of_all);
+            for left in reduced {
+                let is_implied = |need: u32| left.iter().any(|&other| closure_of_all[other as usize][need as usize]);
+                prop_assert!(!left.iter().any(|&need| is_implied(need)));
+            }
+        }
+    }
+}
