@@ -23,7 +23,7 @@
 //! [`Builder::push`] is executed by the rank of its source.
 //!
 //! Errors are remembered and returned by [`Builder::finish`] (the Python builder raises them at the offending line), so
-//! that algorithms read without noise.
+//! that algorithms read without noise. What is wrong with a step begins with its number, counted from 0 as it was written.
 
 use crate::collective::Collective;
 use crate::depend::{derive, Draft, Frame};
@@ -32,6 +32,9 @@ use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
 
 /// Parts are cut into at most this many chunks. Chosen: 64 times the largest world size.
 const MAX_CHUNKS_PER_PART: u64 = 1 << 16;
+
+/// A schedule has at most this many channels. Chosen: three queues each stay below the last that the text form names.
+pub(crate) const MAX_CHANNELS: u32 = 1024;
 
 /// A view before chunks are numbered: the fraction `lo/of .. hi/of` of the data, in one buffer of one rank.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -123,6 +126,9 @@ impl Builder {
 
     /// Makes the steps that follow belong to `channel`: an independent slice of the collective with queues of its own.
     pub fn channel(&mut self, channel: u32) {
+        if channel >= MAX_CHANNELS {
+            return self.fail(format!("channel {channel} is above the last, {}: number them from 0", MAX_CHANNELS - 1));
+        }
         self.channel = channel;
         self.channels = self.channels.max(channel + 1);
     }
@@ -139,7 +145,10 @@ impl Builder {
 
     /// Names a chunk of a rank's scratch: memory for intermediate values, in layers as long as the data.
     pub fn scratch(&mut self, rank: u32, layer: u16, chunk: u32) -> Region {
-        self.scratch_layers = self.scratch_layers.max(layer + 1);
+        match layer.checked_add(1) {
+            Some(layers) => self.scratch_layers = self.scratch_layers.max(layers),
+            None => self.fail(format!("scratch layer {layer} is above the last, {}: number them from 0", layer - 1)),
+        }
         self.region(rank, Buffer::Scratch(layer), chunk)
     }
 
@@ -236,12 +245,15 @@ impl Builder {
 
     /// The least number of chunks per part in which every region is whole chunks.
     fn finest(&self) -> Result<u64> {
+        let most = MAX_CHUNKS_PER_PART * u64::from(self.parts);
         let mut total = u64::from(self.parts.max(1));
-        for region in self.lines.iter().flat_map(|l| l.src.iter().chain(&l.dst)) {
-            total = total / gcd(total, region.of) * region.of;
-            if total > MAX_CHUNKS_PER_PART * u64::from(self.parts) {
-                let message = format!("the regions need more than {MAX_CHUNKS_PER_PART} chunks per part: cut alike");
-                return Err(Error::Build(message));
+        for (nth, line) in self.lines.iter().enumerate() {
+            for region in line.src.iter().chain(&line.dst) {
+                let finer = (total / gcd(total, region.of)).checked_mul(region.of).filter(|&total| total <= most);
+                total = finer.ok_or_else(|| {
+                    let limit = format!("more than {MAX_CHUNKS_PER_PART} chunks per part");
+                    Error::Build(format!("step {nth}: {region} and the regions before it need {limit}: cut alike"))
+                })?;
             }
         }
         Ok(total / u64::from(self.parts.max(1)))
@@ -268,7 +280,7 @@ impl Builder {
         match self.admit(&line.src, &line.dst) {
             Ok(()) if line.src.len() == 1 && line.src == line.dst => {}
             Ok(()) => self.lines.push(line),
-            Err(message) => self.fail(message),
+            Err(message) => self.fail(format!("step {}: {message}", self.lines.len())),
         }
     }
 

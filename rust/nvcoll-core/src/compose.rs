@@ -13,7 +13,7 @@
 //! same memory the inner algorithm is built for in-place use. Source: ours.
 
 use crate::algorithm;
-use crate::builder::{Builder, Line, Region};
+use crate::builder::{Builder, Line, Region, MAX_CHANNELS};
 use crate::collective::{Collective, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER};
 use crate::error::{Error, Result};
 use crate::schedule::{Aliasing, Buffer};
@@ -97,6 +97,12 @@ impl Builder {
         algorithm: &str,
     ) -> Vec<Region> {
         let mut results = from.to_vec();
+        if let Err(message) = self.check_groups(collective, from, into, over) {
+            self.fail(message);
+        }
+        if self.check().is_err() {
+            return self.outputs();
+        }
         let (channel, layer) = (self.channels, self.scratch_layers);
         for group in over {
             if let Err(error) =
@@ -107,6 +113,37 @@ impl Builder {
             }
         }
         results
+    }
+
+    /// Checks that there is a region for every rank, and that groups are disjoint lists of ranks.
+    fn check_groups(
+        &self,
+        collective: &'static Collective,
+        from: &[Region],
+        into: Option<&[Region]>,
+        over: &Groups,
+    ) -> std::result::Result<(), String> {
+        let (name, n) = (collective.name, self.world_size() as usize);
+        if collective.parts(1) == 0 {
+            return Err(format!("{name} has no data: compose a collective that has"));
+        }
+        if let Some(found) = [Some(from), into].into_iter().flatten().map(<[Region]>::len).find(|&found| found != n) {
+            return Err(format!("{name} over groups got {found} regions: pass one for each of the {n} ranks"));
+        }
+        let mut is_member = vec![false; n];
+        for group in over {
+            if group.is_empty() {
+                return Err(format!("a group of {name} has no rank: leave it out"));
+            }
+            for &rank in group {
+                match is_member.get_mut(rank as usize) {
+                    None => return Err(format!("rank {rank} in a group of {name} is not in 0..{n}")),
+                    Some(true) => return Err(format!("rank {rank} is in the groups of {name} twice: name it once")),
+                    Some(is_new) => *is_new = true,
+                }
+            }
+        }
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -134,6 +171,10 @@ impl Builder {
         let mut inner = Builder::new(collective, size, aliasing)?;
         (algorithm::find(collective, algorithm)?.build)(&mut inner);
         inner.check()?;
+        if channel + inner.channels > MAX_CHANNELS || layer.checked_add(inner.scratch_layers).is_none() {
+            let message = format!("{} is composed too often: channels or layers of scratch run out", collective.name);
+            return Err(Error::Build(message));
+        }
         if size == 1 && inner.lines.is_empty() {
             inner.copy_through();
         }

@@ -38,6 +38,8 @@ pub(super) struct Hazards {
     chunks: u32,
     is_in_place: bool,
     folds: bool,
+    /// The buffers that occur, sorted; in place, the output is the input.
+    spaces: Vec<Buffer>,
     /// Indexed by (space, rank, chunk).
     cells: Vec<Cell>,
     /// For each rank, the steps of others that touch its buffers or scratch.
@@ -45,43 +47,39 @@ pub(super) struct Hazards {
 }
 
 impl Hazards {
-    pub(super) fn new(frame: &Frame) -> Self {
+    pub(super) fn new(frame: &Frame, drafts: &[Draft]) -> Self {
         let parts = frame.collective.parts(frame.world_size);
+        let mut spaces = vec![Buffer::Input, Buffer::Output];
+        for view in drafts.iter().flat_map(|draft| draft.src.iter().chain(&draft.dst)) {
+            if let Err(at) = spaces.binary_search(&view.buffer) {
+                spaces.insert(at, view.buffer);
+            }
+        }
+        let cells = vec![EMPTY; spaces.len() * frame.world_size as usize * (parts * frame.chunks_per_part) as usize];
         let mut hazards = Self {
             world_size: frame.world_size,
             chunks: parts * frame.chunks_per_part,
             is_in_place: frame.aliasing == Aliasing::InPlace,
             folds: frame.collective.folds(),
-            cells: Vec::new(),
+            spaces,
+            cells,
             visitors: vec![Vec::new(); frame.world_size as usize],
         };
         for rank in 0..frame.world_size {
             for part in frame.collective.input(frame.world_size, rank) {
                 for chunk in part * frame.chunks_per_part..(part + 1) * frame.chunks_per_part {
                     let at = hazards.index(rank, Buffer::Input, chunk);
-                    *hazards.cell(at) = Cell { raw: rank, contributions: 1, ..EMPTY };
+                    hazards.cells[at] = Cell { raw: rank, contributions: 1, ..EMPTY };
                 }
             }
         }
         hazards
     }
 
-    /// Cells of input (0), output (1), then scratch and staging layers alternating; in place, output is input.
     fn index(&self, rank: u32, buffer: Buffer, chunk: u32) -> usize {
-        let space = match buffer {
-            Buffer::Input => 0,
-            Buffer::Output => usize::from(!self.is_in_place),
-            Buffer::Scratch(layer) => 2 + 2 * usize::from(layer),
-            Buffer::Staging(layer) => 3 + 2 * usize::from(layer),
-        };
+        let buffer = if buffer == Buffer::Output && self.is_in_place { Buffer::Input } else { buffer };
+        let space = self.spaces.binary_search(&buffer).expect("every buffer that occurs has a space");
         (space * self.world_size as usize + rank as usize) * self.chunks as usize + chunk as usize
-    }
-
-    fn cell(&mut self, index: usize) -> &mut Cell {
-        if self.cells.len() <= index {
-            self.cells.resize(index + 1, EMPTY);
-        }
-        &mut self.cells[index]
     }
 
     fn cells_of(&self, view: &View) -> std::ops::Range<usize> {
@@ -93,15 +91,16 @@ impl Hazards {
     pub(super) fn value_of(&self, draft: &Draft) -> Result<Value, String> {
         let mut value = Value { raw: Vec::new(), is_final: false, contributions: 0, is_complete: false };
         for view in &draft.src {
-            let cells = self.cells.get(self.cells_of(view)).unwrap_or(&[]);
-            let Some(first) = cells.first().filter(|_| cells.iter().all(|c| c.contributions > 0)) else {
-                return Err(format!("a step of rank {} reads {view:?}, which nothing has written", draft.rank));
-            };
+            let cells = &self.cells[self.cells_of(view)];
+            let first = &cells[0];
+            if cells.iter().any(|c| c.contributions == 0) {
+                return Err(format!("reads {view}, which nothing has written before: write it first"));
+            }
             let alike = |c: &Cell| {
                 (c.raw, c.contributions, c.is_complete) == (first.raw, first.contributions, first.is_complete)
             };
             if !cells.iter().all(alike) {
-                return Err(format!("the chunks of {view:?} hold values of different kinds: use a step for each"));
+                return Err(format!("the chunks of {view} hold values of different kinds: use a step for each"));
             }
             value.raw.push((first.raw != NOBODY).then_some(first.raw));
             value.contributions += first.contributions;
@@ -117,7 +116,7 @@ impl Hazards {
         let mut needs = Vec::new();
         for view in &draft.src {
             for at in self.cells_of(view) {
-                let cell = self.cell(at);
+                let cell = &mut self.cells[at];
                 needs.push(cell.writer);
                 cell.readers.push(position);
             }
@@ -128,7 +127,7 @@ impl Hazards {
         };
         for view in &draft.dst {
             for at in self.cells_of(view) {
-                let cell = self.cell(at);
+                let cell = &mut self.cells[at];
                 needs.append(&mut cell.readers);
                 needs.push(cell.writer);
                 if cell.first_writer == NOBODY {
@@ -152,9 +151,11 @@ impl Hazards {
     /// Returns, for the first writer of every staging cell, who touches the cell last: (first writer, last).
     pub(super) fn slot_reuse(&self) -> Vec<(u32, u32)> {
         let per_space = self.world_size as usize * self.chunks as usize;
-        let staged = self.cells.chunks(per_space.max(1)).enumerate().filter(|(space, _)| *space >= 3 && space % 2 == 1);
+        let spaces = self.spaces.iter().zip(self.cells.chunks(per_space.max(1)));
         let mut pairs = Vec::new();
-        for cell in staged.flat_map(|(_, cells)| cells).filter(|c| c.writer != NOBODY) {
+        for cell in
+            spaces.filter(|(buffer, _)| buffer.is_staging()).flat_map(|(_, cells)| cells).filter(|c| c.writer != NOBODY)
+        {
             let last = if cell.readers.is_empty() { std::slice::from_ref(&cell.writer) } else { &cell.readers };
             pairs.extend(last.iter().map(|&position| (cell.first_writer, position)));
         }

@@ -52,11 +52,12 @@ pub(crate) struct Draft {
 /// # Errors
 /// [`Error::Build`] if a step reads a chunk that no one has written, or a view whose chunks are not alike.
 pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>) -> Result<Schedule> {
-    let mut hazards = Hazards::new(&frame);
+    let mut hazards = Hazards::new(&frame, &drafts);
     let mut needs = Vec::with_capacity(drafts.len());
     let mut steps = Vec::with_capacity(drafts.len());
     for (position, draft) in drafts.iter().enumerate() {
-        let value = hazards.value_of(draft).map_err(Error::Build)?;
+        let at_step = |message| Error::Build(format!("step {position}: {message}"));
+        let value = hazards.value_of(draft).map_err(at_step)?;
         needs.push(hazards.record(position as u32, draft, &value));
         steps.push(step_of(draft, &value));
     }

@@ -1,0 +1,190 @@
+//! The builder: misuse is an error that names the step, and whatever it accepts is ordered as its program says.
+
+use nvcoll_core::builder::{Builder, Region};
+use nvcoll_core::collective::{Collective, ALL_REDUCE, BARRIER, COLLECTIVES};
+use nvcoll_core::lower::lower;
+use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_core::text;
+use nvcoll_core::verify::{verify, Violation};
+use nvcoll_core::Error;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+fn refusal(program: impl FnOnce(&mut Builder)) -> String {
+    refusal_of(&ALL_REDUCE, program)
+}
+
+fn refusal_of(collective: &'static Collective, program: impl FnOnce(&mut Builder)) -> String {
+    let mut b = Builder::new(collective, 4, Aliasing::Disjoint).unwrap();
+    program(&mut b);
+    match b.finish("mine") {
+        Err(Error::Build(message)) => message,
+        other => panic!("expected an error of the builder, found {other:?}"),
+    }
+}
+
+/// A step that nothing is wrong with.
+fn good(b: &mut Builder) {
+    let from = b.input(0, 0);
+    b.copy(&from, &[b.output(0, 0)]);
+}
+
+#[test]
+fn a_wrong_step_is_named_by_its_number() {
+    type Program = fn(&mut Builder);
+    let cases: [(Program, &str); 9] = [
+        (|b| drop(b.copy(&b.input(4, 0), &[b.output(0, 0)])), "step 1: rank 4 is not in 0..4"),
+        (|b| drop(b.copy(&b.input(0, 1), &[b.output(0, 1)])), "step 1: input[r0].1 of 1 is outside the data"),
+        (|b| drop(b.fold(&[], &[b.output(0, 0)])), "step 1: a step needs a source and a destination"),
+        (|b| drop(b.fold(&[b.input(0, 0)], &[])), "step 1: a step needs a source and a destination"),
+        (|b| drop(b.copy(&b.output(0, 0), &[b.input(1, 0)])), "step 1: input[r1].0 of 1 is a destination"),
+        (
+            |b| drop(b.fold(&[b.input(0, 0), b.input(0, 0)], &[b.output(1, 0)])),
+            "step 1: rank 0 is the same source twice",
+        ),
+        (|b| drop(b.copy(&b.output(3, 0), &[b.output(2, 0)])), "step 1: reads output[r3].0, which nothing has written"),
+        (
+            |b| {
+                let scratch = b.scratch(1, 7, 0);
+                b.copy(&scratch, &[b.output(2, 0)]);
+            },
+            "step 1: reads scratch7[r1].0, which nothing has written",
+        ),
+        (
+            |b| {
+                let whole = b.input(0, 0);
+                b.chunks(2);
+                b.copy(&whole, &[b.output(1, 0)]);
+            },
+            "step 1: input[r0].0 of 1 and output[r1].0 of 2 are not the same chunks",
+        ),
+    ];
+    for (program, expected) in cases {
+        let message = refusal(|b| {
+            good(b);
+            program(b);
+        });
+        assert!(message.starts_with(expected), "{message}\n  instead of {expected}");
+    }
+}
+
+#[test]
+fn numbers_that_are_too_high_are_refused() {
+    assert!(refusal(|b| b.channel(u32::MAX)).starts_with("channel 4294967295 is above the last, 1023"));
+    assert!(refusal(|b| drop(b.scratch(0, u16::MAX, 0))).starts_with("scratch layer 65535 is above the last, 65534"));
+    assert!(refusal(|b| drop(b.chunks(0))).contains("cut into 0 chunks"));
+    assert!(refusal(|b| drop(b.chunks(u32::MAX))).contains("cut into 4294967295 chunks"));
+}
+
+#[test]
+fn cuts_that_have_no_common_measure_are_refused() {
+    let message = refusal(|b| {
+        for (chunks, rank) in [(65521, 0), (65519, 1)] {
+            b.chunks(chunks);
+            b.copy(&b.input(rank, 0), &[b.output(rank, 0)]);
+        }
+    });
+    assert!(
+        message.starts_with("step 1: input[r1].0 of 65519 and the regions before it need more than 65536"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_high_layer_of_scratch_costs_no_more_than_a_low_one() {
+    let mut b = Builder::new(&ALL_REDUCE, 64, Aliasing::Disjoint).unwrap();
+    b.chunks(1024);
+    let far = b.scratch(0, 60_000, 0);
+    b.copy(&b.input(0, 0), &[far]);
+    assert_eq!(b.finish("mine").unwrap().scratch_layers(), 60_001);
+}
+
+#[test]
+fn groups_that_are_no_groups_are_refused() {
+    let all_reduce = |over: Vec<Vec<u32>>| refusal(|b| drop(b.all_reduce(&b.inputs(), &over, "ring")));
+    assert!(all_reduce(vec![vec![0, 1], vec![2, 4]]).starts_with("rank 4 in a group of all_reduce is not in 0..4"));
+    assert!(all_reduce(vec![vec![0, 1], vec![1, 2]]).starts_with("rank 1 is in the groups of all_reduce twice"));
+    assert!(all_reduce(vec![vec![0, 1], vec![]]).starts_with("a group of all_reduce has no rank"));
+    let two = refusal(|b| drop(b.all_reduce(&b.inputs()[..2], &vec![vec![0, 1, 2, 3]], "ring")));
+    assert!(two.starts_with("all_reduce over groups got 2 regions"), "{two}");
+    let unknown = refusal(|b| drop(b.all_reduce(&b.inputs(), &vec![vec![0, 1, 2, 3]], "rings")));
+    assert!(unknown.contains("no algorithm is called `all_reduce rings`: choose from"), "{unknown}");
+    let barrier = refusal(|b| drop(b.compose(&BARRIER, &b.inputs(), None, &vec![vec![0, 1]], "direct")));
+    assert!(barrier.starts_with("barrier has no data"), "{barrier}");
+}
+
+/// What a random author writes: kind, buffers, ranks and chunks, taken modulo what there is.
+type Line = (u8, Vec<(u8, u32, u32)>, Vec<(u8, u32, u32)>);
+
+fn lines() -> impl Strategy<Value = Vec<Line>> {
+    let regions = || vec((0u8..4, 0u32..5, 0u32..6), 1..4);
+    vec((0u8..6, regions(), regions()), 1..16)
+}
+
+fn region(b: &mut Builder, chunks: u32, &(buffer, rank, chunk): &(u8, u32, u32)) -> Region {
+    let (rank, chunk) = (rank % b.world_size(), chunk % chunks.max(1));
+    match buffer {
+        0 | 1 => b.input(rank, chunk),
+        2 => b.output(rank, chunk),
+        _ => b.scratch(rank, (chunk % 2) as u16, chunk),
+    }
+}
+
+/// Writes lines, and leaves out those that the builder refuses.
+fn written(collective: &'static Collective, world_size: u32, aliasing: Aliasing, lines: &[Line]) -> Builder {
+    let mut b = Builder::new(collective, world_size, aliasing).unwrap();
+    let chunks = b.chunks(2).end;
+    for (kind, src, dst) in lines {
+        let mut tried = b.clone();
+        let chunk = src[0].2;
+        let src: Vec<Region> = src.iter().map(|&(k, r, _)| region(&mut tried, chunks, &(k, r, chunk))).collect();
+        let dst: Vec<Region> = dst.iter().map(|&(k, r, _)| region(&mut tried, chunks, &(k, r, chunk))).collect();
+        tried.channel(u32::from(*kind) % 2);
+        match kind {
+            0 | 1 => tried.copy(&src[0], &dst),
+            2 => tried.push(&src[0], &dst),
+            _ => tried.fold(&src, &dst),
+        };
+        if tried.clone().finish("tried").is_ok() {
+            b = tried;
+        }
+    }
+    b
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Derivation and lowering owe an order to any program; whether it keeps a contract is the author's matter.
+    #[test]
+    fn what_the_builder_accepts_is_ordered_on_every_path_and_reads_back(
+        collective in select(COLLECTIVES),
+        world_size in 1u32..5,
+        aliasing in select(Aliasing::ALL),
+        lines in lines(),
+    ) {
+        let mapped = written(collective, world_size, aliasing, &lines).finish("random").unwrap();
+        for &path in Path::ALL {
+            let schedule = lower(&mapped, path).unwrap();
+            let read_back = text::parse(&text::print(&schedule));
+            prop_assert_eq!(read_back.as_ref(), Ok(&schedule));
+            let violation = verify(schedule.clone()).err().map(|refutation| *refutation.violation);
+            let is_of_contract = matches!(
+                violation,
+                None | Some(
+                    Violation::WrongOutput { .. }
+                        | Violation::Disagreement { .. }
+                        | Violation::Repeated { .. }
+                        | Violation::AfterFinal { .. }
+                        | Violation::FinalTooEarly { .. }
+                        | Violation::NotFinal { .. }
+                        | Violation::FoldInCopy { .. }
+                        | Violation::InputWritten { .. }
+                        | Violation::NotSynchronised { .. }
+                )
+            );
+            prop_assert!(is_of_contract, "{:?}\n{}", violation, text::print(&schedule));
+        }
+    }
+}
