@@ -23,6 +23,27 @@ fn every_algorithm_is_proved_on_every_path_and_aliasing() {
     }
 }
 
+/// Proves ring, tree and nvswitch, in place.
+fn prove_the_three(world_size: u32, path: Path) {
+    for name in ["ring", "tree", "nvswitch"] {
+        let mapped = algorithm::build(&ALL_REDUCE, name, world_size, Aliasing::InPlace).unwrap();
+        verify(lower(&mapped, path).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
+    }
+}
+
+#[test]
+#[ignore = "two million steps take a debug build minutes: the gate runs it in a release build"]
+fn the_largest_world_is_proved_where_memory_is_mapped() {
+    prove_the_three(1024, Path::Mapped);
+}
+
+/// Not at 1024 ranks: the proof of a staged nvswitch takes more than a minute there.
+#[test]
+#[ignore = "a hundred thousand steps in three tiles take a debug build a minute: the gate runs it in a release build"]
+fn a_large_world_is_proved_through_staging() {
+    prove_the_three(256, Path::Staged);
+}
+
 /// How much an order promises.
 fn strength(order: Order) -> u32 {
     match order {

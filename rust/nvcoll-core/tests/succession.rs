@@ -42,6 +42,20 @@ fn every_three_registered_calls_share_staging_under_the_stamp_rule() {
     }
 }
 
+/// As an engine keeps it: a rank waits for stamps before it enters, unless the call before was symmetric.
+#[test]
+fn rooted_and_registered_calls_share_staging_and_records_in_any_order() {
+    let mut calls = registered(3);
+    calls.retain(|call| call.aliasing == Aliasing::InPlace);
+    calls.extend([rooted(1), rooted(2)]);
+    for (first, third) in calls.iter().flat_map(|first| calls.iter().map(move |third| (first, third))) {
+        for second in &calls {
+            succession(&[first, second, third], StampRule::BeforeEnter)
+                .unwrap_or_else(|refutation| panic!("{} after {}: {refutation}", second.algorithm, first.algorithm));
+        }
+    }
+}
+
 #[test]
 fn symmetric_calls_need_no_stamps() {
     for call in registered(4) {

@@ -22,7 +22,7 @@ const PER_KIND: usize = 4;
 fn subjects() -> Vec<Schedule> {
     let mut subjects = Vec::new();
     let mut random = Random::new(1);
-    for (algorithm, world_size) in ALGORITHMS.iter().flat_map(|a| (2..=5).map(move |n| (a, n))) {
+    for (algorithm, world_size) in ALGORITHMS.iter().flat_map(|a| (1..=5).map(move |n| (a, n))) {
         for (&aliasing, &path) in Aliasing::ALL.iter().flat_map(|a| Path::ALL.iter().map(move |p| (a, p))) {
             let mapped = algorithm::build(algorithm.collective, algorithm.name, world_size, aliasing).unwrap();
             let original = lower(&mapped, path).unwrap();
@@ -51,6 +51,7 @@ fn slots_and_one_tiles_show_what_twice_as_many_and_four_show() {
             Err(Violation::Deadlock { .. }) => {
                 assert_eq!(unrolled, Finding::Deadlock, "refuted for a deadlock: {subject:?}")
             }
+            // Refuted for something that one tile shows; an unordered pair of accesses, if there is one too, comes later.
             Err(_) => {}
         }
         match unrolled {

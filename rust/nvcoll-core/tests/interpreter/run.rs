@@ -122,8 +122,17 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// Notes the enters that were waited for, then demands that every awaited rank's was. What lies before the first tile is
-    /// not waited for.
+    /// Notes the enters that were waited for, then demands that every awaited rank's was.
+    ///
+    /// A wait that reaches back before the first tile demands nothing. Nothing an engine does can tell: such a wait is over
+    /// without a look at the other rank's progress (`by_rank::is_over` compares the tile with the lag first), so neither its
+    /// record nor its memory matters yet, and a touch of its memory demands contact by itself, in every tile, below. From
+    /// tile `lag` on the wait does look, and the answer is trusted only if the two calls were compared before: then contact
+    /// is demanded here. What a mutant gains is an enter that one queue does not wait for because another queue of
+    /// its rank has by then, in every interleaving; that serves an engine, which keeps one table of the ranks it has met for
+    /// all queues of a rank. A call too short to reach tile `lag` makes no contact, and its leaves must still come after
+    /// every enter, which `leave` checks. With four tiles and lags of at most two, each lagging wait is under demand in half
+    /// of the tiles.
     fn meet(seen: &mut [bool], waits: &[Wait], tile: u32, who: impl Fn() -> String) -> Result<(), String> {
         waits.iter().filter(|wait| wait.step.is_none()).for_each(|wait| seen[wait.rank] = true);
         match waits.iter().find(|wait| wait.lag <= tile && !seen[wait.rank]) {
