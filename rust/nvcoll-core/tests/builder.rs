@@ -34,16 +34,48 @@ fn good(b: &mut Builder) {
 fn a_wrong_step_is_named_by_its_number() {
     type Program = fn(&mut Builder);
     let cases: [(Program, &str); 9] = [
-        (|b| drop(b.copy(&b.input(4, 0), &[b.output(0, 0)])), "step 1: rank 4 is not in 0..4"),
-        (|b| drop(b.copy(&b.input(0, 1), &[b.output(0, 1)])), "step 1: input[r0].1 of 1 is outside the data"),
-        (|b| drop(b.fold(&[], &[b.output(0, 0)])), "step 1: a step needs a source and a destination"),
-        (|b| drop(b.fold(&[b.input(0, 0)], &[])), "step 1: a step needs a source and a destination"),
-        (|b| drop(b.copy(&b.output(0, 0), &[b.input(1, 0)])), "step 1: input[r1].0 of 1 is a destination"),
         (
-            |b| drop(b.fold(&[b.input(0, 0), b.input(0, 0)], &[b.output(1, 0)])),
+            |b| {
+                b.copy(&b.input(4, 0), &[b.output(0, 0)]);
+            },
+            "step 1: rank 4 is not in 0..4",
+        ),
+        (
+            |b| {
+                b.copy(&b.input(0, 1), &[b.output(0, 1)]);
+            },
+            "step 1: input[r0].1 of 1 is outside the data",
+        ),
+        (
+            |b| {
+                b.fold(&[], &[b.output(0, 0)]);
+            },
+            "step 1: a step needs a source and a destination",
+        ),
+        (
+            |b| {
+                b.fold(&[b.input(0, 0)], &[]);
+            },
+            "step 1: a step needs a source and a destination",
+        ),
+        (
+            |b| {
+                b.copy(&b.output(0, 0), &[b.input(1, 0)]);
+            },
+            "step 1: input[r1].0 of 1 is a destination",
+        ),
+        (
+            |b| {
+                b.fold(&[b.input(0, 0), b.input(0, 0)], &[b.output(1, 0)]);
+            },
             "step 1: rank 0 is the same source twice",
         ),
-        (|b| drop(b.copy(&b.output(3, 0), &[b.output(2, 0)])), "step 1: reads output[r3].0, which nothing has written"),
+        (
+            |b| {
+                b.copy(&b.output(3, 0), &[b.output(2, 0)]);
+            },
+            "step 1: reads output[r3].0, which nothing has written",
+        ),
         (
             |b| {
                 let scratch = b.scratch(1, 7, 0);
@@ -72,9 +104,18 @@ fn a_wrong_step_is_named_by_its_number() {
 #[test]
 fn numbers_that_are_too_high_are_refused() {
     assert!(refusal(|b| b.channel(u32::MAX)).starts_with("channel 4294967295 is above the last, 1023"));
-    assert!(refusal(|b| drop(b.scratch(0, u16::MAX, 0))).starts_with("scratch layer 65535 is above the last, 65534"));
-    assert!(refusal(|b| drop(b.chunks(0))).contains("cut into 0 chunks"));
-    assert!(refusal(|b| drop(b.chunks(u32::MAX))).contains("cut into 4294967295 chunks"));
+    assert!(refusal(|b| {
+        b.scratch(0, u16::MAX, 0);
+    })
+    .starts_with("scratch layer 65535 is above the last, 65534"));
+    assert!(refusal(|b| {
+        b.chunks(0);
+    })
+    .contains("cut into 0 chunks"));
+    assert!(refusal(|b| {
+        b.chunks(u32::MAX);
+    })
+    .contains("cut into 4294967295 chunks"));
 }
 
 #[test]
@@ -102,15 +143,25 @@ fn a_high_layer_of_scratch_costs_no_more_than_a_low_one() {
 
 #[test]
 fn groups_that_are_no_groups_are_refused() {
-    let all_reduce = |over: Vec<Vec<u32>>| refusal(|b| drop(b.all_reduce(&b.inputs(), &over, "ring")));
+    let all_reduce = |over: Vec<Vec<u32>>| {
+        refusal(|b| {
+            b.all_reduce(&b.inputs(), &over, "ring");
+        })
+    };
     assert!(all_reduce(vec![vec![0, 1], vec![2, 4]]).starts_with("rank 4 in a group of all_reduce is not in 0..4"));
     assert!(all_reduce(vec![vec![0, 1], vec![1, 2]]).starts_with("rank 1 is in the groups of all_reduce twice"));
     assert!(all_reduce(vec![vec![0, 1], vec![]]).starts_with("a group of all_reduce has no rank"));
-    let two = refusal(|b| drop(b.all_reduce(&b.inputs()[..2], &vec![vec![0, 1, 2, 3]], "ring")));
+    let two = refusal(|b| {
+        b.all_reduce(&b.inputs()[..2], &vec![vec![0, 1, 2, 3]], "ring");
+    });
     assert!(two.starts_with("all_reduce over groups got 2 regions"), "{two}");
-    let unknown = refusal(|b| drop(b.all_reduce(&b.inputs(), &vec![vec![0, 1, 2, 3]], "rings")));
+    let unknown = refusal(|b| {
+        b.all_reduce(&b.inputs(), &vec![vec![0, 1, 2, 3]], "rings");
+    });
     assert!(unknown.contains("no algorithm is called `all_reduce rings`: choose from"), "{unknown}");
-    let barrier = refusal(|b| drop(b.compose(&BARRIER, &b.inputs(), None, &vec![vec![0, 1]], "direct")));
+    let barrier = refusal(|b| {
+        b.compose(&BARRIER, &b.inputs(), None, &vec![vec![0, 1]], "direct");
+    });
     assert!(barrier.starts_with("barrier has no data"), "{barrier}");
 }
 
