@@ -9,7 +9,7 @@
 //! a is in the past of b  ⇒  depth of the shallowest step directly after a  <=  depth of b
 //! ```
 //!
-//! [`super::needs`] has dropped what the program alone implies, so that nearly all searches end before they begin.
+//! [`super::needs`] has dropped what the program alone implies, so that a search seldom has far to go.
 //! [`MOST_VISITS`] is for programs that defeat all this.
 
 use super::places::QueueId;
@@ -17,7 +17,7 @@ use super::Frame;
 use crate::schedule::{Dependency, Event, Step};
 
 /// How many steps all searches of one schedule visit before they give up, and waits stay that others imply: a load too many
-/// each, correct all the same. Chosen: some ten seconds; the registered algorithms need less than one visit for each step.
+/// each, correct all the same. Chosen: some seconds.
 const MOST_VISITS: u64 = 1 << 26;
 
 pub(super) struct Waits {
