@@ -48,8 +48,9 @@ pub struct Abort(AtomicU64);
 impl Abort {
     /// Raises the abort; returns the cause that counts: the first.
     pub fn raise(&self, cause: Cause) -> Cause {
-        // AcqRel: Release publishes what the raiser did before, Acquire pairs with an earlier raiser's Release.
-        let first = self.0.compare_exchange(0, encode(cause), Ordering::AcqRel, Ordering::Acquire);
+        // Release: pairs with the Acquire in `cause`; what the raiser wrote and compared comes before it. Relaxed: who is
+        // second acquires by the fence.
+        let first = self.0.compare_exchange(0, encode(cause), Ordering::Release, Ordering::Relaxed);
         // SeqCst: pairs with the fence in `begin`: either that rank sees the abort or this one sees it active.
         fence(Ordering::SeqCst);
         first.err().and_then(decode).unwrap_or(cause)

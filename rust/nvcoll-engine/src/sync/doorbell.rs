@@ -34,9 +34,10 @@ struct Line(AtomicU32);
 impl Doorbell {
     /// Sleeps until rung, unless `is_ready` says, after the fence, that there is something to do. May return early.
     pub fn sleep(&self, mut is_ready: impl FnMut() -> bool, deadline: Option<Instant>) {
+        // Relaxed, both: the fence orders them before the second look.
         let heard = self.bell.0.load(Ordering::Relaxed);
         self.sleeping.0.store(1, Ordering::Relaxed);
-        // SeqCst: pairs with the fence in `ring_all`.
+        // SeqCst: pairs with the fence in `ring_all`: this thread sees what was stored, or that one sees it sleep.
         fence(Ordering::SeqCst);
         if !is_ready() {
             wait_while(&self.bell.0, heard, deadline);
@@ -46,16 +47,19 @@ impl Doorbell {
 
     /// Wakes the rank if it sleeps; the caller has stored what the rank waits for and fenced.
     fn ring(&self) {
+        // Relaxed: `ring_all` has fenced.
         if self.sleeping.0.load(Ordering::Relaxed) != 0 {
-            // Release: pairs with the kernel's ordering of futex operations on the word.
-            self.bell.0.fetch_add(1, Ordering::Release);
+            // Relaxed: the bell carries nothing. Who wakes looks at the words themselves; and if it still misses them, its
+            // next sleep reads this bell before its fence, which then comes after the fence in `ring_all`.
+            self.bell.0.fetch_add(1, Ordering::Relaxed);
             wake(&self.bell.0);
         }
     }
 
     /// Wakes those that sleep, after the caller has stored what they wait for.
     pub fn ring_all<'a>(doorbells: impl IntoIterator<Item = &'a Doorbell>) {
-        // SeqCst: pairs with the fence in `sleep`.
+        // SeqCst: pairs with the fence in `sleep`; with that of `Activity::begin` where an abort was seen; and with itself where
+        // two ranks have stamped.
         fence(Ordering::SeqCst);
         doorbells.into_iter().for_each(Doorbell::ring);
     }
@@ -87,7 +91,7 @@ fn wake(_word: &AtomicU32) {}
 /// Under loom a sleeper blocks the model until the word changes; a lost wake-up is a deadlock that loom reports.
 #[cfg(loom)]
 fn wait_while(word: &AtomicU32, value: u32, deadline: Option<Instant>) {
-    while deadline.is_none() && word.load(Ordering::Acquire) == value {
+    while deadline.is_none() && word.load(Ordering::Relaxed) == value {
         loom::thread::yield_now();
     }
 }

@@ -290,8 +290,10 @@ fn abort_and_peer(missing: Missing) {
         }
         if !is_aborted {
             peer.2.write(1);
+            peer.1.finish();
+        } else {
+            peer.1.acknowledge();
         }
-        peer.1.acknowledge();
     });
     shared.0.raise(Cause::Failed(0));
     while missing != Missing::Wait && !shared.1.is_quiet() {
@@ -339,6 +341,29 @@ fn abort_seen_by_a_third(is_rung: bool) {
 fn a_rank_that_only_saw_the_abort_fences_before_it_looks_who_is_active() {
     loom::model(|| abort_seen_by_a_third(true));
     must_fail(|| abort_seen_by_a_third(false));
+}
+
+/// Whoever sees a cause, or raises second, sees what the first raiser wrote before: its record.
+#[test]
+fn a_cause_carries_what_its_raiser_wrote() {
+    loom::model(|| {
+        let shared = Arc::new((Abort::default(), Data::new()));
+        let (first, second) = (shared.clone(), shared.clone());
+        let first = thread::spawn(move || {
+            first.1.write(1);
+            first.0.raise(Cause::Failed(0));
+        });
+        let second = thread::spawn(move || {
+            if second.0.raise(Cause::TimedOut(1)) == Cause::Failed(0) {
+                second.1.read();
+            }
+        });
+        if shared.0.cause() == Some(Cause::Failed(0)) {
+            shared.1.read();
+        }
+        first.join().unwrap();
+        second.join().unwrap();
+    });
 }
 
 #[test]
