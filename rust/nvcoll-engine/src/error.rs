@@ -34,7 +34,10 @@ pub enum Error {
         call: Call,
     },
     /// The program of a rank returned, and another rank called something that needs it.
-    #[error("the program of rank {rank} returned after {calls} calls, but rank {caller} called {call} as its next: every rank must make the same calls")]
+    #[error(
+        "the program of rank {rank} returned after {calls} calls, but rank {caller} called {call} as its next: every \
+         rank must make the same calls"
+    )]
     Returned {
         /// The rank that returned.
         rank: u32,

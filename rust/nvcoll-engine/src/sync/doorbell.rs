@@ -58,8 +58,8 @@ impl Doorbell {
 
     /// Wakes those that sleep, after the caller has stored what they wait for.
     pub fn ring_all<'a>(doorbells: impl IntoIterator<Item = &'a Doorbell>) {
-        // SeqCst: pairs with the fence in `sleep`; with that of `Activity::begin` where an abort was seen; and with itself where
-        // two ranks have stamped.
+        // SeqCst: pairs with the fence in `sleep`; where an abort was seen, with that of `Activity::begin`; where two ranks
+        // have stamped, with itself.
         fence(Ordering::SeqCst);
         doorbells.into_iter().for_each(Doorbell::ring);
     }
