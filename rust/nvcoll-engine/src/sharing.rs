@@ -31,7 +31,7 @@ const LONGEST_SLICE_BYTES: usize = 256 << 10;
 const SHORTEST_SLICE_BYTES: usize = 4 << 10;
 
 /// Pieces that a worker should find, so that an uneven start evens out. Chosen.
-const PIECES_PER_WORKER: usize = 8;
+const PIECES_PER_WORKER: usize = 16;
 
 /// What the slices of a strand may take together, where a step reads what an earlier one wrote: half of a second-level
 /// cache of 1 MiB, since the other half streams. Chosen.

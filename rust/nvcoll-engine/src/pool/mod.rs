@@ -23,8 +23,12 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use door::{Door, Seen};
 use seats::Seats;
 
-/// How long a helper stays awake after a job, giving way to everybody. Chosen: a few times what calls in a row are apart.
-const LINGER: Duration = Duration::from_millis(2);
+/// How long a helper stays awake after a job, giving way to everybody. Chosen: what the calls of a training step are apart.
+/// Measured: of calls 2 to 5 ms apart, 1 MiB from each of two ranks, those that met a sleeper took 1.8 times as long.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// Looks at the door before a lingering helper gives way. Chosen: a pause may take 140 cycles.
+const LOOKS: u32 = 50;
 
 /// A sleeping helper looks at the door at least this often, for the sake of a lost signal. Chosen.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -135,6 +139,17 @@ impl Shared {
         }
     }
 
+    /// Looks for a change for about a microsecond, then gives way.
+    fn linger(&self, door: Seen) {
+        for _ in 0..LOOKS {
+            if self.door.look() != door {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        std::thread::yield_now();
+    }
+
     /// Waits for a door other than `last` to open; `None` when the pool stops.
     fn next_open_door(&self, number: usize, last: u64) -> Option<Seen> {
         let mut since = Instant::now();
@@ -148,8 +163,7 @@ impl Shared {
                 return Some(door);
             }
             if since.elapsed() < LINGER {
-                (0..50).for_each(|_| std::hint::spin_loop());
-                std::thread::yield_now();
+                self.linger(door);
                 continue;
             }
             self.door.doze(door, &self.sleeping[number], || std::thread::park_timeout(LONGEST_SLEEP));
