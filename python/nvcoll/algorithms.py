@@ -37,7 +37,8 @@ class Algorithm:
         if key not in self._schedules:
             builder = Builder(self.collective, world_size, in_place=in_place)
             self._write(builder, **self._parameters)
-            self._schedules[key] = builder.finish(self.name)
+            # Ranks may write it at once; they share one, and with it the proof.
+            self._schedules.setdefault(key, builder.finish(self.name))
         return self._schedules[key]
 
     def __repr__(self) -> str:

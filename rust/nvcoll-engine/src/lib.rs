@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
 //! | [`call`], [`proofs`], [`program`], `programs` | what is called, its proof, the proof bound to dtype, op and counts, and which are kept |
+//! | [`making`] | what takes long to make: one thread makes it, others wait, and nobody holds a lock meanwhile |
 //! | [`sharing`], `strands`, `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
 //! | `stores` | whether large calls store past the caches |
 //! | [`kernel`] | fold k sources into m destinations, per dtype, op and instruction set |
@@ -24,6 +25,7 @@ pub mod error;
 mod failing;
 mod forks;
 pub mod kernel;
+pub mod making;
 pub mod memory;
 pub mod node;
 mod overlap;

@@ -14,10 +14,11 @@ use crate::cpus;
 use crate::deadline::{Deadline, Patience};
 use crate::error::{Error, Result};
 use crate::kernel::{FloatEnvironment, Isa};
+use crate::making::{Aside, Makers, OnTheSpot};
 use crate::memory::Block;
 use crate::pool::Pool;
 use crate::program::{Program, Workspace, BASES};
-use crate::programs::Programs;
+use crate::programs::{Key, Programs};
 use crate::proofs::prove;
 use crate::sharing::{wants_help, Sharing};
 use crate::world::World;
@@ -33,6 +34,7 @@ pub struct Node {
     workers: usize,
     isa: Isa,
     programs: Mutex<Programs>,
+    makers: Makers<Key>,
     driver: OneAtATime<Driver>,
 }
 
@@ -82,6 +84,7 @@ impl Node {
             workers,
             isa: Isa::detect(),
             programs: Mutex::default(),
+            makers: Makers::new(),
             driver: OneAtATime::new(Driver::new(world_size, None)),
         })
     }
@@ -107,7 +110,7 @@ impl Node {
     /// # Errors
     /// An unknown algorithm, an op that the dtype does not have, a refutation.
     pub fn program(&self, call: &Call, proof: Option<&Verified>) -> Result<Arc<Program>> {
-        self.program_shared(call, Sharing::of(call.path), proof)
+        self.program_shared(call, Sharing::of(call.path), proof, &OnTheSpot)
     }
 
     /// Returns the program of a call that every rank makes for itself.
@@ -115,28 +118,44 @@ impl Node {
     /// # Errors
     /// As [`Node::program`].
     pub fn program_of_rank(&self, call: &Call, proof: Option<&Verified>) -> Result<Arc<Program>> {
-        self.program_shared(call, Sharing::ByRank, proof)
+        self.program_shared(call, Sharing::ByRank, proof, &OnTheSpot)
     }
 
-    fn program_shared(&self, call: &Call, sharing: Sharing, proof: Option<&Verified>) -> Result<Arc<Program>> {
+    /// Returns the program of a call that is shared out so; what takes long is done `aside`.
+    ///
+    /// # Errors
+    /// As [`Node::program`].
+    pub fn program_shared(
+        &self,
+        call: &Call,
+        sharing: Sharing,
+        proof: Option<&Verified>,
+        aside: &impl Aside,
+    ) -> Result<Arc<Program>> {
         let key = (call.clone(), sharing);
-        if let Some(program) = self.lock_programs().find(&key) {
-            return Ok(program);
-        }
+        let make = || self.make_program(&key, proof, aside);
+        self.makers.find_or_make(&key, aside, || self.lock_programs().find(&key), make)
+    }
+
+    #[cold]
+    fn make_program(&self, key: &Key, proof: Option<&Verified>, aside: &impl Aside) -> Result<Arc<Program>> {
+        let (call, sharing) = key;
         if call.collective.folds() && !call.op.is_defined_on(call.dtype) {
             return Err(undefined(call).into());
         }
         let verified = match proof {
             Some(verified) => verified.clone(),
-            None => prove(call.collective, &call.algorithm, self.world_size, call.path, call.aliasing)?,
+            None => prove(call.collective, &call.algorithm, self.world_size, call.path, call.aliasing, aside)?,
         };
         if verified.schedule().world_size != self.world_size {
             let found = verified.schedule().world_size;
             return Err(Error::Invalid(format!("the schedule is for {found} ranks, the node has {}", self.world_size)));
         }
-        let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);
-        let program = Arc::new(Program::bind(&verified, call.clone(), tile_count, self.isa)?);
-        self.lock_programs().keep(key, program.clone());
+        let program = aside.run(|| {
+            let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);
+            Program::bind(&verified, call.clone(), tile_count, self.isa).map(Arc::new)
+        })?;
+        self.lock_programs().keep(key.clone(), program.clone());
         Ok(program)
     }
 

@@ -1,7 +1,7 @@
 //! Proofs, kept: a registered algorithm is built, lowered and proved once per world size, path and aliasing.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nvcoll_core::algorithm;
 use nvcoll_core::collective::Collective;
@@ -10,12 +10,14 @@ use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::{verify, Verified};
 
 use crate::error::{Error, Result};
+use crate::making::{Aside, Makers};
 
 type Key = (&'static str, &'static str, u32, Path, Aliasing);
 
 static PROOFS: Mutex<Option<HashMap<Key, Verified>>> = Mutex::new(None);
+static MAKERS: Makers<Key> = Makers::new();
 
-/// Returns the proof of a registered algorithm; `auto` is the collective's default.
+/// Returns the proof of a registered algorithm; `auto` is the collective's default. It is found here or made `aside`.
 ///
 /// # Errors
 /// An unknown name, a world size out of range, or a refutation.
@@ -25,16 +27,22 @@ pub fn prove(
     world_size: u32,
     path: Path,
     aliasing: Aliasing,
+    aside: &impl Aside,
 ) -> Result<Verified> {
     let name = algorithm::find(collective, name)?.name;
     let key = (collective.name, name, world_size, path, aliasing);
-    let mut proofs = PROOFS.lock().unwrap_or_else(PoisonError::into_inner);
-    let proofs = proofs.get_or_insert_default();
-    if let Some(known) = proofs.get(&key) {
-        return Ok(known.clone());
-    }
-    let schedule = lower(&algorithm::build(collective, name, world_size, aliasing)?, path)?;
-    let verified = verify(schedule).map_err(|violation| Error::Refuted(violation.to_string()))?;
-    proofs.insert(key, verified.clone());
-    Ok(verified)
+    let find = || proofs().as_ref().and_then(|proofs| proofs.get(&key).cloned());
+    let make = || {
+        let verified = aside.run(|| {
+            let schedule = lower(&algorithm::build(collective, name, world_size, aliasing)?, path)?;
+            verify(schedule).map_err(|violation| Error::Refuted(violation.to_string()))
+        })?;
+        proofs().get_or_insert_default().insert(key, verified.clone());
+        Ok(verified)
+    };
+    MAKERS.find_or_make(&key, aside, find, make)
+}
+
+fn proofs() -> MutexGuard<'static, Option<HashMap<Key, Verified>>> {
+    PROOFS.lock().unwrap_or_else(PoisonError::into_inner)
 }

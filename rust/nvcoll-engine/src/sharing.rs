@@ -55,7 +55,7 @@ pub(crate) fn may_stream(buffer_bytes: usize) -> bool {
 
 impl Sharing {
     /// Returns how a caller that drives all ranks shares out a schedule.
-    pub(crate) fn of(path: Path) -> Self {
+    pub fn of(path: Path) -> Self {
         match path {
             Path::Mapped => Sharing::ByTile,
             Path::Staged => Sharing::ByRank,

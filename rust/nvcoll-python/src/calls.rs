@@ -11,6 +11,7 @@ use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::Call;
+use nvcoll_engine::making::Aside;
 use nvcoll_engine::Deadline;
 
 use crate::error::invalid;
@@ -200,6 +201,15 @@ unsafe impl<T> Send for Detached<T> {}
 impl<T> Detached<T> {
     pub(crate) fn get(&mut self) -> &mut T {
         &mut self.0
+    }
+}
+
+/// Does without the GIL what takes long.
+pub(crate) struct WithoutGil<'py>(pub(crate) Python<'py>);
+
+impl Aside for WithoutGil<'_> {
+    fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.0.detach(work)
     }
 }
 

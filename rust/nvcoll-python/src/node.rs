@@ -6,10 +6,11 @@ use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Collective, ALL_REDUCE};
 use nvcoll_engine::kernel::Isa;
+use nvcoll_engine::sharing::Sharing;
 use nvcoll_engine::Buffers;
 
 use crate::arrays::Operands;
-use crate::calls::{deadline, path_named, Choice, Detached, Reduction, SharedProgram, Signals};
+use crate::calls::{deadline, path_named, Choice, Detached, Reduction, SharedProgram, Signals, WithoutGil};
 use crate::error::{invalid, of_engine};
 use crate::team::Team;
 
@@ -155,7 +156,9 @@ impl Node {
         reduction.check(py, dtype)?;
         let choice = Choice::of_option(algorithm, world_size, path, aliasing)?;
         let call = choice.call(collective, dtype, reduction.op, count, path, aliasing);
-        let program = self.engine.program(&call, choice.proof.as_ref()).map_err(|e| of_engine(py, &e))?;
+        let (sharing, proof) = (Sharing::of(path), choice.proof.as_ref());
+        let program = self.engine.program_shared(&call, sharing, proof, &WithoutGil(py));
+        let program = program.map_err(|e| of_engine(py, &e))?;
         let buffers = Detached(operands.buffers(|at| reduction.scalar(at)));
         Ok(Prepared { program, buffers, operands })
     }

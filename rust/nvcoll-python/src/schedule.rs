@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
@@ -13,8 +13,9 @@ use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify as core_verify, Verified};
+use nvcoll_engine::making::Makers;
 
-use crate::calls::path_named;
+use crate::calls::{path_named, WithoutGil};
 use crate::error::{invalid, of_core};
 use crate::refuted::refuted;
 
@@ -23,32 +24,41 @@ use crate::refuted::refuted;
 pub(crate) struct Schedule {
     pub(crate) core: CoreSchedule,
     /// Proofs by path, with the name under which plans are kept.
-    proofs: Arc<Mutex<HashMap<Path, (String, Verified)>>>,
+    proofs: Mutex<HashMap<Path, (String, Verified)>>,
+    makers: Makers<Path>,
 }
 
 impl Schedule {
     pub(crate) fn of(core: CoreSchedule) -> Self {
-        Self { core, proofs: Arc::default() }
+        Self { core, proofs: Mutex::default(), makers: Makers::new() }
     }
 
-    /// Returns the proof for `path`, lowering first if need be.
+    /// Returns the proof for `path`, with the name under which plans are kept; lowering and proving go without the GIL.
     pub(crate) fn proved_for(&self, py: Python<'_>, path: Path) -> PyResult<(String, Verified)> {
-        let mut proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = proofs.get(&path) {
-            return Ok(known.clone());
-        }
+        let aside = WithoutGil(py);
+        self.makers.find_or_make(&path, &aside, || self.proofs().get(&path).cloned(), || self.prove(py, path))
+    }
+
+    fn prove(&self, py: Python<'_>, path: Path) -> PyResult<(String, Verified)> {
         let lowered = if self.core.path == path { self.core.clone() } else { lowered(py, &self.core, path)? };
-        let mut hasher = DefaultHasher::new();
-        text::print(&lowered).hash(&mut hasher);
-        let name = format!("{}#{:x}", lowered.algorithm, hasher.finish());
-        let verified = core_verify(lowered.clone()).map_err(|refutation| refuted(py, &lowered, &refutation))?;
-        proofs.insert(path, (name.clone(), verified.clone()));
+        let (name, verified) = py.detach(|| {
+            let mut hasher = DefaultHasher::new();
+            text::print(&lowered).hash(&mut hasher);
+            (format!("{}#{:x}", lowered.algorithm, hasher.finish()), core_verify(lowered.clone()))
+        });
+        // No lock is held here: making an exception may run Python code, which may ask for this proof.
+        let verified = verified.map_err(|refutation| refuted(py, &lowered, &refutation))?;
+        self.proofs().insert(path, (name.clone(), verified.clone()));
         Ok((name, verified))
+    }
+
+    fn proofs(&self) -> MutexGuard<'_, HashMap<Path, (String, Verified)>> {
+        self.proofs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn lowered(py: Python<'_>, schedule: &CoreSchedule, path: Path) -> PyResult<CoreSchedule> {
-    lower(schedule, path).map_err(|error| of_core(py, &error))
+    py.detach(|| lower(schedule, path)).map_err(|error| of_core(py, &error))
 }
 
 #[pymethods]
@@ -232,8 +242,8 @@ pub(crate) fn schedule(
 ) -> PyResult<Schedule> {
     let collective = collective_named(py, collective)?;
     let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
-    let mapped =
-        nvcoll_core::algorithm::build(collective, algorithm, world_size, aliasing).map_err(|e| of_core(py, &e))?;
+    let mapped = py.detach(|| nvcoll_core::algorithm::build(collective, algorithm, world_size, aliasing));
+    let mapped = mapped.map_err(|e| of_core(py, &e))?;
     Ok(Schedule::of(lowered(py, &mapped, path_named(py, path)?)?))
 }
 

@@ -8,13 +8,15 @@ use nvcoll_core::collective::{ALL_REDUCE, BARRIER};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::node::Occupied;
+use nvcoll_engine::sharing::Sharing;
 use nvcoll_engine::team::Member;
 use nvcoll_engine::{Buffers, Error};
 
 use crate::arrays::Operands;
-use crate::calls::{deadline, path_named, Choice, Detached, Reduction, SharedProgram};
+use crate::calls::{deadline, path_named, Choice, Detached, Reduction, SharedProgram, WithoutGil};
 use crate::error::of_engine;
 
 /// The ranks of one `Node.run`. Nobody drives the node while it lasts.
@@ -114,7 +116,7 @@ impl Communicator {
         reduction.check(py, dtype)?;
         let choice = Choice::of_option(algorithm, self.node.world_size(), path, aliasing)?;
         let call = choice.call(&ALL_REDUCE, dtype, reduction.op, count, path, aliasing);
-        let program = self.node.program_of_rank(&call, choice.proof.as_ref()).map_err(|e| of_engine(py, &e))?;
+        let program = self.program(py, &call, choice.proof.as_ref())?;
         operands.gather(py);
         self.execute(py, &program, operands.buffers(|at| reduction.scalar(at))[0], timeout)?;
         operands.write_back(py);
@@ -133,7 +135,7 @@ impl Communicator {
             path: Path::Mapped,
             aliasing: Aliasing::Disjoint,
         };
-        let program = self.node.program_of_rank(&call, None).map_err(|e| of_engine(py, &e))?;
+        let program = self.program(py, &call, None)?;
         let nothing = std::ptr::null_mut();
         let buffers = Buffers { input: nothing, output: nothing, scratch: nothing, scalar: 1.0 };
         self.execute(py, &program, buffers, timeout)
@@ -147,6 +149,11 @@ impl Communicator {
 impl Communicator {
     fn lock(&self) -> MutexGuard<'_, Option<Member>> {
         self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
+        let program = self.node.program_shared(call, Sharing::ByRank, proof, &WithoutGil(py));
+        program.map_err(|error| of_engine(py, &error))
     }
 
     fn execute(&self, py: Python<'_>, program: &SharedProgram, buffers: Buffers, timeout: Option<f64>) -> PyResult<()> {

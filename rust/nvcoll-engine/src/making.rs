@@ -1,0 +1,175 @@
+//! Values that take long to make: one thread makes, and others that want the same wait for it.
+//!
+//! ```text
+//! find ─ there ────▶ done
+//!      └ not there ─ nobody makes it ─▶ make ─▶ wake who waits ─▶ done
+//!                  └ somebody does ───▶ wait aside ─▶ find again
+//! ```
+//!
+//! A proof for a thousand ranks takes seconds, and a thousand ranks ask for it at once. What takes long, making and waiting,
+//! happens *aside*: a caller that holds a lock which others need, such as Python's, gives it up meanwhile. The table of what
+//! is being made is locked for a look only, never aside. So a thread that forks while it holds the caller's lock leaves no
+//! table locked in the child; and what somebody was making when the process was forked, nobody makes in the child: there it
+//! counts for nothing. Nor does a thread wait for itself: a maker that comes to ask for what it makes (Python code may run
+//! where an exception is made) makes it once more.
+//!
+//! What it does not do: keep anything (the caller's `find` and `make` do), or hand on errors: who waited for a maker that
+//! failed makes it itself.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use crate::forks::Process;
+
+/// How a caller does what takes long.
+pub trait Aside {
+    /// Does the work on the calling thread; a lock that others need is free meanwhile, and held again afterwards.
+    fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T;
+}
+
+/// For callers that hold no lock.
+#[derive(Debug, Clone, Copy)]
+pub struct OnTheSpot;
+
+impl Aside for OnTheSpot {
+    fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        work()
+    }
+}
+
+/// What is being made, by key.
+#[derive(Debug)]
+pub struct Makers<K: Eq + Hash + Clone>(Mutex<Option<HashMap<K, Arc<Making>>>>);
+
+/// One value that somebody makes.
+#[derive(Debug)]
+struct Making {
+    process: Process,
+    thread: ThreadId,
+    is_over: Mutex<bool>,
+    over: Condvar,
+}
+
+/// The right to make a value, and the duty to wake who waits for it.
+struct Turn<'a, K: Eq + Hash + Clone> {
+    makers: &'a Makers<K>,
+    key: &'a K,
+    making: Arc<Making>,
+}
+
+impl<K: Eq + Hash + Clone> Makers<K> {
+    /// Returns a table in which nothing is being made.
+    pub const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// Returns what `find` finds, if need be after `make` has made and kept it, on this thread or another.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn find_or_make<V, E>(
+        &self,
+        key: &K,
+        aside: &impl Aside,
+        find: impl Fn() -> Option<V>,
+        make: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, E> {
+        loop {
+            if let Some(found) = find() {
+                return Ok(found);
+            }
+            match self.begin(key) {
+                Ok(_turn) => return make(),
+                Err(making) => aside.run(|| making.wait()),
+            }
+        }
+    }
+
+    /// Begins to make a value, unless another thread of this process does.
+    fn begin<'a>(&'a self, key: &'a K) -> Result<Turn<'a, K>, Arc<Making>> {
+        let (process, thread) = (Process::current(), std::thread::current().id());
+        let mut table = lock(&self.0);
+        let table = table.get_or_insert_default();
+        if let Some(making) = table.get(key).filter(|making| making.process == process && making.thread != thread) {
+            return Err(making.clone());
+        }
+        let making = Arc::new(Making { process, thread, is_over: Mutex::new(false), over: Condvar::new() });
+        table.insert(key.clone(), making.clone());
+        Ok(Turn { makers: self, key, making })
+    }
+}
+
+impl<K: Eq + Hash + Clone> Default for Makers<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Making {
+    fn wait(&self) {
+        let mut is_over = lock(&self.is_over);
+        while !*is_over {
+            is_over = self.over.wait(is_over).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<K: Eq + Hash + Clone> Drop for Turn<'_, K> {
+    fn drop(&mut self) {
+        lock(&self.makers.0).as_mut().map(|table| table.remove(self.key));
+        *lock(&self.making.is_over) = true;
+        self.making.over.notify_all();
+    }
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Barrier, OnceLock};
+    use std::time::Duration;
+
+    #[test]
+    fn threads_that_want_the_same_at_once_make_it_once() {
+        let (makers, made, value) = (Makers::new(), AtomicU32::new(0), OnceLock::new());
+        let together = Barrier::new(8);
+        let make = || {
+            made.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(20));
+            Ok::<u32, ()>(*value.get_or_init(|| 7))
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    together.wait();
+                    assert_eq!(makers.find_or_make(&"key", &OnTheSpot, || value.get().copied(), make), Ok(7));
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_maker_that_fails_or_panics_leaves_the_turn_to_the_next() {
+        let makers = Makers::new();
+        let make = |outcome: Result<u32, &'static str>| makers.find_or_make(&1, &OnTheSpot, || None, || outcome);
+        assert_eq!(make(Err("refuted")), Err("refuted"));
+        let panicking =
+            || makers.find_or_make(&1, &OnTheSpot, || None::<u32>, || -> Result<u32, ()> { panic!("make") });
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panicking)).is_err());
+        assert_eq!(make(Ok(3)), Ok(3));
+    }
+
+    #[test]
+    fn a_maker_that_asks_for_what_it_makes_does_not_wait_for_itself() {
+        let makers = Makers::new();
+        let make = |then: &dyn Fn() -> Result<u32, ()>| makers.find_or_make(&1, &OnTheSpot, || None, then);
+        assert_eq!(make(&|| make(&|| Ok(5))), Ok(5));
+    }
+}
