@@ -35,6 +35,10 @@ const PAUSES: u32 = 100;
 /// Turns given away before sleeping. Chosen: a wake-up costs tens of microseconds, a turn less than one.
 const TURNS: u32 = 50;
 
+/// So often a rank brings the progress words of queues that it does not use up to date: a word that was left 2^31 calls
+/// behind would look as if it were ahead. Chosen: half of that.
+const REFRESH_CALLS: u32 = 1 << 30;
+
 /// The buffers and the scalar that one rank brings to a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffers {
@@ -164,6 +168,10 @@ impl Crew {
             let [input, output, scratch] = [own.input, own.output, own.scratch].map(|p| p as usize as u64);
             let record: Record = [fingerprint, small, count, input, output, scratch, own.scalar.to_bits(), 0];
             lines.record.write(number, &record);
+            if number.is_multiple_of(REFRESH_CALLS) {
+                // Nothing of this call is done, and everything of the earlier ones.
+                lines.progress.iter().for_each(|progress| progress.publish(number, 0));
+            }
             lines.stamp.enter(number);
             self.meet(world, program, rank, &record);
         }

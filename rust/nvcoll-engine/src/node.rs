@@ -372,3 +372,41 @@ impl Driver {
         taken.min_by_key(rank).unwrap_or(Ok(()))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use nvcoll_core::collective::ALL_REDUCE;
+    use nvcoll_core::dtype::DType;
+    use nvcoll_core::op::Op;
+    use nvcoll_core::schedule::{Aliasing, Path};
+
+    /// Runs a call, by rank, as number `number`, of four ranks with 1, 2, 3 and 4; returns what they hold then.
+    fn run_as(node: &Node, number: u32, algorithm: &str, path: Path) -> [[i32; 100]; 4] {
+        let (dtype, op, aliasing) = (DType::I32, Op::Sum, Aliasing::InPlace);
+        let call = Call { collective: &ALL_REDUCE, algorithm: algorithm.into(), dtype, op, count: 100, path, aliasing };
+        let program = node.program_of_rank(&call, None).unwrap();
+        let mut data = [1, 2, 3, 4].map(|value| [value; 100]);
+        let mut buffers = data.each_mut().map(|x| {
+            let start: *mut u8 = x.as_mut_ptr().cast();
+            Buffers { input: start, output: start, scratch: std::ptr::null_mut(), scalar: 1.0 }
+        });
+        let mut driver = node.driver.take().unwrap();
+        driver.prepare(4, 1, &program, &buffers);
+        driver.number = number.wrapping_sub(1);
+        // SAFETY: four live arrays of a hundred integers, in place.
+        unsafe { driver.run_by_rank(&program, &mut buffers, Deadline::after(Some(60.0)), &mut || false) }.unwrap();
+        data
+    }
+
+    #[test]
+    fn queues_that_were_not_used_for_2_to_the_31_calls_are_waited_for_and_numbers_wrap() {
+        // One worker, which does what it takes for ready in the same order every time.
+        let node = Node::new(4, Some(1)).unwrap();
+        // A rank makes every call; those that change nothing are left out here.
+        for number in [1, 1 << 30, 2 << 30, (2 << 30) + 1, 3 << 30, u32::MAX, 0, 1, 1 << 30, 2 << 30, (2 << 30) + 9] {
+            let (algorithm, path) = if number % 2 == 1 { ("ring", Path::Staged) } else { ("nvswitch", Path::Mapped) };
+            assert_eq!(run_as(&node, number, algorithm, path), [[10; 100]; 4], "call {number:#x}, {algorithm}");
+        }
+    }
+}

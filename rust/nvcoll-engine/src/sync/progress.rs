@@ -5,7 +5,8 @@
 //! stamp       call                                                  one per rank: "I have entered call c"
 //! ```
 //!
-//! Both only grow, modulo their width, and are compared by wrapping difference; nothing is ever reset. A stamp of c says
+//! Both only grow, modulo their width, and are compared by wrapping difference; nothing is ever reset. A word therefore must
+//! not fall 2^31 calls behind: a rank publishes those of queues that it does not use now and then (`by_rank`). A stamp of c says
 //! that the rank has finished c-1, so whoever has seen it may reuse what the rank read in call c-2: the stamp rule.
 
 use super::atomic::{AtomicU64, Ordering};
