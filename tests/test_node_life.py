@@ -314,3 +314,37 @@ def test_many_nodes_leave_no_thread_behind():
         node.all_reduce([np.ones(1 << 18, dtype="f4") for _ in range(4)])
         del node
     assert len(os.listdir("/proc/self/task")) <= before
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="limits the address space as Linux counts it")
+@pytest.mark.parametrize(
+    ("what", "path", "ranks", "count"), [("scratch", "mapped", 4, 1 << 23), ("staging", "staged", 128, 4)]
+)
+def test_no_memory_for_what_a_call_needs_beside_its_arrays_is_an_error_and_the_node_goes_on(what, path, ranks, count):
+    run_script(
+        f"""
+        import resource
+
+        def limited(call, spare):
+            with open("/proc/self/statm") as statm:
+                used = int(statm.read().split()[0]) * resource.getpagesize()
+            before = resource.getrlimit(resource.RLIMIT_AS)
+            resource.setrlimit(resource.RLIMIT_AS, (used + spare, before[1]))
+            try:
+                call()
+            except MemoryError as error:
+                assert "{what}" in str(error), error
+            else:
+                raise AssertionError("there was memory")
+            finally:
+                resource.setrlimit(resource.RLIMIT_AS, before)
+
+        node = nvcoll.Node({ranks}, workers=1)
+        x = np.ones(({ranks}, {count}), dtype="f4")
+        plan = node.plan("all_reduce", x, algorithm="one_shot", path="{path}")
+        limited(plan.run, 48 << 20)
+        assert (x == 1).all()
+        plan.run()
+        assert (x == {ranks}).all()
+        """
+    )

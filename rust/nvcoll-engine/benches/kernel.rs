@@ -32,7 +32,7 @@ struct Buffers {
 /// `k` sources; `k` destinations are the sources, fewer are blocks of their own.
 fn buffers(k: usize, m: usize, bytes: usize) -> Buffers {
     let fresh = if k == m && k > 1 { 0 } else { m };
-    let blocks: Vec<Block> = (0..k + fresh).map(|_| Block::zeroed(bytes + OFFSET_BYTES)).collect();
+    let blocks: Vec<Block> = (0..k + fresh).map(|_| Block::try_zeroed(bytes + OFFSET_BYTES).expect("memory")).collect();
     let starts: Vec<*mut u8> = blocks.iter().map(|block| block.start().wrapping_add(OFFSET_BYTES)).collect();
     // SAFETY: every start has `bytes` bytes in its block; zeros would leave pages untouched.
     starts.iter().for_each(|start| unsafe { start.write_bytes(1, bytes) });

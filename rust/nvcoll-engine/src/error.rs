@@ -75,6 +75,14 @@ pub enum Error {
     /// The peers of a rank are gone.
     #[error("{0}")]
     Closed(&'static str),
+    /// Memory that a call needs beside its buffers could not be had; nothing was moved.
+    #[error("no memory for {bytes} bytes of {what} on each rank: pass smaller arrays, or another algorithm or path")]
+    NoMemory {
+        /// What it is for.
+        what: &'static str,
+        /// How much of it a rank needs.
+        bytes: usize,
+    },
     /// The core refused.
     #[error(transparent)]
     Core(#[from] nvcoll_core::Error),

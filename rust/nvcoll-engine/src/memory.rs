@@ -1,6 +1,6 @@
 //! Memory that the engine owns: aligned to a page, reached through raw pointers only, because ranks share it.
 
-use std::alloc::{alloc, alloc_zeroed, dealloc, handle_alloc_error, Layout};
+use std::alloc::{alloc, alloc_zeroed, dealloc, Layout};
 
 /// A page of the machines we know. Cited: x86-64 and most arm64 Linux.
 const PAGE_BYTES: usize = 4096;
@@ -22,16 +22,12 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Allocates `bytes` zeroed bytes (at least one).
-    pub fn zeroed(bytes: usize) -> Self {
-        let layout =
-            Layout::from_size_align(bytes.max(1), PAGE_BYTES).expect("a block is smaller than the address space");
+    /// Allocates `bytes` zeroed bytes (at least one); `None` if there is no memory.
+    pub fn try_zeroed(bytes: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).ok()?;
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
-        if start.is_null() {
-            handle_alloc_error(layout);
-        }
-        Self { start, layout }
+        (!start.is_null()).then_some(Self { start, layout })
     }
 
     /// Allocates `bytes` bytes (at least one) that nobody reads before they are written; `None` if there is no memory.

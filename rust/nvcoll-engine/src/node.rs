@@ -182,8 +182,8 @@ impl Node {
     /// until `run` returns. `scratch` pointers are filled in by the node.
     ///
     /// # Errors
-    /// [`Error::Busy`] if another thread is in a call; [`Error::Interrupted`] and [`Error::Timeout`] leave the outputs
-    /// half written and the node usable.
+    /// [`Error::Busy`] if another thread is in a call; [`Error::NoMemory`] before a byte moves; [`Error::Interrupted`] and
+    /// [`Error::Timeout`] leave the outputs half written and the node usable.
     pub unsafe fn run(
         &self,
         program: &Program,
@@ -195,7 +195,7 @@ impl Node {
         let Some(mut driver) = self.driver.take() else {
             return Err(IN_USE);
         };
-        driver.prepare(self.world_size, self.workers, program, buffers);
+        driver.prepare(self.world_size, self.workers, program, buffers)?;
         // SAFETY: the caller's.
         unsafe {
             match Sharing::of(program.call().path) {
@@ -248,12 +248,12 @@ impl Driver {
     }
 
     /// Starts the pool if there is none in this process, makes room, writes down the bases.
-    fn prepare(&mut self, world_size: u32, workers: usize, program: &Program, buffers: &[Buffers]) {
+    fn prepare(&mut self, world_size: u32, workers: usize, program: &Program, buffers: &[Buffers]) -> Result<()> {
         if self.pool.as_ref().is_none_or(|pool| !pool.is_of_this_process()) {
             self.start(world_size, workers);
         }
         if self.scratch.first().map_or(0, Block::bytes) < program.scratch_bytes() {
-            self.make_room(world_size, program.scratch_bytes());
+            self.make_room(world_size, program.scratch_bytes())?;
         }
         for (rank, own) in buffers.iter().enumerate() {
             let scratch = self.scratch.get(rank).map_or(std::ptr::null_mut(), Block::start);
@@ -261,6 +261,7 @@ impl Driver {
             (bases[0], bases[1], bases[2]) = (own.input, own.output, scratch);
             self.scalars[rank] = own.scalar;
         }
+        Ok(())
     }
 
     #[cold]
@@ -269,8 +270,12 @@ impl Driver {
     }
 
     #[cold]
-    fn make_room(&mut self, world_size: u32, bytes: usize) {
-        self.scratch = (0..world_size).map(|_| Block::zeroed(bytes)).collect();
+    fn make_room(&mut self, world_size: u32, bytes: usize) -> Result<()> {
+        // What is too small goes first: it would only be in the way.
+        self.scratch.clear();
+        let blocks: Option<Vec<Block>> = (0..world_size).map(|_| Block::try_zeroed(bytes)).collect();
+        self.scratch = blocks.ok_or(Error::NoMemory { what: "scratch", bytes })?;
+        Ok(())
     }
 
     unsafe fn run_by_tile(
@@ -334,6 +339,7 @@ impl Driver {
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
+        self.world.make_staging_for(program)?;
         self.number = self.number.wrapping_add(1);
         for (rank, own) in buffers.iter_mut().enumerate() {
             own.scratch = self.bases[rank * BASES + 2];
@@ -392,7 +398,7 @@ mod tests {
             Buffers { input: start, output: start, scratch: std::ptr::null_mut(), scalar: 1.0 }
         });
         let mut driver = node.driver.take().unwrap();
-        driver.prepare(4, 1, &program, &buffers);
+        driver.prepare(4, 1, &program, &buffers).unwrap();
         driver.number = number.wrapping_sub(1);
         // SAFETY: four live arrays of a hundred integers, in place.
         unsafe { driver.run_by_rank(&program, &mut buffers, Deadline::after(Some(60.0)), &mut || false) }.unwrap();

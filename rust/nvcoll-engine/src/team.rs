@@ -67,14 +67,16 @@ impl Member {
     ///
     /// # Errors
     /// `Mismatch`, `Returned`, `Overlap`, `Aborted`, `Interrupted`, `Timeout`: afterwards every call of the team fails.
-    /// `Closed` in the child of a fork, where no peer is.
+    /// `Closed` in the child of a fork, where no peer is; `NoMemory` before the call was entered.
     pub unsafe fn run(&mut self, program: &Program, buffers: Buffers, deadline: Deadline) -> Result<()> {
         if self.process != Process::current() {
             return Err(Error::Closed("this process was forked off inside a run, its peers are threads of the parent"));
         }
         if self.scratch.as_ref().map_or(0, Block::bytes) < program.scratch_bytes() {
-            self.scratch = Some(Block::zeroed(program.scratch_bytes()));
+            let bytes = program.scratch_bytes();
+            self.scratch = Some(Block::try_zeroed(bytes).ok_or(Error::NoMemory { what: "scratch", bytes })?);
         }
+        self.world.make_staging_for(program)?;
         let scratch = self.scratch.as_ref().map_or(std::ptr::null_mut(), Block::start);
         let buffers = [Buffers { scratch, ..buffers }];
         let _environment = FloatEnvironment::round_to_nearest();

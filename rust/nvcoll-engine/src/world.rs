@@ -2,8 +2,9 @@
 
 use std::sync::OnceLock;
 
+use crate::error::{Error, Result};
 use crate::memory::Block;
-use crate::program::QUEUES;
+use crate::program::{Program, QUEUES};
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
 
 /// The lines of one rank.
@@ -49,10 +50,24 @@ impl World {
         self.lines.len() as u32
     }
 
-    /// Returns where the staging of a rank begins; all ranks' staging is made when the first is asked for.
-    pub(crate) fn staging(&self, rank: u32) -> *mut u8 {
+    /// Makes the staging of all ranks for a program that stages, unless that was done.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn make_staging_for(&self, program: &Program) -> Result<()> {
+        if program.staging_bytes() == 0 || self.staging.get().is_some() {
+            return Ok(());
+        }
         let bytes = staging_bytes(self.world_size());
-        let blocks = self.staging.get_or_init(|| self.lines.iter().map(|_| Block::zeroed(bytes)).collect());
-        blocks[rank as usize].start()
+        let blocks: Option<Vec<Block>> = self.lines.iter().map(|_| Block::try_zeroed(bytes)).collect();
+        let blocks = blocks.ok_or(Error::NoMemory { what: "staging", bytes })?;
+        // A peer that was faster has made the one that counts.
+        let _ = self.staging.set(blocks);
+        Ok(())
+    }
+
+    /// Returns where the staging of a rank begins, which was made.
+    pub(crate) fn staging(&self, rank: u32) -> *mut u8 {
+        self.staging.get().expect("it is made before a call begins that needs it")[rank as usize].start()
     }
 }

@@ -1,6 +1,6 @@
 //! Rust errors as Python exceptions: one variant, one arm.
 
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -89,6 +89,7 @@ pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
 pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
     let name = match error {
         EngineError::Core(core) => return of_core(py, core),
+        EngineError::NoMemory { .. } => return PyMemoryError::new_err(error.to_string()),
         EngineError::Interrupted => return PyKeyboardInterrupt::new_err(()),
         EngineError::Invalid(_) | EngineError::Overlap { .. } => "InvalidArgument",
         EngineError::Mismatch { .. } | EngineError::Returned { .. } => "Mismatch",
