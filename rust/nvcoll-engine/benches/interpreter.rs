@@ -56,8 +56,7 @@ fn one_step(criterion: &mut Criterion) {
         bencher.iter(|| unsafe { black_box(kernel).run(black_box(&args)) });
     });
     group.bench_function("plan", |bencher| {
-        let mut buffers =
-            starts.map(|start| Buffers { input: start, output: start, scratch: std::ptr::null_mut(), scalar: 1.0 });
+        let mut buffers = starts.map(|start| Buffers::new(start, start, 1.0));
         // SAFETY: two live arrays of `COUNT` floats, in place, which nobody else touches.
         let mut run = || unsafe { node.run(&program, &mut buffers, Deadline::after(None), &mut || false) };
         bencher.iter(|| run().unwrap());

@@ -78,12 +78,7 @@ fn ratios(ranks: u32, bytes: usize, rounds: usize, random: &mut Random) -> Vec<f
     let node = Node::new(ranks, None).expect("a node");
     let program = node.program(&call, None).expect("a proof");
     let starts = data.starts();
-    let buffer = |&start: &*mut f32| Buffers {
-        input: start.cast(),
-        output: start.cast(),
-        scratch: std::ptr::null_mut(),
-        scalar: 1.0,
-    };
+    let buffer = |&start: &*mut f32| Buffers::new(start.cast(), start.cast(), 1.0);
     let mut buffers: Vec<Buffers> = starts.iter().map(buffer).collect();
     let mut roofline = Roofline::new(node.workers(), ranks as usize);
     let mut nvswitch = || {

@@ -20,11 +20,12 @@
 
 use std::ops::Range;
 
+use crate::buffers::Buffers;
 use crate::deadline::Patience;
 use crate::error::Result;
 use crate::failing::explain;
 use crate::overlap::overlap;
-use crate::program::{Program, Wait, Workspace, BASES};
+use crate::program::{Program, Wait, Workspace};
 use crate::sync::atomic::{give_way, pause};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 use crate::world::World;
@@ -38,19 +39,6 @@ const TURNS: u32 = 50;
 /// So often a rank brings the progress words of queues that it does not use up to date: a word that was left 2^31 calls
 /// behind would look as if it were ahead. Chosen: half of that.
 const REFRESH_CALLS: u32 = 1 << 30;
-
-/// The buffers and the scalar that one rank brings to a call.
-#[derive(Debug, Clone, Copy)]
-pub struct Buffers {
-    /// Where the input begins.
-    pub input: *mut u8,
-    /// Where the output begins: the same in place.
-    pub output: *mut u8,
-    /// Where scratch begins.
-    pub scratch: *mut u8,
-    /// The rank's scalar in premul_sum, else 1.
-    pub scalar: f64,
-}
 
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
@@ -70,8 +58,8 @@ pub(crate) struct Crew {
     block: u32,
     /// Whether this is a rank that calls for itself: it knows no peer's buffers, and a peer may return from its program.
     is_member: bool,
-    bases: Vec<*mut u8>,
-    scalars: Vec<f64>,
+    /// Of every rank that was met.
+    buffers: Vec<Buffers>,
     /// Whose enter has been seen in this call.
     met: Vec<bool>,
     cursors: Vec<Cursor>,
@@ -91,8 +79,7 @@ impl Crew {
             ranks,
             block,
             is_member: false,
-            bases: vec![std::ptr::null_mut(); n * BASES],
-            scalars: vec![1.0; n],
+            buffers: vec![Buffers::unknown(); n],
             met: vec![false; n],
             cursors: Vec::new(),
             workspace: Workspace::default(),
@@ -257,10 +244,10 @@ impl Crew {
     fn step(&mut self, world: &World, program: &Program, cursor: &mut Cursor, number: u32) {
         let queue = &program.queues[cursor.rank as usize][cursor.queue as usize];
         let task = queue[cursor.index as usize];
-        // SAFETY: the step's waits are over, so the proof says who may touch what; bases of all ranks it has contact with
+        // SAFETY: the step's waits are over, so the proof says who may touch what; buffers of all ranks it has contact with
         // were filled when their enter was seen.
         unsafe {
-            program.run_task(task, cursor.tile, number, &self.bases, &self.scalars, &mut self.workspace);
+            program.run_task(task, cursor.tile, number, &self.buffers, &mut self.workspace);
         }
         let done = cursor.tile * queue.len() as u32 + cursor.index + 1;
         world.lines[cursor.rank as usize].progress[cursor.queue as usize].publish(number, done);
@@ -304,7 +291,7 @@ impl Crew {
             return Err(world.abort.raise(Cause::Mismatch(pair)));
         }
         self.meet(world, program, rank, &record);
-        if self.is_member && overlap(program, &self.bases, own, rank) {
+        if self.is_member && overlap(program, &self.buffers, own, rank) {
             return Err(world.abort.raise(Cause::Overlap(pair)));
         }
         Ok(())
@@ -316,9 +303,8 @@ impl Crew {
             _ => world.staging(rank),
         };
         let [input, output, scratch] = [record[3], record[4], record[5]].map(|address| address as usize as *mut u8);
-        let first = rank as usize * BASES;
-        self.bases[first..first + BASES].copy_from_slice(&[input, output, scratch, staging]);
-        self.scalars[rank as usize] = f64::from_bits(record[6]);
+        let scalar = f64::from_bits(record[6]);
+        self.buffers[rank as usize] = Buffers { input, output, scratch, staging, scalar };
         self.met[rank as usize] = true;
     }
 

@@ -15,6 +15,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::buffers::Buffers;
 use crate::program::{Program, Workspace};
 
 /// The pieces of one call that are still to be claimed.
@@ -54,12 +55,11 @@ impl Claims {
 /// Runs pieces until none is left or `goes_on` says no, which stops the other workers too; it is asked before each piece.
 ///
 /// # Safety
-/// What [`Program::run_task`] demands of `bases`, `scalars` and `workspace`; the program is mapped; all workers of the call
+/// What [`Program::run_task`] demands of `buffers` and `workspace`; the program is mapped; all workers of the call
 /// share `claims`, and nobody else touches the buffers.
 pub(crate) unsafe fn run(
     program: &Program,
-    bases: &[*mut u8],
-    scalars: &[f64],
+    buffers: &[Buffers],
     workspace: &mut Workspace,
     claims: &Claims,
     mut goes_on: impl FnMut() -> bool,
@@ -71,7 +71,7 @@ pub(crate) unsafe fn run(
             }
             let (strand, tile) = (piece / u64::from(program.tiles), piece % u64::from(program.tiles));
             // SAFETY: the caller's; the piece was claimed by this worker alone.
-            unsafe { run_piece(program, strand as usize, tile as u32, bases, scalars, workspace) };
+            unsafe { run_piece(program, strand as usize, tile as u32, buffers, workspace) };
         }
     }
 }
@@ -82,8 +82,7 @@ pub(crate) unsafe fn run(
 /// As [`run`].
 pub(crate) unsafe fn run_alone(
     program: &Program,
-    bases: &[*mut u8],
-    scalars: &[f64],
+    buffers: &[Buffers],
     workspace: &mut Workspace,
     mut goes_on: impl FnMut() -> bool,
 ) -> bool {
@@ -93,23 +92,16 @@ pub(crate) unsafe fn run_alone(
                 return false;
             }
             // SAFETY: the caller's.
-            unsafe { run_piece(program, strand, tile, bases, scalars, workspace) };
+            unsafe { run_piece(program, strand, tile, buffers, workspace) };
         }
     }
     true
 }
 
 #[inline]
-unsafe fn run_piece(
-    program: &Program,
-    strand: usize,
-    tile: u32,
-    bases: &[*mut u8],
-    scalars: &[f64],
-    workspace: &mut Workspace,
-) {
+unsafe fn run_piece(program: &Program, strand: usize, tile: u32, buffers: &[Buffers], workspace: &mut Workspace) {
     for &task in &program.strands[strand] {
         // SAFETY: earlier tasks of the piece are done, and other pieces touch other memory; the rest is the caller's.
-        unsafe { program.run_task(task, tile, 0, bases, scalars, workspace) };
+        unsafe { program.run_task(task, tile, 0, buffers, workspace) };
     }
 }

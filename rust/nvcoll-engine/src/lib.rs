@@ -3,7 +3,8 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
-//! | [`call`], [`proofs`], [`program`], `programs` | what is called, its proof, the proof bound to dtype, op and counts, and which are kept |
+//! | [`call`], `buffers` | what is called, and with what |
+//! | [`proofs`], [`program`], `programs` | its proof, the proof bound to dtype, op and counts, and which are kept |
 //! | [`making`] | what takes long to make: one thread makes it, others wait, and nobody holds a lock meanwhile |
 //! | [`sharing`], `strands`, `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
 //! | `stores` | whether large calls store past the caches |
@@ -15,6 +16,7 @@
 //! | [`cpus`], [`memory`], `forks` | what the system says: usable CPUs, blocks of memory, whether the process was forked |
 //! | [`pool`], `processors`, `busy` | worker threads, where they run, and what one thread at a time may use |
 
+mod buffers;
 pub mod busy;
 mod by_rank;
 mod by_tile;
@@ -43,6 +45,6 @@ pub mod sync;
 pub mod team;
 mod world;
 
-pub use by_rank::Buffers;
+pub use buffers::Buffers;
 pub use deadline::Deadline;
 pub use error::{Error, Result};

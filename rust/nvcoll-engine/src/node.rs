@@ -6,8 +6,9 @@ use std::time::Instant;
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::verify::Verified;
 
+use crate::buffers::Buffers;
 use crate::busy::OneAtATime;
-use crate::by_rank::{Buffers, Crew};
+use crate::by_rank::Crew;
 use crate::by_tile::{self, Claims};
 use crate::call::Call;
 use crate::cpus;
@@ -17,7 +18,7 @@ use crate::kernel::{FloatEnvironment, Isa};
 use crate::making::{Aside, Makers, OnTheSpot};
 use crate::memory::Block;
 use crate::pool::Pool;
-use crate::program::{Program, Workspace, BASES};
+use crate::program::{Program, Workspace};
 use crate::programs::{Key, Programs};
 use crate::proofs::prove;
 use crate::sharing::{wants_help, Sharing};
@@ -44,15 +45,10 @@ struct Driver {
     world: World,
     number: u32,
     crews: Vec<Mutex<Crew>>,
-    bases: Vec<*mut u8>,
-    scalars: Vec<f64>,
     workspaces: Vec<Mutex<Workspace>>,
     outcomes: Vec<Mutex<Result<()>>>,
     scratch: Vec<Block>,
 }
-
-// SAFETY: the base pointers are used only inside `run`, whose caller vouches for them.
-unsafe impl Send for Driver {}
 
 /// A slice of raw pointers that workers of one call share.
 struct Shared<'a, T>(&'a [T]);
@@ -199,7 +195,7 @@ impl Node {
         // SAFETY: the caller's.
         unsafe {
             match Sharing::of(program.call().path) {
-                Sharing::ByTile => driver.run_by_tile(program, deadline, is_interrupted),
+                Sharing::ByTile => driver.run_by_tile(program, buffers, deadline, is_interrupted),
                 Sharing::ByRank => driver.run_by_rank(program, buffers, deadline, is_interrupted),
             }
         }
@@ -239,27 +235,22 @@ impl Driver {
             world: World::new(world_size),
             number: 0,
             crews: (0..world_size).step_by(block as usize).map(|first| Mutex::new(crew(first))).collect(),
-            bases: vec![std::ptr::null_mut(); world_size as usize * BASES],
-            scalars: vec![1.0; world_size as usize],
             workspaces: (0..workers).map(|_| Mutex::default()).collect(),
             outcomes: (0..workers).map(|_| Mutex::new(Ok(()))).collect(),
             scratch: Vec::new(),
         }
     }
 
-    /// Starts the pool if there is none in this process, makes room, writes down the bases.
-    fn prepare(&mut self, world_size: u32, workers: usize, program: &Program, buffers: &[Buffers]) -> Result<()> {
+    /// Starts the pool if there is none in this process, and gives every rank its scratch.
+    fn prepare(&mut self, world_size: u32, workers: usize, program: &Program, buffers: &mut [Buffers]) -> Result<()> {
         if self.pool.as_ref().is_none_or(|pool| !pool.is_of_this_process()) {
             self.start(world_size, workers);
         }
-        if self.scratch.first().map_or(0, Block::bytes) < program.scratch_bytes() {
-            self.make_room(world_size, program.scratch_bytes())?;
-        }
-        for (rank, own) in buffers.iter().enumerate() {
-            let scratch = self.scratch.get(rank).map_or(std::ptr::null_mut(), Block::start);
-            let bases = &mut self.bases[rank * BASES..(rank + 1) * BASES];
-            (bases[0], bases[1], bases[2]) = (own.input, own.output, scratch);
-            self.scalars[rank] = own.scalar;
+        if program.scratch_bytes() > 0 {
+            if self.scratch.first().map_or(0, Block::bytes) < program.scratch_bytes() {
+                self.make_room(world_size, program.scratch_bytes())?;
+            }
+            buffers.iter_mut().zip(&self.scratch).for_each(|(own, scratch)| own.scratch = scratch.start());
         }
         Ok(())
     }
@@ -281,6 +272,7 @@ impl Driver {
     unsafe fn run_by_tile(
         &mut self,
         program: &Program,
+        buffers: &[Buffers],
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
@@ -292,7 +284,7 @@ impl Driver {
         let choice = program.stores.as_ref().map(|stores| (stores, lock(stores).is_next_streamed(), Instant::now()));
         // SAFETY: the caller's.
         let is_done =
-            unsafe { self.run_pieces(program, choice.is_some_and(|(_, streamed, _)| streamed), &mut goes_on) };
+            unsafe { self.run_pieces(program, buffers, choice.is_some_and(|(_, streamed, _)| streamed), &mut goes_on) };
         match (is_done, choice, has_timed_out) {
             (true, None, _) => Ok(()),
             (true, Some((stores, is_streaming, start)), _) => {
@@ -308,15 +300,21 @@ impl Driver {
 
     /// Says whether all pieces were run: none is begun after `goes_on` says no.
     #[inline]
-    unsafe fn run_pieces(&mut self, program: &Program, is_streaming: bool, goes_on: &mut dyn FnMut() -> bool) -> bool {
+    unsafe fn run_pieces(
+        &mut self,
+        program: &Program,
+        buffers: &[Buffers],
+        is_streaming: bool,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
         let pool = self.pool.as_mut().expect("prepare made it");
-        let (bases, scalars, workspaces) = (Shared(&self.bases), &self.scalars, &mut self.workspaces);
+        let (buffers, workspaces) = (Shared(buffers), &mut self.workspaces);
         if !wants_help(program.buffer_bytes()) || program.pieces() == 1 || pool.workers() == 1 {
             let _environment = FloatEnvironment::round_to_nearest();
             let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
             workspace.fit(program, is_streaming);
             // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
-            return unsafe { by_tile::run_alone(program, bases.all(), scalars, workspace, goes_on) };
+            return unsafe { by_tile::run_alone(program, buffers.all(), workspace, goes_on) };
         }
         for workspace in &mut *workspaces {
             workspace.get_mut().unwrap_or_else(PoisonError::into_inner).fit(program, is_streaming);
@@ -326,7 +324,7 @@ impl Driver {
             let _environment = FloatEnvironment::round_to_nearest();
             let mut workspace = lock(&workspaces[worker]);
             // SAFETY: as above.
-            unsafe { by_tile::run(program, bases.all(), scalars, &mut workspace, &claims, goes_on) };
+            unsafe { by_tile::run(program, buffers.all(), &mut workspace, &claims, goes_on) };
         };
         pool.run(|| work(0, goes_on), &|helper| work(helper, &mut || true));
         !claims.was_stopped()
@@ -341,9 +339,6 @@ impl Driver {
     ) -> Result<()> {
         self.world.make_staging_for(program)?;
         self.number = self.number.wrapping_add(1);
-        for (rank, own) in buffers.iter_mut().enumerate() {
-            own.scratch = self.bases[rank * BASES + 2];
-        }
         let (own, outcomes) = (Shared(buffers), &self.outcomes);
         let (crews, world, number) = (&self.crews, &self.world, self.number);
         let work = |worker: usize, is_interrupted: &mut dyn FnMut() -> bool| {
@@ -395,10 +390,10 @@ mod tests {
         let mut data = [1, 2, 3, 4].map(|value| [value; 100]);
         let mut buffers = data.each_mut().map(|x| {
             let start: *mut u8 = x.as_mut_ptr().cast();
-            Buffers { input: start, output: start, scratch: std::ptr::null_mut(), scalar: 1.0 }
+            Buffers::new(start, start, 1.0)
         });
         let mut driver = node.driver.take().unwrap();
-        driver.prepare(4, 1, &program, &buffers).unwrap();
+        driver.prepare(4, 1, &program, &mut buffers).unwrap();
         driver.number = number.wrapping_sub(1);
         // SAFETY: four live arrays of a hundred integers, in place.
         unsafe { driver.run_by_rank(&program, &mut buffers, Deadline::after(Some(60.0)), &mut || false) }.unwrap();

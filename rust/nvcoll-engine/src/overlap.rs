@@ -3,16 +3,17 @@
 //! What is compared are the addresses that ranks give each other. Where a caller packs a strided array first, that is the
 //! packed copy, which overlaps nothing: the array itself is read before the rank enters and written after it has left.
 
-use crate::program::{Program, BASES};
+use crate::buffers::Buffers;
+use crate::program::Program;
 
-/// Says whether an output of one of two ranks overlaps the input or the output of the other. `bases` are those of the call.
-pub(crate) fn overlap(program: &Program, bases: &[*mut u8], a: u32, b: u32) -> bool {
+/// Says whether an output of one of two ranks overlaps the input or the output of the other. `buffers` are those of the call, by rank.
+pub(crate) fn overlap(program: &Program, buffers: &[Buffers], a: u32, b: u32) -> bool {
     if a == b {
         return false;
     }
     let spans = |rank: u32| {
-        let (first, [input, output]) = (rank as usize * BASES, program.user_bytes[rank as usize]);
-        [(bases[first] as usize, input), (bases[first + 1] as usize, output)]
+        let (own, [input, output]) = (&buffers[rank as usize], program.user_bytes[rank as usize]);
+        [(own.input as usize, input), (own.output as usize, output)]
     };
     let ([a_in, a_out], [b_in, b_out]) = (spans(a), spans(b));
     is_shared(a_out, b_in) || is_shared(a_out, b_out) || is_shared(a_in, b_out)

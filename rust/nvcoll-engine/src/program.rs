@@ -14,6 +14,7 @@ use nvcoll_core::partition::{Partition, GRAIN};
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
 
+use crate::buffers::Buffers;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
@@ -22,15 +23,13 @@ use crate::stores::{Stores, WrittenOnce};
 use crate::strands::strands;
 use crate::world::staging_bytes;
 
-/// Base pointers of one rank: input, output, scratch, staging.
-pub const BASES: usize = 4;
-
 /// Queues of one rank that have a progress word. Chosen: three phases of a two-level tree need no more.
 pub const QUEUES: usize = 16;
 
-/// Where a view begins, given base pointers, tile and call.
+/// Where a view begins, given the ranks' buffers, tile and call.
 #[derive(Debug, Clone, Copy)]
 struct Place {
+    /// A [`Buffers::place`].
     base: u32,
     is_staging: bool,
     offset: usize,
@@ -286,22 +285,21 @@ impl Program {
     /// Runs one tile of one task.
     ///
     /// # Safety
-    /// `bases` holds [`BASES`] pointers per rank, to the buffers of the call, as long as the call says; what the task waits
-    /// for has happened; `workspace` fits the program; `scalars` has one value per rank.
+    /// `buffers` has an entry per rank; those of the ranks in the task are as long as the call says; what the task waits for
+    /// has happened; `workspace` fits the program.
     #[inline]
     pub(crate) unsafe fn run_task(
         &self,
         task: u32,
         tile: u32,
         call_number: u32,
-        bases: &[*mut u8],
-        scalars: &[f64],
+        buffers: &[Buffers],
         workspace: &mut Workspace,
     ) {
         let task = &self.tasks[task as usize];
         for fold in &self.folds[task.first_fold as usize..(task.first_fold + task.folds) as usize] {
             // SAFETY: the caller's.
-            unsafe { self.run_fold(fold, tile, call_number, bases, scalars, workspace) };
+            unsafe { self.run_fold(fold, tile, call_number, buffers, workspace) };
         }
     }
 
@@ -311,8 +309,7 @@ impl Program {
         fold: &Fold,
         tile: u32,
         call_number: u32,
-        bases: &[*mut u8],
-        scalars: &[f64],
+        buffers: &[Buffers],
         workspace: &mut Workspace,
     ) {
         let (elements_before, bytes_before) = (tile as usize * self.tile_count, tile as usize * self.tile_bytes);
@@ -325,12 +322,14 @@ impl Program {
         let places = &self.places[fold.first_place as usize..fold.first_place as usize + n_src + n_dst];
         for (pointer, place) in workspace.pointers.iter_mut().zip(places) {
             let moved = if place.is_staging { staging } else { bytes_before };
-            *pointer = bases[place.base as usize].wrapping_add(place.offset + moved);
+            // SAFETY: places are of ranks of this program, and each has its buffers.
+            let base = unsafe { Buffers::at(buffers, place.base) };
+            *pointer = base.wrapping_add(place.offset + moved);
         }
         if fold.is_scaled {
             let of = &self.scalar_of[fold.first_place as usize..fold.first_place as usize + n_src];
             for (scalar, rank) in workspace.scalars.iter_mut().zip(of) {
-                *scalar = rank.map_or(1.0, |rank| scalars[rank as usize]);
+                *scalar = rank.map_or(1.0, |rank| buffers[rank as usize].scalar);
             }
         }
         let args = Args {
@@ -363,7 +362,6 @@ struct Layout<'a> {
 impl Layout<'_> {
     fn place_of(&self, view: &View, nth: u32, element: usize) -> Place {
         let chunk = view.chunks.start + nth;
-        let base = view.rank * BASES as u32;
         let within = |held: &[u32]| {
             let part = self.partition.part_of(chunk);
             let before: usize =
@@ -372,7 +370,7 @@ impl Layout<'_> {
         };
         let n = self.schedule.world_size;
         let collective = self.schedule.collective;
-        let (slot, offset) = match view.buffer {
+        let (buffer, offset) = match view.buffer {
             Buffer::Input => (0, within(&collective.input(n, view.rank))),
             Buffer::Output => (1, within(&collective.output(n, view.rank))),
             Buffer::Scratch(layer) => {
@@ -381,7 +379,7 @@ impl Layout<'_> {
             }
             Buffer::Staging(layer) => (3, usize::from(layer) * self.layer_bytes + chunk as usize * self.tile_bytes),
         };
-        Place { base: base + slot, is_staging: slot == 3, offset }
+        Place { base: Buffers::place(view.rank, buffer), is_staging: matches!(view.buffer, Buffer::Staging(_)), offset }
     }
 
     fn is_same_memory(&self, a: &View, b: &View) -> bool {

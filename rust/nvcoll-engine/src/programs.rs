@@ -83,7 +83,7 @@ mod tests {
         let mut data = [[1f32, 2.0], [3.0, 4.0]];
         let mut buffers = data.each_mut().map(|x| {
             let start: *mut u8 = x.as_mut_ptr().cast();
-            Buffers { input: start, output: start, scratch: std::ptr::null_mut(), scalar: 1.0 }
+            Buffers::new(start, start, 1.0)
         });
         // SAFETY: two live arrays of two floats, in place.
         unsafe { node.run(&forgotten, &mut buffers, Deadline::after(Some(30.0)), &mut || false) }.unwrap();

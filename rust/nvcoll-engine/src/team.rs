@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::by_rank::{Buffers, Crew};
+use crate::buffers::Buffers;
+use crate::by_rank::Crew;
 use crate::deadline::{Deadline, Patience};
 use crate::error::{Error, Result};
 use crate::failing::ring_everybody;

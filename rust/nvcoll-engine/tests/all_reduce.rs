@@ -27,7 +27,7 @@ fn sums(inputs: &[Vec<i32>]) -> Vec<i32> {
 fn buffers(input: &mut [i32], output: Option<&mut [i32]>) -> Buffers {
     let start: *mut u8 = input.as_mut_ptr().cast();
     let output = output.map_or(start, |o| o.as_mut_ptr().cast());
-    Buffers { input: start, output, scratch: std::ptr::null_mut(), scalar: 1.0 }
+    Buffers::new(start, output, 1.0)
 }
 
 /// 30 seconds: a watchdog, not a bar.

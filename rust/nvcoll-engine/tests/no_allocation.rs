@@ -41,7 +41,7 @@ fn call(path: Path, count: usize) -> Call {
 
 fn buffers(data: &mut [f32]) -> Buffers {
     let start: *mut u8 = data.as_mut_ptr().cast();
-    Buffers { input: start, output: start, scratch: std::ptr::null_mut(), scalar: 1.0 }
+    Buffers::new(start, start, 1.0)
 }
 
 #[test]

@@ -137,7 +137,7 @@ impl Communicator {
         };
         let program = self.program(py, &call, None)?;
         let nothing = std::ptr::null_mut();
-        let buffers = Buffers { input: nothing, output: nothing, scratch: nothing, scalar: 1.0 };
+        let buffers = Buffers::new(nothing, nothing, 1.0);
         self.execute(py, &program, buffers, timeout)
     }
 

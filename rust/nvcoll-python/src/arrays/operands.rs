@@ -103,14 +103,7 @@ impl Operands {
     /// Returns where the engine finds what each rank brings; `scalar(i)` is that of the i-th.
     pub(crate) fn buffers(&self, scalar: impl Fn(usize) -> f64) -> Vec<Buffers> {
         let pairs = self.input.arrays.iter().zip(&self.written().arrays).enumerate();
-        let scratch = std::ptr::null_mut();
-        let of_rank = |(at, (input, output)): (usize, (&Array, &Array))| Buffers {
-            input: input.start(),
-            output: output.start(),
-            scratch,
-            scalar: scalar(at),
-        };
-        pairs.map(of_rank).collect()
+        pairs.map(|(at, (input, output))| Buffers::new(input.start(), output.start(), scalar(at))).collect()
     }
 
     /// Fills the packed copies of strided arrays that are read.

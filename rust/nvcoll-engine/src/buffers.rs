@@ -1,0 +1,65 @@
+//! What a rank brings to a call, and where kernels find it.
+
+/// The buffers and the scalar of one rank. Buffer k of [`Buffers::place`] is the k-th word.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Buffers {
+    /// Where the input begins.
+    pub input: *mut u8,
+    /// Where the output begins: the same in place.
+    pub output: *mut u8,
+    pub(crate) scratch: *mut u8,
+    pub(crate) staging: *mut u8,
+    /// The rank's scalar in premul_sum, else 1.
+    pub scalar: f64,
+}
+
+impl Buffers {
+    /// What a rank brings; scratch and staging are the engine's to fill in.
+    pub fn new(input: *mut u8, output: *mut u8, scalar: f64) -> Self {
+        Self { input, output, scratch: std::ptr::null_mut(), staging: std::ptr::null_mut(), scalar }
+    }
+
+    /// Of a rank that nobody has met yet.
+    pub(crate) fn unknown() -> Self {
+        Self::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0)
+    }
+
+    /// Returns how many bytes into the `Buffers` of all ranks the address of input (0), output, scratch or staging (3) lies.
+    pub(crate) fn place(rank: u32, buffer: u32) -> u32 {
+        rank * size_of::<Self>() as u32 + buffer * size_of::<*mut u8>() as u32
+    }
+
+    /// Returns the address at a place.
+    ///
+    /// # Safety
+    /// The place is of a rank that `all` has.
+    #[inline]
+    pub(crate) unsafe fn at(all: &[Self], place: u32) -> *mut u8 {
+        debug_assert!((place as usize) < size_of_val(all));
+        // SAFETY: the caller's; the first four words of every entry are addresses.
+        unsafe { *all.as_ptr().byte_add(place as usize).cast() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_buffer_of_a_rank() {
+        let address = |n: usize| n as *mut u8;
+        let of = |n| Buffers {
+            scratch: address(n + 2),
+            staging: address(n + 3),
+            ..Buffers::new(address(n), address(n + 1), 1.0)
+        };
+        let all = [of(10), of(20), of(30)];
+        for (rank, n) in [(0, 10), (1, 20), (2, 30)] {
+            for buffer in 0..4 {
+                // SAFETY: the rank is below 3.
+                assert_eq!(unsafe { Buffers::at(&all, Buffers::place(rank, buffer)) }, address(n + buffer as usize));
+            }
+        }
+    }
+}
