@@ -318,3 +318,17 @@ def test_a_program_that_returns_while_its_communicator_is_in_use_ends_the_call_o
     except nvcoll.Busy as error:
         assert "join the thread" in str(error)
     assert isinstance(ended[0], (nvcoll.Aborted, nvcoll.Closed))
+
+
+def test_an_algorithm_that_is_refuted_is_refuted_on_every_rank():
+    @nvcoll.algorithm("all_reduce")
+    def forgetful(b):
+        b.copy(b.input(0, *b.chunks(1)), into=b.outputs)
+
+    for _ in range(100):  # each time a new schedule, which eight ranks find unproved at about the same time
+        schedule = forgetful().schedule(world_size=8)
+
+        def program(comm, schedule=schedule):
+            comm.all_reduce(ones(), algorithm=schedule)
+
+        assert len(errors_of(nvcoll.Node(8), program, nvcoll.Refuted)) == 8

@@ -167,9 +167,11 @@ impl Builder {
     }
 
     fn record<T>(&self, py: Python<'_>, line: impl FnOnce(&mut CoreBuilder) -> T) -> PyResult<T> {
-        let mut builder = self.lock();
-        let value = line(&mut builder);
-        builder.check().map(|()| value).map_err(|e| of_core(py, &e))
+        let (value, check) = {
+            let mut builder = self.lock();
+            (line(&mut builder), builder.check())
+        };
+        check.map(|()| value).map_err(|e| of_core(py, &e)) // not under the lock: making an exception lets other threads in
     }
 
     fn compose(
