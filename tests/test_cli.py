@@ -332,6 +332,14 @@ def test_show_prints_before_and_after_lowering_with_dependencies_and_draws(tmp_p
     assert file.read_text().count('class="step"') == 12 and str(file) in stderr
 
 
+def test_a_file_with_both_schedules_of_show_is_told_apart_from_one(tmp_path):
+    file = tmp_path / "ring.txt"
+    file.write_text(run("show", "all_reduce", "ring")[0] + "\n")
+    assert "holds 2 schedules: print one" in refused("verify", str(file))
+    file.write_text(run("show", "all_reduce", "ring", "--path", "staged")[0] + "\n")
+    assert run("verify", str(file))[0].startswith("proved")
+
+
 def test_a_terminal_that_knows_only_ascii_gets_question_marks():
     text, _ = run("verify", "all_reduce", "ring", "-n", "128", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert "(? r0 + r1" in text
@@ -371,6 +379,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("show", "all_reduce", "ring", "-n", "2000"), "1 to 1024"),
         (("show", "all_reduce", "ring", "-n", "two"), "integer"),
         (("show", "all_reduce", "ring", "--svg", "nowhere/ring.svg"), "No such file or directory"),
+        (("show", "all_reduce", "ring", "--svg", "ring.png"), "end it in .svg"),
         (("bench", "all_reduce", "-n", "0"), "1 to 1024"),
         (("bench", "all_reduce", "-n", "2000"), "1 to 1024"),
         (("bench", "all_gather"), "cannot be timed yet"),

@@ -66,10 +66,16 @@ def read(file: str) -> Schedule:
         InvalidArgument: it cannot be read, or is not the text of a schedule.
     """
     try:
-        return Schedule.parse(Path(file).read_text())
+        text = Path(file).read_text()
     except OSError as error:
         raise InvalidArgument(f"`{file}` cannot be read ({error.strerror}): write FILE.py:FUNCTION") from None
-    except (Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{file}: {error}") from None
+    if (found := sum(line.startswith("schedule ") for line in text.splitlines())) > 1:
+        raise InvalidArgument(f"`{file}` holds {found} schedules: print one, with show --path mapped or staged")
+    try:
+        return Schedule.parse(text)
+    except Error as error:
         raise InvalidArgument(f"{file}: {error}") from None
 
 

@@ -65,7 +65,7 @@ class Form:
 def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, path: str) -> Schedule:
     """Returns the schedule that is meant; ``ranks`` and ``path`` stand for what the user did not say."""
     if name is None:
-        raise InvalidArgument("name a collective and an algorithm, or FILE.py:FUNCTION, or for verify --all")
+        raise InvalidArgument("name a collective and an algorithm, or FILE.py:FUNCTION; verify also takes --all")
     if files.is_spec(name) and algorithm is not None:
         raise InvalidArgument(f"`{name}` is a whole algorithm: leave out `{algorithm}`")
     if files.is_text(name):
@@ -187,6 +187,8 @@ def verify(
 
 
 def _draw(schedule: Schedule, svg: Path) -> None:
+    if svg.suffix != ".svg":
+        raise InvalidArgument(f"`{svg}` is drawn as SVG: end it in .svg")
     try:
         svg.write_text(drawing.svg(schedule))
     except OSError as error:
