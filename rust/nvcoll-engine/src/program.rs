@@ -133,7 +133,9 @@ impl Program {
         let schedule = verified.schedule();
         if (schedule.collective, schedule.path, schedule.aliasing) != (call.collective, call.path, call.aliasing) {
             let proved = format!("{} {} {}", schedule.collective.name, schedule.path.name(), schedule.aliasing.name());
-            return Err(Error::Invalid(format!("{call} was asked for, but {proved} was proved: prove what is run")));
+            return Err(Error::Invalid(format!(
+                "the schedule is {proved}, but the call is {call}: pass a schedule that was built for such a call"
+            )));
         }
         let parts = schedule.collective.parts(schedule.world_size) as usize;
         let partition = Partition::new(vec![call.count; parts], schedule.chunks_per_part);
