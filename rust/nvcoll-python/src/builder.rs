@@ -13,7 +13,7 @@ use nvcoll_core::schedule::Aliasing;
 use crate::error::{invalid, of_core};
 use crate::schedule::{collective_named, Schedule};
 
-/// Chunks of one buffer of one rank. See `nvcoll.View`.
+/// Chunks of one buffer of one rank: a place, not a value. A later step that writes it changes what it holds.
 #[pyclass(name = "View", module = "nvcoll", frozen, from_py_object)]
 #[derive(Clone)]
 pub(crate) struct View(Region);
@@ -35,7 +35,10 @@ impl View {
     }
 }
 
-/// Records the sequential program of all ranks. See `nvcoll.Builder`.
+/// Records the sequential program of all ranks, step by step: a step sees what the steps before it have written.
+///
+/// Views are places. In place, `output(r, c)` is the memory of `input(r, c)`: a step that writes it replaces the
+/// contribution of rank r. What must wait for what is derived from the order of the program.
 #[pyclass(name = "Builder", module = "nvcoll", frozen)]
 pub(crate) struct Builder(Mutex<CoreBuilder>);
 
@@ -49,47 +52,59 @@ impl Builder {
         builder.map(|b| Self(Mutex::new(b))).map_err(|e| of_core(py, &e))
     }
 
+    /// The number of ranks.
     #[getter]
     fn world_size(&self) -> u32 {
         self.lock().world_size()
     }
 
+    /// Whether input and output are the same memory.
     #[getter]
     fn in_place(&self) -> bool {
         self.lock().is_in_place()
     }
 
+    /// The whole input of every rank, by rank.
     #[getter]
     fn inputs(&self) -> Vec<View> {
         self.lock().inputs().into_iter().map(View).collect()
     }
 
+    /// The whole output of every rank, by rank.
     #[getter]
     fn outputs(&self) -> Vec<View> {
         self.lock().outputs().into_iter().map(View).collect()
     }
 
+    /// Cuts every part into `per_part` chunks and returns the indices of all chunks, part by part.
     fn chunks(&self, py: Python<'_>, per_part: u32) -> PyResult<Vec<u32>> {
         self.record(py, |b| b.chunks(per_part).collect())
     }
 
+    /// Makes the steps that follow belong to `channel`: an independent slice of the collective with queues of its own.
     fn channel(&self, channel: u32) {
         self.lock().channel(channel);
     }
 
+    /// Names a chunk of a rank's input.
     fn input(&self, rank: u32, chunk: u32) -> View {
         View(self.lock().input(rank, chunk))
     }
 
+    /// Names a chunk of a rank's output.
     fn output(&self, rank: u32, chunk: u32) -> View {
         View(self.lock().output(rank, chunk))
     }
 
+    /// Names a chunk of a rank's scratch: memory for intermediate values, in layers as long as the data.
     #[pyo3(signature = (rank, chunk, *, layer=0))]
     fn scratch(&self, rank: u32, chunk: u32, layer: u16) -> View {
         View(self.lock().scratch(rank, layer, chunk))
     }
 
+    /// Folds views, in the order listed, into every view of `into`; returns the first of them.
+    ///
+    /// `at="switch"`: a fabric with the ability does the step in the switch.
     #[pyo3(signature = (*views, into, at=None))]
     fn fold(&self, views: &Bound<'_, PyTuple>, into: &Bound<'_, PyAny>, at: Option<&str>) -> PyResult<View> {
         let py = into.py();
@@ -101,16 +116,19 @@ impl Builder {
         }
     }
 
+    /// Copies a view into every view of `into`; returns the first of them.
     fn copy(&self, view: &View, into: &Bound<'_, PyAny>) -> PyResult<View> {
         let dst = regions(into)?;
         self.record(into.py(), |b| View(b.copy(&view.0, &dst)))
     }
 
+    /// Copies a view into every view of `into`, executed by the rank that has it; returns the first of `into`.
     fn push(&self, view: &View, into: &Bound<'_, PyAny>) -> PyResult<View> {
         let dst = regions(into)?;
         self.record(into.py(), |b| View(b.push(&view.0, &dst)))
     }
 
+    /// The groups of `per_group` neighbouring ranks, or of the ranks that are `stride` apart.
     #[pyo3(signature = (per_group=None, *, stride=None))]
     fn groups(&self, py: Python<'_>, per_group: Option<u32>, stride: Option<u32>) -> PyResult<Vec<Vec<u32>>> {
         match (per_group, stride) {
@@ -120,6 +138,7 @@ impl Builder {
         }
     }
 
+    /// Reduces each group's views and leaves member i the i-th share; returns the shares, by rank.
     #[pyo3(signature = (views, *, over, algorithm="auto"))]
     fn reduce_scatter(
         &self,
@@ -131,6 +150,7 @@ impl Builder {
         self.compose(py, &nvcoll_core::collective::REDUCE_SCATTER, views, None, over, algorithm)
     }
 
+    /// Reduces each group's views and leaves every member the whole; returns it, by rank.
     #[pyo3(signature = (views, *, over, algorithm="auto"))]
     fn all_reduce(
         &self,
@@ -142,6 +162,7 @@ impl Builder {
         self.compose(py, &nvcoll_core::collective::ALL_REDUCE, views, None, over, algorithm)
     }
 
+    /// Collects each group's shares into `into` on every member; returns it, by rank.
     #[pyo3(signature = (views, *, into, over, algorithm="auto"))]
     fn all_gather(
         &self,

@@ -14,7 +14,7 @@ use crate::calls::{deadline, path_named, Choice, Detached, Reduction, SharedProg
 use crate::error::{invalid, of_engine};
 use crate::team::Team;
 
-/// Ranks in this process: a node of virtual GPUs. See `nvcoll.Node`.
+/// Ranks in this process: a node of virtual GPUs.
 #[pyclass(name = "Node", module = "nvcoll._nvcoll", subclass, frozen)]
 pub(crate) struct Node {
     pub(crate) engine: Arc<nvcoll_engine::node::Node>,
@@ -186,7 +186,7 @@ fn run(
     }
 }
 
-/// A call with everything resolved: proof, kernels, addresses. See `nvcoll.Plan`.
+/// A call with everything resolved: proof, kernels, addresses. Made by `Node.plan`.
 #[pyclass(name = "Plan", module = "nvcoll", frozen)]
 pub(crate) struct Plan {
     node: Arc<nvcoll_engine::node::Node>,

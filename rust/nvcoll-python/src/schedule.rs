@@ -19,7 +19,8 @@ use crate::calls::{path_named, WithoutGil};
 use crate::error::{invalid, of_core};
 use crate::refuted::refuted;
 
-/// The program of all ranks, for any count, dtype and op. See `nvcoll.Schedule`.
+/// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by an algorithm's `schedule` or by
+/// `parse`; `str` gives the text that `parse` reads.
 #[pyclass(name = "Schedule", module = "nvcoll", frozen)]
 pub(crate) struct Schedule {
     pub(crate) core: CoreSchedule,
@@ -138,7 +139,7 @@ impl Schedule {
     }
 }
 
-/// One step of a schedule. See `nvcoll.Step`.
+/// One step of a schedule: folds its sources into its destinations, on one queue of one rank.
 #[pyclass(name = "Step", module = "nvcoll", frozen, get_all)]
 pub(crate) struct Step {
     rank: u32,
@@ -177,7 +178,7 @@ impl Step {
     }
 }
 
-/// What `verify` found. See `nvcoll.Proof`.
+/// What `nvcoll.verify` found.
 #[pyclass(name = "Proof", module = "nvcoll", frozen)]
 pub(crate) struct Proof {
     verified: Verified,
@@ -214,7 +215,10 @@ impl Proof {
     }
 }
 
-/// Proves a schedule: see `nvcoll.verify`.
+/// Proves that a schedule gives the promised result, without race or deadlock, for any count.
+///
+/// Raises:
+///     Refuted: it does not; `places` names the steps that meet, `missing` what would have to be added, or None.
 #[pyfunction]
 pub(crate) fn verify(py: Python<'_>, schedule: &Schedule) -> PyResult<Proof> {
     let start = Instant::now();
@@ -229,7 +233,10 @@ pub(crate) fn why(schedules: Vec<Py<Schedule>>) -> String {
     core_why(&schedules.iter().map(|schedule| Cost::of(&schedule.get().core)).collect::<Vec<_>>())
 }
 
-/// Builds the schedule of a registered algorithm: see `nvcoll.schedule`.
+/// Builds the schedule of a registered algorithm, lowered to `path`.
+///
+/// `in_place=True`, as in `Node.all_reduce` without `out`, lets an algorithm use that input and output are one memory; a
+/// schedule runs only calls of its own kind.
 #[pyfunction]
 #[pyo3(signature = (collective, algorithm, *, world_size, path="mapped", in_place=true))]
 pub(crate) fn schedule(

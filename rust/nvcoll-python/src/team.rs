@@ -73,7 +73,7 @@ impl Team {
     }
 }
 
-/// One rank's door to its peers. See `nvcoll.Communicator`.
+/// One rank's door to its peers: what `Node.run` passes to the program of a rank, for as long as that runs.
 #[pyclass(name = "Communicator", module = "nvcoll", frozen)]
 pub(crate) struct Communicator {
     node: Arc<nvcoll_engine::node::Node>,
@@ -97,6 +97,23 @@ impl Communicator {
         self.node.world_size()
     }
 
+    /// Reduces `x` with the arrays that the other ranks pass, element by element; every rank must make the same call.
+    ///
+    /// Args:
+    ///     x: this rank's array, as in `Node.all_reduce`. Written, unless there is `out`.
+    ///     op: a name, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
+    ///     algorithm: a name, an algorithm or a schedule. Default: one that folds in the order of ranks.
+    ///     out: where the result goes: the memory of `x`, or no byte of it.
+    ///     path: how ranks reach each other, mapped or staged.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run`.
+    ///
+    /// Returns:
+    ///     `out` if it is given, else `x`.
+    ///
+    /// Raises:
+    ///     Mismatch: another rank made a different call; the message names both.
+    ///     Aborted: the program of another rank failed.
+    ///     Timeout: the message says which ranks have not entered the call.
     #[pyo3(signature = (x, op=None, *, algorithm=None, out=None, path="mapped", timeout=None))]
     #[allow(clippy::too_many_arguments)]
     fn all_reduce<'py>(
