@@ -212,6 +212,7 @@ def test_flags_forbid_writing_and_not_reading(node):
         ({"code": 0, "bits": 4}, r"rank 1 has dtype int4: convert it"),
         ({"data": None}, r"rank 1 has elements and no memory"),
         ({"major": 2}, r"rank 1 speaks DLPack 2, and 1 is known here"),
+        ({"shape": None}, r"rank 1 is a DLPack tensor that has axes and no shape"),
         ({"dimensions": -1}, r"rank 1 has a shape and strides that reach past the end of memory"),
     ],
 )

@@ -247,6 +247,9 @@ pub(super) fn read(loan: Loan) -> Result<(Array, Owner), Reason> {
     let family =
         family.ok_or_else(|| Reason::dtype(format!("(DLPack code {}, lanes {})", tensor.code, tensor.lanes)))?;
     let dtype = family.dtype(bits).ok_or_else(|| Reason::dtype(family.spell(bits)))?;
+    if tensor.dimensions > 0 && tensor.shape.is_null() {
+        return Err(Reason::refused("is a DLPack tensor that has axes and no shape: pass a numpy array"));
+    }
     let first = tensor.data.wrapping_add(tensor.byte_offset as usize);
     let (layout, rows) = layout_of(tensor, dtype.bytes()).ok_or_else(Reason::too_large)?;
     Ok((Array::new(first, layout, dtype, access, rows)?, Owner::Tensor(loan)))
@@ -258,7 +261,7 @@ fn layout_of(tensor: &Tensor, width: usize) -> Option<(Layout, Option<usize>)> {
     if dimensions == 0 {
         return Some((Layout::packed(1, width), None));
     }
-    // SAFETY: a tensor with axes has one length for each.
+    // SAFETY: a tensor with axes has one length for each, and `read` saw that they are there.
     let shape = unsafe { slice::from_raw_parts(tensor.shape, dimensions) };
     let lengths: Vec<usize> = shape.iter().map(|&length| usize::try_from(length).ok()).collect::<Option<_>>()?;
     let rows = Some(lengths[0]);
