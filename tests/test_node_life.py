@@ -141,6 +141,21 @@ def test_ctrl_c_ends_ranks_in_python_code():
     )
 
 
+def test_ctrl_c_while_a_run_begins_leaves_the_node_free(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    node = nvcoll.Node(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", interrupted)
+        try:
+            node.run(lambda comm: comm.barrier())
+        except KeyboardInterrupt:
+            patch.undo()
+            # Here the exception holds the frames of the run, and what they hold.
+            assert node.run(lambda comm: comm.rank) == [0, 1, 2]
+
+
 def test_a_rank_in_foreign_code_is_left_alone_named_and_interrupted_when_it_comes_back():
     run_script(
         """

@@ -65,7 +65,6 @@ class Node(_nvcoll.Node):
         outcomes: list[Any] = [None] * self.world_size
         failures: list[tuple[int, BaseException]] = []
         done: queue.SimpleQueue[int] = queue.SimpleQueue()
-        team = self.team()
 
         def rank_main(rank: int) -> None:
             comm = comms[rank]
@@ -88,6 +87,8 @@ class Node(_nvcoll.Node):
             for rank in range(self.world_size)
         ]
         comms: list[Communicator] = []
+        # Last: from here on the node is taken, and an exception, such as Ctrl-C, before the `try` would leave it so.
+        team = self.team()
         try:
             comms += [team.communicator(rank, timeout) for rank in range(self.world_size)]
             for thread in threads:
