@@ -197,6 +197,40 @@ def test_a_child_of_a_fork_can_use_the_node():
     assert (arrays[0] == 4).all()
 
 
+def test_a_child_forked_while_another_thread_is_in_a_call_is_told_what_to_do():
+    run_script(
+        """
+        node = nvcoll.Node(2)
+        inside, go_on = threading.Event(), threading.Event()
+
+        def program(comm):
+            inside.set()
+            go_on.wait(60)
+
+        thread = threading.Thread(target=node.run, args=(program,))
+        thread.start()
+        inside.wait()
+        x = np.ones((2, 4), dtype="f4")
+        try:
+            node.all_reduce(x)
+        except nvcoll.Busy as error:
+            assert "forked" not in str(error)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            try:
+                node.all_reduce(x)
+            except nvcoll.Busy as error:
+                nvcoll.Node(2).all_reduce(x)
+                os._exit(0 if "make a node in the child" in str(error) and (x == 2).all() else 1)
+            os._exit(2)
+        go_on.set()
+        thread.join()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    )
+
+
 def test_a_child_forked_by_a_rank_has_no_peers_and_its_parent_goes_on():
     def program(comm):
         comm.barrier()

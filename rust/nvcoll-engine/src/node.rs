@@ -14,6 +14,7 @@ use crate::call::Call;
 use crate::cpus;
 use crate::deadline::{Deadline, Patience};
 use crate::error::{Error, Result};
+use crate::forks::Process;
 use crate::kernel::{FloatEnvironment, Isa};
 use crate::making::{Aside, Makers, OnTheSpot};
 use crate::memory::Block;
@@ -29,11 +30,18 @@ const IN_USE: Error = Error::Busy(
      rank's communicator",
 );
 
+const IN_USE_IN_A_CHILD: Error = Error::Busy(
+    "the node is in a call of another thread, or was when this process was forked, and then for good: make a node in the \
+     child",
+);
+
 /// Ranks in one process.
 pub struct Node {
     world_size: u32,
     workers: usize,
     isa: Isa,
+    /// Where it was made.
+    process: Process,
     programs: Mutex<Programs>,
     makers: Makers<Key>,
     driver: OneAtATime<Driver>,
@@ -79,6 +87,7 @@ impl Node {
             world_size,
             workers,
             isa: Isa::detect(),
+            process: Process::current(),
             programs: Mutex::default(),
             makers: Makers::new(),
             driver: OneAtATime::new(Driver::new(world_size, None)),
@@ -167,7 +176,21 @@ impl Node {
         if self.driver.close() {
             Ok(Occupied(self))
         } else {
-            Err(IN_USE)
+            Err(self.in_use())
+        }
+    }
+
+    /// Says whether this process made the node, and is not a child that was forked since.
+    pub fn is_of_this_process(&self) -> bool {
+        self.process == Process::current()
+    }
+
+    #[cold]
+    fn in_use(&self) -> Error {
+        if self.is_of_this_process() {
+            IN_USE
+        } else {
+            IN_USE_IN_A_CHILD
         }
     }
 
@@ -189,7 +212,7 @@ impl Node {
     ) -> Result<()> {
         assert_eq!(buffers.len(), self.world_size as usize, "one entry per rank");
         let Some(mut driver) = self.driver.take() else {
-            return Err(IN_USE);
+            return Err(self.in_use());
         };
         driver.prepare(self.world_size, self.workers, program, buffers)?;
         // SAFETY: the caller's.

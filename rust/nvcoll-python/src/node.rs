@@ -200,10 +200,13 @@ impl Plan {
     #[pyo3(signature = (*, timeout=None))]
     fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let Ok(mut prepared) = self.prepared.try_lock() else {
-            return Err(of_engine(
-                py,
-                &nvcoll_engine::Error::Busy("the plan is running in another thread: wait for it"),
-            ));
+            let message = match self.node.is_of_this_process() {
+                true => "the plan is running in another thread: wait for it",
+                false => {
+                    "the plan is running in another thread, or was when this process was forked: make one in the child"
+                }
+            };
+            return Err(of_engine(py, &nvcoll_engine::Error::Busy(message)));
         };
         prepared.run(py, &self.node, timeout)
     }
