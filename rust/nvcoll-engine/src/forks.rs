@@ -13,7 +13,6 @@ pub(crate) struct Process(u32);
 
 impl Process {
     /// Returns the running process. What was noted before a fork differs from what the child sees.
-    #[inline]
     pub(crate) fn current() -> Self {
         static COUNTING: Once = Once::new();
         COUNTING.call_once(|| {
@@ -25,6 +24,13 @@ impl Process {
         });
         // Relaxed: the child has one thread, which forked.
         Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Says whether this is still the running process.
+    #[inline]
+    pub(crate) fn is_current(self) -> bool {
+        // Relaxed: as above. Forks are counted since before `self` was made.
+        self.0 == FORKS.load(Ordering::Relaxed)
     }
 }
 

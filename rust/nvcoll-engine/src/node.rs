@@ -182,7 +182,7 @@ impl Node {
 
     /// Says whether this process made the node, and is not a child that was forked since.
     pub fn is_of_this_process(&self) -> bool {
-        self.process == Process::current()
+        self.process.is_current()
     }
 
     #[cold]

@@ -289,7 +289,8 @@ impl Program {
     /// # Safety
     /// `buffers` has an entry per rank; those of the ranks in the task are as long as the call says; what the task waits for
     /// has happened; `workspace` fits the program.
-    #[inline]
+    // Measured: left to the compiler, a call here costs a small plan one nanosecond of fifteen.
+    #[inline(always)]
     pub(crate) unsafe fn run_task(
         &self,
         task: u32,
@@ -305,7 +306,7 @@ impl Program {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn run_fold(
         &self,
         fold: &Fold,

@@ -70,7 +70,7 @@ impl Member {
     /// `Mismatch`, `Returned`, `Overlap`, `Aborted`, `Interrupted`, `Timeout`: afterwards every call of the team fails.
     /// `Closed` in the child of a fork, where no peer is; `NoMemory` before the call was entered.
     pub unsafe fn run(&mut self, program: &Program, buffers: Buffers, deadline: Deadline) -> Result<()> {
-        if self.process != Process::current() {
+        if !self.process.is_current() {
             return Err(Error::Closed("this process was forked off inside a run, its peers are threads of the parent"));
         }
         if self.scratch.as_ref().map_or(0, Block::bytes) < program.scratch_bytes() {

@@ -81,7 +81,7 @@ impl Pool {
 
     /// Says whether the helpers exist in this process: after a fork the child has none.
     pub fn is_of_this_process(&self) -> bool {
-        self.process == Process::current()
+        self.process.is_current()
     }
 
     /// Runs `mine` on the caller while every helper that comes in time runs `job`, with its number from 1.
