@@ -6,6 +6,7 @@
 A row is one ratio. Its two sides are timed in the same rounds, in an order drawn at random in each, on data rewritten
 before every call and compared with the expected result after it. Printed are the median of the rounds' ratios and the
 bound that it keeps in 95 % of bootstrap resamples, away from the bar; a bar holds if that bound is within 5 % of it.
+Calls are planned (`plan.run()`) unless a row says otherwise.
 """
 
 from __future__ import annotations
@@ -115,9 +116,11 @@ class Stack:
     def side(self, call: Callable[[], float | None], expected: Array | None = None) -> Side:
         return Side(call, self.arrays, self.fresh, expected)
 
-    def algorithm(self, name: str) -> Side:
+    def algorithm(self, name: str, is_planned: bool = True) -> Side:
         schedule = nvcoll.schedule("all_reduce", name, world_size=self.node.world_size)
         expected = oracle.all_reduce(schedule, list(self.fresh), "sum")[0]
+        if is_planned:
+            return self.side(self.node.plan("all_reduce", self.arrays, algorithm=name).run, expected)
         return self.side(lambda: self.node.all_reduce(self.arrays, algorithm=name) and None, expected)
 
     def roofline(self) -> Side:
@@ -156,17 +159,20 @@ def against_numpy() -> Iterator[Row]:
             stack = Stack(ranks, nbytes)
             sides = {
                 "nvswitch": stack.algorithm("nvswitch"),
+                "unplanned": stack.algorithm("nvswitch", is_planned=False),
                 "reduce": stack.side(stack.reduce),
                 "whole": stack.side(stack.chain),
                 "8K": stack.side(lambda stack=stack: stack.chain(8192)),
                 "32K": stack.side(lambda stack=stack: stack.chain(32768)),
             }
             times = interleave(sides, rounds_of(ranks * nbytes))
-            ours = times.pop("nvswitch")
-            yield Row("np.add.reduce / nvswitch", ranks, show(nbytes), times.pop("reduce") / ours, at_least=3)
+            ours = {name: times.pop(name) for name in ("nvswitch", "unplanned")}
+            reduce = times.pop("reduce")
             best = min(times, key=lambda name: float(np.median(times[name])))
             bar = 2 if nbytes >= 16 * MIB else 1.3
-            yield Row(f"np.add chain ({best}) / nvswitch", ranks, show(nbytes), times[best] / ours, at_least=bar)
+            for name, seconds in ours.items():
+                yield Row(f"np.add.reduce / {name}", ranks, show(nbytes), reduce / seconds, at_least=3)
+                yield Row(f"np.add chain ({best}) / {name}", ranks, show(nbytes), times[best] / seconds, at_least=bar)
 
 
 def against_bytes() -> Iterator[Row]:
