@@ -8,6 +8,8 @@
 //!           staging: base + offset + bank of the call + slot of the tile
 //! ```
 
+mod joining;
+
 use std::sync::Mutex;
 
 use nvcoll_core::partition::{Partition, GRAIN};
@@ -45,6 +47,14 @@ struct Fold {
     /// No other step touches a destination, so that it may be stored past the caches.
     is_written_once: bool,
     count: usize,
+}
+
+impl Fold {
+    /// Where its sources and destinations are among the places.
+    fn places(&self) -> std::ops::Range<usize> {
+        let first = self.first_place as usize;
+        first..first + (self.n_src + self.n_dst) as usize
+    }
 }
 
 /// What a step waits for.
@@ -194,6 +204,7 @@ impl Program {
             program.add_task(step, &layout, &queues, isa);
         }
         program.connect(schedule);
+        program.join_folds();
         if program.folds.iter().any(|fold| fold.is_written_once) {
             program.stores = Some(Mutex::default());
         }
@@ -322,7 +333,7 @@ impl Program {
         let count = (fold.count - elements_before).min(self.tile_count);
         let staging = (call_number & 1) as usize * self.bank_bytes + (tile & 1) as usize * self.slot_bytes;
         let (n_src, n_dst) = (fold.n_src as usize, fold.n_dst as usize);
-        let places = &self.places[fold.first_place as usize..fold.first_place as usize + n_src + n_dst];
+        let places = &self.places[fold.places()];
         for (pointer, place) in workspace.pointers.iter_mut().zip(places) {
             let moved = if place.is_staging { staging } else { bytes_before };
             // SAFETY: places are of ranks of this program, and each has its buffers.

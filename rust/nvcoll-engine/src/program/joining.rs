@@ -1,0 +1,89 @@
+//! Joining folds that continue each other, in a call so small that its caller runs it alone.
+//!
+//! ```text
+//! nvswitch, 3 ranks     chunk 0: fold r0 r1 r2 into r0 r1 r2        joined: chunks 0 to 2, r0 r1 r2 into r0 r1 r2
+//!                       chunk 1: fold r0 r1 r2 into r1 r2 r0
+//!                       chunk 2: fold r0 r1 r2 into r2 r0 r1
+//! ```
+//!
+//! Each chunk is the work of another rank, and one kernel can do them all at one go: same sources in the same order, same
+//! destinations in any order, each beginning where its predecessor's ended. Every element sees the same arithmetic. Only
+//! programs all of whose strands are single steps are joined, since a step of a longer strand may read what another of it
+//! wrote. Measured: 8 ranks x 4 KiB take half the time, 8 ranks x 64 KiB 5 % less.
+
+use super::{Fold, Place, Program, Task};
+use crate::sharing::wants_help;
+
+impl Program {
+    /// Replaces the strands by one that does the same in fewer folds, if the caller runs the program alone.
+    pub(super) fn join_folds(&mut self) {
+        if self.tiles != 1 || wants_help(self.buffer_bytes) || self.strands.iter().any(|strand| strand.len() != 1) {
+            return;
+        }
+        let first = self.folds.len();
+        for task in std::mem::take(&mut self.strands).concat() {
+            let Task { first_fold, folds, .. } = self.tasks[task as usize];
+            for fold in first_fold..first_fold + folds {
+                self.append(self.folds[fold as usize], first);
+            }
+        }
+        let folds = (self.folds.len() - first) as u32;
+        self.tile_count = self.folds.iter().map(|fold| fold.count).fold(self.tile_count, usize::max);
+        self.strands = vec![vec![self.tasks.len() as u32]];
+        self.tasks.push(Task { first_fold: first as u32, folds, waits: Vec::new(), dependents: Vec::new() });
+    }
+
+    /// Adds a fold to the last one, if that is not before `first` and ends where this begins; else after it.
+    fn append(&mut self, mut fold: Fold, first: usize) {
+        let range = fold.places();
+        let mut places = self.places[range.clone()].to_vec();
+        places[fold.n_src as usize..].sort_unstable_by_key(|place| place.base);
+        let scalars = self.scalar_of[range].to_vec();
+        if let Some(last) = self.folds[first..].last_mut() {
+            let bytes = last.count * self.call.dtype.bytes();
+            let ends_where =
+                |(last, next): (&Place, &Place)| last.base == next.base && last.offset + bytes == next.offset;
+            let is_continued = (last.n_src, last.n_dst, last.is_scaled) == (fold.n_src, fold.n_dst, fold.is_scaled)
+                && last.kernel == fold.kernel
+                && self.scalar_of[last.places()] == scalars
+                && self.places[last.places()].iter().zip(&places).all(ends_where);
+            if is_continued {
+                last.count += fold.count;
+                return;
+            }
+        }
+        fold.first_place = self.places.len() as u32;
+        self.places.extend(places);
+        self.scalar_of.extend(scalars);
+        self.folds.push(fold);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use nvcoll_core::collective::ALL_REDUCE;
+    use nvcoll_core::dtype::DType;
+    use nvcoll_core::op::Op;
+    use nvcoll_core::schedule::{Aliasing, Path};
+
+    use crate::call::Call;
+    use crate::node::Node;
+
+    /// Returns how many folds each strand of a call of eight ranks has.
+    fn folds(algorithm: &str, op: Op, count: usize) -> Vec<u32> {
+        let (dtype, path, aliasing) = (DType::F32, Path::Mapped, Aliasing::InPlace);
+        let call = Call { collective: &ALL_REDUCE, algorithm: algorithm.into(), dtype, op, count, path, aliasing };
+        let program = Node::new(8, None).unwrap().program(&call, None).unwrap();
+        let of_task = |&task: &u32| program.tasks[task as usize].folds;
+        program.strands.iter().map(|strand| strand.iter().map(of_task).sum()).collect()
+    }
+
+    #[test]
+    fn chunks_that_are_folded_alike_are_folded_at_once_if_the_call_is_small() {
+        assert_eq!(folds("nvswitch", Op::Sum, 1000), [1]);
+        assert_eq!(folds("nvswitch", Op::PremulSum, 1000), [1], "every rank's scalar goes with its source");
+        assert_eq!(folds("nvswitch", Op::Sum, 3), [1], "five chunks of three elements on eight ranks are empty");
+        assert_eq!(folds("nvswitch", Op::Sum, 1 << 20), [1; 8], "helpers take some");
+        assert_eq!(folds("ring", Op::Sum, 1000), [14; 8], "a value travels from step to step");
+    }
+}
