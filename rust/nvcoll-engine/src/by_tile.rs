@@ -86,6 +86,8 @@ pub(crate) unsafe fn run_alone(
     workspace: &mut Workspace,
     mut goes_on: impl FnMut() -> bool,
 ) -> bool {
+    // SAFETY: the caller's.
+    unsafe { program.run_joined(buffers, workspace) };
     for strand in 0..program.strands.len() {
         for tile in 0..program.tiles {
             if strand + tile as usize > 0 && !goes_on() {

@@ -93,8 +93,10 @@ pub struct Program {
     pub(crate) queues: Vec<Vec<Vec<u32>>>,
     /// For each rank, what it waits for before it leaves.
     pub(crate) leave: Vec<Vec<Wait>>,
-    /// The tasks of each strand, in order; none if the program stages, which is then run by rank only.
+    /// The tasks of each strand, in order; none if the program stages, which is then run by rank only, or if they are joined.
     pub(crate) strands: Vec<Vec<u32>>,
+    /// In the place of strands, in a small call.
+    joined: Vec<Fold>,
     pub(crate) tiles: u32,
     /// Elements of a chunk in one tile, and their bytes.
     tile_count: usize,
@@ -185,6 +187,7 @@ impl Program {
             leave: schedule.leave.iter().map(|waits| resolve(waits, &queues)).collect(),
             queues: queues.iter().map(|r| r.iter().map(|q| q.iter().map(|&p| p as u32).collect()).collect()).collect(),
             strands: if schedule.path == Path::Mapped { strands(schedule) } else { Vec::new() },
+            joined: Vec::new(),
             tiles: tiles as u32,
             tile_count,
             tile_bytes: tile_count * element,
@@ -293,6 +296,18 @@ impl Program {
     /// Returns the bytes of one buffer of every rank.
     pub fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
+    }
+
+    /// Runs the joined folds, if the program has them in the place of strands.
+    ///
+    /// # Safety
+    /// As [`Program::run_task`], for all ranks.
+    #[inline(always)]
+    pub(crate) unsafe fn run_joined(&self, buffers: &[Buffers], workspace: &mut Workspace) {
+        for fold in &self.joined {
+            // SAFETY: the caller's.
+            unsafe { self.run_fold(fold, 0, 0, buffers, workspace) };
+        }
     }
 
     /// Runs one tile of one task.

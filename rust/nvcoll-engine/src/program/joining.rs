@@ -15,7 +15,7 @@ use super::{Fold, Place, Program, Task};
 use crate::sharing::wants_help;
 
 impl Program {
-    /// Replaces the strands by one that does the same in fewer folds, if the caller runs the program alone.
+    /// Replaces the strands by folds that do the same, but fewer, if the caller runs the program alone.
     pub(super) fn join_folds(&mut self) {
         if self.tiles != 1 || wants_help(self.buffer_bytes) || self.strands.iter().any(|strand| strand.len() != 1) {
             return;
@@ -27,10 +27,8 @@ impl Program {
                 self.append(self.folds[fold as usize], first);
             }
         }
-        let folds = (self.folds.len() - first) as u32;
-        self.tile_count = self.folds.iter().map(|fold| fold.count).fold(self.tile_count, usize::max);
-        self.strands = vec![vec![self.tasks.len() as u32]];
-        self.tasks.push(Task { first_fold: first as u32, folds, waits: Vec::new(), dependents: Vec::new() });
+        self.joined = self.folds.split_off(first);
+        self.tile_count = self.joined.iter().map(|fold| fold.count).fold(self.tile_count, usize::max);
     }
 
     /// Adds a fold to the last one, if that is not before `first` and ends where this begins; else after it.
@@ -69,13 +67,14 @@ mod tests {
     use crate::call::Call;
     use crate::node::Node;
 
-    /// Returns how many folds each strand of a call of eight ranks has.
+    /// Returns how many folds there are, joined or in each strand, in a call of eight ranks.
     fn folds(algorithm: &str, op: Op, count: usize) -> Vec<u32> {
         let (dtype, path, aliasing) = (DType::F32, Path::Mapped, Aliasing::InPlace);
         let call = Call { collective: &ALL_REDUCE, algorithm: algorithm.into(), dtype, op, count, path, aliasing };
         let program = Node::new(8, None).unwrap().program(&call, None).unwrap();
         let of_task = |&task: &u32| program.tasks[task as usize].folds;
-        program.strands.iter().map(|strand| strand.iter().map(of_task).sum()).collect()
+        let of_strands = program.strands.iter().map(|strand| strand.iter().map(of_task).sum());
+        (!program.joined.is_empty()).then_some(program.joined.len() as u32).into_iter().chain(of_strands).collect()
     }
 
     #[test]
