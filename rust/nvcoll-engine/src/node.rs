@@ -1,5 +1,6 @@
 //! A node: ranks of this process, driven together by one caller.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -23,6 +24,7 @@ use crate::program::{Program, Workspace};
 use crate::programs::{Key, Programs};
 use crate::proofs::prove;
 use crate::sharing::{wants_help, Sharing};
+use crate::sync::atomic::give_way;
 use crate::world::World;
 
 const IN_USE: Error = Error::Busy(
@@ -364,8 +366,11 @@ impl Driver {
         self.number = self.number.wrapping_add(1);
         let (own, outcomes) = (Shared(buffers), &self.outcomes);
         let (crews, world, number) = (&self.crews, &self.world, self.number);
+        let begun = AtomicUsize::new(0);
         let work = |worker: usize, is_interrupted: &mut dyn FnMut() -> bool| {
             let Some(crew) = crews.get(worker) else { return };
+            // Relaxed: it orders nothing, it only keeps the door open.
+            begun.fetch_add(1, Ordering::Relaxed);
             let _environment = FloatEnvironment::round_to_nearest();
             let mut crew = lock(crew);
             let own = &own.all()[crew.ranks().start as usize..crew.ranks().end as usize];
@@ -375,7 +380,14 @@ impl Driver {
             *lock(&outcomes[worker]) = outcome;
         };
         let pool = self.pool.as_mut().expect("prepare made it");
-        pool.run(|| work(0, is_interrupted), &|helper| work(helper, &mut || false));
+        let mine = || {
+            work(0, is_interrupted);
+            // Ranks that need nothing of others may be through before a helper has woken up for its own.
+            while begun.load(Ordering::Relaxed) < crews.len() {
+                give_way();
+            }
+        };
+        pool.run(mine, &|helper| work(helper, &mut || false));
         let outcome = self.take_outcome();
         if outcome.is_err() {
             // The abort word stays raised: a new world takes the old one's place.

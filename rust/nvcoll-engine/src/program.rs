@@ -23,10 +23,7 @@ use crate::kernel::{Args, Arm, Isa, Kernel};
 use crate::sharing::{buffer_bytes, may_stream};
 use crate::stores::{Stores, WrittenOnce};
 use crate::strands::strands;
-use crate::world::staging_bytes;
-
-/// Queues of one rank that have a progress word. Chosen: three phases of a two-level tree need no more.
-pub const QUEUES: usize = 16;
+use crate::world::{staging_bytes, QUEUES};
 
 /// Where a view begins, given the ranks' buffers, tile and call.
 #[derive(Debug, Clone, Copy)]

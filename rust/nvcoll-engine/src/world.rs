@@ -4,8 +4,11 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 use crate::memory::Block;
-use crate::program::{Program, QUEUES};
+use crate::program::Program;
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
+
+/// Queues of one rank that have a progress word. Chosen: three phases of a two-level tree need no more.
+pub(crate) const QUEUES: usize = 16;
 
 /// The lines of one rank.
 #[derive(Debug, Default)]

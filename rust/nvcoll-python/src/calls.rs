@@ -1,7 +1,6 @@
 //! What a Python call says, as the engine wants it: op, algorithm, path, buffers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
@@ -11,14 +10,10 @@ use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::Call;
-use nvcoll_engine::making::Aside;
 use nvcoll_engine::Deadline;
 
 use crate::error::invalid;
 use crate::schedule::Schedule;
-
-/// How often a long call looks for Ctrl-C. Chosen.
-const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// The sum of contributions, each multiplied by its rank's scalar.
 #[pyclass(name = "PremulSum", module = "nvcoll", frozen)]
@@ -95,15 +90,6 @@ impl Reduction {
     }
 }
 
-/// Reads `path=`.
-pub(crate) fn path_named(py: Python<'_>, name: &str) -> PyResult<Path> {
-    Path::ALL
-        .iter()
-        .copied()
-        .find(|path| path.name() == name)
-        .ok_or_else(|| invalid(py, format!("no path is called `{name}`: choose from mapped, staged")))
-}
-
 /// An algorithm by name, or the proof of one that the user wrote.
 pub(crate) struct Choice {
     name: String,
@@ -168,48 +154,6 @@ pub(crate) fn deadline(py: Python<'_>, timeout: Option<f64>) -> PyResult<Deadlin
             Err(invalid(py, format!("`timeout` is {seconds}: pass seconds, 0 or more, or None to wait for ever")))
         }
         _ => Ok(Deadline::after(timeout)),
-    }
-}
-
-/// Looks for Ctrl-C now and then, on the thread that makes the call, and keeps what was raised.
-pub(crate) struct Signals {
-    next: Instant,
-    pub(crate) raised: Option<PyErr>,
-}
-
-impl Signals {
-    pub(crate) fn new() -> Self {
-        Self { next: Instant::now() + SIGNAL_CHECK, raised: None }
-    }
-
-    pub(crate) fn check(&mut self) -> bool {
-        if Instant::now() >= self.next {
-            self.next = Instant::now() + SIGNAL_CHECK;
-            self.raised = Python::attach(|py| py.check_signals()).err();
-        }
-        self.raised.is_some()
-    }
-}
-
-/// Lets a value cross into a closure that runs without the GIL.
-pub(crate) struct Detached<T>(pub(crate) T);
-
-// SAFETY: the closure runs on the thread that made it; what it holds are addresses, and the arrays they belong to are held
-// by the caller until it returns.
-unsafe impl<T> Send for Detached<T> {}
-
-impl<T> Detached<T> {
-    pub(crate) fn get(&mut self) -> &mut T {
-        &mut self.0
-    }
-}
-
-/// Does without the GIL what takes long.
-pub(crate) struct WithoutGil<'py>(pub(crate) Python<'py>);
-
-impl Aside for WithoutGil<'_> {
-    fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.0.detach(work)
     }
 }
 

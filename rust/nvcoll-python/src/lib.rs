@@ -5,6 +5,7 @@ mod arrays;
 mod builder;
 mod calls;
 mod error;
+mod gil;
 mod machine;
 mod node;
 mod refuted;

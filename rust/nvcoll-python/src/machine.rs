@@ -72,7 +72,7 @@ fn roofline(py: Python<'_>, arrays: &Bound<'_, PyAny>, threads: usize, non_tempo
     if operands.dtype() != DType::F32 || operands.is_strided() || !is_aligned {
         return Err(crate::error::invalid(py, "the roofline adds contiguous aligned float32 arrays"));
     }
-    let (mut starts, count) = (crate::calls::Detached(starts), operands.count());
+    let (mut starts, count) = (crate::gil::Detached(starts), operands.count());
     let stores = if non_temporal { Stores::NonTemporal } else { Stores::Plain };
     let time = py.detach(|| {
         let mut roofline = Roofline::new(threads, starts.get().len());

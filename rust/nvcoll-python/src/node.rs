@@ -10,8 +10,10 @@ use nvcoll_engine::sharing::Sharing;
 use nvcoll_engine::Buffers;
 
 use crate::arrays::Operands;
-use crate::calls::{deadline, path_named, Choice, Detached, Reduction, SharedProgram, Signals, WithoutGil};
+use crate::calls::{deadline, Choice, Reduction, SharedProgram};
 use crate::error::{invalid, of_engine};
+use crate::gil::{Detached, Signals, WithoutGil};
+use crate::schedule::path_named;
 use crate::team::Team;
 
 /// Ranks in this process: a node of virtual GPUs.

@@ -15,8 +15,8 @@ use nvcoll_core::text;
 use nvcoll_core::verify::{verify as core_verify, Verified};
 use nvcoll_engine::making::Makers;
 
-use crate::calls::{path_named, WithoutGil};
 use crate::error::{invalid, of_core};
+use crate::gil::WithoutGil;
 use crate::refuted::refuted;
 
 /// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by an algorithm's `schedule` or by
@@ -260,4 +260,13 @@ pub(crate) fn collective_named(py: Python<'_>, name: &str) -> PyResult<&'static 
         let known: Vec<&str> = nvcoll_core::collective::COLLECTIVES.iter().map(|c| c.name).collect();
         invalid(py, format!("no collective is called `{name}`: choose from {}", known.join(", ")))
     })
+}
+
+/// Reads `path=`.
+pub(crate) fn path_named(py: Python<'_>, name: &str) -> PyResult<Path> {
+    Path::ALL
+        .iter()
+        .copied()
+        .find(|path| path.name() == name)
+        .ok_or_else(|| invalid(py, format!("no path is called `{name}`: choose from mapped, staged")))
 }

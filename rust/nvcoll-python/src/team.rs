@@ -16,8 +16,10 @@ use nvcoll_engine::team::Member;
 use nvcoll_engine::{Buffers, Error};
 
 use crate::arrays::Operands;
-use crate::calls::{deadline, path_named, Choice, Detached, Reduction, SharedProgram, WithoutGil};
+use crate::calls::{deadline, Choice, Reduction, SharedProgram};
 use crate::error::of_engine;
+use crate::gil::{Detached, WithoutGil};
+use crate::schedule::path_named;
 
 /// The ranks of one `Node.run`. Nobody drives the node while it lasts.
 #[pyclass(name = "Team", module = "nvcoll._nvcoll", frozen)]

@@ -1,14 +1,10 @@
-//! One array, whoever made it: where it lies, what its elements are, and what keeps it alive.
-
-use pyo3::intern;
-use pyo3::prelude::*;
+//! One array, whoever made it: where it lies and what its elements are.
 
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::memory::Block;
 use nvcoll_engine::strided::{gather, scatter, Layout, Tries};
 
 use super::reason::Reason;
-use super::{buffer, dlpack, numpy};
 
 /// An array that its owner keeps in place.
 pub(super) struct Array {
@@ -33,13 +29,6 @@ pub(super) enum Access {
     Copied,
 }
 
-/// What keeps the memory of an array alive; only ever dropped, by a thread that is attached to the interpreter.
-pub(super) enum Owner {
-    Object(#[expect(dead_code, reason = "held for its drop")] Py<PyAny>),
-    Tensor(#[expect(dead_code, reason = "held for its drop")] dlpack::Loan),
-    Buffer(#[expect(dead_code, reason = "held for its drop")] buffer::Loan),
-}
-
 impl Array {
     /// Puts together what a source found.
     pub(super) fn new(
@@ -53,25 +42,6 @@ impl Array {
             return Err(Reason::refused("has elements and no memory: pass an array whose memory exists"));
         }
         Ok(Self { first, layout, dtype, access, rows, copy: None })
-    }
-
-    /// Reads an object: as a numpy array, then through DLPack, then through the buffer protocol.
-    pub(super) fn of(object: Bound<'_, PyAny>) -> Result<(Self, Owner), Reason> {
-        if numpy::is_exact(&object) {
-            return numpy::read(object);
-        }
-        if numpy::is_subclass(&object) {
-            refuse_masked(&object)?;
-            return numpy::read(object);
-        }
-        if numpy::is_scalar(&object) {
-            return Err(Reason::refused("is a numpy scalar, which has no memory to share: pass an array, np.array(x)"));
-        }
-        refuse_lazy(&object)?;
-        match dlpack::borrow(&object)? {
-            Some(loan) => dlpack::read(loan),
-            None => buffer::read(&object),
-        }
     }
 
     /// Refuses an array that a call writes and must not; `tries` is what it may spend on elements that share memory.
@@ -150,35 +120,4 @@ impl Array {
     pub(super) fn is_same_memory(&self, other: &Self) -> bool {
         self.first == other.first && self.dtype == other.dtype && self.layout.is_same(&other.layout)
     }
-}
-
-/// Refuses a masked array: numpy would leave out what is under the mask, a call would not.
-fn refuse_masked(object: &Bound<'_, PyAny>) -> Result<(), Reason> {
-    match object.hasattr(intern!(object.py(), "mask"))? {
-        true => {
-            Err(Reason::refused("is a masked array, and a call would not see its mask: pass x.filled(value) or x.data"))
-        }
-        false => Ok(()),
-    }
-}
-
-/// Refuses a tensor whose values are not plainly those in memory: autograd would miss the change, or what DLPack does not
-/// speak of (a negation, a conjugation) is still to be done.
-fn refuse_lazy(object: &Bound<'_, PyAny>) -> Result<(), Reason> {
-    let py = object.py();
-    let Some(requires_grad) = object.getattr_opt(intern!(py, "requires_grad"))? else { return Ok(()) };
-    if requires_grad.is_truthy()? {
-        return Err(Reason::refused("requires grad, and autograd would not see the call: pass x.detach() or x.grad"));
-    }
-    for (question, what, instead) in [
-        (intern!(py, "is_neg"), "negated", "x.resolve_neg()"),
-        (intern!(py, "is_conj"), "conjugated", "x.resolve_conj()"),
-    ] {
-        let Some(is_pending) = object.getattr_opt(question)? else { continue };
-        if is_pending.call0()?.is_truthy()? {
-            let message = format!("is a lazily {what} view, whose memory holds other values: pass {instead}");
-            return Err(Reason::Refused(message));
-        }
-    }
-    Ok(())
 }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::strided::{Axis, Layout};
 
-use super::array::{Access, Array, Owner};
+use super::array::{Access, Array};
 use super::element::Family;
 use super::reason::Reason;
 
@@ -36,7 +36,7 @@ fn borrow(object: &Bound<'_, PyAny>) -> Result<Loan, Reason> {
 }
 
 /// Reads an object that exports a buffer.
-pub(super) fn read(object: &Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
+pub(super) fn read(object: &Bound<'_, PyAny>) -> Result<(Array, Loan), Reason> {
     // SAFETY: `object` is a live Python object and this thread is attached.
     if unsafe { PyObject_CheckBuffer(object.as_ptr()) } == 0 {
         let kind = object.get_type().name()?;
@@ -54,7 +54,7 @@ pub(super) fn read(object: &Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> 
     let dtype = dtype_of(format.to_bytes(), 8 * buffer.itemsize.unsigned_abs())?;
     let (layout, rows) = layout_of(buffer, dtype.bytes())?;
     let access = if buffer.readonly != 0 { Access::ReadOnly } else { Access::Writable };
-    Ok((Array::new(buffer.buf.cast(), layout, dtype, access, rows)?, Owner::Buffer(loan)))
+    Ok((Array::new(buffer.buf.cast(), layout, dtype, access, rows)?, loan))
 }
 
 /// Returns the layout of a buffer of elements of `width` bytes and the length of its axis 0.

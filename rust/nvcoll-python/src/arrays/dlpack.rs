@@ -25,7 +25,7 @@ use pyo3::types::{PyCapsule, PyDict, PyType};
 
 use nvcoll_engine::strided::{Axis, Layout};
 
-use super::array::{Access, Array, Owner};
+use super::array::{Access, Array};
 use super::element::Family;
 use super::reason::Reason;
 
@@ -239,7 +239,7 @@ fn refuse_other_devices(device_type: i32, device_id: i32) -> Result<(), Reason> 
 }
 
 /// Reads a borrowed tensor.
-pub(super) fn read(loan: Loan) -> Result<(Array, Owner), Reason> {
+pub(super) fn read(loan: Loan) -> Result<(Array, Loan), Reason> {
     let (tensor, access) = loan.tensor()?;
     refuse_other_devices(tensor.device_type, tensor.device_id)?;
     let bits = tensor.bits as usize;
@@ -252,7 +252,7 @@ pub(super) fn read(loan: Loan) -> Result<(Array, Owner), Reason> {
     }
     let first = tensor.data.wrapping_add(tensor.byte_offset as usize);
     let (layout, rows) = layout_of(tensor, dtype.bytes()).ok_or_else(Reason::too_large)?;
-    Ok((Array::new(first, layout, dtype, access, rows)?, Owner::Tensor(loan)))
+    Ok((Array::new(first, layout, dtype, access, rows)?, loan))
 }
 
 /// Returns the layout of a tensor of elements of `width` bytes and the length of its axis 0; `None` if it outgrows addresses.

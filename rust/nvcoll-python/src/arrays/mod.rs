@@ -11,7 +11,8 @@
 //! | [`operands`] | the arrays of one call, checked: what the engine gets |
 //! | [`ranks`] | one argument: a list of arrays, or one array whose axis 0 is the rank |
 //! | [`array`] | one array, whoever made it |
-//! | [`numpy`], [`dlpack`], [`buffer`] | the three sources, tried in this order |
+//! | [`source`] | who made it: the next three, tried in this order |
+//! | [`numpy`], [`dlpack`], [`buffer`] | the three sources |
 //! | [`element`] | how DLPack and the buffer protocol spell a dtype |
 //! | [`reason`] | why an array cannot take part |
 //!
@@ -35,5 +36,6 @@ mod numpy;
 mod operands;
 mod ranks;
 mod reason;
+mod source;
 
 pub(crate) use operands::Operands;

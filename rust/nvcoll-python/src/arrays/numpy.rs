@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::strided::{Axis, Layout};
 
-use super::array::{Access, Array, Owner};
+use super::array::{Access, Array};
 use super::reason::Reason;
 
 /// Type numbers from here on are looked up every time. Chosen: numpy's own are below 32, ml_dtypes adds some twenty from 256.
@@ -49,7 +49,7 @@ pub(super) fn is_scalar(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Reads an object of which [`is_exact`] or [`is_subclass`] is true.
-pub(super) fn read(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
+pub(super) fn read(object: &Bound<'_, PyAny>) -> Result<Array, Reason> {
     let array = object.cast::<PyUntypedArray>().map_err(PyErr::from)?;
     let dtype = dtype_of(array)?;
     // SAFETY: `array` is a live numpy array and this thread is attached; nothing below runs Python code that could change
@@ -73,7 +73,7 @@ pub(super) fn read(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
     };
     let access = if fields.flags & NPY_ARRAY_WRITEABLE != 0 { Access::Writable } else { Access::ReadOnly };
     let (first, rows) = (fields.data.cast(), shape.first().copied());
-    Ok((Array::new(first, layout, dtype, access, rows)?, Owner::Object(object.unbind())))
+    Array::new(first, layout, dtype, access, rows)
 }
 
 fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Result<DType, Reason> {

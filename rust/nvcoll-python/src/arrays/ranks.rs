@@ -8,8 +8,9 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use super::array::{Array, Owner};
+use super::array::Array;
 use super::reason::Reason;
+use super::source::{self, Owner};
 use crate::error::invalid;
 
 /// The arrays of one argument, by rank.
@@ -33,7 +34,7 @@ impl Ranks {
         } else if let Ok(tuple) = object.cast::<PyTuple>() {
             read_each(argument, tuple.iter(), tuple.len(), wanted, py)?
         } else {
-            let (whole, owner) = Array::of(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
+            let (whole, owner) = source::read(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
             (rows_of(argument, &whole, wanted, py)?, vec![owner])
         };
         Ok(Self { argument, first_rank: 0, arrays, _owners: owners })
@@ -41,7 +42,7 @@ impl Ranks {
 
     /// Reads an argument of one rank's own call.
     pub(super) fn of_rank(argument: &'static str, object: &Bound<'_, PyAny>, rank: u32) -> PyResult<Self> {
-        let read = Array::of(object.clone());
+        let read = source::read(object.clone());
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(argument, rank)))?;
         Ok(Self { argument, first_rank: rank, arrays: vec![array], _owners: vec![owner] })
     }
@@ -87,7 +88,7 @@ fn read_each<'py>(
     check_number(py, argument, number, wanted)?;
     let (mut arrays, mut owners) = (Vec::with_capacity(wanted), Vec::with_capacity(wanted));
     for (rank, object) in (0..).zip(objects) {
-        let (array, owner) = Array::of(object).map_err(|reason| reason.about(py, label(argument, rank)))?;
+        let (array, owner) = source::read(object).map_err(|reason| reason.about(py, label(argument, rank)))?;
         arrays.push(array);
         owners.push(owner);
     }

@@ -1,0 +1,69 @@
+//! Who made an array: the sources that are tried in turn, and what keeps their memory alive.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::array::Array;
+use super::reason::Reason;
+use super::{buffer, dlpack, numpy};
+
+/// What keeps the memory of an array alive; only ever dropped, by a thread that is attached to the interpreter.
+pub(super) enum Owner {
+    Object(#[expect(dead_code, reason = "held for its drop")] Py<PyAny>),
+    Tensor(#[expect(dead_code, reason = "held for its drop")] dlpack::Loan),
+    Buffer(#[expect(dead_code, reason = "held for its drop")] buffer::Loan),
+}
+
+/// Reads an object: as a numpy array, then through DLPack, then through the buffer protocol.
+pub(super) fn read(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
+    if numpy::is_exact(&object) {
+        return of_numpy(object);
+    }
+    if numpy::is_subclass(&object) {
+        refuse_masked(&object)?;
+        return of_numpy(object);
+    }
+    if numpy::is_scalar(&object) {
+        return Err(Reason::refused("is a numpy scalar, which has no memory to share: pass an array, np.array(x)"));
+    }
+    refuse_lazy(&object)?;
+    match dlpack::borrow(&object)? {
+        Some(loan) => dlpack::read(loan).map(|(array, loan)| (array, Owner::Tensor(loan))),
+        None => buffer::read(&object).map(|(array, loan)| (array, Owner::Buffer(loan))),
+    }
+}
+
+fn of_numpy(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
+    Ok((numpy::read(&object)?, Owner::Object(object.unbind())))
+}
+
+/// Refuses a masked array: numpy would leave out what is under the mask, a call would not.
+fn refuse_masked(object: &Bound<'_, PyAny>) -> Result<(), Reason> {
+    match object.hasattr(intern!(object.py(), "mask"))? {
+        true => {
+            Err(Reason::refused("is a masked array, and a call would not see its mask: pass x.filled(value) or x.data"))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Refuses a tensor whose values are not plainly those in memory: autograd would miss the change, or what DLPack does not
+/// speak of (a negation, a conjugation) is still to be done.
+fn refuse_lazy(object: &Bound<'_, PyAny>) -> Result<(), Reason> {
+    let py = object.py();
+    let Some(requires_grad) = object.getattr_opt(intern!(py, "requires_grad"))? else { return Ok(()) };
+    if requires_grad.is_truthy()? {
+        return Err(Reason::refused("requires grad, and autograd would not see the call: pass x.detach() or x.grad"));
+    }
+    for (question, what, instead) in [
+        (intern!(py, "is_neg"), "negated", "x.resolve_neg()"),
+        (intern!(py, "is_conj"), "conjugated", "x.resolve_conj()"),
+    ] {
+        let Some(is_pending) = object.getattr_opt(question)? else { continue };
+        if is_pending.call0()?.is_truthy()? {
+            let message = format!("is a lazily {what} view, whose memory holds other values: pass {instead}");
+            return Err(Reason::Refused(message));
+        }
+    }
+    Ok(())
+}

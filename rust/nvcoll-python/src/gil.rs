@@ -1,0 +1,52 @@
+//! The interpreter while a call runs: released, looked after for Ctrl-C, and what crosses into code that runs without it.
+
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+use nvcoll_engine::making::Aside;
+
+/// How often a long call looks for Ctrl-C. Chosen.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+
+/// Looks for Ctrl-C now and then, on the thread that makes the call, and keeps what was raised.
+pub(crate) struct Signals {
+    next: Instant,
+    pub(crate) raised: Option<PyErr>,
+}
+
+impl Signals {
+    pub(crate) fn new() -> Self {
+        Self { next: Instant::now() + SIGNAL_CHECK, raised: None }
+    }
+
+    pub(crate) fn check(&mut self) -> bool {
+        if Instant::now() >= self.next {
+            self.next = Instant::now() + SIGNAL_CHECK;
+            self.raised = Python::attach(|py| py.check_signals()).err();
+        }
+        self.raised.is_some()
+    }
+}
+
+/// Lets a value cross into a closure that runs without the GIL.
+pub(crate) struct Detached<T>(pub(crate) T);
+
+// SAFETY: the closure runs on the thread that made it; what it holds are addresses, and the arrays they belong to are held
+// by the caller until it returns.
+unsafe impl<T> Send for Detached<T> {}
+
+impl<T> Detached<T> {
+    pub(crate) fn get(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// Does without the GIL what takes long.
+pub(crate) struct WithoutGil<'py>(pub(crate) Python<'py>);
+
+impl Aside for WithoutGil<'_> {
+    fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.0.detach(work)
+    }
+}
