@@ -362,7 +362,7 @@ impl Driver {
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        self.world.make_staging_for(program)?;
+        self.world.make_staging(program.staging_bytes())?;
         self.number = self.number.wrapping_add(1);
         let (own, outcomes) = (Shared(buffers), &self.outcomes);
         let (crews, world, number) = (&self.crews, &self.world, self.number);

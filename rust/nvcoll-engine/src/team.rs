@@ -77,7 +77,7 @@ impl Member {
             let bytes = program.scratch_bytes();
             self.scratch = Some(Block::try_zeroed(bytes).ok_or(Error::NoMemory { what: "scratch", bytes })?);
         }
-        self.world.make_staging_for(program)?;
+        self.world.make_staging(program.staging_bytes())?;
         let scratch = self.scratch.as_ref().map_or(std::ptr::null_mut(), Block::start);
         let buffers = [Buffers { scratch, ..buffers }];
         let _environment = FloatEnvironment::round_to_nearest();

@@ -4,7 +4,6 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 use crate::memory::Block;
-use crate::program::Program;
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
 
 /// Queues of one rank that have a progress word. Chosen: three phases of a two-level tree need no more.
@@ -53,12 +52,12 @@ impl World {
         self.lines.len() as u32
     }
 
-    /// Makes the staging of all ranks for a program that stages, unless that was done.
+    /// Makes the staging of all ranks, unless that was done, or a program uses none (`used` is 0).
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub(crate) fn make_staging_for(&self, program: &Program) -> Result<()> {
-        if program.staging_bytes() == 0 || self.staging.get().is_some() {
+    pub(crate) fn make_staging(&self, used: usize) -> Result<()> {
+        if used == 0 || self.staging.get().is_some() {
             return Ok(());
         }
         let bytes = staging_bytes(self.world_size());
