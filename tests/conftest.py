@@ -1,0 +1,44 @@
+"""A watchdog beside pytest-timeout's, which needs the GIL: a thread of C that ends a run in which nobody gets it.
+
+It says where every thread stands and ends the process, a little after pytest-timeout would have ended the test.
+Processes that a test starts have limits of their own.
+"""
+
+import faulthandler
+import os
+
+import pytest
+
+GRACE_S = 20
+"""How much longer than pytest-timeout it waits. Chosen: a stack is printed in less, on a busy machine too."""
+
+STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config):
+    config.stash[STDERR] = os.dup(2)  # pytest captures descriptor 2 while a test runs
+
+
+def pytest_unconfigure(config):
+    faulthandler.cancel_dump_traceback_later()
+    os.close(config.stash[STDERR])
+
+
+def limit_of(item):
+    """Returns the seconds that pytest-timeout gives a test: its mark's, else the command line's, else pyproject's."""
+    mark = item.get_closest_marker("timeout")
+    if mark is not None:
+        return mark.args[0] if mark.args else mark.kwargs["timeout"]
+    option = item.config.getoption("timeout")
+    return float(option if option is not None else item.config.getini("timeout") or 0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    limit = 0 if item.config.getoption("usepdb") else limit_of(item)
+    if limit > 0:
+        faulthandler.dump_traceback_later(limit + GRACE_S, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
