@@ -181,6 +181,24 @@ fn a_contribution_is_folded_once() {
 }
 
 #[test]
+fn the_step_that_overwrote_what_a_repeated_fold_reads_is_named() {
+    let text = "schedule all_reduce hand  world_size 3  chunks_per_part 1  path mapped  aliasing in_place
+        r0.q0.0  output[r0].0 = input[r0].0*s0 + input[r1].0*s1                         after r1.enter
+        r1.q0.0  output[r1].0 = input[r0].0 + input[r1].0*s1 + input[r2].0*s2  final  after r0.enter r2.enter r0.q0.0
+        leave r0
+        leave r1
+        leave r2";
+    let violation = *refutation_of(parse(text).unwrap()).violation;
+    assert_eq!(
+        violation.to_string(),
+        "r1.q0.0 folds the contribution of rank 1 into output[r1].0 a second time (what it reads in input[r0].0 was \
+         written by r0.q0.0): fold each rank's once"
+    );
+    let step = |rank| Place::Step(StepName { rank, queue: 0, index: 0 });
+    assert_eq!(violation.places(), [step(1), step(0)]);
+}
+
+#[test]
 fn a_contribution_is_marked_where_it_is_folded_and_nowhere_else() {
     assert_eq!(
         message(MAPPED, "input[r1].0*s1", "input[r1].0"),

@@ -163,7 +163,7 @@ fn prove_tile<'g, 'a>(
         clocks.advance(step);
         contacts.check_step(clocks, step)?;
         races.pass(clocks, step, 0)?;
-        values.run(step)?;
+        values.run(step).map_err(|found| values::earliest(graph, memory, found))?;
     }
     let ranks = 0..graph.schedule.world_size;
     ranks.clone().try_for_each(|rank| contacts.check_leave(rank))?;

@@ -257,7 +257,7 @@ pub enum Violation {
         collective: &'static str,
     },
     /// A contribution in a fold more than once.
-    #[error("{step} folds the contribution of rank {rank} into {cell} a second time: fold each rank's once")]
+    #[error("{step} folds the contribution of rank {rank} into {cell} a second time{}: fold each rank's once", written(*brought))]
     Repeated {
         /// The step.
         step: StepName,
@@ -266,14 +266,18 @@ pub enum Violation {
         /// Whose contribution.
         rank: u32,
     },
+        /// A source that brings it and that a step before wrote, and the step that wrote it last.
+        brought: Option<(Cell, StepName)>,
     /// Work on a value that `final` has completed.
-    #[error("{step} folds or finishes {cell}, which is final already: only copy it")]
+    #[error("{step} folds or finishes {cell}, which is final already{}: only copy it", since(*writer))]
     AfterFinal {
         /// The step.
         step: StepName,
         /// The source.
         cell: Cell,
     },
+        /// The step that wrote it last.
+        writer: Option<StepName>,
     /// `final` on a fold that lacks contributions.
     #[error("{step} is final, and {cell} lacks the contribution of rank {missing}: mark only the step that completes the fold")]
     FinalTooEarly {
@@ -395,12 +399,14 @@ impl Violation {
             | V::InputWritten { step, .. }
             | V::Unwritten { step, .. }
             | V::FoldInCopy { step, .. }
-            | V::Repeated { step, .. }
-            | V::AfterFinal { step, .. }
             | V::FinalTooEarly { step, .. }
             | V::NotFinal { step, .. }
             | V::Mark { step, .. } => steps(&[*step]),
             V::Lag { place, .. } | V::NoSuchEvent { place, .. } | V::NoContact { place, .. } => vec![*place],
+            V::Repeated { step, brought, .. } => {
+                std::iter::once(*step).chain(brought.map(|(_, writer)| writer)).map(Place::Step).collect()
+            }
+            V::AfterFinal { step, writer, .. } => std::iter::once(*step).chain(*writer).map(Place::Step).collect(),
             V::Deadlock { steps: circle } => steps(circle),
             V::Race { first, second, .. } | V::StagingOverrun { first, second, .. } => steps(&[*second, *first]),
             V::LeavesEarly { rank, step, .. } => vec![Place::Leave(*rank), Place::Step(*step)],
@@ -442,6 +448,14 @@ impl Refutation {
 }
 
 fn reach(path: Path) -> &'static str {
+fn since(writer: Option<StepName>) -> String {
+    writer.map_or_else(String::new, |writer| format!(" since {writer}"))
+}
+
+fn written(brought: Option<(Cell, StepName)>) -> String {
+    brought.map_or_else(String::new, |(cell, writer)| format!(" (what it reads in {cell} was written by {writer})"))
+}
+
     match path {
         Path::Mapped => "it has no staging",
         Path::Staged => "a step touches the buffers of its own rank, and anybody's staging",

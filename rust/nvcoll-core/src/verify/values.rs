@@ -9,7 +9,7 @@
 
 use super::graph::{name_of, Graph};
 use super::memory::Memory;
-use super::report::{Cell, Violation};
+use super::report::{Cell, StepName, Violation};
 use super::symbols::{Expressions, Id};
 use crate::collective::Promise;
 use crate::schedule::{Buffer, Source, Step, View};
@@ -26,7 +26,18 @@ pub(super) struct Values<'g, 'a> {
     expressions: Expressions,
     /// Complete folds that are known to have each contribution once.
     is_each_once: Vec<bool>,
+    /// Whether folds that are not complete are looked at as well, which takes long.
+    looks_at_all: bool,
     operands: Vec<Id>,
+}
+
+/// Returns the first fold that repeats a contribution, where what was found may follow from one.
+pub(super) fn earliest(graph: &Graph<'_>, memory: &Memory, found: Violation) -> Violation {
+    if !matches!(found, Violation::Repeated { .. } | Violation::AfterFinal { .. }) {
+        return found;
+    }
+    let mut values = Values { looks_at_all: true, ..Values::new(graph, memory) };
+    graph.order().iter().find_map(|&step| values.run(step).err()).unwrap_or(found)
 }
 
 /// What the outputs hold at the end.
@@ -41,7 +52,7 @@ impl<'g, 'a> Values<'g, 'a> {
         let mut cells = vec![NOTHING; memory.len()];
         memory.contributions().for_each(|(cell, rank)| cells[cell] = rank * 2);
         let expressions = Expressions::new(graph.schedule.world_size);
-        Self { graph, memory, cells, expressions, is_each_once: Vec::new(), operands: Vec::new() }
+        Self { graph, memory, cells, expressions, is_each_once: Vec::new(), looks_at_all: false, operands: Vec::new() }
     }
 
     /// Runs a step, one chunk after the other.
@@ -95,7 +106,9 @@ impl<'g, 'a> Values<'g, 'a> {
         for source in &step.src {
             let value = self.value_of(step, source, nth)?;
             if value % 2 == 1 {
-                return Err(Violation::AfterFinal { step: name_of(step), cell: cell_of(&source.view, nth) });
+                let cell = cell_of(&source.view, nth);
+                let writer = self.last_writer(step, &source.view, cell.chunk);
+                return Err(Violation::AfterFinal { step: name_of(step), cell, writer });
             }
             self.check_mark(step, source, nth, self.expressions.contribution(value / 2))?;
             self.operands.push(value / 2);
@@ -109,10 +122,11 @@ impl<'g, 'a> Values<'g, 'a> {
     fn check_complete(&mut self, step: &Step, nth: u32, id: Id) -> Result<(), Violation> {
         let (count, all) = (self.expressions.count(id), self.graph.schedule.world_size);
         let cell = || cell_of(&step.dst[0], nth);
-        if count >= all && !self.is_each_once.get(id as usize).is_some_and(|&known| known) {
+        if (count >= all || self.looks_at_all) && !self.is_each_once.get(id as usize).is_some_and(|&known| known) {
             let tally = self.expressions.tally(id);
             if let Some(rank) = tally.iter().position(|&times| times > 1) {
-                return Err(Violation::Repeated { step: name_of(step), cell: cell(), rank: rank as u32 });
+                let brought = self.written_source(step, nth, rank);
+                return Err(Violation::Repeated { step: name_of(step), cell: cell(), rank: rank as u32, brought });
             }
             self.is_each_once.resize(self.is_each_once.len().max(id as usize + 1), false);
             self.is_each_once[id as usize] = true;
@@ -126,6 +140,21 @@ impl<'g, 'a> Values<'g, 'a> {
             return Err(Violation::FinalTooEarly { step: name_of(step), cell: cell(), missing });
         }
         Ok(())
+    }
+
+    /// Returns the last source of a fold that brings a contribution and that a step wrote, and that step.
+    fn written_source(&self, step: &Step, nth: u32, rank: usize) -> Option<(Cell, StepName)> {
+        let brings = step.src.iter().zip(&self.operands).filter(|(_, &id)| self.expressions.tally(id)[rank] > 0);
+        let cells = brings.map(|(source, _)| (cell_of(&source.view, nth), &source.view));
+        cells.rev().find_map(|(cell, view)| Some((cell, self.last_writer(step, view, cell.chunk)?)))
+    }
+
+    /// Returns the step that wrote a chunk of a view last, before `step`.
+    fn last_writer(&self, step: &Step, view: &View, chunk: u32) -> Option<StepName> {
+        let (graph, memory) = (self.graph, self.memory);
+        let is_it = |dst: &View| dst.chunks.contains(&chunk) && memory.cell(dst, chunk) == memory.cell(view, chunk);
+        let before = graph.order().iter().map(|&at| graph.step(at)).take_while(|at| !std::ptr::eq(*at, step));
+        before.filter(|at| at.dst.iter().any(is_it)).last().map(name_of)
     }
 
     fn check_mark(&self, step: &Step, source: &Source, nth: u32, expected: Option<u32>) -> Result<(), Violation> {
