@@ -367,7 +367,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("verify", "all_reduce", "rong"), "choose from nvswitch"),
+        (("verify", "all_reduce", "rong"), "no all_reduce algorithm is called `rong`: choose from nvswitch"),
         (("verify", "all_rong", "ring"), "choose from all_reduce"),
         (("verify", "all_reduce", "ring", "--path", "up"), "choose from mapped, staged"),
         (("verify",), "name a collective"),
@@ -384,7 +384,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("bench", "all_reduce", "-n", "2000"), "1 to 1024"),
         (("bench", "all_gather"), "cannot be timed yet"),
         (("bench", "all_rong"), "is not a collective"),
-        (("bench", "all_reduce", "-a", "rong"), "choose from nvswitch"),
+        (("bench", "all_reduce", "-a", "rong"), "no all_reduce algorithm is called `rong`: choose from nvswitch"),
         (("bench", "all_reduce", "-b", "lots"), "is not a size"),
         (("bench", "all_reduce", "-b", "9" * 400), "more than any machine has"),
         (("bench", "all_reduce", "-b", "2"), "less than one float32"),

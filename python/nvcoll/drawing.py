@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape
 
 from nvcoll._nvcoll import Schedule, Step
 from nvcoll.layout import BOX_HEIGHT, LEFT, LINE_GAP, MARGIN, Box, Layout, Place, place, waits
+from nvcoll.words import counted
 
 COLOURS = {"fold": "#fbd9a5", "copy": "#cfe1f9", "publish": "#d3ecca"}
 INK, FAINT, GRID, ALARM = "#3b4252", "#8a93a3", "#e8ebf0", "#c0392b"
@@ -134,7 +135,7 @@ def svg(schedule: Schedule) -> str:
     steps, layout = schedule.steps, Layout.of(schedule)
     key, key_end = legend(steps, layout.height + 14)
     width, height = max(layout.width, key_end), layout.height + 48
-    title = f"{schedule.collective} {schedule.algorithm}, {schedule.world_size} ranks, {schedule.path}"
+    title = f"{schedule.collective} {schedule.algorithm}, {counted(schedule.world_size, 'rank')}, {schedule.path}"
     arrows = "".join(
         f'<marker id="{colour[1:]}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         f'<path d="M0 0.5 8 4 0 7.5z" fill="{colour}"/></marker>'

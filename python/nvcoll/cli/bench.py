@@ -53,7 +53,8 @@ def _algorithms(collective: str, wanted: Sequence[str], ranks: int, uses: Sequen
             chosen[name] = name
         else:
             raise InvalidArgument(
-                f"no algorithm is called `{name}`: choose from {', '.join(known)}, or write FILE.py:FUNCTION"
+                f"no {collective} algorithm is called `{name}`: choose from {', '.join(known)}, "
+                "or write FILE.py:FUNCTION"
             )
     return chosen
 

@@ -16,6 +16,7 @@ from nvcoll import InvalidArgument, Proof, Refuted, Schedule, drawing
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import why
 from nvcoll.cli import files
+from nvcoll.words import counted
 
 MOST_RANKS = 1024
 
@@ -78,8 +79,8 @@ def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, p
 
 
 def _title(schedule: Schedule) -> str:
-    n, place = schedule.world_size, "in place" if schedule.in_place else "out of place"
-    return f"{schedule.collective} {schedule.algorithm}, {n} rank{'s' if n > 1 else ''}, {schedule.path}, {place}"
+    ranks, place = counted(schedule.world_size, "rank"), "in place" if schedule.in_place else "out of place"
+    return f"{schedule.collective} {schedule.algorithm}, {ranks}, {schedule.path}, {place}"
 
 
 def _command(name: str | None, algorithm: str | None, schedule: Schedule) -> str:
@@ -116,7 +117,7 @@ def _short(expression: str) -> str:
 
 
 def _print_proof(proof: Proof, schedule: Schedule) -> None:
-    print(f"proved   {_title(schedule)}: {proof.steps} steps in {proof.seconds * 1e3:.2f} ms")
+    print(f"proved   {_title(schedule)}: {counted(proof.steps, 'step')} in {proof.seconds * 1e3:.2f} ms")
     if not schedule.chunks:
         return
     if proof.is_rank_order:

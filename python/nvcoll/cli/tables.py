@@ -13,6 +13,7 @@ from nvcoll import Algorithm, __version__
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import dtypes, machine, why
 from nvcoll.cli import sizes
+from nvcoll.words import counted
 from nvcoll.cli.timing import NUMPY, Case, Spread, schedule_of
 
 BASELINES = ("numpy", "roofline")
@@ -33,8 +34,7 @@ JSON_SCHEMA = "nvcoll.bench/1"
 
 def ranks_and_cores(case: Case) -> str:
     """Says who calls, on what."""
-    n = case.node.world_size
-    return f"{n} thread rank{'s' if n > 1 else ''} on {machine()['usable_cpus']} cores"
+    return f"{counted(case.node.world_size, 'thread rank')} on {counted(machine()['usable_cpus'], 'core')}"
 
 
 def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds: int) -> None:
@@ -113,13 +113,14 @@ def _baselines(case: Case) -> str:
     ufunc = f"np.{NUMPY[case.reduction.op].__name__}(x0, x, out=x0)"
     roofline = "hand-written loops, each element read once and written once"
     size = "" if case.reduction.dtype == "float32" else ", as float32 of as many bytes"
-    threads = f"{case.node.workers} thread{'s' if case.node.workers > 1 else ''}"
+    threads = counted(case.node.workers, "thread")
     return f"numpy: {ufunc} for each rank, then copies, 1 thread; roofline: {roofline}{size}, {threads}"
 
 
 def _wrong(cases: Sequence[Case]) -> list[str]:
     return [
-        f"WRONG {candidate.wrong} elements of {name} at {sizes.show(case.nbytes)} in {len(candidate.seconds) + 1} calls"
+        f"WRONG {counted(candidate.wrong, 'element')} of {name} at {sizes.show(case.nbytes)} in "
+        f"{counted(len(candidate.seconds) + 1, 'call')}"
         for case in cases
         for name, candidate in case.candidates.items()
         if candidate.wrong

@@ -17,6 +17,7 @@ use crate::builder::{Builder, Line, Region, MAX_CHANNELS};
 use crate::collective::{Collective, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER};
 use crate::error::{Error, Result};
 use crate::schedule::{Aliasing, Buffer};
+use crate::words::counted;
 
 /// Disjoint lists of ranks that cover the world.
 pub type Groups = Vec<Vec<u32>>;
@@ -56,7 +57,7 @@ impl Builder {
     pub fn groups(&mut self, per_group: u32) -> Groups {
         let n = self.world_size();
         if per_group == 0 || !n.is_multiple_of(per_group) {
-            self.fail(format!("groups of {per_group} do not divide {n} ranks: choose a divisor"));
+            self.fail(format!("groups of {per_group} do not divide {}: choose a divisor", counted(n, "rank")));
             return (0..n).map(|r| vec![r]).collect();
         }
         (0..n / per_group).map(|g| (g * per_group..(g + 1) * per_group).collect()).collect()
@@ -66,7 +67,7 @@ impl Builder {
     pub fn strided_groups(&mut self, stride: u32) -> Groups {
         let n = self.world_size();
         if stride == 0 || !n.is_multiple_of(stride) {
-            self.fail(format!("a stride of {stride} does not divide {n} ranks: choose a divisor"));
+            self.fail(format!("a stride of {stride} does not divide {}: choose a divisor", counted(n, "rank")));
             return (0..n).map(|r| vec![r]).collect();
         }
         (0..stride).map(|first| (first..n).step_by(stride as usize).collect()).collect()

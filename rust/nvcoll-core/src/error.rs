@@ -7,7 +7,7 @@ pub enum Error {
     #[error("no {kind} is called `{name}`: choose from {known}")]
     Unknown {
         /// What kind of thing was named.
-        kind: &'static str,
+        kind: String,
         /// The name.
         name: String,
         /// The names there are.

@@ -16,7 +16,7 @@
 //! | [`lower`] | mapped program to staged program |
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
-//! | [`text`] | print, parse, diff |
+//! | [`text`], [`words`] | print, parse, diff; numbers in sentences |
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
@@ -33,5 +33,6 @@ pub mod partition;
 pub mod schedule;
 pub mod text;
 pub mod verify;
+pub mod words;
 
 pub use error::{Error, Result};

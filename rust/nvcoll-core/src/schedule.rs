@@ -162,8 +162,16 @@ impl Aliasing {
     /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
-            Aliasing::Disjoint => "disjoint",
+            Aliasing::Disjoint => "out_of_place",
             Aliasing::InPlace => "in_place",
+        }
+    }
+
+    /// Returns the name as a sentence has it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Aliasing::Disjoint => "out of place",
+            Aliasing::InPlace => "in place",
         }
     }
 }

@@ -158,7 +158,7 @@ fn groups_that_are_no_groups_are_refused() {
     let unknown = refusal(|b| {
         b.all_reduce(&b.inputs(), &vec![vec![0, 1, 2, 3]], "rings");
     });
-    assert!(unknown.contains("no algorithm is called `all_reduce rings`: choose from"), "{unknown}");
+    assert!(unknown.contains("no all_reduce algorithm is called `rings`: choose from"), "{unknown}");
     let barrier = refusal(|b| {
         b.compose(&BARRIER, &b.inputs(), None, &vec![vec![0, 1]], "direct");
     });

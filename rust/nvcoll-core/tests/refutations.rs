@@ -8,7 +8,7 @@ use nvcoll_core::verify::{refute, verify, Place, Refutation, StepName, Violation
 
 /// Rank 1 folds, rank 0 copies the sum.
 const MAPPED: &str = "
-    schedule all_reduce hand  world_size 2  chunks_per_part 1  path mapped  aliasing disjoint
+    schedule all_reduce hand  world_size 2  chunks_per_part 1  path mapped  aliasing out_of_place
     r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final  after r0.enter
     r0.q0.0  output[r0].0 = output[r1].0                            after r1.enter r1.q0.0
     leave r0
@@ -16,7 +16,7 @@ const MAPPED: &str = "
 
 /// The same through staging.
 const STAGED: &str = "
-    schedule all_reduce hand  world_size 2  chunks_per_part 1  path staged  aliasing disjoint
+    schedule all_reduce hand  world_size 2  chunks_per_part 1  path staged  aliasing out_of_place
     r0.q0.0  staging0[r0].0 = input[r0].0                                             after r1.enter r1.q0.0@2
     r1.q0.0  output[r1].0, staging0[r1].0 = staging0[r0].0*s0 + input[r1].0*s1  final  after r0.enter r0.q0.0 r0.q1.0@2
     r0.q1.0  output[r0].0 = staging0[r1].0                                            after r1.enter r1.q0.0
@@ -25,7 +25,7 @@ const STAGED: &str = "
 
 /// Rank 0 tells rank 1.
 const GATHER: &str = "
-    schedule all_gather hand  world_size 1  chunks_per_part 2  path mapped  aliasing disjoint
+    schedule all_gather hand  world_size 1  chunks_per_part 2  path mapped  aliasing out_of_place
     r0.q0.0  output[r0].0..2 = input[r0].0..2
     leave r0";
 
@@ -56,7 +56,7 @@ fn a_refutation_names_the_schedule_the_rule_and_the_two_steps() {
     let refutation = refutation(MAPPED, "r1.enter r1.q0.0", "r1.enter");
     assert_eq!(
         refutation.to_string(),
-        "all_reduce hand of 2 ranks, mapped, disjoint: r0.q0.0 reads output[r1].0 and r1.q0.0 writes it, in no order: \
+        "all_reduce hand of 2 ranks, mapped, out of place: r0.q0.0 reads output[r1].0 and r1.q0.0 writes it, in no order: \
          let r0.q0.0 wait for r1.q0.0"
     );
     let step = |rank| Place::Step(StepName { rank, queue: 0, index: 0 });
@@ -161,7 +161,7 @@ fn a_leave_waits_for_everyone_who_touches_the_ranks_buffers() {
 
 #[test]
 fn nobody_leaves_before_all_have_entered_if_the_collective_synchronises() {
-    let text = "schedule barrier hand  world_size 2  chunks_per_part 1  path mapped  aliasing disjoint
+    let text = "schedule barrier hand  world_size 2  chunks_per_part 1  path mapped  aliasing out_of_place
                 leave r0  after r1.enter
                 leave r1  after r0.enter";
     verify(parse(text).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
@@ -251,7 +251,7 @@ fn every_output_holds_what_is_promised() {
 
 #[test]
 fn every_rank_receives_the_same_expression() {
-    let twice = "schedule all_reduce hand  world_size 2  chunks_per_part 1  path mapped  aliasing disjoint
+    let twice = "schedule all_reduce hand  world_size 2  chunks_per_part 1  path mapped  aliasing out_of_place
                  r0.q0.0  output[r0].0 = input[r0].0*s0 + input[r1].0*s1  final  after r1.enter
                  r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final  after r0.enter
                  leave r0  after r1.q0.0
@@ -299,7 +299,7 @@ fn destinations_are_apart() {
         message(MAPPED, "output[r1].0 =", "output[r1].0, output[r1].0 ="),
         "r1.q0.0 writes output[r1].0 twice: list each destination once"
     );
-    let in_place = MAPPED.replace("disjoint", "in_place");
+    let in_place = MAPPED.replace("out_of_place", "in_place");
     assert!(message(&in_place, "output[r1].0 =", "output[r1].0, input[r1].0 =").contains("twice"));
 }
 
@@ -313,7 +313,7 @@ fn a_view_stays_where_its_path_reaches() {
 
 #[test]
 fn a_buffer_is_touched_only_where_it_holds_something() {
-    let text = "schedule reduce_scatter hand  world_size 2  chunks_per_part 1  path mapped  aliasing disjoint
+    let text = "schedule reduce_scatter hand  world_size 2  chunks_per_part 1  path mapped  aliasing out_of_place
                 r0.q0.0  output[r0].1 = input[r0].1*s0 + input[r1].1*s1  final  after r1.enter
                 leave r0
                 leave r1";
@@ -341,7 +341,7 @@ fn what_cannot_be_numbered_is_refused_before_anything_else() {
     let refused = [
         (broken(|s| s.world_size = 0), "world_size is 0"),
         (broken(|s| s.world_size = 1025), "world_size is 1025"),
-        (broken(|s| s.leave.truncate(1)), "1 ranks have a leave"),
+        (broken(|s| s.leave.truncate(1)), "the schedule has 1 leave and 2 ranks"),
         (broken(|s| s.chunks_per_part = u32::MAX), "use fewer chunks per part"),
         (broken(|s| s.chunks_per_part = 0), "chunks_per_part is 0"),
         (broken(|s| s.steps[0].rank = 7), "names rank 7"),

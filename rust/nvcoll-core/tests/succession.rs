@@ -12,7 +12,7 @@ use nvcoll_core::verify::{succession, StampRule, Violation};
 /// A broadcast as far as staging is concerned. It does not keep the contract it names, which succession does not ask.
 fn rooted(reader: u32) -> Schedule {
     let text = format!(
-        "schedule all_reduce rooted  world_size 3  chunks_per_part 1  path staged  aliasing disjoint
+        "schedule all_reduce rooted  world_size 3  chunks_per_part 1  path staged  aliasing out_of_place
          r0.q0.0  staging0[r0].0 = input[r0].0                after r{reader}.enter r{reader}.q0.0@2
          r{reader}.q0.0  output[r{reader}].0 = staging0[r0].0  after r0.enter r0.q0.0
          leave r0

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, Index};
 
 const RING: &str = "\
-schedule all_reduce ring  world_size 2  chunks_per_part 2  path mapped  aliasing disjoint
+schedule all_reduce ring  world_size 2  chunks_per_part 2  path mapped  aliasing out_of_place
 r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final  after r0.enter
 r0.q1.0  output[r0].0 = output[r1].0                            after r1.enter r1.q0.0
 r0.q0.0  output[r0].1 = input[r1].1*s1 + input[r0].1*s0  final  after r1.enter
@@ -57,7 +57,7 @@ fn every_noun_has_a_place_in_the_text() {
 
 #[test]
 fn blanks_comments_and_missing_leaves_mean_nothing() {
-    let terse = "\n# two ranks\nschedule barrier direct world_size 2 chunks_per_part 1 path mapped aliasing disjoint # header\n\n\tleave   r1 after r0.enter#x";
+    let terse = "\n# two ranks\nschedule barrier direct world_size 2 chunks_per_part 1 path mapped aliasing out_of_place # header\n\n\tleave   r1 after r0.enter#x";
     let schedule = text::parse(terse).unwrap();
     assert_eq!(schedule.leave[0], []);
     assert_eq!(schedule.leave[1], [Dependency { rank: 0, event: Event::Enter, lag: 0 }]);
@@ -75,7 +75,7 @@ fn a_step_prints_as_one_line_of_text() {
 #[test]
 fn a_long_line_does_not_widen_the_columns_of_the_others() {
     let sources = (0..64).map(|r| format!("input[r{r}].0")).collect::<Vec<_>>().join(" + ");
-    let header = "schedule all_reduce wide world_size 64 chunks_per_part 1 path mapped aliasing disjoint";
+    let header = "schedule all_reduce wide world_size 64 chunks_per_part 1 path mapped aliasing out_of_place";
     let lines = format!("r0.q0.0 output[r0].0 = {sources}\nr1.q0.0 output[r1].0 = output[r0].0 final");
     let printed = text::print(&text::parse(&format!("{header}\n{lines}")).unwrap());
     let lengths: Vec<usize> = printed.lines().map(str::len).collect();
@@ -107,7 +107,7 @@ fn a_difference_is_shown_with_what_surrounds_it() {
     after.steps[1].after.pop();
     assert_eq!(
         text::diff(&before, &after),
-        "  schedule all_reduce ring  world_size 2  chunks_per_part 2  path mapped  aliasing disjoint
+        "  schedule all_reduce ring  world_size 2  chunks_per_part 2  path mapped  aliasing out_of_place
   r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final  after r0.enter
 - r0.q1.0  output[r0].0 = output[r1].0                            after r1.enter r1.q0.0
 + r0.q1.0  output[r0].0 = output[r1].0                            after r1.enter
@@ -129,7 +129,7 @@ fn one_long_line_is_one_difference() {
 
 #[test]
 fn errors_say_what_was_found_and_what_was_expected() {
-    let header = "schedule all_reduce ring world_size 2 chunks_per_part 2 path mapped aliasing disjoint\n";
+    let header = "schedule all_reduce ring world_size 2 chunks_per_part 2 path mapped aliasing out_of_place\n";
     let step = "r0.q0.0 output[r0].0 = input[r0].0";
     let cases = [
         ("", 1, "the text is empty, expected a line `schedule …`"),

@@ -20,7 +20,7 @@ const OWN: u8 = 254;
 pub struct Call {
     /// Which collective.
     pub collective: &'static Collective,
-    /// By which algorithm.
+    /// By which algorithm: a name, with `#` and a hash of the schedule if its user wrote it.
     pub algorithm: String,
     /// Of what elements.
     pub dtype: DType,
@@ -52,6 +52,11 @@ impl Hash for Call {
 impl Call {
     fn key(&self) -> (&str, DType, Op, usize, Path, Aliasing) {
         (self.collective.name, self.dtype, self.op, self.count, self.path, self.aliasing)
+    }
+
+    /// Returns the algorithm as its user calls it: without the hash that tells a schedule of its user's from another.
+    fn algorithm_words(&self) -> &str {
+        self.algorithm.split_once('#').map_or(&self.algorithm, |(name, _)| name)
     }
 
     /// Returns the call as three words: a fingerprint, the parts of it that are small numbers, and the count.
@@ -92,16 +97,15 @@ impl std::fmt::Display for Call {
         if self.collective.parts(1) == 0 {
             return f.write_str(self.collective.name);
         }
-        let Self { collective, dtype, op, count, path, aliasing, algorithm } = self;
+        let Self { collective, dtype, op, count, path, aliasing, .. } = self;
         write!(f, "{} of {count} {dtype}", collective.name)?;
         if collective.folds() {
             write!(f, ", {op}")?;
         }
-        write!(f, ", {}, {}", aliasing.name().replace('_', " "), path.name())?;
-        if !algorithm.is_empty() {
-            write!(f, ", {algorithm}")
-        } else {
-            Ok(())
+        write!(f, ", {}, {}", aliasing.words(), path.name())?;
+        match self.algorithm_words() {
+            "" => Ok(()),
+            algorithm => write!(f, ", {algorithm}"),
         }
     }
 }

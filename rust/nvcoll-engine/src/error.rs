@@ -1,5 +1,7 @@
 //! What can go wrong while ranks run. Each variant is one Python exception.
 
+use nvcoll_core::words::counted;
+
 use crate::call::Call;
 
 /// An error of the engine.
@@ -35,8 +37,9 @@ pub enum Error {
     },
     /// The program of a rank returned, and another rank called something that needs it.
     #[error(
-        "the program of rank {rank} returned after {calls} calls, but rank {caller} called {call} as its next: every \
-         rank must make the same calls"
+        "the program of rank {rank} returned after {}, but rank {caller} called {call} as its next: every rank must \
+         make the same calls",
+        counted(*calls, "call")
     )]
     Returned {
         /// The rank that returned.

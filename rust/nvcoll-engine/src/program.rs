@@ -141,7 +141,8 @@ impl Program {
     pub fn bind(verified: &Verified, call: Call, tile_count: usize, isa: Isa) -> Result<Program> {
         let schedule = verified.schedule();
         if (schedule.collective, schedule.path, schedule.aliasing) != (call.collective, call.path, call.aliasing) {
-            let proved = format!("{} {} {}", schedule.collective.name, schedule.path.name(), schedule.aliasing.name());
+            let proved =
+                format!("{}, {}, {}", schedule.collective.name, schedule.aliasing.words(), schedule.path.name());
             return Err(Error::Invalid(format!(
                 "the schedule is {proved}, but the call is {call}: pass a schedule that was built for such a call"
             )));

@@ -9,6 +9,7 @@ use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::Verified;
+use nvcoll_core::words::counted;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::Deadline;
 
@@ -53,10 +54,8 @@ impl Reduction {
             let scalars = &premul.get().scalars;
             if scalars.len() != 1 && scalars.len() != ranks {
                 let found = scalars.len();
-                return Err(invalid(
-                    py,
-                    format!("premul_sum has {found} scalars, the call has {ranks} ranks: pass one each"),
-                ));
+                let (scalars, ranks) = (counted(found as u64, "scalar"), counted(ranks as u64, "rank"));
+                return Err(invalid(py, format!("premul_sum has {scalars}, the call has {ranks}: pass one each")));
             }
             return Ok(Self { op: Op::PremulSum, scalars: scalars.clone() });
         }

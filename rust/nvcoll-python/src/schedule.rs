@@ -14,6 +14,7 @@ use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify as core_verify, Verified};
 use nvcoll_engine::making::Makers;
+use nvcoll_core::words::counted;
 
 use crate::error::{invalid, of_core};
 use crate::gil::WithoutGil;
@@ -135,7 +136,8 @@ impl Schedule {
 
     fn __repr__(&self) -> String {
         let CoreSchedule { collective, algorithm, world_size, path, .. } = &self.core;
-        format!("<nvcoll.Schedule {} {algorithm}, {world_size} ranks, {}>", collective.name, path.name())
+        let ranks = counted(*world_size, "rank");
+        format!("<nvcoll.Schedule {} {algorithm}, {ranks}, {}>", collective.name, path.name())
     }
 }
 
@@ -211,7 +213,8 @@ impl Proof {
 
     fn __repr__(&self) -> String {
         let schedule = self.verified.schedule();
-        format!("<nvcoll.Proof {} {}, {} steps>", schedule.collective.name, schedule.algorithm, schedule.steps.len())
+        let steps = counted(schedule.steps.len() as u64, "step");
+        format!("<nvcoll.Proof {} {}, {steps}>", schedule.collective.name, schedule.algorithm)
     }
 }
 

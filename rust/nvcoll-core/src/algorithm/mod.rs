@@ -60,8 +60,8 @@ pub struct Algorithm {
 pub fn find(collective: &'static Collective, name: &str) -> Result<&'static Algorithm> {
     let mut all = of(collective);
     if name == "auto" { all.next() } else { all.find(|a| a.name == name) }.ok_or_else(|| Error::Unknown {
-        kind: "algorithm",
-        name: format!("{} {name}", collective.name),
+        kind: format!("{} algorithm", collective.name),
+        name: name.into(),
         known: of(collective).map(|a| a.name).collect::<Vec<_>>().join(", "),
     })
 }

@@ -4,7 +4,7 @@
 //! `#` begins a comment, and blank lines and the amount of blank space mean nothing.
 //!
 //! ```text
-//! schedule all_reduce ring  world_size 2  chunks_per_part 2  path mapped  aliasing disjoint
+//! schedule all_reduce ring  world_size 2  chunks_per_part 2  path mapped  aliasing out_of_place
 //! r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final  after r0.enter       # *s0: the contribution of rank 0
 //! r0.q1.0  output[r0].0 = output[r1].0                            after r1.enter r1.q0.0
 //! leave r1  after r0.q1.0

@@ -97,7 +97,7 @@ fn named<'t, T>(
     let word = scan.word();
     table.iter().find(|row| name(row) == word).ok_or_else(|| {
         let known = table.iter().map(&name).collect::<Vec<_>>().join(", ");
-        scan.error(Error::Unknown { kind, name: shortened(word), known }.to_string())
+        scan.error(Error::Unknown { kind: kind.into(), name: shortened(word), known }.to_string())
     })
 }
 

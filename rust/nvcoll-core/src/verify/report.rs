@@ -6,6 +6,7 @@
 //! contact, races, values, leaving, calls in succession.
 
 use crate::schedule::{Aliasing, Buffer, Dependency, Path, Schedule, View};
+use crate::words::counted;
 
 /// The name of a step: `r0.q1.3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,7 +100,7 @@ pub enum Violation {
         cells: u128,
     },
     /// Not one `leave` for each rank.
-    #[error("{found} ranks have a leave, and there are {expected}: list one for each rank")]
+    #[error("the schedule has {} and {}: list one for each rank", counted(*found as u64, "leave"), counted(*expected, "rank"))]
     Leaves {
         /// How many there are.
         found: usize,
@@ -123,7 +124,7 @@ pub enum Violation {
         step: StepName,
     },
     /// A step without source or destination.
-    #[error("{step} has {src} sources and {dst} destinations: give it at least one of each")]
+    #[error("{step} has {} and {}: give it at least one of each", counted(*src as u64, "source"), counted(*dst as u64, "destination"))]
     Idle {
         /// The step.
         step: StepName,
@@ -265,9 +266,9 @@ pub enum Violation {
         cell: Cell,
         /// Whose contribution.
         rank: u32,
-    },
         /// A source that brings it and that a step before wrote, and the step that wrote it last.
         brought: Option<(Cell, StepName)>,
+    },
     /// Work on a value that `final` has completed.
     #[error("{step} folds or finishes {cell}, which is final already{}: only copy it", since(*writer))]
     AfterFinal {
@@ -275,9 +276,9 @@ pub enum Violation {
         step: StepName,
         /// The source.
         cell: Cell,
-    },
         /// The step that wrote it last.
         writer: Option<StepName>,
+    },
     /// `final` on a fold that lacks contributions.
     #[error("{step} is final, and {cell} lacks the contribution of rank {missing}: mark only the step that completes the fold")]
     FinalTooEarly {
@@ -402,11 +403,11 @@ impl Violation {
             | V::FinalTooEarly { step, .. }
             | V::NotFinal { step, .. }
             | V::Mark { step, .. } => steps(&[*step]),
-            V::Lag { place, .. } | V::NoSuchEvent { place, .. } | V::NoContact { place, .. } => vec![*place],
             V::Repeated { step, brought, .. } => {
                 std::iter::once(*step).chain(brought.map(|(_, writer)| writer)).map(Place::Step).collect()
             }
             V::AfterFinal { step, writer, .. } => std::iter::once(*step).chain(*writer).map(Place::Step).collect(),
+            V::Lag { place, .. } | V::NoSuchEvent { place, .. } | V::NoContact { place, .. } => vec![*place],
             V::Deadlock { steps: circle } => steps(circle),
             V::Race { first, second, .. } | V::StagingOverrun { first, second, .. } => steps(&[*second, *first]),
             V::LeavesEarly { rank, step, .. } => vec![Place::Leave(*rank), Place::Step(*step)],
@@ -418,7 +419,7 @@ impl Violation {
 
 /// A schedule that is not proved, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{collective} {algorithm} of {world_size} ranks, {}, {}: {violation}", path.name(), aliasing.name())]
+#[error("{collective} {algorithm} of {}, {}, {}: {violation}", counted(*world_size, "rank"), path.name(), aliasing.words())]
 pub struct Refutation {
     /// The collective.
     pub collective: &'static str,
@@ -447,7 +448,6 @@ impl Refutation {
     }
 }
 
-fn reach(path: Path) -> &'static str {
 fn since(writer: Option<StepName>) -> String {
     writer.map_or_else(String::new, |writer| format!(" since {writer}"))
 }
@@ -456,6 +456,7 @@ fn written(brought: Option<(Cell, StepName)>) -> String {
     brought.map_or_else(String::new, |(cell, writer)| format!(" (what it reads in {cell} was written by {writer})"))
 }
 
+fn reach(path: Path) -> &'static str {
     match path {
         Path::Mapped => "it has no staging",
         Path::Staged => "a step touches the buffers of its own rank, and anybody's staging",

@@ -1,0 +1,8 @@
+"""Numbers in sentences."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun: ``1 rank``, ``4 ranks``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
