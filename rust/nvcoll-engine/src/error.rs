@@ -86,6 +86,14 @@ pub enum Error {
         /// How much of it a rank needs.
         bytes: usize,
     },
+    /// An instruction set that this processor lacks.
+    #[error("this processor has no {isa}: choose from {available}")]
+    NoIsa {
+        /// The instruction set.
+        isa: &'static str,
+        /// Those that it has.
+        available: String,
+    },
     /// The core refused.
     #[error(transparent)]
     Core(#[from] nvcoll_core::Error),

@@ -107,9 +107,14 @@ impl Node {
     }
 
     /// Chooses the instruction set of programs bound from now on (results are the same bits with every one).
-    pub fn set_isa(&mut self, isa: Isa) {
+    ///
+    /// # Errors
+    /// [`Error::NoIsa`] if this processor lacks it.
+    pub fn set_isa(&mut self, isa: Isa) -> Result<()> {
+        isa.check()?;
         self.isa = isa;
         self.lock_programs().clear();
+        Ok(())
     }
 
     /// Returns the program of a call that one caller drives for all ranks.

@@ -136,9 +136,10 @@ impl Program {
     /// Binds a proved schedule.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the call is not what was proved, if a rank has more than [`QUEUES`] queues, or if there are
-    /// more than 2^31 steps in a call.
+    /// [`Error::NoIsa`] if this processor lacks the instruction set. [`Error::Invalid`] if the call is not what was proved,
+    /// if a rank has more than [`QUEUES`] queues, or if there are more than 2^31 steps in a call.
     pub fn bind(verified: &Verified, call: Call, tile_count: usize, isa: Isa) -> Result<Program> {
+        isa.check()?;
         let schedule = verified.schedule();
         if (schedule.collective, schedule.path, schedule.aliasing) != (call.collective, call.path, call.aliasing) {
             let proved =

@@ -91,7 +91,7 @@ pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
         EngineError::Core(core) => return of_core(py, core),
         EngineError::NoMemory { .. } => return PyMemoryError::new_err(error.to_string()),
         EngineError::Interrupted => return PyKeyboardInterrupt::new_err(()),
-        EngineError::Invalid(_) | EngineError::Overlap { .. } => "InvalidArgument",
+        EngineError::Invalid(_) | EngineError::NoIsa { .. } | EngineError::Overlap { .. } => "InvalidArgument",
         EngineError::Mismatch { .. } | EngineError::Returned { .. } => "Mismatch",
         EngineError::Aborted { .. } => "Aborted",
         EngineError::Timeout { .. } => "Timeout",

@@ -1,5 +1,7 @@
 //! The instruction sets for which the kernels are compiled, and which of them this processor has.
 
+use crate::error::{Error, Result};
+
 /// An instruction set for which the kernels are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Isa {
@@ -12,6 +14,9 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// Every instruction set, the best last.
+    pub const ALL: [Isa; 3] = [Isa::Baseline, Isa::Avx2, Isa::Avx512];
+
     /// Returns the instruction sets of this processor, the best last.
     pub fn available() -> Vec<Isa> {
         let mut all = vec![Isa::Baseline];
@@ -33,6 +38,37 @@ impl Isa {
         *Self::available().last().expect("the baseline is always there")
     }
 
+    /// Refuses what this processor lacks: its kernels would end the process.
+    ///
+    /// # Errors
+    /// [`Error::NoIsa`] names those that it has.
+    pub fn check(self) -> Result<()> {
+        self.check_among(&Self::available())
+    }
+
+    fn check_among(self, available: &[Isa]) -> Result<()> {
+        if available.contains(&self) {
+            return Ok(());
+        }
+        let names: Vec<&str> = available.iter().map(|isa| isa.short_name()).collect();
+        Err(Error::NoIsa { isa: self.short_name(), available: names.join(", ") })
+    }
+
+    /// Finds an instruction set by its short or its long name, in any case, whether this processor has it or not.
+    pub fn named(name: &str) -> Option<Isa> {
+        Self::ALL.into_iter().find(|isa| [isa.short_name(), isa.name()].iter().any(|n| n.eq_ignore_ascii_case(name)))
+    }
+
+    /// Returns the name by which users choose it.
+    pub fn short_name(self) -> &'static str {
+        match self {
+            Isa::Baseline if cfg!(target_arch = "aarch64") => "neon",
+            Isa::Baseline => "sse2",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        }
+    }
+
     /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
@@ -41,5 +77,27 @@ impl Isa {
             Isa::Avx2 => "AVX2",
             Isa::Avx512 => "AVX-512",
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_processor_lacks_is_refused_and_what_it_has_is_named() {
+        let error = Isa::Avx512.check_among(&[Isa::Baseline, Isa::Avx2]).unwrap_err().to_string();
+        assert_eq!(error, format!("this processor has no avx512: choose from {}, avx2", Isa::Baseline.short_name()));
+        for isa in Isa::ALL {
+            assert_eq!(isa.check().is_ok(), Isa::available().contains(&isa));
+        }
+    }
+
+    #[test]
+    fn short_and_long_names_are_found_in_any_case() {
+        assert_eq!(Isa::named("AVX2"), Some(Isa::Avx2));
+        assert_eq!([Isa::named("avx-512"), Isa::named("AVX512")], [Some(Isa::Avx512); 2]);
+        assert!(Isa::ALL.iter().all(|isa| Isa::named(isa.short_name()) == Isa::named(isa.name())));
+        assert_eq!(Isa::named("avx"), None);
     }
 }
