@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import inspect
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from nvcoll import _nvcoll
-from nvcoll._nvcoll import Aborted, Communicator
+from nvcoll._nvcoll import Aborted, Communicator, InvalidArgument
 
 Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 # How long Ctrl-C waits for ranks to come back from their calls, and then from their own code. Chosen: far more than a
 # tile takes, and little to somebody who pressed the keys.
@@ -29,8 +31,13 @@ class Node(_nvcoll.Node):
     Args:
         world_size: the number of ranks, 1 to 1024.
         workers: threads that work for a call, the caller included. Default: the usable CPUs, at most one per rank.
-        isa: the instruction set of the kernels, by the name that ``nvcoll info`` prints. Default: the best. The bits of
-            results do not depend on it.
+        isa: the instruction set of the kernels, such as ``"avx2"``; ``nvcoll info`` lists those of this processor.
+            Default: the best. The bits of results do not depend on it.
+
+    Threads and memory go with the object: ``with`` is optional.
+
+    Raises:
+        InvalidArgument: a number out of range, or an instruction set that this processor lacks.
 
     Example:
         >>> import numpy as np
@@ -45,23 +52,36 @@ class Node(_nvcoll.Node):
     def __exit__(self, *_: object) -> None:
         """Leaves nothing to do: threads and memory go with the object."""
 
-    def run(self, fn: Callable[..., Result], *args: Any, timeout: float | None = None) -> list[Result]:
+    def run(
+        self,
+        fn: Callable[[Communicator, *Arguments], Result],
+        *args: *Arguments,
+        timeout: float | None = None,
+    ) -> list[Result]:
         """Runs ``fn(comm, *args)`` in one thread per rank and returns the results by rank.
 
+        A run ends when the program of every rank has returned or raised. An error ends the collectives that ranks are
+        in, not their own code: after a :class:`Timeout` too, a rank that sleeps or computes is waited for.
+
         Args:
-            fn: the program of one rank; ``comm`` is its :class:`Communicator`.
+            fn: the program of one rank, a plain function; ``comm`` is its :class:`Communicator`.
             *args: passed to every rank.
-            timeout: seconds that each collective may take; default for calls that do not say.
+            timeout: seconds that each collective may take; default for calls that do not say. It limits collectives,
+                not the run.
 
         Raises:
             BaseException: the first exception of a rank, with a note that names the rank, and notes for what others
                 raised. The calls of other ranks end with :class:`Aborted`, which names it.
             Mismatch: ranks made different calls, or one returned while others made one more call.
+            Timeout: a collective took longer than it may; the message says which ranks have not entered it.
+            InvalidArgument: ``fn`` is an ``async def``.
             Busy: the node is in use: it has one call or one run at a time, so a rank's program calls ``comm``.
             KeyboardInterrupt: Ctrl-C ends the calls of all ranks, and raises KeyboardInterrupt in their programs. A
                 rank that does not come back within a second, because it is in foreign code, is left alone: it is
                 interrupted when it returns to Python. The node is usable afterwards.
         """
+        if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+            raise InvalidArgument("`fn` is an async function: pass a plain one, every rank has a thread of its own")
         outcomes: list[Any] = [None] * self.world_size
         failures: list[tuple[int, BaseException]] = []
         done: queue.SimpleQueue[int] = queue.SimpleQueue()
