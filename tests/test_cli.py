@@ -376,6 +376,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("verify", "nothing.py:f"), "is not a file"),
         (("verify", "nothing.txt"), "cannot be read"),
         (("show", "all_reduce", "ring", "-n", "0"), "1 to 1024"),
+    assert all(nvcoll.Node(2, isa=name) for name in facts["isas"]) and ", ".join(facts["isas"]) in text
         (("show", "all_reduce", "ring", "-n", "2000"), "1 to 1024"),
         (("show", "all_reduce", "ring", "-n", "two"), "integer"),
         (("show", "all_reduce", "ring", "--svg", "nowhere/ring.svg"), "No such file or directory"),

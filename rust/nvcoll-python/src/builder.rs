@@ -8,10 +8,12 @@ use pyo3::types::{PyList, PyTuple};
 
 use nvcoll_core::builder::{Builder as CoreBuilder, Region};
 use nvcoll_core::collective::Collective;
+use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::schedule::Aliasing;
 
 use crate::error::{invalid, of_core};
 use crate::schedule::{collective_named, Schedule};
+use crate::whole::{whole, ANY};
 
 /// Chunks of one buffer of one rank: a place, not a value. A later step that writes it changes what it holds.
 #[pyclass(name = "View", module = "nvcoll", frozen, from_py_object)]
@@ -46,7 +48,8 @@ pub(crate) struct Builder(Mutex<CoreBuilder>);
 impl Builder {
     #[new]
     #[pyo3(signature = (collective, world_size, *, in_place=false))]
-    fn new(py: Python<'_>, collective: &str, world_size: u32, in_place: bool) -> PyResult<Self> {
+    fn new(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>, in_place: bool) -> PyResult<Self> {
+        let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
         let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
         let builder = CoreBuilder::new(collective_named(py, collective)?, world_size, aliasing);
         builder.map(|b| Self(Mutex::new(b))).map_err(|e| of_core(py, &e))
@@ -77,29 +80,40 @@ impl Builder {
     }
 
     /// Cuts every part into `per_part` chunks and returns the indices of all chunks, part by part.
-    fn chunks(&self, py: Python<'_>, per_part: u32) -> PyResult<Vec<u32>> {
-        self.record(py, |b| b.chunks(per_part).collect())
+    fn chunks(&self, per_part: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+        let number = whole("per_part", per_part, ANY)?;
+        self.record(per_part.py(), |b| b.chunks(number).collect())
     }
 
     /// Makes the steps that follow belong to `channel`: an independent slice of the collective with queues of its own.
-    fn channel(&self, channel: u32) {
-        self.lock().channel(channel);
+    fn channel(&self, channel: &Bound<'_, PyAny>) -> PyResult<()> {
+        let number = whole("channel", channel, ANY)?;
+        self.record(channel.py(), |b| b.channel(number))
     }
 
     /// Names a chunk of a rank's input.
-    fn input(&self, rank: u32, chunk: u32) -> View {
-        View(self.lock().input(rank, chunk))
+    fn input(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
+        let (rank, chunk) = (whole("rank", rank, ANY)?, whole("chunk", chunk, ANY)?);
+        Ok(View(self.lock().input(rank, chunk)))
     }
 
     /// Names a chunk of a rank's output.
-    fn output(&self, rank: u32, chunk: u32) -> View {
-        View(self.lock().output(rank, chunk))
+    fn output(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
+        let (rank, chunk) = (whole("rank", rank, ANY)?, whole("chunk", chunk, ANY)?);
+        Ok(View(self.lock().output(rank, chunk)))
     }
 
     /// Names a chunk of a rank's scratch: memory for intermediate values, in layers as long as the data.
-    #[pyo3(signature = (rank, chunk, *, layer=0))]
-    fn scratch(&self, rank: u32, chunk: u32, layer: u16) -> View {
-        View(self.lock().scratch(rank, layer, chunk))
+    #[pyo3(signature = (rank, chunk, *, layer=None), text_signature = "($self, rank, chunk, *, layer=0)")]
+    fn scratch(
+        &self,
+        rank: &Bound<'_, PyAny>,
+        chunk: &Bound<'_, PyAny>,
+        layer: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<View> {
+        let (rank, chunk) = (whole("rank", rank, ANY)?, whole("chunk", chunk, ANY)?);
+        let layer = layer.map_or(Ok(0), |layer| whole("layer", layer, 0..=u16::MAX.into()))?;
+        Ok(View(self.lock().scratch(rank, layer as u16, chunk)))
     }
 
     /// Folds views, in the order listed, into every view of `into`; returns the first of them.
@@ -130,8 +144,14 @@ impl Builder {
 
     /// The groups of `per_group` neighbouring ranks, or of the ranks that are `stride` apart.
     #[pyo3(signature = (per_group=None, *, stride=None))]
-    fn groups(&self, py: Python<'_>, per_group: Option<u32>, stride: Option<u32>) -> PyResult<Vec<Vec<u32>>> {
-        match (per_group, stride) {
+    fn groups(
+        &self,
+        py: Python<'_>,
+        per_group: Option<&Bound<'_, PyAny>>,
+        stride: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<Vec<u32>>> {
+        let number = |name, value: Option<&Bound<'_, PyAny>>| value.map(|value| whole(name, value, ANY)).transpose();
+        match (number("per_group", per_group)?, number("stride", stride)?) {
             (Some(per_group), None) => self.record(py, |b| b.groups(per_group)),
             (None, Some(stride)) => self.record(py, |b| b.strided_groups(stride)),
             _ => Err(invalid(py, "groups needs either the ranks per group or `stride`")),
@@ -144,7 +164,7 @@ impl Builder {
         &self,
         py: Python<'_>,
         views: Vec<View>,
-        over: Vec<Vec<u32>>,
+        over: &Bound<'_, PyAny>,
         algorithm: &str,
     ) -> PyResult<Vec<View>> {
         self.compose(py, &nvcoll_core::collective::REDUCE_SCATTER, views, None, over, algorithm)
@@ -156,7 +176,7 @@ impl Builder {
         &self,
         py: Python<'_>,
         views: Vec<View>,
-        over: Vec<Vec<u32>>,
+        over: &Bound<'_, PyAny>,
         algorithm: &str,
     ) -> PyResult<Vec<View>> {
         self.compose(py, &nvcoll_core::collective::ALL_REDUCE, views, None, over, algorithm)
@@ -169,7 +189,7 @@ impl Builder {
         py: Python<'_>,
         views: Vec<View>,
         into: Vec<View>,
-        over: Vec<Vec<u32>>,
+        over: &Bound<'_, PyAny>,
         algorithm: &str,
     ) -> PyResult<Vec<View>> {
         self.compose(py, &nvcoll_core::collective::ALL_GATHER, views, Some(into), over, algorithm)
@@ -201,10 +221,10 @@ impl Builder {
         collective: &'static Collective,
         views: Vec<View>,
         into: Option<Vec<View>>,
-        over: Vec<Vec<u32>>,
+        over: &Bound<'_, PyAny>,
         algorithm: &str,
     ) -> PyResult<Vec<View>> {
-        let world_size = self.lock().world_size();
+        let (world_size, over) = (self.lock().world_size(), groups(over)?);
         let is_complete = |views: &Vec<View>| views.len() == world_size as usize;
         if !is_complete(&views) || into.as_ref().is_some_and(|into| !is_complete(into)) {
             return Err(invalid(py, format!("views are listed by rank: pass {world_size}, one per rank")));
@@ -220,6 +240,14 @@ impl Builder {
             b.compose(collective, &from, into.as_deref(), &over, algorithm).into_iter().map(View).collect()
         })
     }
+}
+
+/// Reads lists of ranks.
+fn groups(over: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u32>>> {
+    let group = |ranks: PyResult<Bound<'_, PyAny>>| -> PyResult<Vec<u32>> {
+        ranks?.try_iter()?.map(|rank| whole("a rank in `over`", &rank?, ANY)).collect()
+    };
+    over.try_iter()?.map(group).collect()
 }
 
 /// Reads a view, or a list or tuple of views (nested lists are flattened).

@@ -11,6 +11,7 @@ mod node;
 mod refuted;
 mod schedule;
 mod team;
+mod whole;
 
 use pyo3::prelude::*;
 

@@ -53,7 +53,7 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     facts.set_item("l2_bytes", cpus::cache_bytes(2))?;
     facts.set_item("l3_bytes", cpus::cache_bytes(3))?;
     facts.set_item("isa", Isa::detect().name())?;
-    facts.set_item("isas", Isa::available().iter().map(|isa| isa.name()).collect::<Vec<_>>())?;
+    facts.set_item("isas", Isa::available().iter().map(|isa| isa.short_name()).collect::<Vec<_>>())?;
     Ok(facts)
 }
 

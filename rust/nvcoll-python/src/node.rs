@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Collective, ALL_REDUCE};
+use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::sharing::Sharing;
 use nvcoll_engine::Buffers;
@@ -15,6 +16,7 @@ use crate::error::{invalid, of_engine};
 use crate::gil::{Detached, Signals, WithoutGil};
 use crate::schedule::path_named;
 use crate::team::Team;
+use crate::whole::whole;
 
 /// Ranks in this process: a node of virtual GPUs.
 #[pyclass(name = "Node", module = "nvcoll._nvcoll", subclass, frozen)]
@@ -26,20 +28,24 @@ pub(crate) struct Node {
 impl Node {
     #[new]
     #[pyo3(signature = (world_size, *, workers=None, isa=None))]
-    fn new(py: Python<'_>, world_size: u32, workers: Option<usize>, isa: Option<&str>) -> PyResult<Self> {
-        let mut engine = nvcoll_engine::node::Node::new(world_size, workers).map_err(|e| of_engine(py, &e))?;
+    fn new(
+        py: Python<'_>,
+        world_size: &Bound<'_, PyAny>,
+        workers: Option<&Bound<'_, PyAny>>,
+        isa: Option<&str>,
+    ) -> PyResult<Self> {
+        let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
+        let workers = workers.map(|workers| whole("workers", workers, 1..=u32::MAX)).transpose()?;
+        let engine = nvcoll_engine::node::Node::new(world_size, workers.map(|workers| workers as usize));
+        let mut engine = engine.map_err(|e| of_engine(py, &e))?;
         if let Some(name) = isa {
-            let available = Isa::available();
-            let Some(&isa) = available.iter().find(|isa| isa.name() == name) else {
-                let known: Vec<&str> = available.iter().map(|isa| isa.name()).collect();
-                return Err(invalid(
-                    py,
-                    format!("no instruction set is called `{name}` here: choose from {}", known.join(", ")),
-                ));
-            };
-            engine.set_isa(isa);
+            engine.set_isa(isa_named(py, name)?).map_err(|e| of_engine(py, &e))?;
         }
         Ok(Self { engine: Arc::new(engine) })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Node({}, workers={})", self.engine.world_size(), self.engine.workers())
     }
 
     /// The number of ranks.
@@ -119,6 +125,14 @@ impl Node {
     fn team(&self, py: Python<'_>) -> PyResult<Team> {
         Team::new(py, self.engine.clone())
     }
+}
+
+/// Reads `isa=`.
+fn isa_named(py: Python<'_>, name: &str) -> PyResult<Isa> {
+    Isa::named(name).ok_or_else(|| {
+        let known: Vec<&str> = Isa::available().iter().map(|isa| isa.short_name()).collect();
+        invalid(py, format!("no instruction set is called `{name}`: choose from {}", known.join(", ")))
+    })
 }
 
 /// What a call needs, checked.

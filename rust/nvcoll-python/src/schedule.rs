@@ -9,17 +9,18 @@ use pyo3::prelude::*;
 
 use nvcoll_core::collective::Collective;
 use nvcoll_core::cost::{why as core_why, Cost};
+use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify as core_verify, Verified};
-use nvcoll_engine::making::Makers;
 use nvcoll_core::words::counted;
 
 use crate::error::{invalid, of_core};
 use crate::gil::WithoutGil;
 use crate::refuted::refuted;
 
+use crate::whole::{whole, ANY};
 /// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by an algorithm's `schedule` or by
 /// `parse`; `str` gives the text that `parse` reads.
 #[pyclass(name = "Schedule", module = "nvcoll", frozen)]
@@ -197,14 +198,20 @@ impl Proof {
     }
 
     /// The number of steps proved.
+    /// The order of the folds, the weakest over all chunks: rank, nested, own, or none where nothing is folded.
+    #[getter]
+    fn order(&self) -> &'static str {
+        self.verified.order().name()
+    }
+
     #[getter]
     fn steps(&self) -> usize {
         self.verified.schedule().steps.len()
     }
 
     /// The fold expression of a chunk.
-    fn expression(&self, py: Python<'_>, chunk: u32) -> PyResult<String> {
-        let chunks = self.verified.schedule().chunks();
+    fn expression(&self, py: Python<'_>, chunk: &Bound<'_, PyAny>) -> PyResult<String> {
+        let (chunk, chunks) = (whole("chunk", chunk, ANY)?, self.verified.schedule().chunks());
         if chunk >= chunks {
             return Err(invalid(py, format!("chunk is {chunk}, the schedule has {chunks}")));
         }

@@ -1,0 +1,51 @@
+//! Whole numbers as arguments: what cannot be one is an `InvalidArgument` that names the argument, not an `OverflowError`.
+
+use std::ops::RangeInclusive;
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+
+use crate::error::invalid;
+
+/// How much of a value a message shows. Chosen.
+const SHOWN: usize = 40;
+
+/// The numbers of ranks, chunks and channels before anybody has looked at them.
+pub(crate) const ANY: RangeInclusive<u32> = 0..=u32::MAX;
+
+/// Reads an argument that must be a whole number; anything with `__index__` is one, but for `True` and `False`.
+pub(crate) fn whole(argument: &str, value: &Bound<'_, PyAny>, allowed: RangeInclusive<u32>) -> PyResult<u32> {
+    let py = value.py();
+    let read = if value.is_instance_of::<PyBool>() { None } else { number(value)? };
+    if let Some(number) = read.filter(|number| allowed.contains(number)) {
+        return Ok(number);
+    }
+    let wanted = match (allowed.start(), allowed.end()) {
+        (least, &u32::MAX) => format!("at least {least} and less than 2^32"),
+        (least, most) => format!("from {least} to {most}"),
+    };
+    Err(invalid(py, format!("{argument} is {}: it must be a whole number, {wanted}", shown(value))))
+}
+
+/// Reads a number; `None` if it is something else, or out of range.
+fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+    let py = value.py();
+    match value.extract::<u32>() {
+        Ok(number) => Ok(Some(number)),
+        Err(error) if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyOverflowError>(py) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Shows a value; Python does not print whole numbers of more than some thousand digits.
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    let Ok(text) = value.repr() else { return "a number that is too long to print".into() };
+    let text = text.to_string_lossy();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}

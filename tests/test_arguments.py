@@ -1,0 +1,116 @@
+"""Arguments that are no arrays: numbers, instruction sets, programs. What cannot be used is refused by name."""
+
+import re
+
+import numpy as np
+import pytest
+
+import nvcoll
+from nvcoll._nvcoll import machine
+
+
+class Interrupting:
+    def __index__(self):
+        raise KeyboardInterrupt
+
+
+NO_RANKS = [0, -1, 1025, 2**32, 2**70, -(2**70), 10**5000, 2.0, float("nan"), "8", None, True, np.float32(2), [2]]
+
+
+@pytest.mark.parametrize("number", NO_RANKS, ids=lambda number: "huge" if number is NO_RANKS[6] else repr(number))
+@pytest.mark.parametrize(
+    "make",
+    [
+        nvcoll.Node,
+        lambda n: nvcoll.Builder("all_reduce", n),
+        lambda n: nvcoll.schedule("all_reduce", "ring", world_size=n),
+    ],
+    ids=["Node", "Builder", "schedule"],
+)
+def test_a_world_size_that_is_none_is_refused_by_name(make, number):
+    with pytest.raises(nvcoll.InvalidArgument, match=r"^world_size is .*: it must be a whole number, from 1 to 1024$"):
+        make(number)
+
+
+@pytest.mark.parametrize("number", [1, 1024, np.int64(3), np.uint8(3)], ids=repr)
+def test_whatever_is_a_whole_number_is_a_world_size(number):
+    assert nvcoll.Node(number).world_size == number
+
+
+@pytest.mark.parametrize("workers", [0, -1, 2**40, 1.5, False])
+def test_workers_that_are_none_are_refused_by_name(workers):
+    with pytest.raises(nvcoll.InvalidArgument, match=f"^workers is {workers}: it must be a whole number, at least 1"):
+        nvcoll.Node(4, workers=workers)
+    assert nvcoll.Node(4, workers=2**31).workers == 4
+
+
+LINES = {
+    "rank": lambda b: b.input(-1, 0),
+    "chunk": lambda b: b.output(0, 2**40),
+    "layer": lambda b: b.scratch(0, 0, layer=1.0),
+    "per_part": lambda b: b.chunks(-4),
+    "channel": lambda b: b.channel(True),
+    "per_group": lambda b: b.groups("2"),
+    "stride": lambda b: b.groups(stride=-1),
+    "a rank in `over`": lambda b: b.all_reduce(b.inputs, over=[[0, -1]]),
+}
+
+
+@pytest.mark.parametrize("argument", LINES)
+def test_a_number_in_an_algorithm_is_refused_at_its_line(argument):
+    with pytest.raises(nvcoll.InvalidArgument, match=f"^{re.escape(argument)} is .*: it must be a whole number, "):
+        LINES[argument](nvcoll.Builder("all_reduce", 2))
+
+
+def test_what_a_number_raises_itself_is_not_hidden():
+    with pytest.raises(KeyboardInterrupt):
+        nvcoll.Node(Interrupting())
+
+
+def test_an_instruction_set_has_a_short_name_in_any_case():
+    for name in machine()["isas"]:
+        x = np.ones((2, 100), dtype="f4")
+        nvcoll.Node(2, isa=name.upper()).all_reduce(x)
+        assert (x == 2).all()
+    with pytest.raises(nvcoll.InvalidArgument, match="`mmx`: choose from " + ", ".join(machine()["isas"])):
+        nvcoll.Node(2, isa="mmx")
+
+
+def test_an_instruction_set_that_the_processor_lacks_is_refused():
+    for name in {"avx2", "avx512"} - set(machine()["isas"]):
+        with pytest.raises(nvcoll.InvalidArgument, match=f"this processor has no {name}: choose from "):
+            nvcoll.Node(2, isa=name)
+
+
+def test_a_node_shows_how_it_was_made():
+    assert repr(nvcoll.Node(8, workers=2)) == "Node(8, workers=2)"
+
+
+async def coroutine(comm):
+    pass
+
+
+async def generator(comm):
+    yield
+
+
+@pytest.mark.parametrize("program", [coroutine, generator])
+def test_an_async_program_is_refused_and_the_node_stays_free(program):
+    node = nvcoll.Node(2)
+    with pytest.raises(nvcoll.InvalidArgument, match="async function: pass a plain one"):
+        node.run(program)
+    assert node.run(lambda comm: comm.rank) == [0, 1]
+
+
+def test_messages_count_one_in_the_singular():
+    assert "1 rank," in repr(nvcoll.schedule("all_reduce", "ring", world_size=1))
+    with pytest.raises(nvcoll.InvalidArgument, match="has 2 scalars, the call has 1 rank:"):
+        nvcoll.Node(1).all_reduce([np.ones(1, dtype="f4")], nvcoll.premul_sum([1, 2]))
+
+
+def test_a_schedule_of_its_user_s_is_called_by_its_name_without_its_hash():
+    schedule = nvcoll.schedule("all_reduce", "nvswitch", world_size=2, in_place=False)
+    with pytest.raises(nvcoll.InvalidArgument) as refused:
+        nvcoll.Node(2).all_reduce(np.ones((2, 3), dtype="f4"), algorithm=schedule)
+    assert "all_reduce, out of place, mapped" in str(refused.value)
+    assert "in place, mapped, nvswitch:" in str(refused.value) and "#" not in str(refused.value)
