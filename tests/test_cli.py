@@ -118,6 +118,26 @@ def test_bench_prints_every_algorithm_beside_numpy_and_the_roofline_and_nothing_
     assert "nvswitch 2.0 N (the least possible)" in text and "functools.reduce" in text
 
 
+def test_bench_says_the_order_that_was_proved_at_this_world_size():
+    def bits(ranks):
+        text, _ = run("bench", "-n", str(ranks), "-b", "256", "--rounds", "1", "-a", "nvswitch", "-a", "two_level")
+        return next(line for line in text.splitlines() if line.startswith("bits"))
+
+    assert "two_level, nvswitch = functools.reduce" in bits(8) and "folds of folds" not in bits(8)
+    assert "two_level: folds of folds" in bits(12)
+
+
+def test_bench_times_a_size_once_however_often_it_is_named():
+    text, _ = run("bench", "-n", "2", "-b", "1K", "-b", "1k", "-b", "1024", "--rounds", "1", "-a", "ring")
+    assert [line.split()[0] for line in text.splitlines()[3:5]] == ["1", "why"]
+
+
+def test_help_of_bench_lists_every_dtype_and_op():
+    text = " ".join(run("bench", "--help", env={**os.environ, "COLUMNS": "200"})[0].split())
+    names = [name for name, *_ in (*nvcoll._nvcoll.dtypes(), *nvcoll._nvcoll.ops())]
+    assert [name for name in names if name not in text] == []
+
+
 def test_bench_times_an_algorithm_of_a_file_beside_ours(mine):
     columns = run("bench", "-n", "2", "-b", "1K", "--rounds", "2", "-a", "ring", "-a", f"{mine}:ring")[0]
     assert f"{mine}:ring" in columns.splitlines()[2] and " ring " in columns.splitlines()[2]
@@ -356,6 +376,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
     text, _ = run("info")
     facts = nvcoll._nvcoll.machine()
     assert facts["isa"] in text and f"{facts['usable_cpus']} of" in text
+    assert all(nvcoll.Node(2, isa=name) for name in facts["isas"]) and ", ".join(facts["isas"]) in text
     for label in ("cpu", "usable", "caches", "kernels", "workers", "seats", "auto", "path"):
         assert re.search(rf"^{label} ", text, re.MULTILINE), label
     assert "pinned" in text or facts["usable_cpus"] == 1
@@ -376,7 +397,6 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("verify", "nothing.py:f"), "is not a file"),
         (("verify", "nothing.txt"), "cannot be read"),
         (("show", "all_reduce", "ring", "-n", "0"), "1 to 1024"),
-    assert all(nvcoll.Node(2, isa=name) for name in facts["isas"]) and ", ".join(facts["isas"]) in text
         (("show", "all_reduce", "ring", "-n", "2000"), "1 to 1024"),
         (("show", "all_reduce", "ring", "-n", "two"), "integer"),
         (("show", "all_reduce", "ring", "--svg", "nowhere/ring.svg"), "No such file or directory"),

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -76,11 +76,17 @@ def _choice(what: str, name: str, known: list[str], of_nccl: dict[str, str]) -> 
     return ours
 
 
+def _names(rows: Sequence[tuple[Any, ...]], of_nccl: dict[str, str]) -> str:
+    """Lists a registry for --help, with the names of nccl-tests beside ours."""
+    names = [f"{name} ({of_nccl[name]})" if name in of_nccl else name for name, *_ in rows]
+    return f"{', '.join(names)}; in parentheses as nccl-tests has it."
+
+
 def _sizes(begin: Sequence[str], end: str | None, factor: float | None, step: str | None) -> list[int]:
     if end is None:
         if factor is not None or step is not None:
             raise InvalidArgument("-f and -i say how a sweep grows: pass -e, where it ends")
-        return [sizes.parse(text) for text in begin or DEFAULT_SIZES]
+        return list(dict.fromkeys(sizes.parse(text) for text in begin or DEFAULT_SIZES))
     if len(begin) != 1:
         raise InvalidArgument("a sweep begins at one size: pass -b once with -e")
     by = None if step is None else sizes.parse(step)
@@ -121,8 +127,8 @@ def bench(
         list[str] | None,
         typer.Option("-a", "--algorithm", help="A name or FILE.py:FUNCTION; may be repeated; default: all."),
     ] = None,
-    dtype: Annotated[str, typer.Option("-d", "--datatype", help="Our name or that of nccl-tests.")] = "float32",
-    op: Annotated[str, typer.Option("-o", "--op", help="Our name or that of nccl-tests.")] = "sum",
+    dtype: Annotated[str, typer.Option("-d", "--datatype", help=_names(dtypes(), tables.NCCL_DTYPES))] = "float32",
+    op: Annotated[str, typer.Option("-o", "--op", help=_names(ops(), tables.NCCL_OPS))] = "sum",
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=1)] = 20,
     nccl: Annotated[
         bool,

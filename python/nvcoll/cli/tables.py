@@ -9,12 +9,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from nvcoll import Algorithm, __version__
-from nvcoll._nvcoll import algorithms as registry
+from nvcoll import Algorithm, __version__, verify
 from nvcoll._nvcoll import dtypes, machine, why
 from nvcoll.cli import sizes
-from nvcoll.words import counted
 from nvcoll.cli.timing import NUMPY, Case, Spread, schedule_of
+from nvcoll.words import counted
 
 BASELINES = ("numpy", "roofline")
 
@@ -54,8 +53,9 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     for line in _aligned(rows):
         print(line)
     names = [*others, best]
-    _print_prose("why", why([schedule_of(chosen[name], case.node.world_size) for name in names]))
-    _print_prose("bits", _orders(names, case))
+    schedules = {name: schedule_of(chosen[name], case.node.world_size) for name in names}
+    _print_prose("why", why(list(schedules.values())))
+    _print_prose("bits", _orders({name: verify(schedule).order for name, schedule in schedules.items()}, case))
     _print_prose("with", _baselines(case))
     _print_prose("spread", _spread(cases, columns))
     _print_prose("next", "--nccl   --json   --plot bench.svg   nvcoll show all_reduce ring -n 4")
@@ -92,20 +92,17 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
-def _orders(names: Sequence[str], case: Case) -> str:
-    """Says in which order each algorithm folds."""
-    order = {name: order for collective, name, order, *_ in registry() if collective == "all_reduce"}
+def _orders(orders: dict[str, str], case: Case) -> str:
+    """Says in which order each algorithm folds at this world size, as its proof has found."""
     accumulators = {name: accumulator for name, _, _, accumulator in dtypes()}
     left_fold = "the left fold over ranks at any size"
     if case.reduction.op == "sum" and accumulators[case.reduction.dtype] == case.reduction.dtype:
         left_fold = "functools.reduce(np.add, ...) at any size"
-    meanings = {"rank": f" = {left_fold}", "nested": ": folds of folds", "own": ": own documented order"}
+    meanings = {"rank": f" = {left_fold}", "nested": ": folds of folds", "own": ": own order (nvcoll verify prints it)"}
     parts = []
     for kind, meaning in meanings.items():
-        if of_kind := [name for name in names if order.get(name) == kind]:
+        if of_kind := [name for name, order in orders.items() if order == kind]:
             parts.append(", ".join(of_kind) + meaning)
-    if mine := [name for name in names if name not in order]:
-        parts.append(f"{', '.join(mine)}: see nvcoll verify")
     return "; ".join(parts)
 
 

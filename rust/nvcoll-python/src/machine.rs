@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_core::algorithm::{Order, ALGORITHMS};
+use nvcoll_core::algorithm::ALGORITHMS;
 use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_engine::cpus;
@@ -16,13 +16,7 @@ const ROOFLINE_THREADS: usize = 1024;
 /// All algorithms: (collective, name, order, summary, source).
 #[pyfunction]
 fn algorithms() -> Vec<(&'static str, &'static str, &'static str, &'static str, &'static str)> {
-    let order = |order| match order {
-        Order::Rank => "rank",
-        Order::Nested => "nested",
-        Order::Own => "own",
-        Order::None => "none",
-    };
-    ALGORITHMS.iter().map(|a| (a.collective.name, a.name, order(a.order), a.summary, a.source)).collect()
+    ALGORITHMS.iter().map(|a| (a.collective.name, a.name, a.order.name(), a.summary, a.source)).collect()
 }
 
 /// All dtypes: (name, bytes, kind, name of the accumulator).

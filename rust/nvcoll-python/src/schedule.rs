@@ -15,12 +15,13 @@ use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify as core_verify, Verified};
 use nvcoll_core::words::counted;
+use nvcoll_engine::making::Makers;
 
 use crate::error::{invalid, of_core};
 use crate::gil::WithoutGil;
 use crate::refuted::refuted;
-
 use crate::whole::{whole, ANY};
+
 /// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by an algorithm's `schedule` or by
 /// `parse`; `str` gives the text that `parse` reads.
 #[pyclass(name = "Schedule", module = "nvcoll", frozen)]
@@ -197,13 +198,13 @@ impl Proof {
         self.verified.is_rank_order()
     }
 
-    /// The number of steps proved.
     /// The order of the folds, the weakest over all chunks: rank, nested, own, or none where nothing is folded.
     #[getter]
     fn order(&self) -> &'static str {
         self.verified.order().name()
     }
 
+    /// The number of steps proved.
     #[getter]
     fn steps(&self) -> usize {
         self.verified.schedule().steps.len()
@@ -253,10 +254,11 @@ pub(crate) fn schedule(
     py: Python<'_>,
     collective: &str,
     algorithm: &str,
-    world_size: u32,
+    world_size: &Bound<'_, PyAny>,
     path: &str,
     in_place: bool,
 ) -> PyResult<Schedule> {
+    let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
     let collective = collective_named(py, collective)?;
     let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
     let mapped = py.detach(|| nvcoll_core::algorithm::build(collective, algorithm, world_size, aliasing));

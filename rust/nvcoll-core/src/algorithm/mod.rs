@@ -38,6 +38,18 @@ pub enum Order {
 }
 
 /// An algorithm: how one collective is done.
+impl Order {
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Order::Rank => "rank",
+            Order::Nested => "nested",
+            Order::Own => "own",
+            Order::None => "none",
+        }
+    }
+}
+
 pub struct Algorithm {
     /// Its name.
     pub name: &'static str,
