@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from nvcoll._nvcoll import algorithms
+
 PAGES = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
 
 
@@ -19,8 +21,17 @@ def test_every_program_of_a_page_runs_in_order(page):
         exec(program, names)
 
 
-def test_the_page_about_bits_is_among_them():
-    assert any(page.stem == "bits" and len(programs(page)) > 4 for page in PAGES)
+def test_the_pages_about_bits_and_about_writing_algorithms_are_among_them():
+    longest = {page.stem for page in PAGES if len(programs(page)) > 4}
+    assert longest >= {"bits", "writing-algorithms"}
+
+
+def test_every_all_reduce_algorithm_stands_in_the_table_of_orders_where_it_claims_to():
+    text = (PAGES[0].parent / "bits.md").read_text()
+    rows = {order: names for order, names in re.findall(r"^\| (\w+) \|.*\| ([^|]*) \|$", text, re.MULTILINE)}
+    for collective, name, order, *_ in algorithms():
+        if collective == "all_reduce":
+            assert f"`{name}`" in rows[order], f"{name} is not in the row `{order}` of docs/bits.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

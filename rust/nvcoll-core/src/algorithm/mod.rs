@@ -1,4 +1,5 @@
-//! The algorithms. **An algorithm is one file and one registry line**; tests, docs, CLI and benches read the registry.
+//! The algorithms. **An algorithm is one file, its `mod` line and its registry line**; tests, CLI and benches read the
+//! registry.
 
 mod direct;
 mod nvswitch;
@@ -37,7 +38,6 @@ pub enum Order {
     None,
 }
 
-/// An algorithm: how one collective is done.
 impl Order {
     /// Returns the name.
     pub const fn name(self) -> &'static str {
@@ -50,6 +50,7 @@ impl Order {
     }
 }
 
+/// An algorithm: how one collective is done.
 pub struct Algorithm {
     /// Its name.
     pub name: &'static str,
