@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::verify::Verified;
+use nvcoll_core::words::counted;
 
 use crate::buffers::Buffers;
 use crate::busy::OneAtATime;
@@ -161,7 +162,11 @@ impl Node {
         };
         if verified.schedule().world_size != self.world_size {
             let found = verified.schedule().world_size;
-            return Err(Error::Invalid(format!("the schedule is for {found} ranks, the node has {}", self.world_size)));
+            return Err(Error::Invalid(format!(
+                "the schedule is for {}, the node has {}",
+                counted(found, "rank"),
+                self.world_size
+            )));
         }
         let program = aside.run(|| {
             let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);

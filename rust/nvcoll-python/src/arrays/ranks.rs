@@ -8,6 +8,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use nvcoll_core::words::counted;
+
 use super::array::Array;
 use super::reason::Reason;
 use super::source::{self, Owner};
@@ -74,7 +76,10 @@ fn check_number(py: Python<'_>, argument: &str, found: usize, wanted: usize) -> 
     if found == wanted {
         return Ok(());
     }
-    let message = format!("`{argument}` has length {found}, the node has {wanted} ranks: pass one array per rank");
+    let message = format!(
+        "`{argument}` has length {found}, the node has {}: pass one array per rank",
+        counted(wanted as u64, "rank")
+    );
     Err(invalid(py, message))
 }
 
