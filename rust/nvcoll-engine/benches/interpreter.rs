@@ -51,7 +51,8 @@ fn one_step(criterion: &mut Criterion) {
         let sources = starts.map(|start| start.cast_const());
         let kernel = Kernel::select(Isa::detect(), DType::F32, Arm::Sum);
         let (src, dst) = (sources.as_ptr(), starts.as_ptr());
-        let args = Args { src, n_src: 2, dst, n_dst: 2, count: COUNT, scalars: std::ptr::null(), divisor: 1, plain: 2 };
+        let (scalars, divisor) = (std::ptr::null(), 1);
+        let args = Args { src, n_src: 2, dst, n_dst: 2, count: COUNT, scalars, divisor, plain: 2, is_far: false };
         // SAFETY: two live arrays of `COUNT` floats; the instruction set was detected.
         bencher.iter(|| unsafe { black_box(kernel).run(black_box(&args)) });
     });

@@ -84,6 +84,7 @@ fn kernels(criterion: &mut Criterion) {
                                     scalars: scalars.as_ptr(),
                                     divisor: 1,
                                     plain: if is_plain { m } else { 0 },
+                                    is_far: kib >= 1024,
                                 };
                                 let kernel = Kernel::select(isa, dtype, arm);
                                 // SAFETY: live blocks of `bytes` bytes; the instruction set is from `available`.

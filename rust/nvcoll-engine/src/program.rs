@@ -20,7 +20,7 @@ use crate::buffers::Buffers;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
-use crate::sharing::{buffer_bytes, may_stream};
+use crate::sharing::{buffer_bytes, may_stream, wants_help};
 use crate::stores::{Stores, WrittenOnce};
 use crate::strands::strands;
 use crate::world::{staging_bytes, QUEUES};
@@ -370,6 +370,7 @@ impl Program {
             scalars: workspace.scalars.as_ptr(),
             divisor: self.world_size(),
             plain: if workspace.is_streaming && fold.is_written_once { 0 } else { n_dst },
+            is_far: wants_help(self.buffer_bytes),
         };
         // SAFETY: the proof says that views are in bounds, and that no other thread writes them now; the rest is the
         // caller's.

@@ -53,6 +53,7 @@ fn sum(isa: Isa, a: f32, b: f32, environment: impl FnOnce() -> Option<FloatEnvir
         scalars: std::ptr::null(),
         divisor: 1,
         plain: 1,
+        is_far: false,
     };
     let kernel = Kernel::select(isa, DType::F32, Arm::Sum);
     let before = control_word();

@@ -118,6 +118,7 @@ fn check(isa: Isa, dtype: DType, arm: Arm, case: &Case) -> Result<(), String> {
         scalars: scalars.as_ptr(),
         divisor,
         plain: case.plain.min(dst.len()),
+        is_far: case.seed.is_multiple_of(2),
     };
     // SAFETY: every pointer has `count` elements in `memory`; buffers are a room apart; a destination is a source exactly or
     // has a room of its own; the instruction set is from `available`.

@@ -11,18 +11,20 @@ const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Looks for Ctrl-C now and then, on the thread that makes the call, and keeps what was raised.
 pub(crate) struct Signals {
-    next: Instant,
+    /// None before the first look, which a small call never comes to.
+    next: Option<Instant>,
     pub(crate) raised: Option<PyErr>,
 }
 
 impl Signals {
     pub(crate) fn new() -> Self {
-        Self { next: Instant::now() + SIGNAL_CHECK, raised: None }
+        Self { next: None, raised: None }
     }
 
     pub(crate) fn check(&mut self) -> bool {
-        if Instant::now() >= self.next {
-            self.next = Instant::now() + SIGNAL_CHECK;
+        let now = Instant::now();
+        if now >= *self.next.get_or_insert(now + SIGNAL_CHECK) {
+            self.next = Some(now + SIGNAL_CHECK);
             self.raised = Python::attach(|py| py.check_signals()).err();
         }
         self.raised.is_some()

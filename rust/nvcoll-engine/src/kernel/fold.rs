@@ -123,7 +123,9 @@ unsafe fn source<E: Element, F: Fold, const L: usize>(
     // SAFETY: the source is below `n_src`; there is a scalar for each if the arm scales.
     unsafe {
         let from = (*args.src.add(s)).cast::<E>().add(at);
-        super::prefetch::ahead_of::<[E; L]>(from.cast());
+        if args.is_far {
+            super::prefetch::ahead_of::<[E; L]>(from.cast());
+        }
         if F::SCALES {
             let scalar = E::Acc::from_scalar(*args.scalars.add(s));
             E::take(acc, from, |acc, next| fold(acc, next.multiply(scalar)));

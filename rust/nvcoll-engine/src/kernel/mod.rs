@@ -52,6 +52,8 @@ pub struct Args {
     pub divisor: u32,
     /// The first `plain` destinations get ordinary stores, the others non-temporal ones.
     pub plain: usize,
+    /// Whether the sources are too long to lie in a cache near by, so that asking for lines ahead of the loads pays.
+    pub is_far: bool,
 }
 
 /// A kernel for one dtype, arm and instruction set.

@@ -1,5 +1,6 @@
 //! Asking for lines ahead of the loads. With eight sources in memory the processor's own prefetchers fall behind, and the
-//! stores of a block fill the window in which the next block's loads would be found: asking ahead was worth 1.4 there.
+//! stores of a block fill the window in which the next block's loads would be found: asking ahead was worth 1.4 there. With sources in the
+//! second-level cache the requests only take the place of loads: 4 % with eight of them.
 
 use super::stream::LINE_BYTES;
 
