@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,13 +15,16 @@ import typer
 import nvcoll
 from nvcoll import InvalidArgument, Proof, Refuted, Schedule, drawing
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll._nvcoll import why
+from nvcoll._nvcoll import collectives, why
 from nvcoll.cli import files
 from nvcoll.words import counted
 
 MOST_RANKS = 1024
 
-ALL_WORLD_SIZES = (*range(1, 18), 32, 64)
+ALL_WORLD_SIZES = range(1, 18)
+
+LARGE_WORLD_SIZES = (32, 64)
+"""Where no rank is the root: with one, there would be as many schedules as ranks."""
 
 EXPRESSIONS = 3
 """How many chunks' expressions are printed where they differ. Chosen."""
@@ -131,32 +135,36 @@ def _print_proof(proof: Proof, schedule: Schedule) -> None:
 
 
 def _prove(collective: str, algorithm: str, order: str, world_size: int) -> Iterator[Proof]:
-    """Proves an algorithm on every path and aliasing, and that its order is the one it claims."""
-    for in_place in (True, False):
-        for path in ("mapped", "staged"):
-            schedule = nvcoll.schedule(collective, algorithm, world_size=world_size, path=path, in_place=in_place)
-            try:
-                proof = nvcoll.verify(schedule)
-            except Refuted as violation:
-                _print_violation(violation, schedule, _command(collective, algorithm, schedule))
-                raise typer.Exit(1) from None
-            if order == "rank" and not proof.is_rank_order:
-                raise Refuted(f"{_title(schedule)} claims rank order and has {_short(proof.expression(0))}")
-            yield proof
+    """Proves an algorithm for every root, path and aliasing, and that its order is the one it claims."""
+    has_root, can_be_in_place = next(row[2:4] for row in collectives() if row[0] == collective)
+    roots = range(world_size) if has_root else range(1)
+    for root, in_place, path in product(roots, (True, False)[not can_be_in_place :], ("mapped", "staged")):
+        schedule = nvcoll.schedule(
+            collective, algorithm, world_size=world_size, root=root, path=path, in_place=in_place
+        )
+        try:
+            proof = nvcoll.verify(schedule)
+        except Refuted as violation:
+            _print_violation(violation, schedule, _command(collective, algorithm, schedule))
+            raise typer.Exit(1) from None
+        if order == "rank" and not proof.is_rank_order:
+            raise Refuted(f"{_title(schedule)} claims rank order and has {_short(proof.expression(0))}")
+        yield proof
 
 
 def _verify_all() -> None:
     start, total, slowest = time.perf_counter(), 0, 0.0
     for collective, algorithm, order, *_ in registry():
         count, began = 0, time.perf_counter()
-        for world_size in ALL_WORLD_SIZES:
+        has_root = any(row[2] for row in collectives() if row[0] == collective)
+        for world_size in (*ALL_WORLD_SIZES, *(() if has_root else LARGE_WORLD_SIZES)):
             for proof in _prove(collective, algorithm, order, world_size):
                 count += 1
                 slowest = max(slowest, proof.seconds if world_size == 8 else 0.0)
         total += count
-        print(f"proved  {collective:15} {algorithm:10} {count:4} schedules   {time.perf_counter() - began:6.2f} s")
+        print(f"proved  {collective:15} {algorithm:18} {count:5} schedules   {time.perf_counter() - began:6.2f} s")
     print(f"proved  {total} schedules in {time.perf_counter() - start:.1f} s")
-    print("        1..17, 32, 64 ranks; mapped and staged; in and out of place")
+    print("        1..17 ranks, every root; 32, 64 where there is none; mapped and staged; in and out of place")
     print(f"        slowest proof at 8 ranks {slowest * 1e3:.2f} ms")
 
 

@@ -4,9 +4,9 @@
 //! dependencies, queues, lags, slots or signals: [`crate::depend`] derives them from the regions.
 //!
 //! ```
-//! use nvcoll_core::{builder::Builder, collective::ALL_REDUCE, schedule::Aliasing};
+//! use nvcoll_core::{builder::Builder, collective::{Roles, ALL_REDUCE}, schedule::Aliasing};
 //!
-//! let mut b = Builder::new(&ALL_REDUCE, 4, Aliasing::Disjoint)?;
+//! let mut b = Builder::new(&ALL_REDUCE, Roles::of(4), Aliasing::Disjoint)?;
 //! for c in b.chunks(4) {
 //!     let all: Vec<_> = (0..4).map(|r| b.input(r, c)).collect();
 //!     let everywhere: Vec<_> = (0..4).map(|i| b.output((c + i) % 4, c)).collect();
@@ -25,10 +25,11 @@
 //! Errors are remembered and returned by [`Builder::finish`] (the Python builder raises them at the offending line), so
 //! that algorithms read without noise. What is wrong with a step begins with its number, counted from 0 as it was written.
 
-use crate::collective::Collective;
+use crate::collective::{Collective, Parts, Roles};
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result, MAX_WORLD_SIZE};
 use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
+use crate::words::counted;
 
 /// Parts are cut into at most this many chunks. Chosen: 64 times the largest world size.
 const MAX_CHUNKS_PER_PART: u64 = 1 << 16;
@@ -61,11 +62,9 @@ pub(crate) struct Line {
 #[derive(Debug, Clone)]
 pub struct Builder {
     collective: &'static Collective,
-    world_size: u32,
+    roles: Roles,
     aliasing: Aliasing,
     parts: u32,
-    /// The parts that input (0) and output (1) of every rank hold.
-    held: [Vec<Vec<u32>>; 2],
     chunks_per_part: u32,
     channel: u32,
     pub(crate) channels: u32,
@@ -78,18 +77,25 @@ impl Builder {
     /// Starts a program.
     ///
     /// # Errors
-    /// [`Error::WorldSize`] outside 1..=1024.
-    pub fn new(collective: &'static Collective, world_size: u32, aliasing: Aliasing) -> Result<Self> {
+    /// [`Error::WorldSize`] outside 1..=1024. [`Error::Build`] for a root that is no rank, or in place where that cannot be.
+    pub fn new(collective: &'static Collective, roles: Roles, aliasing: Aliasing) -> Result<Self> {
+        let (Roles { world_size, root }, name) = (roles, collective.name);
         if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
             return Err(Error::WorldSize(world_size));
         }
+        if !collective.roots(world_size).contains(&root) {
+            let there_is =
+                if collective.has_root { format!("has {}", counted(world_size, "rank")) } else { "has no root".into() };
+            return Err(Error::Build(format!("root is {root}, and {name} {there_is}: choose another")));
+        }
+        if !collective.aliasings().contains(&aliasing) {
+            return Err(Error::Build(format!("{name} has no {} form: pass an output", aliasing.words())));
+        }
         Ok(Self {
             collective,
-            world_size,
+            roles,
             aliasing,
-            parts: collective.parts(world_size),
-            held: [collective.input, collective.output]
-                .map(|held| (0..world_size).map(|r| held(world_size, r)).collect()),
+            parts: collective.parts(roles),
             chunks_per_part: 1,
             channel: 0,
             channels: 1,
@@ -101,7 +107,12 @@ impl Builder {
 
     /// Returns the number of ranks.
     pub fn world_size(&self) -> u32 {
-        self.world_size
+        self.roles.world_size
+    }
+
+    /// Returns the rank that has or receives everything; 0 if the collective has no root.
+    pub fn root(&self) -> u32 {
+        self.roles.root
     }
 
     /// Returns the contract that the program is to fulfil.
@@ -116,8 +127,9 @@ impl Builder {
 
     /// Cuts every part into `per_part` chunks and returns the indices of all chunks, part by part.
     pub fn chunks(&mut self, per_part: u32) -> std::ops::Range<u32> {
-        if !(1..=MAX_CHUNKS_PER_PART).contains(&(per_part as u64)) {
-            self.fail(format!("a part is cut into {per_part} chunks: from 1 to {MAX_CHUNKS_PER_PART} are possible"));
+        let most = self.most_chunks() / u64::from(self.parts.max(1));
+        if !(1..=most).contains(&u64::from(per_part)) {
+            self.fail(format!("a part is cut into {per_part} chunks: from 1 to {most} are possible"));
         } else {
             self.chunks_per_part = per_part;
         }
@@ -154,12 +166,12 @@ impl Builder {
 
     /// Names the whole input of every rank.
     pub fn inputs(&self) -> Vec<Region> {
-        (0..self.world_size).map(|r| self.whole(r, Buffer::Input)).collect()
+        (0..self.world_size()).map(|r| self.whole(r, Buffer::Input)).collect()
     }
 
     /// Names the whole output of every rank.
     pub fn outputs(&self) -> Vec<Region> {
-        (0..self.world_size).map(|r| self.whole(r, Buffer::Output)).collect()
+        (0..self.world_size()).map(|r| self.whole(r, Buffer::Output)).collect()
     }
 
     /// Folds regions, in the order listed, into every region of `dst`; returns the first of them.
@@ -203,7 +215,7 @@ impl Builder {
     /// The first error of the program.
     pub fn finish(mut self, algorithm: &str) -> Result<Schedule> {
         self.check()?;
-        if self.world_size == 1 && self.lines.is_empty() {
+        if self.world_size() == 1 && self.lines.is_empty() {
             self.copy_through();
         }
         let per_part = self.finest()?;
@@ -223,7 +235,7 @@ impl Builder {
         let frame = Frame {
             collective: self.collective,
             algorithm: algorithm.to_owned(),
-            world_size: self.world_size,
+            roles: self.roles,
             chunks_per_part: per_part as u32,
             path: Path::Mapped,
             aliasing: self.aliasing,
@@ -234,7 +246,7 @@ impl Builder {
     /// With one rank every collective is a copy, and a textbook's loops write nothing.
     pub(crate) fn copy_through(&mut self) {
         self.chunks_per_part = 1;
-        for part in 0..self.parts {
+        for part in self.held(0, Buffer::Output).iter() {
             self.copy(&self.input(0, part), &[self.output(0, part)]);
         }
     }
@@ -245,7 +257,7 @@ impl Builder {
 
     /// The least number of chunks per part in which every region is whole chunks.
     fn finest(&self) -> Result<u64> {
-        let most = MAX_CHUNKS_PER_PART * u64::from(self.parts);
+        let most = self.most_chunks();
         let mut total = u64::from(self.parts.max(1));
         for (nth, line) in self.lines.iter().enumerate() {
             for region in line.src.iter().chain(&line.dst) {
@@ -259,15 +271,26 @@ impl Builder {
         Ok(total / u64::from(self.parts.max(1)))
     }
 
+    /// The most chunks that all parts together can have.
+    fn most_chunks(&self) -> u64 {
+        (MAX_CHUNKS_PER_PART * u64::from(self.parts.max(1))).min(u32::MAX.into())
+    }
+
+    /// The parts that a user buffer of a rank holds.
+    fn held(&self, rank: u32, buffer: Buffer) -> Parts {
+        let of = if buffer == Buffer::Output { self.collective.output } else { self.collective.input };
+        of(self.roles, rank)
+    }
+
     fn region(&self, rank: u32, buffer: Buffer, chunk: u32) -> Region {
         let of = u64::from(self.parts) * u64::from(self.chunks_per_part);
         Region { rank, buffer, lo: chunk.into(), hi: u64::from(chunk) + 1, of }
     }
 
     fn whole(&self, rank: u32, buffer: Buffer) -> Region {
-        let held = &self.held[usize::from(buffer == Buffer::Output)][rank as usize];
-        let (first, last) = (held.first().copied().unwrap_or(0), held.last().copied().unwrap_or(0));
-        Region { rank, buffer, lo: first.into(), hi: u64::from(last) + 1, of: self.parts.into() }
+        // Where it holds nothing, or no run of neighbours, the whole is more than there is, and no step admits it.
+        let range = self.held(rank, buffer).range().filter(|held| !held.is_empty()).unwrap_or(0..self.parts);
+        Region { rank, buffer, lo: range.start.into(), hi: range.end.into(), of: self.parts.into() }
     }
 
     fn record(&mut self, src: &[Region], dst: &[Region], at_switch: bool) -> Region {
@@ -316,22 +339,21 @@ impl Builder {
     }
 
     fn admit_region(&self, region: &Region) -> std::result::Result<(), String> {
-        if region.rank >= self.world_size {
-            return Err(format!("rank {} is not in 0..{}", region.rank, self.world_size));
+        if region.rank >= self.world_size() {
+            return Err(format!("rank {} is not in 0..{}", region.rank, self.world_size()));
         }
         if region.lo >= region.hi || region.hi > region.of {
             return Err(format!("{region} is outside the data: chunks are 0..{}", region.of));
         }
         let held = match region.buffer {
-            Buffer::Input => &self.held[0][region.rank as usize],
-            Buffer::Output => &self.held[1][region.rank as usize],
+            Buffer::Input | Buffer::Output => self.held(region.rank, region.buffer),
             Buffer::Scratch(_) => return Ok(()),
             Buffer::Staging(_) => return Err("staging is the lowering's: write to scratch".into()),
         };
         let per_part = region.of / u64::from(self.parts);
         let parts = region.lo / per_part..region.hi.div_ceil(per_part);
-        let is_all = held.len() as u64 == u64::from(self.parts);
-        match parts.clone().find(|p| !is_all && !held.contains(&(*p as u32))) {
+        let is_all = held.len() == self.parts;
+        match parts.clone().find(|p| !is_all && !held.contains(*p as u32)) {
             Some(part) => {
                 Err(format!("{region} is not there: in {} it does not hold part {part}", self.collective.name))
             }

@@ -14,10 +14,13 @@
 
 use crate::algorithm;
 use crate::builder::{Builder, Line, Region, MAX_CHANNELS};
-use crate::collective::{Collective, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER};
+use crate::collective::{Collective, Parts, Roles, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER};
 use crate::error::{Error, Result};
 use crate::schedule::{Aliasing, Buffer};
 use crate::words::counted;
+
+/// The collectives of which an algorithm can be made up.
+const COMPOSED: [&Collective; 3] = [&ALL_REDUCE, &REDUCE_SCATTER, &ALL_GATHER];
 
 /// Disjoint lists of ranks that cover the world.
 pub type Groups = Vec<Vec<u32>>;
@@ -40,6 +43,12 @@ impl Share {
     fn part(self, lo: u64, hi: u64, of: u64) -> Self {
         let width = self.hi - self.lo;
         Self { lo: self.lo * of + width * lo, hi: self.lo * of + width * hi, of: self.of * of }.reduced()
+    }
+
+    /// What a buffer that holds `held` of `parts` holds of this share.
+    fn held(self, held: Parts, parts: u32) -> Self {
+        let range = held.range().unwrap_or(0..parts);
+        self.part(range.start.into(), range.end.into(), parts.into())
     }
 
     fn reduced(self) -> Self {
@@ -125,8 +134,9 @@ impl Builder {
         over: &Groups,
     ) -> std::result::Result<(), String> {
         let (name, n) = (collective.name, self.world_size() as usize);
-        if collective.parts(1) == 0 {
-            return Err(format!("{name} has no data: compose a collective that has"));
+        if !COMPOSED.contains(&collective) {
+            let known = COMPOSED.map(|c| c.name).join(", ");
+            return Err(format!("{name} over groups is not possible: choose from {known}"));
         }
         if let Some(found) = [Some(from), into].into_iter().flatten().map(<[Region]>::len).find(|&found| found != n) {
             return Err(format!("{name} over groups got {found} regions: pass one for each of the {n} ranks"));
@@ -159,6 +169,7 @@ impl Builder {
         results: &mut [Region],
     ) -> Result<()> {
         let size = group.len() as u32;
+        let roles = Roles::of(size);
         let member = |i: u32| group[i as usize];
         let whole = whole_of_group(collective, from, group)?;
         let target = |rank: u32| into.map_or(Buffer::Output, |regions| regions[rank as usize].buffer);
@@ -169,7 +180,7 @@ impl Builder {
         };
         let aliasing = if group.iter().all(|&r| is_same(r)) { Aliasing::InPlace } else { Aliasing::Disjoint };
 
-        let mut inner = Builder::new(collective, size, aliasing)?;
+        let mut inner = Builder::new(collective, roles, aliasing)?;
         (algorithm::find(collective, algorithm)?.build)(&mut inner);
         inner.check()?;
         if channel + inner.channels > MAX_CHANNELS || layer.checked_add(inner.scratch_layers).is_none() {
@@ -202,9 +213,7 @@ impl Builder {
             })
             .collect();
         for (i, &rank) in group.iter().enumerate() {
-            let held = collective.output(size, i as u32);
-            let (first, last) = (held[0], held[held.len() - 1]);
-            let share = whole.part(first.into(), u64::from(last) + 1, collective.parts(size).into());
+            let share = whole.held(collective.output(roles, i as u32), collective.parts(roles));
             if into.is_some_and(|regions| Share::of(&regions[rank as usize]) != share) {
                 let message = format!("`into` of rank {rank} is not what {} leaves there", collective.name);
                 return Err(Error::Build(message));
@@ -224,16 +233,15 @@ impl Builder {
 fn whole_of_group(collective: &'static Collective, from: &[Region], group: &[u32]) -> Result<Share> {
     let shares: Vec<Share> = group.iter().map(|&r| Share::of(&from[r as usize])).collect();
     let (size, first) = (group.len() as u64, shares[0]);
-    let whole = if collective.input(size as u32, 0).len() as u32 == collective.parts(size as u32) {
+    let roles = Roles::of(group.len() as u32);
+    let whole = if collective.input(roles, 0).len() == collective.parts(roles) {
         first
     } else {
         let width = first.hi - first.lo;
         Share { lo: first.lo, hi: first.lo + width * size, of: first.of }.reduced()
     };
     for (i, &share) in shares.iter().enumerate() {
-        let held = collective.input(size as u32, i as u32);
-        let (lo, hi) = (u64::from(held[0]), u64::from(held[held.len() - 1]) + 1);
-        if whole.part(lo, hi, collective.parts(size as u32).into()) != share {
+        if whole.held(collective.input(roles, i as u32), collective.parts(roles)) != share {
             let message =
                 format!("rank {} brings other chunks than {} over its group needs", group[i], collective.name);
             return Err(Error::Build(message));

@@ -41,7 +41,7 @@ mod waits;
 
 use std::collections::HashSet;
 
-use crate::collective::Promise;
+use crate::collective::{Parts, Promise};
 use crate::dtype::DType;
 use crate::partition::Partition;
 use crate::schedule::{Aliasing, Schedule, Step, View};
@@ -211,10 +211,8 @@ fn is_same_memory(a: &View, b: &View, schedule: &Schedule) -> bool {
 
 /// Says whether the input and the output of a rank hold these chunks in the same memory.
 fn is_shared(view: &View, schedule: &Schedule) -> bool {
-    let (collective, n) = (schedule.collective, schedule.world_size);
-    let (input, output) = (collective.input(n, view.rank), collective.output(n, view.rank));
-    let mut parts = view.chunks.clone().map(|chunk| chunk / schedule.chunks_per_part);
-    schedule.aliasing == Aliasing::InPlace && parts.all(|part| input.contains(&part) && output.contains(&part))
+    let is_in_both = |chunk| schedule.input_holds(view.rank, chunk) && schedule.output_holds(view.rank, chunk);
+    schedule.aliasing == Aliasing::InPlace && view.chunks.clone().all(is_in_both)
 }
 
 fn chunks_of(views: &[&View]) -> u64 {
@@ -222,27 +220,47 @@ fn chunks_of(views: &[&View]) -> u64 {
 }
 
 fn buffer_chunks(schedule: &Schedule) -> u64 {
-    let (collective, n) = (schedule.collective, schedule.world_size);
-    let longer = |rank| collective.input(n, rank).len().max(collective.output(n, rank).len());
-    (0..n).map(longer).max().unwrap_or(0) as u64 * u64::from(schedule.chunks_per_part)
+    let longer = |rank| user_parts(schedule, rank).map(Parts::len).into_iter().max();
+    let longest = (0..schedule.world_size).filter_map(longer).max().unwrap_or(0);
+    u64::from(longest) * u64::from(schedule.chunks_per_part)
 }
 
 /// Parts that must be read plus parts that must be written, as a mean over ranks, over the parts in the longer buffer.
 fn least(schedule: &Schedule) -> f64 {
-    let (collective, n) = (schedule.collective, schedule.world_size);
-    let in_place = schedule.aliasing == Aliasing::InPlace;
-    if in_place && n == 1 {
-        return 0.0;
-    }
-    let mut parts = 0;
-    let mut longer = 1;
+    let (collective, roles, n) = (schedule.collective, schedule.roles(), schedule.world_size);
+    let mut copied = HashSet::new();
+    // Folds are of the ranks from 0 on: of each part, how many ranks' contributions somebody needs.
+    let mut folded = vec![0; if collective.folds() { collective.parts(roles) as usize } else { 0 }];
+    let (mut written, mut longer) = (0, 1);
     for rank in 0..n {
-        let (input, output) = (collective.input(n, rank), collective.output(n, rank));
-        let is_there = |part: &&u32| {
-            in_place && input.contains(part) && collective.promise(**part) == Promise::CopyOf { from: rank }
-        };
-        parts += input.len() + output.iter().filter(|part| !is_there(part)).count();
+        let [input, output] = user_parts(schedule, rank);
         longer = longer.max(input.len()).max(output.len());
+        for part in output.iter() {
+            let promise = collective.promise(roles, rank, part);
+            if schedule.aliasing == Aliasing::InPlace && input.contains(part) && is_its_own(&promise, rank) {
+                continue;
+            }
+            written += 1;
+            match promise {
+                Promise::CopyOf { from } => _ = copied.insert((from, part)),
+                Promise::FoldOf(ranks) => folded[part as usize] = ranks.end.max(folded[part as usize]),
+            }
+        }
     }
-    parts as f64 / longer as f64 / f64::from(n)
+    let read = copied.len() as u32 + folded.iter().sum::<u32>();
+    f64::from(read + written) / f64::from(longer) / f64::from(n)
+}
+
+/// What the input and the output of a rank hold.
+fn user_parts(schedule: &Schedule, rank: u32) -> [Parts; 2] {
+    let (collective, roles) = (schedule.collective, schedule.roles());
+    [collective.input(roles, rank), collective.output(roles, rank)]
+}
+
+/// Says whether what a rank is promised is what it brings.
+fn is_its_own(promise: &Promise, rank: u32) -> bool {
+    match promise {
+        Promise::CopyOf { from } => *from == rank,
+        Promise::FoldOf(ranks) => *ranks == (rank..rank + 1),
+    }
 }

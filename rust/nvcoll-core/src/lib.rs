@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`dtype`], [`op`] | one row per element type, one row per reduce operation |
 //! | [`collective`] | the contracts: what each collective promises |
-//! | [`partition`] | parts, chunks and tiles as element ranges |
+//! | [`counts`], [`partition`] | parts, chunks and tiles as element ranges |
 //! | [`schedule`] | step, view, queue, dependency, schedule |
 //! | [`builder`], [`compose`] | how algorithms are written |
 //! | `depend` | dependencies and queues, derived from the sequential program |
@@ -17,6 +17,7 @@
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
 //! | [`text`], [`words`] | print, parse, diff; numbers in sentences |
+//! | [`groups`] | what pairs tie together |
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
@@ -24,9 +25,11 @@ pub mod builder;
 pub mod collective;
 pub mod compose;
 pub mod cost;
+pub mod counts;
 mod depend;
 pub mod dtype;
 pub mod error;
+pub mod groups;
 pub mod lower;
 pub mod op;
 pub mod partition;

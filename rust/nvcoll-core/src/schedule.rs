@@ -23,7 +23,7 @@
 
 use std::ops::Range;
 
-use crate::collective::Collective;
+use crate::collective::{Collective, Roles};
 
 /// A buffer of one rank. Every buffer is divided by the same chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -185,6 +185,8 @@ pub struct Schedule {
     pub algorithm: String,
     /// The number of ranks.
     pub world_size: u32,
+    /// The rank that has or receives everything; 0 if the collective has no root.
+    pub root: u32,
     /// Into how many chunks each part of the contract is cut.
     pub chunks_per_part: u32,
     /// How ranks reach each other's memory.
@@ -198,9 +200,31 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Returns what the schedule is called in messages: `broadcast tree of 5, root 3, staged, out of place`.
+    pub fn title(&self) -> String {
+        let Self { collective, algorithm, world_size, root, path, aliasing, .. } = self;
+        let root = if collective.has_root { format!(", root {root}") } else { String::new() };
+        format!("{} {algorithm} of {world_size}{root}, {}, {}", collective.name, path.name(), aliasing.words())
+    }
+
+    /// Returns who takes part.
+    pub fn roles(&self) -> Roles {
+        Roles { world_size: self.world_size, root: self.root }
+    }
+
     /// Returns the number of chunks over all parts.
     pub fn chunks(&self) -> u32 {
-        self.collective.parts(self.world_size) * self.chunks_per_part
+        self.collective.parts(self.roles()) * self.chunks_per_part
+    }
+
+    /// Says whether the input of a rank holds a chunk.
+    pub fn input_holds(&self, rank: u32, chunk: u32) -> bool {
+        self.collective.input(self.roles(), rank).contains(chunk / self.chunks_per_part)
+    }
+
+    /// Says whether the output of a rank holds a chunk.
+    pub fn output_holds(&self, rank: u32, chunk: u32) -> bool {
+        self.collective.output(self.roles(), rank).contains(chunk / self.chunks_per_part)
     }
 
     /// Returns, for each rank and queue, the positions in `steps` of that queue's steps, in queue order.

@@ -1,11 +1,15 @@
 //! Calls that follow each other use the same staging: what the stamp rule is for.
 
+mod random;
+
 use nvcoll_core::algorithm::{self, ALGORITHMS};
-use nvcoll_core::collective::ALL_REDUCE;
+use nvcoll_core::collective::{Roles, ALL_REDUCE};
 use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
 use nvcoll_core::text::parse;
-use nvcoll_core::verify::{succession, StampRule, Violation};
+use nvcoll_core::verify::{succession, verify, StampRule, Violation};
+
+use random::Random;
 
 /// Of three ranks, rank 0 stages its input and leaves at once; `reader` fetches it whenever it likes; the third does nothing.
 ///
@@ -24,41 +28,45 @@ fn rooted(reader: u32) -> Schedule {
 
 /// One schedule of every registered algorithm, path and aliasing.
 fn registered(world_size: u32) -> Vec<Schedule> {
-    let rows = ALGORITHMS.iter().flat_map(|algorithm| Aliasing::ALL.iter().map(move |&aliasing| (algorithm, aliasing)));
-    let mapped = rows.map(|(a, aliasing)| algorithm::build(a.collective, a.name, world_size, aliasing).unwrap());
-    mapped.flat_map(|mapped| Path::ALL.iter().map(move |&path| lower(&mapped, path).unwrap())).collect()
+    ALGORITHMS.iter().flat_map(|algorithm| algorithm.schedules(world_size)).map(Result::unwrap).collect()
 }
 
-#[test]
-fn every_three_registered_calls_share_staging_under_the_stamp_rule() {
-    for world_size in 1..=3 {
-        let calls = registered(world_size);
-        for (first, third) in calls.iter().flat_map(|first| calls.iter().map(move |third| (first, third))) {
-            for second in calls.iter().filter(|second| second.aliasing == Aliasing::InPlace) {
-                succession(&[first, second, third], StampRule::BeforeStaging)
-                    .unwrap_or_else(|refutation| panic!("{refutation}"));
-            }
-        }
+/// How many times three calls are drawn for each world size. Chosen.
+const TRIPLES: usize = 3000;
+
+/// What an engine does: a rank waits for stamps before it enters, unless the call before was symmetric.
+fn rule_after(call: &Schedule) -> StampRule {
+    if verify(call.clone()).is_ok_and(|verified| verified.is_symmetric()) {
+        StampRule::Ignored
+    } else {
+        StampRule::BeforeEnter
     }
 }
 
-/// As an engine keeps it: a rank waits for stamps before it enters, unless the call before was symmetric.
+/// Every call three times in a row, and random others in every order.
 #[test]
-fn rooted_and_registered_calls_share_staging_and_records_in_any_order() {
-    let mut calls = registered(3);
-    calls.retain(|call| call.aliasing == Aliasing::InPlace);
-    calls.extend([rooted(1), rooted(2)]);
-    for (first, third) in calls.iter().flat_map(|first| calls.iter().map(move |third| (first, third))) {
-        for second in &calls {
-            succession(&[first, second, third], StampRule::BeforeEnter)
-                .unwrap_or_else(|refutation| panic!("{} after {}: {refutation}", second.algorithm, first.algorithm));
+fn registered_calls_share_staging_and_records_in_any_order() {
+    let mut random = Random::new(1);
+    for world_size in 1..=4 {
+        let mut calls = registered(world_size);
+        if world_size == 3 {
+            calls.extend([rooted(1), rooted(2)]);
+        }
+        let rules: Vec<StampRule> = calls.iter().map(rule_after).collect();
+        let same = (0..calls.len()).map(|call| [call; 3]);
+        let random: Vec<[usize; 3]> = (0..TRIPLES).map(|_| [(); 3].map(|()| random.below(calls.len()))).collect();
+        for three in same.chain(random) {
+            let [first, second, third] = three.map(|call| &calls[call]);
+            succession(&[first, second, third], rules[three[1]]).unwrap_or_else(|refutation| {
+                panic!("{} between {} and {}: {refutation}", second.title(), first.title(), third.title())
+            });
         }
     }
 }
 
 #[test]
 fn symmetric_calls_need_no_stamps() {
-    for call in registered(4) {
+    for call in registered(4).into_iter().filter(|call| call.collective.synchronises) {
         succession(&[&call, &call, &call], StampRule::Ignored).unwrap_or_else(|refutation| panic!("{refutation}"));
     }
 }
@@ -81,7 +89,8 @@ fn the_stamp_rule_holds_a_root_back() {
 
 #[test]
 fn a_symmetric_call_in_between_holds_a_root_back_too() {
-    let between = lower(&algorithm::build(&ALL_REDUCE, "ring", 3, Aliasing::Disjoint).unwrap(), Path::Staged).unwrap();
+    let between =
+        lower(&algorithm::build(&ALL_REDUCE, "ring", Roles::of(3), Aliasing::Disjoint).unwrap(), Path::Staged).unwrap();
     let calls = [&rooted(1), &between, &rooted(2)];
     succession(&calls, StampRule::Ignored).unwrap_or_else(|refutation| panic!("{refutation}"));
 }

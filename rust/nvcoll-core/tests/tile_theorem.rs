@@ -8,9 +8,8 @@ mod random;
 mod unrolled;
 
 use mutants::{mutants, Kind};
-use nvcoll_core::algorithm::{self, ALGORITHMS};
-use nvcoll_core::lower::lower;
-use nvcoll_core::schedule::{Aliasing, Path, Schedule};
+use nvcoll_core::algorithm::ALGORITHMS;
+use nvcoll_core::schedule::Schedule;
 use nvcoll_core::verify::{verify, Violation};
 use random::Random;
 use unrolled::{unroll, Finding};
@@ -23,9 +22,8 @@ fn subjects() -> Vec<Schedule> {
     let mut subjects = Vec::new();
     let mut random = Random::new(1);
     for (algorithm, world_size) in ALGORITHMS.iter().flat_map(|a| (1..=5).map(move |n| (a, n))) {
-        for (&aliasing, &path) in Aliasing::ALL.iter().flat_map(|a| Path::ALL.iter().map(move |p| (a, p))) {
-            let mapped = algorithm::build(algorithm.collective, algorithm.name, world_size, aliasing).unwrap();
-            let original = lower(&mapped, path).unwrap();
+        let schedules = algorithm.schedules(world_size).map(Result::unwrap);
+        for original in schedules.filter(|schedule| [0, world_size - 1].contains(&schedule.root)) {
             for &kind in Kind::ALL {
                 let mut all: Vec<Schedule> = mutants(&original, kind).collect();
                 for _ in 0..PER_KIND.min(all.len()) {

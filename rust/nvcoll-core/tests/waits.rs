@@ -1,9 +1,8 @@
 //! The waits of a schedule: enough, which proofs show, and none too many.
 
 use nvcoll_core::algorithm::{self, ALGORITHMS};
-use nvcoll_core::collective::ALL_REDUCE;
-use nvcoll_core::lower::lower;
-use nvcoll_core::schedule::{Aliasing, Dependency, Event, Path, Schedule};
+use nvcoll_core::collective::{Roles, ALL_REDUCE};
+use nvcoll_core::schedule::{Aliasing, Dependency, Event, Schedule};
 use nvcoll_core::verify::verify;
 
 fn is_wait_for_step(wait: &Dependency) -> bool {
@@ -26,7 +25,7 @@ fn waits_per_rank(schedule: &Schedule) -> Vec<(usize, usize)> {
 /// that folds and once in the queue that copies, and for its right neighbour's before it leaves.
 fn assert_ring_waits_by_the_formula(world_size: u32) {
     for &aliasing in Aliasing::ALL {
-        let ring = algorithm::build(&ALL_REDUCE, "ring", world_size, aliasing).unwrap();
+        let ring = algorithm::build(&ALL_REDUCE, "ring", Roles::of(world_size), aliasing).unwrap();
         let expected = (2 * (world_size as usize - 1), 3);
         assert_eq!(waits_per_rank(&ring), vec![expected; world_size as usize], "{} ranks, {aliasing:?}", world_size);
     }
@@ -67,12 +66,10 @@ fn without_one_wait(original: &Schedule) -> impl Iterator<Item = (String, Schedu
 /// Enters, one for each queue, and waits for earlier tiles are not asked for: others may imply them.
 #[test]
 fn no_wait_for_a_step_of_the_same_tile_can_be_left_out() {
-    for (algorithm, world_size) in ALGORITHMS.iter().flat_map(|a| (1..=6).map(move |n| (a, n))) {
-        for (&aliasing, &path) in Aliasing::ALL.iter().flat_map(|a| Path::ALL.iter().map(move |p| (a, p))) {
-            let mapped = algorithm::build(algorithm.collective, algorithm.name, world_size, aliasing).unwrap();
-            for (what, schedule) in without_one_wait(&lower(&mapped, path).unwrap()) {
-                let name = format!("{} of {world_size}, {}, {}", algorithm.name, path.name(), aliasing.name());
-                assert!(verify(schedule).is_err(), "{name} is proved: {what}");
+    for algorithm in ALGORITHMS {
+        for whole in (1..=6).flat_map(|world_size| algorithm.schedules(world_size)).map(Result::unwrap) {
+            for (what, schedule) in without_one_wait(&whole) {
+                assert!(verify(schedule).is_err(), "{} is proved: {what}", whole.title());
             }
         }
     }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use criterion::{criterion_group, criterion_main, Criterion};
 use nvcoll_core::builder::Builder;
-use nvcoll_core::collective::ALL_REDUCE;
+use nvcoll_core::collective::{Roles, ALL_REDUCE};
+use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
@@ -26,7 +27,7 @@ use nvcoll_engine::{Buffers, Deadline};
 const COUNT: usize = 256;
 
 fn one_step(criterion: &mut Criterion) {
-    let mut builder = Builder::new(&ALL_REDUCE, 2, Aliasing::InPlace).unwrap();
+    let mut builder = Builder::new(&ALL_REDUCE, Roles::of(2), Aliasing::InPlace).unwrap();
     let (inputs, outputs) = (builder.inputs(), builder.outputs());
     builder.fold(&inputs, &outputs);
     let schedule = builder.finish("one_step").unwrap();
@@ -37,7 +38,8 @@ fn one_step(criterion: &mut Criterion) {
         algorithm: "one_step".into(),
         dtype: DType::F32,
         op: Op::Sum,
-        count: COUNT,
+        counts: Counts::Even(COUNT),
+        root: 0,
         path: Path::Mapped,
         aliasing: Aliasing::InPlace,
     };

@@ -13,6 +13,7 @@
 use std::time::{Duration, Instant};
 
 use nvcoll_core::collective::ALL_REDUCE;
+use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
@@ -71,7 +72,8 @@ fn ratios(ranks: u32, bytes: usize, rounds: usize, random: &mut Random) -> Vec<f
         algorithm: "nvswitch".into(),
         dtype: DType::F32,
         op: Op::Sum,
-        count,
+        counts: Counts::Even(count),
+        root: 0,
         path: Path::Mapped,
         aliasing: Aliasing::InPlace,
     };

@@ -1,7 +1,8 @@
 //! What is called: the part of a call on which all ranks must agree, and its form in a call record.
 
 use nvcoll_core::algorithm;
-use nvcoll_core::collective::{Collective, COLLECTIVES};
+use nvcoll_core::collective::{Collective, Roles, COLLECTIVES};
+use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
@@ -15,19 +16,24 @@ const AUTO: u8 = 255;
 /// In a record: an algorithm that is not registered.
 const OWN: u8 = 254;
 
+/// In a record, beside the aliasing: the parts are as long as a table says, which is in the fingerprint only.
+const BY_TABLE: u8 = 0x80;
+
 /// A call, as every rank must make it.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// Which collective.
     pub collective: &'static Collective,
+    /// From or to which rank; 0 if the collective has no root.
+    pub root: u32,
     /// By which algorithm: a name, with `#` and a hash of the schedule if its user wrote it.
     pub algorithm: String,
     /// Of what elements.
     pub dtype: DType,
     /// Folded how.
     pub op: Op,
-    /// How many elements each part has, per rank.
-    pub count: usize,
+    /// How many elements each part has.
+    pub counts: Counts,
     /// How ranks reach each other.
     pub path: Path,
     /// Whether input and output are the same memory.
@@ -50,8 +56,27 @@ impl Hash for Call {
 }
 
 impl Call {
-    fn key(&self) -> (&str, DType, Op, usize, Path, Aliasing) {
-        (self.collective.name, self.dtype, self.op, self.count, self.path, self.aliasing)
+    /// A barrier.
+    pub fn barrier() -> Self {
+        Self {
+            collective: &nvcoll_core::collective::BARRIER,
+            root: 0,
+            algorithm: "auto".into(),
+            dtype: DType::F32,
+            op: Op::Sum,
+            counts: Counts::Even(0),
+            path: Path::Mapped,
+            aliasing: Aliasing::Disjoint,
+        }
+    }
+
+    fn key(&self) -> (&str, u32, DType, Op, &Counts, Path, Aliasing) {
+        (self.collective.name, self.root, self.dtype, self.op, &self.counts, self.path, self.aliasing)
+    }
+
+    /// Returns who takes part in a world of `world_size` ranks.
+    pub fn roles(&self, world_size: u32) -> Roles {
+        Roles { world_size, root: self.root }
     }
 
     /// Returns the algorithm as its user calls it: without the hash that tells a schedule of its user's from another.
@@ -66,39 +91,57 @@ impl Call {
         let collective = COLLECTIVES.iter().position(|c| *c == self.collective).unwrap_or(0);
         let registered = algorithm::of(self.collective).position(|a| a.name == self.algorithm);
         let algorithm = if self.algorithm == "auto" { AUTO } else { registered.map_or(OWN, |at| at as u8) };
-        let [dtype, op, path, aliasing] = [self.dtype as u8, self.op as u8, self.path as u8, self.aliasing as u8];
-        let small = [collective as u8, dtype, op, path, aliasing, algorithm, 0, 0];
-        [hasher.finish(), u64::from_le_bytes(small), self.count as u64]
+        let [dtype, op, path] = [self.dtype as u8, self.op as u8, self.path as u8];
+        let (count, by_table) = match &self.counts {
+            Counts::Even(count) => (*count, 0),
+            Counts::Table(counts) => (counts.iter().sum(), BY_TABLE),
+        };
+        let [root_low, root_high] = (self.root as u16).to_le_bytes();
+        let aliasing = self.aliasing as u8 | by_table;
+        let small = [collective as u8, dtype, op, path, aliasing, algorithm, root_low, root_high];
+        [hasher.finish(), u64::from_le_bytes(small), count as u64]
     }
 
-    /// Reads back what the words of another rank tell. An algorithm that its user wrote is in the fingerprint only.
+    /// Reads back what the words of another rank tell. An algorithm that its user wrote is in the fingerprint only, and so is
+    /// a table of counts, but for its sum.
     pub(crate) fn from_record(record: &Record) -> Self {
-        let [collective, dtype, op, path, aliasing, algorithm, ..] = record[1].to_le_bytes();
+        let [collective, dtype, op, path, aliasing, algorithm, root_low, root_high] = record[1].to_le_bytes();
         let pick = |index: u8, length: usize| usize::from(index).min(length - 1);
         let collective = COLLECTIVES[pick(collective, COLLECTIVES.len())];
         let name = match algorithm {
             AUTO => "auto",
             at => algorithm::of(collective).nth(at.into()).map_or("an algorithm of its own", |a| a.name),
         };
+        let count = record[2] as usize;
+        let is_by_table = aliasing & BY_TABLE != 0;
         Self {
             collective,
+            root: u16::from_le_bytes([root_low, root_high]).into(),
             algorithm: name.into(),
             dtype: DType::ALL[pick(dtype, DType::ALL.len())],
             op: Op::ALL[pick(op, Op::ALL.len())],
-            count: record[2] as usize,
+            counts: if is_by_table { Counts::Table([count].into()) } else { Counts::Even(count) },
             path: Path::ALL[pick(path, Path::ALL.len())],
-            aliasing: Aliasing::ALL[pick(aliasing, Aliasing::ALL.len())],
+            aliasing: Aliasing::ALL[pick(aliasing & !BY_TABLE, Aliasing::ALL.len())],
         }
     }
 }
 
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.collective.parts(1) == 0 {
-            return f.write_str(self.collective.name);
+        let Self { collective, root, dtype, op, counts, path, aliasing, .. } = self;
+        if collective.parts(Roles::of(1)) == 0 {
+            return f.write_str(collective.name);
         }
-        let Self { collective, dtype, op, count, path, aliasing, .. } = self;
-        write!(f, "{} of {count} {dtype}", collective.name)?;
+        match counts {
+            Counts::Even(count) => write!(f, "{} of {count} {dtype}", collective.name)?,
+            Counts::Table(table) => {
+                write!(f, "{} of {} {dtype} by a table of counts", collective.name, table.iter().sum::<usize>())?
+            }
+        }
+        if collective.has_root {
+            write!(f, ", root {root}")?;
+        }
         if collective.folds() {
             write!(f, ", {op}")?;
         }

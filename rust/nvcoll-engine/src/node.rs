@@ -4,7 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use nvcoll_core::counts::Counts;
+use nvcoll_core::dtype::DType;
 use nvcoll_core::error::MAX_WORLD_SIZE;
+use nvcoll_core::op::Op;
+use nvcoll_core::schedule::Schedule;
 use nvcoll_core::verify::Verified;
 use nvcoll_core::words::counted;
 
@@ -153,12 +157,12 @@ impl Node {
     #[cold]
     fn make_program(&self, key: &Key, proof: Option<&Verified>, aside: &impl Aside) -> Result<Arc<Program>> {
         let (call, sharing) = key;
-        if call.collective.folds() && !call.op.is_defined_on(call.dtype) {
-            return Err(undefined(call).into());
-        }
+        check_op(call)?;
         let verified = match proof {
             Some(verified) => verified.clone(),
-            None => prove(call.collective, &call.algorithm, self.world_size, call.path, call.aliasing, aside)?,
+            None => {
+                prove(call.collective, &call.algorithm, call.roles(self.world_size), call.path, call.aliasing, aside)?
+            }
         };
         if verified.schedule().world_size != self.world_size {
             let found = verified.schedule().world_size;
@@ -168,6 +172,7 @@ impl Node {
                 self.world_size
             )));
         }
+        check_counts(call, verified.schedule())?;
         let program = aside.run(|| {
             let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);
             Program::bind(&verified, call.clone(), tile_count, self.isa).map(Arc::new)
@@ -251,12 +256,34 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn undefined(call: &Call) -> nvcoll_core::Error {
-    let defined = nvcoll_core::dtype::DType::ALL.iter().filter(|d| call.op.is_defined_on(**d)).map(|d| d.name());
-    nvcoll_core::Error::Undefined {
-        op: call.op.name(),
-        dtype: call.dtype.name(),
-        defined: defined.collect::<Vec<_>>().join(", "),
+/// Refuses an op that has no meaning on the dtype, or in the collective.
+fn check_op(call: &Call) -> Result<()> {
+    let Call { collective, op, dtype, .. } = call;
+    if !collective.folds() {
+        return Ok(());
+    }
+    if !op.is_defined_on(*dtype) {
+        let defined = DType::ALL.iter().filter(|d| op.is_defined_on(**d)).map(|d| d.name());
+        let defined = defined.collect::<Vec<_>>().join(", ");
+        return Err(nvcoll_core::Error::Undefined { op: op.name(), dtype: dtype.name(), defined }.into());
+    }
+    if !collective.is_defined_with(*op) {
+        let defined = Op::ALL.iter().filter(|op| collective.is_defined_with(**op) && op.is_defined_on(*dtype));
+        let defined = defined.map(|op| op.name()).collect::<Vec<_>>().join(", ");
+        return Err(Error::Invalid(format!("{op} is not defined for {}: choose from {defined}", collective.name)));
+    }
+    Ok(())
+}
+
+/// Refuses a table of counts with another length than the collective has parts.
+fn check_counts(call: &Call, schedule: &Schedule) -> Result<()> {
+    let parts = call.collective.parts(schedule.roles()) as usize;
+    match &call.counts {
+        Counts::Table(table) if table.len() != parts => {
+            let (found, name) = (table.len(), call.collective.name);
+            Err(Error::Invalid(format!("`counts` has {found} numbers, {name} has {parts} parts: pass one for each")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -430,7 +457,16 @@ mod tests {
     /// Runs a call, by rank, as number `number`, of four ranks with 1, 2, 3 and 4; returns what they hold then.
     fn run_as(node: &Node, number: u32, algorithm: &str, path: Path) -> [[i32; 100]; 4] {
         let (dtype, op, aliasing) = (DType::I32, Op::Sum, Aliasing::InPlace);
-        let call = Call { collective: &ALL_REDUCE, algorithm: algorithm.into(), dtype, op, count: 100, path, aliasing };
+        let call = Call {
+            collective: &ALL_REDUCE,
+            algorithm: algorithm.into(),
+            dtype,
+            op,
+            counts: Counts::Even(100),
+            root: 0,
+            path,
+            aliasing,
+        };
         let program = node.program_of_rank(&call, None).unwrap();
         let mut data = [1, 2, 3, 4].map(|value| [value; 100]);
         let mut buffers = data.each_mut().map(|x| {

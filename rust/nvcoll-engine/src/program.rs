@@ -8,6 +8,8 @@
 //!           staging: base + offset + bank of the call + slot of the tile
 //! ```
 
+mod extents;
+mod homes;
 mod joining;
 
 use std::sync::Mutex;
@@ -20,10 +22,12 @@ use crate::buffers::Buffers;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
-use crate::sharing::{buffer_bytes, may_stream, wants_help};
+use crate::sharing::{may_stream, wants_help};
 use crate::stores::{Stores, WrittenOnce};
 use crate::strands::strands;
-use crate::world::{staging_bytes, QUEUES};
+use crate::world::{slot_bytes, staging_bytes, QUEUES};
+use extents::Extents;
+use homes::Homes;
 
 /// Where a view begins, given the ranks' buffers, tile and call.
 #[derive(Debug, Clone, Copy)]
@@ -98,9 +102,9 @@ pub struct Program {
     /// Elements of a chunk in one tile, and their bytes.
     tile_count: usize,
     tile_bytes: usize,
+    /// A quarter of the staging, whatever the program: two banks, by call, of two slots, by tile.
     slot_bytes: usize,
-    /// Half of the staging, whatever the program: calls of different programs share the banks.
-    bank_bytes: usize,
+    is_staged: bool,
     scratch_bytes: usize,
     buffer_bytes: usize,
     /// How to store what is written only; `None` if there is nothing, or too little, or the program is run by rank.
@@ -141,17 +145,25 @@ impl Program {
     pub fn bind(verified: &Verified, call: Call, tile_count: usize, isa: Isa) -> Result<Program> {
         isa.check()?;
         let schedule = verified.schedule();
-        if (schedule.collective, schedule.path, schedule.aliasing) != (call.collective, call.path, call.aliasing) {
-            let proved =
-                format!("{}, {}, {}", schedule.collective.name, schedule.aliasing.words(), schedule.path.name());
+        if (schedule.collective, schedule.root) != (call.collective, call.root)
+            || (schedule.path, schedule.aliasing) != (call.path, call.aliasing)
+        {
+            let proved = schedule.title();
             return Err(Error::Invalid(format!(
                 "the schedule is {proved}, but the call is {call}: pass a schedule that was built for such a call"
             )));
         }
-        let parts = schedule.collective.parts(schedule.world_size) as usize;
-        let partition = Partition::new(vec![call.count; parts], schedule.chunks_per_part);
+        let (roles, element) = (schedule.roles(), call.dtype.bytes());
+        let partition = Partition::new(call.counts.of_parts(call.collective, roles), schedule.chunks_per_part);
+        let extents = Extents::of(schedule, &partition);
+        let homes = Homes::of(schedule, &partition, element, slot_bytes(schedule.world_size));
+        let staged_count = homes.home_bytes.map_or(usize::MAX, |bytes| bytes / element);
+        if staged_count < GRAIN {
+            return Err(Error::Invalid(format!("{call} stages too many chunks for its staging: use fewer")));
+        }
         let longest = partition.longest_chunk();
-        let tile_count = (tile_count.min(longest.next_multiple_of(GRAIN)) / GRAIN * GRAIN).max(GRAIN);
+        let tile_count = tile_count.min(staged_count).min(longest.next_multiple_of(GRAIN));
+        let tile_count = (tile_count / GRAIN * GRAIN).max(GRAIN);
         let tiles = longest.div_ceil(tile_count).max(1);
         let queues = schedule.queues();
         if let Some(rank) = queues.iter().position(|q| q.len() > QUEUES) {
@@ -163,22 +175,12 @@ impl Program {
         if queues.iter().flatten().any(|queue| queue.len() * tiles >= 1 << 31) {
             return Err(Error::Invalid(format!("{call} takes more than 2^31 steps: use an algorithm with fewer")));
         }
-        let element = call.dtype.bytes();
-        let layer_bytes = schedule.chunks() as usize * tile_count * element;
-        let slot_bytes = layer_bytes * usize::from(schedule.staging_layers());
-        let scratch_layer_bytes = (call.count * parts * element).next_multiple_of(64);
-        let (needed, there_is) = (2 * slot_bytes * schedule.path.slots() as usize, staging_bytes(schedule.world_size));
-        if needed > there_is {
-            return Err(Error::Invalid(format!(
-                "{call} stages {needed} bytes per rank, there are {there_is}: use fewer chunks"
-            )));
-        }
-        let (collective, n) = (call.collective, schedule.world_size);
-        let bytes_of = |parts: Vec<u32>| parts.len() * call.count * element;
+        let user_bytes: Vec<_> = extents.counts().map(|counts| counts.map(|count| count * element)).collect();
         let mut program = Program {
             verified: verified.clone(),
             fingerprint: call.fingerprint(),
-            user_bytes: (0..n).map(|r| [collective.input(n, r), collective.output(n, r)].map(bytes_of)).collect(),
+            buffer_bytes: user_bytes.iter().map(|[input, output]| input.max(output)).sum(),
+            user_bytes,
             tasks: Vec::with_capacity(schedule.steps.len()),
             folds: Vec::new(),
             places: Vec::new(),
@@ -190,18 +192,16 @@ impl Program {
             tiles: tiles as u32,
             tile_count,
             tile_bytes: tile_count * element,
-            slot_bytes,
-            bank_bytes: there_is / 2,
-            scratch_bytes: scratch_layer_bytes * usize::from(schedule.scratch_layers()),
-            buffer_bytes: buffer_bytes(&call, schedule.world_size),
+            slot_bytes: slot_bytes(schedule.world_size),
+            is_staged: homes.home_bytes.is_some(),
+            scratch_bytes: homes.scratch_bytes,
             stores: None,
             widest: 1,
             call,
         };
         let may_stream = schedule.path == Path::Mapped && may_stream(program.buffer_bytes);
         let written_once = if may_stream { WrittenOnce::of(schedule) } else { WrittenOnce::default() };
-        let tile_bytes = program.tile_bytes;
-        let layout = Layout { schedule, partition, scratch_layer_bytes, layer_bytes, tile_bytes, written_once };
+        let layout = Layout { schedule, partition, extents, homes, written_once };
         for step in &schedule.steps {
             program.add_task(step, &layout, &queues, isa);
         }
@@ -282,9 +282,13 @@ impl Program {
         self.strands.len() as u64 * u64::from(self.tiles)
     }
 
-    /// Returns the bytes of staging that a rank needs: two banks of two slots.
+    /// Returns the bytes of staging that a rank needs: all there is, or none.
     pub fn staging_bytes(&self) -> usize {
-        2 * self.verified.schedule().path.slots() as usize * self.slot_bytes
+        if self.is_staged {
+            staging_bytes(self.world_size())
+        } else {
+            0
+        }
     }
 
     /// Returns the bytes of scratch that a rank needs.
@@ -345,7 +349,7 @@ impl Program {
             return;
         }
         let count = (fold.count - elements_before).min(self.tile_count);
-        let staging = (call_number & 1) as usize * self.bank_bytes + (tile & 1) as usize * self.slot_bytes;
+        let staging = (2 * (call_number & 1) + (tile & 1)) as usize * self.slot_bytes;
         let (n_src, n_dst) = (fold.n_src as usize, fold.n_dst as usize);
         let places = &self.places[fold.places()];
         for (pointer, place) in workspace.pointers.iter_mut().zip(places) {
@@ -382,31 +386,24 @@ impl Program {
 struct Layout<'a> {
     schedule: &'a Schedule,
     partition: Partition,
-    scratch_layer_bytes: usize,
-    layer_bytes: usize,
-    tile_bytes: usize,
+    extents: Extents,
+    homes: Homes,
     written_once: WrittenOnce,
 }
 
 impl Layout<'_> {
     fn place_of(&self, view: &View, nth: u32, element: usize) -> Place {
         let chunk = view.chunks.start + nth;
-        let within = |held: &[u32]| {
-            let part = self.partition.part_of(chunk);
-            let before: usize =
-                held.iter().take_while(|&&other| other != part).map(|&other| self.partition.part_count(other)).sum();
-            (before + self.partition.range_in_part(chunk).start) * element
+        let in_user = |side| {
+            let start = self.extents.start(view.rank, side, self.partition.part_of(chunk));
+            (start + self.partition.range_in_part(chunk).start) * element
         };
-        let n = self.schedule.world_size;
-        let collective = self.schedule.collective;
+        let home = || self.homes.offset(view.rank, view.buffer, chunk);
         let (buffer, offset) = match view.buffer {
-            Buffer::Input => (0, within(&collective.input(n, view.rank))),
-            Buffer::Output => (1, within(&collective.output(n, view.rank))),
-            Buffer::Scratch(layer) => {
-                let all: Vec<u32> = (0..collective.parts(n)).collect();
-                (2, usize::from(layer) * self.scratch_layer_bytes + within(&all))
-            }
-            Buffer::Staging(layer) => (3, usize::from(layer) * self.layer_bytes + chunk as usize * self.tile_bytes),
+            Buffer::Input => (0, in_user(0)),
+            Buffer::Output => (1, in_user(1)),
+            Buffer::Scratch(_) => (2, home()),
+            Buffer::Staging(_) => (3, home()),
         };
         Place { base: Buffers::place(view.rank, buffer), is_staging: matches!(view.buffer, Buffer::Staging(_)), offset }
     }

@@ -54,6 +54,7 @@ impl Programs {
 #[cfg(test)]
 mod tests {
     use nvcoll_core::collective::ALL_REDUCE;
+    use nvcoll_core::counts::Counts;
     use nvcoll_core::dtype::DType;
     use nvcoll_core::op::Op;
     use nvcoll_core::schedule::{Aliasing, Path};
@@ -65,7 +66,16 @@ mod tests {
     fn call(count: usize) -> Call {
         let (dtype, op) = (DType::F32, Op::Sum);
         let (path, aliasing) = (Path::Mapped, Aliasing::InPlace);
-        Call { collective: &ALL_REDUCE, algorithm: "ring".into(), dtype, op, count, path, aliasing }
+        Call {
+            collective: &ALL_REDUCE,
+            algorithm: "ring".into(),
+            dtype,
+            op,
+            counts: Counts::Even(count),
+            root: 0,
+            path,
+            aliasing,
+        }
     }
 
     #[test]

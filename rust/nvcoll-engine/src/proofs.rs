@@ -1,10 +1,10 @@
-//! Proofs, kept: a registered algorithm is built, lowered and proved once per world size, path and aliasing.
+//! Proofs, kept: a registered algorithm is built, lowered and proved once per world size, root, path and aliasing.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nvcoll_core::algorithm;
-use nvcoll_core::collective::Collective;
+use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::{verify, Verified};
@@ -12,7 +12,7 @@ use nvcoll_core::verify::{verify, Verified};
 use crate::error::{Error, Result};
 use crate::making::{Aside, Makers};
 
-type Key = (&'static str, &'static str, u32, Path, Aliasing);
+type Key = (&'static str, &'static str, Roles, Path, Aliasing);
 
 static PROOFS: Mutex<Option<HashMap<Key, Verified>>> = Mutex::new(None);
 static MAKERS: Makers<Key> = Makers::new();
@@ -24,17 +24,17 @@ static MAKERS: Makers<Key> = Makers::new();
 pub fn prove(
     collective: &'static Collective,
     name: &str,
-    world_size: u32,
+    roles: Roles,
     path: Path,
     aliasing: Aliasing,
     aside: &impl Aside,
 ) -> Result<Verified> {
     let name = algorithm::find(collective, name)?.name;
-    let key = (collective.name, name, world_size, path, aliasing);
+    let key = (collective.name, name, roles, path, aliasing);
     let find = || proofs().as_ref().and_then(|proofs| proofs.get(&key).cloned());
     let make = || {
         let verified = aside.run(|| {
-            let schedule = lower(&algorithm::build(collective, name, world_size, aliasing)?, path)?;
+            let schedule = lower(&algorithm::build(collective, name, roles, aliasing)?, path)?;
             verify(schedule).map_err(|violation| Error::Refuted(violation.to_string()))
         })?;
         proofs().get_or_insert_default().insert(key, verified.clone());

@@ -1,10 +1,10 @@
 //! How a program is shared out, and how long its tiles are. Tuning changes time, never bits.
 
+use nvcoll_core::counts::held_count;
 use nvcoll_core::schedule::{Path, Schedule};
 
 use crate::call::Call;
 use crate::strands::strands;
-use crate::world::staging_bytes;
 
 /// How the work of a call is divided among workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,9 +37,12 @@ const PIECES_PER_WORKER: usize = 16;
 /// cache of 1 MiB, since the other half streams. Chosen.
 const RESIDENT_BYTES: usize = 512 << 10;
 
-/// Returns the bytes of one buffer of every rank.
-pub(crate) fn buffer_bytes(call: &Call, world_size: u32) -> usize {
-    call.count * call.dtype.bytes() * world_size as usize
+/// Returns the bytes of the longer buffer of every rank, in all.
+fn buffer_bytes(schedule: &Schedule, counts: &[usize], element: usize) -> usize {
+    let (collective, roles) = (schedule.collective, schedule.roles());
+    let held = |rank| [collective.input(roles, rank), collective.output(roles, rank)];
+    let longer = |rank| held(rank).map(|parts| held_count(counts, parts)).into_iter().max().unwrap_or(0);
+    (0..schedule.world_size).map(longer).sum::<usize>() * element
 }
 
 /// Says whether helpers make a call faster that moves so many bytes.
@@ -62,19 +65,19 @@ impl Sharing {
         }
     }
 
-    /// Returns the elements of a chunk in one tile.
+    /// Returns the elements of a chunk in one tile; where tiles are staged there may be room for fewer.
     pub(crate) fn tile_count(self, schedule: &Schedule, call: &Call, workers: usize) -> usize {
         let element = call.dtype.bytes();
-        let chunk_bytes = call.count * element / schedule.chunks_per_part.max(1) as usize;
+        let counts = call.counts.of_parts(call.collective, schedule.roles());
+        let longest = counts.iter().max().copied().unwrap_or(0);
+        let chunk_bytes = longest * element / schedule.chunks_per_part.max(1) as usize;
         let slice_bytes = match (self, schedule.path) {
-            (_, Path::Staged) => {
-                let slices = 4 * schedule.chunks() as usize * usize::from(schedule.staging_layers()).max(1);
-                staging_bytes(schedule.world_size) / slices
-            }
+            // As long as there is room.
+            (_, Path::Staged) => return usize::MAX,
             (Sharing::ByRank, Path::Mapped) => LONGEST_SLICE_BYTES,
             (Sharing::ByTile, Path::Mapped) => {
                 let strands = strands(schedule).len().max(1);
-                let fair = match wants_help(buffer_bytes(call, schedule.world_size)) {
+                let fair = match wants_help(buffer_bytes(schedule, &counts, element)) {
                     true => chunk_bytes * strands / (PIECES_PER_WORKER * workers),
                     false => usize::MAX,
                 };

@@ -130,12 +130,12 @@ fn cell(aliasing: Option<Aliasing>, view: &View, nth: u32) -> Cell {
 #[cfg(test)]
 mod tests {
     use nvcoll_core::algorithm::build;
-    use nvcoll_core::collective::ALL_REDUCE;
+    use nvcoll_core::collective::{Roles, ALL_REDUCE};
 
     use super::*;
 
     fn steps_written_once(name: &str, aliasing: Aliasing) -> usize {
-        let schedule = build(&ALL_REDUCE, name, 4, aliasing).unwrap();
+        let schedule = build(&ALL_REDUCE, name, Roles::of(4), aliasing).unwrap();
         let written_once = WrittenOnce::of(&schedule);
         schedule.steps.iter().filter(|step| written_once.holds_all(step, 0)).count()
     }

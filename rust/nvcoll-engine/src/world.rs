@@ -39,6 +39,11 @@ pub(crate) fn staging_bytes(world_size: u32) -> usize {
     STAGING_BYTES.max(STAGING_BYTES_PER_RANK * world_size as usize)
 }
 
+/// Returns the bytes of one slot: there are two banks, for calls by turns, of two slots, for tiles by turns.
+pub(crate) fn slot_bytes(world_size: u32) -> usize {
+    staging_bytes(world_size) / 4
+}
+
 impl World {
     pub(crate) fn new(world_size: u32) -> Self {
         Self {

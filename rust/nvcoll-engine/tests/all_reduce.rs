@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nvcoll_core::algorithm;
 use nvcoll_core::collective::{ALL_REDUCE, BARRIER};
+use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
@@ -13,7 +14,16 @@ use nvcoll_engine::team::Team;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 fn call(algorithm: &str, count: usize, path: Path, aliasing: Aliasing) -> Call {
-    Call { collective: &ALL_REDUCE, algorithm: algorithm.into(), dtype: DType::I32, op: Op::Sum, count, path, aliasing }
+    Call {
+        collective: &ALL_REDUCE,
+        algorithm: algorithm.into(),
+        dtype: DType::I32,
+        op: Op::Sum,
+        counts: Counts::Even(count),
+        root: 0,
+        path,
+        aliasing,
+    }
 }
 
 fn inputs(world_size: u32, count: usize) -> Vec<Vec<i32>> {

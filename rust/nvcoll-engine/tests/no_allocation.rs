@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nvcoll_core::collective::ALL_REDUCE;
+use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
@@ -36,7 +37,16 @@ static ALLOCATOR: Counting = Counting;
 
 fn call(path: Path, count: usize) -> Call {
     let (dtype, op, aliasing) = (DType::F32, Op::Sum, Aliasing::InPlace);
-    Call { collective: &ALL_REDUCE, algorithm: "ring".into(), dtype, op, count, path, aliasing }
+    Call {
+        collective: &ALL_REDUCE,
+        algorithm: "ring".into(),
+        dtype,
+        op,
+        counts: Counts::Even(count),
+        root: 0,
+        path,
+        aliasing,
+    }
 }
 
 fn buffers(data: &mut [f32]) -> Buffers {

@@ -8,11 +8,10 @@ use pyo3::types::{PyList, PyTuple};
 
 use nvcoll_core::builder::{Builder as CoreBuilder, Region};
 use nvcoll_core::collective::Collective;
-use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::schedule::Aliasing;
 
 use crate::error::{invalid, of_core};
-use crate::schedule::{collective_named, Schedule};
+use crate::schedule::{collective_named, roles, Schedule};
 use crate::whole::{whole, ANY};
 
 /// Chunks of one buffer of one rank: a place, not a value. A later step that writes it changes what it holds.
@@ -47,12 +46,24 @@ pub(crate) struct Builder(Mutex<CoreBuilder>);
 #[pymethods]
 impl Builder {
     #[new]
-    #[pyo3(signature = (collective, world_size, *, in_place=false))]
-    fn new(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>, in_place: bool) -> PyResult<Self> {
-        let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
+    #[pyo3(signature = (collective, world_size, *, root=None, in_place=false))]
+    fn new(
+        py: Python<'_>,
+        collective: &str,
+        world_size: &Bound<'_, PyAny>,
+        root: Option<&Bound<'_, PyAny>>,
+        in_place: bool,
+    ) -> PyResult<Self> {
+        let roles = roles(world_size, root)?;
         let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
-        let builder = CoreBuilder::new(collective_named(py, collective)?, world_size, aliasing);
+        let builder = CoreBuilder::new(collective_named(py, collective)?, roles, aliasing);
         builder.map(|b| Self(Mutex::new(b))).map_err(|e| of_core(py, &e))
+    }
+
+    /// The rank that has or receives everything; 0 if the collective has no root.
+    #[getter]
+    fn root(&self) -> u32 {
+        self.lock().root()
     }
 
     /// The number of ranks.

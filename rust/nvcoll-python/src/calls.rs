@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::Collective;
+use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
@@ -138,11 +139,12 @@ impl Choice {
         collective: &'static Collective,
         dtype: DType,
         op: Op,
-        count: usize,
+        root: u32,
+        counts: Counts,
         path: Path,
         aliasing: Aliasing,
     ) -> Call {
-        Call { collective, algorithm: self.name.clone(), dtype, op, count, path, aliasing }
+        Call { collective, algorithm: self.name.clone(), dtype, op, root, counts, path, aliasing }
     }
 }
 

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use nvcoll_core::algorithm::ALGORITHMS;
+use nvcoll_core::collective::{Folds, COLLECTIVES};
 use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_engine::cpus;
@@ -17,6 +18,17 @@ const ROOFLINE_THREADS: usize = 1024;
 #[pyfunction]
 fn algorithms() -> Vec<(&'static str, &'static str, &'static str, &'static str, &'static str)> {
     ALGORITHMS.iter().map(|a| (a.collective.name, a.name, a.order.name(), a.summary, a.source)).collect()
+}
+
+/// All collectives: (name, summary, whether one rank is the root, whether it can be in place, what it folds).
+#[pyfunction]
+fn collectives() -> Vec<(&'static str, &'static str, bool, bool, &'static str)> {
+    let folds = |folds| match folds {
+        Folds::Nothing => "nothing",
+        Folds::Everyone => "everyone",
+        Folds::Predecessors => "predecessors",
+    };
+    COLLECTIVES.iter().map(|c| (c.name, c.summary, c.has_root, c.can_be_in_place, folds(c.folds))).collect()
 }
 
 /// All dtypes: (name, bytes, kind, name of the accumulator).
@@ -79,6 +91,7 @@ fn roofline(py: Python<'_>, arrays: &Bound<'_, PyAny>, threads: usize, non_tempo
 /// Adds the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;
+    module.add_function(wrap_pyfunction!(collectives, module)?)?;
     module.add_function(wrap_pyfunction!(dtypes, module)?)?;
     module.add_function(wrap_pyfunction!(ops, module)?)?;
     module.add_function(wrap_pyfunction!(roofline, module)?)?;

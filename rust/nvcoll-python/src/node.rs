@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Collective, ALL_REDUCE};
+use nvcoll_core::counts::Counts;
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::sharing::Sharing;
@@ -171,7 +172,7 @@ impl Node {
         let reduction = Reduction::of_option(op, world_size as usize)?;
         reduction.check(py, dtype)?;
         let choice = Choice::of_option(algorithm, world_size, path, aliasing)?;
-        let call = choice.call(collective, dtype, reduction.op, count, path, aliasing);
+        let call = choice.call(collective, dtype, reduction.op, 0, Counts::Even(count), path, aliasing);
         let (sharing, proof) = (Sharing::of(path), choice.proof.as_ref());
         let program = self.engine.program_shared(&call, sharing, proof, &WithoutGil(py));
         let program = program.map_err(|e| of_engine(py, &e))?;

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 
-use nvcoll_core::collective::Collective;
+use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::cost::{why as core_why, Cost};
+use nvcoll_core::counts::Counts;
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
@@ -98,6 +99,12 @@ impl Schedule {
         self.core.aliasing == Aliasing::InPlace
     }
 
+    /// The rank that has or receives everything; 0 if the collective has no root.
+    #[getter]
+    fn root(&self) -> u32 {
+        self.core.root
+    }
+
     #[getter]
     fn chunks(&self) -> u32 {
         self.core.chunks()
@@ -125,10 +132,10 @@ impl Schedule {
         (cost.moved(), cost.waits)
     }
 
-    /// The boundaries of all chunks of a vector of `count` elements per part, counted from the start of their part.
+    /// The boundaries of all chunks of a vector of `count` elements, counted from the start of their part.
     fn chunk_ranges(&self, count: usize) -> Vec<(usize, usize)> {
-        let parts = self.core.collective.parts(self.core.world_size) as usize;
-        let partition = nvcoll_core::partition::Partition::new(vec![count; parts], self.core.chunks_per_part);
+        let counts = Counts::Even(count).of_parts(self.core.collective, self.core.roles());
+        let partition = nvcoll_core::partition::Partition::new(counts, self.core.chunks_per_part);
         (0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect()
     }
 
@@ -246,24 +253,33 @@ pub(crate) fn why(schedules: Vec<Py<Schedule>>) -> String {
 
 /// Builds the schedule of a registered algorithm, lowered to `path`.
 ///
-/// `in_place=True`, as in `Node.all_reduce` without `out`, lets an algorithm use that input and output are one memory; a
-/// schedule runs only calls of its own kind.
+/// `in_place=True`, as in `Node.all_reduce` without `out`, lets an algorithm use that input and output are one memory; it is
+/// the default where the collective can be in place. A schedule runs only calls of its own kind.
 #[pyfunction]
-#[pyo3(signature = (collective, algorithm, *, world_size, path="mapped", in_place=true))]
+#[pyo3(signature = (collective, algorithm, *, world_size, root=None, path="mapped", in_place=None))]
 pub(crate) fn schedule(
     py: Python<'_>,
     collective: &str,
     algorithm: &str,
     world_size: &Bound<'_, PyAny>,
+    root: Option<&Bound<'_, PyAny>>,
     path: &str,
-    in_place: bool,
+    in_place: Option<bool>,
 ) -> PyResult<Schedule> {
-    let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
+    let roles = roles(world_size, root)?;
     let collective = collective_named(py, collective)?;
+    let in_place = in_place.unwrap_or(collective.can_be_in_place);
     let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
-    let mapped = py.detach(|| nvcoll_core::algorithm::build(collective, algorithm, world_size, aliasing));
+    let mapped = py.detach(|| nvcoll_core::algorithm::build(collective, algorithm, roles, aliasing));
     let mapped = mapped.map_err(|e| of_core(py, &e))?;
     Ok(Schedule::of(lowered(py, &mapped, path_named(py, path)?)?))
+}
+
+/// Reads `world_size=` and `root=`, whose default is 0; whether the collective has such a root is the builder's to say.
+pub(crate) fn roles(world_size: &Bound<'_, PyAny>, root: Option<&Bound<'_, PyAny>>) -> PyResult<Roles> {
+    let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
+    let root = root.map_or(Ok(0), |root| whole("root", root, 0..=world_size - 1))?;
+    Ok(Roles { world_size, root })
 }
 
 /// Finds a contract.

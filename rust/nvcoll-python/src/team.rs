@@ -4,10 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 
-use nvcoll_core::collective::{ALL_REDUCE, BARRIER};
-use nvcoll_core::dtype::DType;
-use nvcoll_core::op::Op;
-use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_core::collective::ALL_REDUCE;
+use nvcoll_core::counts::Counts;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::node::Occupied;
@@ -134,7 +132,7 @@ impl Communicator {
         let reduction = Reduction::of_option(op, 1)?;
         reduction.check(py, dtype)?;
         let choice = Choice::of_option(algorithm, self.node.world_size(), path, aliasing)?;
-        let call = choice.call(&ALL_REDUCE, dtype, reduction.op, count, path, aliasing);
+        let call = choice.call(&ALL_REDUCE, dtype, reduction.op, 0, Counts::Even(count), path, aliasing);
         let program = self.program(py, &call, choice.proof.as_ref())?;
         operands.gather(py);
         self.execute(py, &program, operands.buffers(|at| reduction.scalar(at))[0], timeout)?;
@@ -145,16 +143,7 @@ impl Communicator {
     /// Returns when every rank has called it.
     #[pyo3(signature = (*, timeout=None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let call = Call {
-            collective: &BARRIER,
-            algorithm: "auto".into(),
-            dtype: DType::F32,
-            op: Op::Sum,
-            count: 0,
-            path: Path::Mapped,
-            aliasing: Aliasing::Disjoint,
-        };
-        let program = self.program(py, &call, None)?;
+        let program = self.program(py, &Call::barrier(), None)?;
         let nothing = std::ptr::null_mut();
         let buffers = Buffers::new(nothing, nothing, 1.0);
         self.execute(py, &program, buffers, timeout)

@@ -9,9 +9,10 @@ mod tree;
 mod two_level;
 
 use crate::builder::Builder;
-use crate::collective::Collective;
+use crate::collective::{Collective, Roles};
 use crate::error::{Error, Result};
-use crate::schedule::{Aliasing, Schedule};
+use crate::lower::lower;
+use crate::schedule::{Aliasing, Path, Schedule};
 
 /// Every algorithm, the default of its collective first.
 pub static ALGORITHMS: &[&Algorithm] = &[
@@ -22,6 +23,13 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &two_level::ALL_REDUCE,
     &nvswitch::REDUCE_SCATTER,
     &nvswitch::ALL_GATHER,
+    &direct::BROADCAST,
+    &direct::REDUCE,
+    &direct::GATHER,
+    &direct::SCATTER,
+    &direct::ALL_TO_ALL,
+    &direct::SCAN,
+    &direct::EXSCAN,
     &direct::BARRIER,
 ];
 
@@ -39,6 +47,21 @@ pub enum Order {
 }
 
 impl Order {
+    /// Returns the order that promises less.
+    pub fn weaker(self, other: Order) -> Order {
+        let promises = |order| match order {
+            Order::None => 0,
+            Order::Own => 1,
+            Order::Nested => 2,
+            Order::Rank => 3,
+        };
+        if promises(other) < promises(self) {
+            other
+        } else {
+            self
+        }
+    }
+
     /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,13 +107,24 @@ pub fn of(collective: &'static Collective) -> impl Iterator<Item = &'static Algo
     ALGORITHMS.iter().copied().filter(move |a| a.collective == collective)
 }
 
+impl Algorithm {
+    /// Returns every schedule of so many ranks: each root, each aliasing, each path.
+    pub fn schedules(&'static self, world_size: u32) -> impl Iterator<Item = Result<Schedule>> {
+        let mapped = move |(roles, aliasing)| build(self.collective, self.name, roles, aliasing);
+        let paths = |mapped: Result<Schedule>| {
+            Path::ALL.iter().map(move |&path| mapped.clone().and_then(|mapped| lower(&mapped, path)))
+        };
+        self.collective.forms(world_size).map(mapped).flat_map(paths)
+    }
+}
+
 /// Builds the mapped schedule of a registered algorithm.
 ///
 /// # Errors
 /// [`Error::Unknown`], [`Error::WorldSize`], or whatever the algorithm does wrong.
-pub fn build(collective: &'static Collective, name: &str, world_size: u32, aliasing: Aliasing) -> Result<Schedule> {
+pub fn build(collective: &'static Collective, name: &str, roles: Roles, aliasing: Aliasing) -> Result<Schedule> {
     let algorithm = find(collective, name)?;
-    let mut builder = Builder::new(collective, world_size, aliasing)?;
+    let mut builder = Builder::new(collective, roles, aliasing)?;
     (algorithm.build)(&mut builder);
     builder.finish(algorithm.name)
 }

@@ -1,7 +1,9 @@
 //! Which steps must wait for which, because they touch the same memory; and what kind of value they move.
 
+use super::numbers::Numbers;
 use super::{Draft, Frame};
-use crate::schedule::{Aliasing, Buffer, View};
+use crate::collective::Folds;
+use crate::schedule::{Buffer, View};
 
 const NOBODY: u32 = u32::MAX;
 
@@ -35,12 +37,9 @@ const EMPTY: Cell = Cell {
 /// The last accesses of every cell while the program is read once, in order.
 pub(super) struct Hazards {
     world_size: u32,
-    chunks: u32,
-    is_in_place: bool,
-    folds: bool,
-    /// The buffers that occur, sorted; in place, the output is the input.
-    spaces: Vec<Buffer>,
-    /// Indexed by (space, rank, chunk).
+    /// Whether one step completes the fold.
+    completes: bool,
+    numbers: Numbers,
     cells: Vec<Cell>,
     /// For each rank, the steps of others that touch its buffers or scratch.
     visitors: Vec<Vec<u32>>,
@@ -48,43 +47,21 @@ pub(super) struct Hazards {
 
 impl Hazards {
     pub(super) fn new(frame: &Frame, drafts: &[Draft]) -> Self {
-        let parts = frame.collective.parts(frame.world_size);
-        let mut spaces = vec![Buffer::Input, Buffer::Output];
-        for view in drafts.iter().flat_map(|draft| draft.src.iter().chain(&draft.dst)) {
-            if let Err(at) = spaces.binary_search(&view.buffer) {
-                spaces.insert(at, view.buffer);
+        let numbers = Numbers::of(frame, drafts);
+        let mut cells = vec![EMPTY; numbers.len()];
+        let world_size = frame.roles.world_size;
+        for rank in 0..world_size {
+            for part in frame.collective.input(frame.roles, rank).iter() {
+                let chunks = part * frame.chunks_per_part..(part + 1) * frame.chunks_per_part;
+                cells[numbers.range(rank, Buffer::Input, &chunks)].fill(Cell { raw: rank, contributions: 1, ..EMPTY });
             }
         }
-        let cells = vec![EMPTY; spaces.len() * frame.world_size as usize * (parts * frame.chunks_per_part) as usize];
-        let mut hazards = Self {
-            world_size: frame.world_size,
-            chunks: parts * frame.chunks_per_part,
-            is_in_place: frame.aliasing == Aliasing::InPlace,
-            folds: frame.collective.folds(),
-            spaces,
-            cells,
-            visitors: vec![Vec::new(); frame.world_size as usize],
-        };
-        for rank in 0..frame.world_size {
-            for part in frame.collective.input(frame.world_size, rank) {
-                for chunk in part * frame.chunks_per_part..(part + 1) * frame.chunks_per_part {
-                    let at = hazards.index(rank, Buffer::Input, chunk);
-                    hazards.cells[at] = Cell { raw: rank, contributions: 1, ..EMPTY };
-                }
-            }
-        }
-        hazards
-    }
-
-    fn index(&self, rank: u32, buffer: Buffer, chunk: u32) -> usize {
-        let buffer = if buffer == Buffer::Output && self.is_in_place { Buffer::Input } else { buffer };
-        let space = self.spaces.binary_search(&buffer).expect("every buffer that occurs has a space");
-        (space * self.world_size as usize + rank as usize) * self.chunks as usize + chunk as usize
+        let completes = frame.collective.folds == Folds::Everyone;
+        Self { world_size, completes, numbers, cells, visitors: vec![Vec::new(); world_size as usize] }
     }
 
     fn cells_of(&self, view: &View) -> std::ops::Range<usize> {
-        let first = self.index(view.rank, view.buffer, view.chunks.start);
-        first..first + view.chunks.len()
+        self.numbers.range(view.rank, view.buffer, &view.chunks)
     }
 
     /// Says what a step moves, before it is recorded.
@@ -106,7 +83,7 @@ impl Hazards {
             value.contributions += first.contributions;
             value.is_complete |= first.is_complete;
         }
-        value.is_final = self.folds && value.contributions == self.world_size && !value.is_complete;
+        value.is_final = self.completes && value.contributions == self.world_size && !value.is_complete;
         value.is_complete |= value.is_final;
         Ok(value)
     }
@@ -150,12 +127,9 @@ impl Hazards {
 
     /// Returns, for the first writer of every staging cell, who touches the cell last: (first writer, last).
     pub(super) fn slot_reuse(&self) -> Vec<(u32, u32)> {
-        let per_space = self.world_size as usize * self.chunks as usize;
-        let spaces = self.spaces.iter().zip(self.cells.chunks(per_space.max(1)));
         let mut pairs = Vec::new();
-        for cell in
-            spaces.filter(|(buffer, _)| buffer.is_staging()).flat_map(|(_, cells)| cells).filter(|c| c.writer != NOBODY)
-        {
+        let staged = self.numbers.staging().flat_map(|range| &self.cells[range]);
+        for cell in staged.filter(|cell| cell.writer != NOBODY) {
             let last = if cell.readers.is_empty() { std::slice::from_ref(&cell.writer) } else { &cell.readers };
             pairs.extend(last.iter().map(|&position| (cell.first_writer, position)));
         }

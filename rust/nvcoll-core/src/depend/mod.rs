@@ -17,10 +17,11 @@
 
 mod hazards;
 mod needs;
+mod numbers;
 mod places;
 mod waits;
 
-use crate::collective::Collective;
+use crate::collective::{Collective, Folds, Roles};
 use crate::error::{Error, Result};
 use crate::schedule::{Aliasing, Path, Schedule, Source, Step, View};
 
@@ -31,7 +32,7 @@ use waits::Waits;
 pub(crate) struct Frame {
     pub(crate) collective: &'static Collective,
     pub(crate) algorithm: String,
-    pub(crate) world_size: u32,
+    pub(crate) roles: Roles,
     pub(crate) chunks_per_part: u32,
     pub(crate) path: Path,
     pub(crate) aliasing: Aliasing,
@@ -59,7 +60,7 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>) -> Result<Schedule> {
         let at_step = |message| Error::Build(format!("step {position}: {message}"));
         let value = hazards.value_of(draft).map_err(at_step)?;
         needs.push(hazards.record(position as u32, draft, &value));
-        steps.push(step_of(draft, &value));
+        steps.push(step_of(draft, &value, frame.collective.folds == Folds::Everyone));
     }
     needs::reduce(&mut needs);
     let order = places::assign(&drafts, &needs, &mut steps);
@@ -68,13 +69,14 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>) -> Result<Schedule> {
     for position in order {
         waits.settle_step(&mut steps, position, &needs, &reuse);
     }
-    let leave = (0..frame.world_size).map(|rank| waits.before_leave(&steps, rank, hazards.visitors(rank))).collect();
-    let Frame { collective, algorithm, world_size, chunks_per_part, path, aliasing } = frame;
-    Ok(Schedule { collective, algorithm, world_size, chunks_per_part, path, aliasing, steps, leave })
+    let Frame { collective, algorithm, roles: Roles { world_size, root }, chunks_per_part, path, aliasing } = frame;
+    let leave = (0..world_size).map(|rank| waits.before_leave(&steps, rank, hazards.visitors(rank))).collect();
+    Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, aliasing, steps, leave })
 }
 
-fn step_of(draft: &Draft, value: &Value) -> Step {
-    let scales = draft.src.len() > 1 || value.is_final;
+/// Contributions are marked where they are folded, in folds that will be complete: `premul_sum` is of such folds only.
+fn step_of(draft: &Draft, value: &Value, completes: bool) -> Step {
+    let scales = completes && draft.src.len() > 1 || value.is_final;
     let source =
         |(view, &raw): (&View, &Option<u32>)| Source { view: view.clone(), contribution: raw.filter(|_| scales) };
     Step {

@@ -12,6 +12,8 @@
 //!
 //! Cost: a word for every 64 steps of the strand, for each need. Ours.
 
+use crate::groups::groups;
+
 /// How many steps are looked at together. Chosen: their bits take 128 MiB; a strand of a ring of 1024 ranks has 2046.
 const LONGEST: usize = 1 << 15;
 
@@ -19,7 +21,9 @@ const LONGEST: usize = 1 << 15;
 pub(super) fn reduce(needs: &mut [Vec<u32>]) {
     let mut local = vec![0; needs.len()];
     let mut bits = Vec::new();
-    for strand in strands(needs) {
+    let ties: Vec<_> =
+        needs.iter().zip(0..).flat_map(|(earlier, step)| earlier.iter().map(move |&need| (need, step))).collect();
+    for strand in groups(needs.len() as u32, ties) {
         for stretch in strand.chunks(LONGEST) {
             reduce_stretch(needs, stretch, &mut local, &mut bits);
         }
@@ -56,37 +60,6 @@ fn reduce_stretch(needs: &mut [Vec<u32>], stretch: &[u32], local: &mut [u32], bi
         kept.reverse();
         needs[step as usize] = kept;
     }
-}
-
-/// Returns the steps of each strand, in program order.
-fn strands(needs: &[Vec<u32>]) -> Vec<Vec<u32>> {
-    let mut roots: Vec<u32> = (0..needs.len() as u32).collect();
-    for (step, earlier) in needs.iter().enumerate() {
-        for &need in earlier {
-            let (a, b) = (root_of(&mut roots, need), root_of(&mut roots, step as u32));
-            roots[a.max(b) as usize] = a.min(b);
-        }
-    }
-    let mut strands: Vec<Vec<u32>> = Vec::new();
-    let mut number_of = vec![0; needs.len()];
-    for step in 0..needs.len() as u32 {
-        let root = root_of(&mut roots, step);
-        if root == step {
-            number_of[step as usize] = strands.len();
-            strands.push(Vec::new());
-        }
-        strands[number_of[root as usize]].push(step);
-    }
-    strands
-}
-
-/// Finds the first step of a strand, and halves the way there.
-fn root_of(roots: &mut [u32], mut step: u32) -> u32 {
-    while roots[step as usize] != step {
-        roots[step as usize] = roots[roots[step as usize] as usize];
-        step = roots[step as usize];
-    }
-    step
 }
 
 #[cfg(test)]

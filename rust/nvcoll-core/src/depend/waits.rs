@@ -71,7 +71,7 @@ struct Search {
 
 impl Waits {
     pub(super) fn new(frame: &Frame, steps: &[Step]) -> Self {
-        let mut queues = vec![Vec::new(); frame.world_size as usize];
+        let mut queues = vec![Vec::new(); frame.roles.world_size as usize];
         for step in steps {
             let of_rank: &mut Vec<Queue> = &mut queues[step.rank as usize];
             of_rank.resize(of_rank.len().max(step.queue as usize + 1), Queue::default());
@@ -79,7 +79,7 @@ impl Waits {
         let count = steps.len();
         let (visited, wanted) = (vec![0; count], vec![0; count]);
         Self {
-            world_size: frame.world_size,
+            world_size: frame.roles.world_size,
             slots: frame.path.slots(),
             synchronises: frame.collective.synchronises,
             queues,

@@ -74,7 +74,7 @@ pub(super) fn lower(schedule: &Schedule) -> Result<Schedule> {
     let frame = Frame {
         collective: schedule.collective,
         algorithm: schedule.algorithm.clone(),
-        world_size: schedule.world_size,
+        roles: schedule.roles(),
         chunks_per_part: schedule.chunks_per_part,
         path: Path::Staged,
         aliasing: schedule.aliasing,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::scan::{shortened, Scanner};
-use crate::collective::{Collective, COLLECTIVES};
+use crate::collective::{Collective, Roles, COLLECTIVES};
 use crate::error::{Error, Result, MAX_WORLD_SIZE};
 use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
 
@@ -46,8 +46,9 @@ fn header(mut scan: Scanner<'_>) -> Result<Schedule> {
         name => name.to_owned(),
     };
     let world_size = setting(&mut scan, "world_size")?;
+    let root = if collective.has_root { setting(&mut scan, "root")? } else { 0 };
     let chunks_per_part = setting(&mut scan, "chunks_per_part")?;
-    check_sizes(&scan, collective, world_size, chunks_per_part)?;
+    check_sizes(&scan, collective, Roles { world_size, root }, chunks_per_part)?;
     keyword(&mut scan, "path")?;
     let path = *named(&mut scan, "path", Path::ALL, |p| p.name())?;
     keyword(&mut scan, "aliasing")?;
@@ -56,17 +57,25 @@ fn header(mut scan: Scanner<'_>) -> Result<Schedule> {
         return Err(scan.found("the end of the line"));
     }
     let leave = vec![Vec::new(); world_size as usize];
-    Ok(Schedule { collective, algorithm, world_size, chunks_per_part, path, aliasing, steps: Vec::new(), leave })
+    if !collective.aliasings().contains(&aliasing) {
+        return Err(scan.error(format!("{} has no {} form", collective.name, aliasing.words())));
+    }
+    let steps = Vec::new();
+    Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, aliasing, steps, leave })
 }
 
-fn check_sizes(scan: &Scanner<'_>, collective: &Collective, world_size: u32, chunks_per_part: u32) -> Result<()> {
+fn check_sizes(scan: &Scanner<'_>, collective: &Collective, roles: Roles, chunks_per_part: u32) -> Result<()> {
+    let Roles { world_size, root } = roles;
     if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
         return Err(scan.error(Error::WorldSize(world_size).to_string()));
+    }
+    if !collective.roots(world_size).contains(&root) {
+        return Err(scan.error(format!("root {root} is not in 0..{world_size}")));
     }
     if chunks_per_part == 0 {
         return Err(scan.error("chunks_per_part is 0: a part is cut into at least 1 chunk"));
     }
-    match collective.parts(world_size).checked_mul(chunks_per_part) {
+    match collective.parts(roles).checked_mul(chunks_per_part) {
         Some(_) => Ok(()),
         None => {
             Err(scan.error(format!("{chunks_per_part} chunks per part are over 2^32 chunks in all: cut into fewer")))

@@ -92,7 +92,7 @@ impl Verified {
         &self.schedule
     }
 
-    /// Returns what every output that holds `chunk` holds there, if any does.
+    /// Returns what every output that holds `chunk` holds there, if any does; in a scan, that of the last rank.
     pub fn value(&self, chunk: u32) -> Option<Expression<'_>> {
         let id = self.facts.outputs.get(chunk as usize).copied().flatten();
         id.map(|id| self.facts.expressions.at(id))
@@ -146,8 +146,8 @@ fn prove(schedule: &Schedule, slots: u32) -> Result<Facts, Violation> {
     let mut races = Races::new(&graph, &memory);
     let (outcome, is_symmetric) = prove_tile(&graph, &memory, &contacts, &mut clocks, &mut races)?;
     prove_reuse(&graph, slots, &contacts, &mut clocks, &mut races)?;
-    let order = weakest_order(schedule, &outcome);
-    Ok(Facts { expressions: outcome.expressions, outputs: outcome.outputs, order, is_symmetric })
+    let values::Outcome { expressions, outputs, order } = outcome;
+    Ok(Facts { expressions, outputs, order, is_symmetric })
 }
 
 /// Proves everything but the reuse of slots.
@@ -192,16 +192,4 @@ fn prove_reuse<'g, 'a>(
         }
     }
     Ok(())
-}
-
-fn weakest_order(schedule: &Schedule, outcome: &Outcome) -> Order {
-    if !schedule.collective.folds() {
-        return Order::None;
-    }
-    let orders = outcome.outputs.iter().flatten().map(|&id| outcome.expressions.at(id).order());
-    orders.fold(Order::Rank, |weakest, order| match (weakest, order) {
-        (Order::Own, _) | (_, Order::Own) => Order::Own,
-        (Order::Nested, _) | (_, Order::Nested) => Order::Nested,
-        _ => order,
-    })
 }

@@ -289,6 +289,16 @@ pub enum Violation {
         /// A rank whose contribution is missing.
         missing: u32,
     },
+    /// `final` where no fold is complete for all.
+    #[error(
+        "{step} is final, and in {collective} what is complete for one rank is partial for the next: mark none final"
+    )]
+    FinalPrefix {
+        /// The step.
+        step: StepName,
+        /// The collective.
+        collective: &'static str,
+    },
     /// A complete fold that is not final.
     #[error("{step} completes the fold of {cell} and is not final: mark it final")]
     NotFinal {
@@ -401,6 +411,7 @@ impl Violation {
             | V::Unwritten { step, .. }
             | V::FoldInCopy { step, .. }
             | V::FinalTooEarly { step, .. }
+            | V::FinalPrefix { step, .. }
             | V::NotFinal { step, .. }
             | V::Mark { step, .. } => steps(&[*step]),
             V::Repeated { step, brought, .. } => {

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use crate::algorithm::Order;
+use crate::collective::Promise;
 
 /// The number of an expression.
 pub(super) type Id = u32;
@@ -107,10 +108,11 @@ impl<'a> Expression<'a> {
 
     /// Classifies the order of its folds.
     ///
-    /// Rank: one step folds ranks 0..n-1 in that order. Nested: contributions are folded with contributions only, and folds
-    /// with folds only. Own: anything else.
-    pub(super) fn order(self) -> Order {
-        let in_order = |terms: &[Expression<'_>]| terms.iter().map(|t| t.id).eq(0..self.all.world_size);
+    /// Rank: one step folds the promised ranks in their order. Nested: contributions are folded with contributions only, and
+    /// folds with folds only. Own: anything else.
+    pub(super) fn order(self, promise: &Promise) -> Order {
+        let Promise::FoldOf(ranks) = promise else { return Order::None };
+        let in_order = |terms: &[Expression<'_>]| terms.iter().map(|t| t.id).eq(ranks.clone());
         match self.term() {
             Term::Contribution(_) => Order::Rank,
             Term::Fold(terms) if in_order(&terms) => Order::Rank,

@@ -11,7 +11,8 @@ use super::graph::{name_of, Graph};
 use super::memory::Memory;
 use super::report::{Cell, StepName, Violation};
 use super::symbols::{Expressions, Id};
-use crate::collective::Promise;
+use crate::algorithm::Order;
+use crate::collective::{Folds, Promise};
 use crate::schedule::{Buffer, Source, Step, View};
 
 /// A cell that nothing has written.
@@ -43,8 +44,10 @@ pub(super) fn earliest(graph: &Graph<'_>, memory: &Memory, found: Violation) -> 
 /// What the outputs hold at the end.
 pub(super) struct Outcome {
     pub(super) expressions: Expressions,
-    /// For each chunk, the value of every output that holds it.
+    /// For each chunk, the value of every output that holds it; of the last such rank where each is promised its own.
     pub(super) outputs: Vec<Option<Id>>,
+    /// The weakest order of all outputs.
+    pub(super) order: Order,
 }
 
 impl<'g, 'a> Values<'g, 'a> {
@@ -74,22 +77,28 @@ impl<'g, 'a> Values<'g, 'a> {
 
     /// Checks the outputs against the contract.
     pub(super) fn finish(self) -> Result<Outcome, Violation> {
+        let (collective, roles) = (self.graph.schedule.collective, self.graph.schedule.roles());
         let mut outputs: Vec<Option<(u32, Cell)>> = vec![None; self.memory.chunks() as usize];
+        let mut order = if collective.folds() { Order::Rank } else { Order::None };
         for (at, rank, chunk) in self.memory.outputs() {
             let (value, cell) = (self.cells[at], Cell { rank, buffer: Buffer::Output, chunk });
-            let promise = self.graph.schedule.collective.promise(self.memory.part_of(chunk));
-            if !is_kept(promise, value) {
-                let (found, expected) = (self.text_of(value), text_of_promise(promise));
+            let promise = collective.promise(roles, rank, self.memory.part_of(chunk));
+            if !self.is_kept(&promise, value) {
+                let (found, expected) = (self.text_of(value), self.text_of_promise(&promise));
                 return Err(Violation::WrongOutput { cell, found, expected, lacks: self.lacking(promise, value) });
             }
-            let (known, other) = *outputs[chunk as usize].get_or_insert((value, cell));
-            if known != value {
+            let before = outputs[chunk as usize].replace((value, cell));
+            if before.is_none_or(|(known, _)| known != value) {
+                order = order.weaker(self.expressions.at(value / 2).order(&promise));
+            }
+            // Predecessors are promised to each rank alone.
+            if let Some((known, other)) = before.filter(|(known, _)| !self.promises_each() && *known != value) {
                 let (found, other_found) = (self.text_of(value), self.text_of(known));
                 return Err(Violation::Disagreement { cell, found, other, other_found });
             }
         }
         let outputs = outputs.into_iter().map(|output| output.map(|(value, _)| value / 2)).collect();
-        Ok(Outcome { expressions: self.expressions, outputs })
+        Ok(Outcome { expressions: self.expressions, outputs, order })
     }
 
     /// Returns the value of the only source, which is moved and not worked on.
@@ -110,7 +119,8 @@ impl<'g, 'a> Values<'g, 'a> {
                 let writer = self.last_writer(step, &source.view, cell.chunk);
                 return Err(Violation::AfterFinal { step: name_of(step), cell, writer });
             }
-            self.check_mark(step, source, nth, self.expressions.contribution(value / 2))?;
+            let scaled = self.expressions.contribution(value / 2).filter(|_| !self.promises_each());
+            self.check_mark(step, source, nth, scaled)?;
             self.operands.push(value / 2);
         }
         let id = if step.is_fold() { self.expressions.fold(&self.operands) } else { self.operands[0] };
@@ -130,6 +140,14 @@ impl<'g, 'a> Values<'g, 'a> {
             }
             self.is_each_once.resize(self.is_each_once.len().max(id as usize + 1), false);
             self.is_each_once[id as usize] = true;
+        }
+        if self.promises_each() {
+            return match step.is_final {
+                true => {
+                    Err(Violation::FinalPrefix { step: name_of(step), collective: self.graph.schedule.collective.name })
+                }
+                false => Ok(()),
+            };
         }
         if count == all && !step.is_final {
             return Err(Violation::NotFinal { step: name_of(step), cell: cell() });
@@ -172,12 +190,40 @@ impl<'g, 'a> Values<'g, 'a> {
         }
     }
 
+    /// Says whether each rank is promised a fold of its own, which no step completes for all.
+    fn promises_each(&self) -> bool {
+        self.graph.schedule.collective.folds == Folds::Predecessors
+    }
+
+    fn is_kept(&self, promise: &Promise, value: u32) -> bool {
+        match promise {
+            _ if value == NOTHING => false,
+            Promise::CopyOf { from } => value == from * 2,
+            Promise::FoldOf(ranks) if self.promises_each() => {
+                let tally = self.expressions.tally(value / 2);
+                tally.iter().zip(0..).all(|(&times, rank)| times == u32::from(ranks.contains(&rank)))
+            }
+            // What is final was found to have every contribution once.
+            Promise::FoldOf(_) => value % 2 == 1,
+        }
+    }
+
+    fn text_of_promise(&self, promise: &Promise) -> String {
+        match promise {
+            Promise::CopyOf { from } => format!("r{from}"),
+            Promise::FoldOf(ranks) if self.promises_each() => {
+                format!("the fold of the contributions of ranks {} to {}", ranks.start, ranks.end - 1)
+            }
+            Promise::FoldOf(_) => "the final fold of every rank's contribution".to_owned(),
+        }
+    }
+
     /// Returns the ranks whose contribution was promised and is not there.
     fn lacking(&self, promise: Promise, value: u32) -> Vec<u32> {
         let tally = (value != NOTHING).then(|| self.expressions.tally(value / 2));
         let is_there = |rank: &u32| tally.as_ref().is_some_and(|tally| tally[*rank as usize] > 0);
         let promised = match promise {
-            Promise::FoldOfAll => 0..self.graph.schedule.world_size,
+            Promise::FoldOf(ranks) => ranks,
             Promise::CopyOf { from } => from..from + 1,
         };
         promised.filter(|rank| !is_there(rank)).collect()
@@ -193,18 +239,4 @@ impl<'g, 'a> Values<'g, 'a> {
 
 fn cell_of(view: &View, nth: u32) -> Cell {
     Cell::of(view, view.chunks.start + nth)
-}
-
-fn is_kept(promise: Promise, value: u32) -> bool {
-    match promise {
-        Promise::FoldOfAll => value != NOTHING && value % 2 == 1,
-        Promise::CopyOf { from } => value == from * 2,
-    }
-}
-
-fn text_of_promise(promise: Promise) -> String {
-    match promise {
-        Promise::FoldOfAll => "the final fold of every rank's contribution".to_owned(),
-        Promise::CopyOf { from } => format!("r{from}"),
-    }
 }

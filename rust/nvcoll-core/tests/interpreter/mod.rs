@@ -67,7 +67,8 @@ pub(crate) struct Interpreter<'a> {
     inputs: Vec<Vec<(u32, usize)>>,
     outputs: Vec<Vec<(u32, usize)>>,
     terms: Terms,
-    /// For each chunk and tile, the last result that was found to keep the promise.
+    /// For each chunk and tile, the last result that was found to keep the promise; where each rank is promised its own,
+    /// that of the last rank.
     known: Vec<Option<Term>>,
 }
 
@@ -137,11 +138,9 @@ impl<'a> Interpreter<'a> {
     }
 
     fn holds(&self, rank: u32, buffer: Buffer, chunk: u32) -> bool {
-        let (collective, n, part) =
-            (self.schedule.collective, self.schedule.world_size, chunk / self.schedule.chunks_per_part);
         match buffer {
-            Buffer::Input => collective.input(n, rank).contains(&part),
-            Buffer::Output => collective.output(n, rank).contains(&part),
+            Buffer::Input => self.schedule.input_holds(rank, chunk),
+            Buffer::Output => self.schedule.output_holds(rank, chunk),
             Buffer::Scratch(_) | Buffer::Staging(_) => true,
         }
     }

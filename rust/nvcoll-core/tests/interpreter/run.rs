@@ -1,6 +1,8 @@
 //! One interleaving: who may go next, and what happens when it does.
 
-use nvcoll_core::collective::Promise;
+use nvcoll_core::collective::{Folds, Promise};
+
+use nvcoll_core::schedule::Schedule;
 
 use super::terms::{Term, Terms, GARBAGE};
 use super::{Instruction, Interpreter, Wait, TILES};
@@ -211,20 +213,27 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn check_result(&mut self, rank: usize, chunk: u32, tile: u32, found: Term) -> Result<(), String> {
         let at = (chunk * TILES + tile) as usize;
-        if self.of.known[at] != Some(found) {
-            let part = chunk / self.of.schedule.chunks_per_part;
-            let is_kept = match self.of.schedule.collective.promise(part) {
-                Promise::FoldOfAll => self.of.terms.is_average_of_all(found, self.of.schedule.world_size, chunk, tile),
+        let Schedule { collective, chunks_per_part, .. } = self.of.schedule;
+        let is_for_each = collective.folds == Folds::Predecessors;
+        if is_for_each || self.of.known[at] != Some(found) {
+            let part = chunk / chunks_per_part;
+            let is_kept = match collective.promise(self.of.schedule.roles(), rank as u32, part) {
+                Promise::FoldOf(ranks) if is_for_each => self.of.terms.is_fold_of(found, ranks, chunk, tile),
+                Promise::FoldOf(_) => self.of.terms.is_average_of_all(found, self.of.schedule.world_size, chunk, tile),
                 Promise::CopyOf { from } => found == self.of.terms.input(from, chunk, tile),
             };
             if !is_kept {
                 let found = self.of.terms.print(found);
                 return Err(format!("rank {rank} leaves with {found} in chunk {chunk} of tile {tile}"));
             }
-            self.of.known[at] = Some(found);
+            if !is_for_each || rank + 1 == self.of.schedule.world_size as usize {
+                self.of.known[at] = Some(found);
+            }
         }
         match self.results[at].replace(found) {
-            Some(other) if other != found => Err(format!("chunk {chunk} of tile {tile} differs between ranks")),
+            Some(other) if other != found && !is_for_each => {
+                Err(format!("chunk {chunk} of tile {tile} differs between ranks"))
+            }
             _ => Ok(()),
         }
     }

@@ -80,6 +80,21 @@ impl Terms {
         found.into_iter().eq(0..world_size)
     }
 
+    /// Says whether a term is a fold of the unscaled contributions of these ranks, each once.
+    pub(super) fn is_fold_of(&self, term: Term, ranks: std::ops::Range<u32>, chunk: u32, tile: u32) -> bool {
+        let mut found = Vec::new();
+        let mut open = vec![term];
+        while let Some(term) = open.pop() {
+            match &self.made[term as usize] {
+                Made::Fold(terms) => open.extend(terms),
+                Made::Input { rank, chunk: c, tile: t } if (*c, *t) == (chunk, tile) => found.push(*rank),
+                _ => return false,
+            }
+        }
+        found.sort_unstable();
+        found.into_iter().eq(ranks)
+    }
+
     /// Prints the order of a fold, as proofs do: ranks stand for their contributions.
     pub(super) fn print(&self, term: Term) -> String {
         match &self.made[term as usize] {

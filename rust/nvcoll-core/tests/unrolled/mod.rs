@@ -113,8 +113,7 @@ fn accesses(schedule: &Schedule, tiles: usize) -> HashMap<Cell, Vec<(usize, bool
 
 /// In place, what the input and the output of a rank both hold is one memory.
 fn memory(schedule: &Schedule, view: &View, chunk: u32) -> Buffer {
-    let inputs = schedule.collective.input(schedule.world_size, view.rank);
-    let is_input = inputs.contains(&(chunk / schedule.chunks_per_part));
+    let is_input = schedule.input_holds(view.rank, chunk);
     match (schedule.aliasing, view.buffer) {
         (Aliasing::InPlace, Buffer::Output) if is_input => Buffer::Input,
         (_, buffer) => buffer,

@@ -60,6 +60,7 @@ impl Program {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use nvcoll_core::collective::ALL_REDUCE;
+    use nvcoll_core::counts::Counts;
     use nvcoll_core::dtype::DType;
     use nvcoll_core::op::Op;
     use nvcoll_core::schedule::{Aliasing, Path};
@@ -70,7 +71,16 @@ mod tests {
     /// Returns how many folds there are, joined or in each strand, in a call of eight ranks.
     fn folds(algorithm: &str, op: Op, count: usize) -> Vec<u32> {
         let (dtype, path, aliasing) = (DType::F32, Path::Mapped, Aliasing::InPlace);
-        let call = Call { collective: &ALL_REDUCE, algorithm: algorithm.into(), dtype, op, count, path, aliasing };
+        let call = Call {
+            collective: &ALL_REDUCE,
+            algorithm: algorithm.into(),
+            dtype,
+            op,
+            counts: Counts::Even(count),
+            root: 0,
+            path,
+            aliasing,
+        };
         let program = Node::new(8, None).unwrap().program(&call, None).unwrap();
         let of_task = |&task: &u32| program.tasks[task as usize].folds;
         let of_strands = program.strands.iter().map(|strand| strand.iter().map(of_task).sum());

@@ -1,0 +1,61 @@
+//! How many elements each part has.
+//!
+//! ```text
+//! Even(10) of 4 ranks     all_reduce 10            reduce_scatter 3 3 2 2        all_to_all 3 3 2 2  3 3 2 2  3 3 2 2  3 3 2 2
+//! Table                   one number for each part, 0 allowed, the same table on every rank
+//! ```
+
+use std::sync::Arc;
+
+use crate::collective::{Collective, Parts, Roles};
+
+/// How many elements each part has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Counts {
+    /// So many elements in one part, or cut among the ranks as evenly as can be, the longer parts first, as numpy's
+    /// `array_split` does.
+    Even(usize),
+    /// For each part.
+    Table(Arc<[usize]>),
+}
+
+impl Counts {
+    /// Returns the elements of every part.
+    ///
+    /// # Panics
+    /// If a table has another length than the contract has parts.
+    pub fn of_parts(&self, collective: &Collective, roles: Roles) -> Vec<usize> {
+        let parts = collective.parts(roles) as usize;
+        match self {
+            Counts::Table(table) => {
+                assert_eq!(table.len(), parts, "a table has a number for each part");
+                table.to_vec()
+            }
+            Counts::Even(total) => {
+                let among = parts.clamp(1, roles.world_size as usize);
+                (0..parts).map(|part| total / among + usize::from(part % among < total % among)).collect()
+            }
+        }
+    }
+}
+
+/// Returns how many elements a buffer has that holds these parts.
+pub fn held_count(counts: &[usize], held: Parts) -> usize {
+    held.iter().map(|part| counts[part as usize]).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::{ALL_REDUCE, ALL_TO_ALL, BARRIER, REDUCE_SCATTER};
+
+    #[test]
+    fn an_even_count_is_cut_as_array_split_does_for_every_sender() {
+        let of = |collective, n| Counts::Even(10).of_parts(collective, Roles::of(n));
+        assert_eq!(of(&ALL_REDUCE, 4), [10]);
+        assert_eq!(of(&REDUCE_SCATTER, 4), [3, 3, 2, 2]);
+        assert_eq!(of(&ALL_TO_ALL, 3), [4, 3, 3, 4, 3, 3, 4, 3, 3]);
+        assert_eq!(of(&BARRIER, 4), []);
+        assert_eq!(held_count(&of(&ALL_TO_ALL, 3), ALL_TO_ALL.output(Roles::of(3), 0)), 12, "three times the longest");
+    }
+}
