@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
@@ -75,6 +75,8 @@ class Communicator:
     def rank(self) -> int: ...
     @property
     def world_size(self) -> int: ...
+    @property
+    def ranks(self) -> tuple[int, ...]: ...
     def all_reduce(
         self,
         x: _ArraysT,
@@ -86,6 +88,15 @@ class Communicator:
         timeout: float | None = None,
     ) -> _ArraysT: ...
     def barrier(self, *, timeout: float | None = None) -> None: ...
+    @overload
+    def split(self, color: int, key: int | None = None, *, timeout: float | None = None) -> Communicator: ...
+    @overload
+    def split(self, color: None, key: int | None = None, *, timeout: float | None = None) -> None: ...
+    @overload
+    def split(
+        self, color: int | None, key: int | None = None, *, timeout: float | None = None
+    ) -> Communicator | None: ...
+    def abort(self) -> None: ...
 
 @final
 class Schedule:

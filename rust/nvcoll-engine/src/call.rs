@@ -56,10 +56,10 @@ impl Hash for Call {
 }
 
 impl Call {
-    /// A barrier.
-    pub fn barrier() -> Self {
+    /// Returns the call of a collective that has no data.
+    pub fn without_data(collective: &'static Collective) -> Self {
         Self {
-            collective: &nvcoll_core::collective::BARRIER,
+            collective,
             root: 0,
             algorithm: "auto".into(),
             dtype: DType::F32,

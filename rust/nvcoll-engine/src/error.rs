@@ -37,13 +37,15 @@ pub enum Error {
     },
     /// The program of a rank returned, and another rank called something that needs it.
     #[error(
-        "the program of rank {rank} returned after {}, but rank {caller} called {call} as its next: every rank must \
+        "the program of rank {rank} {how} after {}, but rank {caller} called {call} as its next: every rank must \
          make the same calls",
         counted(*calls, "call")
     )]
     Returned {
         /// The rank that returned.
         rank: u32,
+        /// How it left; who dropped a communicator that was split off has left it too.
+        how: &'static str,
         /// How many calls it had made.
         calls: u32,
         /// The rank that made one more.
@@ -51,7 +53,7 @@ pub enum Error {
         /// What that one called.
         call: Call,
     },
-    /// Another rank failed.
+    /// Another rank failed, or a rank called abort.
     #[error("rank {rank} {cause}: the call was aborted")]
     Aborted {
         /// The rank that failed.

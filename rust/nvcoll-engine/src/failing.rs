@@ -41,6 +41,7 @@ pub(crate) fn explain(
         }
         Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out" },
         Cause::Interrupted => Error::Interrupted,
+        Cause::Called(rank) => Error::Aborted { rank, cause: "called abort" },
         Cause::Mismatch(pair) => {
             let ([rank_a, rank_b], [call_a, call_b]) = (pair.ranks, pair.ranks.map(|rank| call_of(rank, pair.call)));
             Error::Mismatch { rank_a, call_a, rank_b, call_b }
@@ -52,7 +53,8 @@ pub(crate) fn explain(
         Cause::Returned(pair) => {
             let [rank, caller] = pair.ranks;
             let calls = world.lines[rank as usize].departure.last().unwrap_or(0);
-            Error::Returned { rank, calls, caller, call: call_of(caller, pair.call) }
+            let how = if world.is_group() { "returned, or dropped the communicator," } else { "returned" };
+            Error::Returned { rank, how, calls, caller, call: call_of(caller, pair.call) }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
+//! | `groups`, `memberships` | how ranks split into smaller worlds; every communicator of one rank |
 //! | [`call`], `buffers` | what is called, and with what |
 //! | [`proofs`], [`program`], `programs` | its proof, the proof bound to dtype, op and counts, and which are kept |
 //! | [`making`] | what takes long to make: one thread makes it, others wait, and nobody holds a lock meanwhile |
@@ -26,8 +27,10 @@ mod deadline;
 pub mod error;
 mod failing;
 mod forks;
+mod groups;
 pub mod kernel;
 pub mod making;
+mod memberships;
 pub mod memory;
 pub mod node;
 mod overlap;

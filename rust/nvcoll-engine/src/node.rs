@@ -149,28 +149,38 @@ impl Node {
         proof: Option<&Verified>,
         aside: &impl Aside,
     ) -> Result<Arc<Program>> {
-        let key = (call.clone(), sharing);
+        self.program_among(self.world_size, call, sharing, proof, aside)
+    }
+
+    /// Returns the program of a call of `world_size` ranks: all of the node, or a group of them.
+    ///
+    /// # Errors
+    /// As [`Node::program`].
+    pub fn program_among(
+        &self,
+        world_size: u32,
+        call: &Call,
+        sharing: Sharing,
+        proof: Option<&Verified>,
+        aside: &impl Aside,
+    ) -> Result<Arc<Program>> {
+        let key = (call.clone(), sharing, world_size);
         let make = || self.make_program(&key, proof, aside);
         self.makers.find_or_make(&key, aside, || self.lock_programs().find(&key), make)
     }
 
     #[cold]
     fn make_program(&self, key: &Key, proof: Option<&Verified>, aside: &impl Aside) -> Result<Arc<Program>> {
-        let (call, sharing) = key;
+        let (call, sharing, world_size) = key;
         check_op(call)?;
         let verified = match proof {
             Some(verified) => verified.clone(),
-            None => {
-                prove(call.collective, &call.algorithm, call.roles(self.world_size), call.path, call.aliasing, aside)?
-            }
+            None => prove(call.collective, &call.algorithm, call.roles(*world_size), call.path, call.aliasing, aside)?,
         };
-        if verified.schedule().world_size != self.world_size {
-            let found = verified.schedule().world_size;
-            return Err(Error::Invalid(format!(
-                "the schedule is for {}, the node has {}",
-                counted(found, "rank"),
-                self.world_size
-            )));
+        let found = verified.schedule().world_size;
+        if found != *world_size {
+            let found = counted(found, "rank");
+            return Err(Error::Invalid(format!("the schedule is for {found}, the call is made by {world_size}")));
         }
         check_counts(call, verified.schedule())?;
         let program = aside.run(|| {

@@ -1,6 +1,6 @@
 //! The programs that a node keeps for its next calls: the [`KEPT`] used last.
 //!
-//! A call of a new shape (algorithm, dtype, op, count, path, aliasing) binds a program, which costs far more than running
+//! A call of a new shape (world size, algorithm, dtype, op, count, path, aliasing) binds a program, which costs far more than running
 //! it on few bytes. A training step repeats some dozens of shapes; a service whose counts never repeat would fill the
 //! memory. When there are [`KEPT`], the one that was asked for longest ago makes room. Whoever holds a program (a plan, a
 //! call that runs) keeps it alive: it is forgotten here, not ended.
@@ -17,8 +17,8 @@ use crate::sharing::Sharing;
 /// How many programs a node keeps. Chosen: several times the shapes of one training step.
 pub(crate) const KEPT: usize = 256;
 
-/// What a program is found by.
-pub(crate) type Key = (Call, Sharing);
+/// What a program is found by: a call, how it is shared out, and among how many ranks.
+pub(crate) type Key = (Call, Sharing, u32);
 
 /// Programs, and when each was asked for last.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ mod tests {
         let (node, mut programs) = (Node::new(1, Some(1)).unwrap(), Programs::default());
         let program = node.program(&call(1), None).unwrap();
         for count in 0..2 * KEPT {
-            programs.keep((call(count), Sharing::ByTile), program.clone());
+            programs.keep((call(count), Sharing::ByTile, 1), program.clone());
         }
         assert_eq!(programs.kept.len(), KEPT);
         programs.clear();

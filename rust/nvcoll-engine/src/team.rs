@@ -1,6 +1,6 @@
-//! SPMD: every rank is a thread of its own and makes its own calls.
+//! SPMD: every rank is a thread of its own and makes its own calls, in one communicator or in several.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buffers::Buffers;
 use crate::by_rank::Crew;
@@ -8,56 +8,115 @@ use crate::deadline::{Deadline, Patience};
 use crate::error::{Error, Result};
 use crate::failing::ring_everybody;
 use crate::forks::Process;
+use crate::groups::{self, Wish};
 use crate::kernel::FloatEnvironment;
+use crate::memberships::{End, Memberships};
 use crate::memory::Block;
 use crate::program::Program;
 use crate::sync::Cause;
 use crate::world::World;
 
+const FORKED: Error = Error::Closed("this process was forked off inside a run, its peers are threads of the parent");
+const ENDED: Error = Error::Closed("the program of this rank has ended, and its communicators with it");
+const IN_A_CALL: Error =
+    Error::Busy("the communicator is in a call of another thread: a thread at a time, or a communicator for each");
+const LEFT_IN_A_CALL: Error =
+    Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
+
 /// What the ranks of one run share.
 #[derive(Debug, Clone)]
-pub struct Team(Arc<World>);
+pub struct Team {
+    world: Arc<World>,
+    memberships: Arc<[Arc<Memberships>]>,
+}
 
 impl Team {
     /// Makes a team of `world_size` ranks that have called nothing yet.
     pub fn new(world_size: u32) -> Self {
-        Self(Arc::new(World::new(world_size)))
+        let memberships = (0..world_size).map(|_| Arc::default()).collect();
+        Self { world: Arc::new(World::new(world_size)), memberships }
     }
 
-    /// Ends every call of the team, now and later, because code of `rank` failed.
+    /// Returns the member with this rank, in the communicator of all ranks. A rank has one there.
+    pub fn member(&self, rank: u32) -> Arc<Member> {
+        Member::join(self.world.clone(), rank, self.memberships[rank as usize].clone())
+    }
+
+    /// Says that `rank` makes no more calls: peers that make one more with it are told so instead of waiting for ever.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if another thread is in a call of one of its communicators: then the rank has failed.
+    pub fn retire(&self, rank: u32) -> Result<()> {
+        let members = self.memberships[rank as usize].end(End::Returned);
+        let left = members.iter().filter(|member| member.end(End::Returned)).count();
+        if left < members.len() {
+            self.fail(rank);
+            return Err(LEFT_IN_A_CALL);
+        }
+        Ok(())
+    }
+
+    /// Ends every call, now and later, of every communicator that contains `rank`, because its code failed. Returns when no
+    /// thread of the rank is in a call.
     pub fn fail(&self, rank: u32) {
-        self.0.abort.raise(Cause::Failed(rank));
-        ring_everybody(&self.0);
+        let members = self.memberships[rank as usize].end(End::Failed);
+        members.iter().for_each(|member| _ = member.end(End::Failed));
+        // Only now: a call of another thread may wait for a peer that waits in another communicator.
+        members.iter().for_each(|member| _ = member.lock().take());
     }
 
-    /// Ends every call of the team, now and later, because the user interrupted the program.
+    /// Ends every call of the run, now and later, because the user interrupted the program.
     pub fn interrupt(&self) {
-        self.0.abort.raise(Cause::Interrupted);
-        ring_everybody(&self.0);
-    }
-
-    /// Returns the member with this rank. A rank has one member.
-    pub fn member(&self, rank: u32) -> Member {
-        let crew = Crew::of_member(self.0.world_size(), rank);
-        Member { world: self.0.clone(), rank, number: 0, crew, scratch: None, process: Process::current() }
+        for memberships in self.memberships.iter() {
+            memberships.end(End::Interrupted).iter().for_each(|member| _ = member.end(End::Interrupted));
+        }
     }
 }
 
-/// One rank of a team.
+/// One rank of a communicator.
 #[derive(Debug)]
 pub struct Member {
     world: Arc<World>,
     rank: u32,
+    /// Those of the same rank of the run.
+    memberships: Arc<Memberships>,
+    process: Process,
+    /// None when the program of the rank has ended.
+    calls: Mutex<Option<Calls>>,
+}
+
+/// What one call after the other uses.
+#[derive(Debug)]
+struct Calls {
     number: u32,
     crew: Crew,
     scratch: Option<Block>,
-    process: Process,
 }
 
 impl Member {
+    fn join(world: Arc<World>, rank: u32, memberships: Arc<Memberships>) -> Arc<Self> {
+        let calls = Calls { number: 0, crew: Crew::of_member(world.world_size(), rank), scratch: None };
+        let (process, calls) = (Process::current(), Mutex::new(Some(calls)));
+        let member = Arc::new(Self { world, rank, memberships, process, calls });
+        if let Some(end) = member.memberships.add(&member) {
+            member.end(end);
+        }
+        member
+    }
+
     /// Returns the rank.
     pub fn rank(&self) -> u32 {
         self.rank
+    }
+
+    /// Returns the ranks of the run that form this communicator, by rank here.
+    pub fn ranks(&self) -> &[u32] {
+        self.world.ranks()
+    }
+
+    /// Says whether the communicator was split off.
+    pub fn is_of_group(&self) -> bool {
+        self.world.is_group()
     }
 
     /// Runs this rank's part of a program.
@@ -67,29 +126,125 @@ impl Member {
     /// `run` returns, on this rank and on its peers.
     ///
     /// # Errors
-    /// `Mismatch`, `Returned`, `Overlap`, `Aborted`, `Interrupted`, `Timeout`: afterwards every call of the team fails.
-    /// `Closed` in the child of a fork, where no peer is; `NoMemory` before the call was entered.
-    pub unsafe fn run(&mut self, program: &Program, buffers: Buffers, deadline: Deadline) -> Result<()> {
-        if !self.process.is_current() {
-            return Err(Error::Closed("this process was forked off inside a run, its peers are threads of the parent"));
+    /// `Mismatch`, `Returned`, `Overlap`, `Aborted`, `Interrupted`, `Timeout`: afterwards every call of the communicator
+    /// fails. `Closed` when the rank's program has ended, and in the child of a fork, where no peer is; `Busy` if another
+    /// thread is in a call; `NoMemory` before the call was entered.
+    pub unsafe fn run(&self, program: &Program, buffers: Buffers, deadline: Deadline) -> Result<()> {
+        let mut calls = self.begin()?;
+        let calls = calls.as_mut().ok_or(ENDED)?;
+        calls.make_room(&self.world, program)?;
+        // SAFETY: the caller's.
+        unsafe { calls.run(&self.world, program, buffers, deadline) }
+    }
+
+    /// Runs the program of a split; returns this rank's member of its group, if it has a color, which is less than 2^31.
+    ///
+    /// # Errors
+    /// As [`Member::run`].
+    pub fn split(
+        &self,
+        program: &Program,
+        color: Option<u32>,
+        key: i32,
+        deadline: Deadline,
+    ) -> Result<Option<Arc<Self>>> {
+        let mut calls = self.begin()?;
+        let calls = calls.as_mut().ok_or(ENDED)?;
+        calls.make_room(&self.world, program)?;
+        // SAFETY: a split has no steps, so that nobody looks where the addresses lead that its wish stands for.
+        let outcome = unsafe { calls.run(&self.world, program, Wish { color, key }.into_buffers(), deadline) };
+        let group = groups::join(&self.world, program, calls.number, self.rank);
+        let member = group.map(|(world, rank)| Self::join(world, rank, self.memberships.clone()));
+        match outcome {
+            Ok(()) => Ok(member),
+            Err(error) => {
+                // Peers that were through would wait for it.
+                member.inspect(|member| _ = member.end(End::Failed));
+                Err(error)
+            }
         }
+    }
+
+    /// Ends every call of this communicator, now and later, on every rank.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] as [`Member::run`].
+    pub fn abort(&self) -> Result<()> {
+        if !self.process.is_current() {
+            return Err(FORKED);
+        }
+        if self.calls.try_lock().is_ok_and(|calls| calls.is_none()) {
+            return Err(ENDED);
+        }
+        self.raise(Cause::Called(self.rank));
+        Ok(())
+    }
+
+    /// Tells peers how the rank ended; says whether it could: a communicator in a call cannot depart.
+    fn end(&self, end: End) -> bool {
+        match end {
+            End::Returned => match self.calls.try_lock() {
+                Ok(mut calls) => calls.take().into_iter().for_each(|calls| self.depart(&calls)),
+                Err(_) => return false,
+            },
+            End::Failed => self.raise(Cause::Failed(self.rank)),
+            End::Interrupted => self.raise(Cause::Interrupted),
+        }
+        true
+    }
+
+    fn raise(&self, cause: Cause) {
+        self.world.abort.raise(cause);
+        ring_everybody(&self.world);
+    }
+
+    fn depart(&self, calls: &Calls) {
+        self.world.lines[self.rank as usize].departure.publish(calls.number);
+        ring_everybody(&self.world);
+    }
+
+    #[inline]
+    fn begin(&self) -> Result<MutexGuard<'_, Option<Calls>>> {
+        if !self.process.is_current() {
+            return Err(FORKED);
+        }
+        self.calls.try_lock().map_err(|_| IN_A_CALL)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Calls>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Member {
+    /// Departs: a peer that makes one more call would wait for ever.
+    fn drop(&mut self) {
+        let calls = self.lock().take();
+        calls.into_iter().for_each(|calls| self.depart(&calls));
+    }
+}
+
+impl Calls {
+    /// Makes the memory that a program needs beside its buffers.
+    fn make_room(&mut self, world: &World, program: &Program) -> Result<()> {
         if self.scratch.as_ref().map_or(0, Block::bytes) < program.scratch_bytes() {
             let bytes = program.scratch_bytes();
             self.scratch = Some(Block::try_zeroed(bytes).ok_or(Error::NoMemory { what: "scratch", bytes })?);
         }
-        self.world.make_staging(program.staging_bytes())?;
+        world.make_staging(program.staging_bytes())
+    }
+
+    /// Makes the next call.
+    ///
+    /// # Safety
+    /// As [`Member::run`].
+    unsafe fn run(&mut self, world: &World, program: &Program, buffers: Buffers, deadline: Deadline) -> Result<()> {
         let scratch = self.scratch.as_ref().map_or(std::ptr::null_mut(), Block::start);
         let buffers = [Buffers { scratch, ..buffers }];
         let _environment = FloatEnvironment::round_to_nearest();
         self.number = self.number.wrapping_add(1);
         let mut patience = Patience { deadline, is_interrupted: &mut || false };
         // SAFETY: the caller's; scratch is this member's.
-        unsafe { self.crew.run(&self.world, program, self.number, &buffers, &mut patience) }
-    }
-
-    /// Says that this rank makes no more calls: a peer that makes one more is told so instead of waiting for ever.
-    pub fn depart(self) {
-        self.world.lines[self.rank as usize].departure.publish(self.number);
-        ring_everybody(&self.world);
+        unsafe { self.crew.run(world, program, self.number, &buffers, &mut patience) }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::groups::Groups;
 use crate::memory::Block;
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
 
@@ -20,12 +21,15 @@ pub(crate) struct Lines {
     pub(crate) progress: [Progress; QUEUES],
 }
 
-/// Everything that is shared: lines per rank, the abort word, staging.
+/// Everything that is shared: lines per rank, the abort word, staging; and who the ranks are.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) lines: Vec<Lines>,
     pub(crate) abort: Abort,
     staging: OnceLock<Vec<Block>>,
+    ranks: Vec<u32>,
+    is_group: bool,
+    pub(crate) groups: Groups,
 }
 
 /// Staging of a rank in a small world. Chosen: four slots that fit a second-level cache together.
@@ -45,12 +49,35 @@ pub(crate) fn slot_bytes(world_size: u32) -> usize {
 }
 
 impl World {
+    /// Makes the world of all ranks.
     pub(crate) fn new(world_size: u32) -> Self {
+        Self::of((0..world_size).collect(), false)
+    }
+
+    /// Makes the world of some ranks of the run, which have other numbers in it: their places in the list.
+    pub(crate) fn of_group(ranks: Vec<u32>) -> Self {
+        Self::of(ranks, true)
+    }
+
+    fn of(ranks: Vec<u32>, is_group: bool) -> Self {
         Self {
-            lines: (0..world_size).map(|_| Lines::default()).collect(),
+            lines: ranks.iter().map(|_| Lines::default()).collect(),
             abort: Abort::default(),
             staging: OnceLock::new(),
+            ranks,
+            is_group,
+            groups: Groups::default(),
         }
+    }
+
+    /// Returns the ranks of the run, by rank here.
+    pub(crate) fn ranks(&self) -> &[u32] {
+        &self.ranks
+    }
+
+    /// Says whether it was split off from another.
+    pub(crate) fn is_group(&self) -> bool {
+        self.is_group
     }
 
     pub(crate) fn world_size(&self) -> u32 {

@@ -105,7 +105,7 @@ fn ranks_that_are_threads_give_the_sum_round_after_round() {
             for rank in 0..world_size {
                 let (node, team) = (node.clone(), team.clone());
                 scope.spawn(move || {
-                    let mut member = team.member(rank);
+                    let member = team.member(rank);
                     for round in 0..60 {
                         let algorithms: Vec<_> = algorithm::of(&ALL_REDUCE).collect();
                         let algorithm = algorithms[round % algorithms.len()];
@@ -179,7 +179,7 @@ fn a_barrier_is_a_schedule_without_steps() {
         for rank in 0..4 {
             let (node, team, barrier, arrived) = (node.clone(), team.clone(), barrier.clone(), &arrived);
             scope.spawn(move || {
-                let mut member = team.member(rank);
+                let member = team.member(rank);
                 let program = node.program_of_rank(&barrier, None).unwrap();
                 for round in 1..=200 {
                     arrived.fetch_add(1, std::sync::atomic::Ordering::SeqCst);

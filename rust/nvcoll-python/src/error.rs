@@ -85,11 +85,30 @@ pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
     raise(py, name, error.to_string())
 }
 
+/// The engine's errors in a communicator that was split off, whose ranks are those of the run that `ranks` lists.
+pub(crate) fn of_group(py: Python<'_>, error: &EngineError, ranks: &str) -> PyErr {
+    let message = match error {
+        EngineError::Mismatch { .. }
+        | EngineError::Returned { .. }
+        | EngineError::Overlap { .. }
+        | EngineError::Aborted { .. }
+        | EngineError::Timeout { .. } => {
+            format!("{error} (the ranks of this communicator are {ranks} of the run)")
+        }
+        _ => error.to_string(),
+    };
+    with_message(py, error, message)
+}
+
 /// The engine's errors.
 pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
+    with_message(py, error, error.to_string())
+}
+
+fn with_message(py: Python<'_>, error: &EngineError, message: String) -> PyErr {
     let name = match error {
         EngineError::Core(core) => return of_core(py, core),
-        EngineError::NoMemory { .. } => return PyMemoryError::new_err(error.to_string()),
+        EngineError::NoMemory { .. } => return PyMemoryError::new_err(message),
         EngineError::Interrupted => return PyKeyboardInterrupt::new_err(()),
         EngineError::Invalid(_) | EngineError::NoIsa { .. } | EngineError::Overlap { .. } => "InvalidArgument",
         EngineError::Mismatch { .. } | EngineError::Returned { .. } => "Mismatch",
@@ -99,5 +118,5 @@ pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
         EngineError::Closed(_) => "Closed",
         EngineError::Refuted(_) => "Refuted",
     };
-    raise(py, name, error.to_string())
+    raise(py, name, message)
 }

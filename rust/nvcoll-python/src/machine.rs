@@ -11,8 +11,10 @@ use nvcoll_engine::cpus;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::roofline::{Roofline, Stores};
 
+use crate::whole::whole;
+
 /// More threads than any machine has processors for. Chosen.
-const ROOFLINE_THREADS: usize = 1024;
+const ROOFLINE_THREADS: u32 = 1024;
 
 /// All algorithms: (collective, name, order, summary, source).
 #[pyfunction]
@@ -66,11 +68,16 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Sums float32 arrays in place by the hand-written loop of `threads` threads; returns seconds.
 #[pyfunction]
 #[pyo3(signature = (arrays, threads, *, non_temporal=false))]
-fn roofline(py: Python<'_>, arrays: &Bound<'_, PyAny>, threads: usize, non_temporal: bool) -> PyResult<f64> {
+fn roofline(
+    py: Python<'_>,
+    arrays: &Bound<'_, PyAny>,
+    threads: &Bound<'_, PyAny>,
+    non_temporal: bool,
+) -> PyResult<f64> {
+    let threads = whole("threads", threads, 1..=ROOFLINE_THREADS)? as usize;
     let ranks = u32::try_from(arrays.len()?).unwrap_or(u32::MAX);
-    if ranks == 0 || !(1..=ROOFLINE_THREADS).contains(&threads) {
-        let needs = format!("the roofline adds at least one array with 1 to {ROOFLINE_THREADS} threads");
-        return Err(crate::error::invalid(py, needs));
+    if ranks == 0 {
+        return Err(crate::error::invalid(py, "the roofline adds at least one array"));
     }
     let operands = crate::arrays::Operands::of_node("the roofline", arrays, None, ranks)?;
     let starts: Vec<*mut f32> = operands.buffers(|_| 1.0).iter().map(|buffers| buffers.input.cast()).collect();

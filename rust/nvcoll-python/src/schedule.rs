@@ -133,10 +133,11 @@ impl Schedule {
     }
 
     /// The boundaries of all chunks of a vector of `count` elements, counted from the start of their part.
-    fn chunk_ranges(&self, count: usize) -> Vec<(usize, usize)> {
+    fn chunk_ranges(&self, count: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, usize)>> {
+        let count = whole("count", count, 0..=i64::MAX)? as usize;
         let counts = Counts::Even(count).of_parts(self.core.collective, self.core.roles());
         let partition = nvcoll_core::partition::Partition::new(counts, self.core.chunks_per_part);
-        (0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect()
+        Ok((0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect())
     }
 
     fn __str__(&self) -> String {

@@ -1,5 +1,6 @@
 //! Whole numbers as arguments: what cannot be one is an `InvalidArgument` that names the argument, not an `OverflowError`.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
@@ -14,24 +15,47 @@ const SHOWN: usize = 40;
 /// The numbers of ranks, chunks and channels before anybody has looked at them.
 pub(crate) const ANY: RangeInclusive<u32> = 0..=u32::MAX;
 
+/// A kind of whole number.
+pub(crate) trait Whole: for<'py> FromPyObject<'py, 'py, Error = PyErr> + PartialOrd + Display {
+    /// The largest, which stands for no limit.
+    const MAX: Self;
+    /// The smallest number that is too large, in words.
+    const LIMIT: &'static str;
+}
+
+impl Whole for u32 {
+    const MAX: Self = u32::MAX;
+    const LIMIT: &'static str = "2^32";
+}
+
+impl Whole for i32 {
+    const MAX: Self = i32::MAX;
+    const LIMIT: &'static str = "2^31";
+}
+
+impl Whole for i64 {
+    const MAX: Self = i64::MAX;
+    const LIMIT: &'static str = "2^63";
+}
+
 /// Reads an argument that must be a whole number; anything with `__index__` is one, but for `True` and `False`.
-pub(crate) fn whole(argument: &str, value: &Bound<'_, PyAny>, allowed: RangeInclusive<u32>) -> PyResult<u32> {
+pub(crate) fn whole<T: Whole>(argument: &str, value: &Bound<'_, PyAny>, allowed: RangeInclusive<T>) -> PyResult<T> {
     let py = value.py();
-    let read = if value.is_instance_of::<PyBool>() { None } else { number(value)? };
+    let read = if value.is_instance_of::<PyBool>() { None } else { number::<T>(value)? };
     if let Some(number) = read.filter(|number| allowed.contains(number)) {
         return Ok(number);
     }
     let wanted = match (allowed.start(), allowed.end()) {
-        (least, &u32::MAX) => format!("at least {least} and less than 2^32"),
+        (least, most) if *most == T::MAX => format!("at least {least} and less than {}", T::LIMIT),
         (least, most) => format!("from {least} to {most}"),
     };
     Err(invalid(py, format!("{argument} is {}: it must be a whole number, {wanted}", shown(value))))
 }
 
 /// Reads a number; `None` if it is something else, or out of range.
-fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+fn number<T: Whole>(value: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
     let py = value.py();
-    match value.extract::<u32>() {
+    match value.extract::<T>() {
         Ok(number) => Ok(Some(number)),
         Err(error) if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyOverflowError>(py) => {
             Ok(None)

@@ -31,6 +31,7 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &direct::SCAN,
     &direct::EXSCAN,
     &direct::BARRIER,
+    &direct::SPLIT,
 ];
 
 /// In which order contributions are folded.

@@ -28,6 +28,7 @@ mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
+mod split;
 
 pub use all_gather::ALL_GATHER;
 pub use all_reduce::ALL_REDUCE;
@@ -41,6 +42,7 @@ pub use reduce::REDUCE;
 pub use reduce_scatter::REDUCE_SCATTER;
 pub use scan::SCAN;
 pub use scatter::SCATTER;
+pub use split::SPLIT;
 
 use std::ops::Range;
 
@@ -60,6 +62,7 @@ pub static COLLECTIVES: &[&Collective] = &[
     &SCAN,
     &EXSCAN,
     &BARRIER,
+    &SPLIT,
 ];
 
 /// Who takes part.

@@ -1,0 +1,143 @@
+//! Groups: how the ranks of a world split into smaller worlds.
+//!
+//! ```text
+//! enter     split is a call without steps; a rank's color and key lie in its record, where other calls have addresses
+//! leave     everybody has entered: all read the same words and work out the same groups, ordered by (key, rank)
+//! join      the first of a group to come makes its world, the others find it under (call, color), the last takes it away
+//! ```
+//!
+//! Being a call, split has what every call has: another call of a peer is a mismatch, and deadline, abort and departure end
+//! the wait. A group's world has words of its own and knows nothing of the world it came from; what ends the calls of one
+//! does not end those of the other, but for the failure of a rank, which ends them wherever that rank is (`memberships`).
+//!
+//! **A split that fails on some ranks only.** A rank can be through while the deadline of a slower one passes, and would wait
+//! in its group for one that never comes. But who is through has seen everybody enter; and a failing rank returns when all
+//! are quiet, so if anybody is through, it too sees that all have entered. Then it joins its group to end its calls.
+//!
+//! Cost: a barrier, then one world per group, about 3 KiB for each rank. What it does not do: pass anything between processes.
+//! The two words already lie in lines that processes can share, and so does all that a failing rank looks at. Only where the
+//! others *find* the new world is a map of this process: ranks that are processes will pass its memory by descriptor, from
+//! the first of the group to the others, and whoever watches the processes must raise the abort in every world of a dead one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::buffers::Buffers;
+use crate::program::Program;
+use crate::sync::Record;
+use crate::world::World;
+
+/// What a rank says in a split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// Ranks of one color form a group; none joins none. Less than 2^31.
+    pub(crate) color: Option<u32>,
+    /// Orders the ranks of a group; equal keys by rank.
+    pub(crate) key: i32,
+}
+
+impl Wish {
+    /// Returns the wish in the place of two addresses, which no step of a split looks at.
+    pub(crate) fn into_buffers(self) -> Buffers {
+        let color = self.color.map_or(0, |color| color + 1);
+        let [color, key] = [color, self.key as u32].map(|word| std::ptr::without_provenance_mut(word as usize));
+        Buffers::new(color, key, 1.0)
+    }
+
+    /// Reads the wish of another rank.
+    fn of_record(record: &Record) -> Self {
+        let [color, key] = [record[3] as u32, record[4] as u32];
+        Self { color: color.checked_sub(1), key: key as i32 }
+    }
+}
+
+/// Returns what every rank said in split number `call`; none if not all have entered it, or one of them called another thing.
+fn wishes(world: &World, program: &Program, call: u32) -> Option<Vec<Wish>> {
+    let of_rank = |lines: &crate::world::Lines| {
+        let record = lines.stamp.has_entered(call).then(|| lines.record.read(call))?;
+        (record[..3] == program.fingerprint).then(|| Wish::of_record(&record))
+    };
+    world.lines.iter().map(of_rank).collect()
+}
+
+/// Returns the ranks that `rank` is grouped with, itself included, in their new order.
+fn group(wishes: &[Wish], rank: u32) -> Vec<u32> {
+    let color = wishes[rank as usize].color;
+    let mut group: Vec<u32> = (0..wishes.len() as u32).filter(|&r| wishes[r as usize].color == color).collect();
+    group.sort_by_key(|&rank| wishes[rank as usize].key);
+    group
+}
+
+/// Returns the world of the group of `rank`, and its rank there; each member asks once. There is none for a rank without a
+/// color, nor if the split failed on every rank.
+pub(crate) fn join(world: &World, program: &Program, call: u32, rank: u32) -> Option<(Arc<World>, u32)> {
+    let wishes = wishes(world, program, call)?;
+    let color = wishes[rank as usize].color?;
+    let group = group(&wishes, rank);
+    let own = group.iter().position(|&member| member == rank)?;
+    let ranks = group.iter().map(|&member| world.ranks()[member as usize]).collect();
+    Some((world.groups.find_or_make(call, color, ranks), own as u32))
+}
+
+/// The worlds of groups of which not every member has come yet.
+#[derive(Debug, Default)]
+pub(crate) struct Groups(Mutex<HashMap<(u32, u32), Gathering>>);
+
+#[derive(Debug)]
+struct Gathering {
+    world: Arc<World>,
+    missing: usize,
+}
+
+impl Groups {
+    fn find_or_make(&self, call: u32, color: u32, ranks: Vec<u32>) -> Arc<World> {
+        let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = ranks.len();
+        let make = || Gathering { world: Arc::new(World::of_group(ranks)), missing };
+        let gathering = groups.entry((call, color)).or_insert_with(make);
+        gathering.missing -= 1;
+        let (world, is_complete) = (gathering.world.clone(), gathering.missing == 0);
+        if is_complete {
+            groups.remove(&(call, color));
+        }
+        world
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_gives_back_every_wish() {
+        for color in [None, Some(0), Some(7), Some(i32::MAX as u32)] {
+            for key in [i32::MIN, -1, 0, i32::MAX] {
+                let wish = Wish { color, key };
+                let Buffers { input, output, .. } = wish.into_buffers();
+                let record = [0, 0, 0, input as usize as u64, output as usize as u64, 0, 0, 0];
+                assert_eq!(Wish::of_record(&record), wish);
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_is_ordered_by_key_and_then_by_rank() {
+        let wishes = [(Some(1), 5), (Some(0), 0), (Some(1), -5), (None, 0), (Some(1), 5), (None, 9)];
+        let wishes = wishes.map(|(color, key)| Wish { color, key });
+        assert_eq!(group(&wishes, 0), [2, 0, 4]);
+        assert_eq!(group(&wishes, 4), [2, 0, 4]);
+        assert_eq!(group(&wishes, 1), [1]);
+    }
+
+    #[test]
+    fn a_world_is_made_once_per_call_and_color_and_taken_away_by_the_last() {
+        let groups = Groups::default();
+        let first = groups.find_or_make(1, 0, vec![4, 2]);
+        let (other_color, other_call) = (groups.find_or_make(1, 1, vec![3]), groups.find_or_make(2, 0, vec![4, 2]));
+        let second = groups.find_or_make(1, 0, vec![4, 2]);
+        assert!(Arc::ptr_eq(&first, &second) && first.ranks() == [4, 2]);
+        assert!(!Arc::ptr_eq(&first, &other_color) && !Arc::ptr_eq(&first, &other_call));
+        assert_eq!(Arc::strong_count(&first), 2, "the two that came hold it");
+        assert_eq!(groups.0.lock().unwrap().len(), 1, "one group waits for its second rank");
+    }
+}
