@@ -93,6 +93,29 @@ def test_an_algorithm_written_in_python_runs_where_a_name_does():
     assert "r0" in nvcoll.verify(ring.schedule(world_size=4)).expression(0)
 
 
+def test_a_step_may_move_a_range_of_chunks():
+    @nvcoll.algorithm("all_reduce")
+    def halves(b):
+        assert b.world_size == 2
+        b.chunks(4)
+        for r, mine in enumerate((range(0, 2), range(2, 4))):
+            b.fold(b.input(0, mine), b.input(1, mine), into=b.scratch(r, mine))
+        for r, mine in enumerate((range(0, 2), range(2, 4))):
+            b.copy(b.scratch(r, mine), into=[b.output(q, mine) for q in range(2)])
+
+    assert nvcoll.verify(halves.schedule(world_size=2)).steps == 4
+    for path in ("mapped", "staged"):
+        arrays = [np.arange(333, dtype="i4"), np.ones(333, dtype="i4")]
+        nvcoll.Node(2).all_reduce(arrays, algorithm=halves, path=path)
+        assert all((x == np.arange(1, 334)).all() for x in arrays)
+
+
+@pytest.mark.parametrize("chunks", [range(2, 2), range(3, 1), range(0, 4, 2), range(-1, 1), range(2**40)], ids=repr)
+def test_a_range_that_names_no_neighbouring_chunks_is_refused_at_its_line(chunks):
+    with pytest.raises(nvcoll.InvalidArgument, match=r"^chunk is range\(.*\): a range must count up by 1"):
+        nvcoll.Builder("all_reduce", 2).input(0, chunks)
+
+
 def test_a_hierarchy_is_three_lines_of_composition():
     @nvcoll.algorithm("all_reduce")
     def two_level(b, per_node=8):

@@ -49,6 +49,25 @@ pub struct Region {
     pub(crate) of: u64,
 }
 
+/// Chunks that lie next to each other: one, or a range of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunks {
+    lo: u64,
+    hi: u64,
+}
+
+impl From<u32> for Chunks {
+    fn from(chunk: u32) -> Self {
+        Self { lo: chunk.into(), hi: u64::from(chunk) + 1 }
+    }
+}
+
+impl From<std::ops::Range<u32>> for Chunks {
+    fn from(chunks: std::ops::Range<u32>) -> Self {
+        Self { lo: chunks.start.into(), hi: chunks.end.into() }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) rank: u32,
@@ -145,23 +164,23 @@ impl Builder {
         self.channels = self.channels.max(channel + 1);
     }
 
-    /// Names a chunk of a rank's input.
-    pub fn input(&self, rank: u32, chunk: u32) -> Region {
-        self.region(rank, Buffer::Input, chunk)
+    /// Names a chunk, or a range of chunks, of a rank's input.
+    pub fn input(&self, rank: u32, chunks: impl Into<Chunks>) -> Region {
+        self.region(rank, Buffer::Input, chunks.into())
     }
 
-    /// Names a chunk of a rank's output.
-    pub fn output(&self, rank: u32, chunk: u32) -> Region {
-        self.region(rank, Buffer::Output, chunk)
+    /// Names a chunk, or a range of chunks, of a rank's output.
+    pub fn output(&self, rank: u32, chunks: impl Into<Chunks>) -> Region {
+        self.region(rank, Buffer::Output, chunks.into())
     }
 
-    /// Names a chunk of a rank's scratch: memory for intermediate values, in layers as long as the data.
-    pub fn scratch(&mut self, rank: u32, layer: u16, chunk: u32) -> Region {
+    /// Names a chunk, or a range of chunks, of a rank's scratch: memory for intermediate values, in layers as long as the data.
+    pub fn scratch(&mut self, rank: u32, layer: u16, chunks: impl Into<Chunks>) -> Region {
         match layer.checked_add(1) {
             Some(layers) => self.scratch_layers = self.scratch_layers.max(layers),
             None => self.fail(format!("scratch layer {layer} is above the last, {}: number them from 0", layer - 1)),
         }
-        self.region(rank, Buffer::Scratch(layer), chunk)
+        self.region(rank, Buffer::Scratch(layer), chunks.into())
     }
 
     /// Names the whole input of every rank.
@@ -282,9 +301,8 @@ impl Builder {
         of(self.roles, rank)
     }
 
-    fn region(&self, rank: u32, buffer: Buffer, chunk: u32) -> Region {
-        let of = u64::from(self.parts) * u64::from(self.chunks_per_part);
-        Region { rank, buffer, lo: chunk.into(), hi: u64::from(chunk) + 1, of }
+    fn region(&self, rank: u32, buffer: Buffer, Chunks { lo, hi }: Chunks) -> Region {
+        Region { rank, buffer, lo, hi, of: u64::from(self.parts) * u64::from(self.chunks_per_part) }
     }
 
     fn whole(&self, rank: u32, buffer: Buffer) -> Region {
@@ -342,7 +360,10 @@ impl Builder {
         if region.rank >= self.world_size() {
             return Err(format!("rank {} is not in 0..{}", region.rank, self.world_size()));
         }
-        if region.lo >= region.hi || region.hi > region.of {
+        if region.lo >= region.hi {
+            return Err(format!("{region} names no chunk: a range ends above its start"));
+        }
+        if region.hi > region.of {
             return Err(format!("{region} is outside the data: chunks are 0..{}", region.of));
         }
         let held = match region.buffer {

@@ -1,7 +1,8 @@
 //! The builder: misuse is an error that names the step, and whatever it accepts is ordered as its program says.
 
+use nvcoll_core::algorithm;
 use nvcoll_core::builder::{Builder, Region};
-use nvcoll_core::collective::{Collective, Roles, ALL_REDUCE, BARRIER, COLLECTIVES};
+use nvcoll_core::collective::{Collective, Roles, ALL_GATHER, ALL_REDUCE, BARRIER, COLLECTIVES, REDUCE_SCATTER};
 use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::text;
@@ -116,6 +117,65 @@ fn numbers_that_are_too_high_are_refused() {
         b.chunks(u32::MAX);
     })
     .contains("cut into 4294967295 chunks"));
+}
+
+#[test]
+fn a_range_names_neighbouring_chunks_that_are_there() {
+    let with_range = |chunks: std::ops::Range<u32>| {
+        refusal(|b| {
+            b.chunks(4);
+            b.copy(&b.input(0, chunks.clone()), &[b.output(1, chunks.clone())]);
+        })
+    };
+    assert!(with_range(2..2).starts_with("step 0: input[r0].2..2 of 4 names no chunk"));
+    assert!(with_range(2..5).starts_with("step 0: input[r0].2..5 of 4 is outside the data"));
+    let mut b = Builder::new(&ALL_REDUCE, Roles::of(4), Aliasing::Disjoint).unwrap();
+    b.chunks(4);
+    b.copy(&b.input(0, 1..3), &[b.output(1, 1..3)]);
+    assert_eq!(b.finish("mine").unwrap().steps[0].dst[0].chunks, 1..3);
+}
+
+/// What a fold reads there may be contributions of different ranks, and each is marked with its own.
+#[test]
+fn a_copy_carries_chunks_of_different_kinds() {
+    let mut b = Builder::new(&ALL_REDUCE, Roles::of(2), Aliasing::Disjoint).unwrap();
+    b.chunks(2);
+    let (here, there) = (b.scratch(0, 0, 0..2), b.scratch(1, 0, 0..2));
+    for part in 0..2 {
+        let own = b.scratch(0, 0, part);
+        b.copy(&b.input(part, part), &[own]);
+    }
+    b.copy(&here, &[there]);
+    for part in 0..2 {
+        let moved = b.scratch(1, 0, part);
+        b.fold(&[moved, b.input(1 - part, part)], &[b.output(0, part), b.output(1, part)]);
+    }
+    let schedule = b.finish("mine").unwrap();
+    let folds: Vec<_> = schedule.steps.iter().filter(|step| step.is_fold()).collect();
+    let marks = |nth: usize| folds[nth].src.iter().map(|source| source.contribution).collect::<Vec<_>>();
+    assert_eq!((marks(0), marks(1)), (vec![Some(0), Some(1)], vec![Some(1), Some(0)]));
+    verify(schedule).unwrap_or_else(|refutation| panic!("{refutation}"));
+}
+
+#[test]
+fn every_algorithm_composes() {
+    let names = |collective| algorithm::of(collective).map(|a| a.name).collect::<Vec<_>>();
+    for (half, other) in
+        names(&REDUCE_SCATTER).into_iter().flat_map(|h| names(&ALL_GATHER).into_iter().map(move |o| (h, o)))
+    {
+        for (whole, &aliasing) in names(&ALL_REDUCE).into_iter().flat_map(|w| Aliasing::ALL.iter().map(move |a| (w, a)))
+        {
+            let mut b = Builder::new(&ALL_REDUCE, Roles::of(6), aliasing).unwrap();
+            let (inner, outer) = (b.groups(3), b.strided_groups(3));
+            let shard = b.reduce_scatter(&b.inputs(), &inner, half);
+            let total = b.all_reduce(&shard, &outer, whole);
+            b.all_gather(&total, &b.outputs(), &inner, other);
+            for &path in Path::ALL {
+                let schedule = lower(&b.clone().finish("composed").unwrap(), path).unwrap();
+                verify(schedule).unwrap_or_else(|refutation| panic!("{half} {whole} {other}: {refutation}"));
+            }
+        }
+    }
 }
 
 #[test]

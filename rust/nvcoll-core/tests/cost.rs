@@ -1,7 +1,10 @@
 //! The cost of a schedule is counted from its steps, and agrees with the formulas of the field.
 
-use nvcoll_core::algorithm::{build, ALGORITHMS};
-use nvcoll_core::collective::{Collective, Roles, ALL_GATHER, ALL_REDUCE, BARRIER, REDUCE_SCATTER};
+use nvcoll_core::algorithm::{build, Algorithm, ALGORITHMS};
+use nvcoll_core::collective::{
+    Collective, Roles, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BARRIER, BROADCAST, EXSCAN, GATHER, REDUCE, REDUCE_SCATTER,
+    SCAN, SCATTER,
+};
 use nvcoll_core::cost::{moved_bytes, why, Cost, RankCost};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::lower::lower;
@@ -67,6 +70,121 @@ fn halves_of_an_all_reduce_cost_what_their_contracts_force() {
         let in_place = Cost::of(&schedule(&ALL_GATHER, "nvswitch", n, Aliasing::InPlace, Path::Mapped));
         assert_is(in_place.moved(), 1.0);
         assert_eq!(in_place.moved(), in_place.least, "the own part is there already");
+    }
+}
+
+/// What a rank moves, in units of N, given the number of ranks and the aliasing.
+type Formula = fn(f64, Aliasing) -> f64;
+
+/// Of n ranks as numbers: p, the largest power of two that is not above it; log2 p; and e = n - p.
+fn members(n: f64) -> (f64, f64, f64) {
+    let p = n.log2().floor().exp2();
+    (p, p.log2(), n - p)
+}
+
+/// One for an operand that only out of place is moved.
+fn out_of_place(aliasing: Aliasing) -> f64 {
+    f64::from(u8::from(aliasing == Aliasing::Disjoint))
+}
+
+/// Everything goes once to every rank that has not got it.
+const ONCE: Formula = |n, aliasing| 2.0 * (n - 1.0 + out_of_place(aliasing)) / n;
+
+/// The bytes of mapped algorithms, as their files say.
+const FORMULAS: &[(&Collective, &str, Formula)] = &[
+    (&ALL_REDUCE, "nvswitch", |_, _| 2.0),
+    (&ALL_REDUCE, "one_shot", |n, aliasing| n + 3.0 - 2.0 * out_of_place(aliasing)),
+    (&ALL_REDUCE, "two_shot", |n, _| (3.0 * n - 1.0) / n),
+    (&ALL_REDUCE, "ring", |n, _| 5.0 * (n - 1.0) / n),
+    (&ALL_REDUCE, "recursive_doubling", |n, aliasing| {
+        let (p, rounds, e) = members(n);
+        let again = if p == 2.0 { 2.0 * p * (1.0 - out_of_place(aliasing)) } else { 0.0 };
+        (3.0 * p * rounds + 5.0 * e + again) / n
+    }),
+    (&ALL_REDUCE, "halving_doubling", |n, _| 5.0 * (n - 1.0) / n),
+    (&REDUCE_SCATTER, "nvswitch", |n, _| 1.0 + 1.0 / n),
+    (&REDUCE_SCATTER, "direct", |n, _| 1.0 + 1.0 / n),
+    (&REDUCE_SCATTER, "ring", |n, _| 3.0 * (n - 1.0) / n),
+    (&REDUCE_SCATTER, "recursive_halving", |n, _| 3.0 * (n - 1.0) / n + 4.0 * members(n).2 / (n * n)),
+    (&REDUCE_SCATTER, "pat", |n, _| (n - 1.0 + 2.0 * (n / 2.0).floor()) / n),
+    (&ALL_GATHER, "nvswitch", |n, aliasing| (n + out_of_place(aliasing)) / n),
+    (&ALL_GATHER, "direct", ONCE),
+    (&ALL_GATHER, "ring", ONCE),
+    (&ALL_GATHER, "recursive_doubling", ONCE),
+    (&ALL_GATHER, "bruck", ONCE),
+    (&ALL_GATHER, "neighbor_exchange", ONCE),
+    (&ALL_GATHER, "pat", |n, aliasing| (n - 1.0 + out_of_place(aliasing) + (n / 2.0).floor()) / n),
+    (&BROADCAST, "direct", ONCE),
+    (&REDUCE, "direct", |n, _| (n + 1.0) / n),
+    (&GATHER, "direct", |n, aliasing| ONCE(n, aliasing) / n),
+    (&SCATTER, "direct", |n, aliasing| ONCE(n, aliasing) / n),
+    (&ALL_TO_ALL, "direct", |_, _| 2.0),
+    (&SCAN, "direct", |n, aliasing| (n + 3.0) / 2.0 - 2.0 * (1.0 - out_of_place(aliasing)) / n),
+    (&EXSCAN, "direct", |n, _| (n - 1.0) * (n + 2.0) / 2.0 / n),
+];
+
+#[test]
+fn algorithms_move_what_their_files_say() {
+    for &(collective, name, formula) in FORMULAS {
+        for (n, &aliasing) in (2..=17).flat_map(|n| collective.aliasings().iter().map(move |a| (n, a))) {
+            let cost = Cost::of(&build(collective, name, Roles::of(n), aliasing).unwrap());
+            let (found, expected) = (cost.moved(), formula(n.into(), aliasing));
+            let what = format!("{} {name} of {n}, {}", collective.name, aliasing.name());
+            assert!((found - expected).abs() < 1e-12, "{what}: found {found}, expected {expected}");
+        }
+    }
+}
+
+/// Those without one: a tree's depends on its shape, two_level's on the divisors, a barrier moves nothing.
+#[test]
+fn every_other_algorithm_has_a_formula() {
+    let is_listed = |a: &Algorithm| FORMULAS.iter().any(|f| f.0 == a.collective && f.1 == a.name);
+    let others: Vec<&str> = ALGORITHMS.iter().filter(|a| !is_listed(a)).map(|a| a.name).collect();
+    assert_eq!(others, ["tree", "two_level", "direct"]);
+}
+
+#[test]
+fn the_busiest_rank_of_halving_doubling_adds_for_two() {
+    let busiest = |n| Cost::of(&build(&ALL_REDUCE, "halving_doubling", Roles::of(n), Aliasing::Disjoint).unwrap());
+    assert_is(busiest(8).moved_by_busiest(), 5.0 * 7.0 / 8.0);
+    assert_is(busiest(9).moved_by_busiest(), 5.0 * 7.0 / 8.0 + 3.0);
+}
+
+#[test]
+fn a_step_of_neighbouring_chunks_is_one_message() {
+    let steps = |collective, name, n| {
+        Cost::of(&build(collective, name, Roles::of(n), Aliasing::InPlace).unwrap()).ranks[0].steps
+    };
+    assert_eq!(steps(&ALL_REDUCE, "halving_doubling", 1024), 20);
+    assert_eq!(steps(&REDUCE_SCATTER, "recursive_halving", 1024), 10);
+    assert_eq!(steps(&ALL_GATHER, "recursive_doubling", 1024), 10);
+    assert_eq!(steps(&ALL_GATHER, "bruck", 1000), 10, "rank 0 never passes the last part");
+    assert_eq!(steps(&ALL_GATHER, "neighbor_exchange", 1000), 500);
+    assert_eq!(steps(&ALL_GATHER, "neighbor_exchange", 1001), 1000);
+}
+
+#[test]
+fn a_rank_waits_once_for_every_round_and_once_to_leave() {
+    for n in [16u32, 64, 256] {
+        let log = n.ilog2();
+        for (collective, name, rounds) in [
+            (&ALL_REDUCE, "two_shot", 2),
+            (&ALL_REDUCE, "recursive_doubling", log),
+            (&ALL_REDUCE, "halving_doubling", 2 * log),
+            (&REDUCE_SCATTER, "direct", 1),
+            (&REDUCE_SCATTER, "ring", n - 1),
+            (&REDUCE_SCATTER, "recursive_halving", log),
+            (&REDUCE_SCATTER, "pat", log),
+            (&ALL_GATHER, "direct", 1),
+            (&ALL_GATHER, "ring", n - 1),
+            (&ALL_GATHER, "recursive_doubling", log),
+            (&ALL_GATHER, "bruck", log),
+            (&ALL_GATHER, "neighbor_exchange", n / 2),
+            (&ALL_GATHER, "pat", log),
+        ] {
+            let cost = Cost::of(&build(collective, name, Roles::of(n), Aliasing::InPlace).unwrap());
+            assert_eq!(cost.waits, rounds + 1, "{} {name} of {n}", collective.name);
+        }
     }
 }
 

@@ -4,9 +4,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyRange, PyRangeMethods, PyTuple};
 
-use nvcoll_core::builder::{Builder as CoreBuilder, Region};
+use nvcoll_core::builder::{Builder as CoreBuilder, Chunks, Region};
 use nvcoll_core::collective::Collective;
 use nvcoll_core::schedule::Aliasing;
 
@@ -102,19 +102,19 @@ impl Builder {
         self.record(channel.py(), |b| b.channel(number))
     }
 
-    /// Names a chunk of a rank's input.
+    /// Names a chunk, or a `range` of chunks, of a rank's input.
     fn input(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
-        let (rank, chunk) = (whole("rank", rank, ANY)?, whole("chunk", chunk, ANY)?);
-        Ok(View(self.lock().input(rank, chunk)))
+        let (rank, chunks) = (whole("rank", rank, ANY)?, chunks(chunk)?);
+        Ok(View(self.lock().input(rank, chunks)))
     }
 
-    /// Names a chunk of a rank's output.
+    /// Names a chunk, or a `range` of chunks, of a rank's output.
     fn output(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
-        let (rank, chunk) = (whole("rank", rank, ANY)?, whole("chunk", chunk, ANY)?);
-        Ok(View(self.lock().output(rank, chunk)))
+        let (rank, chunks) = (whole("rank", rank, ANY)?, chunks(chunk)?);
+        Ok(View(self.lock().output(rank, chunks)))
     }
 
-    /// Names a chunk of a rank's scratch: memory for intermediate values, in layers as long as the data.
+    /// Names a chunk, or a `range` of chunks, of a rank's scratch: memory for intermediate values, in layers as long as the data.
     #[pyo3(signature = (rank, chunk, *, layer=None), text_signature = "($self, rank, chunk, *, layer=0)")]
     fn scratch(
         &self,
@@ -122,9 +122,9 @@ impl Builder {
         chunk: &Bound<'_, PyAny>,
         layer: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<View> {
-        let (rank, chunk) = (whole("rank", rank, ANY)?, whole("chunk", chunk, ANY)?);
+        let (rank, chunks) = (whole("rank", rank, ANY)?, chunks(chunk)?);
         let layer = layer.map_or(Ok(0), |layer| whole("layer", layer, 0..=u16::MAX.into()))?;
-        Ok(View(self.lock().scratch(rank, layer as u16, chunk)))
+        Ok(View(self.lock().scratch(rank, layer as u16, chunks)))
     }
 
     /// Folds views, in the order listed, into every view of `into`; returns the first of them.
@@ -250,6 +250,18 @@ impl Builder {
         self.record(py, |b| {
             b.compose(collective, &from, into.as_deref(), &over, algorithm).into_iter().map(View).collect()
         })
+    }
+}
+
+/// Reads a chunk or a range of chunks.
+fn chunks(chunk: &Bound<'_, PyAny>) -> PyResult<Chunks> {
+    let Ok(range) = chunk.cast::<PyRange>() else { return Ok(whole("chunk", chunk, ANY)?.into()) };
+    let ends = [range.start()?, range.stop()?].map(u32::try_from);
+    match (ends, range.step()?) {
+        ([Ok(start), Ok(stop)], 1) if start < stop => Ok((start..stop).into()),
+        _ => {
+            Err(invalid(chunk.py(), format!("chunk is {}: a range must count up by 1 and not be empty", range.repr()?)))
+        }
     }
 }
 

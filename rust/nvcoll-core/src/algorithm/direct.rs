@@ -1,6 +1,7 @@
 //! direct: every rank takes what it needs from where it is.
 //!
 //! ```text
+//! reduce_scatter rank r:  output[r].r = fold of input[0..n].r      all_gather  rank r:  output[r].c = input[c].c, each c
 //! broadcast      rank r:  output[r] = input[root]                  reduce   root:    output[root] = fold of input[0..n]
 //! scatter        rank r:  output[r].r = input[root].r              gather   root:    output[root].r = input[r].r, each r
 //! all_to_all     rank r:  output[r].(q, r) = input[q].(q, r)       scan     rank r:  output[r] = fold of input[0..r + 1]
@@ -8,14 +9,47 @@
 //! ```
 //!
 //! The fewest waits, and the least memory traffic where nothing is passed on; but the root's memory, or a fabric's port
-//! there, carries everything. Bytes per rank: 2 N for broadcast and all_to_all, (n + 1) N at the root of a reduce, (n + 3)/2 N
+//! there, carries everything. Bytes per rank: (1 + 1/n) N for reduce_scatter, the least possible; 2 N for all_gather, in place
+//! without its own part; 2 N for broadcast and all_to_all, (n + 1) N at the root of a reduce, (n + 3)/2 N
 //! on average for a scan. Order: rank. In place a scan writes what later ranks read, so the last rank goes first, and in one
-//! tile each waits for those behind it. In all_to_all rank r begins with its own part and goes on to r + 1, so that no two
+//! tile each waits for those behind it. In all_gather and all_to_all rank r begins with its own part and goes on to r + 1, so that no two
 //! ranks read from one peer at a time. Source: the linear algorithms of every MPI library.
 
-use super::{Algorithm, Order};
+use super::{place_own_parts, Algorithm, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
+
+/// The registry line of reduce_scatter.
+pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
+    name: "direct",
+    collective: &collective::REDUCE_SCATTER,
+    order: Order::Rank,
+    summary: "each rank reads its part from everybody and folds it",
+    source: "the linear algorithm of MPI libraries",
+    build: |b| {
+        for c in b.chunks(1) {
+            let all: Vec<Region> = (0..b.world_size()).map(|r| b.input(r, c)).collect();
+            b.fold(&all, &[b.output(c, c)]);
+        }
+    },
+};
+
+/// The registry line of all_gather.
+pub(super) static ALL_GATHER: Algorithm = Algorithm {
+    name: "direct",
+    collective: &collective::ALL_GATHER,
+    order: Order::None,
+    summary: "each rank fetches every part from who has it",
+    source: "the linear algorithm of MPI libraries",
+    build: |b| {
+        let n = b.world_size();
+        place_own_parts(b);
+        for (r, hop) in (0..n).flat_map(|r| (1..n).map(move |hop| (r, hop))) {
+            let c = (r + hop) % n;
+            b.copy(&b.input(c, c), &[b.output(r, c)]);
+        }
+    },
+};
 
 /// The registry line of broadcast.
 pub(super) static BROADCAST: Algorithm = Algorithm {

@@ -1,12 +1,20 @@
 //! The algorithms. **An algorithm is one file, its `mod` line and its registry line**; tests, CLI and benches read the
 //! registry.
 
+mod bruck;
 mod direct;
+mod halving_doubling;
+mod members;
+mod neighbor_exchange;
 mod nvswitch;
 mod one_shot;
+mod pat;
+mod recursive_doubling;
+mod recursive_halving;
 mod ring;
 mod tree;
 mod two_level;
+mod two_shot;
 
 use crate::builder::Builder;
 use crate::collective::{Collective, Roles};
@@ -18,11 +26,24 @@ use crate::schedule::{Aliasing, Path, Schedule};
 pub static ALGORITHMS: &[&Algorithm] = &[
     &nvswitch::ALL_REDUCE,
     &one_shot::ALL_REDUCE,
+    &two_shot::ALL_REDUCE,
     &ring::ALL_REDUCE,
     &tree::ALL_REDUCE,
+    &recursive_doubling::ALL_REDUCE,
+    &halving_doubling::ALL_REDUCE,
     &two_level::ALL_REDUCE,
     &nvswitch::REDUCE_SCATTER,
+    &direct::REDUCE_SCATTER,
+    &ring::REDUCE_SCATTER,
+    &recursive_halving::REDUCE_SCATTER,
+    &pat::REDUCE_SCATTER,
     &nvswitch::ALL_GATHER,
+    &direct::ALL_GATHER,
+    &ring::ALL_GATHER,
+    &recursive_doubling::ALL_GATHER,
+    &bruck::ALL_GATHER,
+    &neighbor_exchange::ALL_GATHER,
+    &pat::ALL_GATHER,
     &direct::BROADCAST,
     &direct::REDUCE,
     &direct::GATHER,
@@ -128,4 +149,13 @@ pub fn build(collective: &'static Collective, name: &str, roles: Roles, aliasing
     let mut builder = Builder::new(collective, roles, aliasing)?;
     (algorithm.build)(&mut builder);
     builder.finish(algorithm.name)
+}
+
+/// The beginning of an all_gather out of place: every rank has its own part in its output, where in place it is already.
+fn place_own_parts(b: &mut Builder) {
+    for part in b.chunks(1) {
+        if !b.is_in_place() {
+            b.copy(&b.input(part, part), &[b.output(part, part)]);
+        }
+    }
 }

@@ -1,29 +1,51 @@
-//! ring all_reduce: each chunk travels once round the ring collecting contributions, then once round again as the sum.
+//! ring: each chunk travels once round the ring collecting contributions, then once round again as the sum.
 //!
 //! ```text
-//! chunk c   rank c ─▶ c+1 ─▶ … ─▶ c-1      hop 1 .. n-1: fold what arrives with my own
-//!           rank c-1 ─▶ c ─▶ … ─▶ c-2      hop n .. 2n-2: copy the sum
+//! all_reduce, chunk c       rank c ─▶ c+1 ─▶ … ─▶ c-1      hop 1 .. n-1: fold what arrives with my own
+//!                           rank c-1 ─▶ c ─▶ … ─▶ c-2      hop n .. 2n-2: copy the sum
+//! reduce_scatter, part c    rank c+1 ─▶ c+2 ─▶ … ─▶ c      the first round only, one rank later; sums travel through scratch
+//! all_gather, part c        rank c ─▶ c+1 ─▶ … ─▶ c-1      the second round only
 //! ```
 //!
-//! Bytes per rank, read and written: 5 N (n-1)/n. Waits: 2(n-1) hops and one to leave. Order: own, chunk c is folded
-//! from rank c upwards, cyclically. Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-//! workstations", 2009.
+//! Bytes per rank: 5 N (n-1)/n; 3 N (n-1)/n for reduce_scatter; 2 N for all_gather, in place 2 N (n-1)/n. Waits: a hop each
+//! and one to leave. Order: own, chunk c is folded from the rank where it starts upwards, cyclically. Source: Patarasuk and
+//! Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 
-use super::{Algorithm, Order};
+use super::{place_own_parts, Algorithm, Order};
 use crate::builder::Builder;
-use crate::collective::ALL_REDUCE as COLLECTIVE;
+use crate::collective;
 
-/// The registry line.
+/// The registry line of all_reduce.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "ring",
-    collective: &COLLECTIVE,
+    collective: &collective::ALL_REDUCE,
     order: Order::Own,
     summary: "each chunk goes once round the ring to be summed and once more to be told",
     source: "Patarasuk and Yuan 2009",
-    build,
+    build: all_reduce,
 };
 
-fn build(b: &mut Builder) {
+/// The registry line of reduce_scatter.
+pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
+    name: "ring",
+    collective: &collective::REDUCE_SCATTER,
+    order: Order::Own,
+    summary: "each part goes once round the ring to be summed and ends where it belongs",
+    source: "Patarasuk and Yuan 2009",
+    build: reduce_scatter,
+};
+
+/// The registry line of all_gather.
+pub(super) static ALL_GATHER: Algorithm = Algorithm {
+    name: "ring",
+    collective: &collective::ALL_GATHER,
+    order: Order::None,
+    summary: "each part goes once round the ring",
+    source: "Patarasuk and Yuan 2009",
+    build: all_gather,
+};
+
+fn all_reduce(b: &mut Builder) {
     let n = b.world_size();
     for c in b.chunks(n) {
         let mut x = b.input(c, c);
@@ -33,6 +55,29 @@ fn build(b: &mut Builder) {
         }
         for hop in n..2 * n - 1 {
             x = b.copy(&x, &[b.output((c + hop) % n, c)]);
+        }
+    }
+}
+
+fn reduce_scatter(b: &mut Builder) {
+    let n = b.world_size();
+    for c in b.chunks(1) {
+        let mut x = b.input((c + 1) % n, c);
+        for hop in 2..=n {
+            let r = (c + hop) % n;
+            let into = if r == c { b.output(r, c) } else { b.scratch(r, 0, c) };
+            x = b.fold(&[x, b.input(r, c)], &[into]);
+        }
+    }
+}
+
+fn all_gather(b: &mut Builder) {
+    let n = b.world_size();
+    place_own_parts(b);
+    for c in b.chunks(1) {
+        for hop in 1..n {
+            let (from, to) = ((c + hop - 1) % n, (c + hop) % n);
+            b.copy(&b.output(from, c), &[b.output(to, c)]);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::schedule::{Buffer, View};
 const NOBODY: u32 = u32::MAX;
 
 /// What a step moves: for each source the rank whose untouched contribution it is, and what the result amounts to.
+/// That is of the first chunk, and of all others too unless it is a copy, which carries whatever each chunk holds.
 pub(super) struct Value {
     pub(super) raw: Vec<Option<u32>>,
     pub(super) is_final: bool,
@@ -67,6 +68,7 @@ impl Hazards {
     /// Says what a step moves, before it is recorded.
     pub(super) fn value_of(&self, draft: &Draft) -> Result<Value, String> {
         let mut value = Value { raw: Vec::new(), is_final: false, contributions: 0, is_complete: false };
+        let is_copy = draft.src.len() == 1 && self.world_size > 1;
         for view in &draft.src {
             let cells = &self.cells[self.cells_of(view)];
             let first = &cells[0];
@@ -76,7 +78,7 @@ impl Hazards {
             let alike = |c: &Cell| {
                 (c.raw, c.contributions, c.is_complete) == (first.raw, first.contributions, first.is_complete)
             };
-            if !cells.iter().all(alike) {
+            if !is_copy && !cells.iter().all(alike) {
                 return Err(format!("the chunks of {view} hold values of different kinds: use a step for each"));
             }
             value.raw.push((first.raw != NOBODY).then_some(first.raw));
@@ -98,12 +100,13 @@ impl Hazards {
                 cell.readers.push(position);
             }
         }
-        let raw = match value.raw[..] {
-            [Some(rank)] if !value.is_final => rank,
-            _ => NOBODY,
-        };
+        let from = (draft.src.len() == 1 && !value.is_final).then(|| self.cells_of(&draft.src[0]).start);
         for view in &draft.dst {
-            for at in self.cells_of(view) {
+            for (nth, at) in self.cells_of(view).enumerate() {
+                let kind = match from.map(|from| &self.cells[from + nth]) {
+                    Some(carried) => (carried.raw, carried.contributions, carried.is_complete),
+                    None => (NOBODY, value.contributions, value.is_complete),
+                };
                 let cell = &mut self.cells[at];
                 needs.append(&mut cell.readers);
                 needs.push(cell.writer);
@@ -111,7 +114,7 @@ impl Hazards {
                     cell.first_writer = position;
                 }
                 cell.writer = position;
-                (cell.raw, cell.contributions, cell.is_complete) = (raw, value.contributions, value.is_complete);
+                (cell.raw, cell.contributions, cell.is_complete) = kind;
             }
         }
         for view in draft.src.iter().chain(&draft.dst) {

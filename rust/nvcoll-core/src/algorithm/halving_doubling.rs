@@ -1,0 +1,86 @@
+//! halving_doubling all_reduce: pairs halve what they are responsible for until each has one chunk's sum, then double it again.
+//!
+//! ```text
+//!           r0     r1     r2     r3
+//! d = 1     01..   ..23   01..   ..23     with the rank at distance d: fold my half of our range, you fold yours
+//! d = 2     0...   ..2.   .1..   ...3     each has the sum of one chunk
+//! d = 2     01..   ..23   01..   ..23     fetch what the rank at distance d has
+//! d = 1     0123   0123   0123   0123
+//! ```
+//!
+//! The largest ranges travel between neighbours. A rank never writes what its partner reads in the same round, so that no
+//! scratch is needed. n = p + e, no power of two: p [members](super::members); of a pair, one rank adds the other's whole input
+//! beforehand, and the other fetches the whole result afterwards. Steps: 2 log2 p a rank, one or two more of a pair. Bytes per
+//! rank: 5 N (n-1)/n as a mean, 5 N (p-1)/p and 3 N more for who acts for a pair. Order: own, neighbours first: the bits of
+//! recursive doubling. Source: Rabenseifner, "Optimization of collective reduction operations", 2004; the pairs as in Thakur,
+//! Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
+
+use std::ops::Range;
+
+use super::members::Members;
+use super::{Algorithm, Order};
+use crate::builder::Builder;
+use crate::collective::ALL_REDUCE as COLLECTIVE;
+
+/// The registry line.
+pub(super) static ALL_REDUCE: Algorithm = Algorithm {
+    name: "halving_doubling",
+    collective: &COLLECTIVE,
+    order: Order::Own,
+    summary: "ranks at distance 1, 2, 4, .. fold half of their range each, then fetch it back",
+    source: "Rabenseifner 2004",
+    build,
+};
+
+fn build(b: &mut Builder) {
+    let members = Members::of(b.world_size());
+    let whole = b.chunks(members.count());
+    for (other, acting) in members.pairs() {
+        let both = [b.input(other, whole.clone()), b.input(acting, whole.clone())];
+        b.fold(&both, &[b.output(acting, whole.clone())]);
+    }
+    let ranges = halve(b, &members, whole.clone());
+    double(b, &members, ranges);
+    for (other, acting) in members.pairs() {
+        b.copy(&b.output(acting, whole.clone()), &[b.output(other, whole.clone())]);
+    }
+}
+
+/// Leaves every member the sum of the chunks that are returned for it.
+fn halve(b: &mut Builder, members: &Members, whole: Range<u32>) -> Vec<Range<u32>> {
+    let mut ranges = vec![whole; members.count() as usize];
+    for distance in members.distances() {
+        for i in 0..members.count() {
+            let Range { start, end } = ranges[i as usize];
+            let middle = start + (end - start) / 2;
+            let mine = if i & distance == 0 { start..middle } else { middle..end };
+            let both = [i & !distance, i | distance].map(|member| {
+                let rank = members.rank(member);
+                let is_summed = distance > 1 || members.is_pair(member);
+                if is_summed {
+                    b.output(rank, mine.clone())
+                } else {
+                    b.input(rank, mine.clone())
+                }
+            });
+            b.fold(&both, &[b.output(members.rank(i), mine.clone())]);
+            ranges[i as usize] = mine;
+        }
+    }
+    ranges
+}
+
+/// Gives every member all ranges.
+fn double(b: &mut Builder, members: &Members, mut ranges: Vec<Range<u32>>) {
+    for distance in members.distances().rev() {
+        for i in 0..members.count() {
+            let (partner, theirs) = (i ^ distance, ranges[(i ^ distance) as usize].clone());
+            b.copy(&b.output(members.rank(partner), theirs.clone()), &[b.output(members.rank(i), theirs)]);
+        }
+        let joined = |i: u32| {
+            let (mine, theirs) = (&ranges[i as usize], &ranges[(i ^ distance) as usize]);
+            mine.start.min(theirs.start)..mine.end.max(theirs.end)
+        };
+        ranges = (0..members.count()).map(joined).collect();
+    }
+}

@@ -1,0 +1,59 @@
+//! neighbor_exchange all_gather: each rank talks to its two neighbours only, and gets two parts in a round.
+//!
+//! ```text
+//! n even    round 0          0─1   2─3   4─5         pairs exchange their own parts: both have both
+//!           round 1, 3, …   ─0   1─2   3─4   5─      then the other way and back again, each time the two parts that
+//!           round 2, 4, …    0─1   2─3   4─5         came last
+//! n odd     round k          left ─▶ r ◀─ right      there are no pairs: a part from each neighbour, r-k and r+k
+//! ```
+//!
+//! Steps a rank: n/2, or n-1 where n is odd. Bytes per rank: 2 N, in place 2 N (n-1)/n. Rounds: n/2, rounded down, half of a
+//! ring's. Source: Chen, Zhang, Zhang and Yuan, "Performance evaluation of allgather algorithms on terascale Linux cluster with
+//! Fast Ethernet", 2005, for even n. Theirs is for even n only (Open MPI takes a ring otherwise); the odd form is two rings that
+//! meet, ours.
+
+use super::{place_own_parts, Algorithm, Order};
+use crate::builder::Builder;
+use crate::collective::ALL_GATHER as COLLECTIVE;
+
+/// The registry line.
+pub(super) static ALL_GATHER: Algorithm = Algorithm {
+    name: "neighbor_exchange",
+    collective: &COLLECTIVE,
+    order: Order::None,
+    summary: "neighbours exchange, left and right in turn, the two parts that came last",
+    source: "Chen et al. 2005",
+    build: |b| {
+        place_own_parts(b);
+        if b.world_size().is_multiple_of(2) {
+            exchange_pairs(b);
+        } else {
+            meet_from_both_sides(b);
+        }
+    },
+};
+
+fn exchange_pairs(b: &mut Builder) {
+    let n = b.world_size();
+    for r in 0..n {
+        b.copy(&b.output(r ^ 1, r ^ 1), &[b.output(r, r ^ 1)]);
+    }
+    let mut latest: Vec<u32> = (0..n).map(|r| r & !1).collect(); // the first of the two parts
+    for round in 1..n / 2 {
+        let partner = |r: u32| if (r + round).is_multiple_of(2) { (r + 1) % n } else { (r + n - 1) % n };
+        latest = (0..n).map(|r| latest[partner(r) as usize]).collect();
+        for r in 0..n {
+            let parts = latest[r as usize]..latest[r as usize] + 2;
+            b.copy(&b.output(partner(r), parts.clone()), &[b.output(r, parts)]);
+        }
+    }
+}
+
+fn meet_from_both_sides(b: &mut Builder) {
+    let n = b.world_size();
+    for (round, r) in (1..=n / 2).flat_map(|round| (0..n).map(move |r| (round, r))) {
+        for (neighbour, part) in [(r + n - 1, r + n - round), (r + 1, r + round)] {
+            b.copy(&b.output(neighbour % n, part % n), &[b.output(r, part % n)]);
+        }
+    }
+}

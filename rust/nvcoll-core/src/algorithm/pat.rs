@@ -1,0 +1,100 @@
+//! pat: parallel aggregated trees. Every part has a tree of its own, the same for all but shifted by rank.
+//!
+//! ```text
+//! offset x of a rank from the part's owner; parent = x without its lowest bit; children = x + 1, x + 2, x + 4, … below that bit
+//!
+//!  0 ─┬──────────────┬───────┬──── 1           n = 8: the subtree of x is the offsets x .. x + lowest bit - 1;
+//!     4 ─┬──── 5     2 ── 3                    n = 6: the same without offsets 6 and 7
+//!        6 ── 7
+//!
+//! all_gather      down: a rank passes a part on to all its children, the farthest first
+//! reduce_scatter  up:   a rank folds its contribution with its children's sums, and the root has the part
+//! ```
+//!
+//! These are Bruck's exchanges with the dimensions in the opposite order: one part goes far, n/2 parts go to the neighbour, and
+//! all n trees run at the same time. Steps a rank: about n/2. Bytes per rank, with i = n/2 rounded down the inner nodes of a
+//! tree: reduce_scatter (n-1+2i)/n N, all_gather (n+i)/n N, in place (n-1+i)/n N: two thirds and three quarters of a ring's.
+//! Waits: log2 n, rounded up, and one to leave. Order: own, by the shape of the tree, sorted by lowest rank.
+//!
+//! Departures: NCCL sends to one child at a time, and aggregates at most so many parts in a message, so that its buffers stay
+//! logarithmic; here a step serves all children of one part, and scratch is as long as the data. Source: Jeaugey, "PAT: a new algorithm for
+//! all-gather and reduce-scatter operations at scale", 2025; NCCL 2.23.
+
+use super::{Algorithm, Order};
+use crate::builder::{Builder, Region};
+use crate::collective;
+
+/// The registry line of reduce_scatter.
+pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
+    name: "pat",
+    collective: &collective::REDUCE_SCATTER,
+    order: Order::Own,
+    summary: "a binomial tree for every part, near ranks first, sums up to the part's owner",
+    source: "Jeaugey 2025, NCCL 2.23",
+    build: |b| {
+        for part in b.chunks(1) {
+            if b.world_size() > 1 {
+                up(b, part, 0);
+            }
+        }
+    },
+};
+
+/// The registry line of all_gather.
+pub(super) static ALL_GATHER: Algorithm = Algorithm {
+    name: "pat",
+    collective: &collective::ALL_GATHER,
+    order: Order::None,
+    summary: "a binomial tree for every part, far ranks first, down from the part's owner",
+    source: "Jeaugey 2025, NCCL 2.23",
+    build: |b| b.chunks(1).for_each(|part| down(b, part)),
+};
+
+/// The children of an offset, the nearest first.
+fn children(offset: u32, n: u32) -> impl DoubleEndedIterator<Item = u32> {
+    let reach = if offset == 0 { n.next_power_of_two() } else { offset & offset.wrapping_neg() };
+    (0..reach.ilog2()).map(move |bit| offset + (1 << bit)).filter(move |&child| child < n)
+}
+
+/// Folds a subtree of a part into its root; returns where the sum is.
+fn up(b: &mut Builder, part: u32, offset: u32) -> Region {
+    let n = b.world_size();
+    let rank = (part + offset) % n;
+    let mut sums = vec![(rank, b.input(rank, part))];
+    for child in children(offset, n) {
+        let size = (child - offset).min(n - child);
+        sums.push((lowest(part + child, size, n), up(b, part, child)));
+    }
+    if sums.len() == 1 {
+        return b.input(rank, part);
+    }
+    sums.sort_by_key(|(lowest, _)| *lowest);
+    let sums: Vec<Region> = sums.into_iter().map(|(_, sum)| sum).collect();
+    let into = if offset == 0 { b.output(rank, part) } else { b.scratch(rank, 0, part) };
+    b.fold(&sums, &[into])
+}
+
+/// The lowest of `size` ranks from `first` on, cyclically.
+fn lowest(first: u32, size: u32, n: u32) -> u32 {
+    if first % n + size > n {
+        0
+    } else {
+        first % n
+    }
+}
+
+/// Passes a part on from its owner to everybody.
+fn down(b: &mut Builder, part: u32) {
+    let n = b.world_size();
+    for offset in 0..n {
+        let rank = (part + offset) % n;
+        let mut into: Vec<Region> = children(offset, n).rev().map(|c| b.output((part + c) % n, part)).collect();
+        let from = if offset == 0 { b.input(rank, part) } else { b.output(rank, part) };
+        if offset == 0 && !b.is_in_place() {
+            into.push(b.output(rank, part));
+        }
+        if !into.is_empty() {
+            b.push(&from, &into);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! recursive_doubling: ranks at distance 1 exchange all they have, then those at distance 2, 4, 8, …
+//!
+//! ```text
+//! all_reduce   everybody has a sum of d ranks; with the partner at distance d it becomes one of 2d
+//! all_gather   everybody has d parts; with those of the partner at distance d they become 2d neighbouring parts
+//!
+//!  r0    r1    r2    r3           each round of all_reduce folds into memory that nobody reads in it: two layers of
+//!   ╰─┬──╯      ╰─┬──╯   d = 1    scratch in turn, and the output in the last round, unless in place the only round
+//!  01    01    23    23           reads what it would overwrite
+//!   ╰─────┬──────╯       d = 2
+//!   ╰──── ┼─────╯
+//! ```
+//!
+//! n = p + e, no power of two: p [members](super::members). Before, the rank of a pair that acts adds (or fetches) the other's;
+//! afterwards the other fetches the result. Steps a rank: log2 p, and one or two of a pair. Bytes per rank: all_reduce
+//! (3p log2 p + 5e)/n N, and 2p/n N more in place where p = 2; all_gather 2 N, in place 2 N (n-1)/n. Order: own, neighbours
+//! first: `((r0 + r1) + (r2 + r3))`. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication
+//! operations in MPICH", 2005; what all_gather does with pairs is their all_reduce's, run for parts.
+
+use super::members::Members;
+use super::{place_own_parts, Algorithm, Order};
+use crate::builder::{Builder, Region};
+use crate::collective;
+
+/// The registry line of all_reduce.
+pub(super) static ALL_REDUCE: Algorithm = Algorithm {
+    name: "recursive_doubling",
+    collective: &collective::ALL_REDUCE,
+    order: Order::Own,
+    summary: "ranks at distance 1, 2, 4, .. exchange and add all they have",
+    source: "Thakur, Rabenseifner and Gropp 2005",
+    build: all_reduce,
+};
+
+/// The registry line of all_gather.
+pub(super) static ALL_GATHER: Algorithm = Algorithm {
+    name: "recursive_doubling",
+    collective: &collective::ALL_GATHER,
+    order: Order::None,
+    summary: "ranks at distance 1, 2, 4, .. exchange all the parts they have",
+    source: "Thakur, Rabenseifner and Gropp 2005",
+    build: all_gather,
+};
+
+fn all_reduce(b: &mut Builder) {
+    let members = Members::of(b.world_size());
+    let mut have: Vec<Region> = (0..members.count()).map(|i| b.input(members.rank(i), 0)).collect();
+    for (pair, (other, acting)) in members.pairs().enumerate() {
+        let into = b.scratch(acting, 1, 0);
+        have[pair] = b.fold(&[b.input(other, 0), b.input(acting, 0)], &[into]);
+    }
+    let is_output_read = b.is_in_place() && members.count() == 2;
+    for (round, distance) in members.distances().enumerate() {
+        let is_last = 2 * distance == members.count() && !is_output_read;
+        let exchange = |i: u32| {
+            let rank = members.rank(i);
+            let into = if is_last { b.output(rank, 0) } else { b.scratch(rank, round as u16 % 2, 0) };
+            let pair = [i & !distance, i | distance].map(|member| have[member as usize].clone());
+            b.fold(&pair, &[into])
+        };
+        have = (0..members.count()).map(exchange).collect();
+    }
+    for (i, sum) in have.iter().enumerate() {
+        b.copy(sum, &[b.output(members.rank(i as u32), 0)]);
+    }
+    for (other, acting) in members.pairs() {
+        b.copy(&b.output(acting, 0), &[b.output(other, 0)]);
+    }
+}
+
+fn all_gather(b: &mut Builder) {
+    let (n, members) = (b.world_size(), Members::of(b.world_size()));
+    place_own_parts(b);
+    for (other, acting) in members.pairs() {
+        b.copy(&b.output(other, other), &[b.output(acting, other)]);
+    }
+    for distance in members.distances() {
+        for i in 0..members.count() {
+            let partner = i ^ distance;
+            let first = partner & !(distance - 1);
+            let parts = members.ranks(first..first + distance);
+            b.copy(&b.output(members.rank(partner), parts.clone()), &[b.output(members.rank(i), parts)]);
+        }
+    }
+    for (other, acting) in members.pairs() {
+        for parts in [0..other, other + 1..n].into_iter().filter(|parts| !parts.is_empty()) {
+            b.copy(&b.output(acting, parts.clone()), &[b.output(other, parts)]);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! recursive_halving reduce_scatter: pairs halve what they are responsible for until each has its own part.
+//!
+//! ```text
+//!           r0     r1     r2     r3
+//! d = 2     01..   01..   ..23   ..23     with the rank at distance d: fold my half of our parts, you fold yours
+//! d = 1     0...   .1..   ..2.   ...3
+//! ```
+//!
+//! Sums lie in scratch until the last round, because an input is not ours to overwrite. n = p + e, no power of two: p
+//! [members](super::members); who acts for a pair adds the other's whole input beforehand, halves for both, and leaves each its
+//! part. Steps a rank: log2 p, up to three more of a pair. Bytes per rank: 3 N (n-1)/n + 4 N e/n^2 as a mean. Order: own,
+//! `((r0 + r2) + (r1 + r3))`. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+//! MPICH", 2005.
+
+use std::ops::Range;
+
+use super::members::Members;
+use super::{Algorithm, Order};
+use crate::builder::Builder;
+use crate::collective::REDUCE_SCATTER as COLLECTIVE;
+
+/// The registry line.
+pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
+    name: "recursive_halving",
+    collective: &COLLECTIVE,
+    order: Order::Own,
+    summary: "ranks at distance .., 4, 2, 1 fold half of their parts each",
+    source: "Thakur, Rabenseifner and Gropp 2005",
+    build,
+};
+
+fn build(b: &mut Builder) {
+    let members = Members::of(b.world_size());
+    let whole = b.chunks(1);
+    for (other, acting) in members.pairs() {
+        let sum = b.scratch(acting, 0, whole.clone());
+        b.fold(&[b.input(other, whole.clone()), b.input(acting, whole.clone())], &[sum]);
+    }
+    for distance in members.distances().rev() {
+        (0..members.count()).for_each(|i| fold_half(b, &members, i, distance));
+    }
+    for (rank, acting) in members.pairs().flat_map(|(other, acting)| [(other, acting), (acting, acting)]) {
+        let sum = b.scratch(acting, 0, rank);
+        b.copy(&sum, &[b.output(rank, rank)]);
+    }
+}
+
+/// Folds, for a member, the parts of its block of `distance` members from itself and its partner.
+fn fold_half(b: &mut Builder, members: &Members, member: u32, distance: u32) {
+    let first = member & !(distance - 1);
+    let parts: Range<u32> = members.ranks(first..first + distance);
+    let is_first = 2 * distance == members.count();
+    let both = [member & !distance, member | distance].map(|i| {
+        let rank = members.rank(i);
+        let is_input = is_first && !members.is_pair(i);
+        if is_input {
+            b.input(rank, parts.clone())
+        } else {
+            b.scratch(rank, 0, parts.clone())
+        }
+    });
+    let rank = members.rank(member);
+    let into = if parts.len() == 1 { b.output(rank, parts) } else { b.scratch(rank, 0, parts) };
+    b.fold(&both, &[into]);
+}

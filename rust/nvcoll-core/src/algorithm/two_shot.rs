@@ -1,0 +1,34 @@
+//! two_shot all_reduce: every rank folds its chunk from everybody, then fetches every other chunk from who folded it.
+//!
+//! ```text
+//! shot 1   rank c:  output[c].c = fold of input[0..n].c
+//! shot 2   rank r:  output[r].c = output[c].c                 for every other c, its right neighbour's first
+//! ```
+//!
+//! [`nvswitch`](super::nvswitch) without the switch: nobody stores into another's memory. Steps: n a rank. Bytes per rank:
+//! (3n-1)/n N. Waits: 3. Order: rank. Source: the two-shot all-reduce of custom kernels for one node, as in TensorRT-LLM and
+//! PyTorch's intra-node communication; a direct reduce-scatter and a direct all-gather.
+
+use super::{Algorithm, Order};
+use crate::builder::Region;
+use crate::collective::ALL_REDUCE as COLLECTIVE;
+
+/// The registry line.
+pub(super) static ALL_REDUCE: Algorithm = Algorithm {
+    name: "two_shot",
+    collective: &COLLECTIVE,
+    order: Order::Rank,
+    summary: "each rank folds its chunk from everybody and fetches the other chunks",
+    source: "custom all-reduce kernels for one node",
+    build: |b| {
+        let n = b.world_size();
+        for c in b.chunks(n) {
+            let all: Vec<Region> = (0..n).map(|r| b.input(r, c)).collect();
+            b.fold(&all, &[b.output(c, c)]);
+        }
+        for (r, hop) in (0..n).flat_map(|r| (1..n).map(move |hop| (r, hop))) {
+            let c = (r + hop) % n;
+            b.copy(&b.output(c, c), &[b.output(r, c)]);
+        }
+    },
+};
