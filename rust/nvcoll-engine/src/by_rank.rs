@@ -20,12 +20,13 @@
 
 use std::ops::Range;
 
+use crate::batch::Pass;
 use crate::buffers::Buffers;
 use crate::deadline::Patience;
 use crate::error::Result;
 use crate::failing::explain;
 use crate::overlap::overlap;
-use crate::program::{Program, Wait, Workspace};
+use crate::program::{Slot, Wait, Workspace};
 use crate::sync::atomic::{give_way, pause};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 use crate::world::World;
@@ -40,11 +41,18 @@ const TURNS: u32 = 50;
 /// behind would look as if it were ahead. Chosen: half of that.
 const REFRESH_CALLS: u32 = 1 << 30;
 
+/// The word of a record that says how many calls are made as one; the records of each are in a table then.
+pub(crate) const CALLS: usize = 7;
+
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     rank: u32,
     queue: u32,
+    /// Of all tiles of the pass.
     tile: u32,
+    /// The call that the tile is of, and how many tiles of it came before.
+    call: u32,
+    tile_of_call: u32,
     index: u32,
     /// Waits of the next step that are known to be over.
     over: usize,
@@ -58,8 +66,10 @@ pub(crate) struct Crew {
     block: u32,
     /// Whether this is a rank that calls for itself: it knows no peer's buffers, and a peer may return from its program.
     is_member: bool,
-    /// Of every rank that was met.
+    /// For each call of the pass, of every rank that was met.
     buffers: Vec<Buffers>,
+    /// What all ranks must agree on in this call.
+    fingerprint: [u64; 3],
     /// Whose enter has been seen in this call.
     met: Vec<bool>,
     cursors: Vec<Cursor>,
@@ -79,7 +89,8 @@ impl Crew {
             ranks,
             block,
             is_member: false,
-            buffers: vec![Buffers::unknown(); n],
+            buffers: Vec::new(),
+            fingerprint: [0; 3],
             met: vec![false; n],
             cursors: Vec::new(),
             workspace: Workspace::default(),
@@ -92,26 +103,22 @@ impl Crew {
         Self { is_member: true, ..Self::new(world_size, rank..rank + 1, 1) }
     }
 
-    pub(crate) fn ranks(&self) -> Range<u32> {
-        self.ranks.clone()
-    }
-
-    /// Runs call number `number` for the crew's ranks, whose buffers are given in rank order.
+    /// Runs call number `number` for the crew's ranks, whose buffers are given for each call of the pass: those of
+    /// all ranks if one caller drives them, else those of this member.
     ///
     /// # Safety
-    /// The buffers are as long as the program's call says, and are touched by nobody else until `run` returns.
+    /// The buffers are as long as the programs' calls say, and are touched by nobody else until `run` returns.
     pub(crate) unsafe fn run(
         &mut self,
         world: &World,
-        program: &Program,
+        pass: Pass<'_>,
         number: u32,
         buffers: &[Buffers],
         patience: &mut Patience<'_>,
     ) -> Result<()> {
-        self.workspace.fit(program, false);
-        self.prepare(program);
+        self.prepare(world, pass);
         // SAFETY: the caller's; ranks meet by the rules of the schedule, which was proved.
-        let outcome = unsafe { self.enter_and_work(world, program, number, buffers, patience) };
+        let outcome = unsafe { self.enter_and_work(world, pass, number, buffers, patience) };
         for rank in self.ranks.clone() {
             let activity = &world.lines[rank as usize].activity;
             if outcome.is_ok() {
@@ -120,23 +127,26 @@ impl Crew {
                 activity.acknowledge()
             }
         }
-        self.has_seen_all = outcome.is_ok() && program.verified().is_symmetric();
-        outcome.map_err(|cause| explain(world, program, number, &self.ranks, cause, &patience.deadline))
+        self.has_seen_all = outcome.is_ok() && pass.first().verified().is_symmetric();
+        outcome.map_err(|cause| explain(world, pass, number, &self.ranks, cause, &patience.deadline))
     }
 
-    fn prepare(&mut self, program: &Program) {
+    fn prepare(&mut self, world: &World, pass: Pass<'_>) {
+        pass.programs().iter().for_each(|program| self.workspace.fit(program, false));
+        self.buffers.resize(world.lines.len() * pass.programs().len(), Buffers::unknown());
         self.met.fill(false);
         self.cursors.clear();
         for rank in self.ranks.clone() {
-            let queues = (0..program.queues[rank as usize].len() as u32).map(|queue| (rank, queue));
-            self.cursors.extend(queues.map(|(rank, queue)| Cursor { rank, queue, tile: 0, index: 0, over: 0 }));
+            for queue in 0..pass.first().queues[rank as usize].len() as u32 {
+                self.cursors.push(Cursor { rank, queue, tile: 0, call: 0, tile_of_call: 0, index: 0, over: 0 });
+            }
         }
     }
 
     unsafe fn enter_and_work(
         &mut self,
         world: &World,
-        program: &Program,
+        pass: Pass<'_>,
         number: u32,
         buffers: &[Buffers],
         patience: &mut Patience<'_>,
@@ -145,44 +155,53 @@ impl Crew {
             let before = number.wrapping_sub(1);
             self.wait(world, before, patience, |_| world.lines.iter().all(|lines| lines.stamp.has_entered(before)))?;
         }
-        let [fingerprint, small, count] = program.fingerprint;
-        for (rank, own) in self.ranks.clone().zip(buffers) {
+        self.fingerprint = pass.fingerprint();
+        let calls = pass.programs().len();
+        let given = buffers.len() / calls;
+        for rank in self.ranks.clone() {
+            let at = if self.is_member { 0 } else { rank as usize };
             let lines = &world.lines[rank as usize];
             lines.activity.begin();
             if let Some(cause) = world.abort.cause() {
                 return Err(cause);
             }
-            let [input, output, scratch] = [own.input, own.output, own.scratch].map(|p| p as usize as u64);
-            let record: Record = [fingerprint, small, count, input, output, scratch, own.scalar.to_bits(), 0];
+            let mut record = record_of(self.fingerprint, &buffers[at]);
+            record[CALLS] = calls as u64;
+            if calls > 1 {
+                let own = buffers.iter().skip(at).step_by(given);
+                let of_calls = pass.programs().iter().zip(own);
+                lines.batch.write(number, of_calls.map(|(program, own)| record_of(program.fingerprint, own)));
+            }
             lines.record.write(number, &record);
             if number.is_multiple_of(REFRESH_CALLS) {
                 // Nothing of this call is done, and everything of the earlier ones.
                 lines.progress.iter().for_each(|progress| progress.publish(number, 0));
             }
             lines.stamp.enter(number);
-            self.meet(world, program, rank, &record);
+            self.meet(world, pass, rank, number, &record);
         }
         Doorbell::ring_all(
             (0..world.world_size()).step_by(self.block as usize).map(|r| &world.lines[r as usize].doorbell),
         );
         if self.is_member {
-            self.meet_early_comers(world, program, number)?;
+            self.meet_early_comers(world, pass, number)?;
         }
+        let tiles = pass.tiles();
         loop {
-            let has_moved = self.pass(world, program, number)?;
+            let has_moved = self.advance(world, pass, tiles, number)?;
             if self.cursors.is_empty() {
                 break;
             }
             self.go_on(world, patience)?;
             if !has_moved {
-                self.wait(world, number, patience, |crew| crew.can_move(world, program, number))?;
+                self.wait(world, number, patience, |crew| crew.can_move(world, pass, number))?;
             }
         }
         for rank in self.ranks.clone() {
-            for wait in &program.leave[rank as usize] {
-                self.wait(world, number, patience, |_| is_over(world, wait, number, program.tiles - 1))?;
+            for wait in &pass.first().leave[rank as usize] {
+                self.wait(world, number, patience, |_| is_over(world, wait, number, tiles - 1))?;
                 if let Wait::Enter { rank: peer } = *wait {
-                    self.compare_and_meet(world, program, peer, number, rank)?;
+                    self.compare_and_meet(world, pass, peer, number, rank)?;
                 }
             }
         }
@@ -190,20 +209,20 @@ impl Crew {
     }
 
     /// Runs every step that need not wait; says whether there was one.
-    fn pass(&mut self, world: &World, program: &Program, number: u32) -> std::result::Result<bool, Cause> {
+    fn advance(&mut self, world: &World, pass: Pass<'_>, tiles: u32, number: u32) -> std::result::Result<bool, Cause> {
         let mut has_moved = false;
         let mut at = 0;
         while at < self.cursors.len() {
             let mut cursor = self.cursors[at];
-            let queue = &program.queues[cursor.rank as usize][cursor.queue as usize];
-            while cursor.tile < program.tiles && self.is_ready(world, program, &mut cursor, number)? {
-                self.step(world, program, &mut cursor, number);
+            let queue = &pass.first().queues[cursor.rank as usize][cursor.queue as usize];
+            while cursor.tile < tiles && self.is_ready(world, pass, &mut cursor, number)? {
+                self.step(world, pass, &mut cursor, number);
                 has_moved = true;
                 if let Some(cause) = world.abort.cause() {
                     return Err(cause);
                 }
             }
-            if cursor.tile == program.tiles || queue.is_empty() {
+            if cursor.tile == tiles || queue.is_empty() {
                 self.cursors.swap_remove(at);
             } else {
                 self.cursors[at] = cursor;
@@ -216,24 +235,26 @@ impl Crew {
     fn is_ready(
         &mut self,
         world: &World,
-        program: &Program,
+        pass: Pass<'_>,
         cursor: &mut Cursor,
         number: u32,
     ) -> std::result::Result<bool, Cause> {
+        let program = pass.first();
         let task = program.queues[cursor.rank as usize][cursor.queue as usize][cursor.index as usize];
         for wait in &program.tasks[task as usize].waits[cursor.over..] {
             if !is_over(world, wait, number, cursor.tile) {
                 return Ok(false);
             }
             if let Wait::Enter { rank } = *wait {
-                self.compare_and_meet(world, program, rank, number, cursor.rank)?;
+                self.compare_and_meet(world, pass, rank, number, cursor.rank)?;
             }
             cursor.over += 1;
         }
         Ok(true)
     }
 
-    fn can_move(&self, world: &World, program: &Program, number: u32) -> bool {
+    fn can_move(&self, world: &World, pass: Pass<'_>, number: u32) -> bool {
+        let program = pass.first();
         self.cursors.iter().any(|cursor| {
             let task = program.queues[cursor.rank as usize][cursor.queue as usize][cursor.index as usize];
             let waits = &program.tasks[task as usize].waits[cursor.over..];
@@ -241,13 +262,17 @@ impl Crew {
         })
     }
 
-    fn step(&mut self, world: &World, program: &Program, cursor: &mut Cursor, number: u32) {
+    fn step(&mut self, world: &World, pass: Pass<'_>, cursor: &mut Cursor, number: u32) {
+        let program = &pass.programs()[cursor.call as usize];
+        let ranks = world.lines.len();
+        let buffers = &self.buffers[cursor.call as usize * ranks..][..ranks];
+        let slot = Slot::of(number, cursor.tile);
         let queue = &program.queues[cursor.rank as usize][cursor.queue as usize];
         let task = queue[cursor.index as usize];
         // SAFETY: the step's waits are over, so the proof says who may touch what; buffers of all ranks it has contact with
         // were filled when their enter was seen.
         unsafe {
-            program.run_task(task, cursor.tile, number, &self.buffers, &mut self.workspace);
+            program.run_task(task, cursor.tile_of_call, slot, buffers, &mut self.workspace);
         }
         let done = cursor.tile * queue.len() as u32 + cursor.index + 1;
         world.lines[cursor.rank as usize].progress[cursor.queue as usize].publish(number, done);
@@ -257,17 +282,20 @@ impl Crew {
         }
         (cursor.index, cursor.over) = (cursor.index + 1, 0);
         if cursor.index as usize == queue.len() {
-            (cursor.tile, cursor.index) = (cursor.tile + 1, 0);
+            (cursor.tile, cursor.tile_of_call, cursor.index) = (cursor.tile + 1, cursor.tile_of_call + 1, 0);
+            if cursor.tile_of_call == program.tiles {
+                (cursor.call, cursor.tile_of_call) = (cursor.call + 1, 0);
+            }
         }
     }
 
     /// Meets every rank that has entered the call before this one looked.
-    fn meet_early_comers(&mut self, world: &World, program: &Program, number: u32) -> std::result::Result<(), Cause> {
+    fn meet_early_comers(&mut self, world: &World, pass: Pass<'_>, number: u32) -> std::result::Result<(), Cause> {
         let own = self.ranks.start;
         for rank in 0..world.world_size() {
             // The fence of the doorbells lies between this crew's stamp and this look.
             if world.lines[rank as usize].stamp.has_entered(number) {
-                self.compare_and_meet(world, program, rank, number, own)?;
+                self.compare_and_meet(world, pass, rank, number, own)?;
             }
         }
         Ok(())
@@ -277,7 +305,7 @@ impl Crew {
     fn compare_and_meet(
         &mut self,
         world: &World,
-        program: &Program,
+        pass: Pass<'_>,
         rank: u32,
         number: u32,
         own: u32,
@@ -287,24 +315,29 @@ impl Crew {
         }
         let record = world.lines[rank as usize].record.read(number);
         let pair = Pair { ranks: [own, rank], call: number };
-        if record[..3] != program.fingerprint {
+        if record[..3] != self.fingerprint || record[CALLS] != pass.programs().len() as u64 {
             return Err(world.abort.raise(Cause::Mismatch(pair)));
         }
-        self.meet(world, program, rank, &record);
-        if self.is_member && overlap(program, &self.buffers, own, rank) {
+        self.meet(world, pass, rank, number, &record);
+        if self.is_member && overlap(pass, &self.buffers, own, rank) {
             return Err(world.abort.raise(Cause::Overlap(pair)));
         }
         Ok(())
     }
 
-    fn meet(&mut self, world: &World, program: &Program, rank: u32, record: &Record) {
-        let staging = match program.staging_bytes() {
+    fn meet(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) {
+        let staging = match pass.first().staging_bytes() {
             0 => std::ptr::null_mut(),
             _ => world.staging(rank),
         };
-        let [input, output, scratch] = [record[3], record[4], record[5]].map(|address| address as usize as *mut u8);
-        let scalar = f64::from_bits(record[6]);
-        self.buffers[rank as usize] = Buffers { input, output, scratch, staging, scalar };
+        let places = self.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
+        if pass.programs().len() == 1 {
+            places.zip([record]).for_each(|(place, record)| *place = buffers_in(record, staging));
+        } else {
+            world.lines[rank as usize].batch.read(number, |records| {
+                places.zip(records).for_each(|(place, record)| *place = buffers_in(record, staging));
+            });
+        }
         self.met[rank as usize] = true;
     }
 
@@ -357,6 +390,16 @@ impl Crew {
         let has_left = |rank: &u32| world.lines[*rank as usize].departure.is_before(call);
         (0..world.world_size()).filter(|_| self.is_member).find(has_left)
     }
+}
+
+fn record_of([fingerprint, small, count]: [u64; 3], own: &Buffers) -> Record {
+    let [input, output, scratch] = [own.input, own.output, own.scratch].map(|p| p as usize as u64);
+    [fingerprint, small, count, input, output, scratch, own.scalar.to_bits(), 1]
+}
+
+fn buffers_in(record: &Record, staging: *mut u8) -> Buffers {
+    let [input, output, scratch] = [record[3], record[4], record[5]].map(|address| address as usize as *mut u8);
+    Buffers { input, output, scratch, staging, scalar: f64::from_bits(record[6]) }
 }
 
 fn is_over(world: &World, wait: &Wait, number: u32, tile: u32) -> bool {

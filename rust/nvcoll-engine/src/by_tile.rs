@@ -14,9 +14,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 
 use crate::buffers::Buffers;
-use crate::program::{Program, Workspace};
+use crate::program::{Program, Slot, Workspace};
 
 /// The pieces of one call that are still to be claimed.
 #[derive(Debug)]
@@ -28,10 +29,14 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Offers all pieces of a program to `workers`.
-    pub(crate) fn new(program: &Program, workers: usize) -> Self {
-        let pieces = program.pieces();
+    /// Offers all pieces of some programs to `workers`.
+    pub(crate) fn new(programs: &[Arc<Program>], workers: usize) -> Self {
+        let pieces = programs.iter().map(|program| program.pieces()).sum();
         Self { next: AtomicU64::new(0), pieces, workers: workers as u64, is_stopped: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn pieces(&self) -> u64 {
+        self.pieces
     }
 
     fn claim(&self) -> Option<Range<u64>> {
@@ -56,22 +61,28 @@ impl Claims {
 ///
 /// # Safety
 /// What [`Program::run_task`] demands of `buffers` and `workspace`; the program is mapped; all workers of the call
-/// share `claims`, and nobody else touches the buffers.
+/// share `claims`, and nobody else touches the buffers, of which there is one for each program and rank.
 pub(crate) unsafe fn run(
-    program: &Program,
+    programs: &[Arc<Program>],
     buffers: &[Buffers],
     workspace: &mut Workspace,
     claims: &Claims,
     mut goes_on: impl FnMut() -> bool,
 ) {
+    let ranks = buffers.len() / programs.len();
+    // Claims grow, so a worker comes by every program once.
+    let (mut at, mut before) = (0, 0);
     while let Some(claimed) = claims.claim() {
         for piece in claimed {
             if claims.was_stopped() || !goes_on() {
                 return claims.stop();
             }
-            let (strand, tile) = (piece / u64::from(program.tiles), piece % u64::from(program.tiles));
+            while piece - before >= programs[at].pieces() {
+                (at, before) = (at + 1, before + programs[at].pieces());
+            }
+            let (program, buffers) = (&programs[at], &buffers[at * ranks..(at + 1) * ranks]);
             // SAFETY: the caller's; the piece was claimed by this worker alone.
-            unsafe { run_piece(program, strand as usize, tile as u32, buffers, workspace) };
+            unsafe { run_nth(program, piece - before, buffers, workspace) };
         }
     }
 }
@@ -100,10 +111,23 @@ pub(crate) unsafe fn run_alone(
     true
 }
 
+/// Runs a piece by its number.
+unsafe fn run_nth(program: &Program, piece: u64, buffers: &[Buffers], workspace: &mut Workspace) {
+    let (strand, tile) = (piece / u64::from(program.tiles), piece % u64::from(program.tiles));
+    // SAFETY: the caller's.
+    unsafe {
+        if program.strands.is_empty() {
+            program.run_joined(buffers, workspace)
+        } else {
+            run_piece(program, strand as usize, tile as u32, buffers, workspace)
+        }
+    }
+}
+
 #[inline]
 unsafe fn run_piece(program: &Program, strand: usize, tile: u32, buffers: &[Buffers], workspace: &mut Workspace) {
     for &task in &program.strands[strand] {
         // SAFETY: earlier tasks of the piece are done, and other pieces touch other memory; the rest is the caller's.
-        unsafe { program.run_task(task, tile, 0, buffers, workspace) };
+        unsafe { program.run_task(task, tile, Slot::NONE, buffers, workspace) };
     }
 }

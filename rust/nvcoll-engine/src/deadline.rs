@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::call::Call;
+use crate::call::Called;
 use crate::error::Error;
 
 /// When to give up.
@@ -28,7 +28,7 @@ impl Deadline {
         self.at.is_some_and(|at| Instant::now() >= at)
     }
 
-    pub(crate) fn error(&self, what: Call, missing: String) -> Error {
+    pub(crate) fn error(&self, what: Called, missing: String) -> Error {
         Error::Timeout { what, seconds: self.seconds, missing }
     }
 }

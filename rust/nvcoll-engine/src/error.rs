@@ -2,7 +2,7 @@
 
 use nvcoll_core::words::counted;
 
-use crate::call::Call;
+use crate::call::Called;
 
 /// An error of the engine.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -16,11 +16,11 @@ pub enum Error {
         /// One rank.
         rank_a: u32,
         /// What it called.
-        call_a: Call,
+        call_a: Called,
         /// Another rank.
         rank_b: u32,
         /// What that one called.
-        call_b: Call,
+        call_b: Called,
     },
     /// Two ranks passed memory that overlaps, and one of the two is written.
     #[error(
@@ -33,7 +33,7 @@ pub enum Error {
         /// Another rank.
         rank_b: u32,
         /// The call.
-        call: Call,
+        call: Called,
     },
     /// The program of a rank returned, and another rank called something that needs it.
     #[error(
@@ -51,7 +51,7 @@ pub enum Error {
         /// The rank that made one more.
         caller: u32,
         /// What that one called.
-        call: Call,
+        call: Called,
     },
     /// Another rank failed, or a rank called abort.
     #[error("rank {rank} {cause}: the call was aborted")]
@@ -65,7 +65,7 @@ pub enum Error {
     #[error("{what} timed out after {seconds} s: {missing}")]
     Timeout {
         /// The call.
-        what: Call,
+        what: Called,
         /// The time that was allowed.
         seconds: f64,
         /// Who did not come, or did not finish.

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use crate::call::Call;
+use crate::batch::Pass;
+use crate::by_rank::CALLS;
+use crate::call::{Call, Called};
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::program::Program;
 use crate::sync::atomic::give_way;
-use crate::sync::{Cause, Doorbell};
+use crate::sync::{Cause, Doorbell, Record};
 use crate::world::World;
 
 /// Waits until no peer can touch the buffers of `own` ranks, which have acknowledged, and turns the cause into their error.
@@ -15,7 +16,7 @@ use crate::world::World;
 /// Peers acknowledge between two steps, each of which is at most a tile long. `number` is the call of `own`.
 pub(crate) fn explain(
     world: &World,
-    program: &Program,
+    pass: Pass<'_>,
     number: u32,
     own: &Range<u32>,
     cause: Cause,
@@ -28,22 +29,31 @@ pub(crate) fn explain(
     }
     // A peer may be a call ahead or behind: records are read at the number of the call in which the trouble was seen, whose
     // place nobody reuses before everybody has entered the next.
-    let call_of = |rank: u32, call: u32| {
+    let nth_of = |rank: u32, call: u32, nth: usize| {
         if own.contains(&rank) && call == number {
-            return program.call().clone();
+            let programs = pass.programs();
+            let nth = nth.min(programs.len() - 1);
+            return Called { call: programs[nth].call().clone().into(), place: (nth, programs.len()) };
         }
-        Call::from_record(&world.lines[rank as usize].record.read(call))
+        let records = records(world, rank, call);
+        let nth = nth.min(records.len() - 1);
+        Called { call: Call::from_record(&records[nth]).into(), place: (nth, records.len()) }
     };
+    let call_of = |rank: u32, call: u32| nth_of(rank, call, 0);
     match cause {
         Cause::Failed(rank) => Error::Aborted { rank, cause: "failed" },
         Cause::TimedOut(rank) if rank == own.start => {
-            deadline.error(program.call().clone(), missing(world, number, own))
+            deadline.error(call_of(own.start, number), missing(world, number, own))
         }
         Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out" },
         Cause::Interrupted => Error::Interrupted,
         Cause::Called(rank) => Error::Aborted { rank, cause: "called abort" },
         Cause::Mismatch(pair) => {
-            let ([rank_a, rank_b], [call_a, call_b]) = (pair.ranks, pair.ranks.map(|rank| call_of(rank, pair.call)));
+            let records = pair.ranks.map(|rank| records(world, rank, pair.call));
+            let is_alike = |(a, b): &(&Record, &Record)| a[..3] == b[..3];
+            let nth = records[0].iter().zip(&records[1]).take_while(is_alike).count();
+            let [rank_a, rank_b] = pair.ranks;
+            let [call_a, call_b] = pair.ranks.map(|rank| nth_of(rank, pair.call, nth));
             Error::Mismatch { rank_a, call_a, rank_b, call_b }
         }
         Cause::Overlap(pair) => {
@@ -56,6 +66,16 @@ pub(crate) fn explain(
             let how = if world.is_group() { "returned, or dropped the communicator," } else { "returned" };
             Error::Returned { rank, how, calls, caller, call: call_of(caller, pair.call) }
         }
+    }
+}
+
+/// Returns the records of what a rank called as one; of one call, its record.
+fn records(world: &World, rank: u32, call: u32) -> Vec<Record> {
+    let lines = &world.lines[rank as usize];
+    let record = lines.record.read(call);
+    match record[CALLS] {
+        0 | 1 => vec![record],
+        _ => lines.batch.read(call, <[Record]>::to_vec),
     }
 }
 

@@ -5,6 +5,7 @@
 //! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
 //! | `groups`, `memberships` | how ranks split into smaller worlds; every communicator of one rank |
 //! | [`call`], `buffers` | what is called, and with what |
+//! | [`batch`] | calls that are launched as one |
 //! | [`proofs`], [`program`], `programs` | its proof, the proof bound to dtype, op and counts, and which are kept |
 //! | [`making`] | what takes long to make: one thread makes it, others wait, and nobody holds a lock meanwhile |
 //! | [`sharing`], `strands`, `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
@@ -17,6 +18,7 @@
 //! | [`cpus`], [`memory`], `forks` | what the system says: usable CPUs, blocks of memory, whether the process was forked |
 //! | [`pool`], `processors`, `busy` | worker threads, where they run, and what one thread at a time may use |
 
+pub mod batch;
 mod buffers;
 pub mod busy;
 mod by_rank;

@@ -12,6 +12,7 @@ use nvcoll_core::schedule::Schedule;
 use nvcoll_core::verify::Verified;
 use nvcoll_core::words::counted;
 
+use crate::batch::{Batch, Pass};
 use crate::buffers::Buffers;
 use crate::busy::OneAtATime;
 use crate::by_rank::Crew;
@@ -232,7 +233,7 @@ impl Node {
     /// [`Error::Timeout`] leave the outputs half written and the node usable.
     pub unsafe fn run(
         &self,
-        program: &Program,
+        program: &Arc<Program>,
         buffers: &mut [Buffers],
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
@@ -241,14 +242,37 @@ impl Node {
         let Some(mut driver) = self.driver.take() else {
             return Err(self.in_use());
         };
-        driver.prepare(self.world_size, self.workers, program, buffers)?;
+        let scratch = driver.prepare(self.world_size, self.workers, program.scratch_bytes())?;
+        buffers.iter_mut().zip(scratch).for_each(|(own, scratch)| own.scratch = scratch.start());
         // SAFETY: the caller's.
-        unsafe {
-            match Sharing::of(program.call().path) {
-                Sharing::ByTile => driver.run_by_tile(program, buffers, deadline, is_interrupted),
-                Sharing::ByRank => driver.run_by_rank(program, buffers, deadline, is_interrupted),
-            }
+        unsafe { driver.run_pass(Pass::of_one(program), buffers, deadline, is_interrupted) }
+    }
+
+    /// Runs calls that are launched as one: the batch has the buffers of all ranks.
+    ///
+    /// # Safety
+    /// As [`Node::run`], and no call writes a byte that another one touches.
+    ///
+    /// # Errors
+    /// As [`Node::run`].
+    pub unsafe fn run_batch(
+        &self,
+        batch: &mut Batch,
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let ranks = self.world_size as usize;
+        assert_eq!(batch.buffers.len(), batch.len() * ranks, "one entry per call and rank");
+        let Some(mut driver) = self.driver.take() else {
+            return Err(self.in_use());
+        };
+        let scratch = driver.prepare(self.world_size, self.workers, batch.scratch_bytes())?;
+        batch.place_scratch(&scratch.iter().map(Block::start).collect::<Vec<_>>(), ranks);
+        for (pass, buffers) in batch.in_passes(ranks) {
+            // SAFETY: the caller's; every call of the batch has scratch of its own.
+            unsafe { driver.run_pass(pass, buffers, deadline, is_interrupted) }?;
         }
+        Ok(())
     }
 }
 
@@ -313,18 +337,15 @@ impl Driver {
         }
     }
 
-    /// Starts the pool if there is none in this process, and gives every rank its scratch.
-    fn prepare(&mut self, world_size: u32, workers: usize, program: &Program, buffers: &mut [Buffers]) -> Result<()> {
+    /// Starts the pool if there is none in this process; returns scratch, at least as much as that, of each rank, if any.
+    fn prepare(&mut self, world_size: u32, workers: usize, scratch_bytes: usize) -> Result<&[Block]> {
         if self.pool.as_ref().is_none_or(|pool| !pool.is_of_this_process()) {
             self.start(world_size, workers);
         }
-        if program.scratch_bytes() > 0 {
-            if self.scratch.first().map_or(0, Block::bytes) < program.scratch_bytes() {
-                self.make_room(world_size, program.scratch_bytes())?;
-            }
-            buffers.iter_mut().zip(&self.scratch).for_each(|(own, scratch)| own.scratch = scratch.start());
+        if self.scratch.first().map_or(0, Block::bytes) < scratch_bytes {
+            self.make_room(world_size, scratch_bytes)?;
         }
-        Ok(())
+        Ok(&self.scratch)
     }
 
     #[cold]
@@ -341,9 +362,27 @@ impl Driver {
         Ok(())
     }
 
+    /// # Safety
+    /// As [`Node::run`], for every call of the pass.
+    unsafe fn run_pass(
+        &mut self,
+        pass: Pass<'_>,
+        buffers: &[Buffers],
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        // SAFETY: the caller's.
+        unsafe {
+            match Sharing::of(pass.first().call().path) {
+                Sharing::ByTile => self.run_by_tile(pass, buffers, deadline, is_interrupted),
+                Sharing::ByRank => self.run_by_rank(pass, buffers, deadline, is_interrupted),
+            }
+        }
+    }
+
     unsafe fn run_by_tile(
         &mut self,
-        program: &Program,
+        pass: Pass<'_>,
         buffers: &[Buffers],
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
@@ -353,19 +392,19 @@ impl Driver {
             has_timed_out = deadline.has_passed();
             !has_timed_out && !is_interrupted()
         };
-        let choice = program.stores.as_ref().map(|stores| (stores, lock(stores).is_next_streamed(), Instant::now()));
+        let choice = pass.stores().map(|stores| (stores, lock(stores).is_next_streamed(), Instant::now()));
         // SAFETY: the caller's.
-        let is_done =
-            unsafe { self.run_pieces(program, buffers, choice.is_some_and(|(_, streamed, _)| streamed), &mut goes_on) };
+        let is_done = unsafe {
+            self.run_pieces(pass.programs(), buffers, choice.is_some_and(|(_, streamed, _)| streamed), &mut goes_on)
+        };
         match (is_done, choice, has_timed_out) {
             (true, None, _) => Ok(()),
             (true, Some((stores, is_streaming, start)), _) => {
                 lock(stores).learn(is_streaming, start.elapsed());
                 Ok(())
             }
-            (false, _, true) => {
-                Err(deadline.error(program.call().clone(), "every rank was driven, but they were not done".into()))
-            }
+            (false, _, true) => Err(deadline
+                .error(pass.first().call().clone().into(), "every rank was driven, but they were not done".into())),
             (false, _, false) => Err(Error::Interrupted),
         }
     }
@@ -374,29 +413,35 @@ impl Driver {
     #[inline]
     unsafe fn run_pieces(
         &mut self,
-        program: &Program,
+        programs: &[Arc<Program>],
         buffers: &[Buffers],
         is_streaming: bool,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> bool {
         let pool = self.pool.as_mut().expect("prepare made it");
         let (buffers, workspaces) = (Shared(buffers), &mut self.workspaces);
-        if !wants_help(program.buffer_bytes()) || program.pieces() == 1 || pool.workers() == 1 {
+        let bytes = programs.iter().map(|program| program.buffer_bytes()).sum();
+        let claims = Claims::new(programs, workspaces.len());
+        if !wants_help(bytes) || claims.pieces() == 1 || pool.workers() == 1 {
             let _environment = FloatEnvironment::round_to_nearest();
             let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
-            workspace.fit(program, is_streaming);
-            // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
-            return unsafe { by_tile::run_alone(program, buffers.all(), workspace, goes_on) };
+            let ranks = buffers.all().len() / programs.len();
+            let mut of_programs = programs.iter().zip(buffers.all().chunks_exact(ranks)).enumerate();
+            return of_programs.all(|(nth, (program, buffers))| {
+                workspace.fit(program, is_streaming);
+                // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
+                (nth == 0 || goes_on()) && unsafe { by_tile::run_alone(program, buffers, workspace, &mut *goes_on) }
+            });
         }
         for workspace in &mut *workspaces {
-            workspace.get_mut().unwrap_or_else(PoisonError::into_inner).fit(program, is_streaming);
+            let workspace = workspace.get_mut().unwrap_or_else(PoisonError::into_inner);
+            programs.iter().for_each(|program| workspace.fit(program, is_streaming));
         }
-        let claims = Claims::new(program, workspaces.len());
         let work = |worker: usize, goes_on: &mut dyn FnMut() -> bool| {
             let _environment = FloatEnvironment::round_to_nearest();
             let mut workspace = lock(&workspaces[worker]);
             // SAFETY: as above.
-            unsafe { by_tile::run(program, buffers.all(), &mut workspace, &claims, goes_on) };
+            unsafe { by_tile::run(programs, buffers.all(), &mut workspace, &claims, goes_on) };
         };
         pool.run(|| work(0, goes_on), &|helper| work(helper, &mut || true));
         !claims.was_stopped()
@@ -404,12 +449,12 @@ impl Driver {
 
     unsafe fn run_by_rank(
         &mut self,
-        program: &Program,
-        buffers: &mut [Buffers],
+        pass: Pass<'_>,
+        buffers: &[Buffers],
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        self.world.make_staging(program.staging_bytes())?;
+        self.world.make_staging(pass.first().staging_bytes())?;
         self.number = self.number.wrapping_add(1);
         let (own, outcomes) = (Shared(buffers), &self.outcomes);
         let (crews, world, number) = (&self.crews, &self.world, self.number);
@@ -420,10 +465,9 @@ impl Driver {
             begun.fetch_add(1, Ordering::Relaxed);
             let _environment = FloatEnvironment::round_to_nearest();
             let mut crew = lock(crew);
-            let own = &own.all()[crew.ranks().start as usize..crew.ranks().end as usize];
             let mut patience = Patience { deadline, is_interrupted };
             // SAFETY: the caller of `Node::run` vouches for the buffers.
-            let outcome = unsafe { crew.run(world, program, number, own, &mut patience) };
+            let outcome = unsafe { crew.run(world, pass, number, own.all(), &mut patience) };
             *lock(&outcomes[worker]) = outcome;
         };
         let pool = self.pool.as_mut().expect("prepare made it");
@@ -479,15 +523,16 @@ mod tests {
         };
         let program = node.program_of_rank(&call, None).unwrap();
         let mut data = [1, 2, 3, 4].map(|value| [value; 100]);
-        let mut buffers = data.each_mut().map(|x| {
+        let buffers = data.each_mut().map(|x| {
             let start: *mut u8 = x.as_mut_ptr().cast();
             Buffers::new(start, start, 1.0)
         });
         let mut driver = node.driver.take().unwrap();
-        driver.prepare(4, 1, &program, &mut buffers).unwrap();
+        driver.prepare(4, 1, program.scratch_bytes()).unwrap();
         driver.number = number.wrapping_sub(1);
         // SAFETY: four live arrays of a hundred integers, in place.
-        unsafe { driver.run_by_rank(&program, &mut buffers, Deadline::after(Some(60.0)), &mut || false) }.unwrap();
+        unsafe { driver.run_by_rank(Pass::of_one(&program), &buffers, Deadline::after(Some(60.0)), &mut || false) }
+            .unwrap();
         data
     }
 

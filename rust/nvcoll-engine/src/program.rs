@@ -112,6 +112,20 @@ pub struct Program {
     widest: usize,
 }
 
+/// A slot of staging: of two banks of two.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot(u32);
+
+impl Slot {
+    /// For programs that stage nothing.
+    pub(crate) const NONE: Slot = Slot(0);
+
+    /// The slot of a tile of a call, by their numbers.
+    pub(crate) fn of(call_number: u32, tile: u32) -> Self {
+        Self(2 * (call_number & 1) + (tile & 1))
+    }
+}
+
 /// Buffers that running a program needs beside the caller's: one per worker.
 #[derive(Debug, Default)]
 pub struct Workspace {
@@ -277,9 +291,15 @@ impl Program {
         self.tiles
     }
 
-    /// Returns the number of pieces, tiles of strands, that workers share.
+    /// Returns the number of pieces that workers share: tiles of strands, or all joined folds as one.
     pub(crate) fn pieces(&self) -> u64 {
-        self.strands.len() as u64 * u64::from(self.tiles)
+        self.strands.len() as u64 * u64::from(self.tiles) + u64::from(!self.joined.is_empty())
+    }
+
+    /// Returns how many steps the longest queue takes in all tiles.
+    pub(crate) fn steps_of_longest_queue(&self) -> u64 {
+        let longest = self.queues.iter().flatten().map(Vec::len).max().unwrap_or(0);
+        longest as u64 * u64::from(self.tiles)
     }
 
     /// Returns the bytes of staging that a rank needs: all there is, or none.
@@ -309,11 +329,11 @@ impl Program {
     pub(crate) unsafe fn run_joined(&self, buffers: &[Buffers], workspace: &mut Workspace) {
         for fold in &self.joined {
             // SAFETY: the caller's.
-            unsafe { self.run_fold(fold, 0, 0, buffers, workspace) };
+            unsafe { self.run_fold(fold, 0, Slot::NONE, buffers, workspace) };
         }
     }
 
-    /// Runs one tile of one task.
+    /// Runs one tile of one task, in a slot of staging.
     ///
     /// # Safety
     /// `buffers` has an entry per rank; those of the ranks in the task are as long as the call says; what the task waits for
@@ -324,32 +344,25 @@ impl Program {
         &self,
         task: u32,
         tile: u32,
-        call_number: u32,
+        slot: Slot,
         buffers: &[Buffers],
         workspace: &mut Workspace,
     ) {
         let task = &self.tasks[task as usize];
         for fold in &self.folds[task.first_fold as usize..(task.first_fold + task.folds) as usize] {
             // SAFETY: the caller's.
-            unsafe { self.run_fold(fold, tile, call_number, buffers, workspace) };
+            unsafe { self.run_fold(fold, tile, slot, buffers, workspace) };
         }
     }
 
     #[inline(always)]
-    unsafe fn run_fold(
-        &self,
-        fold: &Fold,
-        tile: u32,
-        call_number: u32,
-        buffers: &[Buffers],
-        workspace: &mut Workspace,
-    ) {
+    unsafe fn run_fold(&self, fold: &Fold, tile: u32, slot: Slot, buffers: &[Buffers], workspace: &mut Workspace) {
         let (elements_before, bytes_before) = (tile as usize * self.tile_count, tile as usize * self.tile_bytes);
         if elements_before >= fold.count {
             return;
         }
         let count = (fold.count - elements_before).min(self.tile_count);
-        let staging = (2 * (call_number & 1) + (tile & 1)) as usize * self.slot_bytes;
+        let staging = slot.0 as usize * self.slot_bytes;
         let (n_src, n_dst) = (fold.n_src as usize, fold.n_dst as usize);
         let places = &self.places[fold.places()];
         for (pointer, place) in workspace.pointers.iter_mut().zip(places) {

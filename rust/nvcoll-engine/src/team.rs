@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::batch::{Batch, Pass};
 use crate::buffers::Buffers;
 use crate::by_rank::Crew;
 use crate::deadline::{Deadline, Patience};
@@ -129,12 +130,32 @@ impl Member {
     /// `Mismatch`, `Returned`, `Overlap`, `Aborted`, `Interrupted`, `Timeout`: afterwards every call of the communicator
     /// fails. `Closed` when the rank's program has ended, and in the child of a fork, where no peer is; `Busy` if another
     /// thread is in a call; `NoMemory` before the call was entered.
-    pub unsafe fn run(&self, program: &Program, buffers: Buffers, deadline: Deadline) -> Result<()> {
+    pub unsafe fn run(&self, program: &Arc<Program>, buffers: Buffers, deadline: Deadline) -> Result<()> {
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
-        calls.make_room(&self.world, program)?;
-        // SAFETY: the caller's.
-        unsafe { calls.run(&self.world, program, buffers, deadline) }
+        let scratch = calls.make_room(&self.world, program.scratch_bytes(), program.staging_bytes())?;
+        let buffers = [Buffers { scratch, ..buffers }];
+        // SAFETY: the caller's; scratch is this member's.
+        unsafe { calls.run(&self.world, Pass::of_one(program), &buffers, deadline) }
+    }
+
+    /// Runs this rank's part of calls that are launched as one: the batch has the buffers of this rank.
+    ///
+    /// # Safety
+    /// As [`Member::run`], and no call writes a byte that another one touches.
+    ///
+    /// # Errors
+    /// As [`Member::run`].
+    pub unsafe fn run_batch(&self, batch: &mut Batch, deadline: Deadline) -> Result<()> {
+        let mut calls = self.begin()?;
+        let calls = calls.as_mut().ok_or(ENDED)?;
+        let scratch = calls.make_room(&self.world, batch.scratch_bytes(), batch.staging_bytes())?;
+        batch.place_scratch(&[scratch], 1);
+        for (pass, buffers) in batch.in_passes(1) {
+            // SAFETY: the caller's; every call of the batch has scratch of its own.
+            unsafe { calls.run(&self.world, pass, buffers, deadline) }?;
+        }
+        Ok(())
     }
 
     /// Runs the program of a split; returns this rank's member of its group, if it has a color, which is less than 2^31.
@@ -143,16 +164,16 @@ impl Member {
     /// As [`Member::run`].
     pub fn split(
         &self,
-        program: &Program,
+        program: &Arc<Program>,
         color: Option<u32>,
         key: i32,
         deadline: Deadline,
     ) -> Result<Option<Arc<Self>>> {
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
-        calls.make_room(&self.world, program)?;
         // SAFETY: a split has no steps, so that nobody looks where the addresses lead that its wish stands for.
-        let outcome = unsafe { calls.run(&self.world, program, Wish { color, key }.into_buffers(), deadline) };
+        let outcome =
+            unsafe { calls.run(&self.world, Pass::of_one(program), &[Wish { color, key }.into_buffers()], deadline) };
         let group = groups::join(&self.world, program, calls.number, self.rank);
         let member = group.map(|(world, rank)| Self::join(world, rank, self.memberships.clone()));
         match outcome {
@@ -225,26 +246,25 @@ impl Drop for Member {
 }
 
 impl Calls {
-    /// Makes the memory that a program needs beside its buffers.
-    fn make_room(&mut self, world: &World, program: &Program) -> Result<()> {
-        if self.scratch.as_ref().map_or(0, Block::bytes) < program.scratch_bytes() {
-            let bytes = program.scratch_bytes();
-            self.scratch = Some(Block::try_zeroed(bytes).ok_or(Error::NoMemory { what: "scratch", bytes })?);
+    /// Makes the memory that programs need beside their buffers; returns where scratch begins.
+    fn make_room(&mut self, world: &World, scratch_bytes: usize, staging_bytes: usize) -> Result<*mut u8> {
+        if self.scratch.as_ref().map_or(0, Block::bytes) < scratch_bytes {
+            let no_memory = Error::NoMemory { what: "scratch", bytes: scratch_bytes };
+            self.scratch = Some(Block::try_zeroed(scratch_bytes).ok_or(no_memory)?);
         }
-        world.make_staging(program.staging_bytes())
+        world.make_staging(staging_bytes)?;
+        Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), Block::start))
     }
 
-    /// Makes the next call.
+    /// Makes the next call, or the next calls as one.
     ///
     /// # Safety
     /// As [`Member::run`].
-    unsafe fn run(&mut self, world: &World, program: &Program, buffers: Buffers, deadline: Deadline) -> Result<()> {
-        let scratch = self.scratch.as_ref().map_or(std::ptr::null_mut(), Block::start);
-        let buffers = [Buffers { scratch, ..buffers }];
+    unsafe fn run(&mut self, world: &World, pass: Pass<'_>, buffers: &[Buffers], deadline: Deadline) -> Result<()> {
         let _environment = FloatEnvironment::round_to_nearest();
         self.number = self.number.wrapping_add(1);
         let mut patience = Patience { deadline, is_interrupted: &mut || false };
         // SAFETY: the caller's; scratch is this member's.
-        unsafe { self.crew.run(world, program, self.number, &buffers, &mut patience) }
+        unsafe { self.crew.run(world, pass, self.number, buffers, &mut patience) }
     }
 }

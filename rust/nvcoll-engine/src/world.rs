@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use crate::batch::Table;
 use crate::error::{Error, Result};
 use crate::groups::Groups;
 use crate::memory::Block;
@@ -19,6 +20,7 @@ pub(crate) struct Lines {
     pub(crate) doorbell: Doorbell,
     pub(crate) departure: Departure,
     pub(crate) progress: [Progress; QUEUES],
+    pub(crate) batch: Table,
 }
 
 /// Everything that is shared: lines per rank, the abort word, staging; and who the ranks are.

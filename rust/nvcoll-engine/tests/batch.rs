@@ -1,0 +1,165 @@
+//! Calls that are launched as one give what they give one by one, driven and with a thread per rank.
+
+use std::sync::Arc;
+
+use nvcoll_core::collective::ALL_REDUCE;
+use nvcoll_core::counts::Counts;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::op::Op;
+use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_engine::batch::Batch;
+use nvcoll_engine::call::Call;
+use nvcoll_engine::node::Node;
+use nvcoll_engine::team::Team;
+use nvcoll_engine::{Buffers, Deadline, Error};
+
+const RANKS: u32 = 3;
+
+/// Counts of the calls of a batch: empty, small, of several tiles.
+const COUNTS: [usize; 6] = [100, 0, 30_011, 1, 257, 300_007];
+
+fn call(algorithm: &str, count: usize, path: Path) -> Call {
+    Call {
+        collective: &ALL_REDUCE,
+        root: 0,
+        algorithm: algorithm.into(),
+        dtype: DType::I32,
+        op: Op::Sum,
+        counts: Counts::Even(count),
+        path,
+        aliasing: Aliasing::InPlace,
+    }
+}
+
+/// What rank `rank` brings to the `nth` call.
+fn input(nth: usize, rank: u32, count: usize) -> Vec<i32> {
+    (0..count as i32).map(|i| i * 7 + rank as i32 * 1000 + nth as i32 * 31).collect()
+}
+
+fn sum(nth: usize, count: usize) -> Vec<i32> {
+    let inputs: Vec<Vec<i32>> = (0..RANKS).map(|rank| input(nth, rank, count)).collect();
+    (0..count).map(|i| inputs.iter().map(|x| x[i]).sum()).collect()
+}
+
+fn in_place(x: &mut [i32]) -> Buffers {
+    let start: *mut u8 = x.as_mut_ptr().cast();
+    Buffers::new(start, start, 1.0)
+}
+
+/// 60 seconds: a watchdog, not a bar.
+fn watchdog() -> Deadline {
+    Deadline::after(Some(60.0))
+}
+
+/// The algorithm and the path of the `nth` call: three schedules, in turn.
+fn form(nth: usize, path: Path) -> (&'static str, Path) {
+    (["nvswitch", "one_shot", "ring"][nth % 3], path)
+}
+
+#[test]
+fn a_driven_batch_gives_every_sum_again_and_again() {
+    for (workers, path) in [(1, Path::Mapped), (2, Path::Mapped), (2, Path::Staged)] {
+        let node = Node::new(RANKS, Some(workers)).unwrap();
+        let mut data: Vec<Vec<Vec<i32>>> = Vec::new();
+        for (nth, count) in COUNTS.into_iter().enumerate() {
+            data.push((0..RANKS).map(|rank| input(nth, rank, count)).collect());
+        }
+        let calls = data.iter_mut().enumerate().map(|(nth, of_call)| {
+            let (algorithm, path) = form(nth, path);
+            let program = node.program(&call(algorithm, COUNTS[nth], path), None).unwrap();
+            (program, of_call.iter_mut().map(|x| in_place(x)).collect())
+        });
+        let mut batch = Batch::new(calls.collect());
+        assert_eq!((batch.len(), batch.passes()), (COUNTS.len(), 3));
+        for round in 0..3 {
+            for (nth, of_call) in data.iter_mut().enumerate() {
+                for (rank, x) in (0..).zip(of_call) {
+                    x.copy_from_slice(&input(nth, rank, COUNTS[nth]));
+                }
+            }
+            // SAFETY: live vectors, each of one call and rank, in place.
+            unsafe { node.run_batch(&mut batch, watchdog(), &mut || false) }.unwrap();
+            for (nth, of_call) in data.iter().enumerate() {
+                let expected = sum(nth, COUNTS[nth]);
+                assert!(of_call.iter().all(|x| *x == expected), "{path:?} call {nth}, round {round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_that_are_threads_give_every_sum_between_single_calls() {
+    for path in [Path::Mapped, Path::Staged] {
+        let node = Arc::new(Node::new(RANKS, None).unwrap());
+        let team = Team::new(RANKS);
+        std::thread::scope(|scope| {
+            for rank in 0..RANKS {
+                let (node, team) = (node.clone(), team.clone());
+                scope.spawn(move || {
+                    let member = team.member(rank);
+                    for round in 0..20 {
+                        let mut data: Vec<Vec<i32>> =
+                            COUNTS.iter().enumerate().map(|(nth, &count)| input(nth, rank, count)).collect();
+                        let calls = data.iter_mut().enumerate().map(|(nth, x)| {
+                            let (algorithm, path) = form(nth, path);
+                            let program = node.program_of_rank(&call(algorithm, COUNTS[nth], path), None).unwrap();
+                            (program, vec![in_place(x)])
+                        });
+                        let mut batch = Batch::new(calls.collect());
+                        // SAFETY: live vectors of this rank, each of one call, in place.
+                        unsafe { member.run_batch(&mut batch, watchdog()) }.unwrap();
+                        for (nth, x) in data.iter().enumerate() {
+                            assert_eq!(*x, sum(nth, COUNTS[nth]), "{path:?} call {nth}, rank {rank}, round {round}");
+                        }
+                        let program = node.program_of_rank(&call("ring", 64, path), None).unwrap();
+                        let mut single = input(9, rank, 64);
+                        // SAFETY: a live vector of this rank.
+                        unsafe { member.run(&program, in_place(&mut single), watchdog()) }.unwrap();
+                        assert_eq!(single, sum(9, 64));
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Runs a batch of three calls of two ranks, of so many elements each, on the memory given; returns what each rank is told.
+fn outcomes(counts: [[usize; 3]; 2], memory: [[usize; 3]; 2]) -> Vec<Result<(), Error>> {
+    let node = Arc::new(Node::new(2, None).unwrap());
+    let team = Team::new(2);
+    let run = |rank: u32| {
+        let calls = (0..3).map(|nth| {
+            let count = counts[rank as usize][nth];
+            let program = node.program_of_rank(&call("nvswitch", count, Path::Mapped), None).unwrap();
+            let start = memory[rank as usize][nth] as *mut u8;
+            (program, vec![Buffers::new(start, start, 1.0)])
+        });
+        let mut batch = Batch::new(calls.collect());
+        // SAFETY: the tests pass memory that lives, or make calls that are refused before a byte moves.
+        unsafe { team.member(rank).run_batch(&mut batch, watchdog()) }
+    };
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..2).map(|rank| scope.spawn(move || run(rank))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_batch_that_differs_is_a_mismatch_that_names_the_call() {
+    let mut data = [[0i32; 200]; 6];
+    let at: Vec<usize> = data.iter_mut().map(|x| x.as_mut_ptr() as usize).collect();
+    for outcome in outcomes([[100, 8, 9], [100, 8, 10]], [[at[0], at[1], at[2]], [at[3], at[4], at[5]]]) {
+        let message = outcome.unwrap_err().to_string();
+        assert!(message.contains("all_reduce of 9 int32") && message.contains("of 10 int32"), "{message}");
+        assert!(message.contains("(call 3 of 3 in a group)"), "{message}");
+    }
+}
+
+#[test]
+fn calls_of_different_ranks_that_share_a_byte_are_refused_wherever_in_the_batch_they_are() {
+    let mut data = [[0i32; 200]; 6];
+    let at: Vec<usize> = data.iter_mut().map(|x| x.as_mut_ptr() as usize).collect();
+    for outcome in outcomes([[100; 3]; 2], [[at[0], at[1], at[2]], [at[3], at[4], at[0] + 396]]) {
+        assert!(matches!(outcome, Err(Error::Overlap { rank_a: 0, rank_b: 1, .. })), "{outcome:?}");
+    }
+}
