@@ -55,6 +55,12 @@ impl Memberships {
         state.members.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Returns how many communicators are listed, dropped ones included.
+    #[cfg(test)]
+    pub(crate) fn listed(&self) -> usize {
+        self.lock().members.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

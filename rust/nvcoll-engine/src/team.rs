@@ -268,3 +268,80 @@ impl Calls {
         unsafe { self.crew.run(world, pass, self.number, buffers, &mut patience) }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use nvcoll_core::collective::{Collective, BARRIER, SPLIT};
+
+    use super::*;
+    use crate::call::Call;
+    use crate::making::OnTheSpot;
+    use crate::node::Node;
+    use crate::sharing::Sharing;
+
+    fn program(collective: &'static Collective) -> Arc<Program> {
+        let call = Call::without_data(collective);
+        Node::new(2, None).unwrap().program_among(2, &call, Sharing::ByRank, None, &OnTheSpot).unwrap()
+    }
+
+    /// 30 seconds: a watchdog, not a bar.
+    fn watchdog() -> Deadline {
+        Deadline::after(Some(30.0))
+    }
+
+    fn meet(member: &Member) -> Result<()> {
+        let nothing = std::ptr::null_mut();
+        // SAFETY: a barrier touches no buffer.
+        unsafe { member.run(&program(&BARRIER), Buffers::new(nothing, nothing, 1.0), watchdog()) }
+    }
+
+    /// Rank 0 enters its first call, a split, and is overtaken there: what it has not done yet, `Member::split` does later.
+    fn enter_split(team: &Team, wish: Wish) {
+        let ([fingerprint, small, count], said) = (program(&SPLIT).fingerprint, wish.into_buffers());
+        let [input, output] = [said.input, said.output].map(|address| address as usize as u64);
+        let lines = &team.world.lines[0];
+        lines.record.write(1, &[fingerprint, small, count, input, output, 0, 0, 0]);
+        lines.stamp.enter(1);
+    }
+
+    #[test]
+    fn a_rank_whose_split_fails_while_its_peer_is_through_ends_the_calls_of_their_group() {
+        let (team, wish) = (Team::new(2), Wish { color: Some(3), key: 5 });
+        let members = [team.member(0), team.member(1)];
+        enter_split(&team, wish);
+        let group = members[1].split(&program(&SPLIT), wish.color, 4, watchdog()).unwrap().unwrap();
+        assert_eq!((group.rank(), group.ranks()), (0, &[1, 0][..]));
+        members[1].abort().unwrap();
+        let failed = members[0].split(&program(&SPLIT), wish.color, wish.key, watchdog());
+        assert_eq!(failed.unwrap_err(), Error::Aborted { rank: 1, cause: "called abort" });
+        assert_eq!(meet(&group), Err(Error::Aborted { rank: 1, cause: "failed" }), "rank 0 is rank 1 of the group");
+    }
+
+    #[test]
+    fn a_rank_that_failed_or_returned_is_known_in_a_group_that_it_joins_afterwards() {
+        for end in [End::Failed, End::Returned, End::Interrupted] {
+            let team = Team::new(2);
+            team.memberships[0].end(end);
+            let world = Arc::new(World::of_group(vec![0, 1]));
+            let _ended = Member::join(world.clone(), 0, team.memberships[0].clone());
+            let found = meet(&Member::join(world, 1, team.memberships[1].clone())).unwrap_err();
+            match end {
+                End::Failed => assert_eq!(found, Error::Aborted { rank: 0, cause: "failed" }),
+                End::Returned => assert!(matches!(found, Error::Returned { rank: 0, calls: 0, .. }), "{found}"),
+                End::Interrupted => assert_eq!(found, Error::Interrupted),
+            }
+        }
+    }
+
+    #[test]
+    fn communicators_that_were_dropped_are_forgotten() {
+        let memberships = Arc::<Memberships>::default();
+        let kept = Member::join(Arc::new(World::new(1)), 0, memberships.clone());
+        for _ in 0..1000 {
+            Member::join(Arc::new(World::new(1)), 0, memberships.clone());
+        }
+        assert_eq!(memberships.end(End::Returned).len(), 1);
+        assert!(memberships.listed() < 16, "{} are listed", memberships.listed());
+        drop(kept);
+    }
+}

@@ -395,3 +395,38 @@ fn a_deadline_and_a_publisher_race_and_the_sleeper_goes_on_either_way() {
         thread.join().unwrap();
     });
 }
+
+/// A rank is through a call that nobody leaves before everybody has entered it; the other gives up in it, though both may
+/// have entered. Who gave up must find out that its peer is through: it waits until all are quiet, and then looks.
+fn giving_up_beside_one_that_is_through(waits_until_quiet: bool) {
+    let shared = Arc::new((Abort::default(), Activity::default(), [Stamp::default(), Stamp::default()]));
+    let peer = shared.clone();
+    let thread = thread::spawn(move || {
+        peer.1.begin();
+        if peer.0.cause().is_some() {
+            peer.1.acknowledge();
+            return false;
+        }
+        peer.2[1].enter(1);
+        let is_through = peer.2[0].has_entered(1);
+        if is_through {
+            peer.1.finish();
+        } else {
+            peer.1.acknowledge();
+        }
+        is_through
+    });
+    shared.2[0].enter(1);
+    shared.0.raise(Cause::TimedOut(0));
+    while waits_until_quiet && !shared.1.is_quiet() {
+        thread::yield_now();
+    }
+    let have_all_entered = shared.2[1].has_entered(1);
+    assert!(!thread.join().unwrap() || have_all_entered, "a peer is through, and this rank does not know it");
+}
+
+#[test]
+fn a_rank_that_gives_up_in_a_split_knows_whether_another_is_through() {
+    loom::model(|| giving_up_beside_one_that_is_through(true));
+    must_fail(|| giving_up_beside_one_that_is_through(false));
+}
