@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nvcoll
-from nvcoll._nvcoll import machine
+from nvcoll._nvcoll import machine, roofline
 
 
 class Interrupting:
@@ -60,6 +60,22 @@ LINES = {
 def test_a_number_in_an_algorithm_is_refused_at_its_line(argument):
     with pytest.raises(nvcoll.InvalidArgument, match=f"^{re.escape(argument)} is .*: it must be a whole number, "):
         LINES[argument](nvcoll.Builder("all_reduce", 2))
+
+
+@pytest.mark.parametrize("count", [-1, 2**63, 2.0, True])
+def test_a_count_of_elements_that_is_none_is_refused_by_name(count):
+    ring = nvcoll.schedule("all_reduce", "ring", world_size=2)
+    with pytest.raises(
+        nvcoll.InvalidArgument, match=r"^count is .*: it must be a whole number, at least 0 and less than 2\^63"
+    ):
+        ring.chunk_ranges(count)
+    assert ring.chunk_ranges(2**63 - 1)[-1][1] == 2**63 - 1
+
+
+@pytest.mark.parametrize("threads", [-1, 0, 1025, 2**64, 1.0])
+def test_threads_of_the_roofline_that_are_none_are_refused_by_name(threads):
+    with pytest.raises(nvcoll.InvalidArgument, match=r"^threads is .*: it must be a whole number, from 1 to 1024$"):
+        roofline([np.ones(3, dtype="f4")], threads)
 
 
 def test_what_a_number_raises_itself_is_not_hidden():

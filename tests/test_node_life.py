@@ -78,7 +78,7 @@ def test_ctrl_c_ends_one_call_that_takes_long(path):
     )
 
 
-@pytest.mark.parametrize("call", ["comm.all_reduce(np.ones(4, dtype='f4'))", "comm.barrier()"])
+@pytest.mark.parametrize("call", ["comm.all_reduce(np.ones(4, dtype='f4'))", "comm.barrier()", "comm.split(0)"])
 def test_ctrl_c_ends_ranks_that_wait_for_one_that_sleeps(call):
     run_script(
         f"""
@@ -100,6 +100,35 @@ def test_ctrl_c_ends_ranks_that_wait_for_one_that_sleeps(call):
         assert time.monotonic() - start < 30
         check_usable(node)
         woken.set()
+        """
+    )
+
+
+def test_ctrl_c_ends_ranks_that_wait_in_groups_in_threads_of_their_own():
+    run_script(
+        """
+        node = nvcoll.Node(4)
+        seen = []
+
+        def program(comm):
+            row, column = comm.split(comm.rank // 2), comm.split(comm.rank % 2)
+
+            def wait(group):
+                try:
+                    while True:
+                        group.barrier()
+                except KeyboardInterrupt:
+                    seen.append(group.ranks)
+
+            other = threading.Thread(target=wait, args=(row,))
+            other.start()
+            wait(column)
+            other.join()
+            raise KeyboardInterrupt
+
+        interrupted(lambda: node.run(program))
+        assert sorted(seen) == sorted(2 * [(0, 1), (2, 3), (0, 2), (1, 3)]), seen
+        check_usable(node)
         """
     )
 
@@ -232,18 +261,22 @@ def test_a_child_forked_while_another_thread_is_in_a_call_is_told_what_to_do():
 
 
 def test_a_child_forked_by_a_rank_has_no_peers_and_its_parent_goes_on():
+    def is_refused(call):
+        try:
+            call()
+        except nvcoll.Closed as error:
+            return "forked" in str(error)
+        return False
+
     def program(comm):
-        comm.barrier()
+        group = comm.split(0)
         child = os.fork() if comm.rank == 1 else None
         if child == 0:
-            try:
-                comm.barrier()
-            except nvcoll.Closed as error:
-                os._exit(7 if "forked" in str(error) else 1)
-            os._exit(2)
+            calls = (comm.barrier, group.barrier, lambda: group.split(0), group.abort)
+            os._exit(7 if all(is_refused(call) for call in calls) else 1)
         if child is not None:
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        return comm.all_reduce(np.ones(1, dtype="f4"))[0]
+        return group.all_reduce(np.ones(1, dtype="f4"))[0]
 
     assert nvcoll.Node(3).run(program, timeout=60) == [3.0] * 3
 

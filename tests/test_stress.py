@@ -11,6 +11,7 @@ import os
 import random
 import threading
 import time
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -121,6 +122,107 @@ def spmd_round(number: int) -> None:
             node.run(program, timeout=WATCHDOG_S)
 
 
+class Groups:
+    """A random program of ranks in random groups of groups: which there are, who calls what in which, and what ends it.
+
+    Communicator 0 is everybody's. Each thread has one script for all ranks, of which each rank follows its own part,
+    and communicators of its own; so whoever waits, waits for one that is on its way.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self.world_size = rng.choice(WORLD_SIZES)
+        self.ranks = [tuple(range(self.world_size))]
+        self.splits = [self.random_split(rng, rng.randrange(len(self.ranks))) for _ in range(rng.randint(1, 4))]
+        threads = rng.choice([1, 1, 2, 3])
+        comms = list(range(len(self.ranks)))
+        rng.shuffle(comms)
+        self.threads = [self.random_script(rng, comms[thread::threads]) for thread in range(threads)]
+        self.failing = rng.randrange(self.world_size) if rng.random() < 0.15 else None
+
+    def random_split(self, rng: random.Random, parent: int) -> tuple[int, list[tuple[int | None, int]], dict[int, int]]:
+        """Returns the parent, the color and key of each of its ranks, and the communicator of each color."""
+        colors = [None, *range(rng.randint(1, 3))]
+        wishes = [(rng.choice(colors), rng.randint(-2, 2)) for _ in self.ranks[parent]]
+        groups = {}
+        for color in sorted({color for color, _ in wishes if color is not None}):
+            members = [(key, at) for at, (found, key) in enumerate(wishes) if found == color]
+            groups[color] = len(self.ranks)
+            self.ranks.append(tuple(self.ranks[parent][at] for _, at in sorted(members)))
+        return parent, wishes, groups
+
+    def random_script(self, rng: random.Random, comms: list[int]) -> list[tuple[int, Any]]:
+        """Returns pairs of a communicator and what its ranks call in it."""
+        script: list[tuple[int, Any]] = []
+        for _ in range(rng.randint(1, 8) if comms else 0):
+            at = rng.choice(comms)
+            script.append((at, Reduction(rng, len(self.ranks[at])).run if rng.random() < 0.75 else barrier))
+        for at in comms:
+            if at > 0 and rng.random() < 0.1:
+                script.insert(rng.randint(0, len(script)), (at, rng.choice(self.ranks[at])))
+        return script
+
+    def run(self, comm: nvcoll.Communicator, number: int) -> None:
+        own = random.Random(number * 1000 + comm.rank)
+        comms = {0: comm}
+        for parent, wishes, groups in self.splits:
+            if parent in comms:
+                dawdle(own)
+                color, key = wishes[comms[parent].rank]
+                group = comms[parent].split(color, key)
+                assert (group is None) == (color is None)
+                if group is not None:
+                    comms[groups[color]] = group
+                    assert group.ranks == self.ranks[groups[color]] and group.ranks[group.rank] == comm.rank
+        failures: list[BaseException] = []
+
+        def follow(script: list[tuple[int, Any]]) -> None:
+            try:
+                self.follow(script, comms, random.Random(own.random()))
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=follow, args=(script,)) for script in self.threads]
+        for thread in threads:
+            thread.start()
+        if comm.rank == self.failing:
+            dawdle(own)
+            raise ValueError("injected")
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def follow(self, script: list[tuple[int, Any]], comms: dict[int, nvcoll.Communicator], own: random.Random) -> None:
+        aborted: dict[int, int] = {}
+        for at, call in script:
+            if at not in comms:
+                continue
+            dawdle(own)
+            if isinstance(call, int):
+                aborted[at] = self.ranks[at].index(call)
+                if comms[at].rank == aborted[at]:
+                    comms[at].abort()
+            elif at in aborted:
+                with pytest.raises(nvcoll.Aborted, match=rf"^rank {aborted[at]} called abort"):
+                    call(comms[at])
+            elif any(later[0] == at and isinstance(later[1], int) for later in script):
+                # The abort of a rank that is ahead may come before, after or in the middle of this call.
+                with contextlib.suppress(nvcoll.Aborted):
+                    call(comms[at])
+            else:
+                call(comms[at])
+
+
+def groups_round(number: int) -> None:
+    groups = Groups(random.Random(number))
+    node = nodes.setdefault((groups.world_size, 1), nvcoll.Node(groups.world_size, workers=1))
+    if groups.failing is None:
+        node.run(groups.run, number, timeout=WATCHDOG_S)
+    else:
+        with pytest.raises(ValueError, match="injected"):
+            node.run(groups.run, number, timeout=WATCHDOG_S)
+
+
 def numbered(round_of, number: int, *args) -> None:
     try:
         round_of(number, *args)
@@ -132,6 +234,11 @@ def numbered(round_of, number: int, *args) -> None:
 def test_random_programs_of_ranks_give_the_oracle_s_bits():
     for number in range(FIRST, FIRST + ROUNDS):
         numbered(spmd_round, number)
+
+
+def test_random_groups_of_ranks_in_threads_give_the_oracle_s_bits_and_end_alone():
+    for number in range(FIRST, FIRST + ROUNDS):
+        numbered(groups_round, number)
 
 
 def driven_round(number: int, thread: int, node: nvcoll.Node) -> None:

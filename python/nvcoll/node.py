@@ -64,14 +64,16 @@ class Node(_nvcoll.Node):
         in, not their own code: after a :class:`Timeout` too, a rank that sleeps or computes is waited for.
 
         Args:
-            fn: the program of one rank, a plain function; ``comm`` is its :class:`Communicator`.
+            fn: the program of one rank, a plain function; ``comm`` is its :class:`Communicator`. It may use threads:
+                ``comm.split`` gives each of them a communicator of its own.
             *args: passed to every rank.
             timeout: seconds that each collective may take; default for calls that do not say. It limits collectives,
                 not the run.
 
         Raises:
             BaseException: the first exception of a rank, with a note that names the rank, and notes for what others
-                raised. The calls of other ranks end with :class:`Aborted`, which names it.
+                raised. The calls of other ranks end with :class:`Aborted`, which names it, in every communicator that
+                it is in.
             Mismatch: ranks made different calls, or one returned while others made one more call.
             Timeout: a collective took longer than it may; the message says which ranks have not entered it.
             InvalidArgument: ``fn`` is an ``async def``.
