@@ -438,7 +438,7 @@ def test_what_cannot_be_done_is_one_line_and_status_2(arguments, message):
         (":plain", "`plain`, a function"),
         (":", "names no algorithm"),
         ("", "names no algorithm"),
-        (":outside", ":25: step 0: rank 99"),
+        (":outside", ":25: rank 99"),
         (":raising", ":29: LookupError: no such thing"),
     ],
 )

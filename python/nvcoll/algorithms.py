@@ -2,54 +2,97 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
-from nvcoll._nvcoll import Builder, Schedule
+from nvcoll._nvcoll import Builder, BuildError, InvalidArgument, Schedule, collectives
+from nvcoll.parameters import Parameters
+
+STEP = re.compile(r"step (\d+): ")
 
 
 class Algorithm:
     """An algorithm: a function that writes steps with a :class:`nvcoll.Builder`.
 
     It runs wherever a name does: ``node.all_reduce(arrays, algorithm=ring)``. Schedules are built once per world size,
-    aliasing and parameters.
+    aliasing and parameters, and with them the proofs; ``two_level(per_node=4)`` finds those of an earlier one.
     """
 
-    def __init__(self, collective: str, write: Callable[..., None], parameters: dict[str, Any] | None = None) -> None:
+    def __init__(self, collective: str, write: Callable[..., object]) -> None:
+        known = [name for name, *_ in collectives()]
+        if collective not in known:
+            raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(known)}")
         self.collective = collective
-        self.name = write.__name__
         self.__doc__ = write.__doc__
         self._write = write
-        self._parameters = parameters or {}
-        self._schedules: dict[tuple[int, bool], Schedule] = {}
+        self._parameters = Parameters.of(write)
+        self._given: dict[str, Any] = {}
+        self._schedules: dict[tuple[str, int, bool], Schedule] = {}  # of all parameterisations
 
-    def __call__(self, **parameters: Any) -> Algorithm:
-        """Returns the algorithm with other parameters: ``two_level(per_node=4)``."""
-        return Algorithm(self.collective, self._write, {**self._parameters, **parameters})
+    @property
+    def name(self) -> str:
+        """Its name, with all its parameters: ``ring``, ``two_level(per_node=8)``."""
+        return self._parameters.call(self._given)
+
+    def __call__(self, *values: object, **parameters: Any) -> Algorithm:
+        """Returns the algorithm with other parameters: ``two_level(per_node=4)``.
+
+        Raises:
+            InvalidArgument: it has no such parameter, or the value is of another kind than the parameter's default.
+        """
+        if values:
+            names = ", ".join(self._parameters.declared) or "it has none"
+            raise InvalidArgument(f"parameters of {self._parameters.function} are given by name: {names}")
+        other = copy.copy(self)
+        other._given = self._parameters.checked({**self._given, **parameters})
+        return other
 
     def schedule(self, world_size: int, in_place: bool = True) -> Schedule:
         """Builds the mapped schedule.
 
+        What can be seen only when all steps are there (a step that reads what nobody has written) is found at the end;
+        the function is then run once more, to raise at the line of that step.
+
         Raises:
             BuildError: the algorithm broke a rule of the builder, at the line of the traceback.
+            InvalidArgument: a parameter without a default is missing.
         """
-        key = (world_size, in_place)
+        key = (self.name, world_size, in_place)
         if key not in self._schedules:
-            builder = Builder(self.collective, world_size, in_place=in_place)
-            self._write(builder, **self._parameters)
             # Ranks may write it at once; they share one, and with it the proof.
-            self._schedules.setdefault(key, builder.finish(self.name))
+            self._schedules.setdefault(key, self._built(world_size, in_place))
         return self._schedules[key]
+
+    def _built(self, world_size: int, in_place: bool) -> Schedule:
+        parameters = self._parameters.complete(self._given)
+        builder = Builder(self.collective, world_size, in_place=in_place)
+        self._write(builder, **parameters)
+        try:
+            return builder.finish(self.name)
+        except BuildError as error:
+            late = error
+        if step := STEP.match(str(late)):
+            again = Builder(self.collective, world_size, in_place=in_place)
+            again.fail_at(int(step[1]), str(late))
+            self._write(again, **parameters)
+        raise late
 
     def __repr__(self) -> str:
         return f"<nvcoll.Algorithm {self.collective} {self.name}>"
 
 
-def algorithm(collective: str) -> Callable[[Callable[..., None]], Algorithm]:
+def algorithm(collective: str) -> Callable[[Callable[..., object]], Algorithm]:
     """Makes an algorithm of a function that takes a :class:`nvcoll.Builder`.
+
+    Further parameters of the function are parameters of the algorithm: numbers, True, False, None, text, or tuples.
 
     Args:
         collective: what the algorithm does, such as ``"all_reduce"``.
+
+    Raises:
+        InvalidArgument: there is no such collective, or the function cannot be an algorithm.
 
     Example:
         >>> @algorithm("all_reduce")
@@ -59,4 +102,6 @@ def algorithm(collective: str) -> Callable[[Callable[..., None]], Algorithm]:
         >>> star.schedule(world_size=4)
         <nvcoll.Schedule all_reduce star, 4 ranks, mapped>
     """
+    if not isinstance(collective, str):
+        raise InvalidArgument('name the collective: write @nvcoll.algorithm("all_reduce")')
     return lambda write: Algorithm(collective, write)

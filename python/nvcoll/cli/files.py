@@ -1,5 +1,6 @@
 """What the user wrote: an algorithm in ``FILE.py:FUNCTION``, or a schedule in a text file as ``nvcoll show`` prints it.
 
+Parameters stand behind the function as in Python: ``FILE.py:two_level(per_node=4)``, which a shell wants in quotes.
 Whatever goes wrong in a user's file is an error that names the file and the line::
 
     mine.py:7: rank 4 is not in 0..4
@@ -8,6 +9,7 @@ Whatever goes wrong in a user's file is an error that names the file and the lin
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -16,6 +18,9 @@ from pathlib import Path
 from types import ModuleType
 
 from nvcoll import Algorithm, Error, InvalidArgument, Schedule
+from nvcoll import parameters as parameters_of
+
+SPEC = re.compile(r"(.*):([^:()]*)(?:\((.*)\))?", re.DOTALL)
 
 
 def is_spec(name: str) -> bool:
@@ -32,18 +37,19 @@ def algorithm(spec: str) -> Algorithm:
     """Loads an algorithm from ``FILE.py:FUNCTION``.
 
     Raises:
-        InvalidArgument: there is no such file, it cannot be run, or it defines no such algorithm.
+        InvalidArgument: there is no such file, it cannot be run, it defines no such algorithm, or this has no such
+            parameters.
     """
-    file, colon, function = spec.rpartition(":") if not spec.endswith(".py") else (spec, "", "")
+    file, function, parameters = _split(spec)
     if not Path(file).is_file():
         raise InvalidArgument(f"`{file}` is not a file: write FILE.py:FUNCTION")
     module = _module(file)
     found = getattr(module, function, None)
     if isinstance(found, Algorithm):
-        return found
+        return found if parameters is None else found(**parameters_of.read(parameters))
     names = [name for name, value in vars(module).items() if isinstance(value, Algorithm)]
     there = f"it has {', '.join(names)}" if names else "it has none: decorate one with @nvcoll.algorithm(collective)"
-    if not colon or not function:
+    if not function:
         raise InvalidArgument(f"`{spec}` names no algorithm: write {file}:FUNCTION; {there}")
     what = "has no" if found is None else f"has `{function}`, a {type(found).__name__}, but no"
     raise InvalidArgument(f"`{file}` {what} algorithm `{function}`: {there}")
@@ -55,7 +61,7 @@ def schedule_of(spec: str, written: Algorithm, world_size: int, in_place: bool) 
     Raises:
         InvalidArgument: building failed, with the line of the file.
     """
-    with errors_at_the_line(spec.rpartition(":")[0]):
+    with errors_at_the_line(_split(spec)[0]):
         return written.schedule(world_size, in_place)
 
 
@@ -77,6 +83,12 @@ def read(file: str) -> Schedule:
         return Schedule.parse(text)
     except Error as error:
         raise InvalidArgument(f"{file}: {error}") from None
+
+
+def _split(spec: str) -> tuple[str, str, str | None]:
+    """Returns the file, the function, and what stands in parentheses behind it, or None."""
+    match = SPEC.fullmatch(spec)
+    return (match[1], match[2], match[3]) if match and not spec.endswith(".py") else (spec, "", None)
 
 
 def _module(file: str) -> ModuleType:

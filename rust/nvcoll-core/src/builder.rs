@@ -220,6 +220,11 @@ impl Builder {
         self.record(src, dst, true)
     }
 
+    /// Returns the number of steps so far.
+    pub fn steps(&self) -> usize {
+        self.lines.len()
+    }
+
     /// Returns the first error so far.
     ///
     /// # Errors
@@ -356,7 +361,11 @@ impl Builder {
         }
     }
 
-    fn admit_region(&self, region: &Region) -> std::result::Result<(), String> {
+    /// Says whether a region is there: inside the data, and held by its buffer.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn admit_region(&self, region: &Region) -> std::result::Result<(), String> {
         if region.rank >= self.world_size() {
             return Err(format!("rank {} is not in 0..{}", region.rank, self.world_size()));
         }

@@ -1,13 +1,14 @@
 //! `Builder` and `View`: how an algorithm is written in Python. Thin over the core's builder; errors are raised at the line
 //! that broke a rule.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyRange, PyRangeMethods, PyTuple};
 
 use nvcoll_core::builder::{Builder as CoreBuilder, Chunks, Region};
 use nvcoll_core::collective::Collective;
+use nvcoll_core::error::Error;
 use nvcoll_core::schedule::Aliasing;
 
 use crate::error::{invalid, of_core};
@@ -41,7 +42,11 @@ impl View {
 /// Views are places. In place, `output(r, c)` is the memory of `input(r, c)`: a step that writes it replaces the
 /// contribution of rank r. What must wait for what is derived from the order of the program.
 #[pyclass(name = "Builder", module = "nvcoll", frozen)]
-pub(crate) struct Builder(Mutex<CoreBuilder>);
+pub(crate) struct Builder {
+    core: Mutex<CoreBuilder>,
+    /// The step that will be wrong in the end, and what will be wrong with it: see [`Builder::fail_at`].
+    fails_at: OnceLock<(usize, String)>,
+}
 
 #[pymethods]
 impl Builder {
@@ -57,7 +62,7 @@ impl Builder {
         let roles = roles(world_size, root)?;
         let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
         let builder = CoreBuilder::new(collective_named(py, collective)?, roles, aliasing);
-        builder.map(|b| Self(Mutex::new(b))).map_err(|e| of_core(py, &e))
+        builder.map(|b| Self { core: Mutex::new(b), fails_at: OnceLock::new() }).map_err(|e| of_core(py, &e))
     }
 
     /// The rank that has or receives everything; 0 if the collective has no root.
@@ -104,14 +109,14 @@ impl Builder {
 
     /// Names a chunk, or a `range` of chunks, of a rank's input.
     fn input(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
-        let (rank, chunks) = (whole("rank", rank, ANY)?, chunks(chunk)?);
-        Ok(View(self.lock().input(rank, chunks)))
+        let (py, rank, chunks) = (rank.py(), whole("rank", rank, ANY)?, chunks(chunk)?);
+        self.named(py, |b| b.input(rank, chunks))
     }
 
     /// Names a chunk, or a `range` of chunks, of a rank's output.
     fn output(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
-        let (rank, chunks) = (whole("rank", rank, ANY)?, chunks(chunk)?);
-        Ok(View(self.lock().output(rank, chunks)))
+        let (py, rank, chunks) = (rank.py(), whole("rank", rank, ANY)?, chunks(chunk)?);
+        self.named(py, |b| b.output(rank, chunks))
     }
 
     /// Names a chunk, or a `range` of chunks, of a rank's scratch: memory for intermediate values, in layers as long as the data.
@@ -122,9 +127,9 @@ impl Builder {
         chunk: &Bound<'_, PyAny>,
         layer: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<View> {
-        let (rank, chunks) = (whole("rank", rank, ANY)?, chunks(chunk)?);
+        let (py, rank, chunks) = (rank.py(), whole("rank", rank, ANY)?, chunks(chunk)?);
         let layer = layer.map_or(Ok(0), |layer| whole("layer", layer, 0..=u16::MAX.into()))?;
-        Ok(View(self.lock().scratch(rank, layer as u16, chunks)))
+        self.named(py, |b| b.scratch(rank, layer as u16, chunks))
     }
 
     /// Folds views, in the order listed, into every view of `into`; returns the first of them.
@@ -133,18 +138,13 @@ impl Builder {
     #[pyo3(signature = (*views, into, at=None))]
     fn fold(&self, views: &Bound<'_, PyTuple>, into: &Bound<'_, PyAny>, at: Option<&str>) -> PyResult<View> {
         let py = into.py();
-        let (src, dst) = (regions(views.as_any())?, regions(into)?);
-        match at {
-            None => self.record(py, |b| View(b.fold(&src, &dst))),
-            Some("switch") => self.record(py, |b| View(b.at_switch(&src, &dst))),
-            Some(other) => Err(invalid(py, format!("`at` is {other:?}: it must be \"switch\" or left out"))),
-        }
+        self.step(py, &regions(views.as_any())?, &regions(into)?, at)
     }
 
-    /// Copies a view into every view of `into`; returns the first of them.
-    fn copy(&self, view: &View, into: &Bound<'_, PyAny>) -> PyResult<View> {
-        let dst = regions(into)?;
-        self.record(into.py(), |b| View(b.copy(&view.0, &dst)))
+    /// Copies a view into every view of `into`; returns the first of them. `at` as in `fold`.
+    #[pyo3(signature = (view, into, *, at=None))]
+    fn copy(&self, view: &View, into: &Bound<'_, PyAny>, at: Option<&str>) -> PyResult<View> {
+        self.step(into.py(), std::slice::from_ref(&view.0), &regions(into)?, at)
     }
 
     /// Copies a view into every view of `into`, executed by the rank that has it; returns the first of `into`.
@@ -211,19 +211,46 @@ impl Builder {
         let builder = self.lock().clone();
         builder.finish(name).map(Schedule::of).map_err(|e| of_core(py, &e))
     }
+
+    /// Makes the call that records this step raise BuildError: what `finish` found wrong with it, at its line.
+    fn fail_at(&self, step: usize, message: String) {
+        let _ = self.fails_at.set((step, message)); // the first stays
+    }
 }
 
 impl Builder {
     fn lock(&self) -> std::sync::MutexGuard<'_, CoreBuilder> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn record<T>(&self, py: Python<'_>, line: impl FnOnce(&mut CoreBuilder) -> T) -> PyResult<T> {
-        let (value, check) = {
+        let (value, check, steps) = {
             let mut builder = self.lock();
-            (line(&mut builder), builder.check())
+            (line(&mut builder), builder.check(), builder.steps())
         };
+        let check = check.and_then(|()| match self.fails_at.get() {
+            Some((step, message)) if *step < steps => Err(Error::Build(message.clone())),
+            _ => Ok(()),
+        });
         check.map(|()| value).map_err(|e| of_core(py, &e)) // not under the lock: making an exception lets other threads in
+    }
+
+    /// Names a place, which must be there.
+    fn named(&self, py: Python<'_>, name: impl FnOnce(&mut CoreBuilder) -> Region) -> PyResult<View> {
+        let (region, found) = self.record(py, |b| {
+            let region = name(b);
+            let found = b.admit_region(&region);
+            (region, found)
+        })?;
+        found.map(|()| View(region)).map_err(|message| of_core(py, &Error::Build(message)))
+    }
+
+    fn step(&self, py: Python<'_>, src: &[Region], dst: &[Region], at: Option<&str>) -> PyResult<View> {
+        match at {
+            None => self.record(py, |b| View(b.fold(src, dst))),
+            Some("switch") => self.record(py, |b| View(b.at_switch(src, dst))),
+            Some(other) => Err(invalid(py, format!("`at` is {other:?}: it must be \"switch\" or left out"))),
+        }
     }
 
     fn compose(
