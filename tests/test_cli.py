@@ -369,6 +369,44 @@ def test_a_long_expression_is_shortened():
     assert max(map(len, run("verify", "all_reduce", "ring", "-n", "128")[0].splitlines())) < 200
 
 
+# algorithms
+
+
+def test_algorithms_prints_every_row_of_the_registry_with_its_cost():
+    lines = run("algorithms", "-n", "5")[0].splitlines()
+    for collective, name, order, summary, source in nvcoll._nvcoll.algorithms():
+        rows = [re.split(r" {2,}", line) for line in lines if line.split()[:3] == [collective, name, order]]
+        assert rows[0][-1] == f"{summary}; {source}"
+        for path in ("mapped", "staged"):
+            for in_place in (True, False):
+                calls = (path, f"{path}, {'in place' if in_place else 'out of place'}")
+                (row,) = [row for row in rows if row[3] in calls]
+                schedule = nvcoll.schedule(collective, name, world_size=5, path=path, in_place=in_place)
+                moved, waits = schedule.cost()
+                assert row[4].split()[0] == (f"{moved:.2f}" if schedule.chunks else "-")
+                assert row[5:7] == [str(waits), str(len(schedule.steps))]
+
+
+def test_algorithms_of_one_collective_as_a_table_and_as_json():
+    names = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
+    table, _ = run("algorithms", "all_reduce")
+    assert "barrier" not in table and all(f"all_reduce  {name} " in table for name in names)
+    document = json.loads(run("algorithms", "all_reduce", "-n", "4", "--json")[0])
+    assert (document["schema"], document["ranks"]) == ("nvcoll.algorithms/1", 4)
+    assert [row["algorithm"] for row in document["algorithms"]] == names
+    ring = next(row for row in document["algorithms"] if row["algorithm"] == "ring")
+    cost = {"path": "mapped", "in_place": True, "moved": 3.75, "busiest": 3.75, "waits": 7, "steps": 24}
+    assert cost in ring["costs"] and len(ring["costs"]) == 4
+    keys = {*document, *ring, *cost}
+    described = DOCUMENTED.split("Of `nvcoll algorithms`")[1].split("Of `nvcoll bench`")[0]
+    assert keys == {word for word in re.findall(r"`(\w+)`", described)}
+
+
+def test_algorithms_as_markdown_is_the_page():
+    page = (Path(__file__).parent.parent / "docs" / "ALGORITHMS.md").read_text()
+    assert run("algorithms", "--markdown")[0] == page
+
+
 # info
 
 
@@ -423,6 +461,9 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("bench", "all_reduce", "--plot", "nowhere/bench.svg"), "is not a directory"),
         (("bench", "all_reduce", "--plot", "bench.doc"), "end it in .svg"),
         (("bench", "--rong"), "--rong"),
+        (("algorithms", "all_rong"), "choose from all_reduce"),
+        (("algorithms", "-n", "0"), "1 to 1024"),
+        (("algorithms", "all_reduce", "--markdown"), "prints the whole page"),
         (("rong",), "choose from bench"),
     ],
     ids=" ".join,

@@ -116,6 +116,12 @@ impl Schedule {
         self.core.steps.iter().map(Step::of).collect()
     }
 
+    /// The number of all steps.
+    #[getter]
+    fn step_count(&self) -> usize {
+        self.core.steps.len()
+    }
+
     /// The schedule for another path.
     fn lower(&self, py: Python<'_>, path: &str) -> PyResult<Self> {
         Ok(Self::of(lowered(py, &self.core, path_named(py, path)?)?))
@@ -130,6 +136,11 @@ impl Schedule {
     fn cost(&self) -> (f64, u32) {
         let cost = Cost::of(&self.core);
         (cost.moved(), cost.waits)
+    }
+
+    /// What the busiest rank moves, in units of its buffer.
+    fn moved_by_busiest(&self) -> f64 {
+        Cost::of(&self.core).moved_by_busiest()
     }
 
     /// The boundaries of all chunks of a vector of `count` elements, counted from the start of their part.

@@ -1,0 +1,206 @@
+"""``nvcoll algorithms``: the registry with what each algorithm costs; ``--markdown`` writes ``docs/ALGORITHMS.md``.
+
+Nothing here knows an algorithm or a collective by name: rows come from the registry, costs from the schedules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+
+import nvcoll
+from nvcoll import InvalidArgument
+from nvcoll._nvcoll import algorithms as registry
+from nvcoll._nvcoll import collectives
+from nvcoll.cli.schedules import Ranks
+from nvcoll.words import counted
+
+PAGE_RANKS = (2, 8, 12, 64)
+"""The world sizes of the page. Chosen: the smallest, a node, no power of two, many."""
+
+JSON_SCHEMA = "nvcoll.algorithms/1"
+
+PATHS = ("mapped", "staged")
+
+PAGE = """\
+# Algorithms
+
+Written by `nvcoll algorithms --markdown > docs/ALGORITHMS.md` from the registry; do not edit.
+
+| collective | what it does | algorithms, the default first |
+|---|---|---|
+{overview}
+
+An **order** is a promise about bits: *rank* is the left fold over ranks 0..n-1, *nested* a fold of folds, *own* what
+the algorithm's documentation says, *none* that nothing is folded; see [bits](bits.md).
+
+A **cost** is counted from the schedule. `2.00 · 2`: a rank reads and writes 2.00 times its longer buffer, a mean over
+ranks, and the longest chain of waits has 2 handoffs between ranks. `4.38 (5.50) · 9`: the busiest rank moves 5.50.
+Where in place and out of place differ, both stand there. *mapped*: ranks reach each other's memory; *staged*: they do
+not, and copy through slots. `nvcoll algorithms COLLECTIVE -n RANKS` gives other world sizes.
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a schedule costs; ``moved`` and ``busiest`` in units of the longer buffer of a rank, None without data."""
+
+    moved: float | None
+    busiest: float | None
+    waits: int
+    steps: int
+
+    @classmethod
+    def of(cls, schedule: nvcoll.Schedule) -> Cost:
+        """Counts."""
+        moved, waits = schedule.cost()
+        if schedule.chunks == 0:
+            return cls(None, None, waits, schedule.step_count)
+        return cls(moved, schedule.moved_by_busiest(), waits, schedule.step_count)
+
+    @property
+    def words(self) -> str:
+        """What a rank moves: ``2.00``; ``4.38 (5.50)`` where the busiest moves more; ``-`` without data."""
+        if self.moved is None or self.busiest is None:
+            return "-"
+        mean, most = f"{self.moved:.2f}", f"{self.busiest:.2f}"
+        return mean if mean == most else f"{mean} ({most})"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the registry."""
+
+    collective: str
+    algorithm: str
+    order: str
+    summary: str
+    source: str
+
+    def costs(self, ranks: int) -> dict[tuple[str, bool], Cost]:
+        """Returns the cost by path and by whether it is in place."""
+
+        def cost(path: str, in_place: bool) -> Cost:
+            schedule = nvcoll.schedule(self.collective, self.algorithm, world_size=ranks, path=path, in_place=in_place)
+            return Cost.of(schedule)
+
+        return {(path, in_place): cost(path, in_place) for path in PATHS for in_place in (True, False)}
+
+
+def entries(collective: str | None = None) -> list[Entry]:
+    """Returns the registry, or its lines for one collective.
+
+    Raises:
+        InvalidArgument: there is no such collective.
+    """
+    known = [name for name, _ in collectives()]
+    if collective is not None and collective not in known:
+        raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(known)}")
+    all_entries = [Entry(*row) for row in registry()]
+    wanted = known if collective is None else [collective]
+    return [entry for name in wanted for entry in all_entries if entry.collective == name]
+
+
+def calls(costs: Sequence[dict[tuple[str, bool], Cost]]) -> Iterator[tuple[str, list[Cost]]]:
+    """Yields each way of calling with its costs at some world sizes; in and out of place are one where they agree."""
+    for path in PATHS:
+        inside, outside = ([each[path, in_place] for each in costs] for in_place in (True, False))
+        if inside == outside:
+            yield path, inside
+        else:
+            yield f"{path}, in place", inside
+            yield f"{path}, out of place", outside
+
+
+def _print_table(chosen: Sequence[Entry], ranks: int) -> None:
+    moved = "what a rank reads and writes, in units of its longer buffer, a mean (the busiest)"
+    print(f"{counted(ranks, 'rank')}; moved: {moved}")
+    rows = [("collective", "algorithm", "order", "call", "moved", "waits", "steps", "idea; source")]
+    for entry in chosen:
+        name = (entry.collective, entry.algorithm, entry.order)
+        idea = f"{entry.summary}; {entry.source}"
+        for number, (call, (cost,)) in enumerate(calls([entry.costs(ranks)])):
+            numbers = (cost.words, str(cost.waits), str(cost.steps))
+            rows.append((*name, call, *numbers, idea if number == 0 else ""))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if 4 < at < 7 else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _document(chosen: Sequence[Entry], ranks: int) -> dict[str, Any]:
+    summaries = dict(collectives())
+    return {
+        "schema": JSON_SCHEMA,
+        "ranks": ranks,
+        "algorithms": [
+            {
+                **asdict(entry),
+                "contract": summaries[entry.collective],
+                "costs": [
+                    {"path": path, "in_place": in_place, **asdict(cost)}
+                    for (path, in_place), cost in entry.costs(ranks).items()
+                ],
+            }
+            for entry in chosen
+        ],
+    }
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _section(collective: str, contract: str, chosen: Sequence[Entry]) -> str:
+    ideas = [_row(f"`{e.algorithm}`", e.order, e.summary, e.source) for e in chosen]
+    costs = [
+        _row(f"`{entry.algorithm}`", call, *(f"{cost.words} · {cost.waits}" for cost in row))
+        for entry in chosen
+        for call, row in calls([entry.costs(ranks) for ranks in PAGE_RANKS])
+    ]
+    sizes = [counted(ranks, "rank") for ranks in PAGE_RANKS]
+    return "\n".join(
+        [
+            f"## {collective}\n\n{contract[:1].upper()}{contract[1:]}.\n",
+            "| algorithm | order | idea | source |\n|---|---|---|---|",
+            *ideas,
+            "",
+            _row("algorithm", "call", *sizes),
+            "|---" * (2 + len(sizes)) + "|",
+            *costs,
+        ]
+    )
+
+
+def page() -> str:
+    """Writes ``docs/ALGORITHMS.md``."""
+    known = [(name, contract, entries(name)) for name, contract in collectives()]
+    overview = [_row(f"[{n}](#{n})", c, ", ".join(f"`{e.algorithm}`" for e in chosen)) for n, c, chosen in known]
+    sections = [_section(name, contract, chosen) for name, contract, chosen in known]
+    return "\n".join([PAGE.format(overview="\n".join(overview)), "\n\n".join(sections), ""])
+
+
+def algorithms(
+    collective: Annotated[str | None, typer.Argument(help="Only this collective.")] = None,
+    ranks: Ranks = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page docs/ALGORITHMS.md.")] = False,
+) -> None:
+    """Prints every algorithm with its order, what it moves, how often it waits, its idea and its source."""
+    if as_markdown:
+        if as_json or collective is not None:
+            raise InvalidArgument("--markdown prints the whole page: leave out the collective and --json")
+        print(page(), end="")
+        return
+    chosen = entries(collective)
+    if as_json:
+        print(json.dumps(_document(chosen, ranks)))
+    else:
+        _print_table(chosen, ranks)
