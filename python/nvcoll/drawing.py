@@ -8,20 +8,37 @@ Time runs to the right (`nvcoll.layout` says which box stands where)::
 
 Boxes show views in the text form, shortened: ``output[r0..r3].2`` is that chunk on each of four ranks. Hovering
 shows the whole line. Not drawn are leaves, and waits for earlier tiles (the reuse of a slot), which are counted
-below the picture. Arrows against time, in a cycle of waits, are red. Readable up to about eight ranks. Source: ours.
+below the picture. Arrows against time, in a cycle of waits, are red. Readable up to about eight ranks. The colours
+are those of paper; rules in the picture give others to who prefers dark. Source: ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from xml.sax.saxutils import escape
 
 from nvcoll._nvcoll import Schedule, Step
 from nvcoll.layout import BOX_HEIGHT, LEFT, LINE_GAP, MARGIN, Box, Layout, Place, place, waits
-from nvcoll.words import counted
+from nvcoll.words import counted, escaped
 
 COLOURS = {"fold": "#fbd9a5", "copy": "#cfe1f9", "publish": "#d3ecca"}
 INK, FAINT, GRID, ALARM = "#3b4252", "#8a93a3", "#e8ebf0", "#c0392b"
+PAPER, BAND = "white", "#f7f8fa"
+
+DARK = {
+    COLOURS["fold"]: "#6b4a14",
+    COLOURS["copy"]: "#27466f",
+    COLOURS["publish"]: "#2f5a2c",
+    INK: "#d8dee9",
+    FAINT: "#98a2b3",
+    GRID: "#3a404b",
+    ALARM: "#ff6b5b",
+    PAPER: "#1c1f24",
+    BAND: "#24282f",
+}
+"""What each colour is where the reader prefers dark: the system's wish, or the theme of a notebook."""
+
+CLASS = "nvcoll-drawing"
+"""Of the root: rules must not reach the rest of a page into which the picture is put."""
 
 
 def kind(step: Step) -> str:
@@ -35,7 +52,7 @@ def kind(step: Step) -> str:
 def text(x: float, y: float, words: str, **attributes: object) -> str:
     """Writes words at a point."""
     rest = "".join(f' {name.rstrip("_").replace("_", "-")}="{value}"' for name, value in attributes.items())
-    return f'<text x="{x:.1f}" y="{y:.1f}"{rest}>{escape(words)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{rest}>{escaped(words)}</text>'
 
 
 def drawn_box(box: Box) -> str:
@@ -47,7 +64,7 @@ def drawn_box(box: Box) -> str:
     dashes = ' stroke-dasharray="5 3"' if step.at_switch else ""
     frame = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{BOX_HEIGHT}" rx="6"'
     parts = [
-        f'<g class="step"><title>{escape(full + after)}</title>',
+        f'<g class="step"><title>{escaped(full + after)}</title>',
         f'<rect {frame} fill="{COLOURS[kind(step)]}" {stroke}{dashes}/>',
         text(box.x + 9, box.y + 17, to, class_="view"),
         text(box.x + 9, box.y + 32, source, class_="view"),
@@ -58,7 +75,7 @@ def drawn_box(box: Box) -> str:
         words = ",".join(map(str, entered)) if len(entered) < 4 else f"{len(entered)} ranks"
         width = 5.5 * len(words) + 9
         x, y = box.x + 8, box.y - 8
-        parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="14" rx="7" fill="white" stroke="{FAINT}"/>')
+        parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="14" rx="7" fill="{PAPER}" stroke="{FAINT}"/>')
         parts.append(text(x + width / 2, y + 10.5, words, class_="note", text_anchor="middle"))
     return "".join(parts) + "</g>"
 
@@ -84,7 +101,7 @@ def drawn_waits(boxes: dict[Place, Box], box: Box) -> list[str]:
         else:
             curve = f"C{x1 + reach:.1f} {y1:.1f} {x2 - reach:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
         path = f'd="M{x1:.1f} {y1:.1f}{curve}" stroke="{colour}"'
-        parts.append(f'<path class="wait" {path} stroke-width="1.3" fill="none" marker-end="url(#{colour[1:]})"/>')
+        parts.append(f'<path class="wait" {path} stroke-width="1.3" fill="none" marker-end="url(#{marker(colour)})"/>')
     return parts
 
 
@@ -104,17 +121,33 @@ def legend(steps: Sequence[Step], y: float) -> tuple[list[str], float]:
         if any(kind(step) == name for step in steps):
             entry(swatch(colour), name)
     if any(step.is_final for step in steps):
-        entry(swatch("white", ' stroke-width="2.2"'), "completes the reduction")
+        entry(swatch(PAPER, ' stroke-width="2.2"'), "completes the reduction")
     if any(step.at_switch for step in steps):
-        entry(swatch("white", ' stroke-dasharray="5 3"'), "a switch can do it")
+        entry(swatch(PAPER, ' stroke-dasharray="5 3"'), "a switch can do it")
     if any(waits(step) for step in steps):
-        entry(f'<path d="M0 0H19" stroke="{INK}" marker-end="url(#{INK[1:]})"/>', "waits for")
+        entry(f'<path d="M0 0H19" stroke="{INK}" marker-end="url(#{marker(INK)})"/>', "waits for")
     if any(step.index for step in steps):
         entry(f'<path d="M0 0H20" stroke="{FAINT}" stroke-width="1.5"/>', "same queue")
     if any(wait.endswith(".enter") for step in steps for wait in step.after):
-        badge = f'<rect y="-7" width="20" height="14" rx="7" fill="white" stroke="{FAINT}"/>'
+        badge = f'<rect y="-7" width="20" height="14" rx="7" fill="{PAPER}" stroke="{FAINT}"/>'
         entry(badge + text(10, 3.5, "2", class_="note", text_anchor="middle"), "waits for the enter of rank 2")
     return parts, x
+
+
+def marker(colour: str) -> str:
+    """Returns the name of the head of an arrow."""
+    return f"{CLASS}-{colour.removeprefix('#')}"
+
+
+def style() -> str:
+    """Writes the rules: fonts, and the colours for who prefers dark."""
+    inside = f":is(.{CLASS},.{CLASS} *)"
+    rules = [
+        f'{inside}[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
+    ]
+    notebook = "".join(f'[data-jp-theme-light="false"] {rule}' for rule in rules)
+    fonts = f".{CLASS} .view{{font:11px monospace}}.{CLASS} .note{{font-size:9px}}"
+    return f"{fonts}@media(prefers-color-scheme:dark){{{''.join(rules)}}}{notebook}"
 
 
 def svg(schedule: Schedule) -> str:
@@ -137,16 +170,16 @@ def svg(schedule: Schedule) -> str:
     width, height = max(layout.width, key_end), layout.height + 48
     title = f"{schedule.collective} {schedule.algorithm}, {counted(schedule.world_size, 'rank')}, {schedule.path}"
     arrows = "".join(
-        f'<marker id="{colour[1:]}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        f'<path d="M0 0.5 8 4 0 7.5z" fill="{colour}"/></marker>'
+        f'<marker id="{marker(colour)}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        f'orient="auto"><path d="M0 0.5 8 4 0 7.5z" fill="{colour}"/></marker>'
         for colour in (INK, FAINT, ALARM)
     )
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12" fill="{INK}">',
-        f"<title>{escape(title)}</title><defs>{arrows}</defs>",
-        f"<style>.view{{font:11px monospace}}.note{{font-size:9px;fill:{INK}}}</style>",
-        '<rect width="100%" height="100%" fill="white"/>',
+        f"<title>{escaped(title)}</title><defs>{arrows}</defs>",
+        f"<style>{style()}</style>",
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
         text(MARGIN, 28, title, font_size=16, font_weight="bold"),
         text(
             MARGIN, 48, "One tile; time runs to the right. output[r1].0 is chunk 0 of the output of rank 1.", fill=FAINT
@@ -154,7 +187,7 @@ def svg(schedule: Schedule) -> str:
     ]
     for rank, (top, bottom) in enumerate(layout.bands):
         frame = f'x="{MARGIN / 2}" y="{top - 11:.1f}" width="{width - MARGIN:.1f}" height="{bottom - top + 19:.1f}"'
-        parts.append(f'<rect class="rank" {frame} rx="8" fill="#f7f8fa" stroke="{GRID}"/>')
+        parts.append(f'<rect class="rank" {frame} rx="8" fill="{BAND}" stroke="{GRID}"/>')
         parts.append(text(MARGIN, (top + bottom) / 2 + 4, f"rank {rank}", font_weight="bold"))
     for box in layout.boxes.values():
         parts += drawn_waits(layout.boxes, box)

@@ -1,8 +1,32 @@
-"""Numbers in sentences."""
+"""Numbers and expressions in sentences, and text in markup."""
 
 from __future__ import annotations
+
+import html
+import re
+
+EXPRESSIONS = 3
+"""How many chunks' expressions are shown where they differ. Chosen."""
+
+EXPRESSION_LETTERS = 60
+"""How much is shown of the two ends of a long expression. Chosen."""
+
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML document may hold, not even as a reference (XML 1.0, production 2)."""
 
 
 def counted(number: int, noun: str) -> str:
     """Returns a number with its noun: ``1 rank``, ``4 ranks``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def shortened(expression: str) -> str:
+    """Returns the two ends of an expression that is too long to read."""
+    if len(expression) <= 3 * EXPRESSION_LETTERS:
+        return expression
+    return f"(… {expression.lstrip('(')[:EXPRESSION_LETTERS]} … {expression[-EXPRESSION_LETTERS:]}"
+
+
+def escaped(text: str) -> str:
+    """Returns text as it must stand in HTML and XML, between tags or in quotes."""
+    return html.escape(NOT_IN_XML.sub("\ufffd", text))

@@ -17,7 +17,7 @@ from nvcoll import InvalidArgument, Proof, Refuted, Schedule, drawing
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import collectives, why
 from nvcoll.cli import files
-from nvcoll.words import counted
+from nvcoll.words import EXPRESSIONS, counted, shortened
 
 MOST_RANKS = 1024
 
@@ -25,12 +25,6 @@ ALL_WORLD_SIZES = range(1, 18)
 
 LARGE_WORLD_SIZES = (32, 64)
 """Where no rank is the root: with one, there would be as many schedules as ranks."""
-
-EXPRESSIONS = 3
-"""How many chunks' expressions are printed where they differ. Chosen."""
-
-EXPRESSION_LETTERS = 60
-"""How much is printed of the two ends of a long expression. Chosen."""
 
 
 def _check_ranks(ranks: int | None) -> int | None:
@@ -113,23 +107,16 @@ def _print_violation(violation: Refuted, schedule: Schedule, command: str) -> No
     print(f"show     {command}")
 
 
-def _short(expression: str) -> str:
-    """Returns the two ends of an expression that is too long to read."""
-    if len(expression) <= 3 * EXPRESSION_LETTERS:
-        return expression
-    return f"(… {expression.lstrip('(')[:EXPRESSION_LETTERS]} … {expression[-EXPRESSION_LETTERS:]}"
-
-
 def _print_proof(proof: Proof, schedule: Schedule) -> None:
     print(f"proved   {_title(schedule)}: {counted(proof.steps, 'step')} in {proof.seconds * 1e3:.2f} ms")
     if not schedule.chunks:
         return
     if proof.is_rank_order:
-        print(f"order    rank: every element is {_short(proof.expression(0))}")
+        print(f"order    rank: every element is {shortened(proof.expression(0))}")
         return
     print("order    its own, which every rank receives:")
     for chunk in range(min(schedule.chunks, EXPRESSIONS)):
-        print(f"chunk {chunk}  {_short(proof.expression(chunk))}")
+        print(f"chunk {chunk}  {shortened(proof.expression(chunk))}")
     if schedule.chunks > EXPRESSIONS:
         print(f"         … and so on, {schedule.chunks} chunks")
 
@@ -148,7 +135,7 @@ def _prove(collective: str, algorithm: str, order: str, world_size: int) -> Iter
             _print_violation(violation, schedule, _command(collective, algorithm, schedule))
             raise typer.Exit(1) from None
         if order == "rank" and not proof.is_rank_order:
-            raise Refuted(f"{_title(schedule)} claims rank order and has {_short(proof.expression(0))}")
+            raise Refuted(f"{_title(schedule)} claims rank order and has {shortened(proof.expression(0))}")
         yield proof
 
 

@@ -206,8 +206,11 @@ impl Builder {
         self.compose(py, &nvcoll_core::collective::ALL_GATHER, views, Some(into), over, algorithm)
     }
 
-    /// Derives queues and dependencies and returns the mapped schedule.
+    /// Derives queues and dependencies and returns the mapped schedule; its name is a word of the text form.
     fn finish(&self, py: Python<'_>, name: &str) -> PyResult<Schedule> {
+        if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '#') {
+            return Err(invalid(py, format!("the name is {name:?}: it must be one word, without blanks and #")));
+        }
         let builder = self.lock().clone();
         builder.finish(name).map(Schedule::of).map_err(|e| of_core(py, &e))
     }

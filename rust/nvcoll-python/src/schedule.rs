@@ -160,6 +160,21 @@ impl Schedule {
         let ranks = counted(*world_size, "rank");
         format!("<nvcoll.Schedule {} {algorithm}, {ranks}, {}>", collective.name, path.name())
     }
+
+    /// For notebooks: a summary, and a picture unless it is too large.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        in_notebook("schedule_html", slf.as_any())
+    }
+
+    /// For notebooks: a picture, or None if it is too large.
+    fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        in_notebook("schedule_svg", slf.as_any())
+    }
+}
+
+/// Shows an object as the Python package does; imported here, because few programs run in a notebook.
+fn in_notebook<'py>(function: &str, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    object.py().import("nvcoll.notebook")?.call_method1(function, (object,))
 }
 
 /// One step of a schedule: folds its sources into its destinations, on one queue of one rank.
@@ -206,6 +221,8 @@ impl Step {
 pub(crate) struct Proof {
     verified: Verified,
     #[pyo3(get)]
+    schedule: Py<Schedule>,
+    #[pyo3(get)]
     seconds: f64,
 }
 
@@ -243,6 +260,11 @@ impl Proof {
         let steps = counted(schedule.steps.len() as u64, "step");
         format!("<nvcoll.Proof {} {}, {steps}>", schedule.collective.name, schedule.algorithm)
     }
+
+    /// For notebooks: what was proved.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        in_notebook("proof_html", slf.as_any())
+    }
 }
 
 /// Proves that a schedule gives the promised result, without race or deadlock, for any count.
@@ -250,11 +272,12 @@ impl Proof {
 /// Raises:
 ///     Refuted: it does not; `places` names the steps that meet, `missing` what would have to be added, or None.
 #[pyfunction]
-pub(crate) fn verify(py: Python<'_>, schedule: &Schedule) -> PyResult<Proof> {
+pub(crate) fn verify(py: Python<'_>, schedule: Py<Schedule>) -> PyResult<Proof> {
     let start = Instant::now();
-    let core = schedule.core.clone();
-    let verified = py.detach(|| core_verify(core)).map_err(|refutation| refuted(py, &schedule.core, &refutation))?;
-    Ok(Proof { verified, seconds: start.elapsed().as_secs_f64() })
+    let core = schedule.get().core.clone();
+    let verified = py.detach(|| core_verify(core));
+    let verified = verified.map_err(|refutation| refuted(py, &schedule.get().core, &refutation))?;
+    Ok(Proof { verified, schedule, seconds: start.elapsed().as_secs_f64() })
 }
 
 /// Explains in one line what each schedule moves, and how long its chain of waits is.

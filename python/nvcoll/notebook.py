@@ -1,0 +1,80 @@
+"""Schedules and proofs in a notebook: what they are, in a table, and a picture where it can be read.
+
+The table has no colours and takes the notebook's; the picture brings its own, for light and dark. A schedule that is
+too large to read is not drawn: a page with the picture of a million steps would not answer any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nvcoll import drawing
+from nvcoll._nvcoll import Proof, Schedule
+from nvcoll.words import EXPRESSIONS, counted, escaped, shortened
+
+MOST_RANKS, MOST_STEPS = 16, 256
+"""What is drawn. Chosen: a picture of some screens' size, and less than a megabyte."""
+
+MOST_COUNTED_STEPS = 1 << 18
+"""Above it nothing is counted from the steps. Chosen: it takes a moment, not seconds."""
+
+
+def is_drawn(schedule: Schedule) -> bool:
+    """Says whether a picture of a schedule can be read."""
+    return schedule.world_size <= MOST_RANKS and schedule.step_count <= MOST_STEPS
+
+
+def schedule_svg(schedule: Schedule) -> str | None:
+    """Returns the picture of a schedule; None if it is too large."""
+    return drawing.svg(schedule) if is_drawn(schedule) else None
+
+
+def schedule_html(schedule: Schedule) -> str:
+    """Returns the summary of a schedule, and its picture if it is not too large."""
+    rows = [*_identity(schedule), ("chunks", f"{schedule.chunks:,}"), ("steps", f"{schedule.step_count:,}")]
+    if schedule.step_count <= MOST_COUNTED_STEPS:
+        moved, waits = schedule.cost()
+        most = schedule.moved_by_busiest()
+        busiest = "" if f"{moved:.2f}" == f"{most:.2f}" else f"; the busiest {most:.2f}"
+        if schedule.chunks:
+            rows.append(("a rank moves", f"{moved:.2f} times its longer buffer{busiest}"))
+        rows.append(("waits", f"{waits} on the longest chain"))
+    if is_drawn(schedule):
+        picture = f'<div style="overflow-x:auto">{drawing.svg(schedule)}</div>'
+    else:
+        limits = f"{counted(MOST_RANKS, 'rank')} and {counted(MOST_STEPS, 'step')}"
+        picture = f"<p>Not drawn: a picture can be read up to {limits}. <code>str(schedule)</code> is the text.</p>"
+    return f"<div>{_table(f'Schedule {schedule.collective} {schedule.algorithm}', rows)}{picture}</div>"
+
+
+def proof_html(proof: Proof) -> str:
+    """Returns what was proved, in how long, and the expressions of some chunks."""
+    schedule = proof.schedule
+    rows = [*_identity(schedule), ("steps", f"{proof.steps:,}"), ("time", f"{proof.seconds * 1e3:.2f} ms")]
+    rows.append(("order", proof.order))
+    if proof.is_rank_order and schedule.chunks:
+        rows.append(("every element", shortened(proof.expression(0))))
+    elif schedule.chunks:
+        shown = min(schedule.chunks, EXPRESSIONS)
+        rows += [(f"chunk {chunk}", shortened(proof.expression(chunk))) for chunk in range(shown)]
+        if schedule.chunks > shown:
+            rows.append(("", f"… and so on, {schedule.chunks:,} chunks"))
+    return f"<div>{_table(f'Proof of {schedule.collective} {schedule.algorithm}', rows)}</div>"
+
+
+def _identity(schedule: Schedule) -> list[tuple[str, str]]:
+    return [
+        ("collective", schedule.collective),
+        ("algorithm", schedule.algorithm),
+        ("ranks", f"{schedule.world_size:,}"),
+        ("path", schedule.path),
+        ("aliasing", "in place" if schedule.in_place else "out of place"),
+    ]
+
+
+def _table(caption: str, rows: Iterable[tuple[str, str]]) -> str:
+    left = 'style="text-align:left"'
+    lines = "".join(
+        f"<tr><th {left}>{escaped(label)}</th><td {left}>{escaped(value)}</td></tr>" for label, value in rows
+    )
+    return f"<table><caption {left}><b>{escaped(shortened(caption))}</b></caption>{lines}</table>"
