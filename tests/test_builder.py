@@ -120,6 +120,100 @@ def test_channels_have_queues_of_their_own_and_switch_and_scratch_are_in_the_tex
     assert all(f"scratch{layer}[r0]" in text for layer in range(3)) and "scratch3" not in text
 
 
+# everywhere a name does
+
+
+@nvcoll.algorithm("all_reduce")
+def nodes_of_rings(b, per_node=2):
+    """two_level by algorithms of its own, one of which is composed itself."""
+    inner, outer = b.groups(per_node), b.groups(stride=per_node)
+    shard = b.reduce_scatter(b.inputs, over=inner, algorithm=gathering)
+    total = b.all_reduce(shard, over=outer, algorithm=permuted_ring)
+    b.all_gather(total, into=b.outputs, over=inner, algorithm=spreading)
+
+
+@nvcoll.algorithm("reduce_scatter")
+def gathering(b):
+    n = b.world_size
+    for r in range(n):
+        b.fold([b.input(q, r) for q in reversed(range(n))], into=b.output(r, r))
+
+
+@nvcoll.algorithm("all_gather")
+def spreading(b):
+    n = b.world_size
+    for r in range(n):
+        b.push(b.input(r, r), into=[b.output((r + i) % n, r) for i in range(n)])
+
+
+@pytest.mark.parametrize("per_node", [1, 2, 3, 6])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_an_algorithm_written_in_python_can_be_composed(per_node, in_place):
+    algorithm, arrays = nodes_of_rings(per_node=per_node), numbers(6)
+    schedule = algorithm.schedule(6, in_place)
+    out = None if in_place else [np.empty_like(a) for a in arrays]
+    result = nvcoll.Node(6).all_reduce([a.copy() for a in arrays], algorithm=algorithm, out=out)
+    expected = oracle.all_reduce(schedule, arrays, "sum")
+    assert all(oracle.same_bits(a, b) for a, b in zip(result, expected, strict=True))
+    for path in ("mapped", "staged"):
+        nvcoll.verify(schedule.lower(path))
+
+
+def test_the_expression_of_a_composition_is_that_of_its_parts():
+    assert nvcoll.verify(nodes_of_rings.schedule(world_size=4)).expression(0) == "((r1 + r0) + (r3 + r2))"
+
+
+def test_what_a_composed_algorithm_does_wrong_is_said_at_its_line_and_at_the_composition():
+    @nvcoll.algorithm("all_reduce")
+    def wrong(b):
+        b.copy(b.input(0, 0), into=b.output(7, 0))  # inside
+
+    @nvcoll.algorithm("all_reduce")
+    def outer(b):
+        b.all_reduce(b.inputs, over=b.groups(2), algorithm=wrong)  # outside
+
+    with pytest.raises(nvcoll.BuildError, match=r"rank 7 is not in 0\.\.2") as raised:
+        outer.schedule(world_size=4)
+    lines = [frame.line or "" for frame in traceback.extract_tb(raised.value.__traceback__)]
+    assert [line.partition("# ")[2] for line in lines if "# " in line] == ["outside", "inside"]
+
+
+def test_a_composed_algorithm_may_look_at_the_outer_builder_and_not_write_to_it():
+    def composed(act):
+        @nvcoll.algorithm("all_reduce")
+        def outer(b):
+            @nvcoll.algorithm("all_reduce")
+            def inner(_):
+                act(b)
+
+            b.all_reduce(b.inputs, over=b.groups(1), algorithm=inner)
+
+        return outer
+
+    nvcoll.verify(composed(lambda b: b.input(b.world_size - 1, 0)).schedule(world_size=1))
+    with pytest.raises(nvcoll.BuildError, match="wrote to the builder of all ranks"):
+        composed(lambda b: b.copy(b.input(0, 0), into=b.output(0, 0))).schedule(world_size=2, in_place=False)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [(spreading, "is one of all_gather, all_reduce is composed"), (3, "must be a name or an algorithm")],
+)
+def test_what_cannot_be_composed_is_refused(algorithm, message):
+    b = nvcoll.Builder("all_reduce", 2)
+    with pytest.raises(nvcoll.InvalidArgument, match=message):
+        b.all_reduce(b.inputs, over=b.groups(2), algorithm=algorithm)
+
+
+def test_schedule_takes_an_algorithm_where_it_takes_a_name():
+    schedule = nvcoll.schedule("all_reduce", switch, world_size=3, path="staged", in_place=False)
+    assert str(schedule) == str(switch.schedule(3, in_place=False).lower("staged"))
+    with pytest.raises(nvcoll.InvalidArgument, match="is for all_gather of 3 ranks"):
+        nvcoll.schedule("all_reduce", spreading, world_size=3)
+    with pytest.raises(nvcoll.InvalidArgument, match="must be a name, an algorithm or a schedule"):
+        nvcoll.schedule("all_reduce", 3, world_size=3)
+
+
 # parameters
 
 

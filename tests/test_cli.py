@@ -52,6 +52,14 @@ def raising(b):
 
 def plain(b):
     pass
+
+@nvcoll.algorithm("all_reduce")
+def grouped(b, per_node=8, missing=0):
+    whole = b.reduce_scatter(b.inputs, over=b.groups(per_node), algorithm="nvswitch")
+    total = b.all_reduce(whole, over=b.groups(stride=per_node), algorithm="ring")
+    ranks = [group[missing:] + group[:missing] for group in b.groups(per_node)]
+    if not missing:
+        b.all_gather(total, into=b.outputs, over=ranks)
 """
 
 
@@ -141,6 +149,29 @@ def test_help_of_bench_lists_every_dtype_and_op():
 def test_bench_times_an_algorithm_of_a_file_beside_ours(mine):
     columns = run("bench", "-n", "2", "-b", "1K", "--rounds", "2", "-a", "ring", "-a", f"{mine}:ring")[0]
     assert f"{mine}:ring" in columns.splitlines()[2] and " ring " in columns.splitlines()[2]
+
+
+def test_every_verb_takes_parameters_and_shows_them(mine):
+    two, four = (f"{mine}:grouped(per_node={per_node})" for per_node in (2, 4))
+    head = run("bench", "-n", "4", "-b", "1K", "--rounds", "2", "-a", two, "-a", four)[0].splitlines()[2].split()
+    assert {"grouped(per_node=2,missing=0)", "grouped(per_node=4,missing=0)"} <= set(head)
+    document = json.loads(run("bench", "-n", "4", "-b", "1K", "--rounds", "1", "--json", "-a", two, "-a", four)[0])
+    assert {name: cost["waits"] for name, cost in document["algorithms"].items()} == {
+        "grouped(per_node=2,missing=0)": 5,
+        "grouped(per_node=4,missing=0)": 2,
+    }
+    assert "grouped(per_node=2,missing=0)" in run("show", two, "--path", "mapped")[0].splitlines()[0]
+    assert "proved   all_reduce grouped(per_node=4,missing=0), 8 ranks" in run("verify", four, "-n", "8")[0]
+    spaced = f"{mine}:grouped( per_node = 4 , missing = 0 )"
+    assert "grouped(per_node=4,missing=0)" in run("verify", spaced, "-n", "8")[0]
+
+
+def test_the_command_that_a_violation_prints_keeps_the_parameters(mine):
+    refuted = run("verify", f"{mine}:grouped(per_node=2, missing=1)", "-n", "4", status=1)[0].splitlines()
+    assert "grouped(per_node=2,missing=1)" in run_printed(refuted[-1]).splitlines()[0]
+    _, stderr = run("bench", "-n", "4", "-b", "1K", "-a", f"{mine}:grouped(per_node=2, missing=1)", status=1)
+    command = shlex.split(stderr.splitlines()[-1].removeprefix("nvcoll: see "))
+    assert "grouped(per_node=2,missing=1)" in run(*command[1:], status=1)[0]
 
 
 def test_bench_does_not_time_what_is_refuted_and_names_the_command_that_says_why(mine):
@@ -481,6 +512,14 @@ def test_what_cannot_be_done_is_one_line_and_status_2(arguments, message):
         ("", "names no algorithm"),
         (":outside", ":25: rank 99"),
         (":raising", ":29: LookupError: no such thing"),
+        (":grouped(per_node=3)", ":36: groups of 3 do not divide 4 ranks"),
+        (":grouped(per_nod=3)", "grouped has no parameter `per_nod`: it takes per_node=8, missing=0"),
+        (":grouped(per_node='3')", "`per_node` of grouped is '3': it must be a whole number"),
+        (":grouped(3)", "`(3)` cannot be read: write (name=value, ..)"),
+        (":grouped(per_node=nodes())", "cannot be read"),
+        (":grouped(**{'per_node': 3})", "cannot be read"),
+        (":grouped(per_node=3", "is not a file: write FILE.py:FUNCTION"),
+        (":ring(per_node=3)", "ring has no parameter `per_node`: it takes none"),
     ],
 )
 @pytest.mark.parametrize("command", [("verify",), ("show",), ("bench", "-b", "1K", "-a")], ids=" ".join)

@@ -197,10 +197,10 @@ class Builder:
     def push(self, view: View, into: View | Sequence[View]) -> View: ...
     def groups(self, per_group: int | None = None, *, stride: int | None = None) -> list[list[int]]: ...
     def reduce_scatter(
-        self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: str = "auto"
+        self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: Any = "auto"
     ) -> list[View]: ...
     def all_reduce(
-        self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: str = "auto"
+        self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: Any = "auto"
     ) -> list[View]: ...
     def all_gather(
         self,
@@ -208,14 +208,14 @@ class Builder:
         *,
         into: Sequence[View],
         over: Sequence[Sequence[int]],
-        algorithm: str = "auto",
+        algorithm: Any = "auto",
     ) -> list[View]: ...
     def finish(self, name: str) -> Schedule: ...
     def fail_at(self, step: int, message: str) -> None: ...
 
 def schedule(
     collective: str,
-    algorithm: str,
+    algorithm: Any,
     *,
     world_size: int,
     root: int | None = None,

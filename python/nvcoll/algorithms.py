@@ -16,20 +16,22 @@ STEP = re.compile(r"step (\d+): ")
 class Algorithm:
     """An algorithm: a function that writes steps with a :class:`nvcoll.Builder`.
 
-    It runs wherever a name does: ``node.all_reduce(arrays, algorithm=ring)``. Schedules are built once per world size,
-    aliasing and parameters, and with them the proofs; ``two_level(per_node=4)`` finds those of an earlier one.
+    It runs wherever a name does: ``node.all_reduce(arrays, algorithm=ring)``, also in the composition of another.
+    Schedules are built once per world size, aliasing and parameters, and with them the proofs;
+    ``two_level(per_node=4)`` finds those of an earlier one.
     """
 
     def __init__(self, collective: str, write: Callable[..., object]) -> None:
-        known = [name for name, *_ in collectives()]
-        if collective not in known:
-            raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(known)}")
+        can_be_in_place = {name: can for name, _, _, can, *_ in collectives()}
+        if collective not in can_be_in_place:
+            raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(can_be_in_place)}")
+        self._can_be_in_place = can_be_in_place[collective]
         self.collective = collective
         self.__doc__ = write.__doc__
         self._write = write
         self._parameters = Parameters.of(write)
         self._given: dict[str, Any] = {}
-        self._schedules: dict[tuple[str, int, bool], Schedule] = {}  # of all parameterisations
+        self._schedules: dict[tuple[str, int, bool, int], Schedule] = {}  # of all parameterisations
 
     @property
     def name(self) -> str:
@@ -49,8 +51,8 @@ class Algorithm:
         other._given = self._parameters.checked({**self._given, **parameters})
         return other
 
-    def schedule(self, world_size: int, in_place: bool = True) -> Schedule:
-        """Builds the mapped schedule.
+    def schedule(self, world_size: int, in_place: bool | None = None, root: int = 0) -> Schedule:
+        """Builds the mapped schedule; in place, unless told otherwise, where the collective can be.
 
         What can be seen only when all steps are there (a step that reads what nobody has written) is found at the end;
         the function is then run once more, to raise at the line of that step.
@@ -59,24 +61,32 @@ class Algorithm:
             BuildError: the algorithm broke a rule of the builder, at the line of the traceback.
             InvalidArgument: a parameter without a default is missing.
         """
-        key = (self.name, world_size, in_place)
+        in_place = self._can_be_in_place if in_place is None else in_place
+        key = (self.name, world_size, in_place, root)
         if key not in self._schedules:
             # Ranks may write it at once; they share one, and with it the proof.
-            self._schedules.setdefault(key, self._built(world_size, in_place))
+            self._schedules.setdefault(key, self._built(*key[1:]))
         return self._schedules[key]
 
-    def _built(self, world_size: int, in_place: bool) -> Schedule:
-        parameters = self._parameters.complete(self._given)
-        builder = Builder(self.collective, world_size, in_place=in_place)
-        self._write(builder, **parameters)
+    def write(self, builder: Builder) -> None:
+        """Writes its steps with a builder, as composition does for every group of ranks.
+
+        Raises:
+            InvalidArgument: a parameter without a default is missing.
+        """
+        self._write(builder, **self._parameters.complete(self._given))
+
+    def _built(self, world_size: int, in_place: bool, root: int) -> Schedule:
+        builder = Builder(self.collective, world_size, root=root, in_place=in_place)
+        self.write(builder)
         try:
             return builder.finish(self.name)
         except BuildError as error:
             late = error
         if step := STEP.match(str(late)):
-            again = Builder(self.collective, world_size, in_place=in_place)
+            again = Builder(self.collective, world_size, root=root, in_place=in_place)
             again.fail_at(int(step[1]), str(late))
-            self._write(again, **parameters)
+            self.write(again)
         raise late
 
     def __repr__(self) -> str:

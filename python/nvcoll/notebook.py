@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nvcoll import drawing
-from nvcoll._nvcoll import Proof, Schedule
+from nvcoll._nvcoll import Proof, Schedule, collectives
 from nvcoll.words import EXPRESSIONS, counted, escaped, shortened
 
 MOST_RANKS, MOST_STEPS = 16, 256
@@ -63,10 +63,12 @@ def proof_html(proof: Proof) -> str:
 
 
 def _identity(schedule: Schedule) -> list[tuple[str, str]]:
+    has_root = next(has for name, _, has, *_ in collectives() if name == schedule.collective)
+    root = f", root {schedule.root}" if has_root else ""
     return [
         ("collective", schedule.collective),
         ("algorithm", schedule.algorithm),
-        ("ranks", f"{schedule.world_size:,}"),
+        ("ranks", f"{schedule.world_size:,}{root}"),
         ("path", schedule.path),
         ("aliasing", "in place" if schedule.in_place else "out of place"),
     ]

@@ -82,13 +82,15 @@ class Entry:
     source: str
 
     def costs(self, ranks: int) -> dict[tuple[str, bool], Cost]:
-        """Returns the cost by path and by whether it is in place."""
+        """Returns the cost by path and by whether it is in place; with rank 0 as the root, where there is one."""
 
         def cost(path: str, in_place: bool) -> Cost:
             schedule = nvcoll.schedule(self.collective, self.algorithm, world_size=ranks, path=path, in_place=in_place)
             return Cost.of(schedule)
 
-        return {(path, in_place): cost(path, in_place) for path in PATHS for in_place in (True, False)}
+        can_be_in_place = next(can for name, _, _, can, *_ in collectives() if name == self.collective)
+        aliasings = (True, False) if can_be_in_place else (False,)
+        return {(path, in_place): cost(path, in_place) for path in PATHS for in_place in aliasings}
 
 
 def entries(collective: str | None = None) -> list[Entry]:
@@ -97,7 +99,7 @@ def entries(collective: str | None = None) -> list[Entry]:
     Raises:
         InvalidArgument: there is no such collective.
     """
-    known = [name for name, _ in collectives()]
+    known = [name for name, *_ in collectives()]
     if collective is not None and collective not in known:
         raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(known)}")
     all_entries = [Entry(*row) for row in registry()]
@@ -108,9 +110,11 @@ def entries(collective: str | None = None) -> list[Entry]:
 def calls(costs: Sequence[dict[tuple[str, bool], Cost]]) -> Iterator[tuple[str, list[Cost]]]:
     """Yields each way of calling with its costs at some world sizes; in and out of place are one where they agree."""
     for path in PATHS:
-        inside, outside = ([each[path, in_place] for each in costs] for in_place in (True, False))
-        if inside == outside:
-            yield path, inside
+        inside, outside = (
+            [each[path, in_place] for each in costs if (path, in_place) in each] for in_place in (True, False)
+        )
+        if inside in (outside, []):
+            yield path, outside
         else:
             yield f"{path}, in place", inside
             yield f"{path}, out of place", outside
@@ -136,7 +140,7 @@ def _print_table(chosen: Sequence[Entry], ranks: int) -> None:
 
 
 def _document(chosen: Sequence[Entry], ranks: int) -> dict[str, Any]:
-    summaries = dict(collectives())
+    summaries = {name: summary for name, summary, *_ in collectives()}
     return {
         "schema": JSON_SCHEMA,
         "ranks": ranks,
@@ -181,7 +185,7 @@ def _section(collective: str, contract: str, chosen: Sequence[Entry]) -> str:
 
 def page() -> str:
     """Writes ``docs/ALGORITHMS.md``."""
-    known = [(name, contract, entries(name)) for name, contract in collectives()]
+    known = [(name, contract, entries(name)) for name, contract, *_ in collectives()]
     overview = [_row(f"[{n}](#{n})", c, ", ".join(f"`{e.algorithm}`" for e in chosen)) for n, c, chosen in known]
     sections = [_section(name, contract, chosen) for name, contract, chosen in known]
     return "\n".join([PAGE.format(overview="\n".join(overview)), "\n\n".join(sections), ""])

@@ -55,7 +55,7 @@ def algorithm(spec: str) -> Algorithm:
     raise InvalidArgument(f"`{file}` {what} algorithm `{function}`: {there}")
 
 
-def schedule_of(spec: str, written: Algorithm, world_size: int, in_place: bool) -> Schedule:
+def schedule_of(spec: str, written: Algorithm, world_size: int, in_place: bool | None) -> Schedule:
     """Builds the mapped schedule of an algorithm that was loaded from ``spec``.
 
     Raises:

@@ -70,7 +70,8 @@ def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, p
     if files.is_text(name):
         form.check_unsaid(f"`{name}` is one schedule")
         return files.read(name)
-    ranks, path, in_place = form.ranks or ranks, form.path or path, not form.out_of_place
+    ranks, path = form.ranks or ranks, form.path or path
+    in_place = False if form.out_of_place else None  # else in place where the collective can be
     if files.is_spec(name):
         return files.schedule_of(name, files.algorithm(name), ranks, in_place).lower(path)
     return nvcoll.schedule(name, algorithm or "auto", world_size=ranks, path=path, in_place=in_place)

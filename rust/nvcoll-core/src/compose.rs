@@ -106,6 +106,21 @@ impl Builder {
         over: &Groups,
         algorithm: &str,
     ) -> Vec<Region> {
+        self.compose_by(collective, from, into, over, &mut |inner| {
+            (algorithm::find(collective, algorithm)?.build)(inner);
+            Ok(())
+        })
+    }
+
+    /// Like [`Builder::compose`]; `write` writes the steps of one group with a builder of its own.
+    pub fn compose_by(
+        &mut self,
+        collective: &'static Collective,
+        from: &[Region],
+        into: Option<&[Region]>,
+        over: &Groups,
+        write: &mut dyn FnMut(&mut Builder) -> Result<()>,
+    ) -> Vec<Region> {
         let mut results = from.to_vec();
         if let Err(message) = self.check_groups(collective, from, into, over) {
             self.fail(message);
@@ -115,8 +130,7 @@ impl Builder {
         }
         let (channel, layer) = (self.channels, self.scratch_layers);
         for group in over {
-            if let Err(error) =
-                self.compose_group(collective, from, into, group, algorithm, (channel, layer), &mut results)
+            if let Err(error) = self.compose_group(collective, from, into, group, write, (channel, layer), &mut results)
             {
                 self.fail(error.to_string());
                 break;
@@ -164,7 +178,7 @@ impl Builder {
         from: &[Region],
         into: Option<&[Region]>,
         group: &[u32],
-        algorithm: &str,
+        write: &mut dyn FnMut(&mut Builder) -> Result<()>,
         (channel, layer): (u32, u16),
         results: &mut [Region],
     ) -> Result<()> {
@@ -181,7 +195,7 @@ impl Builder {
         let aliasing = if group.iter().all(|&r| is_same(r)) { Aliasing::InPlace } else { Aliasing::Disjoint };
 
         let mut inner = Builder::new(collective, roles, aliasing)?;
-        (algorithm::find(collective, algorithm)?.build)(&mut inner);
+        write(&mut inner)?;
         inner.check()?;
         if channel + inner.channels > MAX_CHANNELS || layer.checked_add(inner.scratch_layers).is_none() {
             let message = format!("{} is composed too often: channels or layers of scratch run out", collective.name);

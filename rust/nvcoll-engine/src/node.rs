@@ -26,7 +26,7 @@ use crate::kernel::{FloatEnvironment, Isa};
 use crate::making::{Aside, Makers, OnTheSpot};
 use crate::memory::Block;
 use crate::pool::Pool;
-use crate::program::{Program, Workspace};
+use crate::program::{check_form, Program, Workspace};
 use crate::programs::{Key, Programs};
 use crate::proofs::prove;
 use crate::sharing::{wants_help, Sharing};
@@ -183,6 +183,7 @@ impl Node {
             let found = counted(found, "rank");
             return Err(Error::Invalid(format!("the schedule is for {found}, the call is made by {world_size}")));
         }
+        check_form(verified.schedule(), call)?; // before anything is counted by the parts of the call
         check_counts(call, verified.schedule())?;
         let program = aside.run(|| {
             let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);

@@ -150,6 +150,17 @@ impl Workspace {
     }
 }
 
+/// Refuses a schedule that was built for another kind of call.
+pub(crate) fn check_form(schedule: &Schedule, call: &Call) -> Result<()> {
+    let form = (schedule.collective, schedule.root, schedule.path, schedule.aliasing);
+    if form == (call.collective, call.root, call.path, call.aliasing) {
+        return Ok(());
+    }
+    let proved = schedule.title();
+    let wanted = "pass a schedule that was built for such a call";
+    Err(Error::Invalid(format!("the schedule is {proved}, but the call is {call}: {wanted}")))
+}
+
 impl Program {
     /// Binds a proved schedule.
     ///
@@ -159,14 +170,7 @@ impl Program {
     pub fn bind(verified: &Verified, call: Call, tile_count: usize, isa: Isa) -> Result<Program> {
         isa.check()?;
         let schedule = verified.schedule();
-        if (schedule.collective, schedule.root) != (call.collective, call.root)
-            || (schedule.path, schedule.aliasing) != (call.path, call.aliasing)
-        {
-            let proved = schedule.title();
-            return Err(Error::Invalid(format!(
-                "the schedule is {proved}, but the call is {call}: pass a schedule that was built for such a call"
-            )));
-        }
+        check_form(schedule, &call)?;
         let (roles, element) = (schedule.roles(), call.dtype.bytes());
         let partition = Partition::new(call.counts.of_parts(call.collective, roles), schedule.chunks_per_part);
         let extents = Extents::of(schedule, &partition);

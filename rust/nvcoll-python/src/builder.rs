@@ -8,6 +8,7 @@ use pyo3::types::{PyList, PyRange, PyRangeMethods, PyTuple};
 
 use nvcoll_core::builder::{Builder as CoreBuilder, Chunks, Region};
 use nvcoll_core::collective::Collective;
+use nvcoll_core::compose::Groups;
 use nvcoll_core::error::Error;
 use nvcoll_core::schedule::Aliasing;
 
@@ -170,38 +171,47 @@ impl Builder {
     }
 
     /// Reduces each group's views and leaves member i the i-th share; returns the shares, by rank.
-    #[pyo3(signature = (views, *, over, algorithm="auto"))]
+    #[pyo3(
+        signature = (views, *, over, algorithm=None),
+        text_signature = "($self, views, *, over, algorithm='auto')"
+    )]
     fn reduce_scatter(
         &self,
         py: Python<'_>,
         views: Vec<View>,
         over: &Bound<'_, PyAny>,
-        algorithm: &str,
+        algorithm: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<View>> {
         self.compose(py, &nvcoll_core::collective::REDUCE_SCATTER, views, None, over, algorithm)
     }
 
     /// Reduces each group's views and leaves every member the whole; returns it, by rank.
-    #[pyo3(signature = (views, *, over, algorithm="auto"))]
+    #[pyo3(
+        signature = (views, *, over, algorithm=None),
+        text_signature = "($self, views, *, over, algorithm='auto')"
+    )]
     fn all_reduce(
         &self,
         py: Python<'_>,
         views: Vec<View>,
         over: &Bound<'_, PyAny>,
-        algorithm: &str,
+        algorithm: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<View>> {
         self.compose(py, &nvcoll_core::collective::ALL_REDUCE, views, None, over, algorithm)
     }
 
     /// Collects each group's shares into `into` on every member; returns it, by rank.
-    #[pyo3(signature = (views, *, into, over, algorithm="auto"))]
+    #[pyo3(
+        signature = (views, *, into, over, algorithm=None),
+        text_signature = "($self, views, *, into, over, algorithm='auto')"
+    )]
     fn all_gather(
         &self,
         py: Python<'_>,
         views: Vec<View>,
         into: Vec<View>,
         over: &Bound<'_, PyAny>,
-        algorithm: &str,
+        algorithm: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<View>> {
         self.compose(py, &nvcoll_core::collective::ALL_GATHER, views, Some(into), over, algorithm)
     }
@@ -263,7 +273,7 @@ impl Builder {
         views: Vec<View>,
         into: Option<Vec<View>>,
         over: &Bound<'_, PyAny>,
-        algorithm: &str,
+        algorithm: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<View>> {
         let (world_size, over) = (self.lock().world_size(), groups(over)?);
         let is_complete = |views: &Vec<View>| views.len() == world_size as usize;
@@ -277,8 +287,45 @@ impl Builder {
         }
         let regions = |views: Vec<View>| views.into_iter().map(|view| view.0).collect::<Vec<Region>>();
         let (from, into) = (regions(views), into.map(regions));
+        let shares = match algorithm.map_or(Ok("auto".to_owned()), |algorithm| algorithm.extract::<String>()) {
+            Ok(name) => self.record(py, |b| b.compose(collective, &from, into.as_deref(), &over, &name)),
+            Err(_) => {
+                let written = Written::of(py, collective, algorithm)?;
+                self.compose_written(&written, &from, into.as_deref(), &over)
+            }
+        };
+        Ok(shares?.into_iter().map(View).collect())
+    }
+
+    /// Composes an algorithm that was written in Python, which runs while nothing is locked: it may look at this builder.
+    fn compose_written(
+        &self,
+        written: &Written<'_>,
+        from: &[Region],
+        into: Option<&[Region]>,
+        over: &Groups,
+    ) -> PyResult<Vec<Region>> {
+        let py = written.algorithm.py();
+        let (mut outer, mut raised) = (self.lock().clone(), None);
+        let before = outer.steps();
+        let shares = outer.compose_by(written.collective, from, into, over, &mut |inner| {
+            written.write(inner).map_err(|error| {
+                raised = Some(error);
+                Error::Build("the algorithm of a group raised an exception".into())
+            })
+        });
+        if let Some(error) = raised {
+            return Err(error);
+        }
+        if self.lock().steps() != before {
+            return Err(of_core(
+                py,
+                &Error::Build("the algorithm of a group wrote to the builder of all ranks".into()),
+            ));
+        }
         self.record(py, |b| {
-            b.compose(collective, &from, into.as_deref(), &over, algorithm).into_iter().map(View).collect()
+            *b = outer;
+            shares
         })
     }
 }
@@ -292,6 +339,38 @@ fn chunks(chunk: &Bound<'_, PyAny>) -> PyResult<Chunks> {
         _ => {
             Err(invalid(chunk.py(), format!("chunk is {}: a range must count up by 1 and not be empty", range.repr()?)))
         }
+    }
+}
+
+/// An algorithm of a collective that is written in Python: an object with `collective` and `write(builder)`.
+struct Written<'py> {
+    collective: &'static Collective,
+    algorithm: &'py Bound<'py, PyAny>,
+}
+
+impl<'py> Written<'py> {
+    fn of(
+        py: Python<'py>,
+        collective: &'static Collective,
+        algorithm: Option<&'py Bound<'py, PyAny>>,
+    ) -> PyResult<Self> {
+        let is_one = |algorithm: &&Bound<'py, PyAny>| algorithm.hasattr("write").unwrap_or(false);
+        let algorithm = algorithm.filter(is_one);
+        let algorithm = algorithm.ok_or_else(|| invalid(py, "`algorithm` must be a name or an algorithm"))?;
+        let of: String = algorithm.getattr("collective")?.extract()?;
+        if of != collective.name {
+            return Err(invalid(py, format!("`algorithm` is one of {of}, {} is composed", collective.name)));
+        }
+        Ok(Self { collective, algorithm })
+    }
+
+    /// Lets it write with `inner`.
+    fn write(&self, inner: &mut CoreBuilder) -> PyResult<()> {
+        let py = self.algorithm.py();
+        let builder = Bound::new(py, Builder { core: Mutex::new(inner.clone()), fails_at: OnceLock::new() })?;
+        self.algorithm.call_method1("write", (&builder,))?;
+        *inner = builder.get().lock().clone();
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use nvcoll_core::collective::Collective;
+use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
@@ -114,21 +114,7 @@ impl Choice {
             return Ok(Self { name, proof: None });
         }
         let py = algorithm.py();
-        let in_place = aliasing == Aliasing::InPlace;
-        let written = match algorithm.cast::<Schedule>() {
-            Ok(schedule) => schedule.clone(),
-            Err(_) => algorithm
-                .call_method1("schedule", (world_size, in_place))
-                .map_err(|error| {
-                    let has_no_schedule = !algorithm.hasattr("schedule").unwrap_or(false);
-                    if has_no_schedule {
-                        invalid(py, "`algorithm` must be a name, an algorithm or a schedule")
-                    } else {
-                        error
-                    }
-                })?
-                .cast_into::<Schedule>()?,
-        };
+        let written = written(algorithm, Roles::of(world_size), aliasing)?;
         let (name, proof) = written.get().proved_for(py, path)?;
         Ok(Self { name, proof: Some(proof) })
     }
@@ -146,6 +132,23 @@ impl Choice {
     ) -> Call {
         Call { collective, algorithm: self.name.clone(), dtype, op, root, counts, path, aliasing }
     }
+}
+
+/// Returns the mapped schedule of an algorithm that is no name: a Schedule, or an object with
+/// `schedule(world_size, in_place, root)`.
+pub(crate) fn written<'py>(
+    algorithm: &Bound<'py, PyAny>,
+    roles: Roles,
+    aliasing: Aliasing,
+) -> PyResult<Bound<'py, Schedule>> {
+    if let Ok(schedule) = algorithm.cast::<Schedule>() {
+        return Ok(schedule.clone());
+    }
+    if !algorithm.hasattr("schedule")? {
+        return Err(invalid(algorithm.py(), "`algorithm` must be a name, an algorithm or a schedule"));
+    }
+    let arguments = (roles.world_size, aliasing == Aliasing::InPlace, roles.root);
+    Ok(algorithm.call_method1("schedule", arguments)?.cast_into::<Schedule>()?)
 }
 
 /// Reads `timeout=`, in seconds.

@@ -18,6 +18,7 @@ use nvcoll_core::verify::{verify as core_verify, Verified};
 use nvcoll_core::words::counted;
 use nvcoll_engine::making::Makers;
 
+use crate::calls::written;
 use crate::error::{invalid, of_core};
 use crate::gil::WithoutGil;
 use crate::refuted::refuted;
@@ -286,7 +287,7 @@ pub(crate) fn why(schedules: Vec<Py<Schedule>>) -> String {
     core_why(&schedules.iter().map(|schedule| Cost::of(&schedule.get().core)).collect::<Vec<_>>())
 }
 
-/// Builds the schedule of a registered algorithm, lowered to `path`.
+/// Builds the schedule of an algorithm, by name or written in Python, lowered to `path`.
 ///
 /// `in_place=True`, as in `Node.all_reduce` without `out`, lets an algorithm use that input and output are one memory; it is
 /// the default where the collective can be in place. A schedule runs only calls of its own kind.
@@ -295,7 +296,7 @@ pub(crate) fn why(schedules: Vec<Py<Schedule>>) -> String {
 pub(crate) fn schedule(
     py: Python<'_>,
     collective: &str,
-    algorithm: &str,
+    algorithm: &Bound<'_, PyAny>,
     world_size: &Bound<'_, PyAny>,
     root: Option<&Bound<'_, PyAny>>,
     path: &str,
@@ -305,9 +306,20 @@ pub(crate) fn schedule(
     let collective = collective_named(py, collective)?;
     let in_place = in_place.unwrap_or(collective.can_be_in_place);
     let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
-    let mapped = py.detach(|| nvcoll_core::algorithm::build(collective, algorithm, roles, aliasing));
-    let mapped = mapped.map_err(|e| of_core(py, &e))?;
-    Ok(Schedule::of(lowered(py, &mapped, path_named(py, path)?)?))
+    let path = path_named(py, path)?;
+    let Ok(name) = algorithm.extract::<String>() else {
+        let written = written(algorithm, roles, aliasing)?;
+        let mapped = &written.get().core;
+        if (mapped.collective, mapped.roles(), mapped.aliasing) != (collective, roles, aliasing) {
+            let (found, ranks, root) = (mapped.collective.name, mapped.world_size, mapped.root);
+            let aliasing = mapped.aliasing.words();
+            let found = format!("{found} of {ranks} ranks, root {root}, {aliasing}");
+            return Err(invalid(py, format!("`algorithm` is for {found}: ask for that")));
+        }
+        return Ok(Schedule::of(lowered(py, mapped, path)?));
+    };
+    let mapped = py.detach(|| nvcoll_core::algorithm::build(collective, &name, roles, aliasing));
+    Ok(Schedule::of(lowered(py, &mapped.map_err(|e| of_core(py, &e))?, path)?))
 }
 
 /// Reads `world_size=` and `root=`, whose default is 0; whether the collective has such a root is the builder's to say.
