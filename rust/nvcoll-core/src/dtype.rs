@@ -1,13 +1,35 @@
 //! The element types. **A dtype is one row of the table below**; every list of dtypes in the project (tests, CLI, docs,
 //! kernels) is generated from it.
 
-/// What arithmetic a dtype has.
+/// What arithmetic a dtype has; the table of ops says on which kinds an op is defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Wrapping two's complement integers.
-    Integer,
     /// IEEE 754 numbers, and formats that accumulate in them.
     Float,
+    /// Floats of eight bits: they can be added and compared, and are too coarse for more.
+    Float8,
+    /// Integers in two's complement, wrapping.
+    Signed,
+    /// Integers from zero on, wrapping.
+    Unsigned,
+    /// One byte, true unless it is zero.
+    Bool,
+    /// Two floats, the real part first.
+    Complex,
+}
+
+impl Kind {
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Float => "float",
+            Kind::Float8 => "float8",
+            Kind::Signed => "signed integer",
+            Kind::Unsigned => "unsigned integer",
+            Kind::Bool => "bool",
+            Kind::Complex => "complex",
+        }
+    }
 }
 
 macro_rules! dtypes {
@@ -49,16 +71,52 @@ dtypes! {
     F32 = "float32", 4 bytes, Float, accumulates in F32;
     /// IEEE binary64.
     F64 = "float64", 8 bytes, Float, accumulates in F64;
-    /// 32-bit integer, wrapping.
-    I32 = "int32", 4 bytes, Integer, accumulates in I32;
+    /// IEEE binary16.
+    F16 = "float16", 2 bytes, Float, accumulates in F32;
     /// bfloat16: the upper half of binary32.
     BF16 = "bfloat16", 2 bytes, Float, accumulates in F32;
+    /// 4 bits of exponent, 3 of mantissa, no infinity and one NaN.
+    F8E4M3 = "float8_e4m3fn", 1 bytes, Float8, accumulates in F32;
+    /// The upper half of binary16.
+    F8E5M2 = "float8_e5m2", 1 bytes, Float8, accumulates in F32;
+    /// 8-bit integer.
+    I8 = "int8", 1 bytes, Signed, accumulates in I8;
+    /// 16-bit integer.
+    I16 = "int16", 2 bytes, Signed, accumulates in I16;
+    /// 32-bit integer.
+    I32 = "int32", 4 bytes, Signed, accumulates in I32;
+    /// 64-bit integer.
+    I64 = "int64", 8 bytes, Signed, accumulates in I64;
+    /// 8-bit integer without sign.
+    U8 = "uint8", 1 bytes, Unsigned, accumulates in U8;
+    /// 16-bit integer without sign.
+    U16 = "uint16", 2 bytes, Unsigned, accumulates in U16;
+    /// 32-bit integer without sign.
+    U32 = "uint32", 4 bytes, Unsigned, accumulates in U32;
+    /// 64-bit integer without sign.
+    U64 = "uint64", 8 bytes, Unsigned, accumulates in U64;
+    /// A truth value in a byte.
+    Bool = "bool", 1 bytes, Bool, accumulates in Bool;
+    /// Two binary32.
+    C64 = "complex64", 8 bytes, Complex, accumulates in C64;
+    /// Two binary64.
+    C128 = "complex128", 16 bytes, Complex, accumulates in C128;
 }
 
 impl DType {
     /// Finds a dtype by its name.
     pub fn named(name: &str) -> Option<DType> {
         Self::ALL.iter().copied().find(|d| d.name() == name)
+    }
+
+    /// Returns the least and the greatest number of an integer dtype.
+    pub const fn limits(self) -> Option<(i128, i128)> {
+        let bits = 8 * self.bytes();
+        match self.kind() {
+            Kind::Signed => Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1)),
+            Kind::Unsigned => Some((0, (1 << bits) - 1)),
+            _ => None,
+        }
     }
 }
 

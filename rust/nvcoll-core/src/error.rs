@@ -20,7 +20,7 @@ pub enum Error {
     #[error("{0}")]
     Build(String),
     /// An op that has no meaning on a dtype.
-    #[error("{op} is not defined on {dtype}: it is defined on {defined}")]
+    #[error("{op} is not defined on {dtype}: it is defined on {defined}; {dtype} has {ops}")]
     Undefined {
         /// The op.
         op: &'static str,
@@ -28,6 +28,8 @@ pub enum Error {
         dtype: &'static str,
         /// The dtypes on which the op is defined.
         defined: String,
+        /// The ops that the dtype has.
+        ops: String,
     },
     /// Text that is not a schedule.
     #[error("line {line}: {message}")]

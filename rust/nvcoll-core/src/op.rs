@@ -2,12 +2,14 @@
 //!
 //! `avg` is the sum, then one true division by the number of ranks in the accumulation type, at the step that completes
 //! the reduction. `premul_sum` multiplies each rank's contribution by that rank's scalar in the accumulation type, then
-//! adds; never fused. `min` and `max` are IEEE 754-2019 minimum and maximum: NaN propagates, -0 < +0.
+//! adds; never fused. `min` and `max` are IEEE 754-2019 minimum and maximum: NaN propagates, -0 < +0. On bool, `sum` is or,
+//! `prod` is and, and so are `max` and `min`.
 
 use crate::dtype::{DType, Kind};
+use crate::error::{Error, Result};
 
 macro_rules! ops {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, on $kinds:expr;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, on [$($kind:ident),*];)*) => {
         /// A reduce operation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
@@ -24,7 +26,7 @@ macro_rules! ops {
 
             /// Returns the kinds of dtype on which it is defined.
             pub const fn kinds(self) -> &'static [Kind] {
-                match self { $(Op::$variant => &$kinds,)* }
+                match self { $(Op::$variant => &[$(Kind::$kind),*],)* }
             }
         }
     };
@@ -32,15 +34,27 @@ macro_rules! ops {
 
 ops! {
     /// Addition; integers wrap.
-    Sum = "sum", on [Kind::Integer, Kind::Float];
+    Sum = "sum", on [Float, Float8, Signed, Unsigned, Bool, Complex];
+    /// Multiplication; integers wrap.
+    Prod = "prod", on [Float, Signed, Unsigned, Bool, Complex];
     /// IEEE 754-2019 minimum.
-    Min = "min", on [Kind::Integer, Kind::Float];
+    Min = "min", on [Float, Float8, Signed, Unsigned, Bool];
     /// IEEE 754-2019 maximum.
-    Max = "max", on [Kind::Integer, Kind::Float];
+    Max = "max", on [Float, Float8, Signed, Unsigned, Bool];
     /// Sum, then one true division by the world size.
-    Avg = "avg", on [Kind::Float];
+    Avg = "avg", on [Float, Float8, Complex];
     /// Sum of contributions, each multiplied by its rank's scalar.
-    PremulSum = "premul_sum", on [Kind::Integer, Kind::Float];
+    PremulSum = "premul_sum", on [Float, Signed, Unsigned];
+    /// And of each bit; of bools, of the truth values.
+    Band = "band", on [Signed, Unsigned, Bool];
+    /// Or of each bit; of bools, of the truth values.
+    Bor = "bor", on [Signed, Unsigned, Bool];
+    /// Exclusive or of each bit; of bools, of the truth values.
+    Bxor = "bxor", on [Signed, Unsigned, Bool];
+    /// 1 if all are other than zero, else 0.
+    Land = "land", on [Signed, Unsigned, Bool];
+    /// 1 if any is other than zero, else 0.
+    Lor = "lor", on [Signed, Unsigned, Bool];
 }
 
 impl Op {
@@ -52,6 +66,20 @@ impl Op {
     /// Says whether the op is defined on `dtype`.
     pub fn is_defined_on(self, dtype: DType) -> bool {
         self.kinds().contains(&dtype.kind())
+    }
+
+    /// Refuses a dtype on which the op is not defined.
+    ///
+    /// # Errors
+    /// [`Error::Undefined`] names the dtypes that the op has, and the ops that the dtype has.
+    pub fn check(self, dtype: DType) -> Result<()> {
+        if self.is_defined_on(dtype) {
+            return Ok(());
+        }
+        let dtypes: Vec<&str> = DType::ALL.iter().filter(|d| self.is_defined_on(**d)).map(|d| d.name()).collect();
+        let ops: Vec<&str> = Op::ALL.iter().filter(|o| o.is_defined_on(dtype)).map(|o| o.name()).collect();
+        let (defined, ops) = (dtypes.join(", "), ops.join(", "));
+        Err(Error::Undefined { op: self.name(), dtype: dtype.name(), defined, ops })
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use nvcoll_core::counts::Counts;
-use nvcoll_core::dtype::DType;
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::Schedule;
@@ -297,11 +296,7 @@ fn check_op(call: &Call) -> Result<()> {
     if !collective.folds() {
         return Ok(());
     }
-    if !op.is_defined_on(*dtype) {
-        let defined = DType::ALL.iter().filter(|d| op.is_defined_on(**d)).map(|d| d.name());
-        let defined = defined.collect::<Vec<_>>().join(", ");
-        return Err(nvcoll_core::Error::Undefined { op: op.name(), dtype: dtype.name(), defined }.into());
-    }
+    op.check(*dtype)?;
     if !collective.is_defined_with(*op) {
         let defined = Op::ALL.iter().filter(|op| collective.is_defined_with(**op) && op.is_defined_on(*dtype));
         let defined = defined.map(|op| op.name()).collect::<Vec<_>>().join(", ");

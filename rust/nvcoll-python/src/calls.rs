@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::counts::Counts;
-use nvcoll_core::dtype::{DType, Kind};
+use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::Verified;
@@ -29,11 +30,26 @@ pub(crate) struct PremulSum {
 ///     scalars: one number, or one per rank for a call that drives all ranks.
 #[pyfunction]
 pub(crate) fn premul_sum(scalars: &Bound<'_, PyAny>) -> PyResult<PremulSum> {
-    let scalars = match scalars.extract::<f64>() {
-        Ok(one) => vec![one],
-        Err(_) => scalars.extract::<Vec<f64>>()?,
+    let scalars = match scalars.try_iter() {
+        Ok(all) => all.map(|scalar| exact(&scalar?)).collect::<PyResult<_>>()?,
+        Err(_) => vec![exact(scalars)?],
     };
     Ok(PremulSum { scalars })
+}
+
+/// Reads a scalar; an integer that a float64 does not hold is refused.
+fn exact(scalar: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let py = scalar.py();
+    let value: f64 = scalar.extract()?;
+    let Ok(index) = scalar.call_method0(intern!(py, "__index__")) else { return Ok(value) };
+    match index.eq(value)? {
+        true => Ok(value),
+        false => {
+            let message =
+                format!("premul_sum scales by {scalar}, which a float64 does not hold: pass float(x) or less");
+            Err(invalid(py, message))
+        }
+    }
 }
 
 /// An op and its scalars, one per rank of the call.
@@ -75,11 +91,13 @@ impl Reduction {
 
     /// Refuses scalars that an integer dtype cannot hold.
     pub(crate) fn check(&self, py: Python<'_>, dtype: DType) -> PyResult<()> {
-        let is_held = |scalar: &f64| scalar.fract() == 0.0 && (-2f64.powi(31)..2f64.powi(31)).contains(scalar);
-        match self.scalars.iter().find(|scalar| dtype.kind() == Kind::Integer && !is_held(scalar)) {
-            Some(scalar) => {
-                Err(invalid(py, format!("premul_sum scales {dtype} by {scalar}: pass integers that fit {dtype}")))
-            }
+        let Some((least, greatest)) = dtype.limits() else { return Ok(()) };
+        let is_held = |scalar: &f64| scalar.fract() == 0.0 && (least..=greatest).contains(&(*scalar as i128));
+        match self.scalars.iter().find(|scalar| !is_held(scalar)) {
+            Some(scalar) => Err(invalid(
+                py,
+                format!("premul_sum scales {dtype} by {scalar}: pass integers that fit {dtype}, {least} to {greatest}"),
+            )),
             None => Ok(()),
         }
     }

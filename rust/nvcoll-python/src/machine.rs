@@ -5,7 +5,7 @@ use pyo3::types::PyDict;
 
 use nvcoll_core::algorithm::ALGORITHMS;
 use nvcoll_core::collective::{Folds, COLLECTIVES};
-use nvcoll_core::dtype::{DType, Kind};
+use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_engine::cpus;
 use nvcoll_engine::kernel::Isa;
@@ -36,11 +36,7 @@ fn collectives() -> Vec<(&'static str, &'static str, bool, bool, &'static str)> 
 /// All dtypes: (name, bytes, kind, name of the accumulator).
 #[pyfunction]
 fn dtypes() -> Vec<(&'static str, usize, &'static str, &'static str)> {
-    let kind = |kind| match kind {
-        Kind::Integer => "integer",
-        Kind::Float => "float",
-    };
-    DType::ALL.iter().map(|d| (d.name(), d.bytes(), kind(d.kind()), d.accumulator().name())).collect()
+    DType::ALL.iter().map(|d| (d.name(), d.bytes(), d.kind().name(), d.accumulator().name())).collect()
 }
 
 /// All ops: (name, names of the dtypes on which it is defined).

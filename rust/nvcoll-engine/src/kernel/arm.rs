@@ -1,7 +1,7 @@
 //! The arms of the fold: what a step does with its sources. **An op is one row of `arms!`** (two if its completing step
 //! differs), one variant and one line of [`Arm::of`].
 
-use super::number::Number;
+use super::number::{Bits, Float, Number, Value};
 use nvcoll_core::op::Op;
 
 /// What a step does with its sources.
@@ -11,6 +11,8 @@ pub enum Arm {
     Copy,
     /// Addition.
     Sum,
+    /// Multiplication.
+    Prod,
     /// IEEE 754-2019 minimum.
     Min,
     /// IEEE 754-2019 maximum.
@@ -19,11 +21,34 @@ pub enum Arm {
     SumScaled,
     /// Addition, then division.
     SumDivided,
+    /// And of each bit.
+    Band,
+    /// Or of each bit.
+    Bor,
+    /// Exclusive or of each bit.
+    Bxor,
+    /// 1 if all are other than zero, else 0.
+    Land,
+    /// 1 if any is other than zero, else 0.
+    Lor,
 }
 
 impl Arm {
     /// Every arm.
-    pub const ALL: &'static [Arm] = &[Arm::Copy, Arm::Sum, Arm::Min, Arm::Max, Arm::SumScaled, Arm::SumDivided];
+    pub const ALL: &'static [Arm] = &[
+        Arm::Copy,
+        Arm::Sum,
+        Arm::Prod,
+        Arm::Min,
+        Arm::Max,
+        Arm::SumScaled,
+        Arm::SumDivided,
+        Arm::Band,
+        Arm::Bor,
+        Arm::Bxor,
+        Arm::Land,
+        Arm::Lor,
+    ];
 
     /// Returns what a step with `n_src` sources does under `op`.
     ///
@@ -34,50 +59,91 @@ impl Arm {
             _ if n_src == 1 => Arm::Copy,
             Op::Avg if is_final => Arm::SumDivided,
             Op::Sum | Op::Avg | Op::PremulSum => Arm::Sum,
+            Op::Prod => Arm::Prod,
             Op::Min => Arm::Min,
             Op::Max => Arm::Max,
+            Op::Band => Arm::Band,
+            Op::Bor => Arm::Bor,
+            Op::Bxor => Arm::Bxor,
+            Op::Land => Arm::Land,
+            Op::Lor => Arm::Lor,
         }
     }
 }
 
 /// One arm, as the generic routine sees it.
-pub(super) trait Fold {
+pub(super) trait Fold<V: Value> {
     /// Whether a destination that is the source is left alone.
     const COPIES: bool = false;
-    /// Whether sources are multiplied by their scalars first.
+    /// Whether sources are scaled first.
     const SCALES: bool = false;
-    /// Whether the result is divided at the end.
-    const DIVIDES: bool = false;
 
     /// Folds `next` onto `acc`.
-    fn fold<N: Number>(acc: N, next: N) -> N;
+    fn fold(acc: V, next: V) -> V;
+
+    /// Scales a source, if the arm does.
+    #[inline(always)]
+    fn scale(source: V, _scalar: f64) -> V {
+        source
+    }
+
+    /// Completes the fold.
+    #[inline(always)]
+    fn finish(acc: V, _divisor: u32) -> V {
+        acc
+    }
 }
 
 macro_rules! arms {
-    ($($(#[$doc:meta])* $name:ident: $method:ident $(, $flag:ident)?;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident of $kind:ident: |$acc:ident, $next:ident| $fold:expr $(, { $($more:item)* })?;)*) => {$(
         $(#[$doc])*
         pub(super) struct $name;
-        impl Fold for $name {
-            $(const $flag: bool = true;)?
+        impl<V: $kind> Fold<V> for $name {
             #[inline(always)]
-            fn fold<N: Number>(acc: N, next: N) -> N {
-                acc.$method(next)
+            fn fold($acc: V, $next: V) -> V {
+                $fold
             }
+            $($($more)*)?
         }
     )*};
 }
 
 arms! {
-    /// One source; there is nothing to add.
-    Copy: add, COPIES;
+    /// One source; there is nothing to fold.
+    Copy of Value: |acc, _next| acc, { const COPIES: bool = true; };
     /// Addition.
-    Sum: add;
-    /// Addition of scaled sources.
-    SumScaled: add, SCALES;
-    /// Addition, then division.
-    SumDivided: add, DIVIDES;
+    Sum of Number: |acc, next| acc.add(next);
+    /// Multiplication.
+    Prod of Number: |acc, next| acc.multiply(next);
     /// Minimum.
-    Min: minimum;
+    Min of Number: |acc, next| acc.minimum(next);
     /// Maximum.
-    Max: maximum;
+    Max of Number: |acc, next| acc.maximum(next);
+    /// Addition of scaled sources.
+    SumScaled of Number: |acc, next| acc.add(next), {
+        const SCALES: bool = true;
+        #[inline(always)]
+        fn scale(source: V, scalar: f64) -> V {
+            source.multiply(V::from_scalar(scalar))
+        }
+    };
+    /// Addition, then division.
+    SumDivided of Float: |acc, next| acc.add(next), {
+        #[inline(always)]
+        fn finish(acc: V, divisor: u32) -> V {
+            acc.divide(divisor)
+        }
+    };
+    /// And of each bit.
+    Band of Bits: |acc, next| acc.and(next);
+    /// Or of each bit.
+    Bor of Bits: |acc, next| acc.or(next);
+    /// Exclusive or of each bit.
+    Bxor of Bits: |acc, next| acc.exclusive_or(next);
+    /// And of truth values.
+    Land of Bits: |acc, next| acc.logical(next, |a, b| a & b);
+    /// Or of truth values.
+    Lor of Bits: |acc, next| acc.logical(next, |a, b| a | b);
+    /// Exclusive or of truth values.
+    Lxor of Bits: |acc, next| acc.logical(next, |a, b| a ^ b);
 }

@@ -18,7 +18,8 @@
 
 use super::arm::Fold;
 use super::element::Element;
-use super::number::Number;
+use super::half::Halves;
+use super::number::Value;
 use super::stream::{Stream, LINE_BYTES};
 use super::Args;
 
@@ -30,11 +31,11 @@ const BLOCKS_WORTH_ALIGNING: usize = 8;
 /// # Safety
 /// What [`super::Kernel::run`] demands, with `count` in the place of the count in `args`.
 #[inline(always)]
-pub(super) unsafe fn fold<E: Element, F: Fold, S: Stream, const L: usize>(args: &Args, count: usize) {
+pub(super) unsafe fn fold<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>(args: &Args, count: usize) {
     let is_streaming = args.plain < args.n_dst;
     let mut at = 0;
     let mut odd = if count < BLOCKS_WORTH_ALIGNING * L {
-        count % (L)
+        count % L
     } else {
         // SAFETY: `n_dst` is at least 1, and `plain` is a destination if it is below `n_dst`.
         elements_to_line::<E>(unsafe { *args.dst.add(if is_streaming { args.plain } else { 0 }) })
@@ -71,7 +72,11 @@ fn elements_to_line<E>(to: *const u8) -> usize {
 
 /// Folds `odd` elements, fewer than 256, from element `at` on in blocks of powers of two; returns where it ended.
 #[inline(always)]
-unsafe fn powers<E: Element, F: Fold, S: Stream, const L: usize>(args: &Args, mut at: usize, odd: usize) -> usize {
+unsafe fn powers<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>(
+    args: &Args,
+    mut at: usize,
+    odd: usize,
+) -> usize {
     macro_rules! of {
         ($($power:literal)*) => {$(
             if $power < L && odd & $power != 0 {
@@ -87,15 +92,19 @@ unsafe fn powers<E: Element, F: Fold, S: Stream, const L: usize>(args: &Args, mu
 
 /// Folds `L` elements from element `at` on: reads all sources, then writes all destinations.
 #[inline(always)]
-unsafe fn block<E: Element, F: Fold, S: Stream, const L: usize>(args: &Args, at: usize, is_streaming: bool) {
+unsafe fn block<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>(
+    args: &Args,
+    at: usize,
+    is_streaming: bool,
+) {
     // SAFETY: sources are below `n_src`, destinations below `n_dst`, elements below the count.
     unsafe {
         let mut acc = [E::Acc::ZERO; L];
-        source::<E, F, L>(&mut acc, args, 0, at, |_, first| first);
+        source::<E, F, S, L>(&mut acc, args, 0, at, |_, first| first);
         for s in 1..args.n_src {
-            source::<E, F, L>(&mut acc, args, s, at, F::fold);
+            source::<E, F, S, L>(&mut acc, args, s, at, F::fold);
         }
-        let result = E::round(&acc, |value| if F::DIVIDES { value.divide(args.divisor) } else { value });
+        let result = E::round::<S, L>(&acc, |value| F::finish(value, args.divisor));
         for d in 0..args.n_dst {
             let to = *args.dst.add(d);
             if F::COPIES && std::ptr::eq(to, *args.src) {
@@ -113,7 +122,7 @@ unsafe fn block<E: Element, F: Fold, S: Stream, const L: usize>(args: &Args, at:
 
 /// Folds one source's elements onto `acc`, scaled if the arm scales.
 #[inline(always)]
-unsafe fn source<E: Element, F: Fold, const L: usize>(
+unsafe fn source<E: Element, F: Fold<E::Acc>, S: Halves, const L: usize>(
     acc: &mut [E::Acc; L],
     args: &Args,
     s: usize,
@@ -127,10 +136,10 @@ unsafe fn source<E: Element, F: Fold, const L: usize>(
             super::prefetch::ahead_of::<[E; L]>(from.cast());
         }
         if F::SCALES {
-            let scalar = E::Acc::from_scalar(*args.scalars.add(s));
-            E::take(acc, from, |acc, next| fold(acc, next.multiply(scalar)));
+            let scalar = *args.scalars.add(s);
+            E::take::<S, L>(acc, from, |acc, next| fold(acc, F::scale(next, scalar)));
         } else {
-            E::take(acc, from, fold);
+            E::take::<S, L>(acc, from, fold);
         }
     }
 }

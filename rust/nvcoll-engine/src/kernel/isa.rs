@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 pub enum Isa {
     /// What every processor of the architecture has.
     Baseline,
-    /// x86-64 with AVX2.
+    /// x86-64 with AVX2 and F16C.
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     Avx512,
@@ -22,7 +22,7 @@ impl Isa {
         let mut all = vec![Isa::Baseline];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
                 all.push(Isa::Avx2);
             }
             let has_avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");

@@ -9,19 +9,25 @@
 //!
 //! All sources of a block are read before a destination is written, so a destination may be exactly a source. One generic
 //! routine (`fold`) is compiled once per instruction set; the compiler vectorises it, and since it neither reassociates
-//! nor fuses, every instruction set gives the same bits. Only non-temporal stores are spelled out. **A dtype is one row
-//! of `element`, an op one arm of `arm`**, and a line of `select` each; [`mod@reference`] says the same things slowly.
+//! nor fuses, every instruction set gives the same bits. Only non-temporal stores and the conversions of float16 are spelled
+//! out. **A dtype is one row of `element`, an op one arm of `arm`**, and a line of `select` each; [`mod@reference`] says the same things slowly.
 //!
 //! A kernel is chosen once, when a plan is bound; a call is one indirect jump. Cost: every source read once, every
 //! destination written once. What it does not do: check anything, or set the floating-point environment
 //! ([`FloatEnvironment`] does, once per call of a plan).
 
 mod arm;
+mod bfloat16;
+mod complex;
 mod element;
 mod environment;
+mod float8;
 mod fold;
+mod half;
 mod isa;
+mod minifloat;
 mod number;
+mod ordered;
 mod prefetch;
 pub mod reference;
 mod select;
@@ -58,19 +64,31 @@ pub struct Args {
 
 /// A kernel for one dtype, arm and instruction set.
 #[derive(Debug, Clone, Copy)]
-pub struct Kernel(unsafe fn(&Args));
+pub struct Kernel {
+    run: select::Run,
+    /// How many elements of the kernel one element of the caller's is.
+    times: u8,
+}
 
 impl PartialEq for Kernel {
     /// Says whether both surely do the same: equal kernels may differ in address.
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::fn_addr_eq(self.0, other.0)
+        std::ptr::fn_addr_eq(self.run, other.run) && self.times == other.times
     }
 }
 
 impl Kernel {
     /// Chooses the kernel.
+    ///
+    /// # Panics
+    /// If the table of ops has no op that leads to `arm` on `dtype`; [`Op::check`](nvcoll_core::op::Op::check) asks it.
     pub fn select(isa: Isa, dtype: DType, arm: Arm) -> Kernel {
-        Kernel(select::select(isa, dtype, arm))
+        select::select(isa, dtype, arm)
+    }
+
+    /// Makes each element of the caller's `times` of the kernel's.
+    fn times(self, times: usize) -> Kernel {
+        Kernel { times: times as u8, ..self }
     }
 
     /// Folds.
@@ -83,6 +101,6 @@ impl Kernel {
     #[inline]
     pub unsafe fn run(&self, args: &Args) {
         // SAFETY: the caller's.
-        unsafe { (self.0)(args) }
+        unsafe { (self.run)(args, args.count * usize::from(self.times)) }
     }
 }

@@ -12,21 +12,40 @@
 //! For the maximum `and` does the same for zeros, but could clear a NaN, which therefore is put back. Source: ours.
 
 /// An accumulated value.
-pub(super) trait Number: Copy {
+pub(super) trait Value: Copy {
     const ZERO: Self;
+}
+
+/// A value that is added, multiplied and compared.
+pub(super) trait Number: Value {
     fn add(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
-    fn divide(self, by: u32) -> Self;
     fn minimum(self, other: Self) -> Self;
     fn maximum(self, other: Self) -> Self;
     fn from_scalar(scalar: f64) -> Self;
 }
 
+/// A number that is divided.
+pub(super) trait Float: Number {
+    fn divide(self, by: u32) -> Self;
+}
+
+/// A value of bits, each one or zero, and true if it is not zero.
+pub(super) trait Bits: Value {
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn exclusive_or(self, other: Self) -> Self;
+    /// Returns 1 if the claim holds of the two truth values, else 0.
+    fn logical(self, other: Self, claim: impl Fn(bool, bool) -> bool) -> Self;
+}
+
 macro_rules! floats {
     ($($type:ty),*) => {$(
-        impl Number for $type {
+        impl Value for $type {
             const ZERO: $type = 0 as $type;
+        }
 
+        impl Number for $type {
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self + other
@@ -35,11 +54,6 @@ macro_rules! floats {
             #[inline(always)]
             fn multiply(self, other: Self) -> Self {
                 self * other
-            }
-
-            #[inline(always)]
-            fn divide(self, by: u32) -> Self {
-                self / by as $type
             }
 
             #[inline(always)]
@@ -63,14 +77,23 @@ macro_rules! floats {
                 if scalar.is_nan() { <$type>::NAN } else { scalar as $type }
             }
         }
+
+        impl Float for $type {
+            #[inline(always)]
+            fn divide(self, by: u32) -> Self {
+                self / by as $type
+            }
+        }
     )*};
 }
 
 macro_rules! integers {
     ($($type:ty),*) => {$(
-        impl Number for $type {
+        impl Value for $type {
             const ZERO: $type = 0 as $type;
+        }
 
+        impl Number for $type {
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -79,12 +102,6 @@ macro_rules! integers {
             #[inline(always)]
             fn multiply(self, other: Self) -> Self {
                 self.wrapping_mul(other)
-            }
-
-            /// Averages of integers are not defined; the table of ops says so before a kernel is chosen.
-            #[inline(always)]
-            fn divide(self, _by: u32) -> Self {
-                self
             }
 
             #[inline(always)]
@@ -97,13 +114,36 @@ macro_rules! integers {
                 self.max(other)
             }
 
+            /// A negative scalar of an integer without sign is that of the signed one that shares its kernels.
             #[inline(always)]
             fn from_scalar(scalar: f64) -> Self {
-                scalar as i64 as $type
+                if scalar < 0.0 { scalar as i64 as $type } else { scalar as u64 as $type }
+            }
+        }
+
+        impl Bits for $type {
+            #[inline(always)]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+
+            #[inline(always)]
+            fn exclusive_or(self, other: Self) -> Self {
+                self ^ other
+            }
+
+            #[inline(always)]
+            fn logical(self, other: Self, claim: impl Fn(bool, bool) -> bool) -> Self {
+                claim(self != 0, other != 0) as $type
             }
         }
     )*};
 }
 
 floats!(f32, f64);
-integers!(i16, i32, u8);
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);

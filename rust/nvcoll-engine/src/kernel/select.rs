@@ -1,77 +1,150 @@
 //! The instances of the routine: dtype by arm by instruction set.
+//!
+//! Where dtypes give the same bits they share instances. Copies and bitwise arms see bytes; sums and products of integers
+//! wrap and are the same with and without sign; complex sums are sums of twice as many floats; bools are bytes under the
+//! logical arms.
 
 use super::arm::{self, Arm, Fold};
-use super::element::{Bf16, Element};
+use super::bfloat16::Bf16;
+use super::complex::{Complex, Product};
+use super::element::Element;
+use super::float8::F8;
 use super::fold::fold;
+use super::half::{Halves, F16};
+use super::minifloat::{E4M3, E5M2};
+use super::number::{Bits, Float, Number};
 #[cfg(target_arch = "x86_64")]
 use super::stream::{Avx2, Avx512};
 use super::stream::{Baseline, Stream};
-use super::{Args, Isa};
+use super::{Args, Isa, Kernel};
 use nvcoll_core::dtype::DType;
 
-/// A kernel.
-pub(super) type Run = unsafe fn(&Args);
+/// An instance; the number is how many of its elements to fold.
+pub(super) type Run = unsafe fn(&Args, usize);
 
-/// Chooses the instance. The number is the elements in a block: 256 bytes of accumulated values, which are four registers
+/// Chooses the instance. The last number is the elements in a block: 256 bytes of accumulated values, which are four registers
 /// of AVX-512 and half the registers of AVX2. Measured: half as many are slower in the first-level cache, because the
 /// compiler then unrolls loops before it looks for vectors; twice as many do not fit AVX2's registers.
-pub(super) fn select(isa: Isa, dtype: DType, arm: Arm) -> Run {
+pub(super) fn select(isa: Isa, dtype: DType, arm: Arm) -> Kernel {
     match dtype {
-        DType::F32 => of_element::<f32, 64>(isa, arm),
-        DType::F64 => of_element::<f64, 32>(isa, arm),
-        DType::I32 => of_element::<i32, 64>(isa, arm),
-        DType::BF16 => of_element::<Bf16, 64>(isa, arm),
+        _ if arm == Arm::Copy => of::<u8, arm::Copy, 256>(isa).times(dtype.bytes()),
+        DType::F32 => floats::<f32, 64>(isa, arm),
+        DType::F64 => floats::<f64, 32>(isa, arm),
+        DType::F16 => floats::<F16, 64>(isa, arm),
+        DType::BF16 => floats::<Bf16, 64>(isa, arm),
+        DType::F8E4M3 => sums::<F8<E4M3>, 64>(isa, arm),
+        DType::F8E5M2 => sums::<F8<E5M2>, 64>(isa, arm),
+        DType::I8 => integers::<u8, i8, 256>(isa, arm),
+        DType::I16 => integers::<u16, i16, 128>(isa, arm),
+        DType::I32 => integers::<u32, i32, 64>(isa, arm),
+        DType::I64 => integers::<u64, i64, 32>(isa, arm),
+        DType::U8 => integers::<u8, u8, 256>(isa, arm),
+        DType::U16 => integers::<u16, u16, 128>(isa, arm),
+        DType::U32 => integers::<u32, u32, 64>(isa, arm),
+        DType::U64 => integers::<u64, u64, 32>(isa, arm),
+        DType::Bool => bools(isa, arm),
+        DType::C64 => complex::<f32, 64, 32>(isa, arm),
+        DType::C128 => complex::<f64, 32, 16>(isa, arm),
     }
 }
 
-fn of_element<E: Element, const L: usize>(isa: Isa, arm: Arm) -> Run {
+fn floats<E: Element<Acc: Float>, const L: usize>(isa: Isa, arm: Arm) -> Kernel
+where
+    E::ForMin: Element<Acc: Number>,
+    E::ForMax: Element<Acc: Number>,
+{
     match arm {
-        Arm::Copy => of_width::<E>(isa),
-        Arm::Sum => of_arm::<E, arm::Sum, L, 1>(isa),
-        Arm::Min => of_arm::<E::ForMin, arm::Min, L, 1>(isa),
-        Arm::Max => of_arm::<E::ForMax, arm::Max, L, 1>(isa),
-        Arm::SumScaled => of_arm::<E, arm::SumScaled, L, 1>(isa),
-        Arm::SumDivided => of_arm::<E, arm::SumDivided, L, 1>(isa),
+        Arm::Prod => of::<E, arm::Prod, L>(isa),
+        Arm::SumScaled => of::<E, arm::SumScaled, L>(isa),
+        _ => sums::<E, L>(isa, arm),
     }
 }
 
-/// A copy is a fold of bytes that has one source.
-fn of_width<E: Element>(isa: Isa) -> Run {
-    match size_of::<E>() {
-        1 => of_arm::<u8, arm::Copy, 256, 1>(isa),
-        2 => of_arm::<u8, arm::Copy, 256, 2>(isa),
-        4 => of_arm::<u8, arm::Copy, 256, 4>(isa),
-        8 => of_arm::<u8, arm::Copy, 256, 8>(isa),
-        width => unreachable!("no dtype is {width} bytes wide"),
+/// What is defined on every float.
+fn sums<E: Element<Acc: Float>, const L: usize>(isa: Isa, arm: Arm) -> Kernel
+where
+    E::ForMin: Element<Acc: Number>,
+    E::ForMax: Element<Acc: Number>,
+{
+    match arm {
+        Arm::Sum => of::<E, arm::Sum, L>(isa),
+        Arm::Min => of::<E::ForMin, arm::Min, L>(isa),
+        Arm::Max => of::<E::ForMax, arm::Max, L>(isa),
+        Arm::SumDivided => of::<E, arm::SumDivided, L>(isa),
+        _ => undefined(arm),
     }
 }
 
-/// `EACH` is how many `E` one element of the caller's is.
-fn of_arm<E: Element, F: Fold, const L: usize, const EACH: usize>(isa: Isa) -> Run {
-    match isa {
+/// `U` and `I` are of one width; `I` has the sign of the dtype, if it has one.
+fn integers<U: Element<Acc: Number + Bits>, I: Element<Acc: Number>, const L: usize>(isa: Isa, arm: Arm) -> Kernel {
+    match arm {
+        Arm::Sum => of::<U, arm::Sum, L>(isa),
+        Arm::Prod => of::<U, arm::Prod, L>(isa),
+        Arm::SumScaled => of::<U, arm::SumScaled, L>(isa),
+        Arm::Min => of::<I, arm::Min, L>(isa),
+        Arm::Max => of::<I, arm::Max, L>(isa),
+        Arm::Band => of::<u8, arm::Band, 256>(isa).times(size_of::<U>()),
+        Arm::Bor => of::<u8, arm::Bor, 256>(isa).times(size_of::<U>()),
+        Arm::Bxor => of::<u8, arm::Bxor, 256>(isa).times(size_of::<U>()),
+        Arm::Land => of::<U, arm::Land, L>(isa),
+        Arm::Lor => of::<U, arm::Lor, L>(isa),
+        _ => undefined(arm),
+    }
+}
+
+fn bools(isa: Isa, arm: Arm) -> Kernel {
+    match arm {
+        Arm::Sum | Arm::Max | Arm::Bor | Arm::Lor => of::<u8, arm::Lor, 256>(isa),
+        Arm::Prod | Arm::Min | Arm::Band | Arm::Land => of::<u8, arm::Land, 256>(isa),
+        Arm::Bxor => of::<u8, arm::Lxor, 256>(isa),
+        _ => undefined(arm),
+    }
+}
+
+/// `L` parts are `HALF_L` numbers.
+fn complex<P: Element<Acc: Float>, const L: usize, const HALF_L: usize>(isa: Isa, arm: Arm) -> Kernel
+where
+    Complex<P>: Element,
+    Product: Fold<<Complex<P> as Element>::Acc>,
+{
+    match arm {
+        Arm::Sum => of::<P, arm::Sum, L>(isa).times(2),
+        Arm::SumDivided => of::<P, arm::SumDivided, L>(isa).times(2),
+        Arm::Prod => of::<Complex<P>, Product, HALF_L>(isa),
+        _ => undefined(arm),
+    }
+}
+
+fn undefined(arm: Arm) -> ! {
+    panic!("the table of ops has no {arm:?} on this dtype")
+}
+
+fn of<E: Element, F: Fold<E::Acc>, const L: usize>(isa: Isa) -> Kernel {
+    let run: Run = match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => with_avx512::<E, F, L, EACH>,
+        Isa::Avx512 => with_avx512::<E, F, L>,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => with_avx2::<E, F, L, EACH>,
-        _ => with_baseline::<E, F, Baseline, L, EACH>,
-    }
+        Isa::Avx2 => with_avx2::<E, F, L>,
+        _ => with_baseline::<E, F, Baseline, L>,
+    };
+    Kernel { run, times: 1 }
 }
 
-unsafe fn with_baseline<E: Element, F: Fold, S: Stream, const L: usize, const EACH: usize>(args: &Args) {
+unsafe fn with_baseline<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>(args: &Args, count: usize) {
     // SAFETY: the caller's.
-    unsafe { fold::<E, F, S, L>(args, args.count * EACH) }
+    unsafe { fold::<E, F, S, L>(args, count) }
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn with_avx2<E: Element, F: Fold, const L: usize, const EACH: usize>(args: &Args) {
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn with_avx2<E: Element, F: Fold<E::Acc>, const L: usize>(args: &Args, count: usize) {
     // SAFETY: the caller's.
-    unsafe { fold::<E, F, Avx2, L>(args, args.count * EACH) }
+    unsafe { fold::<E, F, Avx2, L>(args, count) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn with_avx512<E: Element, F: Fold, const L: usize, const EACH: usize>(args: &Args) {
+unsafe fn with_avx512<E: Element, F: Fold<E::Acc>, const L: usize>(args: &Args, count: usize) {
     // SAFETY: the caller's.
-    unsafe { fold::<E, F, Avx512, L>(args, args.count * EACH) }
+    unsafe { fold::<E, F, Avx512, L>(args, count) }
 }

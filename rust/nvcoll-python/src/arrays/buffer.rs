@@ -80,15 +80,14 @@ fn layout_of(buffer: &Py_buffer, width: usize) -> Result<(Layout, Option<usize>)
     Ok((layout.ok_or_else(Reason::too_large)?, Some(shape[0])))
 }
 
-/// Finds the dtype of a format such as `f`, `<d` or `@i`, whose elements have `bits` bits.
+/// Finds the dtype of a format such as `f`, `<d` or `@Zf`, whose elements have `bits` bits.
 fn dtype_of(format: &[u8], bits: usize) -> Result<DType, Reason> {
     let unknown = || Reason::dtype(format!("(buffer format {:?})", String::from_utf8_lossy(format)));
-    let (order, character) = match *format {
-        [character] => (b'@', character),
-        [order, character] if b"@=<>!".contains(&order) => (order, character),
-        _ => return Err(unknown()),
+    let (order, rest) = match format {
+        [order, rest @ ..] if b"@=<>!".contains(order) => (*order, rest),
+        _ => (b'@', format),
     };
-    let family = Family::of_format(character).ok_or_else(unknown)?;
+    let family = Family::of_format(rest).ok_or_else(unknown)?;
     let is_swapped = if cfg!(target_endian = "little") { matches!(order, b'>' | b'!') } else { order == b'<' };
     match family.dtype(bits) {
         Some(dtype) if is_swapped => Err(Reason::byte_order(dtype)),

@@ -5,46 +5,68 @@ use nvcoll_core::dtype::DType;
 
 /// A family of dtypes, by their name without the width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Family(&'static str);
+pub(super) struct Family {
+    name: &'static str,
+    /// Whether the name of a dtype ends with its bits; else the family is one dtype.
+    has_widths: bool,
+}
 
 impl Family {
-    /// Returns the family of a DLPack type code. Cited: `DLDataTypeCode` of dlpack.h.
+    /// Returns the family of a DLPack type code. Cited: `DLDataTypeCode` of dlpack.h 1.1.
     pub(super) fn of_dlpack(code: u8) -> Option<Self> {
-        let name = match code {
-            0 => "int",
-            1 => "uint",
-            2 => "float",
-            4 => "bfloat",
-            5 => "complex",
-            6 => "bool",
+        Some(match code {
+            0 => Self::with_widths("int"),
+            1 => Self::with_widths("uint"),
+            2 => Self::with_widths("float"),
+            4 => Self::with_widths("bfloat"),
+            5 => Self::with_widths("complex"),
+            6 => Self::of_one("bool"),
+            7 => Self::of_one("float8_e3m4"),
+            8 => Self::of_one("float8_e4m3"),
+            9 => Self::of_one("float8_e4m3b11fnuz"),
+            10 => Self::of_one("float8_e4m3fn"),
+            11 => Self::of_one("float8_e4m3fnuz"),
+            12 => Self::of_one("float8_e5m2"),
+            13 => Self::of_one("float8_e5m2fnuz"),
+            14 => Self::of_one("float8_e8m0fnu"),
+            15 => Self::of_one("float6_e2m3fn"),
+            16 => Self::of_one("float6_e3m2fn"),
+            17 => Self::of_one("float4_e2m1fn"),
             _ => return None,
-        };
-        Some(Self(name))
+        })
     }
 
-    /// Returns the family of a format character of Python's `struct` module; the width is the buffer's to say, because that
-    /// of `l` depends on the platform.
-    pub(super) fn of_format(character: u8) -> Option<Self> {
-        let name = match character {
-            b'b' | b'h' | b'i' | b'l' | b'q' | b'n' => "int",
-            b'B' | b'H' | b'I' | b'L' | b'Q' | b'N' => "uint",
-            b'e' | b'f' | b'd' => "float",
-            b'?' => "bool",
+    /// Returns the family of a format of Python's `struct` module, `Z` before a float being numpy's for complex; the width is
+    /// the buffer's to say, because that of `l` depends on the platform. Cited: PEP 3118; `F` and `D` from Python 3.14 on.
+    pub(super) fn of_format(format: &[u8]) -> Option<Self> {
+        Some(match format {
+            b"b" | b"h" | b"i" | b"l" | b"q" | b"n" => Self::with_widths("int"),
+            b"B" | b"H" | b"I" | b"L" | b"Q" | b"N" => Self::with_widths("uint"),
+            b"e" | b"f" | b"d" => Self::with_widths("float"),
+            b"Zf" | b"Zd" | b"F" | b"D" => Self::with_widths("complex"),
+            b"?" => Self::of_one("bool"),
             _ => return None,
-        };
-        Some(Self(name))
+        })
+    }
+
+    fn with_widths(name: &'static str) -> Self {
+        Self { name, has_widths: true }
+    }
+
+    fn of_one(name: &'static str) -> Self {
+        Self { name, has_widths: false }
     }
 
     /// Finds the dtype of this family with elements of `bits` bits.
     pub(super) fn dtype(self, bits: usize) -> Option<DType> {
-        DType::ALL.iter().copied().find(|dtype| dtype.name() == self.spell(bits) && 8 * dtype.bytes() == bits)
+        DType::named(&self.spell(bits)).filter(|dtype| 8 * dtype.bytes() == bits)
     }
 
     /// Returns the name that numpy would give it, in the table or not.
     pub(super) fn spell(self, bits: usize) -> String {
-        match self.0 {
-            "bool" => "bool".to_owned(),
-            family => format!("{family}{bits}"),
+        match self.has_widths {
+            true => format!("{}{bits}", self.name),
+            false => self.name.to_owned(),
         }
     }
 }

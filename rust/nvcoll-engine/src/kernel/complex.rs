@@ -1,0 +1,36 @@
+//! Complex products: the plain formula of four multiplications, never fused. Sums and averages are those of the parts, twice
+//! as many floats, and need nothing here.
+
+use super::arm::Fold;
+use super::element::rows;
+use super::number::Value;
+
+/// Two floats, the real part first.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Complex<P> {
+    re: P,
+    im: P,
+}
+
+/// Multiplication.
+pub(super) struct Product;
+
+macro_rules! complex {
+    ($($part:ty),*) => {$(
+        impl Value for Complex<$part> {
+            const ZERO: Self = Self { re: 0.0, im: 0.0 };
+        }
+
+        impl Fold<Complex<$part>> for Product {
+            #[inline(always)]
+            fn fold(a: Complex<$part>, b: Complex<$part>) -> Complex<$part> {
+                Complex { re: a.re * b.re - a.im * b.im, im: a.re * b.im + a.im * b.re }
+            }
+        }
+
+        rows!(Complex<$part>);
+    )*};
+}
+
+complex!(f32, f64);

@@ -1,0 +1,141 @@
+//! float16: converted by the processor where it can, sixteen elements at a time.
+//!
+//! The conversions of x86 (F16C, AVX-512) are exact one way and round to nearest the other way whatever the control word
+//! says, subnormals included, and so does the integer arithmetic of [`super::minifloat`] that stands in for them elsewhere;
+//! only the payloads of NaNs differ. A block shorter than sixteen is padded, so that all elements see the same instruction.
+
+use super::element::Element;
+use super::minifloat::{round, widen, Half};
+use super::ordered::Ordered16;
+use super::stream::Baseline;
+#[cfg(target_arch = "x86_64")]
+use super::stream::{Avx2, Avx512};
+
+/// How an instruction set converts sixteen halves.
+pub(super) trait Halves {
+    /// Widens.
+    ///
+    /// # Safety
+    /// The instruction set is available.
+    unsafe fn widen(halves: &[u16; 16]) -> [f32; 16];
+
+    /// Rounds to nearest, ties to even.
+    ///
+    /// # Safety
+    /// The instruction set is available.
+    unsafe fn round(values: &[f32; 16]) -> [u16; 16];
+}
+
+impl Halves for Baseline {
+    #[inline(always)]
+    unsafe fn widen(halves: &[u16; 16]) -> [f32; 16] {
+        halves.map(|half| widen::<Half>(half.into()))
+    }
+
+    #[inline(always)]
+    unsafe fn round(values: &[f32; 16]) -> [u16; 16] {
+        values.map(|value| round::<Half>(value) as u16)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Avx2, Avx512, Halves};
+    use core::arch::x86_64::{
+        _mm256_cvtph_ps, _mm256_cvtps_ph, _mm512_cvtph_ps, _mm512_cvtps_ph, _MM_FROUND_TO_NEAREST_INT,
+    };
+    use core::mem::transmute;
+
+    /// Rounds to nearest whatever the control word says.
+    const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
+
+    impl Halves for Avx2 {
+        #[inline(always)]
+        unsafe fn widen(halves: &[u16; 16]) -> [f32; 16] {
+            // SAFETY: the caller's; arrays and vectors of the same elements have the same bytes.
+            unsafe {
+                let [low, high] = transmute::<[u16; 16], [_; 2]>(*halves);
+                transmute([_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)])
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn round(values: &[f32; 16]) -> [u16; 16] {
+            // SAFETY: as above.
+            unsafe {
+                let [low, high] = transmute::<[f32; 16], [_; 2]>(*values);
+                transmute([_mm256_cvtps_ph::<NEAREST>(low), _mm256_cvtps_ph::<NEAREST>(high)])
+            }
+        }
+    }
+
+    impl Halves for Avx512 {
+        #[inline(always)]
+        unsafe fn widen(halves: &[u16; 16]) -> [f32; 16] {
+            // SAFETY: the caller's; arrays and vectors of the same elements have the same bytes.
+            unsafe { transmute(_mm512_cvtph_ps(transmute::<[u16; 16], _>(*halves))) }
+        }
+
+        #[inline(always)]
+        unsafe fn round(values: &[f32; 16]) -> [u16; 16] {
+            // SAFETY: as above.
+            unsafe { transmute(_mm512_cvtps_ph::<NEAREST>(transmute::<[f32; 16], _>(*values))) }
+        }
+    }
+}
+
+/// How many NaNs of one sign float16 has.
+const NANS: i16 = 0x3ff;
+
+/// float16: IEEE binary16.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct F16(u16);
+
+impl Element for F16 {
+    type Acc = f32;
+    type ForMin = Ordered16<{ -NANS }>;
+    type ForMax = Ordered16<NANS>;
+
+    #[inline(always)]
+    unsafe fn take<S: Halves, const L: usize>(acc: &mut [f32; L], from: *const F16, fold: impl Fn(f32, f32) -> f32) {
+        // SAFETY: the caller's `L` elements.
+        let halves = unsafe { from.cast::<[u16; L]>().read_unaligned() };
+        // SAFETY: the caller's.
+        let wide = unsafe { widen_all::<S, L>(&halves) };
+        for l in 0..L {
+            acc[l] = fold(acc[l], wide[l]);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn round<S: Halves, const L: usize>(acc: &[f32; L], finish: impl Fn(f32) -> f32) -> [F16; L] {
+        let values = acc.map(finish);
+        let mut result = [F16(0); L];
+        for (to, from) in result.chunks_mut(16).zip(values.chunks(16)) {
+            let mut sixteen = [0.0; 16];
+            sixteen[..from.len()].copy_from_slice(from);
+            // SAFETY: the caller's.
+            let rounded = unsafe { S::round(&sixteen) };
+            to.copy_from_slice(&rounded.map(F16)[..to.len()]);
+        }
+        result
+    }
+}
+
+/// Widens halves, sixteen at a time.
+///
+/// # Safety
+/// The instruction set `S` is available.
+#[inline(always)]
+pub(super) unsafe fn widen_all<S: Halves, const L: usize>(halves: &[u16; L]) -> [f32; L] {
+    let mut wide = [0.0; L];
+    for (to, from) in wide.chunks_mut(16).zip(halves.chunks(16)) {
+        let mut sixteen = [0; 16];
+        sixteen[..from.len()].copy_from_slice(from);
+        // SAFETY: the caller's.
+        let widened = unsafe { S::widen(&sixteen) };
+        to.copy_from_slice(&widened[..to.len()]);
+    }
+    wide
+}
