@@ -13,13 +13,13 @@ import threading
 import time
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, ops
+from nvcoll.cli.timing import dtype_named
 
 ROUNDS = int(os.environ.get("NVCOLL_STRESS_ROUNDS", "100"))
 FIRST = int(os.environ.get("NVCOLL_STRESS_FIRST", "0"))
@@ -36,10 +36,6 @@ pytestmark = pytest.mark.timeout(max(300, ROUNDS))
 nodes: dict[tuple[int, int], nvcoll.Node] = {}
 
 
-def numpy_dtype(name: str) -> np.dtype:
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
-
-
 class Reduction:
     """One all_reduce: what is called, with which inputs, and the bits that must come out."""
 
@@ -49,8 +45,9 @@ class Reduction:
         self.in_place = rng.random() < 0.6
         count = rng.choice(COUNTS)
         values = np.random.default_rng(rng.getrandbits(32))
-        self.inputs = [values.integers(-100, 100, count).astype(numpy_dtype(dtype)) for _ in range(world_size)]
-        self.scalars = [float(rng.randint(-4, 4)) for _ in range(world_size)]
+        self.inputs = [values.integers(-100, 100, count).astype(dtype_named(dtype)) for _ in range(world_size)]
+        lowest = 0 if dtype.startswith("u") else -4
+        self.scalars = [float(rng.randint(lowest, 4)) for _ in range(world_size)]
         schedule = nvcoll.schedule("all_reduce", self.algorithm, world_size=world_size, in_place=self.in_place)
         with np.errstate(all="ignore"):
             self.expected = oracle.all_reduce(schedule, self.inputs, self.op, self.scalars)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,13 +27,42 @@ def maximum(a: Array, b: Array) -> Array:
     return np.where(zeros & np.signbit(a), b, np.where(zeros, a, np.maximum(a, b)))
 
 
+def multiply(a: Array, b: Array) -> Array:
+    """The product; of complex numbers by the plain formula, where numpy's own may fuse."""
+    if a.dtype.kind != "c":
+        return np.multiply(a, b)
+    product = np.empty_like(a)
+    product.real = a.real * b.real - a.imag * b.imag
+    product.imag = a.real * b.imag + a.imag * b.real
+    return product
+
+
+def divide(a: Array, n: int) -> Array:
+    """One true division, of both parts if the numbers are complex."""
+    parts = a.view(a.real.dtype)
+    quotient: Array = (parts / parts.dtype.type(n)).view(a.dtype)
+    return quotient
+
+
 FOLDS: dict[str, Callable[[Array, Array], Array]] = {
     "sum": np.add,
-    "avg": np.add,
-    "premul_sum": np.add,
+    "prod": multiply,
     "min": minimum,
     "max": maximum,
+    "avg": np.add,
+    "premul_sum": np.add,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+    "land": np.logical_and,
+    "lor": np.logical_or,
 }
+"""For each op, the fold of two arrays of the accumulation type; numpy adds bools by or and multiplies them by and."""
+
+
+def widen(stored: Array) -> Array:
+    """Returns the elements in the type in which a step accumulates; a byte of bool is true unless it is zero."""
+    return stored.view("u1") != 0 if stored.dtype == bool else stored.astype(ACCUMULATORS[stored.dtype.name])
 
 
 def all_reduce(schedule: Schedule, inputs: Sequence[Array], op: str, scalars: Sequence[float] = ()) -> list[Array]:
@@ -45,7 +75,6 @@ def all_reduce(schedule: Schedule, inputs: Sequence[Array], op: str, scalars: Se
         scalars: one per rank, for premul_sum.
     """
     n, dtype = schedule.world_size, inputs[0].dtype
-    accumulator = np.dtype(ACCUMULATORS[dtype.name])
     ranges = schedule.chunk_ranges(inputs[0].size)
     memory = {(r, "input", c): x[lo:hi].copy() for r, x in enumerate(inputs) for c, (lo, hi) in enumerate(ranges)}
 
@@ -55,24 +84,29 @@ def all_reduce(schedule: Schedule, inputs: Sequence[Array], op: str, scalars: Se
     for step in schedule.steps:
         _, _, first, end = step.destinations[0]
         for chunk in range(first, end):
-            values = []
-            for rank, buffer, _, _, contribution in step.sources:
-                value = memory[home(rank, buffer, chunk)].astype(accumulator)
-                if op == "premul_sum" and contribution is not None:
-                    value = value * accumulator.type(scalars[contribution])
-                values.append(value)
-            total = values[0]
-            for value in values[1:]:
-                total = FOLDS[op](total, value)
-            if op == "avg" and step.is_final:
-                total = total / accumulator.type(n)
+            stored = [memory[home(rank, buffer, chunk)] for rank, buffer, *_ in step.sources]
+            contributions = [contribution for *_, contribution in step.sources]
+            result = stored[0]
+            if len(stored) > 1 or (op == "premul_sum" and contributions[0] is not None):
+                values = [widen(x) for x in stored]
+                if op == "premul_sum":
+                    values = [
+                        v if c is None else v * v.dtype.type(scalars[c])
+                        for v, c in zip(values, contributions, strict=True)
+                    ]
+                total = functools.reduce(lambda a, b: FOLDS[op](a, b).astype(a.dtype), values)
+                if op == "avg" and step.is_final:
+                    total = divide(total, n)
+                result = total.astype(dtype)
             for rank, buffer, _, _ in step.destinations:
-                memory[home(rank, buffer, chunk)] = total.astype(dtype)
+                memory[home(rank, buffer, chunk)] = result
     return [np.concatenate([memory[home(r, "output", c)] for c in range(schedule.chunks)]) for r in range(n)]
 
 
 def same_bits(a: Array, b: Array) -> bool:
     """Says whether two arrays are equal bit for bit, except that a NaN need only be a NaN."""
+    if a.dtype.kind == "c":
+        a, b = a.view(a.real.dtype), b.view(b.real.dtype)
     width = f"u{a.dtype.itemsize}"
     equal = a.view(width) == b.view(width)
-    return bool(np.all(equal if a.dtype.kind == "i" else equal | (np.isnan(a) & np.isnan(b))))
+    return bool(np.all(equal if a.dtype.kind in "iub" else equal | (np.isnan(a) & np.isnan(b))))

@@ -32,10 +32,16 @@ Array = np.ndarray[Any, Any]
 
 NUMPY: dict[str, Callable[..., Array]] = {
     "sum": np.add,
-    "avg": np.add,
-    "premul_sum": np.add,
+    "prod": np.multiply,
     "min": np.minimum,
     "max": np.maximum,
+    "avg": np.add,
+    "premul_sum": np.add,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+    "land": np.logical_and,
+    "lor": np.logical_or,
 }
 """For each op, the numpy function of two arrays."""
 
@@ -69,7 +75,9 @@ class Reduction:
     def __post_init__(self) -> None:
         defined = dict(ops())[self.op]
         if self.dtype not in defined:
-            raise InvalidArgument(f"{self.op} is not defined on {self.dtype}: it is defined on {', '.join(defined)}")
+            has = ", ".join(op for op, dtypes in ops() if self.dtype in dtypes)
+            what = f"{self.op} is not defined on {self.dtype}"
+            raise InvalidArgument(f"{what}: it is defined on {', '.join(defined)}; {self.dtype} has {has}")
         self.numpy_dtype = dtype_named(self.dtype)
 
     @property
@@ -83,11 +91,15 @@ class Reduction:
         return nvcoll.premul_sum(self.scalars) if self.op == "premul_sum" else self.op
 
     def data(self, count: int, rank: int) -> Array:
-        """Returns numbers that look random: bits for integers, from [0, 1) for floats."""
+        """Returns numbers that look random: bits for integers and bools, from [0, 1) for floats and parts of complex."""
         rng = np.random.default_rng((count, rank))
         if self.numpy_dtype.kind in "iu":
             limits = np.iinfo(self.numpy_dtype)
             return rng.integers(limits.min, limits.max, count, self.numpy_dtype, endpoint=True)
+        if self.numpy_dtype.kind == "b":
+            return rng.integers(0, 2, count, "u1").view(bool)
+        if self.numpy_dtype.kind == "c":
+            return rng.random(2 * count, dtype="f4").astype(self.numpy_dtype.type(0).real.dtype).view(self.numpy_dtype)
         return rng.random(count, dtype="f4").astype(self.numpy_dtype)
 
     def by_numpy(self, arrays: Sequence[Array]) -> None:
@@ -148,8 +160,8 @@ class Candidate:
 
 def count_unequal(a: Array, b: Array) -> int:
     """Returns the number of elements whose bits differ."""
-    bits = f"u{a.dtype.itemsize}"
-    return int(np.count_nonzero(a.view(bits) != b.view(bits)))
+    bits = f"u{min(a.dtype.itemsize, 8)}"
+    return int(np.count_nonzero((a.view(bits) != b.view(bits)).reshape(a.size, -1).any(axis=1)))
 
 
 class Case:
