@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvcoll
+from nvcoll._nvcoll import dtypes
+from nvcoll.cli.timing import dtype_named
 
 NODES = {n: nvcoll.Node(n) for n in (1, 2, 3, 4)}
 
@@ -78,15 +80,14 @@ def test_bfloat16_of_ml_dtypes_is_an_array(node):
     assert (arrays[1] == 2).all()
 
 
-def test_torch_tensors_are_arrays_bfloat16_too(node):
+def test_torch_tensors_of_every_dtype_are_arrays(node):
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    for dtype in (torch.float32, torch.float64, torch.int32, torch.bfloat16):
-        tensors = [torch.ones(5, dtype=dtype), torch.ones(5, 3, dtype=dtype)[:, 1]]
-        node.all_reduce(tensors)
-        assert (tensors[0] == 2).all() and (tensors[1] == 2).all()
-    mixed = [torch.ones(4, dtype=torch.bfloat16), np.ones(4, ml_dtypes.bfloat16)]
-    node.all_reduce(mixed)
-    assert (mixed[0] == 2).all() and (mixed[1] == 2).all()
+    for dtype, *_ in dtypes():
+        ours, theirs = dtype_named(dtype), getattr(torch, dtype)
+        tensors = [torch.ones(5).to(theirs), torch.ones(5, 3).to(theirs)[:, 1], np.ones(5, ours)]
+        nvcoll.Node(3).all_reduce(tensors)
+        assert (tensors[2] == np.array(3).astype(ours)).all()
+        assert all((tensor.to(torch.complex64) == (1 if dtype == "bool" else 3)).all() for tensor in tensors[:2])
     stack = torch.ones(2, 3, 4)
     node.all_reduce(stack)
     assert (stack == 2).all()
@@ -98,7 +99,7 @@ def test_torch_tensors_whose_values_are_not_those_in_memory_are_refused(node):
         ("resolve_neg", lambda: torch.complex(torch.ones(3), torch.ones(3)).conj().imag),
         ("resolve_conj", lambda: torch.ones(3, dtype=torch.complex64).conj()),
         ("requires grad", lambda: torch.ones(5, requires_grad=True)),
-        ("rank 1 has dtype float16: convert it", lambda: torch.ones(5, dtype=torch.float16)),
+        ("rank 1 has dtype float8_e8m0fnu: convert it", lambda: torch.ones(5).to(torch.float8_e8m0fnu)),
         ("rank 1 is on|rank 1 cannot be read", lambda: torch.ones(5, device="meta")),
         ("rank 1 cannot be read", lambda: torch.ones(5).to_sparse()),
     ]:
@@ -138,12 +139,13 @@ def test_a_strided_vector_of_ranks_and_a_stack_of_matrices(node):
         (lambda: [np.ones(6, "f4"), np.ones(6, "f8")], r"rank 1 is float64, all_reduce needs float32 \(as"),
         (lambda: [np.ones(6, "f4"), np.ones(5, "f4")], r"rank 1 holds 5 elements, all_reduce needs 6 .*: pass"),
         (lambda: [np.ones(0, "f4"), np.ones(5, "f4")], r"rank 1 holds 5 elements, all_reduce needs 0"),
-        (lambda: pair("c8"), r"rank 0 has dtype complex64: convert it to one of float32"),
+        (lambda: pair("g"), r"rank 0 has dtype (float|longdouble)\d*: convert it to one of float32"),
+        (lambda: pair(ml_dtypes.float8_e4m3), r"rank 0 has dtype float8_e4m3: convert it to one of float32"),
         (lambda: pair("S3"), r"has dtype \|S3: convert it"),
         (lambda: pair([("x", "f4")]), r"has dtype \[\('x', '<f4'\)\]: convert it"),
         (lambda: [x.astype(">f4") for x in pair()], r"has dtype >f4, whose byte order is not this machine's"),
         (lambda: [memoryview(x.astype(">f4")) for x in pair()], r"dtype float32, whose byte order"),
-        (lambda: [bytearray(8), bytearray(8)], r"rank 0 has dtype uint8: convert it"),
+        (lambda: [memoryview(bytearray(8)).cast("c")] * 2, r"rank 0 has dtype \(buffer format \"c\"\): convert it"),
         (
             lambda: [array.array("w" if sys.version_info >= (3, 13) else "u", "ab")] * 2,
             r"rank 0 has dtype \(buffer format",
@@ -228,9 +230,9 @@ def lay_out(value, layout):
 @given(st.data())
 def test_strided_arrays_are_read_and_written_where_they_lie_and_nowhere_else(data):
     shape = data.draw(st.lists(st.integers(0, 4), max_size=3).map(tuple))
-    dtype = data.draw(st.sampled_from(["f4", "f8", "i4", ml_dtypes.bfloat16]))
+    dtype = data.draw(st.sampled_from(["f4", "f8", "i4", ml_dtypes.bfloat16, "u1", "c16"]))
     n = data.draw(st.sampled_from(list(NODES)))
-    values = [np.random.default_rng(r).integers(-9, 9, shape).astype(dtype) for r in range(n)]
+    values = [np.random.default_rng(r).integers(0, 9, shape).astype(dtype) for r in range(n)]
     expected = np.sum(values, axis=0)
     placed = [lay_out(value, data.draw(layouts(shape))) for value in values]
     views = [view for view, _ in placed]

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import nvcoll
+from nvcoll._nvcoll import dtypes
+from nvcoll.cli.timing import dtype_named
 
 READ_ONLY, IS_COPIED = 1, 2
 UNVERSIONED, VERSIONED = b"dltensor", b"dltensor_versioned"
@@ -56,7 +58,7 @@ class Versioned(ctypes.Structure):
 
 
 class Lender:
-    """Lends a float32 array, and counts what it lends and gets back.
+    """Lends a array, as float32 unless fields say otherwise, and counts what it lends and gets back.
 
     Args:
         array: what is lent.
@@ -145,6 +147,20 @@ def test_a_tensor_is_taken_over_once_and_given_back_once(node, make):
             assert (lender.array == 2**calls).all()
 
 
+# `DLDataTypeCode` of dlpack.h, by the name of a dtype without its bits.
+CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "complex": 5, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12}
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in dtypes()])
+def test_a_tensor_of_every_dtype_is_read_by_its_code(node, name):
+    code = CODES[name] if name in CODES else CODES[name.rstrip("0123456789")]
+    arrays = [np.ones(6, dtype_named(name)) for _ in range(2)]
+    lenders = [Lender(x, code=code, bits=8 * x.itemsize) for x in arrays]
+    node.all_reduce([lenders[0], arrays[1]])
+    node.all_reduce([lenders[1], arrays[0]])
+    assert (arrays[0] == np.array(4).astype(arrays[0].dtype)).all()
+
+
 def test_a_byte_offset_is_added_to_the_address(node):
     memory = ones(8)
     node.all_reduce([Lender(memory[:3], byte_offset=20), ones(3)])
@@ -206,7 +222,9 @@ def test_flags_forbid_writing_and_not_reading(node):
     ("fields", "message"),
     [
         ({"device_type": 2}, r"rank 1 is on cuda:0, calls run in CPU memory: pass a copy on the CPU"),
-        ({"code": 2, "bits": 16}, r"rank 1 has dtype float16: convert it to one of float32"),
+        ({"code": 2, "bits": 128}, r"rank 1 has dtype float128: convert it to one of float32"),
+        ({"code": 14, "bits": 8}, r"rank 1 has dtype float8_e8m0fnu: convert it"),
+        ({"code": 12, "bits": 16}, r"rank 1 has dtype float8_e5m2: convert it"),
         ({"code": 99}, r"rank 1 has dtype \(DLPack code 99, lanes 1\)"),
         ({"bits": 16, "lanes": 2}, r"rank 1 has dtype \(DLPack code 2, lanes 2\)"),
         ({"code": 0, "bits": 4}, r"rank 1 has dtype int4: convert it"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nvcoll._nvcoll import dtypes, ops
 from nvcoll.cli import algorithms
 
 PAGES = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
@@ -29,6 +30,16 @@ def test_the_pages_about_bits_and_about_writing_algorithms_are_among_them():
 def test_the_page_of_algorithms_is_what_the_registry_gives():
     written = (PAGES[0].parent / "ALGORITHMS.md").read_text()
     assert written == algorithms.page(), "run: nvcoll algorithms --markdown > docs/ALGORITHMS.md"
+
+
+def test_the_table_of_arithmetic_says_which_ops_every_dtype_has():
+    text = (PAGES[0].parent / "bits.md").read_text()
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| ([^|]*) \|$", text, re.MULTILINE)
+    said = {dtype: re.findall(r"`(\w+)`", has) for names, has in rows for dtype in re.findall(r"`(\w+)`", names)}
+    for dtype, *_ in dtypes():
+        assert said[dtype] == [op for op, defined in ops() if dtype in defined], dtype
+    first_cells = "".join(re.findall(r"^\| ([^|]*) \|", text, re.MULTILINE))
+    assert [op for op, _ in ops() if f"`{op}`" not in first_cells] == [], "every op has a row that says what it means"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -109,4 +109,7 @@ def same_bits(a: Array, b: Array) -> bool:
         a, b = a.view(a.real.dtype), b.view(b.real.dtype)
     width = f"u{a.dtype.itemsize}"
     equal = a.view(width) == b.view(width)
-    return bool(np.all(equal if a.dtype.kind in "iub" else equal | (np.isnan(a) & np.isnan(b))))
+    if a.dtype.kind in "iub":
+        return bool(np.all(equal))
+    with np.errstate(invalid="ignore"):
+        return bool(np.all(equal | (np.isnan(a) & np.isnan(b))))

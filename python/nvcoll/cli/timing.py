@@ -91,7 +91,7 @@ class Reduction:
         return nvcoll.premul_sum(self.scalars) if self.op == "premul_sum" else self.op
 
     def data(self, count: int, rank: int) -> Array:
-        """Returns numbers that look random: bits for integers and bools, from [0, 1) for floats and parts of complex."""
+        """Returns numbers that look random: any for integers and bools, of [0, 1) for floats and parts of complex."""
         rng = np.random.default_rng((count, rank))
         if self.numpy_dtype.kind in "iu":
             limits = np.iinfo(self.numpy_dtype)
