@@ -1,11 +1,23 @@
 //! float16: converted by the processor where it can, sixteen elements at a time.
 //!
 //! The conversions of x86 (F16C, AVX-512) are exact one way and round to nearest the other way whatever the control word
-//! says, subnormals included, and so does the integer arithmetic of [`super::minifloat`] that stands in for them elsewhere;
-//! only the payloads of NaNs differ. A block shorter than sixteen is padded, so that all elements see the same instruction.
+//! says, subnormals included. Elsewhere integer arithmetic stands in for them; only the payloads of NaNs differ. A block
+//! shorter than sixteen is padded, so that all elements see the same instruction.
+//!
+//! In integers, all cases are computed and one is chosen, so that the compiler makes vectors of it:
+//!
+//! ```text
+//! widen   normal     exponent and mantissa in place, and the difference of the biases added to the exponent
+//!         subnormal  the same with one more, which gives 2^-14 (1 + m); minus 2^-14
+//!         beyond     all exponent bits set: infinity, or a NaN that keeps its payload
+//! round   normal     half a unit and the tie's bit added to the bits, then cut; the carry walks into the exponent
+//!         subnormal  a number added whose unit in the last place is the least subnormal: the adder rounds; its bits taken off
+//!         beyond     at most infinity
+//! ```
+//!
+//! Source: the magic numbers are F. Giesen's (`float_to_half_fast3_rtne`, 2012).
 
 use super::element::Element;
-use super::minifloat::{round, widen, Half};
 use super::ordered::Ordered16;
 use super::stream::Baseline;
 #[cfg(target_arch = "x86_64")]
@@ -29,12 +41,12 @@ pub(super) trait Halves {
 impl Halves for Baseline {
     #[inline(always)]
     unsafe fn widen(halves: &[u16; 16]) -> [f32; 16] {
-        halves.map(|half| widen::<Half>(half.into()))
+        halves.map(|half| widen(half.into()))
     }
 
     #[inline(always)]
     unsafe fn round(values: &[f32; 16]) -> [u16; 16] {
-        values.map(|value| round::<Half>(value) as u16)
+        values.map(|value| round(value) as u16)
     }
 }
 
@@ -84,6 +96,39 @@ mod x86 {
     }
 }
 
+const SIGN: u32 = 0x8000_0000;
+const INFINITY: u32 = 0x7f80_0000;
+/// How much longer the mantissa of f32 is, in bits.
+const CUT: u32 = 13;
+/// How much larger the exponent of the same number is in f32, in its place.
+const REBIAS: u32 = (127 - 15) << 23;
+/// The least normal half, as f32.
+const LEAST: u32 = REBIAS + (1 << 23);
+/// Infinity as a half.
+const BEYOND: u32 = 0x7c00;
+
+#[inline(always)]
+fn widen(half: u32) -> f32 {
+    let (sign, magnitude) = (half << 16 & SIGN, half & 0x7fff);
+    let normal = (magnitude << CUT) + REBIAS;
+    let subnormal = (f32::from_bits(normal + (1 << 23)) - f32::from_bits(LEAST)).to_bits();
+    let number = if magnitude < 0x400 { subnormal } else { normal };
+    let beyond = if magnitude >= BEYOND { INFINITY } else { 0 };
+    f32::from_bits(number | beyond | sign)
+}
+
+#[inline(always)]
+fn round(value: f32) -> u32 {
+    let (sign, magnitude) = (value.to_bits() & SIGN, value.to_bits() & !SIGN);
+    let half_unit = (1 << (CUT - 1)) - 1 + (magnitude >> CUT & 1);
+    let normal = (magnitude + half_unit).wrapping_sub(REBIAS) >> CUT;
+    let unit = LEAST + (CUT << 23);
+    let subnormal = (f32::from_bits(magnitude) + f32::from_bits(unit)).to_bits() - unit;
+    let finite = if magnitude < LEAST { subnormal } else { normal.min(BEYOND) };
+    let half = if magnitude > INFINITY { BEYOND | 0x200 } else { finite };
+    half | sign >> 16
+}
+
 /// How many NaNs of one sign float16 has.
 const NANS: i16 = 0x3ff;
 
@@ -110,16 +155,8 @@ impl Element for F16 {
 
     #[inline(always)]
     unsafe fn round<S: Halves, const L: usize>(acc: &[f32; L], finish: impl Fn(f32) -> f32) -> [F16; L] {
-        let values = acc.map(finish);
-        let mut result = [F16(0); L];
-        for (to, from) in result.chunks_mut(16).zip(values.chunks(16)) {
-            let mut sixteen = [0.0; 16];
-            sixteen[..from.len()].copy_from_slice(from);
-            // SAFETY: the caller's.
-            let rounded = unsafe { S::round(&sixteen) };
-            to.copy_from_slice(&rounded.map(F16)[..to.len()]);
-        }
-        result
+        // SAFETY: the caller's.
+        unsafe { round_all::<S, L>(&acc.map(finish)) }.map(F16)
     }
 }
 
@@ -138,4 +175,21 @@ pub(super) unsafe fn widen_all<S: Halves, const L: usize>(halves: &[u16; L]) -> 
         to.copy_from_slice(&widened[..to.len()]);
     }
     wide
+}
+
+/// Rounds to halves, sixteen at a time.
+///
+/// # Safety
+/// The instruction set `S` is available.
+#[inline(always)]
+pub(super) unsafe fn round_all<S: Halves, const L: usize>(values: &[f32; L]) -> [u16; L] {
+    let mut halves = [0; L];
+    for (to, from) in halves.chunks_mut(16).zip(values.chunks(16)) {
+        let mut sixteen = [0.0; 16];
+        sixteen[..from.len()].copy_from_slice(from);
+        // SAFETY: the caller's.
+        let rounded = unsafe { S::round(&sixteen) };
+        to.copy_from_slice(&rounded[..to.len()]);
+    }
+    halves
 }

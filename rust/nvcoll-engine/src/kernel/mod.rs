@@ -25,7 +25,6 @@ mod float8;
 mod fold;
 mod half;
 mod isa;
-mod minifloat;
 mod number;
 mod ordered;
 mod prefetch;
