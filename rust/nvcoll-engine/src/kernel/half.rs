@@ -54,7 +54,8 @@ impl Halves for Baseline {
 mod x86 {
     use super::{Avx2, Avx512, Halves};
     use core::arch::x86_64::{
-        _mm256_cvtph_ps, _mm256_cvtps_ph, _mm512_cvtph_ps, _mm512_cvtps_ph, _MM_FROUND_TO_NEAREST_INT,
+        __m128i, __m256, __m256i, __m512, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm512_cvtph_ps, _mm512_cvtps_ph,
+        _MM_FROUND_TO_NEAREST_INT,
     };
     use core::mem::transmute;
 
@@ -66,7 +67,7 @@ mod x86 {
         unsafe fn widen(halves: &[u16; 16]) -> [f32; 16] {
             // SAFETY: the caller's; arrays and vectors of the same elements have the same bytes.
             unsafe {
-                let [low, high] = transmute::<[u16; 16], [_; 2]>(*halves);
+                let [low, high] = transmute::<[u16; 16], [__m128i; 2]>(*halves);
                 transmute([_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)])
             }
         }
@@ -75,7 +76,7 @@ mod x86 {
         unsafe fn round(values: &[f32; 16]) -> [u16; 16] {
             // SAFETY: as above.
             unsafe {
-                let [low, high] = transmute::<[f32; 16], [_; 2]>(*values);
+                let [low, high] = transmute::<[f32; 16], [__m256; 2]>(*values);
                 transmute([_mm256_cvtps_ph::<NEAREST>(low), _mm256_cvtps_ph::<NEAREST>(high)])
             }
         }
@@ -85,13 +86,13 @@ mod x86 {
         #[inline(always)]
         unsafe fn widen(halves: &[u16; 16]) -> [f32; 16] {
             // SAFETY: the caller's; arrays and vectors of the same elements have the same bytes.
-            unsafe { transmute(_mm512_cvtph_ps(transmute::<[u16; 16], _>(*halves))) }
+            unsafe { transmute(_mm512_cvtph_ps(transmute::<[u16; 16], __m256i>(*halves))) }
         }
 
         #[inline(always)]
         unsafe fn round(values: &[f32; 16]) -> [u16; 16] {
             // SAFETY: as above.
-            unsafe { transmute(_mm512_cvtps_ph::<NEAREST>(transmute::<[f32; 16], _>(*values))) }
+            unsafe { transmute(_mm512_cvtps_ph::<NEAREST>(transmute::<[f32; 16], __m512>(*values))) }
         }
     }
 }
