@@ -300,7 +300,7 @@ mod tests {
         let ([fingerprint, small, count], said) = (program(&SPLIT).fingerprint, wish.into_buffers());
         let [input, output] = [said.input, said.output].map(|address| address as usize as u64);
         let lines = &team.world.lines[0];
-        lines.record.write(1, &[fingerprint, small, count, input, output, 0, 0, 0]);
+        lines.record.write(1, &[fingerprint, small, count, input, output, 0, 0, 1]);
         lines.stamp.enter(1);
     }
 
