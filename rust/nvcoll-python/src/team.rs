@@ -245,3 +245,16 @@ fn listed(ranks: &[u32]) -> String {
     let more = if ranks.len() > SHOWN { ", …" } else { "" };
     format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, shown.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_ranks_is_short_and_counts_one_in_the_singular() {
+        assert_eq!(listed(&[7]), "rank 7");
+        assert_eq!(listed(&[3, 0]), "ranks 3, 0");
+        let many = listed(&(0..1024).collect::<Vec<_>>());
+        assert!(many.starts_with("ranks 0, 1,") && many.ends_with(", 15, …"), "{many}");
+    }
+}
