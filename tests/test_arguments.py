@@ -128,5 +128,5 @@ def test_a_schedule_of_its_user_s_is_called_by_its_name_without_its_hash():
     schedule = nvcoll.schedule("all_reduce", "nvswitch", world_size=2, in_place=False)
     with pytest.raises(nvcoll.InvalidArgument) as refused:
         nvcoll.Node(2).all_reduce(np.ones((2, 3), dtype="f4"), algorithm=schedule)
-    assert "all_reduce, out of place, mapped" in str(refused.value)
+    assert "all_reduce nvswitch of 2, mapped, out of place" in str(refused.value)
     assert "in place, mapped, nvswitch:" in str(refused.value) and "#" not in str(refused.value)

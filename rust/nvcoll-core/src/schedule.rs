@@ -200,9 +200,11 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Returns what the schedule is called in messages: `broadcast tree of 5, root 3, staged, out of place`.
+    /// Returns what the schedule is called in messages: `broadcast tree of 5, root 3, staged, out of place`; without the hash
+    /// that tells a schedule of its user's from another of that name.
     pub fn title(&self) -> String {
         let Self { collective, algorithm, world_size, root, path, aliasing, .. } = self;
+        let algorithm = algorithm.split_once('#').map_or(algorithm.as_str(), |(name, _)| name);
         let root = if collective.has_root { format!(", root {root}") } else { String::new() };
         format!("{} {algorithm} of {world_size}{root}, {}, {}", collective.name, path.name(), aliasing.words())
     }

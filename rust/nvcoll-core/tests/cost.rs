@@ -90,6 +90,16 @@ fn out_of_place(aliasing: Aliasing) -> f64 {
 /// Everything goes once to every rank that has not got it.
 const ONCE: Formula = |n, aliasing| 2.0 * (n - 1.0 + out_of_place(aliasing)) / n;
 
+/// All the ones in the numbers below n.
+fn ones(n: f64) -> f64 {
+    (0..n as u32).map(|number| f64::from(number.count_ones())).sum()
+}
+
+/// How often a doubling scan of n values folds: all but the first 1, 2, 4, .. of them in a round.
+fn doublings(n: f64) -> f64 {
+    (0..32).map(|round| f64::from(round).exp2()).filter(|&distance| distance < n).map(|distance| n - distance).sum()
+}
+
 /// The bytes of mapped algorithms, as their files say.
 const FORMULAS: &[(&Collective, &str, Formula)] = &[
     (&ALL_REDUCE, "nvswitch", |_, _| 2.0),
@@ -115,11 +125,22 @@ const FORMULAS: &[(&Collective, &str, Formula)] = &[
     (&ALL_GATHER, "neighbor_exchange", ONCE),
     (&ALL_GATHER, "pat", |n, aliasing| (n - 1.0 + out_of_place(aliasing) + (n / 2.0).floor()) / n),
     (&BROADCAST, "direct", ONCE),
+    (&BROADCAST, "tree", |n, aliasing| (n + ((n - 1.0) / 2.0).floor() + out_of_place(aliasing)) / n),
+    (&BROADCAST, "chain", |n, aliasing| (2.0 * (n - 1.0) + out_of_place(aliasing)) / n),
+    (&BROADCAST, "scatter_all_gather", ONCE),
     (&REDUCE, "direct", |n, _| (n + 1.0) / n),
+    (&REDUCE, "tree", |n, _| (n + 1.0 + 2.0 * ((n - 1.0) / 2.0).floor()) / n),
+    (&REDUCE, "chain", |n, _| 3.0 * (n - 1.0) / n),
     (&GATHER, "direct", |n, aliasing| ONCE(n, aliasing) / n),
+    (&GATHER, "tree", |n, aliasing| 2.0 * (ones(n) + out_of_place(aliasing)) / (n * n)),
     (&SCATTER, "direct", |n, aliasing| ONCE(n, aliasing) / n),
+    (&SCATTER, "tree", |n, aliasing| 2.0 * (ones(n) + out_of_place(aliasing)) / (n * n)),
     (&ALL_TO_ALL, "direct", |_, _| 2.0),
+    (&ALL_TO_ALL, "pairwise", |_, _| 2.0),
+    (&ALL_TO_ALL, "bruck", |n, _| 2.0 * (1.0 + ones(n)) / n),
     (&SCAN, "direct", |n, aliasing| (n + 3.0) / 2.0 - 2.0 * (1.0 - out_of_place(aliasing)) / n),
+    (&SCAN, "recursive_doubling", |n, aliasing| (3.0 * doublings(n) + 2.0 * out_of_place(aliasing)) / n),
+    (&EXSCAN, "recursive_doubling", |n, _| (3.0 * doublings(n - 1.0) + 2.0) / n),
     (&EXSCAN, "direct", |n, _| (n - 1.0) * (n + 2.0) / 2.0 / n),
 ];
 
@@ -135,12 +156,12 @@ fn algorithms_move_what_their_files_say() {
     }
 }
 
-/// Those without one: a tree's depends on its shape, two_level's on the divisors, a barrier moves nothing.
+/// Those without one: a tree's all_reduce depends on its shape, two_level's on the divisors; barrier and split move nothing.
 #[test]
 fn every_other_algorithm_has_a_formula() {
     let is_listed = |a: &Algorithm| FORMULAS.iter().any(|f| f.0 == a.collective && f.1 == a.name);
     let others: Vec<&str> = ALGORITHMS.iter().filter(|a| !is_listed(a)).map(|a| a.name).collect();
-    assert_eq!(others, ["tree", "two_level", "direct"]);
+    assert_eq!(others, ["tree", "two_level", "direct", "direct"]);
 }
 
 #[test]
@@ -148,6 +169,17 @@ fn the_busiest_rank_of_halving_doubling_adds_for_two() {
     let busiest = |n| Cost::of(&build(&ALL_REDUCE, "halving_doubling", Roles::of(n), Aliasing::Disjoint).unwrap());
     assert_is(busiest(8).moved_by_busiest(), 5.0 * 7.0 / 8.0);
     assert_is(busiest(9).moved_by_busiest(), 5.0 * 7.0 / 8.0 + 3.0);
+}
+
+#[test]
+fn no_rank_of_a_tree_below_a_root_moves_more_than_the_root() {
+    for (n, root) in [(8, 0), (9, 4), (64, 63)] {
+        let of = |collective| {
+            Cost::of(&build(collective, "tree", Roles { world_size: n, root }, Aliasing::InPlace).unwrap())
+        };
+        assert_is(of(&BROADCAST).moved_by_busiest(), 2.0);
+        assert_is(of(&REDUCE).moved_by_busiest(), 3.0);
+    }
 }
 
 #[test]
@@ -181,8 +213,21 @@ fn a_rank_waits_once_for_every_round_and_once_to_leave() {
             (&ALL_GATHER, "bruck", log),
             (&ALL_GATHER, "neighbor_exchange", n / 2),
             (&ALL_GATHER, "pat", log),
+            (&BROADCAST, "tree", log),
+            (&BROADCAST, "chain", n - 1),
+            (&BROADCAST, "scatter_all_gather", n - 1),
+            (&REDUCE, "tree", log),
+            (&REDUCE, "chain", n - 1),
+            (&GATHER, "tree", log),
+            (&SCATTER, "tree", log),
+            (&ALL_TO_ALL, "pairwise", 1),
+            (&ALL_TO_ALL, "bruck", log),
+            // In place, who overwrites its input in the first round waits until the rank after it has read it.
+            (&SCAN, "recursive_doubling", log + 1),
+            (&EXSCAN, "recursive_doubling", log),
         ] {
-            let cost = Cost::of(&build(collective, name, Roles::of(n), Aliasing::InPlace).unwrap());
+            let aliasing = *collective.aliasings().last().unwrap();
+            let cost = Cost::of(&build(collective, name, Roles::of(n), aliasing).unwrap());
             assert_eq!(cost.waits, rounds + 1, "{} {name} of {n}", collective.name);
         }
     }

@@ -47,6 +47,18 @@ fn a_large_world_is_proved_through_staging() {
     prove_all(256, Path::Staged, Aliasing::InPlace);
 }
 
+/// Primes above a node's ranks, and their products, have no divisor that is a node.
+#[test]
+fn two_level_keeps_its_order_in_a_world_of_any_size() {
+    for n in (1..=17).chain([19, 22, 23, 31, 37, 61, 97, 121, 143]) {
+        for &aliasing in Aliasing::ALL {
+            let mapped = algorithm::build(&ALL_REDUCE, "two_level", Roles::of(n), aliasing).unwrap();
+            let proved = verify(mapped).unwrap().order();
+            assert_eq!(proved.weaker(Order::Nested), Order::Nested, "{n} ranks: {proved:?} is proved");
+        }
+    }
+}
+
 #[test]
 fn every_proved_order_is_at_least_the_declared_one() {
     for algorithm in ALGORITHMS {

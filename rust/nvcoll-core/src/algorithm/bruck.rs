@@ -1,24 +1,34 @@
-//! Bruck's all_gather: in every round each rank fetches as much as it has from a rank as far away as it has parts.
+//! Bruck's all_gather and all_to_all: log2 n rounds for any n, each with one peer.
 //!
 //! ```text
-//! n = 6     rank r has     fetches                      from rank
-//! d = 1     r              r+1                          r+1
-//! d = 2     r, r+1         r+2, r+3                     r+2
-//! d = 4     r .. r+3       r+4, r+5                     r+4            all cyclic; the last round fetches what is missing
+//! all_gather   n = 6    rank r has     fetches       from rank
+//! d = 1                 r              r+1           r+1
+//! d = 2                 r, r+1         r+2, r+3      r+2
+//! d = 4                 r .. r+3       r+4, r+5      r+4          all cyclic; the last round fetches what is missing
+//!
+//! all_to_all            a part has to go x = 0 .. n-1 ranks ahead and goes d for every one among the bits of x
+//! d = 4, 2, 1           rank r fetches from rank r-d all parts there that have d still to go
 //! ```
 //!
-//! Bruck's ranks keep their parts in rotated order and turn them round at the end. Here a part has its place in the output
-//! from the start, and a range that passes the last part is two steps. Steps a rank: log2 n rounded up, and one for each round
-//! that passes the end. Bytes per rank: 2 N, in place 2 N (n-1)/n. Source: Bruck, Ho, Kipnis, Upfal and Weathersby,
-//! "Efficient algorithms for all-to-all communications in multiport message-passing systems", 1997.
+//! Bruck's ranks keep their parts in rotated order and turn them round at the end. Here every part has its place from the start,
+//! and a range that passes the last part is two steps. all_gather: steps a rank: log2 n rounded up, and one for each round
+//! that passes the end; bytes per rank: 2 N, in place 2 N (n-1)/n.
+//!
+//! all_to_all: bytes per rank: 2 N/n, and 2 N/n for each one in all the numbers below n: about N log2 n. What is on its way lies in
+//! scratch. Bruck begins with d = 1; then the parts of one message are every other, every fourth, … Here the far rounds come first,
+//! and parts of one sender that go on together are neighbours: `d` of them, of which the first has arrived. Still a round is one
+//! message only with one peer, not in one step: steps a rank are about 1.5 n, where direct has n. Who counts waits, or opens
+//! connections, sees log2 n; who counts steps does not. Waits: log2 n, rounded up, and one to leave. Source: Bruck, Ho, Kipnis,
+//! Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport message-passing systems", 1997.
 
-use super::{place_own_parts, Algorithm, Order};
-use crate::collective::ALL_GATHER as COLLECTIVE;
+use super::{cyclic, place_own_parts, Algorithm, Order};
+use crate::builder::Builder;
+use crate::collective;
 
-/// The registry line.
+/// The registry line of all_gather.
 pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "bruck",
-    collective: &COLLECTIVE,
+    collective: &collective::ALL_GATHER,
     order: Order::None,
     summary: "each rank fetches as many parts as it has from a rank as far away, any number of ranks",
     source: "Bruck et al. 1997",
@@ -29,9 +39,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
         while distance < n {
             for r in 0..n {
                 let from = (r + distance) % n;
-                let end = from + distance.min(n - distance);
-                for parts in [from..end.min(n), 0..end.saturating_sub(n)].into_iter().filter(|parts| !parts.is_empty())
-                {
+                for parts in cyclic(from, distance.min(n - distance), n) {
                     b.copy(&b.output(from, parts.clone()), &[b.output(r, parts)]);
                 }
             }
@@ -39,3 +47,39 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
         }
     },
 };
+
+/// The registry line of all_to_all.
+pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
+    name: "bruck",
+    collective: &collective::ALL_TO_ALL,
+    order: Order::None,
+    summary: "parts travel by the bits of how far they have to go, far ones first, log2 n rounds",
+    source: "Bruck et al. 1997",
+    build: |b| {
+        let n = b.world_size();
+        for r in 0..n {
+            b.copy(&b.input(r, r * n + r), &[b.output(r, r * n + r)]);
+        }
+        let rounds = n.next_power_of_two().ilog2();
+        for (distance, r) in (0..rounds).rev().flat_map(|bit| (0..n).map(move |r| (1 << bit, r))) {
+            // The parts of the rank that is `gone` behind the peer: those that have gone so far.
+            for gone in (0..n - distance).step_by(2 * distance as usize) {
+                fetch(b, r, distance, gone);
+            }
+        }
+    },
+};
+
+/// Lets a rank fetch the parts that have `gone` so far and go `distance` now: the first is its own.
+fn fetch(b: &mut Builder, rank: u32, distance: u32, gone: u32) {
+    let n = b.world_size();
+    let [peer, sender] = [distance, distance + gone].map(|behind| (rank + n - behind) % n);
+    let further = distance.min(n - distance - gone) - 1;
+    let destinations = std::iter::once(rank..rank + 1).chain(cyclic((rank + 1) % n, further, n));
+    for (nth, to) in destinations.enumerate() {
+        let parts = sender * n + to.start..sender * n + to.end;
+        let from = if gone == 0 { b.input(peer, parts.clone()) } else { b.scratch(peer, 0, parts.clone()) };
+        let into = if nth == 0 { b.output(rank, parts) } else { b.scratch(rank, 0, parts) };
+        b.copy(&from, &[into]);
+    }
+}

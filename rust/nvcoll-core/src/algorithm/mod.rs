@@ -1,20 +1,27 @@
 //! The algorithms. **An algorithm is one file, its `mod` line and its registry line**; tests, CLI and benches read the
 //! registry.
 
+mod binomial;
 mod bruck;
+mod chain;
 mod direct;
 mod halving_doubling;
+mod hillis_steele;
 mod members;
 mod neighbor_exchange;
 mod nvswitch;
 mod one_shot;
+mod pairwise;
 mod pat;
 mod recursive_doubling;
 mod recursive_halving;
 mod ring;
+mod scatter_all_gather;
 mod tree;
 mod two_level;
 mod two_shot;
+
+use std::ops::Range;
 
 use crate::builder::Builder;
 use crate::collective::{Collective, Roles};
@@ -45,12 +52,23 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &neighbor_exchange::ALL_GATHER,
     &pat::ALL_GATHER,
     &direct::BROADCAST,
+    &tree::BROADCAST,
+    &chain::BROADCAST,
+    &scatter_all_gather::BROADCAST,
     &direct::REDUCE,
+    &tree::REDUCE,
+    &chain::REDUCE,
     &direct::GATHER,
+    &binomial::GATHER,
     &direct::SCATTER,
+    &binomial::SCATTER,
     &direct::ALL_TO_ALL,
+    &pairwise::ALL_TO_ALL,
+    &bruck::ALL_TO_ALL,
     &direct::SCAN,
+    &hillis_steele::SCAN,
     &direct::EXSCAN,
+    &hillis_steele::EXSCAN,
     &direct::BARRIER,
     &direct::SPLIT,
 ];
@@ -158,4 +176,15 @@ fn place_own_parts(b: &mut Builder) {
             b.copy(&b.input(part, part), &[b.output(part, part)]);
         }
     }
+}
+
+/// The rank that is `place` ranks after the root, cyclically: rooted algorithms are written for root 0 and turned.
+fn relative(b: &Builder, place: u32) -> u32 {
+    (b.root() + place) % b.world_size()
+}
+
+/// The `count` numbers from `first` on, below n and cyclically: one range, two where they pass the end, none if `count` is 0.
+fn cyclic(first: u32, count: u32, n: u32) -> impl Iterator<Item = Range<u32>> {
+    let end = first + count;
+    [first..end.min(n), 0..end.saturating_sub(n)].into_iter().filter(|range| !range.is_empty())
 }

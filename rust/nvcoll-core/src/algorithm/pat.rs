@@ -1,12 +1,7 @@
-//! pat: parallel aggregated trees. Every part has a tree of its own, the same for all but shifted by rank.
+//! pat: parallel aggregated trees. Every part has a tree of its own, the same for all but shifted by rank:
+//! [the binomial one](super::binomial), whose place x is the rank x after the part's owner.
 //!
 //! ```text
-//! offset x of a rank from the part's owner; parent = x without its lowest bit; children = x + 1, x + 2, x + 4, … below that bit
-//!
-//!  0 ─┬──────────────┬───────┬──── 1           n = 8: the subtree of x is the offsets x .. x + lowest bit - 1;
-//!     4 ─┬──── 5     2 ── 3                    n = 6: the same without offsets 6 and 7
-//!        6 ── 7
-//!
 //! all_gather      down: a rank passes a part on to all its children, the farthest first
 //! reduce_scatter  up:   a rank folds its contribution with its children's sums, and the root has the part
 //! ```
@@ -20,6 +15,7 @@
 //! logarithmic; here a step serves all children of one part, and scratch is as long as the data. Source: Jeaugey, "PAT: a new algorithm for
 //! all-gather and reduce-scatter operations at scale", 2025; NCCL 2.23.
 
+use super::binomial::children;
 use super::{Algorithm, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
@@ -49,12 +45,6 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     source: "Jeaugey 2025, NCCL 2.23",
     build: |b| b.chunks(1).for_each(|part| down(b, part)),
 };
-
-/// The children of an offset, the nearest first.
-fn children(offset: u32, n: u32) -> impl DoubleEndedIterator<Item = u32> {
-    let reach = if offset == 0 { n.next_power_of_two() } else { offset & offset.wrapping_neg() };
-    (0..reach.ilog2()).map(move |bit| offset + (1 << bit)).filter(move |&child| child < n)
-}
 
 /// Folds a subtree of a part into its root; returns where the sum is.
 fn up(b: &mut Builder, part: u32, offset: u32) -> Region {

@@ -1,30 +1,89 @@
-//! tree all_reduce: two binary trees, each for half of the data, in which no rank is an inner node twice.
+//! tree: two binary trees, each for half of the data, in which no rank is an inner node twice.
 //!
 //! ```text
-//! labels 1..n in order; the root of a range is the label with the most trailing zeros, its children the roots of what is
+//! labels 1..m in order; the root of a range is the label with the most trailing zeros, its children the roots of what is
 //! left and right of it. Inner nodes have even labels:        4
-//!                                                          2   6        tree 0: rank r has label r+1
-//!                                                         1 3 5 7       tree 1: labels mirrored (n even) or shifted (n odd)
-//! up      an inner node folds its left child, itself and its right child; a leaf's input is read where it is
-//! down    the root's fold and then every inner node's copy store into the children's outputs
+//!                                                          2   6        tree 0: label i is the i-th rank
+//!                                                         1 3 5 7       tree 1: labels mirrored (m even) or shifted (m odd)
+//! all_reduce   the trees have all n ranks. Up: an inner node folds its left child, itself and its right child; a leaf's input
+//!              is read where it is. Down: the root's fold and then every inner node's copy store into the children's outputs
+//! reduce       the trees have the n-1 ranks after the root, cyclically; up, and the root folds each tree's root with its own
+//! broadcast    the same trees; the root stores each half to its tree's root, and down
 //! ```
 //!
-//! Bytes per rank: about 3.1 N at 8 ranks. Waits: about 2 log2 n. One channel per tree, in it one queue up and one down.
-//! Order: own, by the shape of the tree, children and self sorted by their lowest rank. Source: Sanders, Speck and Träff,
-//! "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
+//! Where a root is given it stands above both trees, so that no rank sends or receives more than about N, where the root of a
+//! binomial tree has log2 n N; together both move as much, since either has one inner node for two ranks. Tiles stream through
+//! the queues by themselves, so the data is cut in two only.
+//!
+//! Bytes per rank: all_reduce about 3.1 N at 8 ranks; with i = (n-1)/2 rounded down, reduce (n+1+2i)/n N and broadcast (n+i)/n N, out
+//! of place (n+1+i)/n N. Waits: about log2 n, twice that for all_reduce. One channel per tree, in it one queue up and one down.
+//! Order: own, by the shape of the tree, children and self sorted by their lowest rank. In a reduce partial sums lie in scratch, since
+//! only the root has an output. Source: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast,
+//! reduction and scan", 2009.
 
-use super::{Algorithm, Order};
+use super::{relative, Algorithm, Order};
 use crate::builder::{Builder, Region};
-use crate::collective::ALL_REDUCE as COLLECTIVE;
+use crate::collective;
 
-/// The registry line.
+/// The registry line of all_reduce.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "tree",
-    collective: &COLLECTIVE,
+    collective: &collective::ALL_REDUCE,
     order: Order::Own,
     summary: "two complementary binary trees reduce and broadcast half of the data each",
     source: "Sanders, Speck and Träff 2009",
-    build,
+    build: |b| {
+        let n = b.world_size();
+        for c in b.chunks(2) {
+            b.channel(c);
+            let root = subtree(1, n, &|label| rank_of(label, n, c)).expect("there is at least one rank");
+            let mut into = vec![b.output(root.rank, c)];
+            into.extend(outputs(b, &root.children, c));
+            let sums = sums(b, &root, c);
+            b.fold(&sums, &into);
+            down(b, &root, c);
+        }
+    },
+};
+
+/// The registry line of reduce.
+pub(super) static REDUCE: Algorithm = Algorithm {
+    name: "tree",
+    collective: &collective::REDUCE,
+    order: Order::Own,
+    summary: "two complementary binary trees below the root reduce half of the data each",
+    source: "Sanders, Speck and Träff 2009",
+    build: |b| {
+        for c in b.chunks(2) {
+            b.channel(c);
+            let root = below_root(b, c);
+            let sums = sums(b, &root, c);
+            b.fold(&sums, &[b.output(root.rank, c)]);
+        }
+    },
+};
+
+/// The registry line of broadcast.
+pub(super) static BROADCAST: Algorithm = Algorithm {
+    name: "tree",
+    collective: &collective::BROADCAST,
+    order: Order::None,
+    summary: "two complementary binary trees below the root broadcast half of the data each",
+    source: "Sanders, Speck and Träff 2009",
+    build: |b| {
+        for c in b.chunks(2) {
+            b.channel(c);
+            let root = below_root(b, c);
+            let mut into = outputs(b, &root.children, c);
+            if !b.is_in_place() {
+                into.push(b.output(root.rank, c));
+            }
+            if !into.is_empty() {
+                b.push(&b.input(root.rank, c), &into);
+            }
+            down(b, &root, c);
+        }
+    },
 };
 
 /// A subtree, by rank.
@@ -32,16 +91,6 @@ struct Node {
     rank: u32,
     lowest: u32,
     children: Vec<Node>,
-}
-
-fn build(b: &mut Builder) {
-    let n = b.world_size();
-    for c in b.chunks(2) {
-        b.channel(c);
-        let root = subtree(1, n, &|label| rank_of(label, n, c)).expect("there is at least one rank");
-        up(b, &root, c, true);
-        down(b, &root, c);
-    }
 }
 
 fn rank_of(label: u32, n: u32, tree: u32) -> u32 {
@@ -54,32 +103,44 @@ fn rank_of(label: u32, n: u32, tree: u32) -> u32 {
 
 fn subtree(first: u32, last: u32, rank_of: &impl Fn(u32) -> u32) -> Option<Node> {
     let root = (first..=last).max_by_key(|label| label.trailing_zeros())?;
-    let children: Vec<Node> =
-        [subtree(first, root - 1, rank_of), subtree(root + 1, last, rank_of)].into_iter().flatten().collect();
-    let rank = rank_of(root);
-    let lowest = children.iter().map(|child| child.lowest).fold(rank, u32::min);
-    Some(Node { rank, lowest, children })
+    let children = [subtree(first, root - 1, rank_of), subtree(root + 1, last, rank_of)];
+    Some(node(rank_of(root), children.into_iter().flatten().collect()))
 }
 
-/// Folds a subtree into its root and, where the sum is complete, into the root's children; returns where the sum is.
-fn up(b: &mut Builder, node: &Node, chunk: u32, is_complete: bool) -> Region {
-    if node.children.is_empty() && !is_complete {
+fn node(rank: u32, children: Vec<Node>) -> Node {
+    let lowest = children.iter().map(|child| child.lowest).fold(rank, u32::min);
+    Node { rank, lowest, children }
+}
+
+/// The root that the call names, with a tree of all the others as its one child.
+fn below_root(b: &Builder, tree: u32) -> Node {
+    let others = b.world_size() - 1;
+    let child = subtree(1, others, &|label| relative(b, 1 + rank_of(label, others, tree)));
+    node(b.root(), child.into_iter().collect())
+}
+
+/// Folds a subtree into its root; returns where the sum is.
+fn up(b: &mut Builder, node: &Node, chunk: u32) -> Region {
+    if node.children.is_empty() {
         return b.input(node.rank, chunk);
     }
-    let mut sums = vec![(node.rank, b.input(node.rank, chunk))];
-    for child in &node.children {
-        sums.push((child.lowest, up(b, child, chunk, false)));
-    }
-    sums.sort_by_key(|(lowest, _)| *lowest);
-    let sums: Vec<Region> = sums.into_iter().map(|(_, sum)| sum).collect();
-    let mut into = vec![b.output(node.rank, chunk)];
-    if is_complete {
-        into.extend(outputs(b, &node.children, chunk));
-    }
-    b.fold(&sums, &into)
+    let has_output = !b.collective().has_root;
+    let into = if has_output { b.output(node.rank, chunk) } else { b.scratch(node.rank, 0, chunk) };
+    let sums = sums(b, node, chunk);
+    b.fold(&sums, &[into])
 }
 
-/// Passes the sum, which the children of `node` have, on to their children.
+/// Folds what is below a node; returns what it folds itself, in order.
+fn sums(b: &mut Builder, node: &Node, chunk: u32) -> Vec<Region> {
+    let mut sums = vec![(node.rank, b.input(node.rank, chunk))];
+    for child in &node.children {
+        sums.push((child.lowest, up(b, child, chunk)));
+    }
+    sums.sort_by_key(|(lowest, _)| *lowest);
+    sums.into_iter().map(|(_, sum)| sum).collect()
+}
+
+/// Passes what the children of `node` have on to their children.
 fn down(b: &mut Builder, node: &Node, chunk: u32) {
     for child in node.children.iter().filter(|child| !child.children.is_empty()) {
         b.push(&b.output(child.rank, chunk), &outputs(b, &child.children, chunk));

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A node is the largest divisor of the world size that is at most [`PER_NODE`]; other sizes by the Python builder's
-//! parameter. Bytes per rank with nodes of m and k nodes: (1 + 1/m) N + 5 N/m (k-1)/k + (1 + 1/m) N. Order: nested.
+//! parameter. Where there is none but 1 (n = 11, 143) all ranks are one node: nodes of one rank would be a plain ring. Bytes per rank with nodes of m and k nodes: (1 + 1/m) N + 5 N/m (k-1)/k + (1 + 1/m) N. Order: nested.
 //! Source: the hierarchical all-reduce of Jia et al., "Highly scalable deep learning training system", 2018.
 
 use super::{Algorithm, Order};
@@ -29,7 +29,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
 
 fn build(b: &mut Builder) {
     let n = b.world_size();
-    let per_node = (1..=PER_NODE.min(n)).rev().find(|m| n.is_multiple_of(*m)).unwrap_or(1);
+    let per_node = (2..=PER_NODE.min(n)).rev().find(|m| n.is_multiple_of(*m)).unwrap_or(n);
     let (inner, outer) = (b.groups(per_node), b.strided_groups(per_node));
     let shard = b.reduce_scatter(&b.inputs(), &inner, "nvswitch");
     let total = b.all_reduce(&shard, &outer, "ring");

@@ -1,0 +1,59 @@
+//! chain: the ranks in a row, from the root on; each hands everything to its neighbour, tile after tile.
+//!
+//! ```text
+//! broadcast    root ─▶ root+1 ─▶ … ─▶ root-1      each rank but the last stores what it has to the next; cyclic
+//! reduce       root ◀─ root+1 ◀─ … ◀─ root-1      each rank but the last folds what the next has with its own
+//! ```
+//!
+//! Nobody moves more than it must for one neighbour, so a chain is the best there is for long data: with t tiles it takes
+//! t + n - 2 turns of a tile each. For short data the n - 1 hops are all there is. The data is not cut: tiles stream through the
+//! queues by themselves. Steps a rank: 1. Bytes per rank: broadcast 2 N (n-1)/n, out of place N/n more (the root's first store
+//! goes to its own output too); reduce 3 N (n-1)/n. Waits: a hop each, the root's is its enter, and one to leave. Order: own,
+//! from the far end to the root, `(r0 + (r1 + (r2 + r3)))` for root 0, lower ranks to the left. In place a partial sum lies in
+//! scratch, since only the root has an output. Source: the pipeline algorithms of Open MPI's tuned collectives; NCCL's ring
+//! broadcast and reduce are the same.
+
+use super::{relative, Algorithm, Order};
+use crate::collective;
+
+/// The registry line of broadcast.
+pub(super) static BROADCAST: Algorithm = Algorithm {
+    name: "chain",
+    collective: &collective::BROADCAST,
+    order: Order::None,
+    summary: "each rank stores to the next, from the root on",
+    source: "the pipeline of Open MPI's tuned collectives",
+    build: |b| {
+        let (n, root) = (b.world_size(), b.root());
+        for place in 1..n {
+            let (from, to) = (relative(b, place - 1), relative(b, place));
+            let mut into = vec![b.output(to, 0)];
+            if from == root && !b.is_in_place() {
+                into.push(b.output(root, 0));
+            }
+            let source = if from == root { b.input(root, 0) } else { b.output(from, 0) };
+            b.push(&source, &into);
+        }
+    },
+};
+
+/// The registry line of reduce.
+pub(super) static REDUCE: Algorithm = Algorithm {
+    name: "chain",
+    collective: &collective::REDUCE,
+    order: Order::Own,
+    summary: "each rank folds what the next one has with its own, up to the root",
+    source: "the pipeline of Open MPI's tuned collectives",
+    build: |b| {
+        let mut lowest = relative(b, b.world_size() - 1);
+        let mut sum = b.input(lowest, 0);
+        for place in (0..b.world_size() - 1).rev() {
+            let rank = relative(b, place);
+            let own = b.input(rank, 0);
+            let into = if place == 0 { b.output(rank, 0) } else { b.scratch(rank, 0, 0) };
+            let in_order = if lowest < rank { [sum, own] } else { [own, sum] };
+            sum = b.fold(&in_order, &[into]);
+            lowest = lowest.min(rank);
+        }
+    },
+};

@@ -1,0 +1,30 @@
+//! pairwise all_to_all: in each round a rank exchanges with one other.
+//!
+//! ```text
+//! n a power of two   round k    r ◀─▶ r xor k                   pairs
+//! otherwise          round k    r-k ─▶ r ─▶ r+k                 rings of stride k, cyclic
+//! ```
+//!
+//! Like direct, but a rank's partner reads from it while it reads from its partner, so that a link carries as much each way.
+//! A rank goes through its rounds in order; nobody waits for the others to finish a round, since no value depends on one.
+//! Steps a rank: n. Bytes per rank: 2 N. Waits: 2. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective
+//! communication operations in MPICH", 2005.
+
+use super::{Algorithm, Order};
+use crate::collective::ALL_TO_ALL as COLLECTIVE;
+
+/// The registry line.
+pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
+    name: "pairwise",
+    collective: &COLLECTIVE,
+    order: Order::None,
+    summary: "in every round each rank exchanges with one other",
+    source: "Thakur, Rabenseifner and Gropp 2005",
+    build: |b| {
+        let n = b.world_size();
+        for (round, r) in (0..n).flat_map(|round| (0..n).map(move |r| (round, r))) {
+            let from = if n.is_power_of_two() { r ^ round } else { (r + n - round) % n };
+            b.copy(&b.input(from, from * n + r), &[b.output(r, from * n + r)]);
+        }
+    },
+};
