@@ -1,7 +1,7 @@
 //! How many GB/s does a kernel read and write, by dtype, arm and instruction set, and what do two hand-written loops reach?
 //!
 //! ```text
-//! cargo bench -p nvcoll-engine --bench kernel                    the short list: two minutes
+//! cargo bench -p nvcoll-engine --bench kernel                    the short list: five minutes
 //! cargo bench -p nvcoll-engine --bench kernel -- bfloat16/sum    any part of the whole: dtype/arm/k to m/stores/isa/KiB
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! the last iteration left it: small sizes measure caches. Buffers begin 16 bytes after a page, as large numpy arrays do.
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
-use nvcoll_core::dtype::DType;
+use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_engine::kernel::{Args, Arm, Isa, Kernel};
 use nvcoll_engine::memory::Block;
@@ -18,7 +18,7 @@ use nvcoll_engine::roofline::{Roofline, Stores};
 use std::time::Duration;
 
 const SHAPES: [(usize, usize); 4] = [(1, 1), (2, 1), (2, 2), (8, 8)];
-const KIB: [usize; 4] = [1, 64, 1 << 10, 64 << 10];
+const KIB: [usize; 5] = [1, 64, 1 << 10, 16 << 10, 64 << 10];
 
 /// Where a large numpy array begins in its first page.
 const OFFSET_BYTES: usize = 16;
@@ -52,8 +52,8 @@ fn arms(dtype: DType) -> Vec<Arm> {
 
 /// The short list: every dtype and arm in one place, every instruction set and size for the sums that people time.
 fn is_short(dtype: DType, arm: Arm, (k, m): (usize, usize), kib: usize, isa: Isa, is_plain: bool) -> bool {
-    let is_timed = matches!(dtype, DType::F32 | DType::BF16) && arm == Arm::Sum;
-    let is_main = is_plain && isa == Isa::detect() && (k, m) == (8, 8) && kib <= 1 << 10;
+    let is_timed = matches!(dtype.kind(), Kind::Float | Kind::Float8) && arm == Arm::Sum;
+    let is_main = is_plain && isa == Isa::detect() && (k, m) == (8, 8) && kib <= 16 << 10;
     let is_central = is_plain && (k, m) == (8, 8) && kib == 64;
     (is_timed && (is_main || is_central)) || (isa == Isa::detect() && is_central)
 }

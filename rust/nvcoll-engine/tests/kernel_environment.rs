@@ -40,7 +40,18 @@ fn set_control_word(word: u64) {
 
 /// Adds `a` and `b` in a kernel and returns the bits of the sum.
 fn sum(isa: Isa, a: f32, b: f32, environment: impl FnOnce() -> Option<FloatEnvironment>) -> u32 {
-    let (count, mut result) = (64, vec![0f32; 64]);
+    u32::from_ne_bytes(sum_of(isa, DType::F32, a.to_ne_bytes(), b.to_ne_bytes(), environment))
+}
+
+/// Adds two stored elements in a kernel.
+fn sum_of<const BYTES: usize>(
+    isa: Isa,
+    dtype: DType,
+    a: [u8; BYTES],
+    b: [u8; BYTES],
+    environment: impl FnOnce() -> Option<FloatEnvironment>,
+) -> [u8; BYTES] {
+    let (count, mut result) = (64, vec![[0; BYTES]; 64]);
     let sources = [vec![a; count], vec![b; count]];
     let src = [sources[0].as_ptr().cast::<u8>(), sources[1].as_ptr().cast()];
     let dst = [result.as_mut_ptr().cast::<u8>()];
@@ -55,18 +66,18 @@ fn sum(isa: Isa, a: f32, b: f32, environment: impl FnOnce() -> Option<FloatEnvir
         plain: 1,
         is_far: false,
     };
-    let kernel = Kernel::select(isa, DType::F32, Arm::Sum);
+    let kernel = Kernel::select(isa, dtype, Arm::Sum);
     let before = control_word();
     set_control_word(UNUSUAL);
     {
         let _environment = environment();
-        // SAFETY: live vectors of `count` floats; the instruction set is from `available`.
+        // SAFETY: live vectors of `count` elements; the instruction set is from `available`.
         unsafe { std::hint::black_box(kernel).run(std::hint::black_box(&args)) };
     }
     let after = control_word();
     set_control_word(before);
     assert_eq!(without_flags(after), without_flags(UNUSUAL), "the caller's word is restored");
-    result[0].to_bits()
+    result[0]
 }
 
 /// x86-64 keeps sticky exception flags in the lowest six bits of the same word.
@@ -84,6 +95,18 @@ fn subnormals_survive_a_caller_that_flushes_them() {
     for isa in Isa::available() {
         assert_eq!(sum(isa, subnormal, subnormal, || Some(FloatEnvironment::round_to_nearest())), twice);
         assert_ne!(sum(isa, subnormal, subnormal, || None), twice, "without the guard the caller's word rules");
+    }
+}
+
+#[test]
+fn subnormals_of_small_floats_survive_too() {
+    let guard = || Some(FloatEnvironment::round_to_nearest());
+    for isa in Isa::available() {
+        let halves = [3u16, 0x8001].map(u16::to_ne_bytes);
+        assert_eq!(sum_of(isa, DType::F16, halves[0], halves[1], guard), 2u16.to_ne_bytes());
+        for dtype in [DType::F8E4M3, DType::F8E5M2] {
+            assert_eq!(sum_of(isa, dtype, [3], [0x81], guard), [2]);
+        }
     }
 }
 

@@ -161,13 +161,13 @@ fn check(isa: Isa, dtype: DType, arm: Arm, case: &Case) -> Result<(), String> {
 }
 
 fn check_everywhere(case: &Case) {
-    check_rows(&rows(), case);
+    check_rows(&rows(), &Isa::available(), case);
 }
 
-fn check_rows(rows: &[(DType, Arm)], case: &Case) {
+fn check_rows(rows: &[(DType, Arm)], isas: &[Isa], case: &Case) {
     for &(dtype, arm) in rows {
-        for isa in Isa::available() {
-            if let Err(wrong) = check(isa, dtype, arm, case) {
+        for isa in isas {
+            if let Err(wrong) = check(*isa, dtype, arm, case) {
                 panic!("{dtype} {arm:?} {}: {wrong} in {case:?}", isa.name());
             }
         }
@@ -181,11 +181,13 @@ fn every_arm_is_reached_from_the_table_of_ops() {
     }
 }
 
+/// The instruction sets take turns: each meets every remainder of a block.
 #[test]
 fn kernels_match_the_reference_at_every_count_up_to_300() {
+    let isas = Isa::available();
     for count in 0..=300 {
         let case = Case { n_src: 3, dst: vec![Some(0), None], count, plain: 2, skew: vec![0], seed: count as u64 };
-        check_everywhere(&case);
+        check_rows(&rows(), &[isas[count % isas.len()]], &case);
     }
 }
 
@@ -233,7 +235,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn kernels_match_the_reference_wherever_buffers_lie(case in cases(), rows in proptest::sample::subsequence(rows(), 24)) {
-        check_rows(&rows, &case);
+    fn kernels_match_the_reference_wherever_buffers_lie(case in cases(), rows in proptest::sample::subsequence(rows(), 12)) {
+        check_rows(&rows, &Isa::available(), &case);
     }
 }
