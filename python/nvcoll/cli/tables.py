@@ -17,7 +17,13 @@ from nvcoll.words import counted
 
 BASELINES = ("numpy", "roofline")
 
-NCCL_DTYPES = {"float16": "half", "float32": "float", "float64": "double"}
+NCCL_DTYPES = {
+    "float16": "half",
+    "float32": "float",
+    "float64": "double",
+    "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
+}
 """How nccl-tests calls a dtype, where it is not our name."""
 
 NCCL_OPS = {"premul_sum": "mulsum"}
