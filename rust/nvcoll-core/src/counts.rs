@@ -20,6 +20,19 @@ pub enum Counts {
 }
 
 impl Counts {
+    /// Returns what a number for each part says in its shortest form: an even cut is [`Counts::Even`].
+    ///
+    /// # Panics
+    /// If there is another number of numbers than the contract has parts.
+    pub fn of_table(collective: &Collective, roles: Roles, table: Vec<usize>) -> Self {
+        let senders = table.len().div_ceil(roles.world_size as usize).max(1);
+        let even = Counts::Even(table.iter().sum::<usize>() / senders);
+        match even.of_parts(collective, roles) == table {
+            true => even,
+            false => Counts::Table(table.into()),
+        }
+    }
+
     /// Returns the elements of every part.
     ///
     /// # Panics
@@ -56,6 +69,12 @@ mod tests {
         assert_eq!(of(&REDUCE_SCATTER, 4), [3, 3, 2, 2]);
         assert_eq!(of(&ALL_TO_ALL, 3), [4, 3, 3, 4, 3, 3, 4, 3, 3]);
         assert_eq!(of(&BARRIER, 4), []);
+        for (collective, n) in [(&ALL_REDUCE, 4), (&REDUCE_SCATTER, 4), (&ALL_TO_ALL, 3), (&ALL_TO_ALL, 1)] {
+            let counts = |table| Counts::of_table(collective, Roles::of(n), table);
+            assert_eq!(counts(of(collective, n)), Counts::Even(10), "{collective:?}");
+        }
+        let uneven = Counts::of_table(&REDUCE_SCATTER, Roles::of(4), vec![2, 2, 3, 3]);
+        assert_eq!(uneven, Counts::Table([2, 2, 3, 3].into()));
         assert_eq!(held_count(&of(&ALL_TO_ALL, 3), ALL_TO_ALL.output(Roles::of(3), 0)), 12, "three times the longest");
     }
 }

@@ -6,13 +6,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Collective, Roles};
-use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::Verified;
 use nvcoll_core::words::counted;
-use nvcoll_engine::call::Call;
 use nvcoll_engine::Deadline;
 
 use crate::error::invalid;
@@ -110,7 +108,7 @@ impl Reduction {
 
 /// An algorithm by name, or the proof of one that the user wrote.
 pub(crate) struct Choice {
-    name: String,
+    pub(crate) name: String,
     pub(crate) proof: Option<Verified>,
 }
 
@@ -118,38 +116,44 @@ impl Choice {
     /// Reads `algorithm=`, whose default is auto.
     pub(crate) fn of_option(
         algorithm: Option<&Bound<'_, PyAny>>,
-        world_size: u32,
+        collective: &'static Collective,
+        roles: Roles,
         path: Path,
         aliasing: Aliasing,
     ) -> PyResult<Self> {
         let auto = || Ok(Self { name: "auto".into(), proof: None });
-        algorithm.map_or_else(auto, |algorithm| Self::of(algorithm, world_size, path, aliasing))
+        algorithm.map_or_else(auto, |algorithm| Self::of(algorithm, collective, roles, path, aliasing))
     }
 
-    /// Reads `algorithm=`: a name, a Schedule, or an object with `schedule(world_size, in_place=)`.
-    fn of(algorithm: &Bound<'_, PyAny>, world_size: u32, path: Path, aliasing: Aliasing) -> PyResult<Self> {
+    /// Reads `algorithm=`: a name, a Schedule, or an object with `schedule(world_size, in_place)`, which takes `root` too where
+    /// the collective has one.
+    fn of(
+        algorithm: &Bound<'_, PyAny>,
+        collective: &'static Collective,
+        roles: Roles,
+        path: Path,
+        aliasing: Aliasing,
+    ) -> PyResult<Self> {
         if let Ok(name) = algorithm.extract::<String>() {
             return Ok(Self { name, proof: None });
         }
         let py = algorithm.py();
-        let written = written(algorithm, Roles::of(world_size), aliasing)?;
+        check_collective(algorithm, collective)?;
+        let written = written(algorithm, roles, aliasing)?;
         let (name, proof) = written.get().proved_for(py, path)?;
         Ok(Self { name, proof: Some(proof) })
     }
+}
 
-    /// Returns the call.
-    pub(crate) fn call(
-        &self,
-        collective: &'static Collective,
-        dtype: DType,
-        op: Op,
-        root: u32,
-        counts: Counts,
-        path: Path,
-        aliasing: Aliasing,
-    ) -> Call {
-        Call { collective, algorithm: self.name.clone(), dtype, op, root, counts, path, aliasing }
+/// Refuses an algorithm or a schedule that says that it is of another collective.
+fn check_collective(algorithm: &Bound<'_, PyAny>, collective: &'static Collective) -> PyResult<()> {
+    let Some(written_for) = algorithm.getattr_opt("collective")? else { return Ok(()) };
+    let Ok(written_for) = written_for.extract::<String>() else { return Ok(()) };
+    if written_for == collective.name {
+        return Ok(());
     }
+    let message = format!("`algorithm` is of {written_for}, the call is {}: pass one of its own", collective.name);
+    Err(invalid(algorithm.py(), message))
 }
 
 /// Returns the mapped schedule of an algorithm that is no name: a Schedule, or an object with

@@ -4,11 +4,13 @@
 mod arrays;
 mod builder;
 mod calls;
+mod counts;
 mod error;
 mod gil;
 mod machine;
 mod node;
 mod refuted;
+mod request;
 mod schedule;
 mod team;
 mod whole;

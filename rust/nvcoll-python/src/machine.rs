@@ -4,13 +4,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use nvcoll_core::algorithm::ALGORITHMS;
-use nvcoll_core::collective::{Folds, COLLECTIVES};
+use nvcoll_core::collective::{Folds, Roles, ALL_REDUCE, COLLECTIVES};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_engine::cpus;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::roofline::{Roofline, Stores};
 
+use crate::arrays::{Caller, Contract, Operands, Passed};
 use crate::whole::whole;
 
 /// More threads than any machine has processors for. Chosen.
@@ -75,13 +76,15 @@ fn roofline(
     if ranks == 0 {
         return Err(crate::error::invalid(py, "the roofline adds at least one array"));
     }
-    let operands = crate::arrays::Operands::of_node("the roofline", arrays, None, ranks)?;
+    let (roles, passed) = (Roles::of(ranks), Passed { arrays, out: None, counts: None });
+    let (operands, _) = Operands::new(py, Contract::new(&ALL_REDUCE, roles), Caller::Node, passed)?;
     let starts: Vec<*mut f32> = operands.buffers(|_| 1.0).iter().map(|buffers| buffers.input.cast()).collect();
     let is_aligned = starts.iter().all(|start| start.is_aligned());
     if operands.dtype() != DType::F32 || operands.is_strided() || !is_aligned {
         return Err(crate::error::invalid(py, "the roofline adds contiguous aligned float32 arrays"));
     }
-    let (mut starts, count) = (crate::gil::Detached(starts), operands.count());
+    let (mut starts, counts) = (crate::gil::Detached(starts), operands.counts());
+    let count = counts.of_parts(&ALL_REDUCE, roles)[0];
     let stores = if non_temporal { Stores::NonTemporal } else { Stores::Plain };
     let time = py.detach(|| {
         let mut roofline = Roofline::new(threads, starts.get().len());

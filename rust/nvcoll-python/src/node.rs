@@ -4,18 +4,23 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use nvcoll_core::collective::{Collective, ALL_REDUCE};
-use nvcoll_core::counts::Counts;
+use nvcoll_core::collective::{
+    Roles, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BARRIER, BROADCAST, EXSCAN, GATHER, REDUCE, REDUCE_SCATTER, SCAN,
+    SCATTER, SPLIT,
+};
 use nvcoll_core::error::MAX_WORLD_SIZE;
+use nvcoll_core::verify::Verified;
+use nvcoll_engine::call::Call;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::sharing::Sharing;
 use nvcoll_engine::Buffers;
 
-use crate::arrays::Operands;
-use crate::calls::{deadline, Choice, Reduction, SharedProgram};
+use crate::arrays::{Caller, Operands};
+use crate::calls::{deadline, SharedProgram};
 use crate::error::{invalid, of_engine};
 use crate::gil::{Detached, Signals, WithoutGil};
-use crate::schedule::path_named;
+use crate::request::{Checked, Request};
+use crate::schedule::collective_named;
 use crate::team::Team;
 use crate::whole::whole;
 
@@ -93,33 +98,332 @@ impl Node {
         path: &str,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut prepared = self.prepare(py, &ALL_REDUCE, arrays, op, algorithm, out, path)?;
-        prepared.run(py, &self.engine, timeout)?;
-        Ok(out.unwrap_or(arrays).clone())
+        let request = Request { op, algorithm, out, ..Request::new(&ALL_REDUCE, arrays, path) };
+        self.call(py, request, timeout)
     }
 
-    /// Prepares a call that runs again and again on the same arrays. See `all_reduce` for the arguments.
+    /// Reduces the arrays of all ranks and gives rank r part r of the result.
     ///
-    /// A plan keeps the memory of its arrays and reads them anew each time. Do not resize them while it lives: numpy and the
-    /// buffer protocol refuse to, torch does not.
-    #[pyo3(signature = (collective, arrays, op=None, *, algorithm=None, out=None, path="mapped"))]
+    /// Args:
+    ///     arrays: one array per rank, of all parts, as in `all_reduce`. Read.
+    ///     counts: elements of each part, one number per rank, 0 allowed. Default: the length cut as numpy's `array_split` does.
+    ///     out: one array per rank, of its part. In place if each is part r of `arrays[r]`. Default: new arrays of one axis, of
+    ///         the kind of `arrays`.
+    ///     op, algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out`, or the list of new arrays.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`.
+    #[pyo3(signature = (arrays, op=None, *, counts=None, algorithm=None, out=None, path="mapped", timeout=None))]
     #[allow(clippy::too_many_arguments)]
-    fn plan<'py>(
-        slf: &Bound<'py, Self>,
+    fn reduce_scatter<'py>(
+        &self,
         py: Python<'py>,
-        collective: &str,
+        arrays: &Bound<'py, PyAny>,
+        op: Option<&Bound<'py, PyAny>>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { op, counts, algorithm, out, ..Request::new(&REDUCE_SCATTER, arrays, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives every rank the arrays of all ranks, one after the other.
+    ///
+    /// Args:
+    ///     arrays: one array per rank, as in `all_reduce`; they may differ in length. Read.
+    ///     counts: elements of each array, one number per rank. Default: what the arrays hold.
+    ///     out: one array per rank, of all elements. In place if `arrays[r]` is part r of each. Default: new arrays of one axis, of
+    ///         the kind of `arrays`.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out`, or the list of new arrays.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`.
+    #[pyo3(signature = (arrays, *, counts=None, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn all_gather<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: &Bound<'py, PyAny>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { counts, algorithm, out, ..Request::new(&ALL_GATHER, arrays, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives every rank the array of the root.
+    ///
+    /// Args:
+    ///     arrays: one array per rank, of one length, as in `all_reduce`. Read on the root, written elsewhere; with `out` only the
+    ///         root's is looked at.
+    ///     root: the rank whose array it is.
+    ///     out: one array per rank, written on every rank. Default: in place.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out` if it is given, else `arrays`.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`.
+    #[pyo3(signature = (arrays, *, root=None, algorithm=None, out=None, path="mapped", timeout=None), text_signature = "($self, arrays, *, root=0, algorithm=None, out=None, path='mapped', timeout=None)")]
+    #[allow(clippy::too_many_arguments)]
+    fn broadcast<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: &Bound<'py, PyAny>,
+        root: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { root, algorithm, out, ..Request::new(&BROADCAST, arrays, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Reduces the arrays of all ranks element by element and gives the root the result.
+    ///
+    /// Args:
+    ///     arrays: one array per rank, as in `all_reduce`. Written on the root, unless there is `out`; read elsewhere.
+    ///     root: the rank that has the result.
+    ///     out: the root's array. Default: in place.
+    ///     op, algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out` if it is given, else the root's array.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`.
+    #[pyo3(signature = (arrays, op=None, *, root=None, algorithm=None, out=None, path="mapped", timeout=None), text_signature = "($self, arrays, op=None, *, root=0, algorithm=None, out=None, path='mapped', timeout=None)")]
+    #[allow(clippy::too_many_arguments)]
+    fn reduce<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: &Bound<'py, PyAny>,
+        op: Option<&Bound<'py, PyAny>>,
+        root: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { op, root, algorithm, out, ..Request::new(&REDUCE, arrays, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives the root the arrays of all ranks, one after the other.
+    ///
+    /// Args:
+    ///     arrays: one array per rank, as in `all_reduce`; they may differ in length. Read.
+    ///     root: the rank that has the result.
+    ///     counts: elements of each array, one number per rank. Default: what the arrays hold.
+    ///     out: the root's array, of all elements. In place if `arrays[root]` is its part. Default: a new array of one axis, of the
+    ///         kind of the root's.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out`, or the new array.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`.
+    #[pyo3(signature = (arrays, *, root=None, counts=None, algorithm=None, out=None, path="mapped", timeout=None), text_signature = "($self, arrays, *, root=0, counts=None, algorithm=None, out=None, path='mapped', timeout=None)")]
+    #[allow(clippy::too_many_arguments)]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: &Bound<'py, PyAny>,
+        root: Option<&Bound<'py, PyAny>>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { root, counts, algorithm, out, ..Request::new(&GATHER, arrays, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives rank r part r of the root's array.
+    ///
+    /// Args:
+    ///     arrays: the root's array, of all parts. Read.
+    ///     root: the rank whose array it is.
+    ///     counts: elements of each part, one number per rank, 0 allowed. Default: the length cut as numpy's `array_split` does.
+    ///     out: one array per rank, of its part. In place if the root's is its part of `arrays`. Default: new arrays of one axis,
+    ///         of the kind of `arrays`.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out`, or the list of new arrays.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`.
+    #[pyo3(signature = (arrays, *, root=None, counts=None, algorithm=None, out=None, path="mapped", timeout=None), text_signature = "($self, arrays, *, root=0, counts=None, algorithm=None, out=None, path='mapped', timeout=None)")]
+    #[allow(clippy::too_many_arguments)]
+    fn scatter<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: &Bound<'py, PyAny>,
+        root: Option<&Bound<'py, PyAny>>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { root, counts, algorithm, out, ..Request::new(&SCATTER, arrays, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives rank r part r of the array of every rank, in the order of ranks.
+    ///
+    /// Args:
+    ///     arrays: one array per rank, of all that it sends, first what rank 0 receives. Read.
+    ///     counts: a table of numbers, one row per rank: row q is how many elements rank q sends to each rank, 0 allowed. Default:
+    ///         the length, the same on every rank, cut as numpy's `array_split` does.
+    ///     out: one array per rank, of all that it receives; never in place. Default: new arrays of one axis, of the kind of
+    ///         `arrays`.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out`, or the list of new arrays.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`.
+    #[pyo3(signature = (arrays, *, counts=None, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn all_to_all<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: &Bound<'py, PyAny>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { counts, algorithm, out, ..Request::new(&ALL_TO_ALL, arrays, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives rank r the reduction of the arrays of ranks 0 to r.
+    ///
+    /// Args:
+    ///     arrays: one array per rank, as in `all_reduce`. Written, unless there is `out`.
+    ///     out: one array per rank, as in `all_reduce`. Default: in place.
+    ///     op: a name: all but avg and premul_sum. Default: sum.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out` if it is given, else `arrays`.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`.
+    #[pyo3(signature = (arrays, op=None, *, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn scan<'py>(
+        &self,
+        py: Python<'py>,
         arrays: &Bound<'py, PyAny>,
         op: Option<&Bound<'py, PyAny>>,
         algorithm: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
         path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { op, algorithm, out, ..Request::new(&SCAN, arrays, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives rank r the reduction of the arrays of ranks 0 to r - 1; rank 0 receives nothing.
+    ///
+    /// Args:
+    ///     arrays: one array per rank, as in `all_reduce`. Written, unless there is `out`; that of rank 0 stays as it is.
+    ///     out: one array per rank, as in `all_reduce`; that of rank 0 is not looked at. Default: in place.
+    ///     op: a name: all but avg and premul_sum. Default: sum.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out` if it is given, else `arrays`.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`.
+    #[pyo3(signature = (arrays, op=None, *, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn exscan<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: &Bound<'py, PyAny>,
+        op: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { op, algorithm, out, ..Request::new(&EXSCAN, arrays, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Returns when every rank has taken part: a call for all ranks that moves nothing.
+    #[pyo3(signature = (*, timeout=None))]
+    fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.prepare_barrier(py)?.run(py, &self.engine, timeout)
+    }
+
+    /// Prepares a call that runs again and again on the same arrays.
+    ///
+    /// A plan keeps the memory of its arrays and reads them anew each time. Do not resize them while it lives: numpy and the
+    /// buffer protocol refuse to, torch does not.
+    ///
+    /// Args:
+    ///     collective: a name, such as `"all_gather"`.
+    ///     arrays: as in the method of that name, and so are all others. None for a barrier.
+    ///
+    /// Returns:
+    ///     A plan; its `result` is what the method would return.
+    #[pyo3(signature = (collective, arrays=None, op=None, *, root=None, counts=None, algorithm=None, out=None, path="mapped"))]
+    #[allow(clippy::too_many_arguments)]
+    fn plan<'py>(
+        slf: &Bound<'py, Self>,
+        py: Python<'py>,
+        collective: &str,
+        arrays: Option<&Bound<'py, PyAny>>,
+        op: Option<&Bound<'py, PyAny>>,
+        root: Option<&Bound<'py, PyAny>>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
     ) -> PyResult<Plan> {
-        if collective != ALL_REDUCE.name {
-            return Err(invalid(py, format!("no plan for `{collective}`: a node runs all_reduce")));
+        let (node, collective) = (slf.get(), collective_named(py, collective)?);
+        if collective == &SPLIT {
+            return Err(invalid(py, "no plan for split: it makes communicators, which is comm.split"));
         }
-        let prepared = slf.get().prepare(py, &ALL_REDUCE, arrays, op, algorithm, out, path)?;
+        let is_without_data = collective.parts(Roles::of(2)) == 0;
+        let (prepared, result) = match arrays {
+            None if is_without_data => (node.prepare_barrier(py)?, py.None().into_bound(py)),
+            Some(_) if is_without_data => {
+                return Err(invalid(py, format!("`arrays` is given, and {} has none: leave it out", collective.name)))
+            }
+            None => return Err(invalid(py, format!("`arrays` is left out, and {} needs it", collective.name))),
+            Some(arrays) => node
+                .prepare(py, Request { op, root, counts, algorithm, out, ..Request::new(collective, arrays, path) })?,
+        };
         let program = prepared.program.clone();
-        Ok(Plan { node: slf.get().engine.clone(), program, prepared: std::sync::Mutex::new(prepared) })
+        let result = result.unbind();
+        Ok(Plan { node: node.engine.clone(), program, prepared: std::sync::Mutex::new(prepared), result })
     }
 
     /// Makes a team of this node's ranks, each of which makes its own calls.
@@ -140,44 +444,50 @@ fn isa_named(py: Python<'_>, name: &str) -> PyResult<Isa> {
 struct Prepared {
     program: SharedProgram,
     buffers: Detached<Vec<Buffers>>,
-    operands: Operands,
+    /// None in a barrier.
+    operands: Option<Operands>,
 }
 
 impl Prepared {
     /// Runs the call; strided arrays are packed before and written back after it.
     fn run(&mut self, py: Python<'_>, engine: &nvcoll_engine::node::Node, timeout: Option<f64>) -> PyResult<()> {
-        self.operands.gather(py);
+        self.operands.iter_mut().for_each(|operands| operands.gather(py));
         run(py, engine, &self.program, self.buffers.get(), timeout)?;
-        self.operands.write_back(py);
+        self.operands.iter_mut().for_each(|operands| operands.write_back(py));
         Ok(())
     }
 }
 
 impl Node {
-    #[allow(clippy::too_many_arguments)]
-    fn prepare<'py>(
+    fn call<'py>(
         &self,
         py: Python<'py>,
-        collective: &'static Collective,
-        arrays: &Bound<'py, PyAny>,
-        op: Option<&Bound<'py, PyAny>>,
-        algorithm: Option<&Bound<'py, PyAny>>,
-        out: Option<&Bound<'py, PyAny>>,
-        path: &str,
-    ) -> PyResult<Prepared> {
-        let world_size = self.engine.world_size();
-        let operands = Operands::of_node(collective.name, arrays, out, world_size)?;
-        let (aliasing, dtype, count) = (operands.aliasing(), operands.dtype(), operands.count());
-        let path = path_named(py, path)?;
-        let reduction = Reduction::of_option(op, world_size as usize)?;
-        reduction.check(py, dtype)?;
-        let choice = Choice::of_option(algorithm, world_size, path, aliasing)?;
-        let call = choice.call(collective, dtype, reduction.op, 0, Counts::Even(count), path, aliasing);
-        let (sharing, proof) = (Sharing::of(path), choice.proof.as_ref());
-        let program = self.engine.program_shared(&call, sharing, proof, &WithoutGil(py));
-        let program = program.map_err(|e| of_engine(py, &e))?;
+        request: Request<'_, 'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (mut prepared, result) = self.prepare(py, request)?;
+        prepared.run(py, &self.engine, timeout)?;
+        Ok(result)
+    }
+
+    fn prepare<'py>(&self, py: Python<'py>, request: Request<'_, 'py>) -> PyResult<(Prepared, Bound<'py, PyAny>)> {
+        let Checked { operands, reduction, call, proof, result } =
+            request.check(Caller::Node, self.engine.world_size())?;
+        let program = self.program(py, &call, proof.as_ref())?;
         let buffers = Detached(operands.buffers(|at| reduction.scalar(at)));
-        Ok(Prepared { program, buffers, operands })
+        Ok((Prepared { program, buffers, operands: Some(operands) }, result))
+    }
+
+    fn prepare_barrier(&self, py: Python<'_>) -> PyResult<Prepared> {
+        let program = self.program(py, &Call::without_data(&BARRIER), None)?;
+        let nothing = Buffers::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0);
+        let buffers = Detached(vec![nothing; self.engine.world_size() as usize]);
+        Ok(Prepared { program, buffers, operands: None })
+    }
+
+    fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
+        let program = self.engine.program_shared(call, Sharing::of(call.path), proof, &WithoutGil(py));
+        program.map_err(|e| of_engine(py, &e))
     }
 }
 
@@ -209,6 +519,7 @@ pub(crate) struct Plan {
     node: Arc<nvcoll_engine::node::Node>,
     program: SharedProgram,
     prepared: std::sync::Mutex<Prepared>,
+    result: Py<PyAny>,
 }
 
 #[pymethods]
@@ -226,6 +537,12 @@ impl Plan {
             return Err(of_engine(py, &nvcoll_engine::Error::Busy(message)));
         };
         prepared.run(py, &self.node, timeout)
+    }
+
+    /// What a run writes: what the method of the collective would return.
+    #[getter]
+    fn result<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.result.bind(py).clone()
     }
 
     /// The number of tiles in which the plan passes over the data.

@@ -19,6 +19,7 @@ use nvcoll_core::words::counted;
 use nvcoll_engine::making::Makers;
 
 use crate::calls::written;
+use crate::counts::row as counts_of_parts;
 use crate::error::{invalid, of_core};
 use crate::gil::WithoutGil;
 use crate::refuted::refuted;
@@ -144,12 +145,26 @@ impl Schedule {
         Cost::of(&self.core).moved_by_busiest()
     }
 
-    /// The boundaries of all chunks of a vector of `count` elements, counted from the start of their part.
-    fn chunk_ranges(&self, count: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, usize)>> {
-        let count = whole("count", count, 0..=i64::MAX)? as usize;
-        let counts = Counts::Even(count).of_parts(self.core.collective, self.core.roles());
+    /// The boundaries of all chunks, counted from the start of their part. `counts` is the number of elements, cut as a call
+    /// does, or a list of the numbers of every part.
+    fn chunk_ranges(&self, counts: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, usize)>> {
+        let (collective, roles) = (self.core.collective, self.core.roles());
+        let counts = match counts.try_iter() {
+            Ok(_) => counts_of_parts("counts", counts, collective.parts(roles))?,
+            Err(_) => Counts::Even(whole("counts", counts, 0..=i64::MAX)? as usize).of_parts(collective, roles),
+        };
         let partition = nvcoll_core::partition::Partition::new(counts, self.core.chunks_per_part);
         Ok((0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect())
+    }
+
+    /// The parts that the input and the output of a rank hold, in memory order.
+    fn parts(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<(Vec<u32>, Vec<u32>)> {
+        let rank = whole("rank", rank, ANY)?;
+        if rank >= self.core.world_size {
+            return Err(invalid(py, format!("rank is {rank}, the schedule has {}", self.core.world_size)));
+        }
+        let (collective, roles) = (self.core.collective, self.core.roles());
+        Ok((collective.input(roles, rank).iter().collect(), collective.output(roles, rank).iter().collect()))
     }
 
     fn __str__(&self) -> String {

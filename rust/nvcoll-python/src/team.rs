@@ -5,20 +5,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use nvcoll_core::collective::{ALL_REDUCE, BARRIER, SPLIT};
+use nvcoll_core::collective::{
+    ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BARRIER, BROADCAST, EXSCAN, GATHER, REDUCE, REDUCE_SCATTER, SCAN, SCATTER,
+    SPLIT,
+};
 use nvcoll_core::counts::Counts;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::schedule::Aliasing;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::node::Occupied;
 use nvcoll_engine::sharing::Sharing;
 use nvcoll_engine::team::Member;
-use nvcoll_engine::{Buffers, Error};
+use nvcoll_engine::{Buffers, Deadline, Error};
 
-use crate::arrays::Operands;
-use crate::calls::{deadline, Choice, Reduction, SharedProgram};
-use crate::error::{of_engine, of_group};
+use crate::arrays::Caller;
+use crate::calls::{deadline, SharedProgram};
+use crate::counts::{self, Rows, Table};
+use crate::error::{invalid, of_engine, of_group};
 use crate::gil::{Detached, WithoutGil};
-use crate::schedule::path_named;
+use crate::request::{Checked, Request};
 use crate::whole::whole;
 
 /// The ranks of one `Node.run`. Nobody drives the node while it lasts.
@@ -124,18 +130,290 @@ impl Communicator {
         path: &str,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut operands = Operands::of_rank(ALL_REDUCE.name, x, out, self.rank())?;
-        let (aliasing, dtype, count) = (operands.aliasing(), operands.dtype(), operands.count());
-        let path = path_named(py, path)?;
-        let reduction = Reduction::of_option(op, 1)?;
-        reduction.check(py, dtype)?;
-        let choice = Choice::of_option(algorithm, self.world_size(), path, aliasing)?;
-        let call = choice.call(&ALL_REDUCE, dtype, reduction.op, 0, Counts::Even(count), path, aliasing);
-        let program = self.program(py, &call, choice.proof.as_ref())?;
-        operands.gather(py);
-        self.execute(py, &program, operands.buffers(|at| reduction.scalar(at))[0], timeout)?;
-        operands.write_back(py);
-        Ok(out.unwrap_or(x).clone())
+        let request = Request { op, algorithm, out, ..Request::new(&ALL_REDUCE, x, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Reduces `x` with the arrays of the other ranks; this rank, r, receives part r of the result.
+    ///
+    /// Args:
+    ///     x: this rank's array, of all parts. Read.
+    ///     counts: elements of each part, one number per rank, the same on every rank. Default: the length cut as numpy's
+    ///         `array_split` does.
+    ///     out: this rank's part. In place if it is part r of `x`. Default: a new array of one axis, of the kind of `x`.
+    ///     op, algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out`, or the new array.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`.
+    #[pyo3(signature = (x, op=None, *, counts=None, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn reduce_scatter<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        op: Option<&Bound<'py, PyAny>>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { op, counts, algorithm, out, ..Request::new(&REDUCE_SCATTER, x, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives every rank the arrays of all ranks, one after the other.
+    ///
+    /// Args:
+    ///     x: this rank's array. Read.
+    ///     counts: elements of each rank's array, one number per rank, the same on every rank. Default: as many as `x` on every rank.
+    ///     out: an array of all elements. In place if `x` is this rank's part of it. Default: a new array of one axis, of the kind
+    ///         of `x`.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out`, or the new array.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`.
+    #[pyo3(signature = (x, *, counts=None, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn all_gather<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { counts, algorithm, out, ..Request::new(&ALL_GATHER, x, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives every rank the array of the root.
+    ///
+    /// Args:
+    ///     x: this rank's array. Read on the root, written elsewhere; with `out` only the root's is looked at.
+    ///     root: the rank whose array it is.
+    ///     out: where the result goes, on every rank. Default: in place.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out` if it is given, else `x`.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`.
+    #[pyo3(signature = (x, *, root=None, algorithm=None, out=None, path="mapped", timeout=None), text_signature = "($self, x, *, root=0, algorithm=None, out=None, path='mapped', timeout=None)")]
+    #[allow(clippy::too_many_arguments)]
+    fn broadcast<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        root: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { root, algorithm, out, ..Request::new(&BROADCAST, x, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Reduces `x` with the arrays of the other ranks, element by element, and gives the root the result.
+    ///
+    /// Args:
+    ///     x: this rank's array. Written on the root, unless there is `out`; read elsewhere.
+    ///     root: the rank that has the result.
+    ///     out: on the root, where the result goes; elsewhere not looked at. Default: in place.
+    ///     op, algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     On the root `out` if it is given, else `x`; elsewhere None.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`.
+    #[pyo3(signature = (x, op=None, *, root=None, algorithm=None, out=None, path="mapped", timeout=None), text_signature = "($self, x, op=None, *, root=0, algorithm=None, out=None, path='mapped', timeout=None)")]
+    #[allow(clippy::too_many_arguments)]
+    fn reduce<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        op: Option<&Bound<'py, PyAny>>,
+        root: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { op, root, algorithm, out, ..Request::new(&REDUCE, x, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives the root the arrays of all ranks, one after the other.
+    ///
+    /// Args:
+    ///     x: this rank's array. Read.
+    ///     root: the rank that has the result.
+    ///     counts: elements of each rank's array, one number per rank, the same on every rank. Default: as many as `x` on every rank.
+    ///     out: on the root, an array of all elements; in place if `x` is the root's part of it. Elsewhere not looked at. Default: a
+    ///         new array of one axis, of the kind of the root's `x`.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     On the root `out`, or the new array; elsewhere None.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`.
+    #[pyo3(signature = (x, *, root=None, counts=None, algorithm=None, out=None, path="mapped", timeout=None), text_signature = "($self, x, *, root=0, counts=None, algorithm=None, out=None, path='mapped', timeout=None)")]
+    #[allow(clippy::too_many_arguments)]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        root: Option<&Bound<'py, PyAny>>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { root, counts, algorithm, out, ..Request::new(&GATHER, x, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives this rank, r, part r of the root's array.
+    ///
+    /// Args:
+    ///     x: on the root, the array of all parts. Read. Elsewhere None; without `out`, an array like the root's, which says dtype,
+    ///         kind and length, and is not read.
+    ///     root: the rank whose array it is.
+    ///     counts: elements of each part, one number per rank, the same on every rank. Default: the length of `x` cut as numpy's
+    ///         `array_split` does; a rank that passes only `out` takes all parts to be as long as that.
+    ///     out: this rank's part. On the root, in place if it is its part of `x`. Default: a new array of one axis, of the kind of
+    ///         `x`.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out`, or the new array.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`.
+    #[pyo3(signature = (x, *, root=None, counts=None, algorithm=None, out=None, path="mapped", timeout=None), text_signature = "($self, x, *, root=0, counts=None, algorithm=None, out=None, path='mapped', timeout=None)")]
+    #[allow(clippy::too_many_arguments)]
+    fn scatter<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        root: Option<&Bound<'py, PyAny>>,
+        counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { root, counts, algorithm, out, ..Request::new(&SCATTER, x, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Reduces `x` with the arrays of the ranks before this one.
+    ///
+    /// Args:
+    ///     x: this rank's array. Written, unless there is `out`.
+    ///     out: where the result goes: the memory of `x`, or no byte of it.
+    ///     op: a name: all but avg and premul_sum. Default: sum.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out` if it is given, else `x`.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`.
+    #[pyo3(signature = (x, op=None, *, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn scan<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        op: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { op, algorithm, out, ..Request::new(&SCAN, x, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Reduces the arrays of the ranks before this one; rank 0 receives nothing.
+    ///
+    /// Args:
+    ///     x: this rank's array. Written, unless there is `out`; on rank 0 it stays as it is.
+    ///     out: where the result goes: the memory of `x`, or no byte of it. On rank 0 it stays as it is, and is given if it is on
+    ///         other ranks.
+    ///     op: a name: all but avg and premul_sum. Default: sum.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// Returns:
+    ///     `out` if it is given, else `x`.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`.
+    #[pyo3(signature = (x, op=None, *, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn exscan<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        op: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { op, algorithm, out, ..Request::new(&EXSCAN, x, path) };
+        self.call(py, request, timeout)
+    }
+
+    /// Gives this rank, r, part r of the array of every rank, in the order of ranks.
+    ///
+    /// Args:
+    ///     x: all that this rank sends, first what rank 0 receives. Read.
+    ///     counts: how many elements this rank sends to each rank, 0 allowed. Or, the same on every rank, a table whose row q is
+    ///         what rank q sends to each. Default: the length, the same on every rank, cut as numpy's `array_split` does.
+    ///     recv_counts: how many elements this rank receives from each rank, for a check, and only without a table.
+    ///     out: all that this rank receives; never in place. Default: a new array of one axis, of the kind of `x`.
+    ///     algorithm, path, timeout: as in `all_reduce`.
+    ///
+    /// A table needs no second call. Rows do: ranks tell each other theirs first, so all ranks pass rows or none.
+    ///
+    /// Returns:
+    ///     `out`, or the new array.
+    ///
+    /// Raises:
+    ///     Mismatch: as in `all_reduce`; or a rank does not receive what another sends it, on every rank.
+    ///     InvalidArgument, Aborted, Timeout: as in `all_reduce`.
+    #[pyo3(signature = (x, *, counts=None, recv_counts=None, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn all_to_all<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        counts: Option<&Bound<'py, PyAny>>,
+        recv_counts: Option<&Bound<'py, PyAny>>,
+        algorithm: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        path: &str,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let deadline = deadline(py, timeout.or(self.timeout))?;
+        let table = self.all_to_all_table(py, counts, recv_counts, deadline)?;
+        let request = Request { table, algorithm, out, ..Request::new(&ALL_TO_ALL, x, path) };
+        self.call_until(py, request, deadline)
     }
 
     /// Returns when every rank has called it.
@@ -144,7 +422,7 @@ impl Communicator {
         let program = self.program(py, &Call::without_data(&BARRIER), None)?;
         let nothing = std::ptr::null_mut();
         let buffers = Buffers::new(nothing, nothing, 1.0);
-        self.execute(py, &program, buffers, timeout)
+        self.execute(py, &program, buffers, deadline(py, timeout.or(self.timeout))?)
     }
 
     /// Splits the ranks into groups, each with a communicator of its own; every rank must call it.
@@ -224,8 +502,68 @@ impl Communicator {
         program.map_err(|error| of_engine(py, &error))
     }
 
-    fn execute(&self, py: Python<'_>, program: &SharedProgram, buffers: Buffers, timeout: Option<f64>) -> PyResult<()> {
-        let deadline = deadline(py, timeout.or(self.timeout))?;
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.call_until(py, request, deadline(py, timeout.or(self.timeout))?)
+    }
+
+    fn call_until<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        deadline: Deadline,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Checked { mut operands, reduction, call, proof, result } =
+            request.check(Caller::Rank(self.rank()), self.world_size())?;
+        let program = self.program(py, &call, proof.as_ref())?;
+        operands.gather(py);
+        self.execute(py, &program, operands.buffers(|at| reduction.scalar(at))[0], deadline)?;
+        operands.write_back(py);
+        Ok(result)
+    }
+
+    /// Returns how many elements each rank sends to each; none if that was left open.
+    fn all_to_all_table<'py>(
+        &self,
+        py: Python<'py>,
+        counts: Option<&Bound<'py, PyAny>>,
+        recv_counts: Option<&Bound<'py, PyAny>>,
+        deadline: Deadline,
+    ) -> PyResult<Option<Vec<usize>>> {
+        let world_size = self.world_size();
+        let send = match counts.map(|counts| counts::read(&ALL_TO_ALL, world_size, counts)).transpose()? {
+            Some(Table::Row(send)) => send,
+            _ if recv_counts.is_some() => {
+                return Err(invalid(py, "`recv_counts` is given without a row of `counts`: pass what this rank sends"))
+            }
+            Some(Table::Whole(table)) => return Ok(Some(table)),
+            None => return Ok(None),
+        };
+        let receive = recv_counts.map(|counts| counts::row("recv_counts", counts, world_size)).transpose()?;
+        let mut rows = Rows::of_rank(self.rank(), &send, receive.as_deref());
+        self.exchange(py, &mut rows, deadline)?;
+        rows.table(py).map(Some)
+    }
+
+    /// Tells all ranks each other's rows, by an all_gather in place.
+    fn exchange(&self, py: Python<'_>, rows: &mut Rows, deadline: Deadline) -> PyResult<()> {
+        let (world_size, words) = (self.world_size() as usize, Rows::words(self.world_size() as usize));
+        let call = Call {
+            dtype: DType::I32,
+            counts: Counts::Even(words * world_size),
+            aliasing: Aliasing::InPlace,
+            ..Call::without_data(&ALL_GATHER)
+        };
+        let all = rows.start();
+        let own = all.wrapping_add(self.rank() as usize * words * DType::I32.bytes());
+        self.execute(py, &self.program(py, &call, None)?, Buffers::new(own, all, 1.0), deadline)
+    }
+
+    fn execute(&self, py: Python<'_>, program: &SharedProgram, buffers: Buffers, deadline: Deadline) -> PyResult<()> {
         let mut buffers = Detached(buffers);
         let outcome = py.detach(|| {
             // SAFETY: the arrays were checked for count and dtype; their owners are held until this call returns; that no

@@ -27,6 +27,8 @@ pub(super) enum Access {
     ReadOnly,
     /// It is a copy: what a call wrote into it, nobody would see.
     Copied,
+    /// There is no array, and the call needs none.
+    Absent,
 }
 
 impl Array {
@@ -44,10 +46,22 @@ impl Array {
         Ok(Self { first, layout, dtype, access, rows, copy: None })
     }
 
+    /// Stands for the array of a rank that brings none.
+    pub(super) fn absent() -> Self {
+        let (first, layout, dtype) = (std::ptr::null_mut(), Layout::packed(0, 1), DType::F32);
+        Self { first, layout, dtype, access: Access::Absent, rows: None, copy: None }
+    }
+
+    /// Whether there is an array.
+    #[inline]
+    pub(super) fn is_there(&self) -> bool {
+        self.access != Access::Absent
+    }
+
     /// Refuses an array that a call writes and must not; `tries` is what it may spend on elements that share memory.
     pub(super) fn require_writable(&self, tries: &mut Tries) -> Result<(), Reason> {
         match self.access {
-            Access::Writable => {}
+            Access::Writable | Access::Absent => {}
             Access::ReadOnly => {
                 return Err(Reason::refused("is read-only and would be written: pass a writable array"))
             }
@@ -74,12 +88,18 @@ impl Array {
 
     /// Makes room for the packed copy, if the array is strided.
     pub(super) fn make_copy(&mut self) -> Result<(), Reason> {
-        if self.layout.is_strided() {
-            let bytes = self.layout.bytes();
-            let no_memory =
-                || format!("is strided, and there is no memory for a copy of {bytes} bytes: pass it packed");
-            self.copy = Some(Block::try_unset(bytes).ok_or_else(|| Reason::Refused(no_memory()))?);
+        match self.layout.is_strided() {
+            true => self.hide("is strided, and there is no memory for a copy"),
+            false => Ok(()),
         }
+    }
+
+    /// Makes room for a copy, strided or not, so that the engine touches that; `complaint` begins what is said if there is no
+    /// memory for it.
+    pub(super) fn hide(&mut self, complaint: &str) -> Result<(), Reason> {
+        let bytes = self.layout.bytes();
+        let no_memory = || Reason::Refused(format!("{complaint} of {bytes} bytes: pass a packed, writable array"));
+        self.copy = Some(Block::try_unset(bytes).ok_or_else(no_memory)?);
         Ok(())
     }
 
@@ -103,6 +123,15 @@ impl Array {
             // and was made for as many.
             unsafe { gather(&self.layout, self.first, copy.start()) };
         }
+    }
+
+    /// Fills memory for as many elements.
+    ///
+    /// # Safety
+    /// The owner of the array is held; `to` is writable for as many elements, none of which is the array's.
+    pub(super) unsafe fn copy_to(&self, to: *mut u8) {
+        // SAFETY: the source said where the elements are, and the caller vouches for both ends.
+        unsafe { gather(&self.layout, self.first, to) };
     }
 
     /// Writes the copy back, if there is one.

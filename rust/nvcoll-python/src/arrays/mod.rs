@@ -9,6 +9,8 @@
 //! | file | subject |
 //! |---|---|
 //! | [`operands`] | the arrays of one call, checked: what the engine gets |
+//! | [`contract`] | which arrays a rank brings, and how many elements each holds |
+//! | [`fresh`] | new arrays for results |
 //! | [`ranks`] | one argument: a list of arrays, or one array whose axis 0 is the rank |
 //! | [`array`] | one array, whoever made it |
 //! | [`source`] | who made it: the next three, tried in this order |
@@ -30,12 +32,15 @@
 
 mod array;
 mod buffer;
+mod contract;
 mod dlpack;
 mod element;
+mod fresh;
 mod numpy;
 mod operands;
 mod ranks;
 mod reason;
 mod source;
 
-pub(crate) use operands::Operands;
+pub(crate) use contract::Contract;
+pub(crate) use operands::{Caller, Operands, Passed};

@@ -1,32 +1,81 @@
 //! The arrays of one call, checked and ready to run: what the engine gets.
 //!
 //! ```text
-//! let mut operands = Operands::of_node(...)?;     reads, checks, makes room for packed copies of strided arrays
-//! operands.gather(py);                            fills them
+//! let (mut operands, result) = Operands::new(...)?;     reads, checks, makes results, makes room for packed copies
+//! operands.gather(py);                                  fills them
 //! engine.run(operands.buffers(...));
-//! operands.write_back(py);                        only if the run succeeded
+//! operands.write_back(py);                              only if the run succeeded
 //! ```
 //!
-//! A call is *in place* if it has no `out`, or if `out` is on every rank exactly the memory of its input: then each array is
-//! read and written. Otherwise inputs are read, `out` is written, and what is written shares no byte with anything else.
-//! After a run that failed, strided arrays are as they were; packed ones that the call writes hold no specified values.
+//! A call is *in place* on a rank if `out` is there exactly the memory that the contract says: all of its input, or the part
+//! of the longer of the two that the shorter holds. It is also if there is no `out` and input and output are of the same
+//! elements; otherwise outputs are new arrays. What is written shares no byte with anything else. After a run that failed,
+//! strided arrays are as they were; packed ones that the call writes hold no specified values.
+//!
+//! **Rooted calls of one rank.** Ranks that have one array cannot know whether the root, which has two, is in place. So the
+//! program is the one in place wherever the output holds all parts of the input, else the one out of place; a root that
+//! called otherwise moves its own input to where the program looks for it, or has its own part written to a copy:
+//!
+//! ```text
+//! broadcast, reduce, gather   in place      root with `out` apart: input is copied into `out` before
+//! scatter                     out of place  root with `out` in its input: the part is written to a copy, then back
+//! ```
 
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
 
+use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
 use nvcoll_engine::strided::{first_conflict, Conflict, Range, Tries};
 use nvcoll_engine::Buffers;
 
-use super::array::Array;
+use super::array::{Access, Array};
+use super::contract::{Contract, Shape, Side};
+use super::fresh::new_like;
 use super::ranks::Ranks;
+use super::source;
 use crate::error::invalid;
+
+/// For whom a call speaks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Caller {
+    /// For all ranks.
+    Node,
+    /// For one rank.
+    Rank(u32),
+}
+
+impl Caller {
+    /// How its arrays are called.
+    fn argument(self) -> &'static str {
+        match self {
+            Caller::Node => "arrays",
+            Caller::Rank(_) => "x",
+        }
+    }
+}
+
+/// The arrays that are passed to a call, and the elements of each part if they are said.
+pub(crate) struct Passed<'a, 'py> {
+    pub(crate) arrays: &'a Bound<'py, PyAny>,
+    pub(crate) out: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) counts: Option<Counts>,
+}
 
 /// The arrays of one call.
 pub(crate) struct Operands {
+    contract: Contract,
+    shape: Shape,
+    dtype: DType,
     input: Ranks,
-    /// None in place.
+    /// None, or no array of a rank: it is in place, all in `input`.
     output: Option<Ranks>,
+    is_in_place: bool,
+    /// As the program is.
+    aliasing: Aliasing,
+    /// The input is copied to its place in the output, where the program reads it.
+    leads: bool,
 }
 
 // SAFETY: the addresses are followed only in `gather` and `write_back`, which hold `&mut self`, and by the engine under the
@@ -34,181 +83,279 @@ pub(crate) struct Operands {
 unsafe impl Send for Operands {}
 
 impl Operands {
-    /// Reads `arrays` and `out` of a call that speaks for all ranks.
+    /// Reads what a call was passed; returns it with the object that the call returns.
     ///
     /// # Errors
     /// An array that cannot be used or does not fit the others; the message names argument and rank.
-    pub(crate) fn of_node(
-        collective: &str,
-        arrays: &Bound<'_, PyAny>,
-        out: Option<&Bound<'_, PyAny>>,
-        world_size: u32,
-    ) -> PyResult<Self> {
-        let input = Ranks::of_node("arrays", arrays, world_size)?;
-        let output = out.filter(|out| !out.is(arrays)).map(|out| Ranks::of_node("out", out, world_size)).transpose()?;
-        Self::new(arrays.py(), collective, input, output)
+    pub(crate) fn new<'py>(
+        py: Python<'py>,
+        contract: Contract,
+        caller: Caller,
+        passed: Passed<'_, 'py>,
+    ) -> PyResult<(Self, Bound<'py, PyAny>)> {
+        let out = passed.out.filter(|out| !is_all_in_place(&contract, caller, passed.arrays, out));
+        let needs_new = passed.out.is_none() && !contract.is_of_one_part();
+        let input = read_input(&contract, caller, passed.arrays, out.is_none() && !needs_new)?;
+        let mut output = out.map(|out| read_output(&contract, caller, out)).transpose()?;
+        let is_said = passed.counts.is_some();
+        let (dtype, counts) = known(py, &contract, caller, &passed, &input, output.as_ref())?;
+        let shape = Shape::new(&contract, counts);
+        let result = match needs_new {
+            false => result_of(&contract, caller, passed.arrays, passed.out)?,
+            true => {
+                let made = new_outputs(&contract, caller, passed.arrays, dtype, &shape)?;
+                output = Some(read_output(&contract, caller, &made)?);
+                made
+            }
+        };
+        let aliasing = Aliasing::InPlace;
+        let mut operands = Self { contract, shape, dtype, input, output, is_in_place: true, aliasing, leads: false };
+        operands.check(py, caller, is_said)?;
+        Ok((operands, result))
     }
 
-    /// Reads `x` and `out` of one rank's own call. What other ranks pass is compared where they meet.
-    ///
-    /// # Errors
-    /// As [`Operands::of_node`].
-    pub(crate) fn of_rank(
-        collective: &str,
-        x: &Bound<'_, PyAny>,
-        out: Option<&Bound<'_, PyAny>>,
-        rank: u32,
-    ) -> PyResult<Self> {
-        let input = Ranks::of_rank("x", x, rank)?;
-        let output = out.filter(|out| !out.is(x)).map(|out| Ranks::of_rank("out", out, rank)).transpose()?;
-        Self::new(x.py(), collective, input, output)
-    }
-
-    fn new(py: Python<'_>, collective: &str, input: Ranks, output: Option<Ranks>) -> PyResult<Self> {
-        let mut operands = Self { input, output };
-        operands.check_alike(py, collective)?;
-        operands.check_aliasing(py)?;
+    fn check(&mut self, py: Python<'_>, caller: Caller, is_said: bool) -> PyResult<()> {
+        self.check_alike(py, is_said)?;
+        self.check_aliasing(py)?;
         let mut tries = Tries::of_a_call();
-        operands.check_writable(py, &mut tries)?;
-        operands.check_apart(py, &mut tries)?;
-        operands.input.make_copies(py)?;
-        operands.output.iter_mut().try_for_each(|output| output.make_copies(py))?;
-        Ok(operands)
+        self.check_writable(py, &mut tries)?;
+        self.check_apart(py, &mut tries)?;
+        if let Caller::Rank(rank) = caller {
+            self.agree(py, rank)?;
+        }
+        if !self.leads {
+            self.input.make_copies(py)?;
+        }
+        self.output.iter_mut().try_for_each(|output| output.make_copies(py))
     }
 
     /// Returns the dtype of every array.
     pub(crate) fn dtype(&self) -> DType {
-        self.input.arrays[0].dtype
+        self.dtype
     }
 
-    /// Returns the number of elements of every array.
-    pub(crate) fn count(&self) -> usize {
-        self.input.arrays[0].layout.count()
+    /// Returns how many elements each part has.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.shape.counts
     }
 
-    /// Whether the arrays that are read are the ones that are written.
+    /// Whether the program takes the arrays that are read for the ones that are written.
     pub(crate) fn aliasing(&self) -> Aliasing {
-        if self.output.is_none() {
-            Aliasing::InPlace
-        } else {
-            Aliasing::Disjoint
-        }
+        self.aliasing
     }
 
-    /// Whether the engine sees some array through a packed copy.
+    /// Whether the engine sees some array through a copy.
     pub(crate) fn is_strided(&self) -> bool {
-        self.all().any(Array::has_copy)
+        let mut outputs = self.output.iter().flat_map(|output| &output.arrays);
+        self.input.arrays.iter().any(Array::has_copy) || outputs.any(Array::has_copy)
     }
 
     /// Returns where the engine finds what each rank brings; `scalar(i)` is that of the i-th.
     pub(crate) fn buffers(&self, scalar: impl Fn(usize) -> f64) -> Vec<Buffers> {
-        let pairs = self.input.arrays.iter().zip(&self.written().arrays).enumerate();
-        pairs.map(|(at, (input, output))| Buffers::new(input.start(), output.start(), scalar(at))).collect()
+        let of_rank = |at: usize| {
+            let output = self.written(at).start();
+            let input = if self.leads { output.wrapping_add(self.before(at)) } else { self.input.arrays[at].start() };
+            Buffers::new(input, output, scalar(at))
+        };
+        (0..self.input.arrays.len()).map(of_rank).collect()
     }
 
     /// Fills the packed copies of strided arrays that are read.
     pub(crate) fn gather(&mut self, py: Python<'_>) {
-        // SAFETY: the owners are here.
-        self.detached(py, |operands| operands.input.arrays.iter().for_each(|array| unsafe { array.gather() }));
+        self.detached(py, |operands| {
+            for (at, array) in operands.input.arrays.iter().enumerate() {
+                if operands.leads {
+                    let to = operands.written(at).start().wrapping_add(operands.before(at));
+                    // SAFETY: the owners are here; `check_apart` was true, and the output has room for the input's part.
+                    unsafe { array.copy_to(to) };
+                } else if operands.has(at, Side::Input) {
+                    // SAFETY: the owners are here.
+                    unsafe { array.gather() };
+                }
+            }
+        });
     }
 
     /// Writes the packed copies back to the strided arrays that are written.
     pub(crate) fn write_back(&mut self, py: Python<'_>) {
-        // SAFETY: the owners are here, and `check_writable` was true before `new` returned.
-        self.detached(py, |operands| operands.written().arrays.iter().for_each(|array| unsafe { array.write_back() }));
+        self.detached(py, |operands| {
+            for at in (0..operands.input.arrays.len()).filter(|&at| operands.is_changed(at)) {
+                // SAFETY: the owners are here, and `check_writable` was true before `new` returned.
+                unsafe { operands.written(at).write_back() };
+            }
+        });
     }
 
     /// Does something with the copies without the interpreter, if there are any.
     fn detached(&mut self, py: Python<'_>, work: impl FnOnce(&mut Self) + Send) {
-        if self.is_strided() {
+        if self.leads || self.is_strided() {
             let operands = self;
             py.detach(|| work(operands));
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Array> {
-        self.input.arrays.iter().chain(self.output.iter().flat_map(|output| &output.arrays))
+    fn has(&self, at: usize, side: Side) -> bool {
+        self.contract.has(self.input.rank(at), side)
     }
 
-    fn written(&self) -> &Ranks {
-        self.output.as_ref().unwrap_or(&self.input)
+    /// Returns the output of its own that a rank has.
+    fn output(&self, at: usize) -> Option<&Array> {
+        self.output.as_ref().map(|output| &output.arrays[at]).filter(|array| array.is_there())
     }
 
-    fn is_written(&self, number: usize) -> bool {
-        self.output.is_none() || number >= self.input.arrays.len()
+    /// Returns where a rank's result goes.
+    fn written(&self, at: usize) -> &Array {
+        self.output(at).unwrap_or(&self.input.arrays[at])
     }
 
-    /// Returns how messages call array `number`.
+    /// Says whether the call changes what is in [`Operands::written`].
+    fn is_changed(&self, at: usize) -> bool {
+        self.has(at, Side::Output) && (self.output(at).is_some() || !self.contract.is_left_as_is(self.input.rank(at)))
+    }
+
+    /// Returns the bytes of a rank's longer array that lie before the shorter, in place.
+    fn before(&self, at: usize) -> usize {
+        self.shape.before_shorter(&self.contract, self.input.rank(at)) * self.dtype.bytes()
+    }
+
+    /// Returns how messages call array `number`: inputs, then outputs.
     fn label(&self, number: usize) -> String {
-        match number.checked_sub(self.input.arrays.len()) {
-            None => self.input.label(number),
-            Some(rank) => self.written().label(rank),
+        match (number.checked_sub(self.input.arrays.len()), &self.output) {
+            (Some(at), Some(output)) => output.label(at),
+            _ => self.input.label(number),
         }
     }
 
-    /// Refuses arrays that differ in dtype or count.
-    fn check_alike(&self, py: Python<'_>, collective: &str) -> PyResult<()> {
-        let (dtype, count) = (self.dtype(), self.count());
-        for (number, array) in self.all().enumerate() {
-            let (label, like) = (|| self.label(number), || self.label(0));
+    /// Returns every array that there is, with its number, its place among the ranks and its side.
+    fn all(&self) -> impl Iterator<Item = (usize, usize, Side, &Array)> {
+        let inputs = self.input.arrays.iter().enumerate().map(|(at, array)| (at, at, Side::Input, array));
+        let outputs = self.output.iter().flat_map(|output| output.arrays.iter().enumerate());
+        let number = self.input.arrays.len();
+        let outputs = outputs.map(move |(at, array)| (number + at, at, Side::Output, array));
+        inputs.chain(outputs).filter(|(.., array)| array.is_there())
+    }
+
+    /// Refuses arrays of another dtype, or of another count than the contract and the counts of the call say.
+    fn check_alike(&self, py: Python<'_>, is_said: bool) -> PyResult<()> {
+        let (dtype, name) = (self.dtype, self.contract.collective.name);
+        let like = || self.all().next().map_or(0, |(number, ..)| number);
+        for (number, at, side, array) in self.all() {
             if array.dtype != dtype {
-                let (label, like, found) = (label(), like(), array.dtype);
-                let message =
-                    format!("{label} is {found}, {collective} needs {dtype} (as {like}): pass {dtype} everywhere");
+                let (label, like, found) = (self.label(number), self.label(like()), array.dtype);
+                let message = format!("{label} is {found}, {name} needs {dtype} (as {like}): pass {dtype} everywhere");
                 return Err(invalid(py, message));
             }
-            let found = array.layout.count();
+            let (found, count) = (array.layout.count(), self.shape.count(&self.contract, self.input.rank(at), side));
             if found != count {
-                let (label, like) = (label(), like());
-                let message = format!(
-                    "{label} holds {found} elements, {collective} needs {count} (as {like}): pass an array of {count}"
-                );
+                let (label, like) = (self.label(number), self.label(like()));
+                let why = match (is_said, self.contract.is_of_one_part()) {
+                    (true, _) => "by `counts`".to_owned(),
+                    (false, true) => format!("as {like}"),
+                    (false, false) => format!("by {like}, world_size {}", self.contract.roles.world_size),
+                };
+                let message =
+                    format!("{label} holds {found} elements, {name} needs {count} ({why}): pass an array of {count}");
                 return Err(invalid(py, message));
             }
         }
         Ok(())
     }
 
-    /// Recognises outputs that are the inputs, which are in place, and refuses a mixture.
+    /// Says how input and output of a rank lie to each other.
+    fn meeting(&self, at: usize) -> Meeting {
+        let (input, Some(output)) = (&self.input.arrays[at], self.output(at)) else { return Meeting::Empty(false) };
+        if !input.is_there() {
+            return Meeting::Empty(false);
+        }
+        if !self.contract.collective.can_be_in_place {
+            return Meeting::Apart;
+        }
+        let (a, b) = (input.layout.count(), output.layout.count());
+        if a == b {
+            // Arrays without elements may lie at one address and are not in place for it.
+            return match (a, input.is_same_memory(output)) {
+                (0, _) => Meeting::Empty(false),
+                (_, true) => Meeting::Same,
+                (_, false) => Meeting::Apart,
+            };
+        }
+        let (longer, shorter) = if a > b { (input, output) } else { (output, input) };
+        let is_packed = !longer.layout.is_strided() && !shorter.layout.is_strided();
+        let is_there = is_packed && shorter.first == longer.first.wrapping_add(self.before(at));
+        match (shorter.layout.count(), is_there) {
+            (0, is_there) => Meeting::Empty(is_there),
+            (_, true) => Meeting::Same,
+            (_, false) => Meeting::Apart,
+        }
+    }
+
+    /// Recognises outputs that are in place, and refuses a mixture.
     fn check_aliasing(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(output) = &self.output else { return Ok(()) };
-        // Arrays without elements may lie at one address and are not in place for it.
-        let is_same = |(a, b): (&Array, &Array)| a.layout.count() > 0 && a.is_same_memory(b);
-        let pairs = || self.input.arrays.iter().zip(&output.arrays);
-        let Some(shared) = pairs().position(is_same) else { return Ok(()) };
-        if let Some(apart) = pairs().position(|pair| !is_same(pair)) {
-            let (shared, apart, input) = (output.label(shared), output.label(apart), self.input.argument);
-            return Err(invalid(
-                py,
-                format!(
-                    "{shared} is its input, and {apart} is not: pass outputs apart from `{input}` everywhere, or none"
-                ),
-            ));
+        let meetings: Vec<Meeting> = (0..output.arrays.len()).map(|at| self.meeting(at)).collect();
+        let first = |wanted| meetings.iter().position(|&meeting| meeting == wanted);
+        let (same, apart) = (first(Meeting::Same), first(Meeting::Apart));
+        if let (Some(same), Some(apart)) = (same, apart) {
+            let (same, apart, input) = (output.label(same), output.label(apart), self.input.argument);
+            let what = if self.contract.is_of_one_part() { "its input" } else { "in place" };
+            let message =
+                format!("{same} is {what}, and {apart} is not: pass outputs apart from `{input}` everywhere, or none");
+            return Err(invalid(py, message));
         }
-        // `out` is the one that has to be writable.
-        if let Some(output) = self.output.take() {
-            self.input = output;
+        self.is_in_place = same.is_some() || (apart.is_none() && first(Meeting::Empty(true)).is_some());
+        self.aliasing = if self.is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
+        for (at, _) in meetings.iter().enumerate().filter(|(_, &meeting)| meeting == Meeting::Same) {
+            self.unite(at);
         }
         Ok(())
     }
 
-    /// Refuses written arrays that must not be, or whose elements share memory.
-    fn check_writable(&self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
-        let written = self.written();
-        for (at, array) in written.arrays.iter().enumerate() {
-            array.require_writable(tries).map_err(|reason| reason.about(py, written.label(at)))?;
+    /// Makes one array of an input and an output that are the same: `out` is the one that has to be writable.
+    fn unite(&mut self, at: usize) {
+        let Some(output) = &mut self.output else { return };
+        if output.arrays[at].layout.count() == self.input.arrays[at].layout.count() {
+            self.input.arrays[at] = std::mem::replace(&mut output.arrays[at], Array::absent());
+        }
+    }
+
+    /// Refuses written arrays that must not be, or whose elements share memory. What a call leaves as it is may be read-only:
+    /// then the engine touches a copy.
+    fn check_writable(&mut self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
+        for at in 0..self.input.arrays.len() {
+            if self.is_changed(at) {
+                let array = self.written(at);
+                array.require_writable(tries).map_err(|reason| reason.about(py, self.label_written(at)))?;
+            } else if self.has(at, Side::Output) && self.input.arrays[at].access != Access::Writable {
+                let hidden = self.input.arrays[at].hide("is read-only, and there is no memory for a copy");
+                hidden.map_err(|reason| reason.about(py, self.input.label(at)))?;
+            }
         }
         Ok(())
+    }
+
+    fn label_written(&self, at: usize) -> String {
+        self.label(if self.output(at).is_some() { self.input.arrays.len() + at } else { at })
+    }
+
+    /// Says whether an array is written, all of it or the part that is in place; none if it is that part.
+    fn is_written(&self, at: usize, side: Side) -> Option<bool> {
+        let Some(output) = self.output(at) else { return Some(self.is_changed(at)) };
+        let input = &self.input.arrays[at];
+        match (self.is_in_place && input.is_there(), side) {
+            (true, Side::Input) => (input.layout.count() >= output.layout.count()).then_some(true),
+            (true, Side::Output) => (input.layout.count() < output.layout.count()).then_some(true),
+            (false, Side::Input) => Some(false),
+            (false, Side::Output) => Some(self.is_changed(at)),
+        }
     }
 
     /// Refuses arrays that share a byte where one of them is written.
     fn check_apart(&self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
         let mut ranges: Vec<Range<'_>> = Vec::with_capacity(2 * self.input.arrays.len());
-        ranges.extend(
-            self.all()
-                .enumerate()
-                .map(|(number, array)| Range::new(array.first.addr(), &array.layout, self.is_written(number), number)),
-        );
+        ranges.extend(self.all().filter_map(|(number, at, side, array)| {
+            let is_written = self.is_written(at, side)?;
+            Some(Range::new(array.first.addr(), &array.layout, is_written, number))
+        }));
         let message = match first_conflict(&mut ranges, tries) {
             None => return Ok(()),
             Some(Conflict::Shared(a, b)) => {
@@ -224,5 +371,163 @@ impl Operands {
             }
         };
         Err(invalid(py, message))
+    }
+
+    /// Chooses the aliasing that all ranks of a rooted call can know, and makes the root's arrays fit it.
+    fn agree(&mut self, py: Python<'_>, rank: u32) -> PyResult<()> {
+        let root = self.contract.roles.root;
+        if !self.contract.collective.has_root {
+            return Ok(());
+        }
+        let is_in_place = self.contract.holds_input(root);
+        self.aliasing = if is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
+        match (rank == root, is_in_place, self.is_in_place) {
+            (true, true, false) => self.leads = true,
+            (true, false, true) => {
+                let Some(output) = &mut self.output else { return Ok(()) };
+                let hidden = output.arrays[0].hide("is in place, and there is no memory for a copy");
+                hidden.map_err(|reason| reason.about(py, output.label(0)))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// How the input and the output of a rank lie to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    /// As the contract wants it in place.
+    Same,
+    /// Otherwise.
+    Apart,
+    /// One of the two has no elements; true if it lies where it would in place.
+    Empty(bool),
+}
+
+/// Says whether `out` is the object that is the argument already.
+fn is_all_in_place(contract: &Contract, caller: Caller, arrays: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>) -> bool {
+    let is_one_of_many = matches!(caller, Caller::Node) && contract.is_of_root_only(Side::Output);
+    contract.is_of_one_part() && out.is(arrays) && !is_one_of_many
+}
+
+/// Reads `arrays` or `x`, which are outputs too if there are none of their own.
+fn read_input(contract: &Contract, caller: Caller, object: &Bound<'_, PyAny>, is_output: bool) -> PyResult<Ranks> {
+    let (argument, roles) = (caller.argument(), contract.roles);
+    let brings = |rank| is_output || contract.has(rank, Side::Input);
+    match caller {
+        Caller::Node if contract.is_of_root_only(Side::Input) && !contract.is_of_one_part() => {
+            Ranks::of_root(argument, object, roles.world_size, roles.root)
+        }
+        Caller::Node => Ranks::of_node(argument, object, roles.world_size, brings),
+        Caller::Rank(rank) if brings(rank) => Ranks::of_rank(argument, object, rank),
+        Caller::Rank(rank) => Ok(Ranks::absent(argument, rank, 1)),
+    }
+}
+
+/// Reads `out`.
+fn read_output(contract: &Contract, caller: Caller, object: &Bound<'_, PyAny>) -> PyResult<Ranks> {
+    let roles = contract.roles;
+    let brings = |rank| contract.has(rank, Side::Output);
+    match caller {
+        Caller::Node if contract.is_of_root_only(Side::Output) => {
+            Ranks::of_root("out", object, roles.world_size, roles.root)
+        }
+        Caller::Node => Ranks::of_node("out", object, roles.world_size, brings),
+        // Where no rank is the root, all must know whether the call is in place: rank 0 of exscan too.
+        Caller::Rank(rank) if brings(rank) || !contract.collective.has_root => Ranks::of_rank("out", object, rank),
+        Caller::Rank(rank) => Ok(Ranks::absent("out", rank, 1)),
+    }
+}
+
+/// Returns the dtype and the counts of a call, from what was said and from the arrays that were passed.
+fn known(
+    py: Python<'_>,
+    contract: &Contract,
+    caller: Caller,
+    passed: &Passed<'_, '_>,
+    input: &Ranks,
+    output: Option<&Ranks>,
+) -> PyResult<(DType, Counts)> {
+    let world_size = contract.roles.world_size as usize;
+    let first = |ranks: &Ranks| ranks.arrays.iter().position(Array::is_there);
+    let (dtype, inferred) = if let Some(at) = first(input) {
+        let array = &input.arrays[at];
+        (array.dtype, of_input(contract, caller, input, at))
+    } else if let Some((output, at)) = output.and_then(|output| Some((output, first(output)?))) {
+        let array = &output.arrays[at];
+        let among = if contract.is_of_one_part() { 1 } else { world_size };
+        (array.dtype, Counts::Even(array.layout.count() * among))
+    } else if passed.arrays.is_none() {
+        let (name, argument) = (contract.collective.name, caller.argument());
+        let message = format!(
+            "dtype and count of {name} are unknown on a rank that passes no array: pass `out`, or an array like the root's \
+             as `{argument}`"
+        );
+        return Err(invalid(py, message));
+    } else {
+        let like = source::read(passed.arrays.clone());
+        let (like, _) = like.map_err(|reason| reason.about(py, format!("`{}`", caller.argument())))?;
+        (like.dtype, Counts::Even(like.layout.count()))
+    };
+    Ok((dtype, passed.counts.clone().unwrap_or(inferred)))
+}
+
+/// Returns the counts that inputs say, the first of which is at `at`.
+fn of_input(contract: &Contract, caller: Caller, input: &Ranks, at: usize) -> Counts {
+    let count = input.arrays[at].layout.count();
+    let world_size = contract.roles.world_size as usize;
+    if contract.is_of_one_part() || (world_size > 1 && contract.parts(input.rank(at), Side::Input).len() > 1) {
+        return Counts::Even(count);
+    }
+    match caller {
+        Caller::Rank(_) => Counts::Even(count * world_size),
+        Caller::Node => {
+            let table = input.arrays.iter().map(|array| array.layout.count());
+            Counts::of_table(contract.collective, contract.roles, table.collect())
+        }
+    }
+}
+
+/// Returns the object that a call returns which makes no new array.
+fn result_of<'py>(
+    contract: &Contract,
+    caller: Caller,
+    arrays: &Bound<'py, PyAny>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let is_of_root = contract.is_of_root_only(Side::Output);
+    match (caller, out) {
+        (Caller::Rank(rank), _) if is_of_root && rank != contract.roles.root => {
+            Ok(arrays.py().None().into_bound(arrays.py()))
+        }
+        (_, Some(out)) => Ok(out.clone()),
+        (Caller::Node, None) if is_of_root => arrays.get_item(contract.roles.root),
+        (_, None) => Ok(arrays.clone()),
+    }
+}
+
+/// Makes the outputs of a call: of the kind of what each rank passes.
+fn new_outputs<'py>(
+    contract: &Contract,
+    caller: Caller,
+    arrays: &Bound<'py, PyAny>,
+    dtype: DType,
+    shape: &Shape,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = arrays.py();
+    let is_list = arrays.is_instance_of::<PyList>() || arrays.is_instance_of::<PyTuple>();
+    let new = |rank: u32| {
+        let like = if is_list && matches!(caller, Caller::Node) { arrays.get_item(rank)? } else { arrays.clone() };
+        new_like(&like, dtype, shape.count(contract, rank, Side::Output))
+    };
+    match caller {
+        Caller::Node if contract.is_of_root_only(Side::Output) => new(contract.roles.root),
+        Caller::Node => {
+            let all = (0..contract.roles.world_size).map(new).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyList::new(py, all)?.into_any())
+        }
+        Caller::Rank(rank) if contract.has(rank, Side::Output) => new(rank),
+        Caller::Rank(_) => Ok(py.None().into_bound(py)),
     }
 }

@@ -27,19 +27,45 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    /// Reads an argument that speaks for all ranks.
-    pub(super) fn of_node(argument: &'static str, object: &Bound<'_, PyAny>, world_size: u32) -> PyResult<Self> {
+    /// Reads an argument that speaks for all ranks; the entries of ranks that bring no array are not looked at.
+    pub(super) fn of_node(
+        argument: &'static str,
+        object: &Bound<'_, PyAny>,
+        world_size: u32,
+        brings: impl Fn(u32) -> bool,
+    ) -> PyResult<Self> {
         let py = object.py();
         let wanted = world_size as usize;
         let (arrays, owners) = if let Ok(list) = object.cast::<PyList>() {
-            read_each(argument, list.iter(), list.len(), wanted, py)?
+            read_each(argument, list.iter(), list.len(), wanted, brings, py)?
         } else if let Ok(tuple) = object.cast::<PyTuple>() {
-            read_each(argument, tuple.iter(), tuple.len(), wanted, py)?
+            read_each(argument, tuple.iter(), tuple.len(), wanted, brings, py)?
         } else {
             let (whole, owner) = source::read(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
-            (rows_of(argument, &whole, wanted, py)?, vec![owner])
+            (rows_of(argument, &whole, wanted, brings, py)?, vec![owner])
         };
         Ok(Self { argument, first_rank: 0, arrays, _owners: owners })
+    }
+
+    /// Reads an argument that speaks for all ranks, of which the root brings the only array.
+    pub(super) fn of_root(
+        argument: &'static str,
+        object: &Bound<'_, PyAny>,
+        world_size: u32,
+        root: u32,
+    ) -> PyResult<Self> {
+        let read = source::read(object.clone());
+        let (array, owner) = read.map_err(|reason| reason.about(object.py(), quoted(argument)))?;
+        let mut ranks = Self::absent(argument, 0, world_size as usize);
+        ranks.arrays[root as usize] = array;
+        ranks._owners.push(owner);
+        Ok(ranks)
+    }
+
+    /// Stands for `number` ranks that bring no array.
+    pub(super) fn absent(argument: &'static str, first_rank: u32, number: usize) -> Self {
+        let arrays = (0..number).map(|_| Array::absent()).collect();
+        Self { argument, first_rank, arrays, _owners: Vec::new() }
     }
 
     /// Reads an argument of one rank's own call.
@@ -47,6 +73,11 @@ impl Ranks {
         let read = source::read(object.clone());
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(argument, rank)))?;
         Ok(Self { argument, first_rank: rank, arrays: vec![array], _owners: vec![owner] })
+    }
+
+    /// Returns the rank of the array at `at`.
+    pub(super) fn rank(&self, at: usize) -> u32 {
+        self.first_rank + at as u32
     }
 
     /// Makes room for the packed copies of strided arrays.
@@ -60,7 +91,7 @@ impl Ranks {
 
     /// Returns how messages call the array at `at`.
     pub(super) fn label(&self, at: usize) -> String {
-        label(self.argument, self.first_rank + at as u32)
+        label(self.argument, self.rank(at))
     }
 }
 
@@ -88,11 +119,16 @@ fn read_each<'py>(
     objects: impl Iterator<Item = Bound<'py, PyAny>>,
     number: usize,
     wanted: usize,
+    brings: impl Fn(u32) -> bool,
     py: Python<'py>,
 ) -> PyResult<(Vec<Array>, Vec<Owner>)> {
     check_number(py, argument, number, wanted)?;
     let (mut arrays, mut owners) = (Vec::with_capacity(wanted), Vec::with_capacity(wanted));
     for (rank, object) in (0..).zip(objects) {
+        if !brings(rank) {
+            arrays.push(Array::absent());
+            continue;
+        }
         let (array, owner) = source::read(object).map_err(|reason| reason.about(py, label(argument, rank)))?;
         arrays.push(array);
         owners.push(owner);
@@ -102,13 +138,22 @@ fn read_each<'py>(
     Ok((arrays, owners))
 }
 
-fn rows_of(argument: &str, whole: &Array, wanted: usize, py: Python<'_>) -> PyResult<Vec<Array>> {
+fn rows_of(
+    argument: &str,
+    whole: &Array,
+    wanted: usize,
+    brings: impl Fn(u32) -> bool,
+    py: Python<'_>,
+) -> PyResult<Vec<Array>> {
     let Some(rows) = whole.rows else {
         let message = format!("`{argument}` is a scalar: pass a list of arrays, or one array whose axis 0 is the rank");
         return Err(invalid(py, message));
     };
     check_number(py, argument, rows, wanted)?;
     let row_of = |row| {
+        if !brings(row as u32) {
+            return Ok(Array::absent());
+        }
         let row = whole.layout.row(rows, row).ok_or_else(Reason::too_large);
         let array = row.and_then(|(offset, layout)| {
             Array::new(whole.first.wrapping_offset(offset), layout, whole.dtype, whole.access, None)

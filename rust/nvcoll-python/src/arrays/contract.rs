@@ -1,0 +1,123 @@
+//! Which arrays a rank brings to a call, and how many elements each holds: the contract, as arguments.
+//!
+//! ```text
+//!                   `arrays`                      `out`                         without `out`
+//! all_reduce, scan  (count,)                      (count,)                      in place
+//! broadcast         (count,), read on the root    (count,)                      in place
+//! reduce            (count,)                      (count,) on the root          in place on the root
+//! exscan            (count,)                      (count,), not on rank 0       in place
+//! reduce_scatter    (all parts,)                  (part r,)                     new arrays
+//! all_gather        (part r,)                     (all parts,)                  new arrays
+//! gather            (part r,)                     (all parts,) on the root      new array
+//! scatter           (all parts,) on the root      (part r,)                     new arrays
+//! all_to_all        (parts to 0, to 1, ...)       (parts of 0, of 1, ...)       new arrays
+//! ```
+
+use nvcoll_core::collective::{Collective, Parts, Promise, Roles};
+use nvcoll_core::counts::{held_count, Counts};
+
+/// What a rank reads, and what it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Input,
+    Output,
+}
+
+/// The arrays of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Contract {
+    pub(crate) collective: &'static Collective,
+    pub(crate) roles: Roles,
+    is_of_one_part: bool,
+    /// Every rank has an input and an output of all elements.
+    is_uniform: bool,
+}
+
+impl Contract {
+    pub(crate) fn new(collective: &'static Collective, roles: Roles) -> Self {
+        let two = Roles::of(2);
+        let is_of_one_part = collective.parts(two) == 1;
+        let writes_all = || (0..2).all(|rank| !collective.output(two, rank).is_empty());
+        let is_uniform = is_of_one_part && !collective.has_root && writes_all();
+        Self { collective, roles, is_of_one_part, is_uniform }
+    }
+
+    /// Says whether input and output are of the same elements, however many ranks there are: then calls without `out` are
+    /// in place.
+    pub(crate) fn is_of_one_part(&self) -> bool {
+        self.is_of_one_part
+    }
+
+    /// Says whether only the root has this side, so that who speaks for all ranks passes one array.
+    pub(crate) fn is_of_root_only(&self, side: Side) -> bool {
+        let of_another = parts(self.collective, Roles::of(2), 1, side);
+        self.collective.has_root && of_another.is_empty()
+    }
+
+    /// Says whether a rank has this side.
+    #[inline]
+    pub(crate) fn has(&self, rank: u32, side: Side) -> bool {
+        self.is_uniform || !self.parts(rank, side).is_empty()
+    }
+
+    /// Returns the parts that this side of a rank holds.
+    pub(crate) fn parts(&self, rank: u32, side: Side) -> Parts {
+        parts(self.collective, self.roles, rank, side)
+    }
+
+    /// Says whether the output of a rank is, in place, what its input was: on the root of a broadcast.
+    pub(crate) fn is_left_as_is(&self, rank: u32) -> bool {
+        let is_kept = || self.collective.promise(self.roles, rank, 0) == Promise::CopyOf { from: rank };
+        !self.is_uniform && self.is_of_one_part() && is_kept()
+    }
+
+    /// Says whether a rank's output has all parts of its input.
+    pub(crate) fn holds_input(&self, rank: u32) -> bool {
+        self.parts(rank, Side::Output).len() >= self.parts(rank, Side::Input).len()
+    }
+}
+
+fn parts(collective: &Collective, roles: Roles, rank: u32, side: Side) -> Parts {
+    match side {
+        Side::Input => collective.input(roles, rank),
+        Side::Output => collective.output(roles, rank),
+    }
+}
+
+/// A contract with counts.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) counts: Counts,
+    /// Elements of each part; none where there is one part, of all elements.
+    of_parts: Vec<usize>,
+}
+
+impl Shape {
+    pub(crate) fn new(contract: &Contract, counts: Counts) -> Self {
+        let of_parts = match contract.is_of_one_part() {
+            true => Vec::new(),
+            false => counts.of_parts(contract.collective, contract.roles),
+        };
+        Self { counts, of_parts }
+    }
+
+    /// Returns how many elements an array of a rank holds.
+    #[inline]
+    pub(crate) fn count(&self, contract: &Contract, rank: u32, side: Side) -> usize {
+        match &self.counts {
+            Counts::Even(count) if self.of_parts.is_empty() => *count,
+            _ => held_count(&self.of_parts, contract.parts(rank, side)),
+        }
+    }
+
+    /// Returns how many elements of the longer array of a rank lie before the shorter, in place.
+    pub(crate) fn before_shorter(&self, contract: &Contract, rank: u32) -> usize {
+        if self.of_parts.is_empty() {
+            return 0;
+        }
+        let [input, output] = [Side::Input, Side::Output].map(|side| contract.parts(rank, side));
+        let (longer, shorter) = if input.len() >= output.len() { (input, output) } else { (output, input) };
+        let first = shorter.iter().next();
+        longer.iter().take_while(|part| Some(*part) != first).map(|part| self.of_parts[part as usize]).sum()
+    }
+}

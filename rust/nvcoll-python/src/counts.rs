@@ -1,0 +1,148 @@
+//! `counts=`: how many elements each part has.
+//!
+//! ```text
+//! reduce_scatter, all_gather, gather, scatter     [3, 0, 5, 4]                 one number for each rank
+//! all_to_all                                      [[1, 2], [0, 4]]             row q: what rank q sends to each
+//! all_to_all of one rank                          [0, 4]                       its own row; rows are exchanged first
+//! ```
+
+use pyo3::prelude::*;
+
+use nvcoll_core::collective::{Collective, Roles};
+use nvcoll_core::counts::Counts;
+use nvcoll_core::words::counted;
+
+use crate::error::{invalid, raise};
+use crate::whole::whole;
+
+/// More elements than any memory has, and few enough that the sums of a table's rows cannot overflow. Chosen.
+const MOST: i64 = 1 << 50;
+
+/// What `counts=` says.
+pub(crate) enum Table {
+    /// A number for each part.
+    Whole(Vec<usize>),
+    /// What one rank sends to each in an all_to_all.
+    Row(Vec<usize>),
+}
+
+/// Reads `counts=` of a collective.
+///
+/// # Errors
+/// Something else than whole numbers, or another number of them.
+pub(crate) fn read(collective: &'static Collective, world_size: u32, counts: &Bound<'_, PyAny>) -> PyResult<Table> {
+    let (name, parts) = (collective.name, collective.parts(Roles::of(world_size)) as usize);
+    let py = counts.py();
+    if collective.parts(Roles::of(2)) <= 1 {
+        return Err(invalid(py, format!("`counts` is given, and {name} is of arrays of one length: leave it out")));
+    }
+    let rows = items("counts", counts)?;
+    let is_of_rows = collective.parts(Roles::of(2)) == 4;
+    if is_of_rows && rows.first().is_some_and(|row| row.len().is_ok()) {
+        check_number(py, "counts", "row", rows.len(), world_size)?;
+        let rows = rows.iter().map(|each| row("a row of counts", each, world_size));
+        return Ok(Table::Whole(rows.collect::<PyResult<Vec<_>>>()?.concat()));
+    }
+    let numbers = row("counts", counts, world_size)?;
+    Ok(if numbers.len() == parts && !is_of_rows { Table::Whole(numbers) } else { Table::Row(numbers) })
+}
+
+/// Reads one number for each rank.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn row(argument: &str, value: &Bound<'_, PyAny>, world_size: u32) -> PyResult<Vec<usize>> {
+    let numbers = items(argument, value)?;
+    check_number(value.py(), argument, "number", numbers.len(), world_size)?;
+    let number = |number: &Bound<'_, PyAny>| whole(argument, number, 0..=MOST).map(|number| number as usize);
+    numbers.iter().map(number).collect()
+}
+
+fn items<'py>(argument: &str, value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let no_list = |_| invalid(value.py(), format!("`{argument}` must be a list of whole numbers, one for each rank"));
+    value.try_iter().map_err(no_list)?.collect()
+}
+
+fn check_number(py: Python<'_>, argument: &str, what: &str, found: usize, wanted: u32) -> PyResult<()> {
+    if found == wanted as usize {
+        return Ok(());
+    }
+    let (found, wanted) = (counted(found as u64, what), counted(wanted, "rank"));
+    Err(invalid(py, format!("`{argument}` has {found}, the call has {wanted}: pass one for each")))
+}
+
+/// Returns the shortest form of what `counts=` says.
+///
+/// # Errors
+/// A row of one rank where a call speaks for all.
+pub(crate) fn of_table(
+    py: Python<'_>,
+    collective: &'static Collective,
+    roles: Roles,
+    table: Table,
+) -> PyResult<Counts> {
+    match table {
+        Table::Whole(table) => Ok(Counts::of_table(collective, roles, table)),
+        Table::Row(_) => {
+            Err(invalid(py, "`counts` is one row: pass a table, whose row q says what rank q sends to each"))
+        }
+    }
+}
+
+/// What the ranks of an all_to_all tell each other: whether `recv_counts` was given, then both rows.
+pub(crate) struct Rows {
+    world_size: usize,
+    /// Words of all ranks, one after the other. A number is two of them, the lower half first.
+    words: Vec<u32>,
+}
+
+impl Rows {
+    /// Writes the words of one rank, in their place, among those of all.
+    pub(crate) fn of_rank(rank: u32, send: &[usize], receive: Option<&[usize]>) -> Self {
+        let world_size = send.len();
+        let mut rows = Self { world_size, words: vec![0; world_size * Self::words(world_size)] };
+        let nothing = vec![0; world_size];
+        let numbers = std::iter::once(usize::from(receive.is_some())).chain(send.iter().copied());
+        let numbers = numbers.chain(receive.unwrap_or(&nothing).iter().copied());
+        let own = rows.words[rank as usize * Self::words(world_size)..].iter_mut();
+        let halves = numbers.flat_map(|number| [number as u32, (number as u64 >> 32) as u32]);
+        own.zip(halves).for_each(|(word, half)| *word = half);
+        rows
+    }
+
+    /// Returns the words of one rank.
+    pub(crate) const fn words(world_size: usize) -> usize {
+        2 * (1 + 2 * world_size)
+    }
+
+    /// Returns where the words of all ranks lie.
+    pub(crate) fn start(&mut self) -> *mut u8 {
+        self.words.as_mut_ptr().cast()
+    }
+
+    fn number(&self, rank: usize, at: usize) -> usize {
+        let at = rank * Self::words(self.world_size) + 2 * at;
+        (u64::from(self.words[at]) | u64::from(self.words[at + 1]) << 32) as usize
+    }
+
+    /// Returns the table, if what each rank receives is what its peers send, where it says so.
+    ///
+    /// # Errors
+    /// `Mismatch` that names the first two ranks that disagree, the same on every rank.
+    pub(crate) fn table(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        let n = self.world_size;
+        let sent = |from: usize, to: usize| self.number(from, 1 + to);
+        for (from, to) in (0..n).flat_map(|from| (0..n).map(move |to| (from, to))) {
+            let (sends, receives) = (sent(from, to), self.number(to, 1 + n + from));
+            if self.number(to, 0) != 0 && sends != receives {
+                let message = format!(
+                    "rank {from} sends {} to rank {to}, but rank {to} receives {receives} from rank {from} in all_to_all: \
+                     pass `counts` and `recv_counts` that agree",
+                    counted(sends as u64, "element")
+                );
+                return Err(raise(py, "Mismatch", message));
+            }
+        }
+        Ok((0..n).flat_map(|from| (0..n).map(move |to| sent(from, to))).collect())
+    }
+}

@@ -1,0 +1,89 @@
+//! A call as Python makes it, of any collective: from arguments to operands and the engine's call.
+
+use pyo3::prelude::*;
+
+use nvcoll_core::collective::{Collective, Roles};
+use nvcoll_core::verify::Verified;
+use nvcoll_engine::call::Call;
+
+use crate::arrays::{Caller, Contract, Operands, Passed};
+use crate::calls::{Choice, Reduction};
+use crate::counts::{self, Table};
+use crate::error::invalid;
+use crate::schedule::path_named;
+use crate::whole::whole;
+
+/// An argument that may be left out.
+pub(crate) type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+/// What a call was passed.
+pub(crate) struct Request<'a, 'py> {
+    pub(crate) collective: &'static Collective,
+    pub(crate) arrays: &'a Bound<'py, PyAny>,
+    pub(crate) op: Argument<'a, 'py>,
+    pub(crate) root: Argument<'a, 'py>,
+    pub(crate) counts: Argument<'a, 'py>,
+    /// In the place of `counts`, read already.
+    pub(crate) table: Option<Vec<usize>>,
+    pub(crate) algorithm: Argument<'a, 'py>,
+    pub(crate) out: Argument<'a, 'py>,
+    pub(crate) path: &'a str,
+}
+
+/// A request that was found good.
+pub(crate) struct Checked<'py> {
+    pub(crate) operands: Operands,
+    pub(crate) reduction: Reduction,
+    pub(crate) call: Call,
+    pub(crate) proof: Option<Verified>,
+    /// What the call returns.
+    pub(crate) result: Bound<'py, PyAny>,
+}
+
+impl<'a, 'py> Request<'a, 'py> {
+    /// A request of `arrays` by `path`; the rest is left out.
+    pub(crate) fn new(collective: &'static Collective, arrays: &'a Bound<'py, PyAny>, path: &'a str) -> Self {
+        let (op, root, counts, table, algorithm, out) = (None, None, None, None, None, None);
+        Self { collective, arrays, op, root, counts, table, algorithm, out, path }
+    }
+
+    /// Reads and checks everything, and makes the arrays that are returned if the caller passed none.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, with the name of the argument.
+    pub(crate) fn check(mut self, caller: Caller, world_size: u32) -> PyResult<Checked<'py>> {
+        let (collective, py) = (self.collective, self.arrays.py());
+        self.refuse_superfluous(py)?;
+        let root = self.root.map_or(Ok(0), |root| whole("root", root, 0..=world_size - 1))?;
+        let roles = Roles { world_size, root };
+        let table = match (self.table.take(), self.counts) {
+            (Some(table), _) => Some(Table::Whole(table)),
+            (None, counts) => counts.map(|counts| counts::read(collective, world_size, counts)).transpose()?,
+        };
+        let counts = table.map(|table| counts::of_table(py, collective, roles, table)).transpose()?;
+        let passed = Passed { arrays: self.arrays, out: self.out, counts };
+        let (operands, result) = Operands::new(py, Contract::new(collective, roles), caller, passed)?;
+        let (aliasing, dtype) = (operands.aliasing(), operands.dtype());
+        let path = path_named(py, self.path)?;
+        let speaks_for = if matches!(caller, Caller::Node) { world_size as usize } else { 1 };
+        let reduction = Reduction::of_option(self.op, speaks_for)?;
+        reduction.check(py, dtype)?;
+        let Choice { name: algorithm, proof } = Choice::of_option(self.algorithm, collective, roles, path, aliasing)?;
+        let (op, counts) = (reduction.op, operands.counts().clone());
+        let call = Call { collective, root, algorithm, dtype, op, counts, path, aliasing };
+        Ok(Checked { operands, reduction, call, proof, result })
+    }
+
+    /// Refuses arguments that the collective has no use for: `plan` takes them all.
+    fn refuse_superfluous(&self, py: Python<'py>) -> PyResult<()> {
+        let name = self.collective.name;
+        let superfluous = if self.root.is_some() && !self.collective.has_root {
+            format!("`root` is given, and {name} has none")
+        } else if self.op.is_some() && !self.collective.folds() {
+            format!("`op` is given, and {name} folds nothing")
+        } else {
+            return Ok(());
+        };
+        Err(invalid(py, format!("{superfluous}: leave it out")))
+    }
+}
