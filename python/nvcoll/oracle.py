@@ -65,27 +65,40 @@ def widen(stored: Array) -> Array:
     return stored.view("u1") != 0 if stored.dtype == bool else stored.astype(ACCUMULATORS[stored.dtype.name])
 
 
-def all_reduce(schedule: Schedule, inputs: Sequence[Array], op: str, scalars: Sequence[float] = ()) -> list[Array]:
-    """Returns what every rank's output holds after ``schedule``.
+def run(
+    schedule: Schedule,
+    inputs: Sequence[Array | None],
+    counts: int | Sequence[int],
+    op: str = "sum",
+    scalars: Sequence[float] = (),
+) -> list[Array | None]:
+    """Returns what every rank's output holds after ``schedule``; None where a rank has no output.
 
     Args:
-        schedule: any schedule of an all_reduce, on any path.
-        inputs: one vector per rank, of one dtype and count; not changed.
-        op: the name of the op.
+        schedule: any schedule, of any collective, on any path.
+        inputs: one vector per rank, of one dtype; not changed. None where a rank has no input.
+        counts: elements of every part, or a number that is cut into parts as a call does.
+        op: the name of the op, if the collective folds.
         scalars: one per rank, for premul_sum.
     """
-    n, dtype = schedule.world_size, inputs[0].dtype
-    ranges = schedule.chunk_ranges(inputs[0].size)
-    memory = {(r, "input", c): x[lo:hi].copy() for r, x in enumerate(inputs) for c, (lo, hi) in enumerate(ranges)}
+    counted = [end - start for start, end in schedule.chunk_ranges(counts)]
+    memory: dict[tuple[int, str, int], Array] = {}
 
     def home(rank: int, buffer: str, chunk: int) -> tuple[int, str, int]:
         return rank, "input" if schedule.in_place and buffer == "output" else buffer, chunk
 
+    for rank, x in enumerate(inputs):
+        at = 0
+        for chunk in schedule.chunks_of(rank)[0]:
+            assert x is not None, f"rank {rank} has an input"
+            memory[rank, "input", chunk] = x[at : at + counted[chunk]].copy()
+            at += counted[chunk]
+
     for step in schedule.steps:
-        _, _, first, end = step.destinations[0]
-        for chunk in range(first, end):
-            stored = [memory[home(rank, buffer, chunk)] for rank, buffer, *_ in step.sources]
-            contributions = [contribution for *_, contribution in step.sources]
+        contributions = [contribution for *_, contribution in step.sources]
+        _, _, begin, end = step.destinations[0]
+        for nth in range(end - begin):
+            stored = [memory[home(rank, buffer, first + nth)] for rank, buffer, first, *_ in step.sources]
             result = stored[0]
             if len(stored) > 1 or (op == "premul_sum" and contributions[0] is not None):
                 values = [widen(x) for x in stored]
@@ -96,11 +109,21 @@ def all_reduce(schedule: Schedule, inputs: Sequence[Array], op: str, scalars: Se
                     ]
                 total = functools.reduce(lambda a, b: FOLDS[op](a, b).astype(a.dtype), values)
                 if op == "avg" and step.is_final:
-                    total = divide(total, n)
-                result = total.astype(dtype)
-            for rank, buffer, _, _ in step.destinations:
-                memory[home(rank, buffer, chunk)] = result
-    return [np.concatenate([memory[home(r, "output", c)] for c in range(schedule.chunks)]) for r in range(n)]
+                    total = divide(total, schedule.world_size)
+                result = total.astype(result.dtype)
+            for rank, buffer, first, _ in step.destinations:
+                memory[home(rank, buffer, first + nth)] = result
+
+    def output(rank: int) -> Array | None:
+        chunks = schedule.chunks_of(rank)[1]
+        return np.concatenate([memory[home(rank, "output", chunk)] for chunk in chunks]) if chunks else None
+
+    return [output(rank) for rank in range(schedule.world_size)]
+
+
+def all_reduce(schedule: Schedule, inputs: Sequence[Array], op: str, scalars: Sequence[float] = ()) -> list[Array]:
+    """Returns what every rank's output holds after a schedule of an all_reduce; see :func:`run`."""
+    return [output for output in run(schedule, inputs, inputs[0].size, op, scalars) if output is not None]
 
 
 def same_bits(a: Array, b: Array) -> bool:

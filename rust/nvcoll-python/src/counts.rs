@@ -39,21 +39,21 @@ pub(crate) fn read(collective: &'static Collective, world_size: u32, counts: &Bo
     let rows = items("counts", counts)?;
     let is_of_rows = collective.parts(Roles::of(2)) == 4;
     if is_of_rows && rows.first().is_some_and(|row| row.len().is_ok()) {
-        check_number(py, "counts", "row", rows.len(), world_size)?;
-        let rows = rows.iter().map(|each| row("a row of counts", each, world_size));
+        check_number(py, "counts", rows.len(), world_size, ["row", "rank"])?;
+        let rows = rows.iter().map(|each| row("a row of counts", each, world_size, "rank"));
         return Ok(Table::Whole(rows.collect::<PyResult<Vec<_>>>()?.concat()));
     }
-    let numbers = row("counts", counts, world_size)?;
+    let numbers = row("counts", counts, world_size, "rank")?;
     Ok(if numbers.len() == parts && !is_of_rows { Table::Whole(numbers) } else { Table::Row(numbers) })
 }
 
-/// Reads one number for each rank.
+/// Reads `wanted` numbers, one for each rank or part, as `of` says.
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) fn row(argument: &str, value: &Bound<'_, PyAny>, world_size: u32) -> PyResult<Vec<usize>> {
+pub(crate) fn row(argument: &str, value: &Bound<'_, PyAny>, wanted: u32, of: &str) -> PyResult<Vec<usize>> {
     let numbers = items(argument, value)?;
-    check_number(value.py(), argument, "number", numbers.len(), world_size)?;
+    check_number(value.py(), argument, numbers.len(), wanted, ["number", of])?;
     let number = |number: &Bound<'_, PyAny>| whole(argument, number, 0..=MOST).map(|number| number as usize);
     numbers.iter().map(number).collect()
 }
@@ -63,11 +63,11 @@ fn items<'py>(argument: &str, value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'
     value.try_iter().map_err(no_list)?.collect()
 }
 
-fn check_number(py: Python<'_>, argument: &str, what: &str, found: usize, wanted: u32) -> PyResult<()> {
+fn check_number(py: Python<'_>, argument: &str, found: usize, wanted: u32, of: [&str; 2]) -> PyResult<()> {
     if found == wanted as usize {
         return Ok(());
     }
-    let (found, wanted) = (counted(found as u64, what), counted(wanted, "rank"));
+    let (found, wanted) = (counted(found as u64, of[0]), counted(wanted, of[1]));
     Err(invalid(py, format!("`{argument}` has {found}, the call has {wanted}: pass one for each")))
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 
-use nvcoll_core::collective::{Collective, Roles};
+use nvcoll_core::collective::{Collective, Parts, Roles};
 use nvcoll_core::cost::{why as core_why, Cost};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::error::MAX_WORLD_SIZE;
@@ -150,21 +150,22 @@ impl Schedule {
     fn chunk_ranges(&self, counts: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, usize)>> {
         let (collective, roles) = (self.core.collective, self.core.roles());
         let counts = match counts.try_iter() {
-            Ok(_) => counts_of_parts("counts", counts, collective.parts(roles))?,
+            Ok(_) => counts_of_parts("counts", counts, collective.parts(roles), "part")?,
             Err(_) => Counts::Even(whole("counts", counts, 0..=i64::MAX)? as usize).of_parts(collective, roles),
         };
         let partition = nvcoll_core::partition::Partition::new(counts, self.core.chunks_per_part);
         Ok((0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect())
     }
 
-    /// The parts that the input and the output of a rank hold, in memory order.
-    fn parts(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<(Vec<u32>, Vec<u32>)> {
+    /// The chunks that the input and the output of a rank hold, in memory order.
+    fn chunks_of(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<(Vec<u32>, Vec<u32>)> {
         let rank = whole("rank", rank, ANY)?;
         if rank >= self.core.world_size {
             return Err(invalid(py, format!("rank is {rank}, the schedule has {}", self.core.world_size)));
         }
-        let (collective, roles) = (self.core.collective, self.core.roles());
-        Ok((collective.input(roles, rank).iter().collect(), collective.output(roles, rank).iter().collect()))
+        let (collective, roles, per_part) = (self.core.collective, self.core.roles(), self.core.chunks_per_part);
+        let chunks = |parts: Parts| parts.iter().flat_map(|part| part * per_part..(part + 1) * per_part).collect();
+        Ok((chunks(collective.input(roles, rank)), chunks(collective.output(roles, rank))))
     }
 
     fn __str__(&self) -> String {

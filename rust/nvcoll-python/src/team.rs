@@ -543,7 +543,7 @@ impl Communicator {
             Some(Table::Whole(table)) => return Ok(Some(table)),
             None => return Ok(None),
         };
-        let receive = recv_counts.map(|counts| counts::row("recv_counts", counts, world_size)).transpose()?;
+        let receive = recv_counts.map(|counts| counts::row("recv_counts", counts, world_size, "rank")).transpose()?;
         let mut rows = Rows::of_rank(self.rank(), &send, receive.as_deref());
         self.exchange(py, &mut rows, deadline)?;
         rows.table(py).map(Some)
