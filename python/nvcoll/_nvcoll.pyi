@@ -6,6 +6,7 @@ from typing_extensions import disjoint_base
 __version__: str
 
 _ArraysT = TypeVar("_ArraysT")
+_OutT = TypeVar("_OutT")
 
 class Error(Exception): ...
 class InvalidArgument(Error, ValueError): ...
@@ -43,12 +44,221 @@ class Node:
         path: str = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT: ...
-    def plan(
+    @overload
+    def reduce_scatter(
         self,
-        collective: str,
         arrays: Any,
         op: str | PremulSum | None = None,
         *,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> list[Any]: ...
+    @overload
+    def reduce_scatter(
+        self,
+        arrays: Any,
+        op: str | PremulSum | None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def all_gather(
+        self,
+        arrays: Any,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> list[Any]: ...
+    @overload
+    def all_gather(
+        self,
+        arrays: Any,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def broadcast(
+        self,
+        arrays: _ArraysT,
+        *,
+        root: int = 0,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def broadcast(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def reduce(
+        self,
+        arrays: Any,
+        op: str | PremulSum | None = None,
+        *,
+        root: int = 0,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> Any: ...
+    @overload
+    def reduce(
+        self,
+        arrays: Any,
+        op: str | PremulSum | None = None,
+        *,
+        root: int = 0,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def gather(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> Any: ...
+    @overload
+    def gather(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def scatter(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> list[Any]: ...
+    @overload
+    def scatter(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def all_to_all(
+        self,
+        arrays: Any,
+        *,
+        counts: Sequence[Sequence[int]] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> list[Any]: ...
+    @overload
+    def all_to_all(
+        self,
+        arrays: Any,
+        *,
+        counts: Sequence[Sequence[int]] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def scan(
+        self,
+        arrays: _ArraysT,
+        op: str | PremulSum | None = None,
+        *,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def scan(
+        self,
+        arrays: Any,
+        op: str | PremulSum | None = None,
+        *,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def exscan(
+        self,
+        arrays: _ArraysT,
+        op: str | PremulSum | None = None,
+        *,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def exscan(
+        self,
+        arrays: Any,
+        op: str | PremulSum | None = None,
+        *,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    def barrier(self, *, timeout: float | None = None) -> None: ...
+    def plan(
+        self,
+        collective: str,
+        arrays: Any = None,
+        op: str | PremulSum | None = None,
+        *,
+        root: int | None = None,
+        counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
         algorithm: Any = None,
         out: Any = None,
         path: str = "mapped",
@@ -57,6 +267,8 @@ class Node:
 
 @final
 class Plan:
+    @property
+    def result(self) -> Any: ...
     @property
     def tiles(self) -> int: ...
     def run(self, *, timeout: float | None = None) -> None: ...
@@ -87,6 +299,214 @@ class Communicator:
         path: str = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT: ...
+    @overload
+    def reduce_scatter(
+        self,
+        x: _ArraysT,
+        op: str | PremulSum | None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def reduce_scatter(
+        self,
+        x: Any,
+        op: str | PremulSum | None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def all_gather(
+        self,
+        x: _ArraysT,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def all_gather(
+        self,
+        x: Any,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def broadcast(
+        self,
+        x: _ArraysT,
+        *,
+        root: int = 0,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def broadcast(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def reduce(
+        self,
+        x: _ArraysT,
+        op: str | PremulSum | None = None,
+        *,
+        root: int = 0,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT | None: ...
+    @overload
+    def reduce(
+        self,
+        x: Any,
+        op: str | PremulSum | None = None,
+        *,
+        root: int = 0,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT | None: ...
+    @overload
+    def gather(
+        self,
+        x: _ArraysT,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT | None: ...
+    @overload
+    def gather(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT | None: ...
+    @overload
+    def scatter(
+        self,
+        x: _ArraysT,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def scatter(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def all_to_all(
+        self,
+        x: _ArraysT,
+        *,
+        counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def all_to_all(
+        self,
+        x: Any,
+        *,
+        counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def scan(
+        self,
+        x: _ArraysT,
+        op: str | PremulSum | None = None,
+        *,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def scan(
+        self,
+        x: Any,
+        op: str | PremulSum | None = None,
+        *,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def exscan(
+        self,
+        x: _ArraysT,
+        op: str | PremulSum | None = None,
+        *,
+        algorithm: Any = None,
+        out: None = None,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _ArraysT: ...
+    @overload
+    def exscan(
+        self,
+        x: Any,
+        op: str | PremulSum | None = None,
+        *,
+        algorithm: Any = None,
+        out: _OutT,
+        path: str = "mapped",
+        timeout: float | None = None,
+    ) -> _OutT: ...
     def barrier(self, *, timeout: float | None = None) -> None: ...
     @overload
     def split(self, color: int, key: int | None = None, *, timeout: float | None = None) -> Communicator: ...
@@ -124,7 +544,8 @@ class Schedule:
     def diff(self, other: Schedule) -> str: ...
     def cost(self) -> tuple[float, int]: ...
     def moved_by_busiest(self) -> float: ...
-    def chunk_ranges(self, count: int) -> list[tuple[int, int]]: ...
+    def chunk_ranges(self, counts: int | Sequence[int]) -> list[tuple[int, int]]: ...
+    def chunks_of(self, rank: int) -> tuple[list[int], list[int]]: ...
     def _repr_html_(self) -> str: ...
     def _repr_svg_(self) -> str | None: ...
 

@@ -282,8 +282,10 @@ impl Operands {
         let (longer, shorter) = if a > b { (input, output) } else { (output, input) };
         let is_packed = !longer.layout.is_strided() && !shorter.layout.is_strided();
         let is_there = is_packed && shorter.first == longer.first.wrapping_add(self.before(at));
+        // A slice without elements points to the first of its array in numpy, wherever it begins.
+        let is_inside = || (shorter.first.addr().wrapping_sub(longer.first.addr())) < longer.layout.bytes();
         match (shorter.layout.count(), is_there) {
-            (0, is_there) => Meeting::Empty(is_there),
+            (0, is_there) => Meeting::Empty(is_there || is_inside()),
             (_, true) => Meeting::Same,
             (_, false) => Meeting::Apart,
         }
