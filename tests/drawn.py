@@ -157,7 +157,7 @@ class Call:
             if y is not None and self.choice.form != "new":
                 brought.out = self._guarded(garbage(y))
             return brought
-        if x.size < y.size:
+        if len(self.schedule.chunks_of(rank)[0]) < len(self.schedule.chunks_of(rank)[1]):
             whole, part = self._guarded(garbage(y)), self._part(rank, 1, x.size)
             whole[part] = x
             brought.x, brought.out = whole[part], whole

@@ -1,4 +1,4 @@
-"""Conformance and properties, drawn from the registries: every collective, algorithm, dtype, op, path and way of calling."""
+"""Conformance and properties, drawn from the registries: every collective, algorithm, dtype, op, path, way to call."""
 
 from __future__ import annotations
 
