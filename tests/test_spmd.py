@@ -143,6 +143,23 @@ def test_ranks_may_read_the_same_memory_and_write_neighbouring_memory():
     assert (rows == 4).all() and (shared == 1).all()
 
 
+@pytest.mark.parametrize("path", ["mapped", "staged"])
+def test_memory_that_a_rank_has_back_may_be_passed_by_a_rank_that_enters_later(path):
+    memory, is_back = np.zeros(100), threading.Event()
+
+    def program(comm):
+        if comm.rank == 2:
+            assert is_back.wait(60)
+        x = memory if comm.rank else np.full(100, 7.0)
+        comm.broadcast(x, path=path)
+        assert (x == 7).all()
+        if comm.rank == 1:
+            memory[:] = 0
+            is_back.set()
+
+    nvcoll.Node(3).run(program, timeout=60)
+
+
 def test_the_caller_gets_the_first_exception_with_notes_about_the_others():
     failing = threading.Barrier(2)
 

@@ -16,7 +16,9 @@
 //! **SPMD ranks check each other's buffers.** After a rank has stamped its line and rung, it meets every peer that has
 //! entered already. Of two ranks at least one finds the other there, because each stamps, fences and then looks; so every
 //! pair is compared, though no rank waits for it, and a schedule need not bring all pairs together. Cost: one load per peer,
-//! and for those that came earlier the record, which most algorithms need anyway.
+//! and for those that came earlier the record, which most algorithms need anyway. Where a rank may be through before another
+//! enters, as in a broadcast, it has its memory back, and the other may pass it anew: ranks that were through before this one
+//! stamped are not compared with it.
 
 use std::ops::Range;
 
@@ -72,6 +74,8 @@ pub(crate) struct Crew {
     fingerprint: [u64; 3],
     /// Whose enter has been seen in this call.
     met: Vec<bool>,
+    /// Who was through with this call before this crew entered it.
+    gone: Vec<bool>,
     cursors: Vec<Cursor>,
     workspace: Workspace,
     /// Whether everybody has entered the previous call, as its proof says.
@@ -92,6 +96,7 @@ impl Crew {
             buffers: Vec::new(),
             fingerprint: [0; 3],
             met: vec![false; n],
+            gone: vec![false; n],
             cursors: Vec::new(),
             workspace: Workspace::default(),
             has_seen_all: true,
@@ -156,6 +161,7 @@ impl Crew {
             self.wait(world, before, patience, |_| world.lines.iter().all(|lines| lines.stamp.has_entered(before)))?;
         }
         self.fingerprint = pass.fingerprint();
+        self.see_who_is_gone(world, pass, number);
         let calls = pass.programs().len();
         let given = buffers.len() / calls;
         for rank in self.ranks.clone() {
@@ -289,6 +295,18 @@ impl Crew {
         }
     }
 
+    /// Notes which members are through with a call that this one has yet to enter.
+    fn see_who_is_gone(&mut self, world: &World, pass: Pass<'_>, number: u32) {
+        if !self.is_member || pass.first().verified().is_symmetric() {
+            self.gone.fill(false);
+            return;
+        }
+        // Who has entered the call and is quiet has finished it: it begins the next when this rank has entered this one.
+        for (gone, lines) in self.gone.iter_mut().zip(&world.lines) {
+            *gone = lines.stamp.has_entered(number) && lines.activity.is_quiet();
+        }
+    }
+
     /// Meets every rank that has entered the call before this one looked.
     fn meet_early_comers(&mut self, world: &World, pass: Pass<'_>, number: u32) -> std::result::Result<(), Cause> {
         let own = self.ranks.start;
@@ -319,7 +337,7 @@ impl Crew {
             return Err(world.abort.raise(Cause::Mismatch(pair)));
         }
         self.meet(world, pass, rank, number, &record);
-        if self.is_member && overlap(pass, &self.buffers, own, rank) {
+        if self.is_member && !self.gone[rank as usize] && overlap(pass, &self.buffers, own, rank) {
             return Err(world.abort.raise(Cause::Overlap(pair)));
         }
         Ok(())

@@ -127,7 +127,8 @@ impl Activity {
         self.0.store(ACKNOWLEDGED, Ordering::Release);
     }
 
-    /// Says whether the rank touches nobody's buffers; asked after an abort was raised or seen, and a fence.
+    /// Says whether the rank touches nobody's buffers; asked after an abort was raised or seen, and a fence, or after the stamp
+    /// of a call was seen, which comes after its [`Activity::begin`].
     pub fn is_quiet(&self) -> bool {
         // Acquire: pairs with the Releases above.
         self.0.load(Ordering::Acquire) != ACTIVE
