@@ -1,0 +1,456 @@
+"""Every collective against one line of numpy, as a reader would write it; and what each refuses."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import nvcoll
+from nvcoll._nvcoll import collectives
+
+pytestmark = pytest.mark.timeout(100)
+
+N = 5
+
+
+def arrays(count=13, dtype="i4"):
+    """One array per rank: rank r has 100 r, 100 r + 1, ..."""
+    return [np.arange(count, dtype=dtype) + 100 * r for r in range(N)]
+
+
+def equal(found, expected):
+    return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.fixture(scope="module")
+def node():
+    return nvcoll.Node(N)
+
+
+def test_every_collective_has_a_method_on_node_and_communicator():
+    names = {name for name, *_ in collectives()} - {"split"}
+    assert all(hasattr(nvcoll.Node, name) and hasattr(nvcoll.Communicator, name) for name in names)
+    assert all(getattr(kind, name).__doc__ for name in names for kind in (nvcoll.Node, nvcoll.Communicator))
+
+
+def test_reduce_scatter_gives_each_rank_its_part_of_the_sum(node):
+    x = arrays()
+    assert equal(node.reduce_scatter(x), np.array_split(sum(x), N))
+    assert equal(node.run(lambda comm: comm.reduce_scatter(x[comm.rank])), np.array_split(sum(x), N))
+    assert equal(x, arrays()), "inputs are read only"
+
+
+def test_all_gather_gives_every_rank_all_arrays(node):
+    x = arrays()
+    assert equal(node.all_gather(x), [np.concatenate(x)] * N)
+    assert equal(node.run(lambda comm: comm.all_gather(x[comm.rank])), [np.concatenate(x)] * N)
+
+
+def test_all_gather_takes_arrays_of_different_lengths(node):
+    x = [np.full(r, r, "i4") for r in range(N)]
+    assert equal(node.all_gather(x), [np.concatenate(x)] * N)
+    counts = [len(y) for y in x]
+    assert equal(node.run(lambda comm: comm.all_gather(x[comm.rank], counts=counts)), [np.concatenate(x)] * N)
+
+
+def test_broadcast_writes_the_root_s_array_on_every_rank(node):
+    x = arrays()
+    assert node.broadcast(x, root=2) is x
+    assert equal(x, [arrays()[2]] * N)
+
+    def program(comm):
+        mine = arrays()[comm.rank]
+        assert comm.broadcast(mine, root=3) is mine
+        return mine
+
+    assert equal(node.run(program), [arrays()[3]] * N)
+
+
+def test_broadcast_reads_a_read_only_array_of_the_root(node):
+    x = arrays()
+    x[1].flags.writeable = False
+    assert equal(node.broadcast(x, root=1), [arrays()[1]] * N)
+
+
+def test_broadcast_with_out_looks_at_the_root_s_array_only(node):
+    x, out = [None, None, arrays()[2], None, None], [np.zeros(13, "i4") for _ in range(N)]
+    assert node.broadcast(x, root=2, out=out) is out and equal(out, [x[2]] * N)
+    program = lambda comm: comm.broadcast(x[comm.rank], root=2, out=np.zeros(13, "i4"))  # noqa: E731
+    assert equal(node.run(program), [x[2]] * N)
+
+
+def test_reduce_writes_the_root_s_array_only(node):
+    x = arrays()
+    for r in set(range(N)) - {3}:
+        x[r].flags.writeable = False
+    assert node.reduce(x, "max", root=3) is x[3]
+    assert np.array_equal(x[3], functools.reduce(np.maximum, arrays()))
+
+    def program(comm):
+        return comm.reduce(arrays()[comm.rank], root=3)
+
+    assert [None if y is None else y.tolist() for y in node.run(program)] == [None] * 3 + [sum(arrays()).tolist(), None]
+
+
+def test_reduce_with_out_reads_every_array(node):
+    x, out = arrays(), np.zeros(13, "i4")
+    assert node.reduce(x, root=1, out=out) is out and np.array_equal(out, sum(x)) and equal(x, arrays())
+    out[:] = 0
+    results = node.run(lambda comm: comm.reduce(x[comm.rank], root=1, out=out if comm.rank == 1 else None))
+    assert results[1] is out and np.array_equal(out, sum(x)) and equal(x, arrays())
+
+
+def test_gather_gives_the_root_all_arrays(node):
+    x = [np.full(r, r, "i4") for r in range(N)]
+    assert np.array_equal(node.gather(x, root=4), np.concatenate(x))
+    results = node.run(lambda comm: comm.gather(arrays()[comm.rank], root=4))
+    assert results[:4] == [None] * 4 and np.array_equal(results[4], np.concatenate(arrays()))
+
+
+def test_scatter_gives_each_rank_its_part_of_the_root_s_array(node):
+    x = np.arange(13.0)
+    assert equal(node.scatter(x, root=2), np.array_split(x, N))
+    assert equal(node.run(lambda comm: comm.scatter(x, root=2)), np.array_split(x, N))
+
+    def program(comm):
+        out = np.zeros(2, x.dtype)
+        return comm.scatter(x[:10] if comm.rank == 2 else None, root=2, out=out)
+
+    assert equal(node.run(program), np.split(x[:10], N))
+
+
+def test_scatter_by_a_table_of_counts(node):
+    x, counts = np.arange(13.0), [4, 0, 3, 6, 0]
+    expected = np.split(x, np.cumsum(counts)[:-1])
+    assert equal(node.scatter(x, counts=counts), expected)
+
+    def program(comm):
+        out = np.zeros(counts[comm.rank], x.dtype)
+        return comm.scatter(x if comm.rank == 0 else None, counts=np.array(counts), out=out)
+
+    assert equal(node.run(program), expected)
+
+
+def test_all_to_all_transposes_the_parts(node):
+    x = arrays(10)
+    expected = [np.concatenate([y[2 * r : 2 * r + 2] for y in x]) for r in range(N)]
+    assert equal(node.all_to_all(x), expected)
+    assert equal(node.run(lambda comm: comm.all_to_all(x[comm.rank])), expected)
+
+
+@pytest.mark.parametrize("path", ["mapped", "staged"])
+def test_all_to_all_by_a_table_or_by_the_row_of_each_rank(node, path):
+    table = np.random.default_rng(1).integers(0, 4, (N, N)) * np.arange(N)
+    x = [np.arange(row.sum(), dtype="i4") + 100 * q for q, row in enumerate(table)]
+    parts = [np.split(x[q], np.cumsum(table[q])[:-1]) for q in range(N)]
+    expected = [np.concatenate([parts[q][r] for q in range(N)]) for r in range(N)]
+    assert equal(node.all_to_all(x, counts=table, path=path), expected)
+    assert equal(node.run(lambda comm: comm.all_to_all(x[comm.rank], counts=table, path=path)), expected)
+
+    def program(comm):
+        row, column = table[comm.rank], table[:, comm.rank] if comm.rank % 2 else None
+        return comm.all_to_all(x[comm.rank], counts=row, recv_counts=column, path=path)
+
+    assert equal(node.run(program), expected)
+
+
+def test_scan_and_exscan_are_the_running_sums(node):
+    sums = np.cumsum(arrays(), axis=0, dtype="i4")
+    assert equal(node.scan(arrays()), sums)
+    assert equal(node.exscan(arrays()), [arrays()[0], *sums[:-1]]), "rank 0 keeps its array"
+    assert equal(node.run(lambda comm: comm.scan(arrays()[comm.rank])), sums)
+    assert equal(node.run(lambda comm: comm.exscan(arrays()[comm.rank])), [arrays()[0], *sums[:-1]])
+    out = [None, *(np.zeros(13, "i4") for _ in range(1, N))]
+    assert equal(node.exscan(arrays(), out=out)[1:], sums[:-1])
+
+
+def test_barrier_returns_when_every_rank_has_called_it(node):
+    assert node.barrier() is None
+    assert node.run(lambda comm: comm.barrier()) == [None] * N
+
+
+def test_a_part_of_the_longer_array_is_in_place(node):
+    cuts = lambda x: [np.array_split(y, N)[r] for r, y in enumerate(x)]  # noqa: E731
+    x = arrays()
+    assert equal(node.reduce_scatter(x, out=cuts(x)), np.array_split(sum(arrays()), N))
+    assert x[0][-1] == arrays()[0][-1], "the rest of the input stays as it is"
+    x = arrays()
+    node.all_gather(cuts(x), out=x)
+    assert equal(x, [np.concatenate(cuts(arrays()))] * N)
+    whole = np.zeros(13 * N, "i4")
+    x = arrays()
+    x[2] = whole[26:39]
+    x[2][:] = arrays()[2]
+    assert node.gather(x, root=2, out=whole) is whole and np.array_equal(whole, np.concatenate(arrays()))
+    out = [np.zeros(13, "i4") for _ in range(N)]
+    out[2] = whole[26:39]
+    assert equal(node.scatter(whole, root=2, out=out), arrays())
+
+
+@pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather", "gather", "scatter"])
+def test_a_rank_may_be_in_place_too(node, collective):
+    def program(comm):
+        r, whole = comm.rank, arrays(10)[comm.rank]
+        part = whole[2 * r : 2 * r + 2]
+        if collective == "reduce_scatter":
+            return comm.reduce_scatter(whole, out=part)
+        if collective == "all_gather":
+            return comm.all_gather(part, out=whole)
+        is_root = {"root": 3} | ({"out": whole} if r == 3 else {})
+        if collective == "gather":
+            return comm.gather(part, **is_root)
+        return comm.scatter(whole if r == 3 else None, root=3, out=part)
+
+    x = arrays(10)
+    gathered = np.concatenate([y[2 * r : 2 * r + 2] for r, y in enumerate(x)])
+    expected = {
+        "reduce_scatter": np.split(sum(x), N),
+        "all_gather": [gathered] * N,
+        "gather": [None, None, None, gathered, None],
+        "scatter": np.split(x[3], N),
+    }[collective]
+    found = node.run(program)
+    assert all(np.array_equal(a, b) if b is not None else a is None for a, b in zip(found, expected, strict=True))
+
+
+def test_new_arrays_are_of_the_kind_of_the_argument(node):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for dtype in ("f8", "i4", ml_dtypes.bfloat16):
+        (found, *_) = node.all_gather(np.ones((N, 2), dtype))
+        assert type(found) is np.ndarray and found.dtype == np.dtype(dtype) and found.shape == (2 * N,)
+    assert type(node.gather([memoryview(np.ones(2))] * N)) is np.ndarray
+
+
+def test_new_arrays_of_torch_tensors_are_tensors(node):
+    torch = pytest.importorskip("torch")
+    found = node.all_to_all([torch.arange(10, dtype=torch.bfloat16) for _ in range(N)])
+    assert all(type(x) is torch.Tensor and x.dtype is torch.bfloat16 for x in found)
+    assert found[1].tolist() == [2, 3] * N
+    parts = node.run(lambda comm: comm.scatter(torch.arange(10.0), root=1))
+    assert [part.tolist() for part in parts] == [[2 * r, 2 * r + 1] for r in range(N)]
+
+
+@pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather", "gather", "scatter", "all_to_all"])
+def test_a_plan_gives_its_result_and_reads_arrays_anew(node, collective):
+    x = np.arange(10.0) if collective == "scatter" else np.ones((N, 10))
+    plan = node.plan(collective, x)
+    for factor in (1, 5):
+        plan.run()
+        again = getattr(node, collective)(x)
+        again = [again] if collective == "gather" else again
+        assert equal([plan.result] if collective == "gather" else plan.result, again)
+        x *= factor
+
+
+def test_a_plan_takes_what_the_method_takes(node):
+    x = arrays()
+    plan = node.plan("reduce", x, "max", root=4)
+    plan.run()
+    assert plan.result is x[4] and np.array_equal(x[4], arrays()[4])
+    plan = node.plan("scatter", np.arange(3.0), root=1, counts=[0, 1, 2, 0, 0])
+    plan.run()
+    assert equal(plan.result, [[], [0], [1, 2], [], []])
+    node.plan("barrier").run()
+
+
+def test_an_algorithm_written_in_python_gets_the_root(node):
+    @nvcoll.algorithm("broadcast")
+    def chain(b):
+        n, root = b.world_size, b.root
+        x = b.copy(b.input(root, 0), into=b.output(root, 0))
+        for hop in range(1, n):
+            x = b.copy(x, into=b.output((root + hop) % n, 0))
+
+    for root in (0, 3):
+        assert equal(node.broadcast(arrays(), root=root, algorithm=chain), [arrays()[root]] * N)
+        found = node.run(lambda comm, root=root: comm.broadcast(arrays()[comm.rank], root=root, algorithm=chain))
+        assert equal(found, [arrays()[root]] * N)
+    with pytest.raises(nvcoll.InvalidArgument, match="`algorithm` is of broadcast, the call is reduce"):
+        node.reduce(arrays(), algorithm=chain)
+
+
+REFUSED = {
+    "out_too_short": (
+        lambda node: node.all_gather(arrays(12), out=[np.zeros(60 - 48 * (r == 3), "i4") for r in range(N)]),
+        r"`out` of rank 3 holds 12 elements, all_gather needs 60 \(by `arrays` of rank 0, world_size 5\): pass",
+    ),
+    "counts_that_do_not_fit": (
+        lambda node: node.reduce_scatter(arrays(), counts=[1, 2, 3, 4, 5]),
+        r"`arrays` of rank 0 holds 13 elements, reduce_scatter needs 15 \(by `counts`\)",
+    ),
+    "one_that_is_longer": (
+        lambda node: node.scan([*arrays()[:4], np.zeros(14, "i4")]),
+        r"`arrays` of rank 4 holds 14 elements, scan needs 13 \(as `arrays` of rank 0\)",
+    ),
+    "too_few_counts": (
+        lambda node: node.all_gather(arrays(), counts=[1, 2]),
+        "`counts` has 2 numbers, the call has 5 ranks",
+    ),
+    "counts_that_are_none": (
+        lambda node: node.all_gather(arrays(), counts=[1, 2, -3, 4, 5]),
+        "counts is -3: it must be a whole number",
+    ),
+    "counts_that_are_no_list": (lambda node: node.all_gather(arrays(), counts=13), "`counts` must be a list"),
+    "counts_of_one_part": (lambda node: node.plan("all_reduce", arrays(), counts=[13] * N), "leave it out"),
+    "one_row_for_all": (lambda node: node.all_to_all(arrays(), counts=[1] * N), "`counts` is one row: pass a table"),
+    "a_root_that_is_no_rank": (lambda node: node.broadcast(arrays(), root=5), "root is 5: it must be .* from 0 to 4"),
+    "a_root_that_is_no_number": (lambda node: node.gather(arrays(), root="0"), "root is '0'"),
+    "a_root_where_there_is_none": (
+        lambda node: node.plan("scan", arrays(), root=0),
+        "`root` is given, and scan has none",
+    ),
+    "an_op_that_folds_nothing": (
+        lambda node: node.plan("gather", arrays(), "sum"),
+        "`op` is given, and gather folds nothing",
+    ),
+    "avg_of_predecessors": (
+        lambda node: node.scan(arrays(dtype="f4"), "avg"),
+        "avg is not defined for scan: choose from",
+    ),
+    "none_that_is_read": (
+        lambda node: node.all_gather([*arrays()[:3], None, arrays()[4]]),
+        "`arrays` of rank 3 is a NoneType: pass a numpy array",
+    ),
+    "a_list_for_the_root": (lambda node: node.scatter(arrays()), "`arrays` is a list: pass a numpy array"),
+    "a_read_only_output": (
+        lambda node: node.gather(arrays(), out=np.broadcast_to(np.zeros(1, "i4"), 65)),
+        "`out` of rank 0 is read-only",
+    ),
+    "arrays_of_a_barrier": (lambda node: node.plan("barrier", arrays()), "barrier has none"),
+    "no_arrays": (lambda node: node.plan("gather"), "gather needs it"),
+    "a_plan_of_split": (lambda node: node.plan("split"), "no plan for split"),
+    "no_collective": (
+        lambda node: node.plan("allreduce", arrays()),
+        "no collective is called `allreduce`: choose from",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_called_is_refused_before_a_byte_moves(node, what):
+    call, message = REFUSED[what]
+    with pytest.raises(nvcoll.InvalidArgument, match=message):
+        call(node)
+
+
+def test_a_mixture_of_ranks_in_place_and_not_is_refused(node):
+    x = arrays(10)
+    out = [y[2 * r : 2 * r + 2] for r, y in enumerate(x)]
+    out[4] = np.zeros(2, "i4")
+    with pytest.raises(nvcoll.InvalidArgument, match="`out` of rank 0 is in place, and `out` of rank 4 is not"):
+        node.reduce_scatter(x, out=out)
+
+
+def test_an_output_that_is_another_part_of_its_input_is_refused(node):
+    x = arrays(10)
+    with pytest.raises(nvcoll.InvalidArgument, match=r"`arrays` of rank (\d) and `out` of rank \1 overlap"):
+        node.reduce_scatter(x, out=[y[2 * r + 1 : 2 * r + 3] for r, y in enumerate(x[:4])] + [np.zeros(2, "i4")])
+    with pytest.raises(nvcoll.InvalidArgument, match="`arrays` of rank 1 and `out` of rank 1 overlap"):
+        node.all_to_all(x, out=[x[1] if r == 1 else np.zeros(10, "i4") for r in range(N)])
+
+
+def test_ranks_may_not_share_what_is_written(node):
+    whole = np.zeros(10, "i4")
+    with pytest.raises(nvcoll.InvalidArgument, match="`out` of rank 0 and `out` of rank 1 overlap"):
+        node.scatter(np.arange(10, dtype="i4"), out=[whole[r : r + 2] for r in range(N)])
+
+
+def refused_on_every_rank(node, program, expected, at_least=N):
+    """Runs a program that fails on every rank, or on so many; returns the messages."""
+    seen = []
+
+    def watched(comm):
+        try:
+            program(comm)
+        except nvcoll.Error as error:
+            seen.append(str(error))
+            raise
+
+    with pytest.raises(expected):
+        node.run(watched, timeout=30)
+    assert len(seen) >= at_least
+    return seen
+
+
+DIFFERENT = {
+    "root": (lambda comm: comm.broadcast(arrays()[0], root=int(comm.rank == 1)), "root 0", "root 1"),
+    "counts": (
+        lambda comm: comm.all_gather(np.zeros(2 + (comm.rank == 1)), out=None),
+        "all_gather of 10",
+        "all_gather of 15",
+    ),
+    "table": (
+        lambda comm: comm.reduce_scatter(np.zeros(7), counts=[3, 1, 1, 1, 1] if comm.rank == 1 else [1, 3, 1, 1, 1]),
+        "by a table of counts",
+        "by a table of counts",
+    ),
+    "collective": (
+        lambda comm: comm.gather(np.zeros(10)) if comm.rank == 1 else comm.all_gather(np.zeros(10)),
+        "gather of 50",
+        "all_gather of 50",
+    ),
+}
+
+
+@pytest.mark.parametrize("different", DIFFERENT)
+def test_ranks_that_call_differently_are_told_on_every_rank(node, different):
+    program, mine, theirs = DIFFERENT[different]
+    # In a broadcast a rank needs the root alone, and may be through before another calls something else.
+    at_least = 2 if different == "root" else N
+    for message in refused_on_every_rank(node, program, nvcoll.Mismatch, at_least):
+        assert mine in message and theirs in message and "rank 1 called" in message
+
+
+def test_rows_of_all_to_all_that_disagree_are_a_mismatch_on_every_rank(node):
+    def program(comm):
+        receives = [1] * N
+        if comm.rank == 3:
+            receives[2] = 4
+        comm.all_to_all(np.zeros(N), counts=[1] * N, recv_counts=receives)
+
+    seen = refused_on_every_rank(node, program, nvcoll.Mismatch)
+    assert all("rank 2 sends 1 element to rank 3, but rank 3 receives 4 from rank 2" in message for message in seen)
+
+
+def test_a_rank_that_passes_nothing_cannot_know_its_part(node):
+    def program(comm):
+        comm.scatter(np.zeros(10) if comm.rank == 0 else None)
+
+    with pytest.raises(nvcoll.InvalidArgument, match=r"dtype and count of scatter are unknown .*: pass `out`"):
+        node.run(program, timeout=30)
+
+
+def test_a_rank_that_passes_none_where_its_array_is_needed_is_told(node):
+    with pytest.raises(nvcoll.InvalidArgument, match="`x` of rank 2 is a NoneType"):
+        node.run(lambda comm: comm.broadcast(None if comm.rank == 2 else np.zeros(3)), timeout=30)
+
+
+def test_recv_counts_need_a_row(node):
+    with pytest.raises(nvcoll.InvalidArgument, match="`recv_counts` is given without a row of `counts`"):
+        node.run(lambda comm: comm.all_to_all(np.zeros(N), recv_counts=[1] * N), timeout=30)
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in collectives() if name not in ("barrier", "split")])
+def test_strided_arrays_take_part_in_every_collective(node, name):
+    def strided(count, value):
+        x = np.zeros((count, 3), "i4")[:, 1]
+        x[:] = value
+        return x
+
+    x = [strided(10, y) for y in arrays(10)]
+    packed = arrays(10)
+    if name == "scatter":
+        x, packed = x[0], packed[0]
+    found, expected = getattr(node, name)(x), getattr(node, name)(packed)
+    assert equal([found], [expected]) if name in ("gather", "reduce") else equal(found, expected)
+
+
+def test_one_rank_is_every_collective(node):
+    lone, x = nvcoll.Node(1), np.arange(4.0)
+    for name, *_ in collectives():
+        if name in ("barrier", "split"):
+            continue
+        argument = x if name == "scatter" else [x]
+        (found,) = [getattr(lone, name)(argument)] if name in ("gather", "reduce") else getattr(lone, name)(argument)
+        assert np.array_equal(found, x), name
+        assert np.array_equal(lone.run(lambda comm, name=name: getattr(comm, name)(x))[0], x), name
