@@ -6,7 +6,7 @@ use nvcoll_core::schedule::Path;
 #[test]
 fn every_algorithm_builds_and_lowers_for_every_small_world() {
     for algorithm in algorithm::ALGORITHMS {
-        for world_size in (1..=17).chain([32, 64]) {
+        for world_size in 1..=17 {
             let schedules: Vec<_> = algorithm.schedules(world_size).map(Result::unwrap).collect();
             for pair in schedules.chunks_exact(Path::ALL.len()) {
                 assert!(pair[1].steps.len() >= pair[0].steps.len() || world_size == 1);
