@@ -13,6 +13,7 @@ import numpy as np
 import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, collectives, dtypes, ops
+from nvcoll.cli.timing import dtype_named
 
 HAS_ROOT = {name: has_root for name, _, has_root, *_ in collectives()}
 CAN_BE_IN_PLACE = {name: can for name, _, _, can, _ in collectives()}
@@ -43,17 +44,15 @@ def parts_of(collective: str, world_size: int) -> int:
     return world_size**2 if collective == "all_to_all" else world_size
 
 
-def numpy_dtype(name: str) -> np.dtype:
-    try:
-        return np.dtype(name)
-    except TypeError:
-        return np.dtype(getattr(ml_dtypes, name))
-
-
 def special_values(dtype: np.dtype) -> np.ndarray:
-    if dtype.kind == "i":
+    if dtype.kind == "b":
+        return np.array([0, 1, 2, 0x80, 0xFF], "u1").view(dtype)
+    if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        return np.array([info.min, info.max, -1, 0, 1], dtype=dtype)
+        return np.array([info.min, info.max, max(info.min, -1), 0, 1], dtype)
+    if dtype.kind == "c":
+        parts = special_values(dtype.type(0).real.dtype)
+        return np.stack(np.meshgrid(parts, parts), axis=-1).view(dtype).ravel()
     info = ml_dtypes.finfo(dtype)
     extremes = [float(info.max), float(info.min), float(info.smallest_subnormal), float(info.smallest_normal)]
     return np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1.0, *extremes]).astype(dtype)
@@ -62,8 +61,10 @@ def special_values(dtype: np.dtype) -> np.ndarray:
 def contents(rng: np.random.Generator, dtype: np.dtype, count: int, is_special: bool) -> np.ndarray:
     if is_special:
         return rng.choice(special_values(dtype), count)
-    if dtype.kind == "i":
-        return rng.integers(-(2**31), 2**31, count).astype(dtype)
+    if dtype.kind in "iub":
+        return rng.integers(0, 256, count * dtype.itemsize, "u1").view(dtype)
+    if dtype.kind == "c":
+        return rng.normal(size=2 * count).astype(dtype.type(0).real.dtype).view(dtype)
     return rng.normal(size=count).astype(dtype)
 
 
@@ -124,9 +125,9 @@ class Call:
             c.collective, c.algorithm, world_size=c.world_size, root=c.root, in_place=is_lowered_in_place
         )
         self.counted = [end - start for start, end in self.schedule.chunk_ranges(c.counts)]
-        self.dtype = numpy_dtype(c.dtype)
+        self.dtype = dtype_named(c.dtype)
         self.guards: list[Guarded] = []
-        self.scalars = [float(s) for s in rng.integers(-4, 5, c.world_size)]
+        self.scalars = [float(s) for s in rng.integers(0 if self.dtype.kind == "u" else -4, 5, c.world_size)]
         inputs = [self._input(rng, rank) for rank in range(c.world_size)]
         with np.errstate(all="ignore"):
             expected = oracle.run(self.schedule, inputs, c.counts, c.op, self.scalars)
