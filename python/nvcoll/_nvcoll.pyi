@@ -1,5 +1,6 @@
 from collections.abc import Sequence
-from typing import Any, TypeVar, final, overload
+from types import TracebackType
+from typing import Any, Literal, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
@@ -263,7 +264,17 @@ class Node:
         out: Any = None,
         path: str = "mapped",
     ) -> Plan: ...
+    def group(self, *, timeout: float | None = None) -> Group: ...
     def team(self) -> Team: ...
+
+@final
+class Group:
+    def __enter__(self) -> Group: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
+    ) -> Literal[False]: ...
+    def __len__(self) -> int: ...
+    def run(self, *, timeout: float | None = None) -> None: ...
 
 @final
 class Plan:
@@ -516,6 +527,7 @@ class Communicator:
     def split(
         self, color: int | None, key: int | None = None, *, timeout: float | None = None
     ) -> Communicator | None: ...
+    def group(self, *, timeout: float | None = None) -> Group: ...
     def abort(self) -> None: ...
 
 @final

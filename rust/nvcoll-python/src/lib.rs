@@ -7,6 +7,7 @@ mod calls;
 mod counts;
 mod error;
 mod gil;
+mod group;
 mod machine;
 mod node;
 mod refuted;
@@ -24,6 +25,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<node::Node>()?;
     module.add_class::<node::Plan>()?;
+    module.add_class::<group::Group>()?;
     module.add_class::<team::Team>()?;
     module.add_class::<team::Communicator>()?;
     module.add_class::<schedule::Schedule>()?;

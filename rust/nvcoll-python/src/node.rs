@@ -10,15 +10,17 @@ use nvcoll_core::collective::{
 };
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::verify::Verified;
+use nvcoll_engine::batch::Batch;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::sharing::Sharing;
-use nvcoll_engine::Buffers;
+use nvcoll_engine::{Buffers, Deadline};
 
 use crate::arrays::{Caller, Operands};
 use crate::calls::{deadline, SharedProgram};
 use crate::error::{invalid, of_engine};
 use crate::gil::{Detached, Signals, WithoutGil};
+use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::request::{Checked, Request};
 use crate::schedule::collective_named;
 use crate::team::Team;
@@ -28,6 +30,7 @@ use crate::whole::whole;
 #[pyclass(name = "Node", module = "nvcoll._nvcoll", subclass, frozen)]
 pub(crate) struct Node {
     pub(crate) engine: Arc<nvcoll_engine::node::Node>,
+    pub(crate) group: OpenGroup,
 }
 
 #[pymethods]
@@ -47,7 +50,7 @@ impl Node {
         if let Some(name) = isa {
             engine.set_isa(isa_named(py, name)?).map_err(|e| of_engine(py, &e))?;
         }
-        Ok(Self { engine: Arc::new(engine) })
+        Ok(Self { engine: Arc::new(engine), group: OpenGroup::default() })
     }
 
     fn __repr__(&self) -> String {
@@ -379,6 +382,7 @@ impl Node {
     /// Returns when every rank has taken part: a call for all ranks that moves nothing.
     #[pyo3(signature = (*, timeout=None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.group.refuse(py, "barrier")?;
         self.prepare_barrier(py)?.run(py, &self.engine, timeout)
     }
 
@@ -426,6 +430,35 @@ impl Node {
         Ok(Plan { node: node.engine.clone(), program, prepared: std::sync::Mutex::new(prepared), result })
     }
 
+    /// Groups calls: those that are made in a `with` block of it are launched as one when the block ends.
+    ///
+    /// Inside the block the collectives of this node, on this thread, check their arguments and return what they will return;
+    /// nothing is read or written before the block ends, and nothing at all if it raises. The calls of a group have no
+    /// order, and what one of them writes shares no byte with what another touches. Plans and the ranks of `run` are not
+    /// affected.
+    ///
+    /// Args:
+    ///     timeout: seconds that the calls may take together.
+    ///
+    /// Returns:
+    ///     The group, whose `run` launches the same calls again.
+    ///
+    /// Raises:
+    ///     InvalidArgument: at the end of the block, arrays of two calls that share memory of which some is written.
+    ///     Busy: another group of this node is open.
+    ///
+    /// Example:
+    ///     >>> node, grads = nvcoll.Node(2), np.ones((3, 2, 5), dtype="f4")
+    ///     >>> with node.group() as group:
+    ///     ...     for grad in grads:
+    ///     ...         _ = node.all_reduce(grad)
+    ///     >>> len(group), grads.min(), grads.max()
+    ///     (3, 2.0, 2.0)
+    #[pyo3(signature = (*, timeout=None))]
+    fn group(slf: Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Group> {
+        Group::new(slf.py(), Home::Node(slf.clone().unbind()), timeout)
+    }
+
     /// Makes a team of this node's ranks, each of which makes its own calls.
     fn team(&self, py: Python<'_>) -> PyResult<Team> {
         Team::new(py, self.engine.clone())
@@ -465,9 +498,20 @@ impl Node {
         request: Request<'_, 'py>,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (mut prepared, result) = self.prepare(py, request)?;
-        prepared.run(py, &self.engine, timeout)?;
+        let (prepared, result) = self.prepare(py, request)?;
+        match (self.group.is_open(), prepared) {
+            (true, Prepared { program, buffers: Detached(buffers), operands: Some(operands) }) => {
+                self.group.add(py, Grouped { operands, program, buffers }, timeout)?;
+            }
+            (_, mut prepared) => prepared.run(py, &self.engine, timeout)?,
+        }
         Ok(result)
+    }
+
+    /// Runs calls as one, with an eye on Ctrl-C.
+    pub(crate) fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()> {
+        // SAFETY: the arrays were checked, each call's and all among each other, and the group holds their owners.
+        watched(py, |is_interrupted| unsafe { self.engine.run_batch(batch.get(), deadline, is_interrupted) })
     }
 
     fn prepare<'py>(&self, py: Python<'py>, request: Request<'_, 'py>) -> PyResult<(Prepared, Bound<'py, PyAny>)> {
@@ -500,10 +544,19 @@ fn run(
     timeout: Option<f64>,
 ) -> PyResult<()> {
     let (mut buffers, deadline) = (Detached(buffers), deadline(py, timeout)?);
+    // SAFETY: the arrays were checked for count, dtype and overlap, and the caller holds their owners.
+    watched(py, |is_interrupted| unsafe { engine.run(program, buffers.get(), deadline, is_interrupted) })
+}
+
+/// Does what the engine is asked without the GIL, with an eye on Ctrl-C.
+#[inline]
+fn watched(
+    py: Python<'_>,
+    work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()> + Send,
+) -> PyResult<()> {
     let (outcome, raised) = py.detach(|| {
         let mut signals = Signals::new();
-        // SAFETY: the arrays were checked for count, dtype and overlap, and the caller holds their owners.
-        let outcome = unsafe { engine.run(program, buffers.get(), deadline, &mut || signals.check()) };
+        let outcome = work(&mut || signals.check());
         (outcome, signals.raised)
     });
     match (outcome, raised) {

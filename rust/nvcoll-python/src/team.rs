@@ -13,6 +13,7 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
 use nvcoll_core::verify::Verified;
+use nvcoll_engine::batch::Batch;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::node::Occupied;
 use nvcoll_engine::sharing::Sharing;
@@ -24,6 +25,7 @@ use crate::calls::{deadline, SharedProgram};
 use crate::counts::{self, Rows, Table};
 use crate::error::{invalid, of_engine, of_group};
 use crate::gil::{Detached, WithoutGil};
+use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::request::{Checked, Request};
 use crate::whole::whole;
 
@@ -48,7 +50,7 @@ impl Team {
     /// The communicator of a rank; each rank has one.
     fn communicator(&self, py: Python<'_>, rank: u32, timeout: Option<f64>) -> PyResult<Communicator> {
         deadline(py, timeout)?;
-        Ok(Communicator { node: self.node.clone(), timeout, member: self.team.member(rank) })
+        Ok(Communicator::new(self.node.clone(), timeout, self.team.member(rank)))
     }
 
     /// Ends the communicators of a rank whose program has returned: peers that make one more call are told so.
@@ -79,6 +81,7 @@ pub(crate) struct Communicator {
     node: Arc<nvcoll_engine::node::Node>,
     timeout: Option<f64>,
     member: Arc<Member>,
+    pub(crate) group: OpenGroup,
 }
 
 #[pymethods]
@@ -413,12 +416,16 @@ impl Communicator {
         let deadline = deadline(py, timeout.or(self.timeout))?;
         let table = self.all_to_all_table(py, counts, recv_counts, deadline)?;
         let request = Request { table, algorithm, out, ..Request::new(&ALL_TO_ALL, x, path) };
+        if self.group.is_open() {
+            return self.keep(py, request, timeout);
+        }
         self.call_until(py, request, deadline)
     }
 
     /// Returns when every rank has called it.
     #[pyo3(signature = (*, timeout=None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.group.refuse(py, "barrier")?;
         let program = self.program(py, &Call::without_data(&BARRIER), None)?;
         let nothing = std::ptr::null_mut();
         let buffers = Buffers::new(nothing, nothing, 1.0);
@@ -456,13 +463,31 @@ impl Communicator {
         key: Option<&Bound<'_, PyAny>>,
         timeout: Option<f64>,
     ) -> PyResult<Option<Self>> {
+        self.group.refuse(py, "split")?;
         let color = color.map(|color| whole("`color`", color, 0..=i32::MAX)).transpose()?;
         let key = key.map_or(Ok(0), |key| whole("`key`", key, i32::MIN..=i32::MAX))?;
         let deadline = deadline(py, timeout.or(self.timeout))?;
         let program = self.program(py, &Call::without_data(&SPLIT), None)?;
         let group = py.detach(|| self.member.split(&program, color.map(i32::unsigned_abs), key, deadline));
         let member = group.map_err(|error| self.error(py, &error))?;
-        Ok(member.map(|member| Self { node: self.node.clone(), timeout: self.timeout, member }))
+        Ok(member.map(|member| Self::new(self.node.clone(), self.timeout, member)))
+    }
+
+    /// Groups calls: those that are made in a `with` block of it are launched as one when the block ends; see `Node.group`.
+    ///
+    /// Every rank must make the same calls in it, in the same order.
+    ///
+    /// Args:
+    ///     timeout: seconds that each part of the group may take: calls by one algorithm are one part. Default: that of
+    ///         `Node.run`.
+    ///
+    /// Raises:
+    ///     Mismatch: at the end of the block; the message names the call in the group.
+    ///     InvalidArgument, Busy: as in `Node.group`.
+    #[pyo3(signature = (*, timeout=None))]
+    fn group(slf: Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Group> {
+        let timeout = timeout.or(slf.get().timeout);
+        Group::new(slf.py(), Home::Rank(slf.clone().unbind()), timeout)
     }
 
     /// Ends every call of this communicator, now and later, on every rank: they raise `Aborted`, which names this rank.
@@ -484,6 +509,10 @@ impl Communicator {
 }
 
 impl Communicator {
+    fn new(node: Arc<nvcoll_engine::node::Node>, timeout: Option<f64>, member: Arc<Member>) -> Self {
+        Self { node, timeout, member, group: OpenGroup::default() }
+    }
+
     fn rank_of_run(&self) -> u32 {
         self.member.ranks()[self.rank() as usize]
     }
@@ -508,7 +537,33 @@ impl Communicator {
         request: Request<'_, 'py>,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if self.group.is_open() {
+            return self.keep(py, request, timeout);
+        }
         self.call_until(py, request, deadline(py, timeout.or(self.timeout))?)
+    }
+
+    /// Keeps a call for the end of the group.
+    fn keep<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Checked { operands, reduction, call, proof, result } =
+            request.check(Caller::Rank(self.rank()), self.world_size())?;
+        let program = self.program(py, &call, proof.as_ref())?;
+        let buffers = operands.buffers(|at| reduction.scalar(at));
+        self.group.add(py, Grouped { operands, program, buffers }, timeout)?;
+        Ok(result)
+    }
+
+    /// Runs calls as one.
+    pub(crate) fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()> {
+        // SAFETY: the arrays of this rank were checked, each call's and all among each other, and the group holds their
+        // owners; that no rank writes what another one passed is checked when they meet.
+        let outcome = py.detach(|| unsafe { self.member.run_batch(batch.get(), deadline) });
+        outcome.map_err(|error| self.error(py, &error))
     }
 
     fn call_until<'py>(

@@ -351,28 +351,47 @@ impl Operands {
         }
     }
 
+    /// Returns where every array lies, `add` to its number, and whether it is written.
+    fn ranges(&self, add: usize) -> impl Iterator<Item = Range<'_>> {
+        self.all().filter_map(move |(number, at, side, array)| {
+            let is_written = self.is_written(at, side)?;
+            Some(Range::new(array.first.addr(), &array.layout, is_written, add + number))
+        })
+    }
+
     /// Refuses arrays that share a byte where one of them is written.
     fn check_apart(&self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
         let mut ranges: Vec<Range<'_>> = Vec::with_capacity(2 * self.input.arrays.len());
-        ranges.extend(self.all().filter_map(|(number, at, side, array)| {
-            let is_written = self.is_written(at, side)?;
-            Some(Range::new(array.first.addr(), &array.layout, is_written, number))
-        }));
-        let message = match first_conflict(&mut ranges, tries) {
-            None => return Ok(()),
-            Some(Conflict::Shared(a, b)) => {
-                let (a, b) = (self.label(a), self.label(b));
-                format!("{a} and {b} overlap, and one is written: pass arrays that share no byte")
-            }
-            Some(Conflict::Undecided(a, b)) => {
-                let (a, b) = (self.label(a), self.label(b));
-                format!(
-                    "{a} and {b} interleave, one is written, and finding out whether they share a byte takes too long for \
-                     their strides: pass packed arrays"
-                )
-            }
+        ranges.extend(self.ranges(0));
+        refuse_conflict(py, &mut ranges, tries, |number| self.label(number))
+    }
+
+    /// Refuses arrays of different calls that share a byte where one of them is written.
+    pub(crate) fn check_apart_from_each_other(py: Python<'_>, calls: &[Operands]) -> PyResult<()> {
+        let firsts = || {
+            calls.iter().scan(0, |next, call| {
+                let first = *next;
+                *next += call.numbers();
+                Some(first)
+            })
         };
-        Err(invalid(py, message))
+        let mut ranges: Vec<Range<'_>> =
+            calls.iter().zip(firsts()).flat_map(|(call, first)| call.ranges(first)).collect();
+        refuse_conflict(py, &mut ranges, &mut Tries::of_a_call(), |number| {
+            let (nth, (call, first)) = calls
+                .iter()
+                .zip(firsts())
+                .enumerate()
+                .filter(|(_, (_, first))| *first <= number)
+                .last()
+                .expect("a call");
+            format!("{} in call {} of the group", call.label(number - first), nth + 1)
+        })
+    }
+
+    /// How many numbers arrays have: of every rank one for its input, and one for its output if there are any.
+    fn numbers(&self) -> usize {
+        self.input.arrays.len() * if self.output.is_some() { 2 } else { 1 }
     }
 
     /// Chooses the aliasing that all ranks of a rooted call can know, and makes the root's arrays fit it.
@@ -394,6 +413,29 @@ impl Operands {
         }
         Ok(())
     }
+}
+
+fn refuse_conflict(
+    py: Python<'_>,
+    ranges: &mut [Range<'_>],
+    tries: &mut Tries,
+    label: impl Fn(usize) -> String,
+) -> PyResult<()> {
+    let message = match first_conflict(ranges, tries) {
+        None => return Ok(()),
+        Some(Conflict::Shared(a, b)) => {
+            let (a, b) = (label(a), label(b));
+            format!("{a} and {b} overlap, and one is written: pass arrays that share no byte")
+        }
+        Some(Conflict::Undecided(a, b)) => {
+            let (a, b) = (label(a), label(b));
+            format!(
+                "{a} and {b} interleave, one is written, and finding out whether they share a byte takes too long for \
+                 their strides: pass packed arrays"
+            )
+        }
+    };
+    Err(invalid(py, message))
 }
 
 /// How the input and the output of a rank lie to each other.

@@ -1,0 +1,213 @@
+//! Groups: calls that are launched as one when a `with` block ends.
+//!
+//! ```text
+//! with node.group() as group:      opens: calls of this thread are checked and kept, and return what they will return
+//!     node.all_reduce(a)
+//!     node.all_reduce(b)
+//!                                  closes: all calls run, as one batch of the engine
+//! group.run()                      the same calls again, on the same arrays
+//! ```
+//!
+//! Calls of a group have no order among each other; what one writes shares no byte with what another touches.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use pyo3::prelude::*;
+
+use nvcoll_engine::batch::Batch;
+use nvcoll_engine::{Buffers, Deadline, Error};
+
+use crate::arrays::Operands;
+use crate::calls::{deadline, SharedProgram};
+use crate::error::{invalid, of_engine};
+use crate::gil::Detached;
+use crate::node::Node;
+use crate::team::Communicator;
+
+/// A call that waits for its group to be launched.
+pub(crate) struct Grouped {
+    pub(crate) operands: Operands,
+    pub(crate) program: SharedProgram,
+    pub(crate) buffers: Vec<Buffers>,
+}
+
+// SAFETY: addresses, followed only while the operands that own them are held.
+unsafe impl Send for Grouped {}
+
+/// Where the calls of a node or of a communicator go while a group of theirs is open.
+#[derive(Default)]
+pub(crate) struct OpenGroup {
+    /// Looked at by every call. It has one answer on the thread that opened or closed a group; others find out under the lock.
+    is_open: AtomicBool,
+    calls: Mutex<Option<(ThreadId, Vec<Grouped>)>>,
+}
+
+impl OpenGroup {
+    /// Says whether calls are to be kept rather than made.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        // Relaxed: the thread that opened it sees its own store.
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a call.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it has a timeout of its own; `Busy` on another thread than that of the group.
+    pub(crate) fn add(&self, py: Python<'_>, call: Grouped, timeout: Option<f64>) -> PyResult<()> {
+        if timeout.is_some() {
+            return Err(invalid(py, "`timeout` is given in a group, whose calls run as one: pass it to group()"));
+        }
+        match &mut *self.lock() {
+            Some((thread, calls)) if *thread == std::thread::current().id() => {
+                calls.push(call);
+                Ok(())
+            }
+            _ => Err(of_engine(py, &IN_A_GROUP)),
+        }
+    }
+
+    /// Refuses what cannot be in a group.
+    pub(crate) fn refuse(&self, py: Python<'_>, what: &str) -> PyResult<()> {
+        match self.is_open() {
+            true => Err(invalid(py, format!("{what} cannot be in a group: call it outside"))),
+            false => Ok(()),
+        }
+    }
+
+    fn open(&self, py: Python<'_>) -> PyResult<()> {
+        let mut calls = self.lock();
+        if calls.is_some() {
+            return Err(of_engine(py, &IN_A_GROUP));
+        }
+        *calls = Some((std::thread::current().id(), Vec::new()));
+        self.is_open.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn close(&self) -> Vec<Grouped> {
+        let calls = self.lock().take();
+        self.is_open.store(false, Ordering::Relaxed);
+        calls.map_or_else(Vec::new, |(_, calls)| calls)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(ThreadId, Vec<Grouped>)>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const IN_A_GROUP: Error = Error::Busy("a group is open: end its `with` block first, on the thread that opened it");
+
+/// Whose calls are grouped.
+pub(crate) enum Home {
+    /// All ranks'.
+    Node(Py<Node>),
+    /// One rank's.
+    Rank(Py<Communicator>),
+}
+
+impl Home {
+    fn open_group(&self) -> &OpenGroup {
+        match self {
+            Home::Node(node) => &node.get().group,
+            Home::Rank(comm) => &comm.get().group,
+        }
+    }
+}
+
+/// The calls of a group that was closed.
+struct Launch {
+    operands: Vec<Operands>,
+    batch: Detached<Batch>,
+}
+
+impl Launch {
+    fn new(py: Python<'_>, calls: Vec<Grouped>) -> PyResult<Self> {
+        let mut operands = Vec::with_capacity(calls.len());
+        let mut programs = Vec::with_capacity(calls.len());
+        for Grouped { operands: of_call, program, buffers } in calls {
+            operands.push(of_call);
+            programs.push((program, buffers));
+        }
+        Operands::check_apart_from_each_other(py, &operands)?;
+        Ok(Self { operands, batch: Detached(Batch::new(programs)) })
+    }
+
+    fn run(&mut self, py: Python<'_>, home: &Home, deadline: Deadline) -> PyResult<()> {
+        self.operands.iter_mut().for_each(|operands| operands.gather(py));
+        match home {
+            Home::Node(node) => node.get().run_batch(py, &mut self.batch, deadline)?,
+            Home::Rank(comm) => comm.get().run_batch(py, &mut self.batch, deadline)?,
+        }
+        self.operands.iter_mut().for_each(|operands| operands.write_back(py));
+        Ok(())
+    }
+}
+
+/// Calls that are launched as one. Made by `Node.group` and `Communicator.group`.
+#[pyclass(name = "Group", module = "nvcoll", frozen)]
+pub(crate) struct Group {
+    home: Home,
+    timeout: Option<f64>,
+    launch: Mutex<Option<Launch>>,
+}
+
+impl Group {
+    pub(crate) fn new(py: Python<'_>, home: Home, timeout: Option<f64>) -> PyResult<Self> {
+        deadline(py, timeout)?;
+        Ok(Self { home, timeout, launch: Mutex::new(None) })
+    }
+}
+
+#[pymethods]
+impl Group {
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().home.open_group().open(slf.py())?;
+        Ok(slf)
+    }
+
+    /// Launches the calls, unless the block raised.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let calls = self.home.open_group().close();
+        if kind.is_none() {
+            let launch = Launch::new(py, calls)?;
+            *self.launch.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch);
+            self.run(py, None)?;
+        }
+        Ok(false)
+    }
+
+    /// Launches the calls of the group again, on the same arrays, which are read anew.
+    ///
+    /// Args:
+    ///     timeout: seconds that they may take together. Default: that of `group()`.
+    ///
+    /// Raises:
+    ///     Busy: the group runs in another thread, or its `with` block has not ended.
+    #[pyo3(signature = (*, timeout=None))]
+    fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(py, timeout.or(self.timeout))?;
+        match self.launch.try_lock().as_deref_mut() {
+            Ok(Some(launch)) => launch.run(py, &self.home, deadline),
+            Ok(None) => Err(of_engine(py, &Error::Busy("the group was not launched: end its `with` block first"))),
+            Err(_) => Err(of_engine(py, &Error::Busy("the group is running in another thread: wait for it"))),
+        }
+    }
+
+    /// The number of calls; 0 before the block has ended.
+    fn __len__(&self) -> usize {
+        self.launch.try_lock().ok().and_then(|launch| launch.as_ref().map(|launch| launch.operands.len())).unwrap_or(0)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nvcoll.Group of {} calls>", self.__len__())
+    }
+}

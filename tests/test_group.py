@@ -1,0 +1,215 @@
+"""Groups: calls that are launched as one give what they give one by one."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import nvcoll
+from nvcoll._nvcoll import algorithms
+
+
+def rank_arrays(world_size: int, count: int, seed: int, dtype: str = "f4") -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(-100, 100, count).astype(dtype) for _ in range(world_size)]
+
+
+def total(arrays):
+    return sum(arrays[1:], start=arrays[0].copy())
+
+
+@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("world_size", [1, 2, 5])
+def test_a_node_s_group_gives_every_result_when_the_block_ends_and_again(path, world_size):
+    node = nvcoll.Node(world_size)
+    counts = [256] * 8 + [0, 1, 70_001]
+    grads = [rank_arrays(world_size, count, seed) for seed, count in enumerate(counts)]
+    shards = rank_arrays(world_size, 33, 99, "i8")
+    with node.group() as group:
+        for nth, grad in enumerate(grads):
+            returned = node.all_reduce(grad, algorithm=("nvswitch", "ring")[nth % 3 == 0], path=path)
+            assert returned is grad
+        gathered = node.all_gather(shards, path=path)
+        best = node.reduce([x.copy() for x in shards], "max", root=world_size - 1, path=path)
+        assert all(np.array_equal(x, y) for x, y in zip(grads[0], rank_arrays(world_size, 256, 0), strict=True))
+    assert len(group) == len(counts) + 2
+    for seed, grad in enumerate(grads):
+        expected = total(rank_arrays(world_size, counts[seed], seed))
+        assert all(np.array_equal(x, expected) for x in grad)
+    assert all(np.array_equal(x, np.concatenate(shards)) for x in gathered)
+    assert np.array_equal(best, np.max(shards, axis=0))
+    for seed, grad in enumerate(grads):
+        for x, y in zip(grad, rank_arrays(world_size, counts[seed], seed + 50), strict=True):
+            x[:] = y
+    group.run()
+    for seed, grad in enumerate(grads):
+        expected = total(rank_arrays(world_size, counts[seed], seed + 50))
+        assert all(np.array_equal(x, expected) for x in grad)
+
+
+@pytest.mark.parametrize("path", ["mapped", "staged"])
+def test_the_groups_of_ranks_give_every_result_between_other_calls(path):
+    names = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+
+    def program(comm):
+        for round in range(6):
+            counts = [(round * 37 + nth * 101) % 3000 for nth in range(2 * len(names))]
+            grads = [rank_arrays(comm.world_size, count, nth)[comm.rank] for nth, count in enumerate(counts)]
+            with comm.group() as group:
+                for nth, grad in enumerate(grads):
+                    comm.all_reduce(grad, algorithm=names[nth % len(names)], path=path)
+                everything = comm.all_gather(np.full(5, comm.rank, "u1"), path=path)
+            comm.barrier()
+            for nth, grad in enumerate(grads):
+                assert np.array_equal(grad, total(rank_arrays(comm.world_size, counts[nth], nth)))
+            assert np.array_equal(everything, np.repeat(np.arange(comm.world_size), 5))
+            if round == 0:
+                group.run()
+                assert np.array_equal(grads[-1], comm.world_size * total(rank_arrays(comm.world_size, counts[-1], nth)))
+
+    nvcoll.Node(3).run(program, timeout=60)
+
+
+def test_strided_arrays_are_packed_before_the_group_runs_and_written_back_after_it():
+    node, wide = nvcoll.Node(2), np.arange(80, dtype="f8").reshape(2, 10, 4)
+    kept = wide.copy()
+    with node.group():
+        node.all_reduce([wide[0, :, 0], wide[1, :, 0]])
+        node.all_reduce([wide[0, :, 2], wide[1, :, 2]], "max")
+    assert np.array_equal(wide[:, :, [1, 3]], kept[:, :, [1, 3]])
+    assert np.array_equal(wide[0, :, 0], kept[0, :, 0] + kept[1, :, 0]) and np.array_equal(wide[1, :, 2], kept[1, :, 2])
+
+
+def test_a_block_that_raises_launches_nothing_and_the_node_is_usable():
+    node, grads = nvcoll.Node(2), np.ones((2, 5), "f4")
+    with pytest.raises(ZeroDivisionError), node.group():
+        node.all_reduce(grads)
+        raise ZeroDivisionError
+    assert (grads == 1).all()
+    node.all_reduce(grads)
+    assert (grads == 2).all()
+
+
+def test_an_empty_group_does_nothing():
+    def program(comm):
+        with comm.group() as group:
+            pass
+        group.run()
+        return len(group), float(comm.all_reduce(np.ones(1, "f4"))[0])
+
+    assert nvcoll.Node(2).run(program, timeout=60) == [(0, 2.0)] * 2
+
+
+def test_arrays_of_two_calls_that_overlap_are_refused_by_call_and_nothing_is_written():
+    node, grads, other = nvcoll.Node(2), np.ones((2, 8), "f4"), np.ones((2, 8), "f4")
+    with pytest.raises(nvcoll.InvalidArgument, match=r"of rank 0 in call 1 of the group and .* in call 3 of the group"):
+        with node.group():
+            node.all_reduce(grads)
+            node.all_reduce(other)
+            node.all_gather([grads[0, 4:], other[1, :0]], counts=[4, 0])
+    assert (grads == 1).all() and (other == 1).all()
+    with node.group():
+        node.all_gather([grads[0], grads[1]])
+        node.all_gather([grads[0], grads[1]])
+
+
+def test_memory_that_ranks_share_between_calls_of_their_groups_is_refused():
+    shared = np.ones(64, "f4")
+
+    def program(comm):
+        own = [np.ones(64, "f4") for _ in range(3)]
+        own[comm.rank] = shared
+        with comm.group():
+            for x in own:
+                comm.all_reduce(x)
+
+    with pytest.raises(nvcoll.InvalidArgument, match=r"rank 0 and rank 1 passed to all_reduce .* overlaps"):
+        nvcoll.Node(2).run(program, timeout=60)
+
+
+def test_groups_that_differ_between_ranks_are_a_mismatch_that_names_the_call():
+    def program(comm):
+        with comm.group():
+            comm.all_reduce(np.ones(4, "f4"))
+            comm.all_reduce(np.ones(4, "f4"), "max" if comm.rank else "min")
+
+    with pytest.raises(
+        nvcoll.Mismatch, match=r"(min|max).*\(call 2 of 2 in a group\).*(min|max).*\(call 2 of 2 in a group\)"
+    ):
+        nvcoll.Node(2).run(program, timeout=60)
+
+
+def test_a_group_against_a_single_call_and_one_of_another_length_are_mismatches():
+    for others in (1, 3):
+
+        def program(comm, others=others):
+            with comm.group():
+                for _ in range(2 if comm.rank else others):
+                    comm.all_reduce(np.ones(4, "f4"))
+
+        with pytest.raises(nvcoll.Mismatch, match="in a group"):
+            nvcoll.Node(2).run(program, timeout=60)
+
+
+def test_what_cannot_be_in_a_group_is_refused_where_it_is_called():
+    node, grads = nvcoll.Node(2), np.ones((2, 5), "f4")
+    with node.group() as group:
+        with pytest.raises(nvcoll.InvalidArgument, match="barrier cannot be in a group"):
+            node.barrier()
+        with pytest.raises(nvcoll.InvalidArgument, match=r"`timeout` is given in a group.*pass it to group\(\)"):
+            node.all_reduce(grads, timeout=1)
+        with pytest.raises(nvcoll.InvalidArgument, match="no op is called `summ`"):
+            node.all_reduce(grads, "summ")
+        with pytest.raises(nvcoll.Busy, match="a group is open"):
+            node.group().__enter__()
+        with pytest.raises(nvcoll.Busy, match="was not launched"):
+            group.run()
+    assert len(group) == 0 and (grads == 1).all()
+
+    def program(comm):
+        with comm.group(), pytest.raises(nvcoll.InvalidArgument, match="split cannot be in a group"):
+            comm.split(0)
+
+    node.run(program, timeout=60)
+
+
+def test_a_call_of_another_thread_while_a_group_is_open_is_refused():
+    node, refused = nvcoll.Node(2), []
+
+    def other():
+        try:
+            node.all_reduce(np.ones((2, 5), "f4"))
+        except nvcoll.Busy as error:
+            refused.append(str(error))
+
+    with node.group():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert len(refused) == 1 and "a group is open" in refused[0]
+
+
+def test_a_group_that_ranks_do_not_come_to_times_out_and_says_who():
+    def program(comm):
+        if comm.rank == 0:
+            with comm.group(timeout=0.05):
+                comm.all_reduce(np.ones(4, "f4"))
+
+    with pytest.raises((nvcoll.Timeout, nvcoll.Mismatch)):
+        nvcoll.Node(2).run(program)
+
+
+def test_a_group_gives_the_same_two_thousand_times():
+    def program(comm):
+        grads = np.full((4, 8), comm.rank + 1, "i8")
+        with comm.group() as group:
+            for grad in grads:
+                comm.all_reduce(grad)
+        for _ in range(2_000):
+            grads[:] = comm.rank + 1
+            group.run()
+        return bool((grads == 3).all())
+
+    assert all(nvcoll.Node(2).run(program, timeout=60))
