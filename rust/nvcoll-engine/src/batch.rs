@@ -153,10 +153,13 @@ impl Batch {
     }
 
     /// Tells every call where its scratch is; `starts` has where that of each of `ranks` begins, if there is any.
-    pub(crate) fn place_scratch(&mut self, starts: &[*mut u8], ranks: usize) {
-        let of_calls = self.buffers.chunks_mut(ranks).zip(&self.scratch);
-        for (of_call, &offset) in of_calls {
-            of_call.iter_mut().zip(starts).for_each(|(own, start)| own.scratch = start.wrapping_add(offset));
+    pub(crate) fn place_scratch(&mut self, starts: impl Iterator<Item = *mut u8>, ranks: usize) {
+        if self.scratch_bytes() == 0 {
+            return;
+        }
+        for (rank, start) in starts.enumerate() {
+            let of_rank = self.buffers.iter_mut().skip(rank).step_by(ranks);
+            of_rank.zip(&self.scratch).for_each(|(own, &offset)| own.scratch = start.wrapping_add(offset));
         }
     }
 }

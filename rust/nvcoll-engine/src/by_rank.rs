@@ -222,7 +222,7 @@ impl Crew {
             let mut cursor = self.cursors[at];
             let queue = &pass.first().queues[cursor.rank as usize][cursor.queue as usize];
             while cursor.tile < tiles && self.is_ready(world, pass, &mut cursor, number)? {
-                self.step(world, pass, &mut cursor, number);
+                self.step(world, pass, tiles, &mut cursor, number);
                 has_moved = true;
                 if let Some(cause) = world.abort.cause() {
                     return Err(cause);
@@ -268,7 +268,7 @@ impl Crew {
         })
     }
 
-    fn step(&mut self, world: &World, pass: Pass<'_>, cursor: &mut Cursor, number: u32) {
+    fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut Cursor, number: u32) {
         let program = &pass.programs()[cursor.call as usize];
         let ranks = world.lines.len();
         let buffers = &self.buffers[cursor.call as usize * ranks..][..ranks];
@@ -282,7 +282,9 @@ impl Crew {
         }
         let done = cursor.tile * queue.len() as u32 + cursor.index + 1;
         world.lines[cursor.rank as usize].progress[cursor.queue as usize].publish(number, done);
-        let others = program.tasks[task as usize].dependents.iter().filter(|rank| !self.ranks.contains(rank));
+        let task = &program.tasks[task as usize];
+        let leavers = if cursor.tile + 1 == tiles { &task.leavers[..] } else { &[] };
+        let others = task.dependents.iter().chain(leavers).filter(|rank| !self.ranks.contains(rank));
         if others.clone().next().is_some() {
             Doorbell::ring_all(others.map(|rank| &world.lines[(rank / self.block * self.block) as usize].doorbell));
         }

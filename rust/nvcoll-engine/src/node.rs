@@ -267,7 +267,7 @@ impl Node {
             return Err(self.in_use());
         };
         let scratch = driver.prepare(self.world_size, self.workers, batch.scratch_bytes())?;
-        batch.place_scratch(&scratch.iter().map(Block::start).collect::<Vec<_>>(), ranks);
+        batch.place_scratch(scratch.iter().map(Block::start), ranks);
         for (pass, buffers) in batch.in_passes(ranks) {
             // SAFETY: the caller's; every call of the batch has scratch of its own.
             unsafe { driver.run_pass(pass, buffers, deadline, is_interrupted) }?;
@@ -422,11 +422,12 @@ impl Driver {
             let _environment = FloatEnvironment::round_to_nearest();
             let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
             let ranks = buffers.all().len() / programs.len();
-            let mut of_programs = programs.iter().zip(buffers.all().chunks_exact(ranks)).enumerate();
-            return of_programs.all(|(nth, (program, buffers))| {
+            let mut of_programs = programs.iter().zip(buffers.all().chunks_exact(ranks));
+            let is_long = wants_help(bytes);
+            return of_programs.all(|(program, buffers)| {
                 workspace.fit(program, is_streaming);
                 // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
-                (nth == 0 || goes_on()) && unsafe { by_tile::run_alone(program, buffers, workspace, &mut *goes_on) }
+                (!is_long || goes_on()) && unsafe { by_tile::run_alone(program, buffers, workspace, &mut *goes_on) }
             });
         }
         for workspace in &mut *workspaces {

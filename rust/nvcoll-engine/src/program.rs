@@ -73,8 +73,10 @@ pub(crate) struct Task {
     first_fold: u32,
     folds: u32,
     pub(crate) waits: Vec<Wait>,
-    /// The ranks that wait for this step.
+    /// The ranks of which a step waits for this one.
     pub(crate) dependents: Vec<u32>,
+    /// The ranks of which only the leave waits for it, in the last tile.
+    pub(crate) leavers: Vec<u32>,
 }
 
 /// A proved schedule, bound to dtype, op, counts, tile and instruction set.
@@ -256,23 +258,43 @@ impl Program {
             self.widest = self.widest.max((n_src + n_dst) as usize);
         }
         let folds = self.folds.len() as u32 - first_fold;
-        self.tasks.push(Task { first_fold, folds, waits: resolve(&step.after, queues), dependents: Vec::new() });
+        self.tasks.push(Task {
+            first_fold,
+            folds,
+            waits: resolve(&step.after, queues),
+            dependents: Vec::new(),
+            leavers: Vec::new(),
+        });
     }
 
     /// Notes at every task which ranks wait for it.
     fn connect(&mut self, schedule: &Schedule) {
-        let of_steps = schedule.steps.iter().flat_map(|step| step.after.iter().map(move |d| (step.rank, *d)));
-        let of_leaves = schedule.leave.iter().zip(0..).flat_map(|(waits, rank)| waits.iter().map(move |d| (rank, *d)));
-        for (waiting, Dependency { rank, event, .. }) in of_steps.chain(of_leaves) {
-            if let (Event::Step { queue, index }, true) = (event, waiting != rank) {
-                let task = self.queues[rank as usize][queue as usize][index as usize];
-                self.tasks[task as usize].dependents.push(waiting);
+        for step in &schedule.steps {
+            for awaited in self.awaited(step.rank, &step.after) {
+                self.tasks[awaited].dependents.push(step.rank);
             }
         }
-        for task in &mut self.tasks {
-            task.dependents.sort_unstable();
-            task.dependents.dedup();
+        for (rank, after) in (0..).zip(&schedule.leave) {
+            for awaited in self.awaited(rank, after) {
+                self.tasks[awaited].leavers.push(rank);
+            }
         }
+        for Task { dependents, leavers, .. } in &mut self.tasks {
+            dependents.sort_unstable();
+            dependents.dedup();
+            leavers.retain(|rank| !dependents.contains(rank));
+        }
+    }
+
+    /// Returns the tasks of others that a rank waits for.
+    fn awaited(&self, waiting: u32, after: &[Dependency]) -> Vec<usize> {
+        let awaited = after.iter().filter_map(|&Dependency { rank, event, .. }| match event {
+            Event::Step { queue, index } if rank != waiting => {
+                Some(self.queues[rank as usize][queue as usize][index as usize] as usize)
+            }
+            _ => None,
+        });
+        awaited.collect()
     }
 
     /// Returns the call.

@@ -120,6 +120,8 @@ impl Home {
 /// The calls of a group that was closed.
 struct Launch {
     operands: Vec<Operands>,
+    /// Those of which the engine sees copies.
+    copied: Vec<usize>,
     batch: Detached<Batch>,
 }
 
@@ -132,16 +134,17 @@ impl Launch {
             programs.push((program, buffers));
         }
         Operands::check_apart_from_each_other(py, &operands)?;
-        Ok(Self { operands, batch: Detached(Batch::new(programs)) })
+        let copied = (0..operands.len()).filter(|&nth| operands[nth].is_copied()).collect();
+        Ok(Self { operands, copied, batch: Detached(Batch::new(programs)) })
     }
 
     fn run(&mut self, py: Python<'_>, home: &Home, deadline: Deadline) -> PyResult<()> {
-        self.operands.iter_mut().for_each(|operands| operands.gather(py));
+        self.copied.iter().for_each(|&nth| self.operands[nth].gather(py));
         match home {
             Home::Node(node) => node.get().run_batch(py, &mut self.batch, deadline)?,
             Home::Rank(comm) => comm.get().run_batch(py, &mut self.batch, deadline)?,
         }
-        self.operands.iter_mut().for_each(|operands| operands.write_back(py));
+        self.copied.iter().for_each(|&nth| self.operands[nth].write_back(py));
         Ok(())
     }
 }

@@ -150,6 +150,11 @@ impl Operands {
         self.input.arrays.iter().any(Array::has_copy) || outputs.any(Array::has_copy)
     }
 
+    /// Whether anything is copied before or after a run.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.leads || self.is_strided()
+    }
+
     /// Returns where the engine finds what each rank brings; `scalar(i)` is that of the i-th.
     pub(crate) fn buffers(&self, scalar: impl Fn(usize) -> f64) -> Vec<Buffers> {
         let of_rank = |at: usize| {
@@ -188,7 +193,7 @@ impl Operands {
 
     /// Does something with the copies without the interpreter, if there are any.
     fn detached(&mut self, py: Python<'_>, work: impl FnOnce(&mut Self) + Send) {
-        if self.leads || self.is_strided() {
+        if self.is_copied() {
             let operands = self;
             py.detach(|| work(operands));
         }
