@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import HAS_ROOT, OF_ONE_PART, ROWS, Call, Choice, forms_of, pairs_of
 
 import nvcoll
 from nvcoll import oracle
@@ -117,6 +118,43 @@ def spmd_round(number: int) -> None:
     else:
         with pytest.raises(ValueError, match="injected"):
             node.run(program, timeout=WATCHDOG_S)
+
+
+def rooted(rng: random.Random, world_size: int, path: str) -> Call:
+    """Makes a call of a collective with a root, of any root and uneven parts."""
+    collective, algorithm = rng.choice([row for row in ROWS if HAS_ROOT[row[0]]])
+    op, dtype = rng.choice(pairs_of(collective))
+    parts = 1 if collective in OF_ONE_PART else world_size
+    counts = rng.choice(COUNTS) if parts == 1 else [rng.choice([0, 1, 33, 5000]) for _ in range(parts)]
+    choice = Choice(collective, algorithm, world_size, counts, op=op, dtype=dtype, path=path)
+    choice.root, choice.form = rng.randrange(world_size), rng.choice(forms_of(collective))
+    choice.seed = rng.getrandbits(32)
+    return Call(choice, is_spmd=True)
+
+
+def rooted_round(number: int) -> None:
+    """Calls with roots one after the other: a rank that needs nothing from slow ones runs ahead, as far as stamps let it."""
+    rng = random.Random(number)
+    world_size = rng.choice(WORLD_SIZES)
+    node = nodes.setdefault((world_size, 2), nvcoll.Node(world_size, workers=2))
+    path = rng.choice(["mapped", "staged", "staged"])
+    calls = [rooted(rng, world_size, path) for _ in range(rng.randint(3, 12))]
+    slow = {rank for rank in range(world_size) if rng.random() < 0.3}
+
+    def program(comm):
+        own = random.Random(number * 1000 + comm.rank)
+        for call in calls:
+            if comm.rank in slow:
+                dawdle(own)
+            call.run(comm)
+
+    node.run(program, timeout=WATCHDOG_S)
+    assert all(guarded.is_intact() for call in calls for guarded in call.guards)
+
+
+def test_repeated_calls_with_roots_give_the_oracle_s_bits_whoever_is_slow():
+    for number in range(FIRST, FIRST + ROUNDS):
+        numbered(rooted_round, number)
 
 
 class Groups:

@@ -55,14 +55,14 @@ def algorithm(spec: str) -> Algorithm:
     raise InvalidArgument(f"`{file}` {what} algorithm `{function}`: {there}")
 
 
-def schedule_of(spec: str, written: Algorithm, world_size: int, in_place: bool | None) -> Schedule:
+def schedule_of(spec: str, written: Algorithm, world_size: int, in_place: bool | None, root: int = 0) -> Schedule:
     """Builds the mapped schedule of an algorithm that was loaded from ``spec``.
 
     Raises:
         InvalidArgument: building failed, with the line of the file.
     """
     with errors_at_the_line(_split(spec)[0]):
-        return written.schedule(world_size, in_place)
+        return written.schedule(world_size, in_place, root)
 
 
 def read(file: str) -> Schedule:

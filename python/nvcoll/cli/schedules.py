@@ -41,6 +41,7 @@ Name = Annotated[str | None, typer.Argument(help="A collective, FILE.py:FUNCTION
 AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm of that collective.")]
 Ranks = Annotated[int, _ranks("The number of ranks.")]
 OutOfPlace = Annotated[bool, typer.Option("--out-of-place", help="Input and output are different memory.")]
+Root = Annotated[int | None, typer.Option("--root", help="The rank that has or receives everything; default: 0.")]
 
 
 @dataclass
@@ -50,6 +51,7 @@ class Form:
     ranks: int | None
     path: str | None
     out_of_place: bool
+    root: int | None
 
     def check_unsaid(self, what: str) -> None:
         """Refuses options that would be ignored.
@@ -57,8 +59,8 @@ class Form:
         Raises:
             InvalidArgument: an option is given.
         """
-        if self.ranks is not None or self.path is not None or self.out_of_place:
-            raise InvalidArgument(f"{what}: leave out -n, --path and --out-of-place")
+        if self.ranks is not None or self.path is not None or self.out_of_place or self.root is not None:
+            raise InvalidArgument(f"{what}: leave out -n, --path, --out-of-place and --root")
 
 
 def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, path: str) -> Schedule:
@@ -73,13 +75,15 @@ def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, p
     ranks, path = form.ranks or ranks, form.path or path
     in_place = False if form.out_of_place else None  # else in place where the collective can be
     if files.is_spec(name):
-        return files.schedule_of(name, files.algorithm(name), ranks, in_place).lower(path)
-    return nvcoll.schedule(name, algorithm or "auto", world_size=ranks, path=path, in_place=in_place)
+        return files.schedule_of(name, files.algorithm(name), ranks, in_place, form.root or 0).lower(path)
+    chosen = algorithm or "auto"
+    return nvcoll.schedule(name, chosen, world_size=ranks, root=form.root, path=path, in_place=in_place)
 
 
 def _title(schedule: Schedule) -> str:
     ranks, place = counted(schedule.world_size, "rank"), "in place" if schedule.in_place else "out of place"
-    return f"{schedule.collective} {schedule.algorithm}, {ranks}, {schedule.path}, {place}"
+    root = f", root {schedule.root}" if schedule.root else ""
+    return f"{schedule.collective} {schedule.algorithm}, {ranks}{root}, {schedule.path}, {place}"
 
 
 def _command(name: str | None, algorithm: str | None, schedule: Schedule) -> str:
@@ -88,6 +92,7 @@ def _command(name: str | None, algorithm: str | None, schedule: Schedule) -> str
     if name is not None and not files.is_text(name):
         words += ["-n", str(schedule.world_size), "--path", schedule.path]
         words += [] if schedule.in_place else ["--out-of-place"]
+        words += ["--root", str(schedule.root)] if schedule.root else []
     return shlex.join(words)
 
 
@@ -162,12 +167,13 @@ def verify(
     ranks: Annotated[int | None, _ranks("The number of ranks; default: 8.")] = None,
     path: Annotated[str | None, typer.Option("--path", help="mapped or staged; default: mapped.")] = None,
     out_of_place: OutOfPlace = False,
+    root: Root = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every algorithm, path, aliasing; 1..17, 32, 64 ranks.")
     ] = False,
 ) -> None:
     """Proves that a schedule gives the promised result, without race or deadlock; status 1 if it does not."""
-    form = Form(ranks, path, out_of_place)
+    form = Form(ranks, path, out_of_place, root)
     if everything:
         if name is not None:
             raise InvalidArgument(f"--all proves every algorithm: leave out `{name}`")
@@ -201,10 +207,11 @@ def show(
         str | None, typer.Option("--path", help="mapped or staged; default: before and after lowering.")
     ] = None,
     out_of_place: OutOfPlace = False,
+    root: Root = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw it to this file (mapped, unless --path).")] = None,
 ) -> None:
     """Prints a schedule, before and after lowering, with the derived dependencies."""
-    form = Form(ranks, path, out_of_place)
+    form = Form(ranks, path, out_of_place, root)
     is_one = path is not None or (name is not None and files.is_text(name))
     for number, each in enumerate(("mapped",) if is_one else ("mapped", "staged")):
         schedule = _schedule(name, algorithm, form, 4, each)

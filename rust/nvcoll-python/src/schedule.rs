@@ -151,7 +151,7 @@ impl Schedule {
         let (collective, roles) = (self.core.collective, self.core.roles());
         let counts = match counts.try_iter() {
             Ok(_) => counts_of_parts("counts", counts, collective.parts(roles), "part")?,
-            Err(_) => Counts::Even(whole("counts", counts, 0..=i64::MAX)? as usize).of_parts(collective, roles),
+            Err(_) => Counts::Even(whole("count", counts, 0..=i64::MAX)? as usize).of_parts(collective, roles),
         };
         let partition = nvcoll_core::partition::Partition::new(counts, self.core.chunks_per_part);
         Ok((0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect())
