@@ -633,3 +633,14 @@ def test_sweeps_multiply_or_add():
     assert list(sizes.sweep(8, 64, None, None)) == [8, 16, 32, 64]
     assert list(sizes.sweep(8, 40, None, 16)) == [8, 24, 40]
     assert list(sizes.sweep(1, 4, 1.1, None)) == [1, 2, 3, 4], "a factor near 1 still grows"
+
+
+def test_show_and_verify_take_a_root():
+    shown = subprocess.run(
+        [*PROGRAM, "show", "broadcast", "direct", "-n", "3", "--root", "2"], capture_output=True, text=True
+    )
+    assert shown.returncode == 0 and "output[r0].0 = input[r2].0" in shown.stdout and "root 2" in shown.stdout
+    proved = subprocess.run([*PROGRAM, "verify", "gather", "-n", "5", "--root", "3"], capture_output=True, text=True)
+    assert proved.returncode == 0 and "gather direct, 5 ranks, root 3, mapped, in place" in proved.stdout
+    refused = subprocess.run([*PROGRAM, "verify", "all_reduce", "--root", "3"], capture_output=True, text=True)
+    assert refused.returncode != 0 and "all_reduce has no root" in refused.stderr

@@ -133,7 +133,7 @@ def rooted(rng: random.Random, world_size: int, path: str) -> Call:
 
 
 def rooted_round(number: int) -> None:
-    """Calls with roots one after the other: a rank that needs nothing from slow ones runs ahead, as far as stamps let it."""
+    """Calls with roots one after the other: a rank that needs nothing from slow ones runs ahead, as stamps let it."""
     rng = random.Random(number)
     world_size = rng.choice(WORLD_SIZES)
     node = nodes.setdefault((world_size, 2), nvcoll.Node(world_size, workers=2))
