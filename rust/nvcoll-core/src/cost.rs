@@ -37,6 +37,7 @@
 //!
 //! Cost: linear in steps and waits. Source: ours; counting loads and stores per rank is how STREAM counts (McCalpin, 1995).
 
+mod runs;
 mod waits;
 
 use std::collections::HashSet;
@@ -44,7 +45,7 @@ use std::collections::HashSet;
 use crate::collective::{Parts, Promise};
 use crate::dtype::DType;
 use crate::partition::Partition;
-use crate::schedule::{Aliasing, Schedule, Step, View};
+use crate::schedule::{Aliasing, Buffer, Schedule, Step, View};
 
 /// What one rank does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +56,11 @@ pub struct RankCost {
     pub written_chunks: u64,
     /// The number of its steps.
     pub steps: u64,
+    /// The folds that these are: a step of w chunks is w folds.
+    pub folds: u64,
+    /// Of the chunks that it moves, those of its user's or scratch memory that no step before it read, or wrote: they come
+    /// from wherever the buffers lie and go back there. The others were in a cache a moment ago.
+    pub first_chunks: u64,
     /// The chunks of its own staging that any rank's step touches, layers counted apart.
     pub staging_chunks: u64,
 }
@@ -68,6 +74,8 @@ pub struct Cost {
     pub ranks: Vec<RankCost>,
     /// The number of handoffs between ranks on the longest chain from an enter to a leave, in one tile.
     pub waits: u32,
+    /// The folds of all ranks that are left when folds that continue each other are done at one go.
+    pub runs: u64,
     /// How many slots every chunk of staging has.
     pub slots: u32,
     /// The chunks in the longer buffer of a rank: N, for [`Cost::moved`]. Zero if the collective has no data.
@@ -84,9 +92,12 @@ impl Cost {
     pub fn of(schedule: &Schedule) -> Self {
         let mut ranks = vec![RankCost::default(); schedule.world_size as usize];
         let mut staging = HashSet::new();
+        let mut touched = Touched::default();
         for step in &schedule.steps {
             let traffic = Traffic::of(step, schedule);
             let rank = &mut ranks[step.rank as usize];
+            rank.first_chunks += touched.add(&traffic, schedule);
+            rank.folds += step.dst[0].chunks.len() as u64;
             rank.read_chunks += chunks_of(&traffic.read);
             rank.written_chunks += chunks_of(&traffic.written);
             rank.steps += 1;
@@ -101,6 +112,7 @@ impl Cost {
             algorithm: schedule.algorithm.clone(),
             ranks,
             waits: waits::longest_chain(schedule),
+            runs: runs::count(schedule),
             slots: schedule.path.slots(),
             buffer_chunks: buffer_chunks(schedule),
             least: least(schedule),
@@ -109,18 +121,27 @@ impl Cost {
 
     /// Returns what a rank reads and writes, in units of N, as a mean over ranks.
     pub fn moved(&self) -> f64 {
-        let total: u64 = self.ranks.iter().map(RankCost::moved_chunks).sum();
-        self.in_n(total) / self.ranks.len().max(1) as f64
+        self.in_n(self.total(RankCost::moved_chunks)) / self.ranks.len().max(1) as f64
     }
 
     /// Returns what the busiest rank reads and writes, in units of N.
     pub fn moved_by_busiest(&self) -> f64 {
-        self.in_n(self.ranks.iter().map(RankCost::moved_chunks).max().unwrap_or(0))
+        self.in_n(self.most(RankCost::moved_chunks))
     }
 
     /// Returns the number of steps of all ranks.
     pub fn steps(&self) -> u64 {
-        self.ranks.iter().map(|rank| rank.steps).sum()
+        self.total(|rank| rank.steps)
+    }
+
+    /// Returns what the ranks count together.
+    pub fn total(&self, count: impl Fn(&RankCost) -> u64) -> u64 {
+        self.ranks.iter().map(count).sum()
+    }
+
+    /// Returns what the rank with the most counts.
+    pub fn most(&self, count: impl Fn(&RankCost) -> u64) -> u64 {
+        self.ranks.iter().map(count).max().unwrap_or(0)
     }
 
     /// Returns the bytes of staging that a rank needs when a tile of a chunk has at most `tile_count` elements.
@@ -202,6 +223,39 @@ impl<'a> Traffic<'a> {
             Self { read, written }
         }
     }
+}
+
+/// The chunks of memory that steps have read and written so far.
+#[derive(Default)]
+struct Touched {
+    read: HashSet<(u32, Buffer, u32)>,
+    written: HashSet<(u32, Buffer, u32)>,
+}
+
+impl Touched {
+    /// Adds the traffic of a step; returns the chunks that are read before anything touched them or written for the first
+    /// time. Staging is written again and again, tile by tile, and counts as touched.
+    fn add(&mut self, traffic: &Traffic<'_>, schedule: &Schedule) -> u64 {
+        let cells = |views: &[&View]| -> Vec<_> {
+            let kept = views.iter().filter(|view| !view.buffer.is_staging());
+            kept.flat_map(|view| view.chunks.clone().map(|chunk| cell(view, chunk, schedule))).collect()
+        };
+        let (mut first, written) = (0, cells(&traffic.written));
+        for cell in cells(&traffic.read) {
+            first += u64::from(self.read.insert(cell) && !self.written.contains(&cell));
+        }
+        for cell in written {
+            first += u64::from(self.written.insert(cell));
+        }
+        first
+    }
+}
+
+/// The memory of a chunk of a view: in place, that of an output which the input holds as well is the input's.
+fn cell(view: &View, chunk: u32, schedule: &Schedule) -> (u32, Buffer, u32) {
+    let one = View { rank: view.rank, buffer: view.buffer, chunks: chunk..chunk + 1 };
+    let is_input = view.buffer == Buffer::Output && is_shared(&one, schedule);
+    (view.rank, if is_input { Buffer::Input } else { view.buffer }, chunk)
 }
 
 fn is_same_memory(a: &View, b: &View, schedule: &Schedule) -> bool {

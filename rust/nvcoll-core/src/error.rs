@@ -31,6 +31,9 @@ pub enum Error {
         /// The ops that the dtype has.
         ops: String,
     },
+    /// Text that is no tuning table.
+    #[error("the tuning table cannot be used: {0}")]
+    Tuning(String),
     /// Text that is not a schedule.
     #[error("line {line}: {message}")]
     Text {

@@ -16,6 +16,7 @@
 //! | [`lower`] | mapped program to staged program |
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
+//! | [`estimate`], [`tuning`] | what they cost in seconds, and the tables that say so: what `auto` decides by |
 //! | [`text`], [`words`] | print, parse, diff; numbers in sentences |
 //! | [`groups`] | what pairs tie together |
 #![forbid(unsafe_code)]
@@ -29,12 +30,14 @@ pub mod counts;
 mod depend;
 pub mod dtype;
 pub mod error;
+pub mod estimate;
 pub mod groups;
 pub mod lower;
 pub mod op;
 pub mod partition;
 pub mod schedule;
 pub mod text;
+pub mod tuning;
 pub mod verify;
 pub mod words;
 

@@ -32,7 +32,14 @@ fn nvswitch_mapped_moves_the_least_possible_and_waits_twice() {
         let cost = all_reduce("nvswitch", n, Path::Mapped);
         assert_eq!(
             cost.ranks[0],
-            RankCost { read_chunks: n.into(), written_chunks: n.into(), steps: 1, staging_chunks: 0 }
+            RankCost {
+                read_chunks: n.into(),
+                written_chunks: n.into(),
+                steps: 1,
+                folds: 1,
+                first_chunks: 2 * u64::from(n),
+                staging_chunks: 0
+            }
         );
         assert_eq!((cost.moved(), cost.moved_by_busiest(), cost.least), (2.0, 2.0, 2.0));
         assert_eq!((cost.waits, cost.steps()), (2, n.into()));

@@ -5,6 +5,7 @@
 //! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
 //! | `groups`, `memberships` | how ranks split into smaller worlds; every communicator of one rank |
 //! | [`call`], `buffers` | what is called, and with what |
+//! | [`choice`], [`tuning`] | which algorithm `auto` is, and by which table |
 //! | [`batch`] | calls that are launched as one |
 //! | [`proofs`], [`program`], `programs` | its proof, the proof bound to dtype, op and counts, and which are kept |
 //! | [`making`] | what takes long to make: one thread makes it, others wait, and nobody holds a lock meanwhile |
@@ -24,6 +25,7 @@ pub mod busy;
 mod by_rank;
 mod by_tile;
 pub mod call;
+pub mod choice;
 pub mod cpus;
 mod deadline;
 pub mod error;
@@ -48,6 +50,7 @@ mod strands;
 pub mod strided;
 pub mod sync;
 pub mod team;
+pub mod tuning;
 mod world;
 
 pub use buffers::Buffers;

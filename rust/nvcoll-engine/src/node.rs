@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use nvcoll_core::collective::Roles;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::op::Op;
-use nvcoll_core::schedule::Schedule;
 use nvcoll_core::verify::Verified;
 use nvcoll_core::words::counted;
 
@@ -17,6 +17,7 @@ use crate::busy::OneAtATime;
 use crate::by_rank::Crew;
 use crate::by_tile::{self, Claims};
 use crate::call::Call;
+use crate::choice::{self, Asked, Chosen, Estimate};
 use crate::cpus;
 use crate::deadline::{Deadline, Patience};
 use crate::error::{Error, Result};
@@ -30,6 +31,7 @@ use crate::programs::{Key, Programs};
 use crate::proofs::prove;
 use crate::sharing::{wants_help, Sharing};
 use crate::sync::atomic::give_way;
+use crate::tuning::Tuning;
 use crate::world::World;
 
 const IN_USE: Error = Error::Busy(
@@ -47,6 +49,7 @@ pub struct Node {
     world_size: u32,
     workers: usize,
     isa: Isa,
+    tuning: Arc<Tuning>,
     /// Where it was made.
     process: Process,
     programs: Mutex<Programs>,
@@ -94,6 +97,7 @@ impl Node {
             world_size,
             workers,
             isa: Isa::detect(),
+            tuning: Tuning::shipped(),
             process: Process::current(),
             programs: Mutex::default(),
             makers: Makers::new(),
@@ -120,6 +124,17 @@ impl Node {
         self.isa = isa;
         self.lock_programs().clear();
         Ok(())
+    }
+
+    /// Pins the table by which `auto` chooses for programs bound from now on.
+    pub fn set_tuning(&mut self, tuning: Arc<Tuning>) {
+        self.tuning = tuning;
+        self.lock_programs().clear();
+    }
+
+    /// Returns the table by which `auto` chooses.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
     }
 
     /// Returns the program of a call that one caller drives for all ranks.
@@ -175,7 +190,14 @@ impl Node {
         check_op(call)?;
         let verified = match proof {
             Some(verified) => verified.clone(),
-            None => prove(call.collective, &call.algorithm, call.roles(*world_size), call.path, call.aliasing, aside)?,
+            None => {
+                let roles = call.roles(*world_size);
+                let name = match call.algorithm.as_str() {
+                    "auto" => self.choose(call, *sharing, *world_size, aside)?.algorithm,
+                    name => name,
+                };
+                prove(call.collective, name, roles, call.path, call.aliasing, aside)?
+            }
         };
         let found = verified.schedule().world_size;
         if found != *world_size {
@@ -183,13 +205,40 @@ impl Node {
             return Err(Error::Invalid(format!("the schedule is for {found}, the call is made by {world_size}")));
         }
         check_form(verified.schedule(), call)?; // before anything is counted by the parts of the call
-        check_counts(call, verified.schedule())?;
+        check_counts(call, verified.schedule().roles())?;
         let program = aside.run(|| {
             let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);
             Program::bind(&verified, call.clone(), tile_count, self.isa).map(Arc::new)
         })?;
         self.lock_programs().keep(key.clone(), program.clone());
         Ok(program)
+    }
+
+    /// Returns the algorithm that `auto` is for a call of `world_size` ranks.
+    ///
+    /// # Errors
+    /// A candidate that cannot be built, or a table of counts that does not fit.
+    pub fn choose(&self, call: &Call, sharing: Sharing, world_size: u32, aside: &impl Aside) -> Result<Chosen> {
+        choice::choose(&self.asked(call, sharing, world_size)?, &self.tuning, aside)
+    }
+
+    /// Estimates how long a call of `world_size` ranks takes by each candidate of `auto`.
+    ///
+    /// # Errors
+    /// As [`Node::choose`].
+    pub fn estimates(
+        &self,
+        call: &Call,
+        sharing: Sharing,
+        world_size: u32,
+        aside: &impl Aside,
+    ) -> Result<Vec<Estimate>> {
+        choice::estimates(&self.asked(call, sharing, world_size)?, &self.tuning, aside)
+    }
+
+    fn asked<'a>(&self, call: &'a Call, sharing: Sharing, world_size: u32) -> Result<Asked<'a>> {
+        check_counts(call, call.roles(world_size))?;
+        Ok(Asked { call, sharing, world_size, workers: self.workers })
     }
 
     fn lock_programs(&self) -> MutexGuard<'_, Programs> {
@@ -306,8 +355,8 @@ fn check_op(call: &Call) -> Result<()> {
 }
 
 /// Refuses a table of counts with another length than the collective has parts.
-fn check_counts(call: &Call, schedule: &Schedule) -> Result<()> {
-    let parts = call.collective.parts(schedule.roles()) as usize;
+fn check_counts(call: &Call, roles: Roles) -> Result<()> {
+    let parts = call.collective.parts(roles) as usize;
     match &call.counts {
         Counts::Table(table) if table.len() != parts => {
             let (found, name) = (table.len(), call.collective.name);

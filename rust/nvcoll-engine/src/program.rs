@@ -307,6 +307,11 @@ impl Program {
         &self.verified
     }
 
+    /// Returns the name of the algorithm that it runs: what `auto` chose, if the call says `auto`.
+    pub fn algorithm(&self) -> &str {
+        &self.verified.schedule().algorithm
+    }
+
     /// Returns the number of ranks.
     pub fn world_size(&self) -> u32 {
         self.verified.schedule().world_size

@@ -67,26 +67,36 @@ impl Sharing {
 
     /// Returns the elements of a chunk in one tile; where tiles are staged there may be room for fewer.
     pub(crate) fn tile_count(self, schedule: &Schedule, call: &Call, workers: usize) -> usize {
+        if schedule.path == Path::Staged {
+            return usize::MAX; // as long as there is room
+        }
         let element = call.dtype.bytes();
         let counts = call.counts.of_parts(call.collective, schedule.roles());
         let longest = counts.iter().max().copied().unwrap_or(0);
         let chunk_bytes = longest * element / schedule.chunks_per_part.max(1) as usize;
-        let slice_bytes = match (self, schedule.path) {
-            // As long as there is room.
-            (_, Path::Staged) => return usize::MAX,
-            (Sharing::ByRank, Path::Mapped) => LONGEST_SLICE_BYTES,
-            (Sharing::ByTile, Path::Mapped) => {
-                let strands = strands(schedule).len().max(1);
-                let fair = match wants_help(buffer_bytes(schedule, &counts, element)) {
-                    true => chunk_bytes * strands / (PIECES_PER_WORKER * workers),
-                    false => usize::MAX,
-                };
-                let has_one_step_each = strands == schedule.steps.len();
-                let resident =
-                    if has_one_step_each { usize::MAX } else { RESIDENT_BYTES / schedule.world_size as usize };
-                fair.min(resident).clamp(SHORTEST_SLICE_BYTES, LONGEST_SLICE_BYTES)
-            }
+        let (strands, bytes) = (strands(schedule).len(), buffer_bytes(schedule, &counts, element));
+        let has_one_step_each = strands == schedule.steps.len();
+        self.slice_bytes(chunk_bytes, bytes, strands, has_one_step_each, schedule.world_size, workers) / element
+    }
+
+    /// Returns the bytes of a chunk in one tile of a mapped schedule, given those of its longest chunk and of all buffers.
+    pub(crate) fn slice_bytes(
+        self,
+        chunk_bytes: usize,
+        buffer_bytes: usize,
+        strands: usize,
+        has_one_step_each: bool,
+        world_size: u32,
+        workers: usize,
+    ) -> usize {
+        if self == Sharing::ByRank {
+            return LONGEST_SLICE_BYTES;
+        }
+        let fair = match wants_help(buffer_bytes) {
+            true => chunk_bytes * strands.max(1) / (PIECES_PER_WORKER * workers),
+            false => usize::MAX,
         };
-        slice_bytes / element
+        let resident = if has_one_step_each { usize::MAX } else { RESIDENT_BYTES / world_size as usize };
+        fair.min(resident).clamp(SHORTEST_SLICE_BYTES, LONGEST_SLICE_BYTES)
     }
 }

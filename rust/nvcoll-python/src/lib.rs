@@ -14,6 +14,7 @@ mod refuted;
 mod request;
 mod schedule;
 mod team;
+mod tuning;
 mod whole;
 
 use pyo3::prelude::*;
@@ -38,6 +39,8 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(schedule::verify, module)?)?;
     module.add_function(wrap_pyfunction!(schedule::schedule, module)?)?;
     module.add_function(wrap_pyfunction!(schedule::why, module)?)?;
+    module.add_function(wrap_pyfunction!(tuning::cost_model, module)?)?;
+    module.add_function(wrap_pyfunction!(tuning::auto_candidates, module)?)?;
     machine::register(module)?;
     // What is public is said by the package, not by the extension.
     module.delattr("__all__")

@@ -1,8 +1,10 @@
 //! `Node` and `Plan`: calls that one thread makes for all ranks.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use nvcoll_core::collective::{
     Roles, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BARRIER, BROADCAST, EXSCAN, GATHER, REDUCE, REDUCE_SCATTER, SCAN,
@@ -24,6 +26,7 @@ use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::request::{Checked, Request};
 use crate::schedule::collective_named;
 use crate::team::Team;
+use crate::tuning::{estimates, Estimates};
 use crate::whole::whole;
 
 /// Ranks in this process: a node of virtual GPUs.
@@ -36,12 +39,13 @@ pub(crate) struct Node {
 #[pymethods]
 impl Node {
     #[new]
-    #[pyo3(signature = (world_size, *, workers=None, isa=None))]
+    #[pyo3(signature = (world_size, *, workers=None, isa=None, tuning=None))]
     fn new(
         py: Python<'_>,
         world_size: &Bound<'_, PyAny>,
         workers: Option<&Bound<'_, PyAny>>,
         isa: Option<&str>,
+        tuning: Option<PathBuf>,
     ) -> PyResult<Self> {
         let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
         let workers = workers.map(|workers| whole("workers", workers, 1..=u32::MAX)).transpose()?;
@@ -50,6 +54,7 @@ impl Node {
         if let Some(name) = isa {
             engine.set_isa(isa_named(py, name)?).map_err(|e| of_engine(py, &e))?;
         }
+        engine.set_tuning(crate::tuning::of_option(py, tuning)?);
         Ok(Self { engine: Arc::new(engine), group: OpenGroup::default() })
     }
 
@@ -67,6 +72,43 @@ impl Node {
     #[getter]
     fn workers(&self) -> usize {
         self.engine.workers()
+    }
+
+    /// The table by which `auto` chooses: machine, caches, and the coefficients of each mode.
+    #[getter]
+    fn tuning<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        crate::tuning::as_dict(py, self.engine.tuning())
+    }
+
+    /// What `auto` chooses for a call of `count` elements, and what it expects of each candidate.
+    ///
+    /// Args:
+    ///     collective: its name.
+    ///     count: elements, as `all_reduce` counts them; of the whole buffer where that is cut among ranks.
+    ///     dtype: the name of the elements' type.
+    ///     root: the root, if the collective has one.
+    ///     path: mapped or staged.
+    ///     in_place: whether input and output are the same memory.
+    ///     by_rank: whether every rank calls for itself, as in `Node.run`.
+    ///
+    /// Returns:
+    ///     The name of the algorithm, why in words, and for each candidate a tuple: name, bytes that all ranks read and
+    ///     write, waits, steps, what each coefficient is multiplied with, seconds. No candidates above 64 ranks.
+    #[pyo3(signature = (collective, count, dtype="float32", *, root=None, path="mapped", in_place=true, by_rank=false))]
+    #[allow(clippy::too_many_arguments, clippy::type_complexity)]
+    fn estimates(
+        &self,
+        py: Python<'_>,
+        collective: &str,
+        count: usize,
+        dtype: &str,
+        root: Option<&Bound<'_, PyAny>>,
+        path: &str,
+        in_place: bool,
+        by_rank: bool,
+    ) -> PyResult<Estimates> {
+        let zero = 0u32.into_pyobject(py)?.into_any();
+        estimates(py, self, collective, count, dtype, root.unwrap_or(&zero), path, in_place, by_rank)
     }
 
     /// Reduces the arrays of all ranks element by element and gives every rank the result.
@@ -602,6 +644,12 @@ impl Plan {
     #[getter]
     fn tiles(&self) -> u32 {
         self.program.tiles()
+    }
+
+    /// The name of the algorithm that the plan runs: what `auto` chose, if none was named.
+    #[getter]
+    fn algorithm(&self) -> &str {
+        self.program.algorithm()
     }
 
     fn __repr__(&self) -> String {

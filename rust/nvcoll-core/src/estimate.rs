@@ -1,0 +1,218 @@
+//! How long a call will take: a few terms, counted from a schedule, each times a coefficient that was measured.
+//!
+//! `auto` compares algorithms that give the same bits. They differ in bytes, steps and waits, which [`Cost`] counts; what a
+//! byte, a step and a wait cost is the machine's, and lies in a [`Tuning`](crate::tuning::Tuning) table.
+//!
+//! ```text
+//! seconds = call                                                            the same for every candidate
+//!         + wait  x handoffs between ranks on the longest chain              by tile: 1 where helpers are woken
+//!         + step  x folds that a worker starts, over all tiles
+//!         + first x bytes touched for the first time                         read before, written after, wherever they lie
+//!         + again x bytes touched again                                      in a cache, since a moment ago
+//!         + near  x first bytes beyond the near caches of the workers        first bytes x (1 - cache / buffers), if > 0
+//!         + far   x first bytes beyond the last-level cache
+//! ```
+//!
+//! Folds and bytes are those of one worker. By tile every worker takes an even share. By rank there are more ranks than
+//! workers or fewer: a worker has the share of the busiest rank, or its part of the sum, whichever is more.
+//!
+//! One-shot against two-shot, 8 ranks, mapped, in place, is decided by exactly this: one_shot moves 11 N (4 N of them for the
+//! first time, with its scratch), two_shot 2.9 N (2 N) in one handoff more.
+//!
+//! **Departures from hardware.** Linear: nothing overlaps with anything, caches fill by share and not by address, a kernel of
+//! many streams is as fast as one of few. Uneven parts count as if they were even.
+//!
+//! Cost: a dozen operations. Source: ours; latency plus bytes over rate is Hockney's model (1994), and a term per level of
+//! memory is how McCalpin's STREAM is read.
+
+use crate::cost::{Cost, RankCost};
+use crate::schedule::Path;
+
+/// The number of terms.
+pub const TERMS: usize = 7;
+
+/// The terms: what each coefficient is called in a table, which says its unit too, and how many of that unit are a second.
+pub const COEFFICIENTS: [(&str, f64); TERMS] = [
+    ("call_ns", 1e9),
+    ("wait_ns", 1e9),
+    ("step_ns", 1e9),
+    ("first_ps_per_byte", 1e12),
+    ("again_ps_per_byte", 1e12),
+    ("near_ps_per_byte", 1e12),
+    ("far_ps_per_byte", 1e12),
+];
+
+/// What is counted of one call by one schedule: for each coefficient, how many times it is paid.
+pub type Terms = [f64; TERMS];
+
+/// How a call is run, with coefficients of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// By tile: one caller drives ranks whose memory is mapped, workers share tiles, and nobody waits.
+    Tile,
+    /// By rank, staged: ranks wait for each other, and copy through slots.
+    Staged,
+    /// By rank, mapped: every rank is a thread that calls for itself, and waits for others.
+    Ranks,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: &'static [Mode] = &[Mode::Tile, Mode::Staged, Mode::Ranks];
+
+    /// Returns how ranks reach each other.
+    pub const fn path(self) -> Path {
+        match self {
+            Mode::Staged => Path::Staged,
+            Mode::Tile | Mode::Ranks => Path::Mapped,
+        }
+    }
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Tile => "tile",
+            Mode::Staged => "staged",
+            Mode::Ranks => "ranks",
+        }
+    }
+}
+
+/// The caches of a machine, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Caches {
+    /// The second-level cache of one worker.
+    pub near_bytes: f64,
+    /// The last-level cache, of all workers together.
+    pub far_bytes: f64,
+}
+
+/// What of a call matters for its time, beside the schedule.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Load {
+    /// The mean bytes of a chunk.
+    pub chunk_bytes: f64,
+    /// The bytes of the longer buffer of every rank, in all.
+    pub buffer_bytes: f64,
+    /// How many slices of a chunk are worked off one after the other.
+    pub tiles: f64,
+    /// How many workers take part.
+    pub workers: f64,
+    /// Whether folds that continue each other are one.
+    pub is_joined: bool,
+}
+
+/// Counts the terms of a call.
+pub fn terms(cost: &Cost, mode: Mode, load: &Load, caches: &Caches) -> Terms {
+    let share = |count: &dyn Fn(&RankCost) -> u64| {
+        let even = cost.total(count) as f64 / load.workers;
+        match mode {
+            Mode::Tile => even,
+            Mode::Staged | Mode::Ranks => even.max(cost.most(count) as f64),
+        }
+    };
+    let steps = match (mode, load.is_joined) {
+        (Mode::Tile, true) => cost.runs as f64,
+        (Mode::Tile, false) => share(&|rank| rank.folds) * load.tiles,
+        (Mode::Staged | Mode::Ranks, _) => share(&|rank| rank.steps) * load.tiles,
+    };
+    let waits = match mode {
+        Mode::Tile => f64::from(u8::from(load.workers > 1.0)),
+        Mode::Staged | Mode::Ranks => f64::from(cost.waits),
+    };
+    let first = share(&|rank| rank.first_chunks) * load.chunk_bytes;
+    let moved = share(&RankCost::moved_chunks) * load.chunk_bytes;
+    let beyond = |cache: f64| first * (1.0 - cache / load.buffer_bytes.max(1.0)).max(0.0);
+    let (near, far) = (beyond(caches.near_bytes * load.workers), beyond(caches.far_bytes));
+    [1.0, waits, steps, first, (moved - first).max(0.0), near, far]
+}
+
+/// Returns the seconds of a call; `coefficients` in the units of [`COEFFICIENTS`].
+pub fn seconds(terms: &Terms, coefficients: &[f64; TERMS]) -> f64 {
+    let products = terms.iter().zip(coefficients).zip(COEFFICIENTS);
+    products.map(|((count, coefficient), (_, per_second))| count * coefficient / per_second).sum()
+}
+
+/// How much faster than the first an algorithm must be estimated to be taken in its place. Chosen: less is noise.
+pub const MARGIN: f64 = 0.05;
+
+/// Returns the number of the candidate to take, given their estimates: the fastest, or the first if that is hardly slower.
+///
+/// # Panics
+/// If there is none.
+pub fn best(seconds: &[f64]) -> usize {
+    let fastest = (0..seconds.len()).min_by(|&a, &b| seconds[a].total_cmp(&seconds[b])).expect("there is a candidate");
+    if seconds[fastest] < (1.0 - MARGIN) * seconds[0] {
+        fastest
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::build;
+    use crate::collective::{Roles, ALL_REDUCE, REDUCE};
+    use crate::lower::lower;
+    use crate::schedule::Aliasing;
+
+    const CACHES: Caches = Caches { near_bytes: 1000.0, far_bytes: 4000.0 };
+
+    fn all_reduce(name: &str, path: Path) -> Cost {
+        let schedule = build(&ALL_REDUCE, name, Roles::of(8), Aliasing::InPlace).unwrap();
+        Cost::of(&lower(&schedule, path).unwrap())
+    }
+
+    fn load(workers: f64) -> Load {
+        Load { chunk_bytes: 125.0, buffer_bytes: 8000.0, tiles: 1.0, workers, is_joined: false }
+    }
+
+    #[test]
+    fn terms_are_what_a_worker_does() {
+        let cost = all_reduce("nvswitch", Path::Mapped);
+        let bytes = 2.0 * 8.0 * 8.0 * 125.0;
+        let alone = terms(&cost, Mode::Tile, &load(1.0), &CACHES);
+        assert_eq!(alone, [1.0, 0.0, 8.0, bytes, 0.0, bytes * 7.0 / 8.0, bytes / 2.0]);
+        let joined = terms(&cost, Mode::Tile, &Load { is_joined: true, ..load(1.0) }, &CACHES);
+        assert_eq!(joined[2], 1.0, "one kernel does all chunks");
+        let helped = terms(&cost, Mode::Tile, &Load { tiles: 3.0, ..load(2.0) }, &CACHES);
+        assert_eq!(helped[..5], [1.0, 1.0, 12.0, bytes / 2.0, 0.0]);
+        assert_eq!(helped[5], bytes / 2.0 * 6.0 / 8.0, "two workers have two near caches");
+        let ranks = terms(&cost, Mode::Ranks, &load(2.0), &CACHES);
+        assert_eq!(ranks[..4], [1.0, 2.0, 4.0, bytes / 2.0], "two handoffs, and half of the ranks on each worker");
+    }
+
+    #[test]
+    fn by_rank_a_root_that_does_everything_is_what_counts() {
+        let cost = Cost::of(&build(&REDUCE, "direct", Roles::of(8), Aliasing::InPlace).unwrap());
+        let of = |mode| terms(&cost, mode, &load(2.0), &CACHES)[3];
+        assert_eq!(of(Mode::Ranks), 2.0 * of(Mode::Tile));
+    }
+
+    #[test]
+    fn what_one_shot_does_more_than_two_shot_is_bytes_and_what_it_does_less_is_waits() {
+        let of = |name| terms(&all_reduce(name, Path::Mapped), Mode::Ranks, &load(8.0), &CACHES);
+        let (one, two) = (of("one_shot"), of("two_shot"));
+        assert!(one[1] < two[1] && one[3] + one[4] > 3.0 * (two[3] + two[4]), "{one:?} {two:?}");
+        let coefficients = |wait, byte| [0.0, wait, 0.0, byte, byte, 0.0, 0.0];
+        let is_one_faster = |wait, byte| {
+            let at = coefficients(wait, byte);
+            seconds(&one, &at) < seconds(&two, &at)
+        };
+        assert!(is_one_faster(1000.0, 1.0) && !is_one_faster(1.0, 1000.0));
+    }
+
+    #[test]
+    fn seconds_are_products_in_the_units_that_the_names_say() {
+        let terms = [1.0, 2.0, 3.0, 4000.0, 5000.0, 6000.0, 7000.0];
+        assert!((seconds(&terms, &[1.0; TERMS]) - (6.0 + 22.0) * 1e-9).abs() < 1e-18);
+    }
+
+    #[test]
+    fn the_first_is_left_for_one_that_is_clearly_faster_only() {
+        assert_eq!(best(&[1.0, 0.96, 2.0]), 0);
+        assert_eq!(best(&[1.0, 0.9, 0.8]), 2);
+        assert_eq!(best(&[1.0]), 0);
+    }
+}

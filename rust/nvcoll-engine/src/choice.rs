@@ -1,0 +1,244 @@
+//! `auto`: which algorithm a call is made by.
+//!
+//! ```text
+//! candidates   algorithms in the order of ranks; all of a collective that folds nothing
+//! 1. one candidate, or one rank             it, or the first
+//! 2. a decision of the table fits           that one
+//! 3. more than MODELLED_RANKS ranks         the first of the registry: counting the others would take seconds
+//! 4. else                                   the one with the least estimate; the first if that is hardly slower
+//! ```
+//!
+//! A choice is made when a program is, once for each shape of call, and never while one runs. It depends on the call, the
+//! number of ranks and of workers, and the node's table alone, so all ranks choose alike. Candidates have the same bits.
+//!
+//! Cost: the first time, each candidate is built, lowered and counted, which takes some milliseconds on 8 ranks; counts are
+//! kept per (collective, ranks, path, aliasing). They are those of root 0, whatever the root.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nvcoll_core::algorithm::{self, Algorithm};
+use nvcoll_core::collective::{Collective, Roles};
+use nvcoll_core::cost::Cost;
+use nvcoll_core::counts::held_count;
+use nvcoll_core::estimate::{best, seconds, terms, Load, Mode, Terms};
+use nvcoll_core::lower::lower;
+use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_core::tuning::{candidates, Form, Tuning};
+
+use crate::call::Call;
+use crate::error::Result;
+use crate::making::{Aside, Makers};
+use crate::sharing::{wants_help, Sharing};
+use crate::strands::strands;
+use crate::world::slot_bytes;
+
+/// With more ranks `auto` is the first of the registry. Chosen: counting a ring of 64 ranks takes tens of milliseconds, one
+/// of 1024 takes seconds.
+pub const MODELLED_RANKS: u32 = 64;
+
+/// What is counted of an algorithm, whatever the size of the call.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    algorithm: &'static str,
+    cost: Cost,
+    chunks: usize,
+    chunks_per_part: u32,
+    strands: usize,
+    has_one_step_each: bool,
+}
+
+/// An algorithm and how long a call by it is estimated to take.
+#[derive(Debug, Clone)]
+pub struct Estimate {
+    /// Its name.
+    pub algorithm: &'static str,
+    /// The bytes that all ranks read and write.
+    pub moved_bytes: f64,
+    /// Handoffs on the longest chain of one tile.
+    pub waits: u32,
+    /// Steps of all ranks, in one tile.
+    pub steps: u64,
+    /// What is counted.
+    pub terms: Terms,
+    /// Its time.
+    pub seconds: f64,
+}
+
+/// What `auto` chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chosen {
+    /// The name of the algorithm.
+    pub algorithm: &'static str,
+    /// Why, in words.
+    pub why: &'static str,
+}
+
+type Key = (&'static str, u32, Path, Aliasing);
+
+static COUNTED: Mutex<Option<HashMap<Key, Arc<[Counted]>>>> = Mutex::new(None);
+static MAKERS: Makers<Key> = Makers::new();
+
+/// A call among ranks, and who works for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The call; its algorithm does not matter.
+    pub call: &'a Call,
+    /// How it is shared out.
+    pub sharing: Sharing,
+    /// How many ranks make it.
+    pub world_size: u32,
+    /// How many workers the node has.
+    pub workers: usize,
+}
+
+impl Asked<'_> {
+    fn mode(&self) -> Mode {
+        match (self.sharing, self.call.path) {
+            (Sharing::ByTile, _) => Mode::Tile,
+            (Sharing::ByRank, Path::Staged) => Mode::Staged,
+            (Sharing::ByRank, Path::Mapped) => Mode::Ranks,
+        }
+    }
+
+    fn form(&self) -> Form {
+        let Call { collective, aliasing, .. } = *self.call;
+        Form { collective, mode: self.mode(), world_size: self.world_size, aliasing }
+    }
+
+    /// Returns the elements of every part and of the longer buffer of every rank.
+    fn lengths(&self) -> (Vec<usize>, Vec<usize>) {
+        let (collective, roles) = (self.call.collective, self.call.roles(self.world_size));
+        let parts = self.call.counts.of_parts(collective, roles);
+        let held = |rank| [collective.input(roles, rank), collective.output(roles, rank)];
+        let longer = |rank| held(rank).map(|held| held_count(&parts, held)).into_iter().max().unwrap_or(0);
+        let buffers = (0..self.world_size).map(longer).collect();
+        (parts, buffers)
+    }
+}
+
+/// Chooses.
+///
+/// # Errors
+/// A candidate that cannot be built.
+///
+/// # Panics
+/// If the call has a table of counts that is not as long as the collective has parts.
+pub fn choose(asked: &Asked<'_>, tuning: &Tuning, aside: &impl Aside) -> Result<Chosen> {
+    let first = algorithm::find(asked.call.collective, "auto")?.name;
+    let chosen = |algorithm, why| Ok(Chosen { algorithm, why });
+    let mut all = candidates(asked.call.collective).map(|algorithm| algorithm.name);
+    match (all.next(), all.next()) {
+        (None, _) => return chosen(first, "no algorithm folds in the order of ranks: the first of the registry"),
+        (Some(only), None) => return chosen(only, "the only candidate"),
+        (Some(first), _) if asked.world_size == 1 => return chosen(first, "one rank: all are alike"),
+        _ => {}
+    }
+    let longest = asked.lengths().1.into_iter().max().unwrap_or(0) * asked.call.dtype.bytes();
+    if let Some(algorithm) = tuning.decision(&asked.form(), longest as u64) {
+        return chosen(algorithm, "frozen in the tuning table");
+    }
+    if asked.world_size > MODELLED_RANKS {
+        return chosen(first, "more ranks than are estimated: the first of the registry");
+    }
+    let estimates = estimates(asked, tuning, aside)?;
+    let at = best(&estimates.iter().map(|estimate| estimate.seconds).collect::<Vec<_>>());
+    let why = match at {
+        0 if estimates.iter().any(|other| other.seconds < estimates[0].seconds) => {
+            "the first of the registry: the fastest estimate is less than 5 % lower"
+        }
+        _ => "the lowest estimate",
+    };
+    chosen(estimates[at].algorithm, why)
+}
+
+/// Estimates every candidate, the default first; none if there are more than [`MODELLED_RANKS`] ranks.
+///
+/// # Errors
+/// A candidate that cannot be built.
+///
+/// # Panics
+/// As [`choose`].
+pub fn estimates(asked: &Asked<'_>, tuning: &Tuning, aside: &impl Aside) -> Result<Vec<Estimate>> {
+    if asked.world_size > MODELLED_RANKS {
+        return Ok(Vec::new());
+    }
+    let Call { collective, path, aliasing, .. } = *asked.call;
+    let key = (collective.name, asked.world_size, path, aliasing);
+    let find = || kept().as_ref().and_then(|kept| kept.get(&key).cloned());
+    let make = || {
+        let roles = Roles::of(asked.world_size);
+        let count = |algorithm| Counted::of(collective, algorithm, roles, path, aliasing);
+        let counted: Arc<[Counted]> = aside.run(|| candidates(collective).map(count).collect::<Result<_>>())?;
+        kept().get_or_insert_default().insert(key, counted.clone());
+        Ok::<_, crate::Error>(counted)
+    };
+    let counted = MAKERS.find_or_make(&key, aside, find, make)?;
+    let lengths = asked.lengths();
+    Ok(counted.iter().map(|counted| counted.estimate(asked, &lengths, tuning)).collect())
+}
+
+fn kept() -> MutexGuard<'static, Option<HashMap<Key, Arc<[Counted]>>>> {
+    COUNTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Counted {
+    fn of(
+        collective: &'static Collective,
+        algorithm: &Algorithm,
+        roles: Roles,
+        path: Path,
+        aliasing: Aliasing,
+    ) -> Result<Self> {
+        let schedule = lower(&algorithm::build(collective, algorithm.name, roles, aliasing)?, path)?;
+        let strands = strands(&schedule).len();
+        Ok(Self {
+            algorithm: algorithm.name,
+            cost: Cost::of(&schedule),
+            chunks: (collective.parts(roles) * schedule.chunks_per_part) as usize,
+            chunks_per_part: schedule.chunks_per_part,
+            strands,
+            has_one_step_each: strands == schedule.steps.len(),
+        })
+    }
+
+    fn estimate(&self, asked: &Asked<'_>, (parts, buffers): &(Vec<usize>, Vec<usize>), tuning: &Tuning) -> Estimate {
+        let (mode, element) = (asked.mode(), asked.call.dtype.bytes());
+        let (buffer_bytes, total) = (buffers.iter().sum::<usize>() * element, parts.iter().sum::<usize>() * element);
+        let chunk_bytes = total as f64 / self.chunks.max(1) as f64;
+        let longest_chunk =
+            parts.iter().max().map_or(0, |longest| longest * element / self.chunks_per_part.max(1) as usize);
+        let slice_bytes = match asked.call.path {
+            Path::Staged => {
+                let homes = self.cost.most(|rank| rank.staging_chunks).max(1) as usize;
+                slot_bytes(asked.world_size) / homes
+            }
+            Path::Mapped => asked.sharing.slice_bytes(
+                longest_chunk,
+                buffer_bytes,
+                self.strands,
+                self.has_one_step_each,
+                asked.world_size,
+                asked.workers,
+            ),
+        };
+        let tiles = longest_chunk.div_ceil(slice_bytes.max(1)).max(1);
+        let is_alone = mode == Mode::Tile && !wants_help(buffer_bytes);
+        let load = Load {
+            chunk_bytes,
+            buffer_bytes: buffer_bytes as f64,
+            tiles: tiles as f64,
+            workers: if is_alone { 1.0 } else { asked.workers.min(asked.world_size as usize) as f64 },
+            is_joined: is_alone && tiles == 1 && self.has_one_step_each,
+        };
+        let terms = terms(&self.cost, mode, &load, &tuning.caches);
+        Estimate {
+            algorithm: self.algorithm,
+            moved_bytes: self.cost.total(|rank| rank.moved_chunks()) as f64 * chunk_bytes,
+            waits: self.cost.waits,
+            steps: self.cost.steps(),
+            terms,
+            seconds: seconds(&terms, tuning.coefficients(mode)),
+        }
+    }
+}

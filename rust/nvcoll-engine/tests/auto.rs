@@ -1,0 +1,164 @@
+//! `auto` chooses algorithms that fold in the order of ranks, the same for every rank, and as a pinned table says.
+
+use std::sync::Arc;
+
+use nvcoll_core::algorithm;
+use nvcoll_core::collective::{Collective, Roles, ALL_GATHER, ALL_REDUCE, BARRIER, COLLECTIVES};
+use nvcoll_core::counts::Counts;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::op::Op;
+use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_engine::call::Call;
+use nvcoll_engine::choice::MODELLED_RANKS;
+use nvcoll_engine::making::OnTheSpot;
+use nvcoll_engine::node::Node;
+use nvcoll_engine::sharing::Sharing;
+use nvcoll_engine::tuning::{Tuning, SHIPPED};
+
+const WAYS: [(Sharing, Path); 3] =
+    [(Sharing::ByTile, Path::Mapped), (Sharing::ByRank, Path::Staged), (Sharing::ByRank, Path::Mapped)];
+
+fn call(collective: &'static Collective, path: Path, aliasing: Aliasing, count: usize) -> Call {
+    Call {
+        collective,
+        root: 0,
+        algorithm: "auto".into(),
+        dtype: DType::F32,
+        op: Op::Sum,
+        counts: Counts::Even(count),
+        path,
+        aliasing,
+    }
+}
+
+fn node(world_size: u32, more: &str) -> Node {
+    let mut node = Node::new(world_size, Some(2)).unwrap();
+    node.set_tuning(Arc::new(Tuning::parse(&format!("{SHIPPED}{more}")).unwrap()));
+    node
+}
+
+/// Returns what `auto` is.
+fn chosen(node: &Node, call: &Call, sharing: Sharing) -> &'static str {
+    node.choose(call, sharing, node.world_size(), &OnTheSpot).unwrap().algorithm
+}
+
+#[test]
+fn auto_folds_in_the_order_of_ranks_and_chooses_alike_every_time() {
+    for world_size in 1..=17 {
+        let nodes = [node(world_size, ""), node(world_size, "")];
+        for &collective in COLLECTIVES {
+            for (sharing, path) in WAYS {
+                for &aliasing in collective.aliasings() {
+                    for count in [0, 1, 1000, 1 << 22] {
+                        let call = call(collective, path, aliasing, count);
+                        let [name, again] = nodes.each_ref().map(|node| chosen(node, &call, sharing));
+                        assert_eq!(name, again, "{call}");
+                        if count != 1000 {
+                            continue;
+                        }
+                        let program = nodes[0].program_among(world_size, &call, sharing, None, &OnTheSpot).unwrap();
+                        assert_eq!(program.algorithm(), name, "{call}");
+                        assert!(!collective.folds() || program.verified().is_rank_order(), "{call} by {name}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn candidates_are_all_that_give_the_same_bits() {
+    let estimates = |collective| {
+        let call = call(collective, Path::Mapped, Aliasing::Disjoint, 1000);
+        let all = node(4, "").estimates(&call, Sharing::ByTile, 4, &OnTheSpot).unwrap();
+        all.iter().map(|estimate| estimate.algorithm).collect::<Vec<_>>()
+    };
+    assert_eq!(estimates(&ALL_REDUCE), ["nvswitch", "one_shot", "two_shot"]);
+    let all: Vec<_> = algorithm::of(&ALL_GATHER).map(|algorithm| algorithm.name).collect();
+    assert_eq!(estimates(&ALL_GATHER), all, "it folds nothing");
+}
+
+#[test]
+fn the_least_estimate_is_chosen_and_both_change_with_the_table() {
+    let (sharing, path) = (Sharing::ByRank, Path::Staged);
+    let table = |wait: &str, byte: &str| {
+        let lines = SHIPPED.lines().map(|line| match line.split_once(" = ") {
+            Some(("wait_ns", _)) => format!("wait_ns = {wait}"),
+            Some((name, _)) if name.ends_with("_ns") => format!("{name} = 0"),
+            Some((name, _)) if name.ends_with("_per_byte") => format!("{name} = {byte}"),
+            _ => line.to_string(),
+        });
+        Tuning::parse(&lines.collect::<Vec<_>>().join("\n")).unwrap()
+    };
+    let of = |wait, byte| {
+        let mut node = Node::new(8, Some(2)).unwrap();
+        node.set_tuning(Arc::new(table(wait, byte)));
+        let call = call(&ALL_REDUCE, path, Aliasing::InPlace, 1000);
+        let all = node.estimates(&call, sharing, 8, &OnTheSpot).unwrap();
+        let least = all.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap();
+        assert_eq!(chosen(&node, &call, sharing), least.algorithm);
+        least.algorithm
+    };
+    assert_eq!(of("1000000", "1"), "one_shot", "only waits count: it has one less");
+    assert_eq!(of("0", "1000"), "nvswitch", "only bytes count: it moves least");
+}
+
+#[test]
+fn a_frozen_decision_is_obeyed_by_every_rank_and_whoever_drives_them() {
+    for (mode, (sharing, path)) in ["tile", "staged", "ranks"].iter().zip(WAYS) {
+        let decision = format!(
+            "\n[[decision]]\ncollective = \"all_reduce\"\nmode = \"{mode}\"\nworld_size = 8\nin_place = true\n\
+             up_to_bytes = 4000\nalgorithm = \"two_shot\"\n\
+             [[decision]]\ncollective = \"all_reduce\"\nmode = \"{mode}\"\nworld_size = 8\nin_place = true\n\
+             algorithm = \"one_shot\"\n"
+        );
+        let node = node(8, &decision);
+        let name = |count| {
+            let call = call(&ALL_REDUCE, path, Aliasing::InPlace, count);
+            let program = node.program_among(8, &call, sharing, None, &OnTheSpot).unwrap();
+            program.algorithm().to_string()
+        };
+        assert_eq!([name(1), name(1000), name(1001), name(1 << 20)], ["two_shot", "two_shot", "one_shot", "one_shot"]);
+        let group = call(&ALL_REDUCE, path, Aliasing::InPlace, 1);
+        let of_group = node.choose(&group, sharing, 4, &OnTheSpot).unwrap();
+        assert_ne!(of_group.why, "frozen in the tuning table", "it is for 8 ranks");
+    }
+}
+
+#[test]
+fn a_new_table_is_used_at_once() {
+    let mut node = node(8, "");
+    let call = call(&ALL_REDUCE, Path::Mapped, Aliasing::InPlace, 100);
+    let before = node.program(&call, None).unwrap().algorithm().to_string();
+    let other = if before == "two_shot" { "one_shot" } else { "two_shot" };
+    let decision = format!(
+        "{SHIPPED}\n[[decision]]\ncollective = \"all_reduce\"\nmode = \"tile\"\nworld_size = 8\nin_place = true\n\
+         algorithm = \"{other}\"\n"
+    );
+    node.set_tuning(Arc::new(Tuning::parse(&decision).unwrap()));
+    assert_eq!(node.program(&call, None).unwrap().algorithm(), other);
+}
+
+#[test]
+fn with_many_ranks_it_is_the_first_of_the_registry_and_says_so() {
+    let call = call(&ALL_GATHER, Path::Mapped, Aliasing::InPlace, 1 << 20);
+    let node = node(MODELLED_RANKS + 1, "");
+    let chosen = node.choose(&call, Sharing::ByTile, MODELLED_RANKS + 1, &OnTheSpot).unwrap();
+    assert_eq!(chosen.algorithm, algorithm::find(&ALL_GATHER, "auto").unwrap().name);
+    assert!(chosen.why.contains("more ranks than are estimated"), "{}", chosen.why);
+    assert!(node.estimates(&call, Sharing::ByTile, MODELLED_RANKS + 1, &OnTheSpot).unwrap().is_empty());
+}
+
+#[test]
+fn a_call_without_data_and_a_table_that_does_not_fit_are_no_matter_of_estimates() {
+    let node = node(3, "");
+    let barrier = Call::without_data(&BARRIER);
+    assert_eq!(chosen(&node, &barrier, Sharing::ByRank), "direct");
+    let parts = ALL_REDUCE.parts(Roles::of(3)) as usize;
+    let call = Call {
+        counts: Counts::Table(vec![1; parts + 1].into()),
+        ..call(&ALL_REDUCE, Path::Mapped, Aliasing::InPlace, 0)
+    };
+    let refused = node.choose(&call, Sharing::ByTile, 3, &OnTheSpot).unwrap_err().to_string();
+    assert!(refused.contains("`counts` has"), "{refused}");
+}

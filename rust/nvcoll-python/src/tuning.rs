@@ -1,0 +1,98 @@
+//! Tuning tables and estimates, as Python sees them: what `nvcoll explain` and `nvcoll bench --tune` show.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use nvcoll_core::collective::Collective;
+use nvcoll_core::counts::Counts;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::estimate::{Mode, COEFFICIENTS};
+use nvcoll_core::op::Op;
+use nvcoll_core::schedule::Aliasing;
+use nvcoll_core::tuning::{candidates, Tuning, FORMAT};
+use nvcoll_engine::call::Call;
+use nvcoll_engine::choice::MODELLED_RANKS;
+use nvcoll_engine::sharing::Sharing;
+use nvcoll_engine::tuning;
+
+use crate::error::{invalid, of_engine};
+use crate::gil::WithoutGil;
+use crate::node::Node;
+use crate::schedule::path_named;
+use crate::whole::whole;
+
+/// The choice, why, and for each candidate: name, bytes moved, waits, steps, terms, seconds.
+pub(crate) type Estimates = (&'static str, &'static str, Vec<(&'static str, f64, u32, u64, Vec<f64>, f64)>);
+
+/// Reads `tuning=`, whose default is what the environment names or what is shipped.
+pub(crate) fn of_option(py: Python<'_>, file: Option<PathBuf>) -> PyResult<Arc<Tuning>> {
+    let table = file.map_or_else(tuning::of_environment, |file| tuning::read(&file));
+    table.map_err(|error| of_engine(py, &error))
+}
+
+/// Returns a table as a dictionary: machine, caches, and the coefficients of each mode.
+pub(crate) fn as_dict<'py>(py: Python<'py>, table: &Tuning) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    all.set_item("format", FORMAT)?;
+    all.set_item("machine", &table.machine)?;
+    all.set_item("near_bytes", table.caches.near_bytes)?;
+    all.set_item("far_bytes", table.caches.far_bytes)?;
+    for &mode in Mode::ALL {
+        let of_mode = PyDict::new(py);
+        for ((name, _), value) in COEFFICIENTS.iter().zip(table.coefficients(mode)) {
+            of_mode.set_item(name, value)?;
+        }
+        all.set_item(mode.name(), of_mode)?;
+    }
+    Ok(all)
+}
+
+/// What `auto` chooses for a call of all ranks, and what it expects of each candidate.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn estimates(
+    py: Python<'_>,
+    node: &Node,
+    collective: &str,
+    count: usize,
+    dtype: &str,
+    root: &Bound<'_, PyAny>,
+    path: &str,
+    in_place: bool,
+    by_rank: bool,
+) -> PyResult<Estimates> {
+    let engine = &node.engine;
+    let contract =
+        Collective::named(collective).ok_or_else(|| invalid(py, format!("no collective is called `{collective}`")))?;
+    let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
+    let root = whole("root", root, 0..=engine.world_size() - 1)?;
+    let path = path_named(py, path)?;
+    let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
+    if !contract.aliasings().contains(&aliasing) {
+        return Err(invalid(py, format!("{collective} is never in place")));
+    }
+    let (algorithm, op, counts) = ("auto".into(), Op::Sum, Counts::Even(count));
+    let call = Call { collective: contract, root, algorithm, dtype, op, counts, path, aliasing };
+    let sharing = if by_rank { Sharing::ByRank } else { Sharing::of(path) };
+    let (ranks, aside) = (engine.world_size(), WithoutGil(py));
+    let chosen = engine.choose(&call, sharing, ranks, &aside).map_err(|error| of_engine(py, &error))?;
+    let all = engine.estimates(&call, sharing, ranks, &aside).map_err(|error| of_engine(py, &error))?;
+    let rows = all.into_iter().map(|e| (e.algorithm, e.moved_bytes, e.waits, e.steps, e.terms.to_vec(), e.seconds));
+    Ok((chosen.algorithm, chosen.why, rows.collect()))
+}
+
+/// What the cost model has: modes, the coefficients as (name, how many of its unit are a second), the most ranks.
+#[pyfunction]
+pub(crate) fn cost_model() -> (Vec<&'static str>, Vec<(&'static str, f64)>, u32) {
+    (Mode::ALL.iter().map(|mode| mode.name()).collect(), COEFFICIENTS.to_vec(), MODELLED_RANKS)
+}
+
+/// The algorithms that `auto` chooses from, the default first.
+#[pyfunction]
+pub(crate) fn auto_candidates(py: Python<'_>, collective: &str) -> PyResult<Vec<&'static str>> {
+    let contract =
+        Collective::named(collective).ok_or_else(|| invalid(py, format!("no collective is called `{collective}`")))?;
+    Ok(candidates(contract).map(|algorithm| algorithm.name).collect())
+}
