@@ -192,7 +192,11 @@ mod tests {
 
     #[test]
     fn what_one_shot_does_more_than_two_shot_is_bytes_and_what_it_does_less_is_waits() {
-        let of = |name| terms(&all_reduce(name, Path::Mapped), Mode::Ranks, &load(8.0), &CACHES);
+        let of = |name| {
+            let cost = all_reduce(name, Path::Mapped);
+            let chunk_bytes = 1000.0 / cost.buffer_chunks as f64;
+            terms(&cost, Mode::Ranks, &Load { chunk_bytes, ..load(8.0) }, &CACHES)
+        };
         let (one, two) = (of("one_shot"), of("two_shot"));
         assert!(one[1] < two[1] && one[3] + one[4] > 3.0 * (two[3] + two[4]), "{one:?} {two:?}");
         let coefficients = |wait, byte| [0.0, wait, 0.0, byte, byte, 0.0, 0.0];

@@ -262,7 +262,7 @@ mod tests {
         refused(&SHIPPED.replace("tuning/1", "tuning/9"), "this version reads");
         refused(&SHIPPED.replace("[staged]", "[stage]"), "has `stage`");
         refused(&SHIPPED.replace("near_bytes", "bytes"), "it takes near_bytes, far_bytes");
-        refused(&SHIPPED.replace("wait_ns =", "wait_ns = -"), "0 or more");
+        refused(&SHIPPED.replace("wait_ns =", "wait_ns = -1 #"), "0 or more");
         refused(&SHIPPED.replace("wait_ns =", "wait_ns = nan #"), "0 or more");
         refused(&SHIPPED.replace("wait_ns =", "wait_ns = \"1\" #"), "no number `wait_ns`");
         refused(&format!("{SHIPPED}\n[decision]\n"), "[[decision]]");
