@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import machine
-from nvcoll.cli import algorithms, bench, info, schedules
+from nvcoll.cli import algorithms, bench, explain, info, schedules
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 
@@ -97,6 +97,7 @@ app = typer.Typer(
     epilog=STATUS,
 )
 app.command("bench")(bench.bench)
+app.command("explain")(explain.explain)
 app.command("verify")(schedules.verify)
 app.command("show")(schedules.show)
 app.command("algorithms")(algorithms.algorithms)

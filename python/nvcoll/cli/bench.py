@@ -18,6 +18,7 @@ from nvcoll import Algorithm, InvalidArgument, Refuted
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import dtypes, ops
 from nvcoll.cli import files, plot, sizes, tables
+from nvcoll.cli import tune as tuning
 from nvcoll.cli.schedules import Ranks
 from nvcoll.cli.timing import Case, Reduction, check_memory
 
@@ -136,8 +137,15 @@ def bench(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Fit what auto decides by to this machine instead.")] = False,
+    freeze: Annotated[bool, typer.Option("--freeze", help="Save what auto decides for -n ranks, too.")] = False,
+    save: Annotated[Path | None, typer.Option("--save", help="Where --tune and --freeze write a table.")] = None,
 ) -> None:
     """Times algorithms beside numpy and the roofline, in the same rounds; every element is checked."""
+    if tune or freeze:
+        return tuning.tune(ranks, tune, freeze, save)
+    if save is not None:
+        raise InvalidArgument("--save is where --tune or --freeze writes: pass one of them")
     _check_collective(collective)
     if nccl and as_json:
         raise InvalidArgument("--nccl and --json print different things: pass one of them")

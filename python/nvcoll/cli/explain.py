@@ -1,0 +1,152 @@
+"""``nvcoll explain``: which algorithm ``auto`` takes for a call, and why: estimates beside measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+import nvcoll
+from nvcoll import InvalidArgument
+from nvcoll._nvcoll import algorithms as registry
+from nvcoll._nvcoll import auto_candidates, collectives, cost_model, dtypes
+from nvcoll.cli import sizes
+from nvcoll.cli.rounds import TIMED, measure
+from nvcoll.cli.schedules import OutOfPlace, Ranks
+from nvcoll.cli.timing import Spread, check_memory
+from nvcoll.words import counted
+
+DEFAULT_SIZE = "64K"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the cost model says of one candidate."""
+
+    algorithm: str
+    moved_bytes: float
+    waits: int
+    steps: int
+    terms: list[float]
+    seconds: float
+
+
+def estimates(
+    node: nvcoll.Node,
+    mode: str,
+    collective: str,
+    count: int,
+    dtype: str = "float32",
+    in_place: bool = True,
+    root: int | None = None,
+) -> tuple[str, str, list[Estimate]]:
+    """Returns what auto takes, why, and what it expects of each candidate."""
+    path, by_rank = ("staged" if mode == "staged" else "mapped"), mode == "ranks"
+    chosen, why, rows = node.estimates(
+        collective, count, dtype, root=root, path=path, in_place=in_place, by_rank=by_rank
+    )
+    return chosen, why, [Estimate(*row) for row in rows]
+
+
+def _bytes(nbytes: float) -> str:
+    return sizes.show(round(nbytes)) if nbytes < 1024 else f"{nbytes / 1024:.0f} KiB"
+
+
+def _micros(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g}" if seconds < 1e-3 else f"{seconds * 1e6:.0f}"
+
+
+def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _check(collective: str, dtype: str, ranks: int, root: int | None) -> tuple[int, bool]:
+    """Returns the bytes of an element, and whether the collective can be in place."""
+    contracts = {name: (has_root, can) for name, _, has_root, can, *_ in collectives()}
+    if collective not in contracts:
+        raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(contracts)}")
+    has_root, can_be_in_place = contracts[collective]
+    if root is not None and not has_root:
+        raise InvalidArgument(f"{collective} has no root: leave out --root")
+    if root is not None and not 0 <= root < ranks:
+        raise InvalidArgument(f"--root is {root}: the ranks are 0 to {ranks - 1}")
+    elements = {name: nbytes for name, nbytes, *_ in dtypes()}
+    if dtype not in elements:
+        raise InvalidArgument(f"no dtype is called `{dtype}`: choose from {', '.join(elements)}")
+    return elements[dtype], can_be_in_place
+
+
+def explain(
+    collective: Annotated[str, typer.Argument(help="A collective.")],
+    size: Annotated[
+        str, typer.Option("-b", "--bytes", help="Bytes of a rank's longer buffer: 64K, 1M.")
+    ] = DEFAULT_SIZE,
+    ranks: Ranks = 8,
+    path: Annotated[str, typer.Option(help="mapped or staged.")] = "mapped",
+    by_rank: Annotated[bool, typer.Option("--by-rank", help="Every rank calls for itself, as in Node.run.")] = False,
+    root: Annotated[int | None, typer.Option(help="The root, if there is one.")] = None,
+    dtype: Annotated[str, typer.Option("-d", "--datatype", "--dtype", help="A dtype.")] = "float32",
+    out_of_place: OutOfPlace = False,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds; 0: only estimate.", min=0)] = 20,
+) -> None:
+    """Prints what auto takes for a call and why: what each candidate moves, its estimate and its time."""
+    element, can_be_in_place = _check(collective, dtype, ranks, root)
+    if path not in ("mapped", "staged"):
+        raise InvalidArgument(f"no path is called `{path}`: choose from mapped, staged")
+    mode = "staged" if path == "staged" else "ranks" if by_rank else "tile"
+    in_place = can_be_in_place and not out_of_place
+    count = sizes.parse(size) // element
+    node = nvcoll.Node(ranks)
+    chosen, why, all_estimates = estimates(node, mode, collective, count, dtype, in_place, root)
+    is_timed = rounds > 0 and collective in TIMED and in_place and mode_is_timed(mode, by_rank)
+    seconds: dict[str, Spread] = {}
+    if is_timed and all_estimates:
+        check_memory(count * element, ranks, len(all_estimates))
+        names = [estimate.algorithm for estimate in all_estimates]
+        timed = measure(node, mode, collective, dtype, count, names, rounds)
+        seconds = {name: Spread.of(times) for name, times in timed.items()}
+    place = "in place" if in_place else "out of place"
+    how = "every rank calls for itself" if by_rank else "one caller"
+    print(f"{collective} {sizes.show(count * element)} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}")
+    print(f"auto takes {chosen}: {why}")
+    if all_estimates:
+        print()
+        print_table(all_estimates, chosen, seconds)
+    else:
+        print(
+            f"no estimates: there are more than {cost_model()[2]} ranks, and counting every candidate would take long"
+        )
+    candidates = auto_candidates(collective)
+    others = [name for owner, name, *_ in registry() if owner == collective and name not in candidates]
+    print()
+    if others:
+        print(f"by name only, other bits: {', '.join(others)}")
+    print(f"table: {node.tuning['machine']}")
+    if all_estimates and not seconds:
+        print("not measured: " + ("--rounds is 0" if rounds == 0 else f"only {', '.join(TIMED)} in place is"))
+
+
+def mode_is_timed(mode: str, by_rank: bool) -> bool:
+    """Says whether calls of a mode can be timed: staged ones are those that one caller makes."""
+    return not (mode == "staged" and by_rank)
+
+
+def print_table(rows: Sequence[Estimate], chosen: str, seconds: dict[str, Spread]) -> None:
+    """Prints one line per candidate; the one that auto takes has an arrow."""
+    table = [("candidate", "moved", "waits", "steps", "estimate us", "measured us", "estimate/measured", "")]
+    for row in rows:
+        spread = seconds.get(row.algorithm)
+        measured = "-" if spread is None else _micros(spread.median)
+        ratio = "-" if spread is None else f"{row.seconds / spread.median:.2f}"
+        mark = "<- auto" if row.algorithm == chosen else ""
+        counts = (_bytes(row.moved_bytes), str(row.waits), str(row.steps))
+        table.append((row.algorithm, *counts, _micros(row.seconds), measured, ratio, mark))
+    _print_rows(table)

@@ -1,0 +1,202 @@
+"""``nvcoll bench --tune``: measures a small set of calls and fits the coefficients of ``auto``'s cost model to them.
+
+For every call of the set, each candidate is timed in the same rounds; its median is one equation, what the model counts
+of it (`Node.estimates`) times the coefficients. They are solved together by least squares of the relative errors, no
+coefficient being negative. The set has calls of two, four and eight ranks from one KiB to some MiB.
+
+The file (TOML) is read by ``nvcoll.Node(..., tuning=FILE)`` and by the environment variable ``NVCOLL_TUNING``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+import nvcoll
+from nvcoll import InvalidArgument
+from nvcoll._nvcoll import auto_candidates, collectives, cost_model, machine
+from nvcoll.cli import sizes
+from nvcoll.cli.explain import estimates
+from nvcoll.cli.rounds import MODES, TIMED, measure
+from nvcoll.words import counted
+
+RANKS = (2, 4, 8)
+SIZES = ("1K", "8K", "64K", "256K", "1M", "4M")
+"""What is measured. Chosen: both sides of every cache and of where helpers begin to help, in less than a minute."""
+
+ROUNDS = 9
+
+BUDGET_S = 50.0
+"""After so long, no further call is measured. Chosen."""
+
+NEAR_BYTES, FAR_BYTES = 1 << 20, 32 << 20
+"""Caches where the system does not say. Chosen."""
+
+SWEEPS = 20_000
+"""Passes of the solver over all coefficients. Chosen: far more than it takes."""
+
+FREEZE_UP_TO = 1 << 30
+"""The largest size for which a decision is frozen; larger calls are decided like it."""
+
+
+@dataclass
+class Fit:
+    """Equations of one mode, and their solution."""
+
+    mode: str
+    terms: list[list[float]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    coefficients: list[float] = field(default_factory=list)
+
+    def solve(self) -> None:
+        """Finds coefficients, in the units that their names say."""
+        per_second = np.array([scale for _, scale in cost_model()[1]])
+        measured = np.array(self.seconds)
+        equations = np.array(self.terms) / per_second / measured[:, None]
+        self.coefficients = list(non_negative_least_squares(equations, np.ones(len(measured))))
+        self.errors = np.abs(equations @ self.coefficients - 1.0)
+
+    @property
+    def words(self) -> str:
+        """How well the equations are met."""
+        middle, high = np.percentile(self.errors, (50, 90))
+        return f"{len(self.seconds)} medians, half of the estimates within {middle:.0%}, nine of ten within {high:.0%}"
+
+
+def non_negative_least_squares(equations: Any, values: Any) -> Any:
+    """Minimises ``|equations @ x - values|`` over x >= 0, by one coefficient after the other (coordinate descent)."""
+    scale = np.linalg.norm(equations, axis=0)
+    scale[scale == 0.0] = np.inf  # what no equation has a term of is 0
+    scaled = equations / scale
+    squares, products = scaled.T @ scaled, scaled.T @ values
+    x = np.zeros(len(scale))
+    for _ in range(SWEEPS):
+        largest = 0.0
+        for at in range(len(x)):
+            if squares[at, at] > 0.0:
+                moved = max(0.0, x[at] + (products[at] - squares[at] @ x) / squares[at, at]) - x[at]
+                x[at] += moved
+                largest = max(largest, abs(moved))
+        if largest < 1e-9:
+            break
+    return x / scale
+
+
+def _measure(table: Path, all_ranks: Sequence[int], all_sizes: Sequence[str], rounds: int) -> list[Fit]:
+    """Measures every mode; says so when the time is up. The table says how large the caches are."""
+    began, skipped = time.monotonic(), 0
+    fits = {mode: Fit(mode) for mode in MODES}
+    for text in all_sizes:
+        for ranks in all_ranks:
+            node = nvcoll.Node(ranks, tuning=table)
+            for collective in TIMED:
+                for mode, fit in fits.items():
+                    if time.monotonic() > began + BUDGET_S:
+                        skipped += 1
+                        continue
+                    count = sizes.parse(text) // 4
+                    _, _, candidates = estimates(node, mode, collective, count)
+                    names = [candidate.algorithm for candidate in candidates]
+                    seconds = measure(node, mode, collective, "float32", count, names, rounds)
+                    fit.terms += [candidate.terms for candidate in candidates]
+                    fit.seconds += [float(np.median(seconds[name])) for name in names]
+    if skipped:
+        typer.echo(f"nvcoll: {BUDGET_S:.0f} s are over, {counted(skipped, 'call')} of the set were left out", err=True)
+    return list(fits.values())
+
+
+def _of_this_machine() -> dict[str, Any]:
+    facts = machine()
+    cpus = counted(facts["usable_cpus"], "CPU")
+    return {
+        "machine": f"{facts['cpu'] or 'unknown CPU'}, {cpus}, {facts['isa']}",
+        "near_bytes": float(facts["l2_bytes"] or NEAR_BYTES),
+        "far_bytes": float(facts["l3_bytes"] or FAR_BYTES),
+    }
+
+
+def table_text(table: dict[str, Any], decisions: Sequence[str] = ()) -> str:
+    """Writes a table as TOML; ``table`` is like ``Node.tuning``."""
+    quoted = str(table["machine"]).replace("\\", "\\\\").replace('"', '\\"')
+    lines = [f'format = "{table["format"]}"', f'machine = "{quoted}"', "", "[caches]"]
+    lines += [f"{name} = {table[name]:.0f}" for name in ("near_bytes", "far_bytes")]
+    for mode in cost_model()[0]:
+        lines += ["", f"[{mode}]", *(f"{name} = {value:.6g}" for name, value in table[mode].items())]
+    return "\n".join([*lines, *decisions, ""])
+
+
+def frozen(node: nvcoll.Node) -> list[str]:
+    """Returns what auto decides now, at every size, as lines of TOML: for this world size, in float32."""
+    lines: list[str] = []
+    for collective, _, _, can_be_in_place, *_ in collectives():
+        if len(auto_candidates(collective)) < 2:
+            continue
+        for mode in MODES:
+            for in_place in (True, False) if can_be_in_place else (False,):
+                lines += _frozen_form(node, collective, mode, in_place)
+    return lines
+
+
+def _frozen_form(node: nvcoll.Node, collective: str, mode: str, in_place: bool) -> list[str]:
+    """Finds the sizes, among powers of two, up to which a decision holds."""
+    runs: list[tuple[str, int]] = []
+    nbytes = 4
+    while nbytes <= FREEZE_UP_TO:
+        chosen, _, _ = estimates(node, mode, collective, nbytes // 4, in_place=in_place)
+        if runs and runs[-1][0] == chosen:
+            runs.pop()
+        runs.append((chosen, nbytes))
+        nbytes *= 2
+    lines = []
+    for algorithm, up_to in runs:
+        lines += ["", "[[decision]]", f'collective = "{collective}"', f'mode = "{mode}"']
+        lines += [f"world_size = {node.world_size}", f"in_place = {str(in_place).lower()}"]
+        if (algorithm, up_to) != runs[-1]:
+            lines.append(f"up_to_bytes = {up_to}")
+        lines.append(f'algorithm = "{algorithm}"')
+    return lines
+
+
+def tune(
+    ranks: int,
+    is_measured: bool,
+    freeze: bool,
+    file: Path | None,
+    all_ranks: Sequence[int] = RANKS,
+    all_sizes: Sequence[str] = SIZES,
+    rounds: int = ROUNDS,
+) -> None:
+    """Fits coefficients, or takes those that are pinned; freezes decisions; prints, and writes a file."""
+    if not is_measured and file is None:
+        raise InvalidArgument("--freeze writes decisions to a file: pass --save FILE")
+    table = nvcoll.Node(1).tuning
+    if is_measured:
+        table |= _of_this_machine()
+        with tempfile.TemporaryDirectory() as folder:
+            begun = Path(folder) / "tuning.toml"
+            begun.write_text(table_text(table))
+            fits = _measure(begun, all_ranks, all_sizes, rounds)
+        for fit in fits:
+            fit.solve()
+            table[fit.mode] = dict(zip([name for name, _ in cost_model()[1]], fit.coefficients, strict=True))
+            print(f"{fit.mode:6}  {fit.words}")
+    text = table_text(table)
+    if is_measured:
+        print()
+        print(text, end="")
+    if file is None:
+        return
+    file.write_text(text)
+    nvcoll.Node(ranks, tuning=file)  # what was written is read
+    if freeze:
+        lines = frozen(nvcoll.Node(ranks, tuning=file))
+        file.write_text(table_text(table, lines))
+        nvcoll.Node(ranks, tuning=file)
+    typer.echo(f"written to {file}: pin it with NVCOLL_TUNING={file} or nvcoll.Node(..., tuning=FILE)", err=True)
