@@ -28,10 +28,10 @@ from nvcoll.cli.rounds import MODES, TIMED, measure
 from nvcoll.words import counted
 
 RANKS = (2, 4, 8)
-SIZES = ("1K", "8K", "64K", "256K", "1M", "4M")
+SIZES = ("1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M")
 """What is measured. Chosen: both sides of every cache and of where helpers begin to help, in less than a minute."""
 
-ROUNDS = 9
+ROUNDS = 21
 
 BUDGET_S = 50.0
 """After so long, no further call is measured. Chosen."""
