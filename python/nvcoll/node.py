@@ -34,8 +34,8 @@ class Node(_nvcoll.Node):
         isa: the instruction set of the kernels, such as ``"avx2"``; ``nvcoll info`` lists those of this processor.
             Default: the best. The bits of results do not depend on it.
         tuning: a file that ``nvcoll bench --tune --save`` wrote: the table by which ``auto`` chooses among algorithms
-            of the same bits. Default: the file that the environment variable ``NVCOLL_TUNING`` names, else the table that
-            is shipped.
+            of the same bits. Default: the file that the environment variable ``NVCOLL_TUNING`` names, else the table
+            that is shipped.
 
     Threads and memory go with the object: ``with`` is optional.
 

@@ -13,12 +13,14 @@ from nvcoll import InvalidArgument
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import auto_candidates, collectives, cost_model, dtypes
 from nvcoll.cli import sizes
-from nvcoll.cli.rounds import TIMED, measure
+from nvcoll.cli.rounds import MODES, Call, measure
 from nvcoll.cli.schedules import OutOfPlace, Ranks
 from nvcoll.cli.timing import Spread, check_memory
 from nvcoll.words import counted
 
 DEFAULT_SIZE = "64K"
+
+WITHOUT_DATA = ("barrier", "split")
 
 
 @dataclass(frozen=True)
@@ -33,19 +35,17 @@ class Estimate:
     seconds: float
 
 
-def estimates(
-    node: nvcoll.Node,
-    mode: str,
-    collective: str,
-    count: int,
-    dtype: str = "float32",
-    in_place: bool = True,
-    root: int | None = None,
-) -> tuple[str, str, list[Estimate]]:
+def estimates(node: nvcoll.Node, mode: str, call: Call) -> tuple[str, str, list[Estimate]]:
     """Returns what auto takes, why, and what it expects of each candidate."""
-    path, by_rank = ("staged" if mode == "staged" else "mapped"), mode == "ranks"
+    path, by_rank = MODES[mode]
     chosen, why, rows = node.estimates(
-        collective, count, dtype, root=root, path=path, in_place=in_place, by_rank=by_rank
+        call.collective,
+        call.count,
+        call.dtype,
+        root=call.root if call.has_root else None,
+        path=path,
+        in_place=call.in_place,
+        by_rank=by_rank,
     )
     return chosen, why, [Estimate(*row) for row in rows]
 
@@ -68,20 +68,19 @@ def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
         print("  ".join(cells).rstrip())
 
 
-def _check(collective: str, dtype: str, ranks: int, root: int | None) -> tuple[int, bool]:
-    """Returns the bytes of an element, and whether the collective can be in place."""
-    contracts = {name: (has_root, can) for name, _, has_root, can, *_ in collectives()}
+def _check(collective: str, dtype: str, ranks: int, root: int | None) -> int:
+    """Returns the bytes of an element."""
+    contracts = {name: has_root for name, _, has_root, *_ in collectives() if name not in WITHOUT_DATA}
     if collective not in contracts:
         raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(contracts)}")
-    has_root, can_be_in_place = contracts[collective]
-    if root is not None and not has_root:
+    if root is not None and not contracts[collective]:
         raise InvalidArgument(f"{collective} has no root: leave out --root")
     if root is not None and not 0 <= root < ranks:
         raise InvalidArgument(f"--root is {root}: the ranks are 0 to {ranks - 1}")
     elements = {name: nbytes for name, nbytes, *_ in dtypes()}
     if dtype not in elements:
         raise InvalidArgument(f"no dtype is called `{dtype}`: choose from {', '.join(elements)}")
-    return elements[dtype], can_be_in_place
+    return elements[dtype]
 
 
 def explain(
@@ -98,45 +97,34 @@ def explain(
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; 0: only estimate.", min=0)] = 20,
 ) -> None:
     """Prints what auto takes for a call and why: what each candidate moves, its estimate and its time."""
-    element, can_be_in_place = _check(collective, dtype, ranks, root)
+    element = _check(collective, dtype, ranks, root)
     if path not in ("mapped", "staged"):
         raise InvalidArgument(f"no path is called `{path}`: choose from mapped, staged")
+    if by_rank and path == "staged":
+        raise InvalidArgument("--by-rank is for mapped ranks: staged calls are by rank whoever makes them")
     mode = "staged" if path == "staged" else "ranks" if by_rank else "tile"
-    in_place = can_be_in_place and not out_of_place
-    count = sizes.parse(size) // element
+    call = Call(collective, sizes.parse(size) // element, ranks, dtype, not out_of_place, root or 0)
     node = nvcoll.Node(ranks)
-    chosen, why, all_estimates = estimates(node, mode, collective, count, dtype, in_place, root)
-    is_timed = rounds > 0 and collective in TIMED and in_place and mode_is_timed(mode, by_rank)
-    seconds: dict[str, Spread] = {}
-    if is_timed and all_estimates:
-        check_memory(count * element, ranks, len(all_estimates))
-        names = [estimate.algorithm for estimate in all_estimates]
-        timed = measure(node, mode, collective, dtype, count, names, rounds)
+    chosen, why, candidates = estimates(node, mode, call)
+    seconds = {}
+    if candidates and rounds:
+        check_memory(call.count * element, ranks, 2)
+        timed = measure(node, mode, call, [candidate.algorithm for candidate in candidates], rounds)
         seconds = {name: Spread.of(times) for name, times in timed.items()}
-    place = "in place" if in_place else "out of place"
+    place = "in place" if call.in_place else "out of place"
     how = "every rank calls for itself" if by_rank else "one caller"
-    print(f"{collective} {sizes.show(count * element)} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}")
-    print(f"auto takes {chosen}: {why}")
-    if all_estimates:
-        print()
-        print_table(all_estimates, chosen, seconds)
+    size = sizes.show(call.count * element)
+    print(f"{collective} {size} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}")
+    print(f"auto takes {chosen}: {why}\n")
+    if candidates:
+        print_table(candidates, chosen, seconds)
     else:
         print(
             f"no estimates: there are more than {cost_model()[2]} ranks, and counting every candidate would take long"
         )
-    candidates = auto_candidates(collective)
-    others = [name for owner, name, *_ in registry() if owner == collective and name not in candidates]
-    print()
-    if others:
-        print(f"by name only, other bits: {', '.join(others)}")
+    others = [n for owner, n, *_ in registry() if owner == collective and n not in auto_candidates(collective)]
+    print(f"\nby name only, since their bits are others: {', '.join(others) or 'none'}")
     print(f"table: {node.tuning['machine']}")
-    if all_estimates and not seconds:
-        print("not measured: " + ("--rounds is 0" if rounds == 0 else f"only {', '.join(TIMED)} in place is"))
-
-
-def mode_is_timed(mode: str, by_rank: bool) -> bool:
-    """Says whether calls of a mode can be timed: staged ones are those that one caller makes."""
-    return not (mode == "staged" and by_rank)
 
 
 def print_table(rows: Sequence[Estimate], chosen: str, seconds: dict[str, Spread]) -> None:

@@ -9,74 +9,125 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 import nvcoll
 from nvcoll import Communicator
+from nvcoll._nvcoll import collectives
 from nvcoll.cli.timing import Array, Candidate, dtype_named
-
-TIMED = ("all_reduce",)
-"""The collectives that can be timed."""
 
 MODES = {"tile": ("mapped", False), "staged": ("staged", False), "ranks": ("mapped", True)}
 """For each mode, the path, and whether every rank calls for itself."""
 
 
-def _order(names: Sequence[str], rounds: int) -> list[list[str]]:
-    """Draws the order of every round; the first is not timed."""
-    draw = random.Random(rounds)
-    return [draw.sample(list(names), len(names)) for _ in range(rounds + 1)]
+@dataclass
+class Call:
+    """What is called again and again."""
+
+    collective: str
+    count: int
+    """Elements of a rank's longer buffer; a multiple of the world size where it is cut among ranks."""
+    world_size: int
+    dtype: str = "float32"
+    in_place: bool = True
+    root: int = 0
+
+    def __post_init__(self) -> None:
+        _, _, self.has_root, self.can_be_in_place, *_ = next(c for c in collectives() if c[0] == self.collective)
+        self.in_place = self.in_place and self.can_be_in_place
+        if self.collective in CUT:
+            self.count = max(1, self.count // self.world_size) * self.world_size
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What a call takes beside its arrays."""
+        return {"root": self.root} if self.has_root else {}
+
+    def arrays(self) -> tuple[list[Array | None], list[Array | None] | None]:
+        """Makes what every rank passes, and what it passes as ``out``: None where it passes nothing."""
+        n, root, has_parts = self.world_size, self.root, self.collective in CUT
+        # Small numbers, which every dtype holds, and whose sums do too.
+        whole = [(np.arange(self.count) % 3 + rank % 2).astype(dtype_named(self.dtype)) for rank in range(n)]
+        own = [np.split(x, n)[rank] for rank, x in enumerate(whole)] if has_parts else whole
+        apart = lambda arrays: arrays if self.in_place else [x.copy() for x in arrays]  # noqa: E731
+        on_root = lambda arrays: [x if rank == root else None for rank, x in enumerate(arrays)]  # noqa: E731
+        match self.collective:
+            case "reduce_scatter":
+                return list(whole), list(apart(own))
+            case "all_gather":
+                return list(apart(own)), list(whole)
+            case "gather":
+                return [x if rank == root else x.copy() for rank, x in enumerate(apart(own))], on_root(whole)
+            case "scatter":
+                return on_root(whole), [x if rank == root else x.copy() for rank, x in enumerate(apart(own))]
+            case "all_to_all":
+                return list(whole), [x.copy() for x in whole]
+            case "reduce" if not self.in_place:
+                return list(whole), on_root([x.copy() for x in whole])
+        return list(whole), None if self.in_place else [x.copy() for x in whole]
+
+    def planned(self, node: nvcoll.Node, inputs: list[Array | None], outs: list[Array | None] | None, path: str) -> Any:
+        """Returns what makes a plan of the call by an algorithm."""
+        is_given_by_all = lambda arrays: all(x is not None for x in arrays)  # noqa: E731
+        own = inputs if is_given_by_all(inputs) else inputs[self.root]
+        out = outs if outs is None or is_given_by_all(outs) else outs[self.root]
+        return lambda name: node.plan(self.collective, own, algorithm=name, out=out, path=path, **self.arguments)
 
 
-def _data(node: nvcoll.Node, dtype: str, count: int) -> list[Array]:
-    """Returns small numbers, which every dtype holds, and whose sums do too."""
-    return [(np.arange(count) % 3 + rank % 2).astype(dtype_named(dtype)) for rank in range(node.world_size)]
+CUT = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
+"""The collectives whose longer buffer has a part for every rank."""
 
 
-def measure(
-    node: nvcoll.Node, mode: str, collective: str, dtype: str, count: int, names: Sequence[str], rounds: int
-) -> dict[str, list[float]]:
-    """Times a sum in place by some algorithms.
+def measure(node: nvcoll.Node, mode: str, call: Call, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """Times a call by some algorithms.
 
     Returns:
         For each algorithm, the seconds of every round.
     """
-    data = _data(node, dtype, count)
     path, by_rank = MODES[mode]
-    measure_mode = _by_ranks if by_rank else _by_one
-    return measure_mode(node, path, collective, data, _order(names, rounds))
+    draw = random.Random(rounds)
+    order = [draw.sample(list(names), len(names)) for _ in range(rounds + 1)]  # the first is not timed
+    return (_by_ranks if by_rank else _by_one)(node, path, call, order)
 
 
-def _by_one(
-    node: nvcoll.Node, path: str, collective: str, data: list[Array], order: list[list[str]]
-) -> dict[str, list[float]]:
-    arrays = [x.copy() for x in data]
-    plans = {name: node.plan(collective, arrays, algorithm=name, path=path) for name in order[0]}
-    candidates = {name: Candidate(lambda plan=plan: plan.run(), arrays) for name, plan in plans.items()}
+def _by_one(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) -> dict[str, list[float]]:
+    inputs, outs = call.arrays()
+    plan = call.planned(node, inputs, outs, path)
+    candidates = {name: Candidate(_run(plan(name)), []) for name in order[0]}
+    fresh = [None if x is None else x.copy() for x in inputs]
     for number, names in enumerate(order):
         for name in names:
-            for x, fresh in zip(arrays, data, strict=True):
-                np.copyto(x, fresh)
+            for x, data in zip(inputs, fresh, strict=True):
+                if x is not None and data is not None:
+                    np.copyto(x, data)
             candidates[name].run(is_counted=number > 0)
     return {name: candidate.seconds for name, candidate in candidates.items()}
 
 
-def _by_ranks(
-    node: nvcoll.Node, path: str, collective: str, data: list[Array], order: list[list[str]]
-) -> dict[str, list[float]]:
+def _run(plan: nvcoll.Plan) -> Callable[[], None]:
+    return lambda: plan.run()
+
+
+def _by_ranks(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) -> dict[str, list[float]]:
+    inputs, outs = call.arrays()
+
     def program(comm: Communicator) -> dict[str, list[float]]:
-        fresh = data[comm.rank]
-        x = fresh.copy()
-        call = getattr(comm, collective)
+        x, out = inputs[comm.rank], None if outs is None else outs[comm.rank]
+        fresh = None if x is None else x.copy()
+        method = getattr(comm, call.collective)
         seconds: dict[str, list[float]] = {name: [] for name in order[0]}
         for number, names in enumerate(order):
             for name in names:
-                np.copyto(x, fresh)
+                if x is not None and fresh is not None:
+                    np.copyto(x, fresh)
                 comm.barrier()
                 start = time.perf_counter()
-                call(x, algorithm=name, path=path)
+                method(x, algorithm=name, out=out, path=path, **call.arguments)
+                comm.barrier()
                 if number > 0:
                     seconds[name].append(time.perf_counter() - start)
         return seconds

@@ -2,7 +2,7 @@
 
 For every call of the set, each candidate is timed in the same rounds; its median is one equation, what the model counts
 of it (`Node.estimates`) times the coefficients. They are solved together by least squares of the relative errors, no
-coefficient being negative. The set has calls of two, four and eight ranks from one KiB to some MiB.
+coefficient being negative. The set has calls of two and eight ranks from one KiB to 16 MiB.
 
 The file (TOML) is read by ``nvcoll.Node(..., tuning=FILE)`` and by the environment variable ``NVCOLL_TUNING``.
 """
@@ -24,16 +24,16 @@ from nvcoll import InvalidArgument
 from nvcoll._nvcoll import auto_candidates, collectives, cost_model, machine
 from nvcoll.cli import sizes
 from nvcoll.cli.explain import estimates
-from nvcoll.cli.rounds import MODES, TIMED, measure
+from nvcoll.cli.rounds import MODES, Call, measure
 from nvcoll.words import counted
 
-RANKS = (2, 4, 8)
+RANKS = (2, 8)
 SIZES = ("1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M")
 """What is measured. Chosen: both sides of every cache and of where helpers begin to help, in less than a minute."""
 
-ROUNDS = 21
+ROUNDS = 15
 
-BUDGET_S = 50.0
+BUDGET_S = 45.0
 """After so long, no further call is measured. Chosen."""
 
 NEAR_BYTES, FAR_BYTES = 1 << 20, 32 << 20
@@ -96,20 +96,25 @@ def _measure(table: Path, all_ranks: Sequence[int], all_sizes: Sequence[str], ro
     for text in all_sizes:
         for ranks in all_ranks:
             node = nvcoll.Node(ranks, tuning=table)
-            for collective in TIMED:
+            for collective in _with_a_choice():
                 for mode, fit in fits.items():
                     if time.monotonic() > began + BUDGET_S:
                         skipped += 1
                         continue
-                    count = sizes.parse(text) // 4
-                    _, _, candidates = estimates(node, mode, collective, count)
+                    call = Call(collective, sizes.parse(text) // 4, ranks)
+                    _, _, candidates = estimates(node, mode, call)
                     names = [candidate.algorithm for candidate in candidates]
-                    seconds = measure(node, mode, collective, "float32", count, names, rounds)
+                    seconds = measure(node, mode, call, names, rounds)
                     fit.terms += [candidate.terms for candidate in candidates]
                     fit.seconds += [float(np.median(seconds[name])) for name in names]
     if skipped:
         typer.echo(f"nvcoll: {BUDGET_S:.0f} s are over, {counted(skipped, 'call')} of the set were left out", err=True)
     return list(fits.values())
+
+
+def _with_a_choice() -> list[str]:
+    """Returns the collectives for which auto has several candidates."""
+    return [name for name, *_ in collectives() if len(auto_candidates(name)) > 1]
 
 
 def _of_this_machine() -> dict[str, Any]:
@@ -135,11 +140,9 @@ def table_text(table: dict[str, Any], decisions: Sequence[str] = ()) -> str:
 def frozen(node: nvcoll.Node) -> list[str]:
     """Returns what auto decides now, at every size, as lines of TOML: for this world size, in float32."""
     lines: list[str] = []
-    for collective, _, _, can_be_in_place, *_ in collectives():
-        if len(auto_candidates(collective)) < 2:
-            continue
+    for collective in _with_a_choice():
         for mode in MODES:
-            for in_place in (True, False) if can_be_in_place else (False,):
+            for in_place in (True, False) if Call(collective, 0, 1).can_be_in_place else (False,):
                 lines += _frozen_form(node, collective, mode, in_place)
     return lines
 
@@ -149,7 +152,7 @@ def _frozen_form(node: nvcoll.Node, collective: str, mode: str, in_place: bool) 
     runs: list[tuple[str, int]] = []
     nbytes = 4
     while nbytes <= FREEZE_UP_TO:
-        chosen, _, _ = estimates(node, mode, collective, nbytes // 4, in_place=in_place)
+        chosen, _, _ = estimates(node, mode, Call(collective, nbytes // 4, node.world_size, in_place=in_place))
         if runs and runs[-1][0] == chosen:
             runs.pop()
         runs.append((chosen, nbytes))

@@ -61,6 +61,8 @@ pub struct RankCost {
     /// Of the chunks that it moves, those of its user's or scratch memory that no step before it read, or wrote: they come
     /// from wherever the buffers lie and go back there. The others were in a cache a moment ago.
     pub first_chunks: u64,
+    /// The chunks that its copies store to other destinations than their first.
+    pub spread_chunks: u64,
     /// The chunks of its own staging that any rank's step touches, layers counted apart.
     pub staging_chunks: u64,
 }
@@ -97,6 +99,9 @@ impl Cost {
             let traffic = Traffic::of(step, schedule);
             let rank = &mut ranks[step.rank as usize];
             rank.first_chunks += touched.add(&traffic, schedule);
+            if !step.is_fold() {
+                rank.spread_chunks += chunks_of(traffic.written.get(1..).unwrap_or_default());
+            }
             rank.folds += step.dst[0].chunks.len() as u64;
             rank.read_chunks += chunks_of(&traffic.read);
             rank.written_chunks += chunks_of(&traffic.written);

@@ -9,6 +9,7 @@
 //!         + step  x folds that a worker starts, over all tiles
 //!         + first x bytes touched for the first time                         read before, written after, wherever they lie
 //!         + again x bytes touched again                                      in a cache, since a moment ago
+//!         + spread x bytes that copies store to other places than their first     many streams of stores at once
 //!         + near  x first bytes beyond the near caches of the workers        first bytes x (1 - cache / buffers), if > 0
 //!         + far   x first bytes beyond the last-level cache
 //! ```
@@ -29,7 +30,7 @@ use crate::cost::{Cost, RankCost};
 use crate::schedule::Path;
 
 /// The number of terms.
-pub const TERMS: usize = 7;
+pub const TERMS: usize = 8;
 
 /// The terms: what each coefficient is called in a table, which says its unit too, and how many of that unit are a second.
 pub const COEFFICIENTS: [(&str, f64); TERMS] = [
@@ -38,6 +39,7 @@ pub const COEFFICIENTS: [(&str, f64); TERMS] = [
     ("step_ns", 1e9),
     ("first_ps_per_byte", 1e12),
     ("again_ps_per_byte", 1e12),
+    ("spread_ps_per_byte", 1e12),
     ("near_ps_per_byte", 1e12),
     ("far_ps_per_byte", 1e12),
 ];
@@ -124,7 +126,8 @@ pub fn terms(cost: &Cost, mode: Mode, load: &Load, caches: &Caches) -> Terms {
     let moved = share(&RankCost::moved_chunks) * load.chunk_bytes;
     let beyond = |cache: f64| first * (1.0 - cache / load.buffer_bytes.max(1.0)).max(0.0);
     let (near, far) = (beyond(caches.near_bytes * load.workers), beyond(caches.far_bytes));
-    [1.0, waits, steps, first, (moved - first).max(0.0), near, far]
+    let spread = share(&|rank| rank.spread_chunks) * load.chunk_bytes;
+    [1.0, waits, steps, first, (moved - first).max(0.0), spread, near, far]
 }
 
 /// Returns the seconds of a call; `coefficients` in the units of [`COEFFICIENTS`].
@@ -153,7 +156,7 @@ pub fn best(seconds: &[f64]) -> usize {
 mod tests {
     use super::*;
     use crate::algorithm::build;
-    use crate::collective::{Roles, ALL_REDUCE, REDUCE};
+    use crate::collective::{Roles, ALL_GATHER, ALL_REDUCE, REDUCE};
     use crate::lower::lower;
     use crate::schedule::Aliasing;
 
@@ -173,14 +176,22 @@ mod tests {
         let cost = all_reduce("nvswitch", Path::Mapped);
         let bytes = 2.0 * 8.0 * 8.0 * 125.0;
         let alone = terms(&cost, Mode::Tile, &load(1.0), &CACHES);
-        assert_eq!(alone, [1.0, 0.0, 8.0, bytes, 0.0, bytes * 7.0 / 8.0, bytes / 2.0]);
+        assert_eq!(alone, [1.0, 0.0, 8.0, bytes, 0.0, 0.0, bytes * 7.0 / 8.0, bytes / 2.0]);
         let joined = terms(&cost, Mode::Tile, &Load { is_joined: true, ..load(1.0) }, &CACHES);
         assert_eq!(joined[2], 1.0, "one kernel does all chunks");
         let helped = terms(&cost, Mode::Tile, &Load { tiles: 3.0, ..load(2.0) }, &CACHES);
         assert_eq!(helped[..5], [1.0, 1.0, 12.0, bytes / 2.0, 0.0]);
-        assert_eq!(helped[5], bytes / 2.0 * 6.0 / 8.0, "two workers have two near caches");
+        assert_eq!(helped[6], bytes / 2.0 * 6.0 / 8.0, "two workers have two near caches");
         let ranks = terms(&cost, Mode::Ranks, &load(2.0), &CACHES);
         assert_eq!(ranks[..4], [1.0, 2.0, 4.0, bytes / 2.0], "two handoffs, and half of the ranks on each worker");
+    }
+
+    #[test]
+    fn a_copy_to_several_ranks_is_spread_and_a_fold_into_several_is_not() {
+        let of = |schedule| terms(&Cost::of(&schedule), Mode::Tile, &load(1.0), &CACHES)[5];
+        let gather = build(&ALL_GATHER, "nvswitch", Roles::of(8), Aliasing::Disjoint).unwrap();
+        assert_eq!(of(gather), 7.0 * 8.0 * 125.0, "each of 8 parts goes to 7 more");
+        assert_eq!(of(build(&ALL_REDUCE, "nvswitch", Roles::of(8), Aliasing::InPlace).unwrap()), 0.0);
     }
 
     #[test]
@@ -199,7 +210,7 @@ mod tests {
         };
         let (one, two) = (of("one_shot"), of("two_shot"));
         assert!(one[1] < two[1] && one[3] + one[4] > 3.0 * (two[3] + two[4]), "{one:?} {two:?}");
-        let coefficients = |wait, byte| [0.0, wait, 0.0, byte, byte, 0.0, 0.0];
+        let coefficients = |wait, byte| [0.0, wait, 0.0, byte, byte, 0.0, 0.0, 0.0];
         let is_one_faster = |wait, byte| {
             let at = coefficients(wait, byte);
             seconds(&one, &at) < seconds(&two, &at)
@@ -209,8 +220,8 @@ mod tests {
 
     #[test]
     fn seconds_are_products_in_the_units_that_the_names_say() {
-        let terms = [1.0, 2.0, 3.0, 4000.0, 5000.0, 6000.0, 7000.0];
-        assert!((seconds(&terms, &[1.0; TERMS]) - (6.0 + 22.0) * 1e-9).abs() < 1e-18);
+        let terms = [1.0, 2.0, 3.0, 4000.0, 5000.0, 6000.0, 7000.0, 8000.0];
+        assert!((seconds(&terms, &[1.0; TERMS]) - (6.0 + 30.0) * 1e-9).abs() < 1e-18);
     }
 
     #[test]
