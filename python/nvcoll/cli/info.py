@@ -54,5 +54,5 @@ def info() -> None:
     else:
         print("seats      none: the caller is the only worker")
     print(f"auto       {of_collective}")
-    print("           least bytes; folds in rank order, so the same bits at any size, offset and worker count")
+    print("           or another of the same bits that is estimated faster: nvcoll explain COLLECTIVE -b SIZE")
     print("path       mapped: thread ranks reach each other's arrays, and staging would move more bytes")

@@ -1,0 +1,219 @@
+"""`auto`: what it chooses, tables that are pinned, and the commands that explain, tune and freeze."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import nvcoll
+from nvcoll._nvcoll import algorithms, auto_candidates, collectives, cost_model
+from nvcoll.cli import rounds, tune
+
+WITH_DATA = [name for name, *_ in collectives() if name not in ("barrier", "split")]
+DECISION = """
+[[decision]]
+collective = "all_reduce"
+mode = "{mode}"
+world_size = 4
+in_place = true
+algorithm = "{algorithm}"
+"""
+
+
+def shipped():
+    return tune.table_text(nvcoll.Node(1).tuning)
+
+
+@pytest.fixture
+def pinned(tmp_path):
+    """Returns a function that writes a table with more lines to a file."""
+
+    def write(more="", text=None):
+        file = tmp_path / "tuning.toml"
+        file.write_text((shipped() if text is None else text) + more)
+        return file
+
+    return write
+
+
+def run(*arguments, status=0, **environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "nvcoll", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=os.environ | environment,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+def algorithm_of(node, count=1000):
+    return node.plan("all_reduce", [np.ones(count, "f4") for _ in range(node.world_size)]).algorithm
+
+
+# what is chosen
+
+
+@pytest.mark.parametrize("collective", WITH_DATA)
+def test_candidates_are_algorithms_of_the_same_bits(collective):
+    orders = {name: order for owner, name, order, *_ in algorithms() if owner == collective}
+    assert auto_candidates(collective) == [name for name, order in orders.items() if order in ("rank", "none")]
+
+
+def test_a_plan_says_what_auto_chose_and_it_is_what_is_estimated():
+    node = nvcoll.Node(4)
+    for count in (1, 1000, 1 << 20):
+        chosen, why, estimates = node.estimates("all_reduce", count)
+        assert algorithm_of(node, count) == chosen and why
+        assert chosen in [name for name, *_ in estimates]
+    assert node.plan("all_reduce", [np.ones(3, "f4")] * 1 + [np.ones(3, "f4") for _ in range(3)], algorithm="ring")
+
+
+def test_ranks_and_their_caller_obey_a_frozen_decision(pinned):
+    for mode in cost_model()[0]:
+        for algorithm in auto_candidates("all_reduce"):
+            node = nvcoll.Node(4, tuning=pinned(DECISION.format(mode=mode, algorithm=algorithm)))
+            chosen, why, _ = node.estimates("all_reduce", 10, path=rounds.MODES[mode][0], by_rank=rounds.MODES[mode][1])
+            assert (chosen, why) == (algorithm, "frozen in the tuning table")
+    results = node.run(lambda comm: comm.all_reduce(np.full(1000, comm.rank + 0.5, "f4")).tolist())
+    assert results == [[8.0] * 1000] * 4
+
+
+# tables
+
+
+def test_the_table_that_is_shipped_is_read_as_it_is_written(pinned):
+    assert nvcoll.Node(4, tuning=pinned()).tuning == nvcoll.Node(4).tuning
+    assert nvcoll.Node(4, tuning=str(pinned())).tuning == nvcoll.Node(4).tuning
+
+
+def test_the_environment_names_a_table_and_an_argument_has_precedence(pinned, monkeypatch, tmp_path):
+    monkeypatch.setenv("NVCOLL_TUNING", str(pinned(DECISION.format(mode="tile", algorithm="one_shot"))))
+    assert algorithm_of(nvcoll.Node(4)) == "one_shot"
+    other = tmp_path / "other.toml"
+    other.write_text(shipped() + DECISION.format(mode="tile", algorithm="two_shot"))
+    assert algorithm_of(nvcoll.Node(4, tuning=other)) == "two_shot"
+    monkeypatch.setenv("NVCOLL_TUNING", str(tmp_path / "none.toml"))
+    with pytest.raises(nvcoll.InvalidArgument, match=r"none\.toml: the tuning table cannot be read"):
+        nvcoll.Node(4)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no text `format`"),
+        ("format = 'nvcoll.tuning/0'", "this version reads"),
+        ("}", "the tuning table cannot be used"),
+        ("\0", "the tuning table cannot be used"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(pinned, text, message):
+    with pytest.raises(nvcoll.InvalidArgument, match=message):
+        nvcoll.Node(4, tuning=pinned(text=text))
+
+
+def test_a_decision_for_other_bits_is_refused(pinned):
+    with pytest.raises(
+        nvcoll.InvalidArgument, match="auto does not choose `ring` for all_reduce: choose from nvswitch"
+    ):
+        nvcoll.Node(4, tuning=pinned(DECISION.format(mode="tile", algorithm="ring")))
+    assert "auto does not choose" in run(
+        "explain", "all_reduce", status=2, NVCOLL_TUNING=str(pinned(DECISION.format(mode="tile", algorithm="ring")))
+    )
+
+
+# explain
+
+
+@pytest.mark.parametrize("options", [(), ("--path", "staged"), ("--by-rank",), ("--out-of-place",)])
+def test_explain_shows_estimates_beside_measurements(options):
+    text = run("explain", "all_reduce", "-b", "1K", "-n", "3", "--rounds", "2", *options)
+    assert re.search(r"^auto takes (\w+): ", text, re.MULTILINE)
+    for name in auto_candidates("all_reduce"):
+        assert re.search(rf"^{name} +\d\S* [KM]?i?B? +\d+ +\d+ +[\d.e+]+ +[\d.e+]+ +[\d.]+", text, re.MULTILINE), text
+    assert text.count("<- auto") == 1
+    assert "by name only, since their bits are others: ring, tree" in text
+
+
+@pytest.mark.parametrize("collective", WITH_DATA)
+@pytest.mark.parametrize("in_place", [True, False])
+def test_every_collective_is_measured_in_every_mode(collective, in_place):
+    node = nvcoll.Node(3)
+    call = rounds.Call(collective, 10, 3, in_place=in_place, root=0)
+    names = auto_candidates(collective)
+    for mode in rounds.MODES:
+        seconds = rounds.measure(node, mode, call, names, 2)
+        assert {name: len(times) for name, times in seconds.items()} == dict.fromkeys(names, 2)
+
+
+def test_explain_of_a_root_that_is_not_0_and_of_many_ranks():
+    text = run("explain", "scatter", "-b", "1K", "-n", "3", "--root", "2", "--rounds", "1", "-d", "float64")
+    assert "scatter 1008B float64, in place" in text.replace(" B ", "B ")
+    text = run("explain", "all_gather", "-n", "65", "--rounds", "1")
+    assert "more ranks than are estimated: the first of the registry" in text and "no estimates" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("all_produce",), "no collective is called `all_produce`"),
+        (("barrier",), "no collective is called `barrier`"),
+        (("all_reduce", "--root", "1"), "all_reduce has no root"),
+        (("reduce", "--root", "8"), "--root is 8: the ranks are 0 to 7"),
+        (("all_reduce", "-d", "float33"), "no dtype is called `float33`"),
+        (("all_reduce", "--path", "tunnel"), "no path is called `tunnel`"),
+        (("all_reduce", "--path", "staged", "--by-rank"), "--by-rank is for mapped ranks"),
+    ],
+)
+def test_what_explain_cannot_do_is_one_line(arguments, message):
+    assert message in run("explain", *arguments, status=2)
+
+
+# tune and freeze
+
+
+def test_tuning_writes_a_table_that_can_be_pinned(tmp_path, capsys):
+    file = tmp_path / "mine.toml"
+    tune.tune(4, True, True, file, all_ranks=(2,), all_sizes=("1K", "16K"), rounds=2)
+    printed = capsys.readouterr().out
+    assert all(re.search(rf"^{mode} +\d+ medians", printed, re.MULTILINE) for mode in cost_model()[0])
+    node = nvcoll.Node(4, tuning=file)
+    assert all(value >= 0 for mode in cost_model()[0] for value in node.tuning[mode].values())
+    chosen, why, _ = node.estimates("all_gather", 4096)
+    assert why == "frozen in the tuning table" and chosen in auto_candidates("all_gather")
+    assert nvcoll.Node(3, tuning=file).estimates("all_gather", 4096)[1] != why
+
+
+def test_what_is_frozen_is_what_the_estimates_say(tmp_path):
+    file = tmp_path / "frozen.toml"
+    run("bench", "--freeze", "--save", file, "-n", "4")
+    free, frozen = nvcoll.Node(4), nvcoll.Node(4, tuning=file)
+    for collective in WITH_DATA:
+        for count in (256, 1 << 14, 1 << 20):
+            for path in ("mapped", "staged"):
+                ask = (collective, count)
+                in_place = collective != "all_to_all"
+                expected = free.estimates(*ask, path=path, in_place=in_place)[0]
+                assert frozen.estimates(*ask, path=path, in_place=in_place)[0] == expected, ask
+
+
+def test_a_table_that_nobody_made_is_not_saved(tmp_path):
+    assert "pass --save FILE" in run("bench", "--freeze", status=2)
+    assert "pass one of them" in run("bench", "--save", tmp_path / "x.toml", status=2)
+    assert "No such file" in run("bench", "--freeze", "--save", tmp_path / "none" / "x.toml", status=2)
+
+
+def test_non_negative_least_squares_finds_what_was_there():
+    rng = np.random.default_rng(0)
+    equations, truth = rng.random((40, 4)) * [1, 1e3, 1e6, 1e-3], np.array([2.0, 0.0, 1e-6, 5e3])
+    found = tune.non_negative_least_squares(equations, equations @ truth)
+    assert np.allclose(found, truth, rtol=1e-3, atol=1e-6)
+    values = equations @ np.array([2.0, -1e-3, 1e-6, 5e3])
+    found = tune.non_negative_least_squares(equations, values)
+    assert found[1] == 0 and (found >= 0).all()
+    assert tune.non_negative_least_squares(np.zeros((3, 2)), np.ones(3)).tolist() == [0, 0]
