@@ -18,7 +18,7 @@
 //! | [`cost`] | bytes and waits, counted from a schedule |
 //! | [`estimate`], [`tuning`] | what they cost in seconds, and the tables that say so: what `auto` decides by |
 //! | [`text`], [`words`] | print, parse, diff; numbers in sentences |
-//! | [`groups`] | what pairs tie together |
+//! | [`ties`] | groups of what pairs tie together |
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
@@ -31,12 +31,12 @@ mod depend;
 pub mod dtype;
 pub mod error;
 pub mod estimate;
-pub mod groups;
 pub mod lower;
 pub mod op;
 pub mod partition;
 pub mod schedule;
 pub mod text;
+pub mod ties;
 pub mod tuning;
 pub mod verify;
 pub mod words;

@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 
-use nvcoll_core::groups::groups;
 use nvcoll_core::schedule::{Buffer, Schedule};
+use nvcoll_core::ties::groups;
 
 /// Returns the steps of each strand, in program order; strands begin in program order too.
 pub(crate) fn strands(schedule: &Schedule) -> Vec<Vec<u32>> {

@@ -12,7 +12,7 @@
 //!
 //! Cost: a word for every 64 steps of the strand, for each need. Ours.
 
-use crate::groups::groups;
+use crate::ties::groups;
 
 /// How many steps are looked at together. Chosen: their bits take 128 MiB; a strand of a ring of 1024 ranks has 2046.
 const LONGEST: usize = 1 << 15;
