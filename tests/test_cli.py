@@ -18,6 +18,7 @@ from nvcoll.cli import sizes, tables
 
 PROGRAM = [sys.executable, "-m", "nvcoll"]
 ALGORITHMS = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
+TIMED = [name for name, *_ in nvcoll._nvcoll.collectives() if nvcoll._nvcoll.bus_factor(name, 2) > 0]
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
 
 MINE = """
@@ -233,7 +234,7 @@ def test_a_wrong_element_is_counted_said_and_status_1(monkeypatch, capsys):
     class Broken(timing.Candidate):
         def run(self, is_counted):
             if self.expected is not None:
-                self.expected = self.expected + 1
+                self.expected = [x + 1 for x in self.expected]
             super().run(is_counted)
 
     monkeypatch.setattr(timing, "Candidate", Broken)
@@ -246,7 +247,7 @@ def test_a_wrong_element_is_counted_said_and_status_1(monkeypatch, capsys):
 def test_every_round_times_in_an_order_of_its_own():
     from nvcoll.cli import timing
 
-    case = timing.Case(nvcoll.Node(2), timing.Reduction("float32", "sum", 2), 64)
+    case = timing.Case(nvcoll.Node(2), "all_reduce", timing.Reduction("float32", "sum", 2), 16)
     for name in ALGORITHMS:
         case.add_algorithm(name, name)
     case.add_baselines()
@@ -262,21 +263,94 @@ def test_every_round_times_in_an_order_of_its_own():
     assert len(orders) > 10 and len(after_roofline) > 3
 
 
-def test_data_is_rewritten_before_every_call():
-    from nvcoll.cli import timing
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("collective", TIMED)
+def test_data_is_rewritten_before_every_call(collective, in_place):
+    from nvcoll.cli import operands, timing
 
-    case = timing.Case(nvcoll.Node(2), timing.Reduction("float32", "sum", 2), 64)
-    seen = []
+    in_place = in_place and operands.CAN_BE_IN_PLACE[collective]
+    case = timing.Case(nvcoll.Node(3), collective, timing.Reduction("float32", "sum", 3), 16, root=0)
+    arrays, seen = case.operands(in_place), []
 
     def call():
-        seen.append([x.copy() for x in case.arrays])
-        for x in case.arrays:
-            x.fill(0)
+        seen.append([None if x is None else x.copy() for x in arrays.inputs])
+        for x in [*arrays.inputs, *arrays.outputs]:
+            if x is not None:
+                x.fill(7)
 
-    case.candidates = {name: timing.Candidate(call, case.arrays) for name in "abc"}
+    case.candidates = {name: timing.Candidate(call, arrays) for name in "abc"}
     case.round()
     assert len(seen) == 3
-    assert all((x == fresh).all() for arrays in seen for x, fresh in zip(arrays, case.data, strict=True))
+    for inputs in seen:
+        for x, fresh in zip(inputs, case.data, strict=True):
+            assert (x is None) == (fresh is None) and (x is None or (x == fresh).all())
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("collective", TIMED)
+def test_bench_times_every_collective_beside_its_baseline_and_nothing_is_wrong(collective, ranks):
+    arguments = ["bench", collective, "-n", str(ranks), "-b", "1000", "-b", "4", "--rounds", "2"]
+    document = json.loads(run(*arguments, "--json")[0])
+    names = {name for of, name, *_ in nvcoll._nvcoll.algorithms() if of == collective}
+    folds = {name: folds != "nothing" for name, *_, folds in nvcoll._nvcoll.collectives()}[collective]
+    assert document["collective"] == collective and set(document["algorithms"]) == names
+    assert document["baselines"][0] == ("numpy" if folds else "memcpy")
+    assert document["op"] == ("sum" if folds else None)
+    assert [(row["bytes"], row["count"]) for row in document["rows"]] == [(1000, 250), (4, 1)]
+    for row in document["rows"]:
+        assert set(row["seconds"]) == names | set(document["baselines"])
+        assert row["wrong"] == dict.fromkeys(names, 0)
+    lines = run(*arguments, "-a", "auto")[0].splitlines()
+    assert lines[0].startswith(f"{collective}  ") and all(line.endswith(" 0") for line in lines[3:5])
+
+
+@pytest.mark.parametrize("collective", TIMED)
+def test_a_baseline_gives_what_the_collective_promises(collective):
+    """For float32 sums in rank order numpy's loop gives the oracle's bits, as a memcpy does: of one thread or two."""
+    from nvcoll.cli import baselines, operands, timing
+
+    op = "sum" if operands.FOLDS[collective] else None
+    root = 1 if operands.HAS_ROOT[collective] and op is None else 0
+    for ranks, count in ((1, 5), (2, 64), (5, 1003)):
+        reduction = timing.Reduction("float32", op, ranks)
+        case = timing.Case(nvcoll.Node(ranks), collective, reduction, count, min(root, ranks - 1))
+        for in_place in (True, False) if op is None and operands.CAN_BE_IN_PLACE[collective] else (case.in_place,):
+            case.add_algorithm("direct", "auto", in_place)
+            expected, arrays = case.candidates["direct"].expected, case.operands(in_place)
+            for threads in (1, 2) if op is None else (1,):
+                arrays.rewrite()
+                if op is None:
+                    memcpy = baselines.Memcpy(baselines.copies(arrays), threads)
+                    memcpy()
+                    memcpy.close()
+                else:
+                    reduction.by_numpy(arrays)
+                assert sum(map(timing.count_unequal, arrays.results, expected)) == 0
+
+
+@pytest.mark.parametrize(
+    ("collective", "count", "redop", "root", "factor"),
+    [
+        ("all_reduce", 3072, "sum", "-1", 4 / 3),
+        ("reduce_scatter", 1024, "sum", "-1", 2 / 3),
+        ("all_gather", 1024, "none", "-1", 2 / 3),
+        ("all_to_all", 1024, "none", "-1", 2 / 3),
+        ("gather", 1024, "none", "2", 2 / 3),
+        ("scatter", 1024, "none", "2", 2 / 3),
+        ("broadcast", 3072, "none", "2", 1),
+        ("reduce", 3072, "sum", "2", 1),
+    ],
+)
+def test_counts_roots_and_bus_bandwidths_are_those_of_nccl_tests(collective, count, redop, root, factor):
+    arguments = ["-r", root] if root != "-1" else []
+    lines = run("bench", collective, "-n", "3", "-b", "12300", "--rounds", "2", "--nccl", *arguments)[0].splitlines()
+    (line,) = (line for line in lines if not line.startswith("#"))
+    cells = line.split()
+    nbytes = 12300 if count == 3072 else 3 * 4096
+    assert cells[:5] == [str(nbytes), str(nbytes // 4 if count == 3072 else count), "float", redop, root]
+    *_, wrong = cells[5:9]
+    assert wrong == "0" and cells[12] == ("N/A" if collective == "all_to_all" else "0")
+    assert float(cells[7]) == pytest.approx(factor * float(cells[6]), abs=0.02)
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])
@@ -473,7 +547,12 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("show", "all_reduce", "ring", "--svg", "ring.png"), "end it in .svg"),
         (("bench", "all_reduce", "-n", "0"), "1 to 1024"),
         (("bench", "all_reduce", "-n", "2000"), "1 to 1024"),
-        (("bench", "all_gather"), "cannot be timed yet"),
+        (("bench", "barrier"), "moves no data"),
+        (("bench", "all_gather", "-o", "sum"), "folds nothing: leave out -o"),
+        (("bench", "all_gather", "-r", "0"), "has no root: leave out --root"),
+        (("bench", "broadcast", "-n", "2", "-r", "2"), "ranks are 0 to 1"),
+        (("bench", "scan", "-o", "avg"), "scan has sum"),
+        (("bench", "all_gather", "-n", "3", "-b", "47", "--nccl"), "pass at least 48"),
         (("bench", "all_rong"), "is not a collective"),
         (("bench", "all_reduce", "-a", "rong"), "no all_reduce algorithm is called `rong`: choose from nvswitch"),
         (("bench", "all_reduce", "-b", "lots"), "is not a size"),

@@ -1,4 +1,4 @@
-"""``nvcoll bench``: algorithms side by side with numpy and the roofline, interleaved in one run."""
+"""``nvcoll bench``: a collective's algorithms side by side with what they should beat, interleaved in one run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import Progress
@@ -16,15 +15,24 @@ from rich.progress import Progress
 import nvcoll
 from nvcoll import Algorithm, InvalidArgument, Refuted
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll._nvcoll import dtypes, ops
+from nvcoll._nvcoll import bus_factor, collectives, dtypes, ops
 from nvcoll.cli import files, plot, sizes, tables
 from nvcoll.cli import tune as tuning
+from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, HAS_ROOT, writes_its_arrays
 from nvcoll.cli.schedules import Ranks
-from nvcoll.cli.timing import Case, Reduction, check_memory
+from nvcoll.cli.timing import Case, Reduction, check_memory, layout_of
 
 DEFAULT_SIZES = ("64K", "1M", "16M")
-TIMED = ("all_reduce",)
-"""The collectives that a node runs with data."""
+TIMED = tuple(name for name, *_ in collectives() if bus_factor(name, 2) > 0)
+"""The collectives that move data."""
+
+ALIGNED_BYTES = 16
+"""A rank's part is a multiple of this where nccl-tests cuts a size. Cited: ``AllGatherGetCollByteCount`` there."""
+
+OF_COMPLETE_FOLDS = ("avg", "premul_sum")
+"""Ops that only a fold of all ranks has."""
+
+OF_PREDECESSORS = tuple(name for name, *_, folds in collectives() if folds == "predecessors")
 
 REFRESH_SECONDS = 0.1
 """How often the progress bar is drawn, between rounds. Chosen."""
@@ -33,11 +41,13 @@ REFRESH_SECONDS = 0.1
 def _check_collective(name: str) -> None:
     if name not in TIMED:
         known = {collective for collective, *_ in registry()}
-        what = "cannot be timed yet" if name in known else "is not a collective"
+        what = "moves no data" if name in known else "is not a collective"
         raise InvalidArgument(f"`{name}` {what}: choose {', '.join(TIMED)}")
 
 
-def _algorithms(collective: str, wanted: Sequence[str], ranks: int, uses: Sequence[bool]) -> dict[str, str | Algorithm]:
+def _algorithms(
+    collective: str, wanted: Sequence[str], ranks: int, root: int, uses: Sequence[bool]
+) -> dict[str, str | Algorithm]:
     """Returns algorithms by the name that a column has, proved for every use: in place (True), out of place (False)."""
     known = [name for owner, name, *_ in registry() if owner == collective]
     chosen: dict[str, str | Algorithm] = {}
@@ -46,7 +56,7 @@ def _algorithms(collective: str, wanted: Sequence[str], ranks: int, uses: Sequen
             mine = files.algorithm(name)
             if mine.collective != collective:
                 raise InvalidArgument(f"`{name}` is an algorithm of {mine.collective}: {collective} is timed")
-            _check_proofs(name, mine, ranks, uses)
+            _check_proofs(name, mine, ranks, root, uses)
             chosen[name if mine.name in (*known, *chosen) else mine.name] = mine
         elif name == "auto":
             chosen[known[0]] = known[0]
@@ -60,13 +70,14 @@ def _algorithms(collective: str, wanted: Sequence[str], ranks: int, uses: Sequen
     return chosen
 
 
-def _check_proofs(spec: str, algorithm: Algorithm, ranks: int, uses: Sequence[bool]) -> None:
+def _check_proofs(spec: str, algorithm: Algorithm, ranks: int, root: int, uses: Sequence[bool]) -> None:
     """Proves what the user wrote before the oracle and the node run it."""
     for in_place in uses:
         try:
-            nvcoll.verify(files.schedule_of(spec, algorithm, ranks, in_place))
+            nvcoll.verify(files.schedule_of(spec, algorithm, ranks, in_place, root))
         except Refuted as violation:
-            words = ["nvcoll", "verify", spec, "-n", str(ranks), *([] if in_place else ["--out-of-place"])]
+            is_default = in_place == CAN_BE_IN_PLACE[algorithm.collective]
+            words = ["nvcoll", "verify", spec, "-n", str(ranks), *([] if is_default else ["--out-of-place"])]
             raise Refuted(f"{violation}\nnvcoll: see {shlex.join(words)}") from None
 
 
@@ -94,14 +105,14 @@ def _sizes(begin: Sequence[str], end: str | None, factor: float | None, step: st
     return list(sizes.sweep(sizes.parse(begin[0]), sizes.parse(end), factor, by))
 
 
-def _timed(cases: Callable[[int], Case], all_bytes: Sequence[int], rounds: int) -> list[Case]:
-    """Times every size; the bar is drawn between rounds only, by nobody's thread."""
+def _timed(cases: Callable[[int], Case], counts: Sequence[int], rounds: int) -> list[Case]:
+    """Times every count; the bar is drawn between rounds only, by nobody's thread."""
     console, done, drawn = Console(stderr=True), [], 0.0
     with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
-        task = progress.add_task("timing", total=len(all_bytes) * (rounds + 1))
-        for nbytes in all_bytes:
-            progress.update(task, description=sizes.show(nbytes), refresh=True)
-            case = cases(nbytes)
+        task = progress.add_task("timing", total=len(counts) * (rounds + 1))
+        for count in counts:
+            case = cases(count)
+            progress.update(task, description=sizes.show(case.nbytes), refresh=True)
             for number in range(rounds + 1):
                 case.round(is_counted=number > 0)
                 progress.advance(task)
@@ -113,11 +124,53 @@ def _timed(cases: Callable[[int], Case], all_bytes: Sequence[int], rounds: int) 
     return done
 
 
+def _root(collective: str, ranks: int, root: int | None) -> int:
+    if root is not None and not HAS_ROOT[collective]:
+        raise InvalidArgument(f"{collective} has no root: leave out --root")
+    if root is not None and not 0 <= root < ranks:
+        raise InvalidArgument(f"--root is {root}: ranks are 0 to {ranks - 1}")
+    return root or 0
+
+
+def _reduction(collective: str, dtype: str, op: str | None, ranks: int) -> Reduction:
+    """Returns what is folded, of what.
+
+    Raises:
+        InvalidArgument: no such dtype or op, an op where nothing is folded, or one that is not defined there.
+    """
+    dtype = _choice("dtype", dtype, [name for name, *_ in dtypes()], tables.NCCL_DTYPES)
+    if not FOLDS[collective]:
+        if op is not None:
+            raise InvalidArgument(f"{collective} folds nothing: leave out -o")
+        return Reduction(dtype, None, ranks)
+    op = _choice("op", op or "sum", [name for name, _ in ops()], tables.NCCL_OPS)
+    if op in OF_COMPLETE_FOLDS and collective in OF_PREDECESSORS:
+        has = ", ".join(name for name, _ in ops() if name not in OF_COMPLETE_FOLDS)
+        raise InvalidArgument(f"{op} is of the fold of all ranks: {collective} has {has}")
+    return Reduction(dtype, op, ranks)
+
+
+def _counts(collective: str, all_bytes: Sequence[int], reduction: Reduction, is_nccl: bool) -> list[int]:
+    """Returns the elements of a rank's longer buffer for every size; for nccl-tests all its parts are alike.
+
+    Raises:
+        InvalidArgument: a size holds no element.
+    """
+    itemsize, ranks = reduction.numpy_dtype.itemsize, reduction.world_size
+    is_cut = is_nccl and not writes_its_arrays(collective)
+    grain = max(ALIGNED_BYTES // itemsize, 1) * ranks if is_cut else 1
+    if min(all_bytes) < grain * itemsize:
+        least = f"{ALIGNED_BYTES} bytes for each of {ranks} ranks" if is_cut else f"one {reduction.dtype}"
+        raise InvalidArgument(f"{min(all_bytes)} bytes are less than {least}: pass at least {grain * itemsize}")
+    return list(dict.fromkeys(nbytes // itemsize // grain * grain for nbytes in all_bytes))
+
+
 def bench(
-    collective: Annotated[str, typer.Argument(help="What to time: all_reduce.")] = "all_reduce",
+    collective: Annotated[str, typer.Argument(help=f"What to time: {', '.join(TIMED)}.")] = "all_reduce",
     ranks: Ranks = 8,
     begin: Annotated[
-        list[str] | None, typer.Option("-b", "--minbytes", help="Bytes per rank: 64K, 1M; may be repeated.")
+        list[str] | None,
+        typer.Option("-b", "--minbytes", help="Bytes of a rank's longer buffer: 64K, 1M; may be repeated."),
     ] = None,
     end: Annotated[
         str | None, typer.Option("-e", "--maxbytes", help="Sweep from -b to this size, doubling (or -f, -i).")
@@ -129,7 +182,10 @@ def bench(
         typer.Option("-a", "--algorithm", help="A name or FILE.py:FUNCTION; may be repeated; default: all."),
     ] = None,
     dtype: Annotated[str, typer.Option("-d", "--datatype", help=_names(dtypes(), tables.NCCL_DTYPES))] = "float32",
-    op: Annotated[str, typer.Option("-o", "--op", help=_names(ops(), tables.NCCL_OPS))] = "sum",
+    op: Annotated[
+        str | None, typer.Option("-o", "--op", help=f"Default: sum. {_names(ops(), tables.NCCL_OPS)}")
+    ] = None,
+    root: Annotated[int | None, typer.Option("-r", "--root", help="The root, where there is one; default: 0.")] = None,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=1)] = 20,
     nccl: Annotated[
         bool,
@@ -141,7 +197,7 @@ def bench(
     freeze: Annotated[bool, typer.Option("--freeze", help="Save what auto decides for -n ranks, too.")] = False,
     save: Annotated[Path | None, typer.Option("--save", help="Where --tune and --freeze write a table.")] = None,
 ) -> None:
-    """Times algorithms beside numpy and the roofline, in the same rounds; every element is checked."""
+    """Times algorithms beside numpy or a memcpy, in the same rounds; every element is checked."""
     if tune or freeze:
         return tuning.tune(ranks, tune, freeze, save)
     if save is not None:
@@ -149,35 +205,31 @@ def bench(
     _check_collective(collective)
     if nccl and as_json:
         raise InvalidArgument("--nccl and --json print different things: pass one of them")
-    uses = (False, True) if nccl else (True,)
-    chosen = _algorithms(collective, (algorithm or ["auto"]) if nccl else (algorithm or []), ranks, uses)
+    root = _root(collective, ranks, root)
+    reduction, all_bytes = _reduction(collective, dtype, op, ranks), _sizes(begin or [], end, factor, step)
+    uses = (False, True)[: 1 + CAN_BE_IN_PLACE[collective]] if nccl else (writes_its_arrays(collective),)
+    wanted = (algorithm or ["auto"]) if nccl else (algorithm or [])
+    chosen = _algorithms(collective, wanted, ranks, root, uses)
     if nccl and len(chosen) > 1:
         raise InvalidArgument(f"--nccl prints one algorithm, {len(chosen)} are named: pass -a once")
-    dtype = _choice("dtype", dtype, [name for name, *_ in dtypes()], tables.NCCL_DTYPES)
-    op = _choice("op", op, [name for name, _ in ops()], tables.NCCL_OPS)
-    reduction, all_bytes = Reduction(dtype, op, ranks), _sizes(begin or [], end, factor, step)
-    element = reduction.numpy_dtype.itemsize
-    if min(all_bytes) < element:
-        raise InvalidArgument(f"{min(all_bytes)} bytes are less than one {dtype}: pass at least {element}")
-    check_memory(max(all_bytes), ranks, len(chosen))
+    counts = _counts(collective, all_bytes, reduction, nccl)
+    largest = layout_of(collective, ranks, max(counts), root)
+    check_memory(largest, uses, len(chosen), max(all_bytes), reduction.numpy_dtype.itemsize)
     if plot_file is not None:
         plot.check(plot_file)
     node = nvcoll.Node(ranks)
 
-    def case(nbytes: int) -> Case:
-        new = Case(node, reduction, nbytes)
+    def case(count: int) -> Case:
+        new = Case(node, collective, reduction, count, root)
         for name, chosen_algorithm in chosen.items():
-            if nccl:
-                out = [np.empty_like(x) for x in new.arrays]
-                new.add_algorithm("out of place", chosen_algorithm, out)
-                new.add_algorithm("in place", chosen_algorithm)
-            else:
-                new.add_algorithm(name, chosen_algorithm)
+            for in_place in uses:
+                column = tables.NCCL_KINDS[in_place] if nccl else name
+                new.add_algorithm(column, chosen_algorithm, in_place)
         if not nccl:
             new.add_baselines()
         return new
 
-    cases = _timed(case, all_bytes, rounds)
+    cases = _timed(case, counts, rounds)
     if as_json:
         tables.print_json(cases, chosen, rounds)
     elif nccl:
@@ -185,7 +237,7 @@ def bench(
     else:
         tables.print_table(cases, chosen, rounds)
     if plot_file is not None:
-        plot.draw(cases, f"all_reduce, {dtype} {op}, {tables.ranks_and_cores(cases[0])}", plot_file)
+        plot.draw(cases, f"{tables.what(cases[0])}, {tables.ranks_and_cores(cases[0])}", plot_file)
         typer.echo(f"drawn to {plot_file}", err=True)
     if any(case.wrong for case in cases):
         raise typer.Exit(1)

@@ -13,6 +13,7 @@ from nvcoll.cli.timing import Case
 SUFFIXES = (".svg", ".png", ".pdf")
 STYLES: dict[str, dict[str, Any]] = {
     "numpy": {"color": "0.35", "linestyle": ":", "marker": "s"},
+    "memcpy": {"color": "0.35", "linestyle": ":", "marker": "s"},
     "roofline": {"color": "0.6", "linestyle": "--"},
 }
 
@@ -35,7 +36,7 @@ def check(file: Path) -> None:
 
 
 def draw(cases: Sequence[Case], title: str, file: Path) -> None:
-    """Draws every candidate's algbw over the bytes per rank: medians, and the quartiles as a band."""
+    """Draws every candidate's algbw over the bytes of a rank's longer buffer: medians, and the quartiles as a band."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 4.5))
@@ -48,7 +49,7 @@ def draw(cases: Sequence[Case], title: str, file: Path) -> None:
         )
         (line,) = axes.plot(nbytes, algbw, label=name, **STYLES.get(name, {"marker": "o"}))
         axes.fill_between(nbytes, slow, fast, color=line.get_color(), alpha=0.15, linewidth=0)
-    axes.set(xlabel="per rank", ylabel="algbw, GB/s", title=title)
+    axes.set(xlabel="longer buffer of a rank", ylabel="algbw, GB/s", title=title)
     axes.set_xscale("log", base=2)
     axes.set_xticks(nbytes, [sizes.show(n) for n in nbytes], rotation=30 if len(nbytes) > 8 else 0)
     axes.set_ylim(bottom=0)

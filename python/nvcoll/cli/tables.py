@@ -9,13 +9,13 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from nvcoll import Algorithm, __version__, verify
-from nvcoll._nvcoll import dtypes, machine, why
+from nvcoll import Algorithm, Schedule, __version__, verify
+from nvcoll._nvcoll import bus_factor, dtypes, machine, why
 from nvcoll.cli import sizes
+from nvcoll.cli.baselines import ALONE_BYTES
+from nvcoll.cli.operands import HAS_ROOT, writes_its_arrays
 from nvcoll.cli.timing import NUMPY, Case, Spread, schedule_of
 from nvcoll.words import counted
-
-BASELINES = ("numpy", "roofline")
 
 NCCL_DTYPES = {
     "float16": "half",
@@ -34,6 +34,9 @@ NCCL_KINDS = ("out of place", "in place")
 NCCL_WIDTHS = (12, 12, 8, 6, 6, *(7, 6, 6, 6) * 2)
 """How wide the columns of nccl-tests are: size, count, type, redop, root; twice time, algbw, busbw, #wrong."""
 
+UNITS = ((100, " %"), (1, "x"))
+"""How a ratio is written: of a baseline that is a limit, and of numpy."""
+
 JSON_SCHEMA = "nvcoll.bench/1"
 
 
@@ -42,29 +45,38 @@ def ranks_and_cores(case: Case) -> str:
     return f"{counted(case.node.world_size, 'thread rank')} on {counted(machine()['usable_cpus'], 'core')}"
 
 
+def what(case: Case) -> str:
+    """Says what is called."""
+    words = [case.collective, f"root {case.root}" if HAS_ROOT[case.collective] else "", case.reduction.dtype]
+    words += [case.reduction.op or "", "in place" if case.in_place else "out of place"]
+    return "  ".join(filter(None, words))
+
+
 def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds: int) -> None:
-    """Prints algorithms beside numpy and the roofline; the first chosen is compared with both."""
+    """Prints algorithms beside their baselines; the first chosen is compared with each."""
     facts, case = machine(), cases[0]
     best, *others = chosen
-    columns = [*others, best, *BASELINES]
+    columns = [*others, best, *case.baselines]
     l3 = "" if facts["l3_bytes"] is None else f", L3 {sizes.show(facts['l3_bytes'])}"
-    what = f"all_reduce  {case.reduction.dtype} {case.reduction.op}  in place"
-    print(f"{what}   {ranks_and_cores(case)}   {facts['cpu'] or 'unknown processor'}, {facts['isa']}{l3}")
+    print(f"{what(case)}   {ranks_and_cores(case)}   {facts['cpu'] or 'unknown processor'}, {facts['isa']}{l3}")
     print(f"{rounds} interleaved rounds, median us (and quartiles); data rewritten each call; every element checked")
-    rows = [["size", *columns, "|", f"{best} vs numpy", "of roofline", "#wrong"]]
+    heads = [f"{best} vs numpy" if name == "numpy" else f"of {name}" for name in case.baselines]
+    rows = [["size", *columns, "|", *heads, "#wrong"]]
     for case in cases:
         times = [_us(case.seconds(name).median * 1e6) for name in columns]
-        ratios = _ratio(case.ratio("numpy", best), 1, "x"), _ratio(case.ratio("roofline", best), 100, " %")
+        ratios = [_ratio(case.ratio(name, best), *UNITS[name == "numpy"]) for name in case.baselines]
         rows.append([sizes.show(case.nbytes), *times, "|", *ratios, str(case.wrong)])
     for line in _aligned(rows):
         print(line)
     names = [*others, best]
-    schedules = {name: schedule_of(chosen[name], case.node.world_size) for name in names}
+    schedules = {name: _schedule(case, chosen[name]) for name in names}
     _print_prose("why", why(list(schedules.values())))
-    _print_prose("bits", _orders({name: verify(schedule).order for name, schedule in schedules.items()}, case))
+    if case.reduction.op is not None:
+        _print_prose("bits", _orders({name: verify(schedule).order for name, schedule in schedules.items()}, case))
     _print_prose("with", _baselines(case))
     _print_prose("spread", _spread(cases, columns))
-    _print_prose("next", "--nccl   --json   --plot bench.svg   nvcoll show all_reduce ring -n 4")
+    shown = next((name for name in names if isinstance(chosen[name], str)), "auto")
+    _print_prose("next", f"--nccl   --json   --plot bench.svg   nvcoll show {case.collective} {shown} -n 4")
     for line in _wrong(cases):
         print(line)
 
@@ -112,12 +124,20 @@ def _orders(orders: dict[str, str], case: Case) -> str:
     return "; ".join(parts)
 
 
+def _schedule(case: Case, algorithm: str | Algorithm) -> Schedule:
+    return schedule_of(case.collective, algorithm, case.node.world_size, case.in_place, case.root)
+
+
 def _baselines(case: Case) -> str:
-    ufunc = f"np.{NUMPY[case.reduction.op].__name__}(x0, x, out=x0)"
-    roofline = "hand-written loops, each element read once and written once"
-    size = "" if case.reduction.dtype == "float32" else ", as float32 of as many bytes"
+    """Says what each baseline does."""
     threads = counted(case.node.workers, "thread")
-    return f"numpy: {ufunc} for each rank, then copies, 1 thread; roofline: {roofline}{size}, {threads}"
+    size = "" if case.reduction.dtype == "float32" else ", as float32 of as many bytes"
+    roofline = f"hand-written loops, each element read once and written once{size}, {threads}"
+    numpy = f"np.{NUMPY[case.reduction.op].__name__}(a, b, out=c)" if case.reduction.op else ""
+    numpy += " for each array after the first" + (", then copies" if case.collective == "all_reduce" else "")
+    memcpy = f"np.copyto of the same bytes, 2 threads, 1 below {sizes.show(ALONE_BYTES)} in all"
+    meanings = {"numpy": f"{numpy}, 1 thread", "memcpy": memcpy, "roofline": roofline}
+    return "; ".join(f"{name}: {meanings[name]}" for name in case.baselines)
 
 
 def _wrong(cases: Sequence[Case]) -> list[str]:
@@ -134,30 +154,39 @@ def print_nccl(cases: Sequence[Case], name: str, rounds: int) -> None:
     """Prints what nccl-tests prints, column for column; whatever is more stands in lines that begin with #."""
     n = cases[0].node.world_size
     first, last = cases[0].nbytes, cases[-1].nbytes
-    print(f"# nvcoll {__version__} all_reduce {name}, {ranks_and_cores(cases[0])}, {machine()['cpu'] or ''}")
+    print(f"# nvcoll {__version__} {cases[0].collective} {name}, {ranks_and_cores(cases[0])}, {machine()['cpu'] or ''}")
     iterations = f"iters: {rounds} (median of interleaved rounds) warmup iters: 1 validation: 1"
     print(f"# minBytes {first} maxBytes {last} {iterations}")
     print("#")
     print(f"#{'out-of-place':>74}{'in-place':>31}{'':10}")
     print(_nccl_head("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2))
     print(_nccl_head("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * 2))
-    rates = []
+    rates: list[float] = []
     for case in cases:
-        dtype, op = case.reduction.dtype, case.reduction.op
-        row: list[object] = [case.nbytes, case.count, NCCL_DTYPES.get(dtype, dtype), NCCL_OPS.get(op, op), -1]
+        dtype, op = case.reduction.dtype, case.reduction.op or "none"
+        row: list[object] = [case.nbytes, _nccl_count(case), NCCL_DTYPES.get(dtype, dtype), NCCL_OPS.get(op, op)]
+        row.append(case.root if HAS_ROOT[case.collective] else -1)
         for kind in NCCL_KINDS:
+            if kind not in case.candidates:
+                row += ["N/A"] * 4
+                continue
             us = case.seconds(kind).median * 1e6
             algbw = case.nbytes / us / 1e3
-            busbw = algbw * 2 * (n - 1) / n
+            busbw = algbw * bus_factor(case.collective, n)
             rates.append(busbw)
             digits = 0 if us >= 10_000 else 1 if us >= 100 else 2
             row += [f"{us:.{digits}f}", f"{algbw:.2f}", f"{busbw:.2f}", case.candidates[kind].wrong]
         print(_nccl_line(*row))
-    print(f"# {_spread(cases, NCCL_KINDS)}")
+    print(f"# {_spread(cases, [kind for kind in NCCL_KINDS if kind in cases[0].candidates])}")
     wrong = sum(case.wrong for case in cases)
     print(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
     print(f"# Avg bus bandwidth    : {sum(rates) / len(rates):g} ")
     print("#")
+
+
+def _nccl_count(case: Case) -> int:
+    """Returns what nccl-tests calls the count: the elements of a part, of which the longer buffer may hold several."""
+    return case.count if writes_its_arrays(case.collective) else case.count // case.node.world_size
 
 
 def _nccl_line(*cells: object) -> str:
@@ -171,7 +200,7 @@ def _nccl_head(*cells: str) -> str:
 def print_json(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds: int) -> None:
     """Prints everything that was measured: ``docs/cli.md`` says what each key holds; a schema only gains keys."""
     first = cases[0]
-    costs = {name: schedule_of(a, first.node.world_size).cost() for name, a in chosen.items()}
+    costs = {name: _schedule(first, a).cost() for name, a in chosen.items()}
     rows: list[dict[str, Any]] = [
         {
             "bytes": case.nbytes,
@@ -186,16 +215,17 @@ def print_json(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds
     document = {
         "schema": JSON_SCHEMA,
         "version": __version__,
-        "collective": "all_reduce",
+        "collective": first.collective,
         "ranks": first.node.world_size,
         "workers": first.node.workers,
         "dtype": first.reduction.dtype,
         "op": first.reduction.op,
-        "in_place": True,
+        "root": first.root if HAS_ROOT[first.collective] else None,
+        "in_place": first.in_place,
         "rounds": rounds,
         "machine": machine(),
         "algorithms": {name: {"moved": moved, "waits": waits} for name, (moved, waits) in costs.items()},
-        "baselines": list(BASELINES),
+        "baselines": first.baselines,
         "rows": rows,
     }
     print(json.dumps(document))

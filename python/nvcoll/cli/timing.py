@@ -9,7 +9,7 @@ oracle. One round before the first is not timed: it builds, proves and binds.
 
 A time is a median with its quartiles (`Spread`): half of the rounds lie between them.
 
-numpy is what a user of one thread writes: each rank added to rank 0's array in place, then copied to each.
+What they are timed beside is in ``baselines.py``; the roofline is the engine's.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ import numpy as np
 import nvcoll
 from nvcoll import Algorithm, InvalidArgument, oracle
 from nvcoll._nvcoll import ops, roofline
-from nvcoll.cli import sizes
-
-Array = np.ndarray[Any, Any]
+from nvcoll.cli import baselines, sizes
+from nvcoll.cli.operands import FOLDS, Array, Layout, Operands, distinct, writes_its_arrays
 
 NUMPY: dict[str, Callable[..., Array]] = {
     "sum": np.add,
@@ -66,14 +65,14 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 @dataclass
 class Reduction:
-    """What is folded: the dtype, the op, and its scalars, one per rank."""
+    """What is folded: the dtype, the op (None if the collective only copies), and its scalars, one per rank."""
 
     dtype: str
-    op: str
+    op: str | None
     world_size: int
 
     def __post_init__(self) -> None:
-        defined = dict(ops())[self.op]
+        defined = dict(ops()).get(self.op or "", [self.dtype])
         if self.dtype not in defined:
             has = ", ".join(op for op, dtypes in ops() if self.dtype in dtypes)
             what = f"{self.op} is not defined on {self.dtype}"
@@ -102,18 +101,23 @@ class Reduction:
             return rng.random(2 * count, dtype="f4").astype(self.numpy_dtype.type(0).real.dtype).view(self.numpy_dtype)
         return rng.random(count, dtype="f4").astype(self.numpy_dtype)
 
-    def by_numpy(self, arrays: Sequence[Array]) -> None:
-        """The chain that a numpy user writes."""
-        total = arrays[0]
+    def by_numpy(self, x: Operands) -> None:
+        """The loop that a numpy user writes; contributions are scaled where they are."""
+        assert self.op is not None
+        ufunc = NUMPY[self.op]
         if self.op == "premul_sum":
-            for x, scalar in zip(arrays, self.scalars, strict=True):
-                np.multiply(x, self.numpy_dtype.type(scalar), out=x)
-        for x in arrays[1:]:
-            NUMPY[self.op](total, x, out=total)
-        if self.op == "avg":
-            np.divide(total, self.numpy_dtype.type(self.world_size), out=total)
-        for x in arrays[1:]:
-            np.copyto(x, total)
+            for y, scalar in zip(x.inputs, self.scalars, strict=True):
+                assert y is not None
+                np.multiply(y, self.numpy_dtype.type(scalar), out=y)
+
+        def fold(a: Array, b: Array, into: Array) -> None:
+            ufunc(a, b, out=into)
+
+        def finish(total: Array) -> None:
+            if self.op == "avg":
+                np.divide(total, self.numpy_dtype.type(self.world_size), out=total)
+
+        baselines.loop(x.layout.collective)(x, fold, finish)
 
 
 @dataclass(frozen=True)
@@ -141,9 +145,9 @@ class Candidate:
 
     call: Callable[[], float | None]
     """Makes the call; returns seconds if it has a clock of its own."""
-    results: list[Array]
-    expected: Array | None = None
-    """What every result must be, to the bit; None if that is not looked at."""
+    operands: Operands
+    expected: Sequence[Array] | None = None
+    """What the results must be, to the bit; None if that is not looked at."""
     seconds: list[float] = field(default_factory=list)
     wrong: int = 0
 
@@ -155,61 +159,99 @@ class Candidate:
         if is_counted:
             self.seconds.append(elapsed if measured is None else measured)
         if self.expected is not None:
-            self.wrong += sum(count_unequal(result, self.expected) for result in self.results)
+            pairs = zip(self.operands.results, self.expected, strict=True)
+            self.wrong += sum(count_unequal(result, expected) for result, expected in pairs)
+
+    def let_go(self) -> None:
+        """Frees what it was called on; what was measured stays."""
+        del self.call, self.operands
+        self.expected = None
 
 
 def count_unequal(a: Array, b: Array) -> int:
     """Returns the number of elements whose bits differ."""
+    if a.size == 0:
+        return 0
     bits = f"u{min(a.dtype.itemsize, 8)}"
     return int(np.count_nonzero((a.view(bits) != b.view(bits)).reshape(a.size, -1).any(axis=1)))
 
 
 class Case:
-    """One size, and everything that is timed on its arrays."""
+    """One size of one collective, and everything that is timed on its arrays."""
 
-    def __init__(self, node: nvcoll.Node, reduction: Reduction, nbytes: int) -> None:
-        self.node, self.reduction = node, reduction
-        self.count = nbytes // reduction.numpy_dtype.itemsize
-        self.nbytes = self.count * reduction.numpy_dtype.itemsize
-        self.data = [reduction.data(self.count, rank) for rank in range(node.world_size)]
-        self.arrays = [np.empty_like(x) for x in self.data]
+    def __init__(self, node: nvcoll.Node, collective: str, reduction: Reduction, count: int, root: int = 0) -> None:
+        self.node, self.collective, self.reduction, self.root = node, collective, reduction, root
+        self.count = count
+        """Elements of a rank's longer buffer, before they are cut into parts."""
+        self.nbytes = count * reduction.numpy_dtype.itemsize
+        self.layout = layout_of(collective, node.world_size, count, root)
+        self.data = [None if n is None else reduction.data(n, rank) for rank, n in enumerate(self.layout.inputs)]
         self.candidates: dict[str, Candidate] = {}
-        self._order = random.Random(self.count)
+        self.baselines: list[str] = []
+        self.in_place = writes_its_arrays(collective)
+        """Whether calls are in place unless they say otherwise."""
+        self._forms: dict[bool, Operands] = {}
+        self._known: list[Array] = []
+        self._memcpy: baselines.Memcpy | None = None
+        self._order = random.Random(count)
 
-    def add_algorithm(self, name: str, algorithm: str | Algorithm, out: list[Array] | None = None) -> None:
-        """Adds an algorithm, in place or out of place."""
-        n, op = self.node.world_size, self.reduction.argument
-        schedule = schedule_of(algorithm, n, in_place=out is None)
-        expected = oracle.all_reduce(schedule, self.data, self.reduction.op, self.reduction.scalars)[0]
+    def operands(self, in_place: bool) -> Operands:
+        """Returns the arrays of all calls of one form."""
+        if in_place not in self._forms:
+            self._forms[in_place] = Operands(self.layout, self.data, in_place)
+        return self._forms[in_place]
+
+    def add_algorithm(self, name: str, algorithm: str | Algorithm, in_place: bool | None = None) -> None:
+        """Adds an algorithm, by name or written by the user; in place unless told otherwise, if calls are."""
+        operands, reduction = self.operands(self.in_place if in_place is None else in_place), self.reduction
+        op = nvcoll.premul_sum(reduction.scalars) if reduction.op == "premul_sum" else reduction.op
+        method, options = getattr(self.node, self.collective), operands.options(op)
+        arrays, out = operands.arguments()
 
         def call() -> None:
-            self.node.all_reduce(self.arrays, op, algorithm=algorithm, out=out)
+            method(arrays, algorithm=algorithm, out=out, **options)
 
-        self.candidates[name] = Candidate(call, self.arrays if out is None else out, expected)
+        self.candidates[name] = Candidate(call, operands, self._expected(algorithm, operands))
+
+    def _expected(self, algorithm: str | Algorithm, operands: Operands) -> list[Array]:
+        """Returns what the schedule of an algorithm gives on every rank that receives something."""
+        n, reduction = self.node.world_size, self.reduction
+        schedule = schedule_of(self.collective, algorithm, n, operands.in_place, self.root)
+        results = oracle.run(schedule, self.data, self.count, reduction.op or "sum", reduction.scalars)
+        return [distinct(x, self._known, count_unequal) for x in results if x is not None]
 
     def add_baselines(self) -> None:
-        """Adds numpy, and the roofline on float32 of as many bytes."""
-        floats = [x.view("u1")[: self.nbytes // 4 * 4].view("f4") for x in self.arrays]
-        self.candidates["numpy"] = Candidate(lambda: self.reduction.by_numpy(self.arrays), self.arrays)
-        self.candidates["roofline"] = Candidate(lambda: roofline(floats, self.node.workers), self.arrays)
+        """Adds numpy's loop or a memcpy; for an all_reduce the roofline, on float32 of as many bytes."""
+        operands = self.operands(self.in_place)
+        if FOLDS[self.collective]:
+            self._add_baseline("numpy", Candidate(lambda: self.reduction.by_numpy(operands), operands))
+        else:
+            self._memcpy = baselines.Memcpy(baselines.copies(operands))
+            expected = self._expected("auto", operands)
+            self._add_baseline("memcpy", Candidate(self._memcpy, operands, expected))
+        if self.collective == "all_reduce":
+            floats = [x.view("u1")[: self.nbytes // 4 * 4].view("f4") for x in operands.results]
+            self._add_baseline("roofline", Candidate(lambda: roofline(floats, self.node.workers), operands))
+
+    def _add_baseline(self, name: str, candidate: Candidate) -> None:
+        self.baselines.append(name)
+        self.candidates[name] = candidate
 
     def round(self, is_counted: bool = True) -> None:
         """Times everything once, in an order drawn at random."""
         candidates = list(self.candidates.values())
         self._order.shuffle(candidates)
         for candidate in candidates:
-            for x, fresh in zip(self.arrays, self.data, strict=True):
-                np.copyto(x, fresh)
-            if candidate.results is not self.arrays:
-                for x in candidate.results:
-                    x.view("u1").fill(0)
+            candidate.operands.rewrite()
             candidate.run(is_counted)
 
     def let_go(self) -> None:
-        """Frees the arrays; what was measured stays."""
-        self.data, self.arrays = [], []
+        """Frees the arrays and the thread; what was measured stays."""
+        if self._memcpy is not None:
+            self._memcpy.close()
+        self.data, self._forms, self._known, self._memcpy = [], {}, [], None
         for candidate in self.candidates.values():
-            candidate.call, candidate.results, candidate.expected = lambda: None, [], None
+            candidate.let_go()
 
     def seconds(self, name: str) -> Spread:
         """Returns how long a call took."""
@@ -226,20 +268,27 @@ class Case:
         return sum(candidate.wrong for candidate in self.candidates.values())
 
 
-def schedule_of(algorithm: str | Algorithm, world_size: int, in_place: bool = True) -> nvcoll.Schedule:
+def schedule_of(
+    collective: str, algorithm: str | Algorithm, world_size: int, in_place: bool, root: int = 0
+) -> nvcoll.Schedule:
     """Returns the mapped schedule of an algorithm, by name or written by the user."""
     if isinstance(algorithm, Algorithm):
-        return algorithm.schedule(world_size, in_place)
-    return nvcoll.schedule("all_reduce", algorithm, world_size=world_size, in_place=in_place)
+        return algorithm.schedule(world_size, in_place, root)
+    return nvcoll.schedule(collective, algorithm, world_size=world_size, root=root, in_place=in_place)
 
 
-def check_memory(nbytes: int, world_size: int, algorithms: int) -> None:
-    """Refuses sizes whose arrays do not fit: data, calls, out of place, and what the oracle holds.
+def layout_of(collective: str, world_size: int, count: int, root: int) -> Layout:
+    """Returns how ``count`` elements are cut among ranks."""
+    return Layout(schedule_of(collective, "auto", world_size, False, root), count)
+
+
+def check_memory(layout: Layout, forms: Sequence[bool], algorithms: int, nbytes: int, itemsize: int) -> None:
+    """Refuses sizes whose arrays do not fit: data, calls in their forms, and what the oracle holds.
 
     Raises:
         InvalidArgument: with what is needed and what is free.
     """
-    needed = nbytes * (5 * world_size + algorithms)
+    world_size, needed = layout.world_size, layout.elements(forms, algorithms) * itemsize
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

@@ -4,8 +4,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use nvcoll_core::algorithm::ALGORITHMS;
-use nvcoll_core::collective::{Folds, Roles, ALL_REDUCE, COLLECTIVES};
+use nvcoll_core::collective::{Collective, Folds, Roles, ALL_REDUCE, COLLECTIVES};
 use nvcoll_core::dtype::DType;
+use nvcoll_core::error::MAX_WORLD_SIZE;
 use nvcoll_core::op::Op;
 use nvcoll_engine::cpus;
 use nvcoll_engine::kernel::Isa;
@@ -32,6 +33,15 @@ fn collectives() -> Vec<(&'static str, &'static str, bool, bool, &'static str)> 
         Folds::Predecessors => "predecessors",
     };
     COLLECTIVES.iter().map(|c| (c.name, c.summary, c.has_root, c.can_be_in_place, folds(c.folds))).collect()
+}
+
+/// busbw / algbw of a collective among so many ranks, as nccl-tests has it.
+#[pyfunction]
+fn bus_factor(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
+    let named = Collective::named(collective);
+    let unknown = || crate::error::invalid(py, format!("no collective is called `{collective}`"));
+    named.map(|c| (c.bus_factor)(world_size)).ok_or_else(unknown)
 }
 
 /// All dtypes: (name, bytes, kind, name of the accumulator).
@@ -98,6 +108,7 @@ fn roofline(
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(collectives, module)?)?;
+    module.add_function(wrap_pyfunction!(bus_factor, module)?)?;
     module.add_function(wrap_pyfunction!(dtypes, module)?)?;
     module.add_function(wrap_pyfunction!(ops, module)?)?;
     module.add_function(wrap_pyfunction!(roofline, module)?)?;

@@ -1,0 +1,152 @@
+"""The arrays of one collective that is timed: what every rank brings, where results go, what is written before a call.
+
+::
+
+                 in place                              out of place
+    all_reduce   one array per rank                    two arrays per rank
+    all_gather   the input is a slice of the output    two arrays per rank
+    reduce       the root's array takes the result     one more array on the root
+
+The size of a call is that of a rank's longer buffer, as in nccl-tests: of all_gather, gather and scatter the total, of
+reduce_scatter and all_to_all what a rank sends (``max(sendBytes, recvBytes)`` in its ``common.cu``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import nvcoll
+from nvcoll import Schedule
+from nvcoll._nvcoll import collectives
+
+Array = np.ndarray[Any, Any]
+
+HAS_ROOT = {name: has_root for name, _, has_root, *_ in collectives()}
+CAN_BE_IN_PLACE = {name: can for name, _, _, can, *_ in collectives()}
+FOLDS = {name: folds != "nothing" for name, *_, folds in collectives()}
+
+
+@cache
+def _held(collective: str) -> list[tuple[list[int], list[int]]]:
+    """Returns the chunks of the inputs and outputs of two ranks, of which rank 0 is the root."""
+    schedule = nvcoll.schedule(collective, "auto", world_size=2, in_place=False)
+    return [schedule.chunks_of(rank) for rank in range(2)]
+
+
+def writes_its_arrays(collective: str) -> bool:
+    """Says whether a call without ``out`` writes the arrays that it is given: input and output hold the same parts."""
+    return all(x == y for x, y in _held(collective) if x and y)
+
+
+def is_from_root(collective: str) -> bool:
+    """Says whether only the root has an input."""
+    return not _held(collective)[1][0]
+
+
+def is_to_root(collective: str) -> bool:
+    """Says whether only the root has an output."""
+    return not _held(collective)[1][1]
+
+
+class Layout:
+    """How many elements the input and the output of every rank have, and which elements of the whole they are."""
+
+    def __init__(self, schedule: Schedule, count: int) -> None:
+        self.collective, self.world_size, self.root = schedule.collective, schedule.world_size, schedule.root
+        self._counted = [end - start for start, end in schedule.chunk_ranges(count)]
+        self.chunks = [schedule.chunks_of(rank) for rank in range(self.world_size)]
+        self.inputs, self.outputs = (
+            [sum(self._counted[chunk] for chunk in held[side]) if held[side] else None for held in self.chunks]
+            for side in (0, 1)
+        )
+
+    def slices(self, rank: int, side: int) -> dict[int, slice]:
+        """Returns where the input (side 0) or the output (1) of a rank has each chunk of the collective."""
+        slices, at = {}, 0
+        for chunk in self.chunks[rank][side]:
+            slices[chunk] = slice(at, at + self._counted[chunk])
+            at += self._counted[chunk]
+        return slices
+
+    def shorter_in_longer(self, rank: int) -> slice:
+        """Returns where in its longer side, in place, a rank has its shorter."""
+        longer, shorter = sorted(self.chunks[rank], key=len, reverse=True)
+        start = self.slices(rank, self.chunks[rank].index(longer))[shorter[0]].start
+        return slice(start, start + sum(self._counted[chunk] for chunk in shorter))
+
+    def elements(self, forms: Sequence[bool], algorithms: int) -> int:
+        """Returns about how many elements a case holds: data, calls in these forms, and what the oracle needs."""
+        received, sent = sum(x or 0 for x in self.outputs), sum(x or 0 for x in self.inputs)
+        longer = sum(max(x or 0, y or 0) for x, y in zip(self.inputs, self.outputs, strict=True))
+        called = sum(longer if in_place else sent + received for in_place in forms)
+        is_alike = len({tuple(y) for _, y in self.chunks if y}) == 1
+        expected = received // max(sum(y is not None for y in self.outputs), 1) if is_alike else received
+        return sent + called + sent + 2 * received + algorithms * expected
+
+
+class Operands:
+    """The arrays of calls in one form, that all who are timed share."""
+
+    def __init__(self, layout: Layout, data: Sequence[Array | None], in_place: bool) -> None:
+        """``data`` holds what each rank brings, None where it brings nothing; it is not changed."""
+        self.layout, self.data, self.in_place = layout, data, in_place
+        dtype = next(x.dtype for x in data if x is not None)
+        self.inputs: list[Array | None] = []
+        self.outputs: list[Array | None] = []
+        for rank, (sent, received) in enumerate(zip(layout.inputs, layout.outputs, strict=True)):
+            x = None if sent is None else np.empty(sent, dtype)
+            y = None if received is None else np.empty(received, dtype)
+            if in_place and x is not None and y is not None:
+                if x.size < y.size:
+                    x = y[layout.shorter_in_longer(rank)]
+                else:
+                    y = x[layout.shorter_in_longer(rank)]
+            self.inputs.append(x)
+            self.outputs.append(y)
+        self._temporaries: dict[str, Array] = {}
+
+    def temporary(self, name: str, like: Array) -> Array:
+        """Returns one more array, the same in every call."""
+        if name not in self._temporaries:
+            self._temporaries[name] = np.empty_like(like)
+        return self._temporaries[name]
+
+    def rewrite(self) -> None:
+        """Writes the data where ranks have their inputs, and zeros where they have outputs."""
+        for x, y, fresh in zip(self.inputs, self.outputs, self.data, strict=True):
+            if y is not None and not (self.in_place and x is not None and x.size >= y.size):
+                y.view("u1").fill(0)
+            if x is not None and fresh is not None:
+                np.copyto(x, fresh)
+
+    @property
+    def results(self) -> list[Array]:
+        """The outputs of the ranks that have one."""
+        return [y for y in self.outputs if y is not None]
+
+    def arguments(self) -> tuple[Any, Any]:
+        """Returns what a call of a node takes: its arrays, and its ``out``."""
+        collective, root = self.layout.collective, self.layout.root
+        if self.in_place and writes_its_arrays(collective):
+            return [x if x is not None else y for x, y in zip(self.inputs, self.outputs, strict=True)], None
+        is_one_array = is_from_root(collective) and not writes_its_arrays(collective)
+        arrays = self.inputs[root] if is_one_array else self.inputs
+        return arrays, self.outputs[root] if is_to_root(collective) else self.outputs
+
+    def options(self, op: Any) -> dict[str, Any]:
+        """Returns what else a call takes."""
+        options: dict[str, Any] = {"op": op} if FOLDS[self.layout.collective] else {}
+        return options | ({"root": self.layout.root} if HAS_ROOT[self.layout.collective] else {})
+
+
+def distinct(new: Array, known: list[Array], count_unequal: Callable[[Array, Array], int]) -> Array:
+    """Returns the known array that has the bits of ``new``; remembers ``new`` if there is none."""
+    for other in known:
+        if other.size == new.size and count_unequal(other, new) == 0:
+            return other
+    known.append(new)
+    return new
