@@ -6,7 +6,8 @@
 A row is one ratio. Its two sides are timed in the same rounds, in an order drawn at random in each, on data rewritten
 before every call and compared with the expected result after it. Printed are the median of the rounds' ratios and the
 bound that it keeps in 95 % of bootstrap resamples, away from the bar; a bar holds if that bound is within 5 % of it.
-Calls are planned (`plan.run()`) unless a row says otherwise.
+Calls are planned (`plan.run()`) unless a row says otherwise. `collectives` compares in the first and last calls only;
+`auto` does not, and makes small calls some times in a row. A size is that of a rank's longer buffer.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ from rich.table import Table
 
 import nvcoll
 from nvcoll import oracle
-from nvcoll._nvcoll import roofline
-from nvcoll.cli.timing import dtype_named
+from nvcoll._nvcoll import algorithms as registry
+from nvcoll._nvcoll import bus_factor, roofline
+from nvcoll.cli import baselines
+from nvcoll.cli.operands import FOLDS, Operands, distinct, writes_its_arrays
+from nvcoll.cli.timing import Reduction, count_unequal, dtype_named, layout_of
 
 Array = np.ndarray[Any, Any]
 
@@ -89,7 +93,7 @@ class Row:
             bar, bound = f"<= {self.at_most}", float(np.quantile(medians, 0.95))
             holds = bound <= self.at_most * (1 + TOLERANCE)
         numbers = [f"{number:.2f} {self.unit}" for number in (float(np.median(self.ratios)), bound)]
-        return [self.what, str(self.ranks), self.size, *numbers, bar, "holds" if holds else "MISSED"]
+        return [self.what, str(self.ranks or "2, 8"), self.size, *numbers, bar, "holds" if holds else "MISSED"]
 
 
 def rounds_of(nbytes: int) -> int:
@@ -233,6 +237,134 @@ def of_a_call() -> Iterator[Row]:
         yield Row(f"call, {name}", 8, "256 B", seconds * 1e6, at_most=bar, unit="us")
 
 
+COLLECTIVES = list(dict.fromkeys(name for name, *_ in registry() if bus_factor(name, 2) > 0))
+
+
+class Ranks:
+    """A node, and what its ranks bring to one collective: `nbytes` are those of a rank's longer buffer.
+
+    Out of place where a call without `out` makes new arrays: all_gather, reduce_scatter, gather, scatter, all_to_all.
+    """
+
+    def __init__(self, collective: str, ranks: int, nbytes: int) -> None:
+        self.node, self.collective, self.count = nvcoll.Node(ranks), collective, nbytes // 4
+        self.reduction = Reduction("float32", "sum" if FOLDS[collective] else None, ranks)
+        layout = layout_of(collective, ranks, self.count, 0)
+        rng = np.random.default_rng(ranks)
+        noise = rng.random(self.count + ranks, dtype=np.float32)
+        data = [None if n is None else noise[rank : rank + n] for rank, n in enumerate(layout.inputs)]
+        self.operands = Operands(layout, data, writes_its_arrays(collective))
+        self.operands.rewrite()
+
+    def plan(self, algorithm: str) -> nvcoll.Plan:
+        arrays, out = self.operands.arguments()
+        return self.node.plan(self.collective, arrays, algorithm=algorithm, out=out, **self.operands.options("sum"))
+
+    def expected(self, algorithm: str) -> list[Array]:
+        schedule = nvcoll.schedule(
+            self.collective, algorithm, world_size=self.node.world_size, in_place=self.operands.in_place
+        )
+        results = oracle.run(schedule, self.operands.data, self.count)
+        known: list[Array] = []
+        return [distinct(x, known, count_unequal) for x in results if x is not None]
+
+    def check(self, call: Callable[[], object], expected: Sequence[Array]) -> None:
+        self.operands.rewrite()
+        call()
+        assert sum(map(count_unequal, self.operands.results, expected)) == 0, f"a wrong result of {self.collective}"
+
+    def times(self, calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, Array]:
+        """Returns what each call takes, in rounds whose inputs are rewritten; the first two do not count."""
+        times: dict[str, list[float]] = {name: [] for name in calls}
+        for turn in range(rounds + 2):
+            for name in random.sample(list(calls), len(calls)):
+                self.operands.rewrite_inputs()
+                start = time.perf_counter()
+                calls[name]()
+                if turn >= 2:
+                    times[name].append(time.perf_counter() - start)
+        return {name: np.array(seconds) for name, seconds in times.items()}
+
+
+def algorithms_of(collective: str) -> list[str]:
+    return [name for owner, name, *_ in registry() if owner == collective]
+
+
+def fastest(times: dict[str, Array]) -> str:
+    return min(times, key=lambda name: float(np.median(times[name])))
+
+
+def of_collectives() -> Iterator[Row]:
+    """The best algorithm against numpy's loop, or a memcpy by one or two threads, whichever is faster.
+
+    Before and after the rounds every element of the best algorithm's result, and of a memcpy's, is compared.
+    """
+    for collective in COLLECTIVES:
+        for ranks in (2, 8):
+            for nbytes in (MIB, 64 * MIB):
+                yield of_collective(Ranks(collective, ranks, nbytes), 40 if nbytes == MIB else 7)
+
+
+def of_collective(ranks: Ranks, rounds: int) -> Row:
+    plans: dict[str, Callable[[], object]] = {name: ranks.plan(name).run for name in algorithms_of(ranks.collective)}
+    best = fastest(ranks.times(plans, max(rounds // 4, 2)))
+    calls: dict[str, Callable[[], object]] = {best: plans[best]}
+    if FOLDS[ranks.collective]:
+        calls["numpy"] = lambda: ranks.reduction.by_numpy(ranks.operands)
+    else:
+        copies = baselines.copies(ranks.operands)
+        calls |= {f"memcpy x {threads}": baselines.Memcpy(copies, threads) for threads in (1, 2)}
+    expected = ranks.expected(best)
+    checked = [call for name, call in calls.items() if name != "numpy"]
+    for call in checked:
+        ranks.check(call, expected)
+    times = ranks.times(calls, rounds)
+    for call in checked:
+        ranks.check(call, expected)
+    for call in calls.values():
+        if isinstance(call, baselines.Memcpy):
+            call.close()
+    ours = times.pop(best)
+    baseline = fastest(times)
+    what, size = f"{ranks.collective}: {baseline} / {best}", show(ranks.count * 4)
+    bar = 1.5 if FOLDS[ranks.collective] else 0.9
+    return Row(what, ranks.node.world_size, size, times[baseline] / ours, at_least=bar)
+
+
+AUTO_SIZES = (KIB, 8 * KIB, 64 * KIB, 512 * KIB, 4 * MIB, 64 * MIB)
+
+WORST = 5
+"""How many of the worst cases are timed again, with more rounds: the worst of many is noise. Chosen."""
+
+
+def of_auto() -> Iterator[Row]:
+    """`auto` against each algorithm by name that it may take: of rank order, or any if nothing is folded."""
+    cases = [(c, ranks, nbytes) for c in COLLECTIVES for ranks in (2, 8) for nbytes in AUTO_SIZES]
+    found = {case: auto_of(*case, rounds=1) for case in cases}
+    for case in sorted(cases, key=lambda case: -found[case][0])[:WORST]:
+        found[case] = auto_of(*case, rounds=4)
+    ratios = np.array([ratio for ratio, _ in found.values()])
+    yield Row(f"auto / the fastest by name, {len(cases)} calls", 0, "all", ratios, at_most=1.10)
+    (collective, ranks, nbytes), (worst, best) = max(found.items(), key=lambda item: item[1][0])
+    yield Row(f"auto at worst: {collective} / {best}", ranks, show(nbytes), np.array([worst]), at_most=1.3)
+
+
+def auto_of(collective: str, world_size: int, nbytes: int, rounds: int) -> tuple[float, str]:
+    """Returns auto's time / that of the fastest by name, and its name. A time is the median of means of some calls."""
+    ranks = Ranks(collective, world_size, nbytes)
+    names = [name for owner, name, order, *_ in registry() if owner == collective and order in ("rank", "none")]
+    repeats = max(1, min(100, 4 * MIB // (nbytes * world_size)))
+
+    def repeated(run: Callable[[], None]) -> Callable[[], object]:
+        return lambda: [run() for _ in range(repeats)]
+
+    calls = {name: repeated(ranks.plan(name).run) for name in ("auto", *names)}
+    times = ranks.times(calls, rounds * (15 if nbytes <= MIB else 9 if nbytes <= 8 * MIB else 3))
+    auto = float(np.median(times.pop("auto")))
+    best = fastest(times)
+    return auto / float(np.median(times[best])), best
+
+
 QUESTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "roofline": against_roofline,
     "numpy": against_numpy,
@@ -240,6 +372,8 @@ QUESTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "ranks": many_ranks,
     "dtype": against_float32,
     "call": of_a_call,
+    "collectives": of_collectives,
+    "auto": of_auto,
 }
 
 

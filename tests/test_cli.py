@@ -278,7 +278,8 @@ def test_data_is_rewritten_before_every_call(collective, in_place):
             if x is not None:
                 x.fill(7)
 
-    case.candidates = {name: timing.Candidate(call, arrays) for name in "abc"}
+    for name in "abc":
+        case._add(name, arrays, call)
     case.round()
     assert len(seen) == 3
     for inputs in seen:

@@ -214,7 +214,7 @@ def bench(
         raise InvalidArgument(f"--nccl prints one algorithm, {len(chosen)} are named: pass -a once")
     counts = _counts(collective, all_bytes, reduction, nccl)
     largest = layout_of(collective, ranks, max(counts), root)
-    check_memory(largest, uses, len(chosen), max(all_bytes), reduction.numpy_dtype.itemsize)
+    check_memory(largest, uses, len(chosen), reduction.numpy_dtype.itemsize)
     if plot_file is not None:
         plot.check(plot_file)
     node = nvcoll.Node(ranks)

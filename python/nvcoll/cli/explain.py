@@ -15,7 +15,7 @@ from nvcoll._nvcoll import auto_candidates, collectives, cost_model, dtypes
 from nvcoll.cli import sizes
 from nvcoll.cli.rounds import MODES, Call, measure
 from nvcoll.cli.schedules import OutOfPlace, Ranks
-from nvcoll.cli.timing import Spread, check_memory
+from nvcoll.cli.timing import Spread, check_memory, layout_of
 from nvcoll.words import counted
 
 DEFAULT_SIZE = "64K"
@@ -108,7 +108,7 @@ def explain(
     chosen, why, candidates = estimates(node, mode, call)
     seconds = {}
     if candidates and rounds:
-        check_memory(call.count * element, ranks, 2)
+        check_memory(layout_of(collective, ranks, call.count, call.root), (call.in_place,), 2, element)
         timed = measure(node, mode, call, [candidate.algorithm for candidate in candidates], rounds)
         seconds = {name: Spread.of(times) for name, times in timed.items()}
     place = "in place" if call.in_place else "out of place"

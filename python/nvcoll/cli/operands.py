@@ -116,10 +116,15 @@ class Operands:
         return self._temporaries[name]
 
     def rewrite(self) -> None:
-        """Writes the data where ranks have their inputs, and zeros where they have outputs."""
-        for x, y, fresh in zip(self.inputs, self.outputs, self.data, strict=True):
+        """Writes zeros where ranks have outputs, and the data where they have their inputs."""
+        for x, y in zip(self.inputs, self.outputs, strict=True):
             if y is not None and not (self.in_place and x is not None and x.size >= y.size):
                 y.view("u1").fill(0)
+        self.rewrite_inputs()
+
+    def rewrite_inputs(self) -> None:
+        """Writes the data where ranks have their inputs."""
+        for x, fresh in zip(self.inputs, self.data, strict=True):
             if x is not None and fresh is not None:
                 np.copyto(x, fresh)
 

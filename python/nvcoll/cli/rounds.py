@@ -18,7 +18,8 @@ import numpy as np
 import nvcoll
 from nvcoll import Communicator
 from nvcoll._nvcoll import collectives
-from nvcoll.cli.timing import Array, Candidate, dtype_named
+from nvcoll.cli.operands import Array
+from nvcoll.cli.timing import Candidate, dtype_named
 
 MODES = {"tile": ("mapped", False), "staged": ("staged", False), "ranks": ("mapped", True)}
 """For each mode, the path, and whether every rank calls for itself."""

@@ -145,7 +145,7 @@ class Candidate:
 
     call: Callable[[], float | None]
     """Makes the call; returns seconds if it has a clock of its own."""
-    operands: Operands
+    results: Sequence[Array]
     expected: Sequence[Array] | None = None
     """What the results must be, to the bit; None if that is not looked at."""
     seconds: list[float] = field(default_factory=list)
@@ -159,13 +159,12 @@ class Candidate:
         if is_counted:
             self.seconds.append(elapsed if measured is None else measured)
         if self.expected is not None:
-            pairs = zip(self.operands.results, self.expected, strict=True)
+            pairs = zip(self.results, self.expected, strict=True)
             self.wrong += sum(count_unequal(result, expected) for result, expected in pairs)
 
     def let_go(self) -> None:
         """Frees what it was called on; what was measured stays."""
-        del self.call, self.operands
-        self.expected = None
+        self.call, self.results, self.expected = lambda: None, [], None
 
 
 def count_unequal(a: Array, b: Array) -> int:
@@ -188,6 +187,7 @@ class Case:
         self.data = [None if n is None else reduction.data(n, rank) for rank, n in enumerate(self.layout.inputs)]
         self.candidates: dict[str, Candidate] = {}
         self.baselines: list[str] = []
+        self._operands: dict[str, Operands] = {}
         self.in_place = writes_its_arrays(collective)
         """Whether calls are in place unless they say otherwise."""
         self._forms: dict[bool, Operands] = {}
@@ -211,7 +211,17 @@ class Case:
         def call() -> None:
             method(arrays, algorithm=algorithm, out=out, **options)
 
-        self.candidates[name] = Candidate(call, operands, self._expected(algorithm, operands))
+        self._add(name, operands, call, self._expected(algorithm, operands))
+
+    def _add(
+        self,
+        name: str,
+        operands: Operands,
+        call: Callable[[], float | None],
+        expected: Sequence[Array] | None = None,
+    ) -> None:
+        self.candidates[name] = Candidate(call, operands.results, expected)
+        self._operands[name] = operands
 
     def _expected(self, algorithm: str | Algorithm, operands: Operands) -> list[Array]:
         """Returns what the schedule of an algorithm gives on every rank that receives something."""
@@ -224,32 +234,28 @@ class Case:
         """Adds numpy's loop or a memcpy; for an all_reduce the roofline, on float32 of as many bytes."""
         operands = self.operands(self.in_place)
         if FOLDS[self.collective]:
-            self._add_baseline("numpy", Candidate(lambda: self.reduction.by_numpy(operands), operands))
+            self._add("numpy", operands, lambda: self.reduction.by_numpy(operands))
         else:
             self._memcpy = baselines.Memcpy(baselines.copies(operands))
-            expected = self._expected("auto", operands)
-            self._add_baseline("memcpy", Candidate(self._memcpy, operands, expected))
+            self._add("memcpy", operands, self._memcpy, self._expected("auto", operands))
         if self.collective == "all_reduce":
             floats = [x.view("u1")[: self.nbytes // 4 * 4].view("f4") for x in operands.results]
-            self._add_baseline("roofline", Candidate(lambda: roofline(floats, self.node.workers), operands))
-
-    def _add_baseline(self, name: str, candidate: Candidate) -> None:
-        self.baselines.append(name)
-        self.candidates[name] = candidate
+            self._add("roofline", operands, lambda: roofline(floats, self.node.workers))
+        self.baselines = [name for name in ("numpy", "memcpy", "roofline") if name in self.candidates]
 
     def round(self, is_counted: bool = True) -> None:
         """Times everything once, in an order drawn at random."""
-        candidates = list(self.candidates.values())
-        self._order.shuffle(candidates)
-        for candidate in candidates:
-            candidate.operands.rewrite()
-            candidate.run(is_counted)
+        names = list(self.candidates)
+        self._order.shuffle(names)
+        for name in names:
+            self._operands[name].rewrite()
+            self.candidates[name].run(is_counted)
 
     def let_go(self) -> None:
         """Frees the arrays and the thread; what was measured stays."""
         if self._memcpy is not None:
             self._memcpy.close()
-        self.data, self._forms, self._known, self._memcpy = [], {}, [], None
+        self.data, self._forms, self._operands, self._known, self._memcpy = [], {}, {}, [], None
         for candidate in self.candidates.values():
             candidate.let_go()
 
@@ -282,13 +288,14 @@ def layout_of(collective: str, world_size: int, count: int, root: int) -> Layout
     return Layout(schedule_of(collective, "auto", world_size, False, root), count)
 
 
-def check_memory(layout: Layout, forms: Sequence[bool], algorithms: int, nbytes: int, itemsize: int) -> None:
+def check_memory(layout: Layout, forms: Sequence[bool], algorithms: int, itemsize: int) -> None:
     """Refuses sizes whose arrays do not fit: data, calls in their forms, and what the oracle holds.
 
     Raises:
         InvalidArgument: with what is needed and what is free.
     """
     world_size, needed = layout.world_size, layout.elements(forms, algorithms) * itemsize
+    nbytes = max(count or 0 for count in (*layout.inputs, *layout.outputs)) * itemsize
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
