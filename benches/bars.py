@@ -237,6 +237,23 @@ def of_a_call() -> Iterator[Row]:
         yield Row(f"call, {name}", 8, "256 B", seconds * 1e6, at_most=bar, unit="us")
 
 
+def of_a_group() -> Iterator[Row]:
+    """64 all_reduces of 256 floats, launched as one, against one of 16,384: `group.run()` and `plan.run()`."""
+    for ranks in (2, 8):
+        one = Stack(ranks, 64 * KIB)
+        fresh = [row for part in np.split(one.fresh, 64, axis=1) for row in part]
+        gradients = [row.copy() for row in fresh]
+        with one.node.group() as group:
+            for nth in range(0, len(gradients), ranks):
+                one.node.all_reduce(gradients[nth : nth + ranks])
+        sides = {"64": Side(group.run, gradients, fresh), "1": one.algorithm("auto")}
+        times = interleave(sides, 200)
+        sides["64"].run()
+        sums = [total for total in np.split(sides["1"].expected, 64) for _ in range(ranks)]
+        assert all(map(np.array_equal, gradients, sums)), "a wrong result"
+        yield Row("64 x 256 floats in a group / 16,384 at once", ranks, "64 KiB", times["64"] / times["1"], at_most=1.5)
+
+
 COLLECTIVES = list(dict.fromkeys(name for name, *_ in registry() if bus_factor(name, 2) > 0))
 
 
@@ -372,6 +389,7 @@ QUESTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "ranks": many_ranks,
     "dtype": against_float32,
     "call": of_a_call,
+    "group": of_a_group,
     "collectives": of_collectives,
     "auto": of_auto,
 }
