@@ -1,8 +1,10 @@
 """How far is what auto takes from the fastest algorithm of the same bits, over every collective, mode and size?
 
-``python benches/auto.py [--ranks 2 8] [--rounds 15] [--table FILE]`` prints one line per collective and mode: the median
-over sizes of (time of auto's choice / time of the fastest), the worst, and where that is. Candidates are timed in the same
-rounds, in an order drawn at random, on data rewritten before every call. The bars: 1.10 on the median, 1.30 at worst.
+    python benches/auto.py [--ranks 2 8] [--rounds 15] [--modes tile staged ranks] [--table FILE]
+
+A line per collective, mode and number of ranks: the median over sizes of (time of auto's choice / time of the fastest),
+the worst, and where that is. Candidates are timed in the same rounds, in an order drawn at random, on data rewritten
+before every call. The bars: 1.10 on the median, 1.30 at worst.
 """
 
 from __future__ import annotations

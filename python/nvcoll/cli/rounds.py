@@ -25,6 +25,10 @@ MODES = {"tile": ("mapped", False), "staged": ("staged", False), "ranks": ("mapp
 """For each mode, the path, and whether every rank calls for itself."""
 
 
+Passed = tuple[list[Array | None], list[Array | None] | None]
+"""What each rank passes, and passes as ``out``: None where it passes nothing."""
+
+
 @dataclass
 class Call:
     """What is called again and again."""
@@ -48,35 +52,46 @@ class Call:
         """What a call takes beside its arrays."""
         return {"root": self.root} if self.has_root else {}
 
-    def arrays(self) -> tuple[list[Array | None], list[Array | None] | None]:
+    def arrays(self) -> Passed:
         """Makes what every rank passes, and what it passes as ``out``: None where it passes nothing."""
-        n, root, has_parts = self.world_size, self.root, self.collective in CUT
+        n, is_cut = self.world_size, self.collective in CUT
         # Small numbers, which every dtype holds, and whose sums do too.
         whole = [(np.arange(self.count) % 3 + rank % 2).astype(dtype_named(self.dtype)) for rank in range(n)]
-        own = [np.split(x, n)[rank] for rank, x in enumerate(whole)] if has_parts else whole
-        apart = lambda arrays: arrays if self.in_place else [x.copy() for x in arrays]  # noqa: E731
-        on_root = lambda arrays: [x if rank == root else None for rank, x in enumerate(arrays)]  # noqa: E731
+        own = [np.split(x, n)[rank] for rank, x in enumerate(whole)] if is_cut else whole
+        apart = own if self.in_place else [x.copy() for x in own]
+        own_of_root = [x if rank == self.root else x.copy() for rank, x in enumerate(apart)]
         match self.collective:
             case "reduce_scatter":
-                return list(whole), list(apart(own))
+                return _listed(whole), _listed(apart)
             case "all_gather":
-                return list(apart(own)), list(whole)
+                return _listed(apart), _listed(whole)
             case "gather":
-                return [x if rank == root else x.copy() for rank, x in enumerate(apart(own))], on_root(whole)
+                return _listed(own_of_root), self._on_root(whole)
             case "scatter":
-                return on_root(whole), [x if rank == root else x.copy() for rank, x in enumerate(apart(own))]
+                return self._on_root(whole), _listed(own_of_root)
             case "all_to_all":
-                return list(whole), [x.copy() for x in whole]
-            case "reduce" if not self.in_place:
-                return list(whole), on_root([x.copy() for x in whole])
-        return list(whole), None if self.in_place else [x.copy() for x in whole]
+                return _listed(whole), [x.copy() for x in whole]
+            case "reduce":
+                return _listed(whole), None if self.in_place else self._on_root(apart)
+            case _:
+                return _listed(whole), None if self.in_place else _listed(apart)
 
-    def planned(self, node: nvcoll.Node, inputs: list[Array | None], outs: list[Array | None] | None, path: str) -> Any:
-        """Returns what makes a plan of the call by an algorithm."""
-        is_given_by_all = lambda arrays: all(x is not None for x in arrays)  # noqa: E731
-        own = inputs if is_given_by_all(inputs) else inputs[self.root]
-        out = outs if outs is None or is_given_by_all(outs) else outs[self.root]
-        return lambda name: node.plan(self.collective, own, algorithm=name, out=out, path=path, **self.arguments)
+    def _on_root(self, arrays: Sequence[Array]) -> list[Array | None]:
+        return [x if rank == self.root else None for rank, x in enumerate(arrays)]
+
+    def plan(self, node: nvcoll.Node, passed: Passed, algorithm: str, path: str) -> nvcoll.Plan:
+        """Plans the call for all ranks, by an algorithm."""
+        inputs, outs = passed
+        own, out = self._passed_at_once(inputs), None if outs is None else self._passed_at_once(outs)
+        return node.plan(self.collective, own, algorithm=algorithm, out=out, path=path, **self.arguments)
+
+    def _passed_at_once(self, arrays: list[Array | None]) -> Any:
+        """Returns what a caller of all ranks passes: the arrays, or the root's where only that passes one."""
+        return arrays if all(x is not None for x in arrays) else arrays[self.root]
+
+
+def _listed(arrays: Sequence[Array]) -> list[Array | None]:
+    return list(arrays)
 
 
 CUT = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
@@ -96,9 +111,9 @@ def measure(node: nvcoll.Node, mode: str, call: Call, names: Sequence[str], roun
 
 
 def _by_one(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) -> dict[str, list[float]]:
-    inputs, outs = call.arrays()
-    plan = call.planned(node, inputs, outs, path)
-    candidates = {name: Candidate(_run(plan(name)), []) for name in order[0]}
+    passed = call.arrays()
+    inputs, _ = passed
+    candidates = {name: Candidate(_run(call.plan(node, passed, name, path)), []) for name in order[0]}
     fresh = [None if x is None else x.copy() for x in inputs]
     for number, names in enumerate(order):
         for name in names:
