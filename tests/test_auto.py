@@ -71,7 +71,8 @@ def test_a_plan_says_what_auto_chose_and_it_is_what_is_estimated():
         chosen, why, estimates = node.estimates("all_reduce", count)
         assert algorithm_of(node, count) == chosen and why
         assert chosen in [name for name, *_ in estimates]
-    assert node.plan("all_reduce", [np.ones(3, "f4")] * 1 + [np.ones(3, "f4") for _ in range(3)], algorithm="ring")
+    named = node.plan("all_reduce", [np.ones(3, "f4") for _ in range(4)], algorithm="ring")
+    assert named.algorithm == "ring"
 
 
 def test_ranks_and_their_caller_obey_a_frozen_decision(pinned):
@@ -181,7 +182,7 @@ def test_tuning_writes_a_table_that_can_be_pinned(tmp_path, capsys):
     file = tmp_path / "mine.toml"
     tune.tune(4, True, True, file, all_ranks=(2,), all_sizes=("1K", "16K"), rounds=2)
     printed = capsys.readouterr().out
-    assert all(re.search(rf"^{mode} +\d+ medians", printed, re.MULTILINE) for mode in cost_model()[0])
+    assert all(re.search(rf"^{mode} +\d+ times", printed, re.MULTILINE) for mode in cost_model()[0])
     node = nvcoll.Node(4, tuning=file)
     assert all(value >= 0 for mode in cost_model()[0] for value in node.tuning[mode].values())
     chosen, why, _ = node.estimates("all_gather", 4096)

@@ -1,8 +1,9 @@
 """``nvcoll bench --tune``: measures a small set of calls and fits the coefficients of ``auto``'s cost model to them.
 
-For every call of the set, each candidate is timed in the same rounds; its median is one equation, what the model counts
-of it (`Node.estimates`) times the coefficients. They are solved together by least squares of the relative errors, no
-coefficient being negative. The set has calls of two and eight ranks from one KiB to 16 MiB.
+For every call of the set, each candidate is timed in the same rounds; the lower quartile of its times, which others on
+the machine disturb least, is one equation: what the model counts of it (`Node.estimates`) times the coefficients. They
+are solved together by least squares of the relative errors, no coefficient being negative. The set has calls of two and
+eight ranks from one KiB to 16 MiB.
 
 The file (TOML) is read by ``nvcoll.Node(..., tuning=FILE)`` and by the environment variable ``NVCOLL_TUNING``.
 """
@@ -25,13 +26,16 @@ from nvcoll._nvcoll import auto_candidates, collectives, cost_model, machine
 from nvcoll.cli import sizes
 from nvcoll.cli.explain import estimates
 from nvcoll.cli.rounds import MODES, Call, measure
+from nvcoll.cli.timing import Spread
 from nvcoll.words import counted
 
 RANKS = (2, 8)
-SIZES = ("1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M")
-"""What is measured. Chosen: both sides of every cache and of where helpers begin to help, in less than a minute."""
+SIZES = ("1K", "16M", "64K", "1M", "4K", "4M", "16K", "256K")
+"""What is measured, what matters most first: a busy machine may not come to the end. Chosen: both sides of every cache
+and of where helpers begin to help, in less than a minute."""
 
-ROUNDS = 15
+ROUNDS, ROUNDS_OF_LARGE, LARGE_BYTES = 15, 7, 4 << 20
+"""How often each call is timed, and where fewer times do. Chosen."""
 
 BUDGET_S = 45.0
 """After so long, no further call is measured. Chosen."""
@@ -67,7 +71,7 @@ class Fit:
     def words(self) -> str:
         """How well the equations are met."""
         middle, high = np.percentile(self.errors, (50, 90))
-        return f"{len(self.seconds)} medians, half of the estimates within {middle:.0%}, nine of ten within {high:.0%}"
+        return f"{len(self.seconds)} times, half of the estimates within {middle:.0%}, nine of ten within {high:.0%}"
 
 
 def non_negative_least_squares(equations: Any, values: Any) -> Any:
@@ -104,9 +108,10 @@ def _measure(table: Path, all_ranks: Sequence[int], all_sizes: Sequence[str], ro
                     call = Call(collective, sizes.parse(text) // 4, ranks)
                     _, _, candidates = estimates(node, mode, call)
                     names = [candidate.algorithm for candidate in candidates]
-                    seconds = measure(node, mode, call, names, rounds)
+                    times = rounds if 4 * call.count < LARGE_BYTES else min(rounds, ROUNDS_OF_LARGE)
+                    seconds = measure(node, mode, call, names, times)
                     fit.terms += [candidate.terms for candidate in candidates]
-                    fit.seconds += [float(np.median(seconds[name])) for name in names]
+                    fit.seconds += [Spread.of(seconds[name]).low for name in names]
     if skipped:
         typer.echo(f"nvcoll: {BUDGET_S:.0f} s are over, {counted(skipped, 'call')} of the set were left out", err=True)
     return list(fits.values())

@@ -129,7 +129,7 @@ pub struct Algorithm {
     pub build: fn(&mut Builder),
 }
 
-/// Finds an algorithm by name; `auto` is the collective's first.
+/// Finds an algorithm by name; `auto`, where no size is known by which to choose, is the collective's first.
 ///
 /// # Errors
 /// [`Error::Unknown`] lists the names there are.
