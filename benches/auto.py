@@ -3,8 +3,8 @@
     python benches/auto.py [--ranks 2 8] [--rounds 15] [--modes tile staged ranks] [--table FILE]
 
 A line per collective, mode and number of ranks: the median over sizes of (time of auto's choice / time of the fastest,
-a median of the rounds' ratios), the worst, and where that is. Candidates are timed in the same rounds, in an order drawn
-at random, on data rewritten before every call. The bars: 1.10 on the median, 1.30 at worst.
+a median of the rounds' ratios), the worst, and where that is. Candidates are timed in the same rounds, in an order
+drawn at random, on data rewritten before every call. The bars: 1.10 on the median, 1.30 at worst.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from nvcoll.cli.timing import Spread
 from nvcoll.words import counted
 
 RANKS = (2, 8)
-SIZES = ("1K", "16M", "64K", "1M", "4K", "4M", "16K", "256K")
+SIZES = ("1K", "4M", "64K", "1M", "4K", "16K", "256K", "16M")
 """What is measured, what matters most first: a busy machine may not come to the end. Chosen: both sides of every cache
 and of where helpers begin to help, in less than a minute."""
 
