@@ -148,6 +148,7 @@ const FORMULAS: &[(&Collective, &str, Formula)] = &[
     (&ALL_TO_ALL, "bruck", |n, _| 2.0 * (1.0 + ones(n)) / n),
     (&SCAN, "direct", |n, aliasing| (n + 3.0) / 2.0 - 2.0 * (1.0 - out_of_place(aliasing)) / n),
     (&SCAN, "recursive_doubling", |n, aliasing| (3.0 * doublings(n) + 2.0 * out_of_place(aliasing)) / n),
+    (&SCAN, "chain", |n, aliasing| (3.0 * (n - 1.0) + 2.0 * out_of_place(aliasing)) / n),
     (&EXSCAN, "recursive_doubling", |n, _| (3.0 * doublings(n - 1.0) + 2.0) / n),
     (&EXSCAN, "direct", |n, _| (n - 1.0) * (n + 2.0) / 2.0 / n),
 ];
@@ -232,6 +233,7 @@ fn a_rank_waits_once_for_every_round_and_once_to_leave() {
             (&ALL_TO_ALL, "bruck", log),
             // In place, who overwrites its input in the first round waits until the rank after it has read it.
             (&SCAN, "recursive_doubling", log + 1),
+            (&SCAN, "chain", n - 1),
             (&EXSCAN, "recursive_doubling", log),
         ] {
             let aliasing = *collective.aliasings().last().unwrap();

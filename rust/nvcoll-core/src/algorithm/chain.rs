@@ -3,13 +3,14 @@
 //! ```text
 //! broadcast    root ─▶ root+1 ─▶ … ─▶ root-1      each rank but the last stores what it has to the next; cyclic
 //! reduce       root ◀─ root+1 ◀─ … ◀─ root-1      each rank but the last folds what the next has with its own
+//! scan         0 ─▶ 1 ─▶ … ─▶ n-1                 each rank but the first folds what the one before has with its own
 //! ```
 //!
 //! Nobody moves more than it must for one neighbour, so a chain is the best there is for long data: with t tiles it takes
 //! t + n - 2 turns of a tile each. For short data the n - 1 hops are all there is. The data is not cut: tiles stream through the
 //! queues by themselves. Steps a rank: 1. Bytes per rank: broadcast 2 N (n-1)/n, out of place N/n more (the root's first store
-//! goes to its own output too); reduce 3 N (n-1)/n. Waits: a hop each, the root's is its enter, and one to leave. Order: own,
-//! from the far end to the root, `(r0 + (r1 + (r2 + r3)))` for root 0, lower ranks to the left. In place a partial sum lies in
+//! goes to its own output too); reduce and scan 3 N (n-1)/n, a scan out of place 2 N/n more. Waits: a hop each, the root's is its enter, and one to leave. Order: own,
+//! from the far end to the root, `(r0 + (r1 + (r2 + r3)))` for root 0, lower ranks to the left; in a scan the running sum, `((r0 + r1) + r2)`. In place a partial sum lies in
 //! scratch, since only the root has an output. Source: the pipeline algorithms of Open MPI's tuned collectives; NCCL's ring
 //! broadcast and reduce are the same.
 
@@ -54,6 +55,21 @@ pub(super) static REDUCE: Algorithm = Algorithm {
             let in_order = if lowest < rank { [sum, own] } else { [own, sum] };
             sum = b.fold(&in_order, &[into]);
             lowest = lowest.min(rank);
+        }
+    },
+};
+
+/// The registry line of scan.
+pub(super) static SCAN: Algorithm = Algorithm {
+    name: "chain",
+    collective: &collective::SCAN,
+    order: Order::Own,
+    summary: "each rank folds what the one before has with its own",
+    source: "the linear scan of MPI libraries, as a pipeline",
+    build: |b| {
+        let mut sum = b.copy(&b.input(0, 0), &[b.output(0, 0)]);
+        for rank in 1..b.world_size() {
+            sum = b.fold(&[sum, b.input(rank, 0)], &[b.output(rank, 0)]);
         }
     },
 };

@@ -67,6 +67,7 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &bruck::ALL_TO_ALL,
     &direct::SCAN,
     &hillis_steele::SCAN,
+    &chain::SCAN,
     &direct::EXSCAN,
     &hillis_steele::EXSCAN,
     &direct::BARRIER,
