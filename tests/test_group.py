@@ -141,6 +141,17 @@ def test_groups_that_differ_between_ranks_are_a_mismatch_that_names_the_call():
         nvcoll.Node(2).run(program, timeout=60)
 
 
+def test_a_mismatch_counts_the_calls_of_the_whole_group_not_those_of_one_schedule():
+    def program(comm):
+        with comm.group():
+            comm.all_reduce(np.ones(4, "f4"))
+            comm.all_gather(np.ones(4, "f4"))
+            comm.all_reduce(np.ones(4, "f4"), "max" if comm.rank else "min")
+
+    with pytest.raises(nvcoll.Mismatch, match=r"\(call 3 of 3 in a group\).*\(call 3 of 3 in a group\)"):
+        nvcoll.Node(2).run(program, timeout=60)
+
+
 def test_a_group_against_a_single_call_and_one_of_another_length_are_mismatches():
     for others in (1, 3):
 

@@ -33,45 +33,56 @@ const SCRATCH_ALIGNMENT: usize = 128;
 
 /// Calls of one schedule, in the order of their tiles.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pass<'a>(&'a [Arc<Program>]);
+pub(crate) struct Pass<'a> {
+    programs: &'a [Arc<Program>],
+    /// For each of them, which call of its batch it is, from 0.
+    places: &'a [usize],
+    /// How many calls the batch has.
+    of: usize,
+}
 
 impl<'a> Pass<'a> {
     /// Makes a pass of one call.
     pub(crate) fn of_one(program: &'a Arc<Program>) -> Self {
-        Self(std::slice::from_ref(program))
+        Self { programs: std::slice::from_ref(program), places: &[0], of: 1 }
     }
 
     /// Returns the program that says what all of them have in common: queues, waits, what leaves wait for.
     #[inline]
     pub(crate) fn first(&self) -> &'a Program {
-        &self.0[0]
+        &self.programs[0]
     }
 
     /// Returns the programs.
     #[inline]
     pub(crate) fn programs(&self) -> &'a [Arc<Program>] {
-        self.0
+        self.programs
+    }
+
+    /// Returns which call of its batch the `nth` of the pass is, from 0, and how many the batch has.
+    pub(crate) fn place(&self, nth: usize) -> (usize, usize) {
+        (self.places[nth], self.of)
     }
 
     /// Returns how its call stores; calls that are made as one store plainly.
     pub(crate) fn stores(&self) -> Option<&'a Mutex<Stores>> {
-        self.0[0].stores.as_ref().filter(|_| self.0.len() == 1)
+        self.programs[0].stores.as_ref().filter(|_| self.programs.len() == 1)
     }
 
     /// Returns how many tiles there are in all.
     pub(crate) fn tiles(&self) -> u32 {
-        self.0.iter().map(|program| program.tiles).sum()
+        self.programs.iter().map(|program| program.tiles).sum()
     }
 
     /// Returns the words that all ranks must agree on: those of a single call, or a hash over all and what the first is.
     pub(crate) fn fingerprint(&self) -> [u64; 3] {
         let [hash, small, count] = self.first().fingerprint;
-        if self.0.len() == 1 {
+        if self.programs.len() == 1 {
             return [hash, small, count];
         }
         use std::hash::{Hash, Hasher};
         let mut hasher = std::collections::hash_map::DefaultHasher::new();
-        self.0.iter().for_each(|program| program.fingerprint.hash(&mut hasher));
+        self.programs.iter().for_each(|program| program.fingerprint.hash(&mut hasher));
         [hasher.finish(), small, count]
     }
 }
@@ -80,6 +91,8 @@ impl<'a> Pass<'a> {
 #[derive(Debug)]
 pub struct Batch {
     programs: Vec<Arc<Program>>,
+    /// For each program, which of the calls it is, in the order in which they were given.
+    places: Vec<usize>,
     /// For each program, one after the other, the buffers of each rank.
     pub(crate) buffers: Vec<Buffers>,
     passes: Vec<Range<usize>>,
@@ -90,12 +103,17 @@ pub struct Batch {
 impl Batch {
     /// Puts calls together, each with the buffers of the same ranks: all of a node, or one of a team.
     pub fn new(calls: Vec<(Arc<Program>, Vec<Buffers>)>) -> Self {
-        let mut batch = Self { programs: Vec::new(), buffers: Vec::new(), passes: Vec::new(), scratch: vec![0] };
-        let mut left = calls;
-        while let Some((first, _)) = left.first() {
+        let (programs, places, buffers, passes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut batch = Self { programs, places, buffers, passes, scratch: vec![0] };
+        let mut left: Vec<_> = calls.into_iter().enumerate().collect();
+        while let Some((_, (first, _))) = left.first() {
             let first = first.clone();
-            let (same, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|(one, _)| is_same_schedule(&first, one));
-            same.into_iter().for_each(|(program, buffers)| batch.append(program, buffers));
+            let is_same = |(_, (one, _)): &(usize, (Arc<Program>, Vec<Buffers>))| is_same_schedule(&first, one);
+            let (same, others): (Vec<_>, Vec<_>) = left.into_iter().partition(is_same);
+            for (place, (program, buffers)) in same {
+                batch.append(program, buffers);
+                batch.places.push(place);
+            }
             left = others;
         }
         batch
@@ -137,9 +155,10 @@ impl Batch {
 
     /// Returns each pass with the buffers of its calls; `ranks` is for how many ranks each call has buffers.
     pub(crate) fn in_passes(&self, ranks: usize) -> impl Iterator<Item = (Pass<'_>, &[Buffers])> {
-        self.passes
-            .iter()
-            .map(move |pass| (Pass(&self.programs[pass.clone()]), &self.buffers[pass.start * ranks..pass.end * ranks]))
+        self.passes.iter().map(move |pass| {
+            let (programs, places) = (&self.programs[pass.clone()], &self.places[pass.clone()]);
+            (Pass { programs, places, of: self.len() }, &self.buffers[pass.start * ranks..pass.end * ranks])
+        })
     }
 
     /// Returns the bytes of scratch that a rank needs.

@@ -46,6 +46,9 @@ const REFRESH_CALLS: u32 = 1 << 30;
 /// The word of a record that says how many calls are made as one; the records of each are in a table then.
 pub(crate) const CALLS: usize = 7;
 
+/// The word of a record of such a table that says which of the calls it is: the place from 0, then how many there are.
+pub(crate) const PLACE: usize = CALLS;
+
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     rank: u32,
@@ -175,8 +178,13 @@ impl Crew {
             record[CALLS] = calls as u64;
             if calls > 1 {
                 let own = buffers.iter().skip(at).step_by(given);
-                let of_calls = pass.programs().iter().zip(own);
-                lines.batch.write(number, of_calls.map(|(program, own)| record_of(program.fingerprint, own)));
+                let records = pass.programs().iter().zip(own).enumerate().map(|(nth, (program, own))| {
+                    let (place, of) = pass.place(nth);
+                    let mut record = record_of(program.fingerprint, own);
+                    record[PLACE] = place as u64 | (of as u64) << 32;
+                    record
+                });
+                lines.batch.write(number, records);
             }
             lines.record.write(number, &record);
             if number.is_multiple_of(REFRESH_CALLS) {

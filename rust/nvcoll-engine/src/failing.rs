@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::batch::Pass;
-use crate::by_rank::CALLS;
+use crate::by_rank::{CALLS, PLACE};
 use crate::call::{Call, Called};
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -33,11 +33,13 @@ pub(crate) fn explain(
         if own.contains(&rank) && call == number {
             let programs = pass.programs();
             let nth = nth.min(programs.len() - 1);
-            return Called { call: programs[nth].call().clone().into(), place: (nth, programs.len()) };
+            let place = if programs.len() == 1 { (0, 1) } else { pass.place(nth) };
+            return Called { call: programs[nth].call().clone().into(), place };
         }
         let records = records(world, rank, call);
         let nth = nth.min(records.len() - 1);
-        Called { call: Call::from_record(&records[nth]).into(), place: (nth, records.len()) }
+        let place = if records.len() == 1 { (0, 1) } else { place_in(&records[nth]) };
+        Called { call: Call::from_record(&records[nth]).into(), place }
     };
     let call_of = |rank: u32, call: u32| nth_of(rank, call, 0);
     match cause {
@@ -77,6 +79,11 @@ fn records(world: &World, rank: u32, call: u32) -> Vec<Record> {
         0 | 1 => vec![record],
         _ => lines.batch.read(call, <[Record]>::to_vec),
     }
+}
+
+/// Returns which of the calls that are made as one a record of a table is about, and how many there are.
+fn place_in(record: &Record) -> (usize, usize) {
+    (record[PLACE] as u32 as usize, (record[PLACE] >> 32) as usize)
 }
 
 /// Wakes all ranks, so that they see an abort or a departure.
