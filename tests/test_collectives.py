@@ -454,3 +454,8 @@ def test_one_rank_is_every_collective(node):
         (found,) = [getattr(lone, name)(argument)] if name in ("gather", "reduce") else getattr(lone, name)(argument)
         assert np.array_equal(found, x), name
         assert np.array_equal(lone.run(lambda comm, name=name: getattr(comm, name)(x))[0], x), name
+
+
+def test_counts_may_be_an_iterator():
+    node, arrays = nvcoll.Node(2), [np.ones(1, "f4"), np.ones(3, "f4")]
+    assert [x.size for x in node.all_gather(arrays, counts=iter([1, 3]))] == [4, 4]

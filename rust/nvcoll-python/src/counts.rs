@@ -43,7 +43,7 @@ pub(crate) fn read(collective: &'static Collective, world_size: u32, counts: &Bo
         let rows = rows.iter().map(|each| row("a row of counts", each, world_size, "rank"));
         return Ok(Table::Whole(rows.collect::<PyResult<Vec<_>>>()?.concat()));
     }
-    let numbers = row("counts", counts, world_size, "rank")?;
+    let numbers = numbers("counts", py, &rows, world_size, "rank")?;
     Ok(if numbers.len() == parts && !is_of_rows { Table::Whole(numbers) } else { Table::Row(numbers) })
 }
 
@@ -52,10 +52,13 @@ pub(crate) fn read(collective: &'static Collective, world_size: u32, counts: &Bo
 /// # Errors
 /// As [`read`].
 pub(crate) fn row(argument: &str, value: &Bound<'_, PyAny>, wanted: u32, of: &str) -> PyResult<Vec<usize>> {
-    let numbers = items(argument, value)?;
-    check_number(value.py(), argument, numbers.len(), wanted, ["number", of])?;
+    numbers(argument, value.py(), &items(argument, value)?, wanted, of)
+}
+
+fn numbers(argument: &str, py: Python<'_>, items: &[Bound<'_, PyAny>], wanted: u32, of: &str) -> PyResult<Vec<usize>> {
+    check_number(py, argument, items.len(), wanted, ["number", of])?;
     let number = |number: &Bound<'_, PyAny>| whole(argument, number, 0..=MOST).map(|number| number as usize);
-    numbers.iter().map(number).collect()
+    items.iter().map(number).collect()
 }
 
 fn items<'py>(argument: &str, value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
