@@ -218,3 +218,9 @@ def test_non_negative_least_squares_finds_what_was_there():
     found = tune.non_negative_least_squares(equations, values)
     assert found[1] == 0 and (found >= 0).all()
     assert tune.non_negative_least_squares(np.zeros((3, 2)), np.ones(3)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("count", [-1, 1 << 62, 1 << 64, 2.0])
+def test_a_count_that_no_call_has_is_not_estimated(count):
+    with pytest.raises(nvcoll.InvalidArgument, match=r"^count is .*: it must be a whole number"):
+        nvcoll.Node(2).estimates("all_reduce", count)

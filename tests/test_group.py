@@ -178,6 +178,8 @@ def test_what_cannot_be_in_a_group_is_refused_where_it_is_called():
         with pytest.raises(nvcoll.Busy, match="was not launched"):
             group.run()
     assert len(group) == 0 and (grads == 1).all()
+    with node.group(), pytest.raises(nvcoll.Busy, match="is not open"):
+        node.group().__exit__(None, None, None)
 
     def program(comm):
         with comm.group(), pytest.raises(nvcoll.InvalidArgument, match="split cannot be in a group"):

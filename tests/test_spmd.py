@@ -151,7 +151,7 @@ def test_memory_that_a_rank_has_back_may_be_passed_by_a_rank_that_enters_later(p
         if comm.rank == 2:
             assert is_back.wait(60)
         x = memory if comm.rank else np.full(100, 7.0)
-        comm.broadcast(x, algorithm="direct", path=path)  # by which rank 1 needs nothing of rank 2
+        comm.broadcast(x, path=path)
         assert (x == 7).all()
         if comm.rank == 1:
             memory[:] = 0

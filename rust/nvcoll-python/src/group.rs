@@ -155,12 +155,14 @@ pub(crate) struct Group {
     home: Home,
     timeout: Option<f64>,
     launch: Mutex<Option<Launch>>,
+    /// Whether its block is open.
+    is_inside: AtomicBool,
 }
 
 impl Group {
     pub(crate) fn new(py: Python<'_>, home: Home, timeout: Option<f64>) -> PyResult<Self> {
         deadline(py, timeout)?;
-        Ok(Self { home, timeout, launch: Mutex::new(None) })
+        Ok(Self { home, timeout, launch: Mutex::new(None), is_inside: AtomicBool::new(false) })
     }
 }
 
@@ -168,6 +170,7 @@ impl Group {
 impl Group {
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         slf.get().home.open_group().open(slf.py())?;
+        slf.get().is_inside.store(true, Ordering::Relaxed);
         Ok(slf)
     }
 
@@ -179,6 +182,9 @@ impl Group {
         _error: &Bound<'_, PyAny>,
         _trace: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
+        if !self.is_inside.swap(false, Ordering::Relaxed) {
+            return Err(of_engine(py, &Error::Busy("the group is not open: begin its `with` block first")));
+        }
         let calls = self.home.open_group().close();
         if kind.is_none() {
             let launch = Launch::new(py, calls)?;

@@ -100,7 +100,7 @@ impl Node {
         &self,
         py: Python<'_>,
         collective: &str,
-        count: usize,
+        count: &Bound<'_, PyAny>,
         dtype: &str,
         root: Option<&Bound<'_, PyAny>>,
         path: &str,
@@ -476,8 +476,8 @@ impl Node {
     ///
     /// Inside the block the collectives of this node, on this thread, check their arguments and return what they will return;
     /// nothing is read or written before the block ends, and nothing at all if it raises. The calls of a group have no
-    /// order, and what one of them writes shares no byte with what another touches. Plans and the ranks of `run` are not
-    /// affected.
+    /// order, and what one of them writes shares no byte with what another touches. Plans, other groups and the ranks of
+    /// `run` are not affected: they run at once.
     ///
     /// Args:
     ///     timeout: seconds that the calls may take together.

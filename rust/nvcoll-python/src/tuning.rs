@@ -50,13 +50,16 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, table: &Tuning) -> PyResult<Bound<'p
     Ok(all)
 }
 
+/// The longest call that is estimated: its bytes on all ranks are still a number of 64 bits. Chosen.
+const MOST_ELEMENTS: i64 = 1 << 48;
+
 /// What `auto` chooses for a call of all ranks, and what it expects of each candidate.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn estimates(
     py: Python<'_>,
     node: &Node,
     collective: &str,
-    count: usize,
+    count: &Bound<'_, PyAny>,
     dtype: &str,
     root: &Bound<'_, PyAny>,
     path: &str,
@@ -73,6 +76,7 @@ pub(crate) fn estimates(
     if !contract.aliasings().contains(&aliasing) {
         return Err(invalid(py, format!("{collective} is never in place")));
     }
+    let count = whole("count", count, 0..=MOST_ELEMENTS)? as usize;
     let (algorithm, op, counts) = ("auto".into(), Op::Sum, Counts::Even(count));
     let call = Call { collective: contract, root, algorithm, dtype, op, counts, path, aliasing };
     let sharing = if by_rank { Sharing::ByRank } else { Sharing::of(path) };
