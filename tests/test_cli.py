@@ -406,6 +406,9 @@ def on_terminal(*arguments, columns, **environment):
 def test_verify_proves_names_files_and_text(mine, tmp_path):
     assert "proved" in run("verify", "all_reduce", "ring", "-n", "5")[0]
     assert "every element is (r0 + r1 + r2)" in run("verify", "all_reduce", "nvswitch", "-n", "3")[0]
+    assert "order    own, of each chunk:" in run("verify", "all_reduce", "ring", "-n", "3")[0]
+    assert "at the last rank every element is (r0 + r1)" in run("verify", "exscan", "-n", "3")[0]
+    assert "order    none, chunks are copied:\nchunk 0  r1\n" in run("verify", "scatter", "-n", "3", "--root", "1")[0]
     assert "proved" in run("verify", f"{mine}:ring", "-n", "4", "--path", "staged", "--out-of-place")[0]
     text = tmp_path / "ring.txt"
     text.write_text(run("show", "all_reduce", "ring", "-n", "3", "--path", "staged")[0])

@@ -117,10 +117,14 @@ def _print_proof(proof: Proof, schedule: Schedule) -> None:
     print(f"proved   {_title(schedule)}: {counted(proof.steps, 'step')} in {proof.seconds * 1e3:.2f} ms")
     if not schedule.chunks:
         return
+    folds = next(row[4] for row in collectives() if row[0] == schedule.collective)
+    where = "at the last rank " if folds == "predecessors" else ""
     if proof.is_rank_order:
-        print(f"order    rank: every element is {shortened(proof.expression(0))}")
+        print(f"order    rank: {where}every element is {shortened(proof.expression(0))}")
         return
-    print("order    its own, which every rank receives:")
+    print(
+        "order    none, chunks are copied:" if folds == "nothing" else f"order    {proof.order}, {where}of each chunk:"
+    )
     for chunk in range(min(schedule.chunks, EXPRESSIONS)):
         print(f"chunk {chunk}  {shortened(proof.expression(chunk))}")
     if schedule.chunks > EXPRESSIONS:
