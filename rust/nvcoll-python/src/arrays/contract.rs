@@ -29,7 +29,6 @@ pub(crate) struct Contract {
     pub(crate) collective: &'static Collective,
     pub(crate) roles: Roles,
     is_of_one_part: bool,
-    /// Every rank has an input and an output of all elements.
     is_uniform: bool,
 }
 
@@ -46,6 +45,12 @@ impl Contract {
     /// in place.
     pub(crate) fn is_of_one_part(&self) -> bool {
         self.is_of_one_part
+    }
+
+    /// Says whether every rank has an input and an output of all elements.
+    #[inline]
+    pub(crate) fn is_uniform(&self) -> bool {
+        self.is_uniform
     }
 
     /// Says whether only the root has this side, so that who speaks for all ranks passes one array.
@@ -101,13 +106,17 @@ impl Shape {
         Self { counts, of_parts }
     }
 
-    /// Returns how many elements an array of a rank holds.
-    #[inline]
-    pub(crate) fn count(&self, contract: &Contract, rank: u32, side: Side) -> usize {
+    /// Returns how many elements every array holds, if they all hold all.
+    pub(crate) fn one_count(&self) -> Option<usize> {
         match &self.counts {
-            Counts::Even(count) if self.of_parts.is_empty() => *count,
-            _ => held_count(&self.of_parts, contract.parts(rank, side)),
+            Counts::Even(count) if self.of_parts.is_empty() => Some(*count),
+            _ => None,
         }
+    }
+
+    /// Returns how many elements an array of a rank holds.
+    pub(crate) fn count(&self, contract: &Contract, rank: u32, side: Side) -> usize {
+        self.one_count().unwrap_or_else(|| held_count(&self.of_parts, contract.parts(rank, side)))
     }
 
     /// Returns how many elements of the longer array of a rank lie before the shorter, in place.

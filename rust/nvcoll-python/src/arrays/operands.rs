@@ -204,6 +204,7 @@ impl Operands {
     }
 
     /// Returns the output of its own that a rank has.
+    #[inline]
     fn output(&self, at: usize) -> Option<&Array> {
         self.output.as_ref().map(|output| &output.arrays[at]).filter(|array| array.is_there())
     }
@@ -214,7 +215,11 @@ impl Operands {
     }
 
     /// Says whether the call changes what is in [`Operands::written`].
+    #[inline]
     fn is_changed(&self, at: usize) -> bool {
+        if self.contract.is_uniform() {
+            return true;
+        }
         self.has(at, Side::Output) && (self.output(at).is_some() || !self.contract.is_left_as_is(self.input.rank(at)))
     }
 
@@ -231,39 +236,46 @@ impl Operands {
         }
     }
 
-    /// Returns every array that there is, with its number, its place among the ranks and its side.
-    fn all(&self) -> impl Iterator<Item = (usize, usize, Side, &Array)> {
-        let inputs = self.input.arrays.iter().enumerate().map(|(at, array)| (at, at, Side::Input, array));
-        let outputs = self.output.iter().flat_map(|output| output.arrays.iter().enumerate());
-        let number = self.input.arrays.len();
-        let outputs = outputs.map(move |(at, array)| (number + at, at, Side::Output, array));
-        inputs.chain(outputs).filter(|(.., array)| array.is_there())
+    /// Returns the arguments with their sides, and the number of the first array of each.
+    fn sides(&self) -> [(Side, &[Array], usize); 2] {
+        let (inputs, outputs) = (&self.input.arrays, self.output.as_ref().map(|output| &output.arrays[..]));
+        [(Side::Input, inputs, 0), (Side::Output, outputs.unwrap_or_default(), inputs.len())]
     }
 
     /// Refuses arrays of another dtype, or of another count than the contract and the counts of the call say.
     fn check_alike(&self, py: Python<'_>, is_said: bool) -> PyResult<()> {
-        let (dtype, name) = (self.dtype, self.contract.collective.name);
-        let like = || self.all().next().map_or(0, |(number, ..)| number);
-        for (number, at, side, array) in self.all() {
-            if array.dtype != dtype {
-                let (label, like, found) = (self.label(number), self.label(like()), array.dtype);
-                let message = format!("{label} is {found}, {name} needs {dtype} (as {like}): pass {dtype} everywhere");
-                return Err(invalid(py, message));
-            }
-            let (found, count) = (array.layout.count(), self.shape.count(&self.contract, self.input.rank(at), side));
-            if found != count {
-                let (label, like) = (self.label(number), self.label(like()));
-                let why = match (is_said, self.contract.is_of_one_part()) {
-                    (true, _) => "by `counts`".to_owned(),
-                    (false, true) => format!("as {like}"),
-                    (false, false) => format!("by {like}, world_size {}", self.contract.roles.world_size),
-                };
-                let message =
-                    format!("{label} holds {found} elements, {name} needs {count} ({why}): pass an array of {count}");
-                return Err(invalid(py, message));
+        let one_count = self.shape.one_count();
+        for (side, arrays, first) in self.sides() {
+            for (at, array) in arrays.iter().enumerate() {
+                let count = || one_count.unwrap_or_else(|| self.shape.count(&self.contract, self.input.rank(at), side));
+                if array.is_there() && (array.dtype != self.dtype || array.layout.count() != count()) {
+                    return Err(self.unlike(py, array, first + at, count(), is_said));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Says how array `number`, which should hold `count` elements, differs from the first that there is.
+    #[cold]
+    fn unlike(&self, py: Python<'_>, array: &Array, number: usize, count: usize, is_said: bool) -> PyErr {
+        let (dtype, name) = (self.dtype, self.contract.collective.name);
+        let of_side = |(_, arrays, first): (_, &[Array], _)| Some(first + arrays.iter().position(Array::is_there)?);
+        let like = self.sides().into_iter().find_map(of_side);
+        let (label, like) = (self.label(number), self.label(like.unwrap_or(0)));
+        if array.dtype != dtype {
+            let found = array.dtype;
+            let message = format!("{label} is {found}, {name} needs {dtype} (as {like}): pass {dtype} everywhere");
+            return invalid(py, message);
+        }
+        let why = match (is_said, self.contract.is_of_one_part()) {
+            (true, _) => "by `counts`".to_owned(),
+            (false, true) => format!("as {like}"),
+            (false, false) => format!("by {like}, world_size {}", self.contract.roles.world_size),
+        };
+        let found = array.layout.count();
+        let message = format!("{label} holds {found} elements, {name} needs {count} ({why}): pass an array of {count}");
+        invalid(py, message)
     }
 
     /// Says how input and output of a rank lie to each other.
@@ -345,6 +357,7 @@ impl Operands {
     }
 
     /// Says whether an array is written, all of it or the part that is in place; none if it is that part.
+    #[inline]
     fn is_written(&self, at: usize, side: Side) -> Option<bool> {
         let Some(output) = self.output(at) else { return Some(self.is_changed(at)) };
         let input = &self.input.arrays[at];
@@ -356,18 +369,21 @@ impl Operands {
         }
     }
 
-    /// Returns where every array lies, `add` to its number, and whether it is written.
-    fn ranges(&self, add: usize) -> impl Iterator<Item = Range<'_>> {
-        self.all().filter_map(move |(number, at, side, array)| {
-            let is_written = self.is_written(at, side)?;
-            Some(Range::new(array.first.addr(), &array.layout, is_written, add + number))
-        })
+    /// Notes where every array lies, `add` to its number, and whether it is written.
+    fn note_ranges<'a>(&'a self, add: usize, ranges: &mut Vec<Range<'a>>) {
+        for (side, arrays, first) in self.sides() {
+            for (at, array) in arrays.iter().enumerate().filter(|(_, array)| array.is_there()) {
+                if let Some(is_written) = self.is_written(at, side) {
+                    ranges.push(Range::new(array.first.addr(), &array.layout, is_written, add + first + at));
+                }
+            }
+        }
     }
 
     /// Refuses arrays that share a byte where one of them is written.
     fn check_apart(&self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
         let mut ranges: Vec<Range<'_>> = Vec::with_capacity(2 * self.input.arrays.len());
-        ranges.extend(self.ranges(0));
+        self.note_ranges(0, &mut ranges);
         refuse_conflict(py, &mut ranges, tries, |number| self.label(number))
     }
 
@@ -380,8 +396,8 @@ impl Operands {
                 Some(first)
             })
         };
-        let mut ranges: Vec<Range<'_>> =
-            calls.iter().zip(firsts()).flat_map(|(call, first)| call.ranges(first)).collect();
+        let mut ranges = Vec::new();
+        calls.iter().zip(firsts()).for_each(|(call, first)| call.note_ranges(first, &mut ranges));
         refuse_conflict(py, &mut ranges, &mut Tries::of_a_call(), |number| {
             let (nth, (call, first)) = calls
                 .iter()
