@@ -16,6 +16,7 @@
 //! scan, exscan    1  all                         all (exscan: not on rank 0)
 //! ```
 
+mod aliasing;
 mod all_gather;
 mod all_reduce;
 mod all_to_all;
@@ -30,6 +31,7 @@ mod scan;
 mod scatter;
 mod split;
 
+pub use aliasing::Aliasing;
 pub use all_gather::ALL_GATHER;
 pub use all_reduce::ALL_REDUCE;
 pub use all_to_all::ALL_TO_ALL;
@@ -47,7 +49,6 @@ pub use split::SPLIT;
 use std::ops::Range;
 
 use crate::op::Op;
-use crate::schedule::Aliasing;
 
 /// Every collective.
 pub static COLLECTIVES: &[&Collective] = &[
