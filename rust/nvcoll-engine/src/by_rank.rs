@@ -30,6 +30,7 @@ use crate::failing::explain;
 use crate::overlap::overlap;
 use crate::program::{Slot, Wait, Workspace};
 use crate::sync::atomic::{give_way, pause};
+use crate::sync::record::{CALLS, PLACE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 use crate::world::World;
 
@@ -42,12 +43,6 @@ const TURNS: u32 = 50;
 /// So often a rank brings the progress words of queues that it does not use up to date: a word that was left 2^31 calls
 /// behind would look as if it were ahead. Chosen: half of that.
 const REFRESH_CALLS: u32 = 1 << 30;
-
-/// The word of a record that says how many calls are made as one; the records of each are in a table then.
-pub(crate) const CALLS: usize = 7;
-
-/// The word of a record of such a table that says which of the calls it is: the place from 0, then how many there are.
-pub(crate) const PLACE: usize = CALLS;
 
 #[derive(Debug, Clone, Copy)]
 struct Cursor {

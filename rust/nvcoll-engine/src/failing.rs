@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use crate::batch::Pass;
-use crate::by_rank::{CALLS, PLACE};
 use crate::call::{Call, Called};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::sync::atomic::give_way;
+use crate::sync::record::{CALLS, PLACE};
 use crate::sync::{Cause, Doorbell, Record};
 use crate::world::World;
 

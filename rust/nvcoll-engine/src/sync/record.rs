@@ -8,7 +8,13 @@ use super::atomic::{AtomicU64, Ordering};
 /// How many words a record has.
 pub const WORDS: usize = 8;
 
-/// One call of one rank, as plain words. What they mean is the caller's business.
+/// The word that says how many calls are made as one; the records of each are in a table then.
+pub(crate) const CALLS: usize = WORDS - 1;
+
+/// The same word of a record in such a table: which of the calls it is, the place from 0, then how many there are.
+pub(crate) const PLACE: usize = CALLS;
+
+/// One call of one rank, as plain words. What the others mean is the caller's business.
 pub type Record = [u64; WORDS];
 
 /// The two records of one rank, each on a line of its own. One writer.
