@@ -2,7 +2,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`node`], [`team`] | ranks driven by one caller; ranks that are threads and call for themselves |
+//! | [`node`], `driver` | ranks driven by one caller: its programs; how it runs them |
+//! | [`team`], [`member`] | ranks that are threads and call for themselves: all of a run; one of a communicator |
 //! | `groups`, `memberships` | how ranks split into smaller worlds; every communicator of one rank |
 //! | [`call`], `buffers` | what is called, and with what |
 //! | [`choice`], [`tuning`] | which algorithm `auto` is, and by which table |
@@ -28,12 +29,14 @@ pub mod call;
 pub mod choice;
 pub mod cpus;
 mod deadline;
+mod driver;
 pub mod error;
 mod failing;
 mod forks;
 mod groups;
 pub mod kernel;
 pub mod making;
+pub mod member;
 mod memberships;
 pub mod memory;
 pub mod node;

@@ -11,8 +11,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::team::Member;
-
 /// How a rank came to make no more calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -24,17 +22,23 @@ pub(crate) enum End {
     Interrupted,
 }
 
-/// The communicators of one rank, and whether its program goes on.
-#[derive(Debug, Default)]
-pub(crate) struct Memberships(Mutex<State>);
+/// The communicators of one rank, each as a `Member`, and whether its program goes on.
+#[derive(Debug)]
+pub(crate) struct Memberships<Member>(Mutex<State<Member>>);
 
-#[derive(Debug, Default)]
-struct State {
+#[derive(Debug)]
+struct State<Member> {
     end: Option<End>,
     members: Vec<Weak<Member>>,
 }
 
-impl Memberships {
+impl<Member> Default for Memberships<Member> {
+    fn default() -> Self {
+        Self(Mutex::new(State { end: None, members: Vec::new() }))
+    }
+}
+
+impl<Member> Memberships<Member> {
     /// Adds a communicator; says what it has missed.
     pub(crate) fn add(&self, member: &Arc<Member>) -> Option<End> {
         let mut state = self.lock();
@@ -61,7 +65,7 @@ impl Memberships {
         self.lock().members.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<Member>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

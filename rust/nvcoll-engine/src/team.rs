@@ -1,26 +1,12 @@
-//! SPMD: every rank is a thread of its own and makes its own calls, in one communicator or in several.
+//! The ranks of one run: every rank is a thread of its own and makes its own calls, in one communicator or in several.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use crate::batch::{Batch, Pass};
-use crate::buffers::Buffers;
-use crate::by_rank::Crew;
-use crate::deadline::{Deadline, Patience};
 use crate::error::{Error, Result};
-use crate::failing::ring_everybody;
-use crate::forks::Process;
-use crate::groups::{self, Wish};
-use crate::kernel::FloatEnvironment;
+use crate::member::Member;
 use crate::memberships::{End, Memberships};
-use crate::memory::Block;
-use crate::program::Program;
-use crate::sync::Cause;
 use crate::world::World;
 
-const FORKED: Error = Error::Closed("this process was forked off inside a run, its peers are threads of the parent");
-const ENDED: Error = Error::Closed("the program of this rank has ended, and its communicators with it");
-const IN_A_CALL: Error =
-    Error::Busy("the communicator is in a call of another thread: a thread at a time, or a communicator for each");
 const LEFT_IN_A_CALL: Error =
     Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
 
@@ -28,7 +14,7 @@ const LEFT_IN_A_CALL: Error =
 #[derive(Debug, Clone)]
 pub struct Team {
     world: Arc<World>,
-    memberships: Arc<[Arc<Memberships>]>,
+    memberships: Arc<[Arc<Memberships<Member>>]>,
 }
 
 impl Team {
@@ -63,7 +49,7 @@ impl Team {
         let members = self.memberships[rank as usize].end(End::Failed);
         members.iter().for_each(|member| _ = member.end(End::Failed));
         // Only now: a call of another thread may wait for a peer that waits in another communicator.
-        members.iter().for_each(|member| _ = member.lock().take());
+        members.iter().for_each(|member| member.close());
     }
 
     /// Ends every call of the run, now and later, because the user interrupted the program.
@@ -74,209 +60,18 @@ impl Team {
     }
 }
 
-/// One rank of a communicator.
-#[derive(Debug)]
-pub struct Member {
-    world: Arc<World>,
-    rank: u32,
-    /// Those of the same rank of the run.
-    memberships: Arc<Memberships>,
-    process: Process,
-    /// None when the program of the rank has ended.
-    calls: Mutex<Option<Calls>>,
-}
-
-/// What one call after the other uses.
-#[derive(Debug)]
-struct Calls {
-    number: u32,
-    crew: Crew,
-    scratch: Option<Block>,
-}
-
-impl Member {
-    fn join(world: Arc<World>, rank: u32, memberships: Arc<Memberships>) -> Arc<Self> {
-        let calls = Calls { number: 0, crew: Crew::of_member(world.world_size(), rank), scratch: None };
-        let (process, calls) = (Process::current(), Mutex::new(Some(calls)));
-        let member = Arc::new(Self { world, rank, memberships, process, calls });
-        if let Some(end) = member.memberships.add(&member) {
-            member.end(end);
-        }
-        member
-    }
-
-    /// Returns the rank.
-    pub fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    /// Returns the ranks of the run that form this communicator, by rank here.
-    pub fn ranks(&self) -> &[u32] {
-        self.world.ranks()
-    }
-
-    /// Says whether the communicator was split off.
-    pub fn is_of_group(&self) -> bool {
-        self.world.is_group()
-    }
-
-    /// Runs this rank's part of a program.
-    ///
-    /// # Safety
-    /// The buffers are as long as the program's call says, aliased as it says, and touched by nobody outside the team until
-    /// `run` returns, on this rank and on its peers.
-    ///
-    /// # Errors
-    /// `Mismatch`, `Returned`, `Overlap`, `Aborted`, `Interrupted`, `Timeout`: afterwards every call of the communicator
-    /// fails. `Closed` when the rank's program has ended, and in the child of a fork, where no peer is; `Busy` if another
-    /// thread is in a call; `NoMemory` before the call was entered.
-    pub unsafe fn run(&self, program: &Arc<Program>, buffers: Buffers, deadline: Deadline) -> Result<()> {
-        let mut calls = self.begin()?;
-        let calls = calls.as_mut().ok_or(ENDED)?;
-        let scratch = calls.make_room(&self.world, program.scratch_bytes(), program.staging_bytes())?;
-        let buffers = [Buffers { scratch, ..buffers }];
-        // SAFETY: the caller's; scratch is this member's.
-        unsafe { calls.run(&self.world, Pass::of_one(program), &buffers, deadline) }
-    }
-
-    /// Runs this rank's part of calls that are launched as one: the batch has the buffers of this rank.
-    ///
-    /// # Safety
-    /// As [`Member::run`], and no call writes a byte that another one touches.
-    ///
-    /// # Errors
-    /// As [`Member::run`].
-    pub unsafe fn run_batch(&self, batch: &mut Batch, deadline: Deadline) -> Result<()> {
-        let mut calls = self.begin()?;
-        let calls = calls.as_mut().ok_or(ENDED)?;
-        let scratch = calls.make_room(&self.world, batch.scratch_bytes(), batch.staging_bytes())?;
-        batch.place_scratch([scratch].into_iter(), 1);
-        for (pass, buffers) in batch.in_passes(1) {
-            // SAFETY: the caller's; every call of the batch has scratch of its own.
-            unsafe { calls.run(&self.world, pass, buffers, deadline) }?;
-        }
-        Ok(())
-    }
-
-    /// Runs the program of a split; returns this rank's member of its group, if it has a color, which is less than 2^31.
-    ///
-    /// # Errors
-    /// As [`Member::run`].
-    pub fn split(
-        &self,
-        program: &Arc<Program>,
-        color: Option<u32>,
-        key: i32,
-        deadline: Deadline,
-    ) -> Result<Option<Arc<Self>>> {
-        let mut calls = self.begin()?;
-        let calls = calls.as_mut().ok_or(ENDED)?;
-        // SAFETY: a split has no steps, so that nobody looks where the addresses lead that its wish stands for.
-        let outcome =
-            unsafe { calls.run(&self.world, Pass::of_one(program), &[Wish { color, key }.into_buffers()], deadline) };
-        let group = groups::join(&self.world, program, calls.number, self.rank);
-        let member = group.map(|(world, rank)| Self::join(world, rank, self.memberships.clone()));
-        match outcome {
-            Ok(()) => Ok(member),
-            Err(error) => {
-                // Peers that were through would wait for it.
-                member.inspect(|member| _ = member.end(End::Failed));
-                Err(error)
-            }
-        }
-    }
-
-    /// Ends every call of this communicator, now and later, on every rank.
-    ///
-    /// # Errors
-    /// [`Error::Closed`] as [`Member::run`].
-    pub fn abort(&self) -> Result<()> {
-        if !self.process.is_current() {
-            return Err(FORKED);
-        }
-        if self.calls.try_lock().is_ok_and(|calls| calls.is_none()) {
-            return Err(ENDED);
-        }
-        self.raise(Cause::Called(self.rank));
-        Ok(())
-    }
-
-    /// Tells peers how the rank ended; says whether it could: a communicator in a call cannot depart.
-    fn end(&self, end: End) -> bool {
-        match end {
-            End::Returned => match self.calls.try_lock() {
-                Ok(mut calls) => calls.take().into_iter().for_each(|calls| self.depart(&calls)),
-                Err(_) => return false,
-            },
-            End::Failed => self.raise(Cause::Failed(self.rank)),
-            End::Interrupted => self.raise(Cause::Interrupted),
-        }
-        true
-    }
-
-    fn raise(&self, cause: Cause) {
-        self.world.abort.raise(cause);
-        ring_everybody(&self.world);
-    }
-
-    fn depart(&self, calls: &Calls) {
-        self.world.lines[self.rank as usize].departure.publish(calls.number);
-        ring_everybody(&self.world);
-    }
-
-    #[inline]
-    fn begin(&self) -> Result<MutexGuard<'_, Option<Calls>>> {
-        if !self.process.is_current() {
-            return Err(FORKED);
-        }
-        self.calls.try_lock().map_err(|_| IN_A_CALL)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Calls>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Member {
-    /// Departs: a peer that makes one more call would wait for ever.
-    fn drop(&mut self) {
-        let calls = self.lock().take();
-        calls.into_iter().for_each(|calls| self.depart(&calls));
-    }
-}
-
-impl Calls {
-    /// Makes the memory that programs need beside their buffers; returns where scratch begins.
-    fn make_room(&mut self, world: &World, scratch_bytes: usize, staging_bytes: usize) -> Result<*mut u8> {
-        if self.scratch.as_ref().map_or(0, Block::bytes) < scratch_bytes {
-            let no_memory = Error::NoMemory { what: "scratch", bytes: scratch_bytes };
-            self.scratch = Some(Block::try_zeroed(scratch_bytes).ok_or(no_memory)?);
-        }
-        world.make_staging(staging_bytes)?;
-        Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), Block::start))
-    }
-
-    /// Makes the next call, or the next calls as one.
-    ///
-    /// # Safety
-    /// As [`Member::run`].
-    unsafe fn run(&mut self, world: &World, pass: Pass<'_>, buffers: &[Buffers], deadline: Deadline) -> Result<()> {
-        let _environment = FloatEnvironment::round_to_nearest();
-        self.number = self.number.wrapping_add(1);
-        let mut patience = Patience { deadline, is_interrupted: &mut || false };
-        // SAFETY: the caller's; scratch is this member's.
-        unsafe { self.crew.run(world, pass, self.number, buffers, &mut patience) }
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use nvcoll_core::collective::{Collective, BARRIER, SPLIT};
 
     use super::*;
+    use crate::buffers::Buffers;
     use crate::call::Call;
+    use crate::deadline::Deadline;
+    use crate::groups::Wish;
     use crate::making::OnTheSpot;
     use crate::node::Node;
+    use crate::program::Program;
     use crate::sharing::Sharing;
 
     fn program(collective: &'static Collective) -> Arc<Program> {
@@ -331,17 +126,5 @@ mod tests {
                 End::Interrupted => assert_eq!(found, Error::Interrupted),
             }
         }
-    }
-
-    #[test]
-    fn communicators_that_were_dropped_are_forgotten() {
-        let memberships = Arc::<Memberships>::default();
-        let kept = Member::join(Arc::new(World::new(1)), 0, memberships.clone());
-        for _ in 0..1000 {
-            Member::join(Arc::new(World::new(1)), 0, memberships.clone());
-        }
-        assert_eq!(memberships.end(End::Returned).len(), 1);
-        assert!(memberships.listed() < 16, "{} are listed", memberships.listed());
-        drop(kept);
     }
 }

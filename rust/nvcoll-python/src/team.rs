@@ -15,9 +15,9 @@ use nvcoll_core::schedule::Aliasing;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::batch::Batch;
 use nvcoll_engine::call::Call;
+use nvcoll_engine::member::Member;
 use nvcoll_engine::node::Occupied;
 use nvcoll_engine::sharing::Sharing;
-use nvcoll_engine::team::Member;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 use crate::arrays::Caller;

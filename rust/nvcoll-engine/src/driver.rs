@@ -1,0 +1,287 @@
+//! How one caller drives all ranks: the threads, the words and the memory of a node, which one call at a time uses.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::batch::Pass;
+use crate::buffers::Buffers;
+use crate::by_rank::Crew;
+use crate::by_tile::{self, Claims};
+use crate::deadline::{Deadline, Patience};
+use crate::error::{Error, Result};
+use crate::kernel::FloatEnvironment;
+use crate::memory::Block;
+use crate::pool::Pool;
+use crate::program::{Program, Workspace};
+use crate::sharing::{wants_help, Sharing};
+use crate::sync::atomic::give_way;
+use crate::world::World;
+
+/// What one call at a time uses.
+pub(crate) struct Driver {
+    pool: Option<Pool>,
+    world: World,
+    number: u32,
+    crews: Vec<Mutex<Crew>>,
+    workspaces: Vec<Mutex<Workspace>>,
+    outcomes: Vec<Mutex<Result<()>>>,
+    scratch: Vec<Block>,
+}
+
+/// A slice of raw pointers that workers of one call share.
+struct Shared<'a, T>(&'a [T]);
+
+impl<T> Shared<'_, T> {
+    fn all(&self) -> &[T] {
+        self.0
+    }
+}
+
+// SAFETY: the pointers are only read; what they point to is shared by the rules of the schedule, which was proved.
+unsafe impl<T> Sync for Shared<'_, T> {}
+
+impl Driver {
+    /// Makes what drives so many ranks, with the threads of a pool or with the caller's alone.
+    pub(crate) fn new(world_size: u32, pool: Option<Pool>) -> Self {
+        let workers = pool.as_ref().map_or(1, Pool::workers);
+        let block = world_size.div_ceil(workers as u32);
+        let crew = |first: u32| Crew::new(world_size, first..(first + block).min(world_size), block);
+        Self {
+            pool,
+            world: World::new(world_size),
+            number: 0,
+            crews: (0..world_size).step_by(block as usize).map(|first| Mutex::new(crew(first))).collect(),
+            workspaces: (0..workers).map(|_| Mutex::default()).collect(),
+            outcomes: (0..workers).map(|_| Mutex::new(Ok(()))).collect(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Starts the pool if there is none in this process; returns scratch, at least as much as that, of each rank, if any.
+    pub(crate) fn prepare(&mut self, world_size: u32, workers: usize, scratch_bytes: usize) -> Result<&[Block]> {
+        if self.pool.as_ref().is_none_or(|pool| !pool.is_of_this_process()) {
+            self.start(world_size, workers);
+        }
+        if self.scratch.first().map_or(0, Block::bytes) < scratch_bytes {
+            self.make_room(world_size, scratch_bytes)?;
+        }
+        Ok(&self.scratch)
+    }
+
+    #[cold]
+    fn start(&mut self, world_size: u32, workers: usize) {
+        *self = Self::new(world_size, Some(Pool::new(workers - 1)));
+    }
+
+    #[cold]
+    fn make_room(&mut self, world_size: u32, bytes: usize) -> Result<()> {
+        // What is too small goes first: it would only be in the way.
+        self.scratch.clear();
+        let blocks: Option<Vec<Block>> = (0..world_size).map(|_| Block::try_zeroed(bytes)).collect();
+        self.scratch = blocks.ok_or(Error::NoMemory { what: "scratch", bytes })?;
+        Ok(())
+    }
+
+    /// Runs the calls of a pass for all ranks, after [`Driver::prepare`].
+    ///
+    /// # Safety
+    /// As [`crate::node::Node::run`], for every call of the pass.
+    ///
+    /// # Errors
+    /// As [`crate::node::Node::run`].
+    pub(crate) unsafe fn run_pass(
+        &mut self,
+        pass: Pass<'_>,
+        buffers: &[Buffers],
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        // SAFETY: the caller's.
+        unsafe {
+            match Sharing::of(pass.first().call().path) {
+                Sharing::ByTile => self.run_by_tile(pass, buffers, deadline, is_interrupted),
+                Sharing::ByRank => self.run_by_rank(pass, buffers, deadline, is_interrupted),
+            }
+        }
+    }
+
+    unsafe fn run_by_tile(
+        &mut self,
+        pass: Pass<'_>,
+        buffers: &[Buffers],
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let mut has_timed_out = false;
+        let mut goes_on = || {
+            has_timed_out = deadline.has_passed();
+            !has_timed_out && !is_interrupted()
+        };
+        let choice = pass.stores().map(|stores| (stores, lock(stores).is_next_streamed(), Instant::now()));
+        // SAFETY: the caller's.
+        let is_done = unsafe {
+            self.run_pieces(pass.programs(), buffers, choice.is_some_and(|(_, streamed, _)| streamed), &mut goes_on)
+        };
+        match (is_done, choice, has_timed_out) {
+            (true, None, _) => Ok(()),
+            (true, Some((stores, is_streaming, start)), _) => {
+                lock(stores).learn(is_streaming, start.elapsed());
+                Ok(())
+            }
+            (false, _, true) => Err(deadline
+                .error(pass.first().call().clone().into(), "every rank was driven, but they were not done".into())),
+            (false, _, false) => Err(Error::Interrupted),
+        }
+    }
+
+    /// Says whether all pieces were run: none is begun after `goes_on` says no.
+    #[inline]
+    unsafe fn run_pieces(
+        &mut self,
+        programs: &[Arc<Program>],
+        buffers: &[Buffers],
+        is_streaming: bool,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let pool = self.pool.as_mut().expect("prepare made it");
+        let (buffers, workspaces) = (Shared(buffers), &mut self.workspaces);
+        let bytes = programs.iter().map(|program| program.buffer_bytes()).sum();
+        let claims = Claims::new(programs, workspaces.len());
+        if !wants_help(bytes) || claims.pieces() == 1 || pool.workers() == 1 {
+            let _environment = FloatEnvironment::round_to_nearest();
+            let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
+            let ranks = buffers.all().len() / programs.len();
+            let mut of_programs = programs.iter().zip(buffers.all().chunks_exact(ranks));
+            let is_long = wants_help(bytes);
+            return of_programs.all(|(program, buffers)| {
+                workspace.fit(program, is_streaming);
+                // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
+                (!is_long || goes_on()) && unsafe { by_tile::run_alone(program, buffers, workspace, &mut *goes_on) }
+            });
+        }
+        for workspace in &mut *workspaces {
+            let workspace = workspace.get_mut().unwrap_or_else(PoisonError::into_inner);
+            programs.iter().for_each(|program| workspace.fit(program, is_streaming));
+        }
+        let work = |worker: usize, goes_on: &mut dyn FnMut() -> bool| {
+            let _environment = FloatEnvironment::round_to_nearest();
+            let mut workspace = lock(&workspaces[worker]);
+            // SAFETY: as above.
+            unsafe { by_tile::run(programs, buffers.all(), &mut workspace, &claims, goes_on) };
+        };
+        pool.run(|| work(0, goes_on), &|helper| work(helper, &mut || true));
+        !claims.was_stopped()
+    }
+
+    unsafe fn run_by_rank(
+        &mut self,
+        pass: Pass<'_>,
+        buffers: &[Buffers],
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        self.world.make_staging(pass.first().staging_bytes())?;
+        self.number = self.number.wrapping_add(1);
+        let (own, outcomes) = (Shared(buffers), &self.outcomes);
+        let (crews, world, number) = (&self.crews, &self.world, self.number);
+        let begun = AtomicUsize::new(0);
+        let work = |worker: usize, is_interrupted: &mut dyn FnMut() -> bool| {
+            let Some(crew) = crews.get(worker) else { return };
+            // Relaxed: it orders nothing, it only keeps the door open.
+            begun.fetch_add(1, Ordering::Relaxed);
+            let _environment = FloatEnvironment::round_to_nearest();
+            let mut crew = lock(crew);
+            let mut patience = Patience { deadline, is_interrupted };
+            // SAFETY: the caller of `Node::run` vouches for the buffers.
+            let outcome = unsafe { crew.run(world, pass, number, own.all(), &mut patience) };
+            *lock(&outcomes[worker]) = outcome;
+        };
+        let pool = self.pool.as_mut().expect("prepare made it");
+        let mine = || {
+            work(0, is_interrupted);
+            // Ranks that need nothing of others may be through before a helper has woken up for its own.
+            while begun.load(Ordering::Relaxed) < crews.len() {
+                give_way();
+            }
+        };
+        pool.run(mine, &|helper| work(helper, &mut || false));
+        let outcome = self.take_outcome();
+        if outcome.is_err() {
+            // The abort word stays raised: a new world takes the old one's place.
+            self.pool = None;
+        }
+        outcome
+    }
+
+    /// Returns the error of the crew that failed first: the others say that they were aborted.
+    fn take_outcome(&mut self) -> Result<()> {
+        let outcomes = self.outcomes.iter_mut().map(|o| o.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let taken = outcomes.map(|outcome| std::mem::replace(outcome, Ok(())));
+        let rank = |outcome: &Result<()>| match outcome {
+            Ok(()) => 2,
+            Err(Error::Aborted { .. }) => 1,
+            Err(_) => 0,
+        };
+        taken.min_by_key(rank).unwrap_or(Ok(()))
+    }
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use nvcoll_core::collective::ALL_REDUCE;
+    use nvcoll_core::counts::Counts;
+    use nvcoll_core::dtype::DType;
+    use nvcoll_core::op::Op;
+    use nvcoll_core::schedule::{Aliasing, Path};
+
+    use super::*;
+    use crate::call::Call;
+    use crate::node::Node;
+
+    /// Runs a call, by rank, as number `number`, of four ranks with 1, 2, 3 and 4; returns what they hold then.
+    fn run_as(node: &Node, driver: &mut Driver, number: u32, algorithm: &str, path: Path) -> [[i32; 100]; 4] {
+        let (dtype, op, aliasing) = (DType::I32, Op::Sum, Aliasing::InPlace);
+        let call = Call {
+            collective: &ALL_REDUCE,
+            algorithm: algorithm.into(),
+            dtype,
+            op,
+            counts: Counts::Even(100),
+            root: 0,
+            path,
+            aliasing,
+        };
+        let program = node.program_of_rank(&call, None).unwrap();
+        let mut data = [1, 2, 3, 4].map(|value| [value; 100]);
+        let buffers = data.each_mut().map(|x| {
+            let start: *mut u8 = x.as_mut_ptr().cast();
+            Buffers::new(start, start, 1.0)
+        });
+        driver.prepare(4, 1, program.scratch_bytes()).unwrap();
+        driver.number = number.wrapping_sub(1);
+        // SAFETY: four live arrays of a hundred integers, in place.
+        unsafe { driver.run_by_rank(Pass::of_one(&program), &buffers, Deadline::after(Some(60.0)), &mut || false) }
+            .unwrap();
+        data
+    }
+
+    #[test]
+    fn queues_that_were_not_used_for_2_to_the_31_calls_are_waited_for_and_numbers_wrap() {
+        // One worker, which does what it takes for ready in the same order every time.
+        let (node, mut driver) = (Node::new(4, Some(1)).unwrap(), Driver::new(4, None));
+        // A rank makes every call; those that change nothing are left out here.
+        for number in [1, 1 << 30, 2 << 30, (2 << 30) + 1, 3 << 30, u32::MAX, 0, 1, 1 << 30, 2 << 30, (2 << 30) + 9] {
+            let (algorithm, path) = if number % 2 == 1 { ("ring", Path::Staged) } else { ("nvswitch", Path::Mapped) };
+            assert_eq!(
+                run_as(&node, &mut driver, number, algorithm, path),
+                [[10; 100]; 4],
+                "call {number:#x}, {algorithm}"
+            );
+        }
+    }
+}
