@@ -14,7 +14,7 @@ use nvcoll_core::words::counted;
 use nvcoll_engine::Deadline;
 
 use crate::error::invalid;
-use crate::schedule::Schedule;
+use crate::schedule::written;
 
 /// The sum of contributions, each multiplied by its rank's scalar.
 #[pyclass(name = "PremulSum", module = "nvcoll", frozen)]
@@ -154,23 +154,6 @@ fn check_collective(algorithm: &Bound<'_, PyAny>, collective: &'static Collectiv
     }
     let message = format!("`algorithm` is of {written_for}, the call is {}: pass one of its own", collective.name);
     Err(invalid(algorithm.py(), message))
-}
-
-/// Returns the mapped schedule of an algorithm that is no name: a Schedule, or an object with
-/// `schedule(world_size, in_place, root)`.
-pub(crate) fn written<'py>(
-    algorithm: &Bound<'py, PyAny>,
-    roles: Roles,
-    aliasing: Aliasing,
-) -> PyResult<Bound<'py, Schedule>> {
-    if let Ok(schedule) = algorithm.cast::<Schedule>() {
-        return Ok(schedule.clone());
-    }
-    if !algorithm.hasattr("schedule")? {
-        return Err(invalid(algorithm.py(), "`algorithm` must be a name, an algorithm or a schedule"));
-    }
-    let arguments = (roles.world_size, aliasing == Aliasing::InPlace, roles.root);
-    Ok(algorithm.call_method1("schedule", arguments)?.cast_into::<Schedule>()?)
 }
 
 /// Reads `timeout=`, in seconds.

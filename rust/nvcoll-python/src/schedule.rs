@@ -18,7 +18,6 @@ use nvcoll_core::verify::{verify as core_verify, Verified};
 use nvcoll_core::words::counted;
 use nvcoll_engine::making::Makers;
 
-use crate::calls::written;
 use crate::counts::row as counts_of_parts;
 use crate::error::{invalid, of_core};
 use crate::gil::WithoutGil;
@@ -336,6 +335,23 @@ pub(crate) fn schedule(
     };
     let mapped = py.detach(|| nvcoll_core::algorithm::build(collective, &name, roles, aliasing));
     Ok(Schedule::of(lowered(py, &mapped.map_err(|e| of_core(py, &e))?, path)?))
+}
+
+/// Returns the mapped schedule of an algorithm that is no name: a Schedule, or an object with
+/// `schedule(world_size, in_place, root)`.
+pub(crate) fn written<'py>(
+    algorithm: &Bound<'py, PyAny>,
+    roles: Roles,
+    aliasing: Aliasing,
+) -> PyResult<Bound<'py, Schedule>> {
+    if let Ok(schedule) = algorithm.cast::<Schedule>() {
+        return Ok(schedule.clone());
+    }
+    if !algorithm.hasattr("schedule")? {
+        return Err(invalid(algorithm.py(), "`algorithm` must be a name, an algorithm or a schedule"));
+    }
+    let arguments = (roles.world_size, aliasing == Aliasing::InPlace, roles.root);
+    Ok(algorithm.call_method1("schedule", arguments)?.cast_into::<Schedule>()?)
 }
 
 /// Reads `world_size=` and `root=`, whose default is 0; whether the collective has such a root is the builder's to say.
