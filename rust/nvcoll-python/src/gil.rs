@@ -6,28 +6,48 @@ use pyo3::prelude::*;
 
 use nvcoll_engine::making::Aside;
 
+use crate::error::of_engine;
+
 /// How often a long call looks for Ctrl-C. Chosen.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Looks for Ctrl-C now and then, on the thread that makes the call, and keeps what was raised.
-pub(crate) struct Signals {
+struct Signals {
     /// None before the first look, which a small call never comes to.
     next: Option<Instant>,
-    pub(crate) raised: Option<PyErr>,
+    raised: Option<PyErr>,
 }
 
 impl Signals {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self { next: None, raised: None }
     }
 
-    pub(crate) fn check(&mut self) -> bool {
+    fn check(&mut self) -> bool {
         let now = Instant::now();
         if now >= *self.next.get_or_insert(now + SIGNAL_CHECK) {
             self.next = Some(now + SIGNAL_CHECK);
             self.raised = Python::attach(|py| py.check_signals()).err();
         }
         self.raised.is_some()
+    }
+}
+
+/// Does what the engine is asked without the GIL, with an eye on Ctrl-C.
+#[inline]
+pub(crate) fn watched(
+    py: Python<'_>,
+    work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()> + Send,
+) -> PyResult<()> {
+    let (outcome, raised) = py.detach(|| {
+        let mut signals = Signals::new();
+        let outcome = work(&mut || signals.check());
+        (outcome, signals.raised)
+    });
+    match (outcome, raised) {
+        (_, Some(raised)) => Err(raised),
+        (Err(error), None) => Err(of_engine(py, &error)),
+        (Ok(()), None) => Ok(()),
     }
 }
 

@@ -23,8 +23,6 @@ use crate::arrays::Operands;
 use crate::calls::{deadline, SharedProgram};
 use crate::error::{invalid, of_engine};
 use crate::gil::Detached;
-use crate::node::Node;
-use crate::team::Communicator;
 
 /// A call that waits for its group to be launched.
 pub(crate) struct Grouped {
@@ -100,21 +98,13 @@ impl OpenGroup {
 
 const IN_A_GROUP: Error = Error::Busy("a group is open: end its `with` block first, on the thread that opened it");
 
-/// Whose calls are grouped.
-pub(crate) enum Home {
-    /// All ranks'.
-    Node(Py<Node>),
-    /// One rank's.
-    Rank(Py<Communicator>),
-}
+/// Whose calls are grouped: a node's, for all ranks, or a communicator's, for one.
+pub(crate) trait Home: Send + Sync {
+    /// Where its calls go while a group of theirs is open.
+    fn open_group(&self) -> &OpenGroup;
 
-impl Home {
-    fn open_group(&self) -> &OpenGroup {
-        match self {
-            Home::Node(node) => &node.get().group,
-            Home::Rank(comm) => &comm.get().group,
-        }
-    }
+    /// Runs calls as one.
+    fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()>;
 }
 
 /// The calls of a group that was closed.
@@ -138,12 +128,9 @@ impl Launch {
         Ok(Self { operands, copied, batch: Detached(Batch::new(programs)) })
     }
 
-    fn run(&mut self, py: Python<'_>, home: &Home, deadline: Deadline) -> PyResult<()> {
+    fn run(&mut self, py: Python<'_>, home: &dyn Home, deadline: Deadline) -> PyResult<()> {
         self.copied.iter().for_each(|&nth| self.operands[nth].gather(py));
-        match home {
-            Home::Node(node) => node.get().run_batch(py, &mut self.batch, deadline)?,
-            Home::Rank(comm) => comm.get().run_batch(py, &mut self.batch, deadline)?,
-        }
+        home.run_batch(py, &mut self.batch, deadline)?;
         self.copied.iter().for_each(|&nth| self.operands[nth].write_back(py));
         Ok(())
     }
@@ -152,7 +139,7 @@ impl Launch {
 /// Calls that are launched as one. Made by `Node.group` and `Communicator.group`.
 #[pyclass(name = "Group", module = "nvcoll", frozen)]
 pub(crate) struct Group {
-    home: Home,
+    home: Box<dyn Home>,
     timeout: Option<f64>,
     launch: Mutex<Option<Launch>>,
     /// Whether its block is open.
@@ -160,7 +147,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(py: Python<'_>, home: Home, timeout: Option<f64>) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, home: Box<dyn Home>, timeout: Option<f64>) -> PyResult<Self> {
         deadline(py, timeout)?;
         Ok(Self { home, timeout, launch: Mutex::new(None), is_inside: AtomicBool::new(false) })
     }
@@ -205,7 +192,7 @@ impl Group {
     fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(py, timeout.or(self.timeout))?;
         match self.launch.try_lock().as_deref_mut() {
-            Ok(Some(launch)) => launch.run(py, &self.home, deadline),
+            Ok(Some(launch)) => launch.run(py, &*self.home, deadline),
             Ok(None) => Err(of_engine(py, &Error::Busy("the group was not launched: end its `with` block first"))),
             Err(_) => Err(of_engine(py, &Error::Busy("the group is running in another thread: wait for it"))),
         }

@@ -4,12 +4,15 @@
 mod arrays;
 mod builder;
 mod calls;
+mod collectives;
+mod communicator;
 mod counts;
 mod error;
 mod gil;
 mod group;
 mod machine;
 mod node;
+mod plan;
 mod refuted;
 mod request;
 mod schedule;
@@ -25,10 +28,10 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     refuted::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<node::Node>()?;
-    module.add_class::<node::Plan>()?;
+    module.add_class::<plan::Plan>()?;
     module.add_class::<group::Group>()?;
     module.add_class::<team::Team>()?;
-    module.add_class::<team::Communicator>()?;
+    module.add_class::<communicator::Communicator>()?;
     module.add_class::<schedule::Schedule>()?;
     module.add_class::<schedule::Step>()?;
     module.add_class::<schedule::Proof>()?;

@@ -15,12 +15,12 @@ use nvcoll_core::schedule::Aliasing;
 use nvcoll_core::tuning::{candidates, Tuning, FORMAT};
 use nvcoll_engine::call::Call;
 use nvcoll_engine::choice::MODELLED_RANKS;
+use nvcoll_engine::node::Node;
 use nvcoll_engine::sharing::Sharing;
 use nvcoll_engine::tuning;
 
 use crate::error::{invalid, of_engine};
 use crate::gil::WithoutGil;
-use crate::node::Node;
 use crate::schedule::path_named;
 use crate::whole::whole;
 
@@ -57,7 +57,7 @@ const MOST_ELEMENTS: i64 = 1 << 48;
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn estimates(
     py: Python<'_>,
-    node: &Node,
+    engine: &Node,
     collective: &str,
     count: &Bound<'_, PyAny>,
     dtype: &str,
@@ -66,7 +66,6 @@ pub(crate) fn estimates(
     in_place: bool,
     by_rank: bool,
 ) -> PyResult<Estimates> {
-    let engine = &node.engine;
     let contract =
         Collective::named(collective).ok_or_else(|| invalid(py, format!("no collective is called `{collective}`")))?;
     let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;

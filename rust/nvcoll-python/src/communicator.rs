@@ -1,0 +1,254 @@
+//! `Communicator`: the calls that one rank, a thread, makes for itself.
+
+mod all_to_all;
+mod collectives;
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use nvcoll_core::collective::{BARRIER, SPLIT};
+use nvcoll_core::verify::Verified;
+use nvcoll_engine::batch::Batch;
+use nvcoll_engine::call::Call;
+use nvcoll_engine::member::Member;
+use nvcoll_engine::sharing::Sharing;
+use nvcoll_engine::{Buffers, Deadline, Error};
+
+use crate::arrays::Caller;
+use crate::calls::{deadline, SharedProgram};
+use crate::error::{of_engine, of_group};
+use crate::gil::{Detached, WithoutGil};
+use crate::group::{Group, Grouped, Home, OpenGroup};
+use crate::request::{Checked, Request};
+use crate::whole::whole;
+
+/// One rank's door to its peers: what `Node.run` passes to the program of a rank, for as long as that runs, and what
+/// `split` makes of it. One thread at a time may use a communicator; several threads of a rank may use one each.
+#[pyclass(name = "Communicator", module = "nvcoll", frozen)]
+pub(crate) struct Communicator {
+    node: Arc<nvcoll_engine::node::Node>,
+    timeout: Option<f64>,
+    member: Arc<Member>,
+    group: OpenGroup,
+}
+
+#[pymethods]
+impl Communicator {
+    /// This rank, from 0.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.member.rank()
+    }
+
+    /// The number of ranks.
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.member.ranks().len() as u32
+    }
+
+    /// The ranks of the run that form this communicator, by their rank here: 0, 1, … unless it was split off.
+    #[getter]
+    fn ranks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.member.ranks())
+    }
+
+    /// Returns when every rank has called it.
+    #[pyo3(signature = (*, timeout=None))]
+    fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.group.refuse(py, "barrier")?;
+        let program = self.program(py, &Call::without_data(&BARRIER), None)?;
+        let nothing = std::ptr::null_mut();
+        let buffers = Buffers::new(nothing, nothing, 1.0);
+        self.execute(py, &program, buffers, deadline(py, timeout.or(self.timeout))?)
+    }
+
+    /// Splits the ranks into groups, each with a communicator of its own; every rank must call it.
+    ///
+    /// Args:
+    ///     color: ranks of the same color, a whole number from 0, form a group. None: this rank joins no group.
+    ///     key: ranks of a group are ordered by it; those of the same key by their rank here.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run`.
+    ///
+    /// Returns:
+    ///     The communicator of this rank's group; None without a color. It has numbers, calls and errors of its own, and
+    ///     the default timeout of this one. A mismatch, a timeout or `abort` ends the calls of the communicator in which
+    ///     it happens, not those of others; a rank whose program raises ends the calls of every communicator that it is in.
+    ///     It lasts as long as the program of its rank; a rank that drops it leaves it.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a color or a key that is none; nothing was called.
+    ///     Mismatch, Aborted, Timeout: as in `all_reduce`.
+    ///
+    /// Example:
+    ///     >>> def program(comm):
+    ///     ...     row = comm.split(comm.rank // 2)
+    ///     ...     return row.ranks, row.rank
+    ///     >>> nvcoll.Node(4).run(program)
+    ///     [((0, 1), 0), ((0, 1), 1), ((2, 3), 0), ((2, 3), 1)]
+    #[pyo3(signature = (color, key=None, *, timeout=None))]
+    fn split(
+        &self,
+        py: Python<'_>,
+        color: Option<&Bound<'_, PyAny>>,
+        key: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Self>> {
+        self.group.refuse(py, "split")?;
+        let color = color.map(|color| whole("`color`", color, 0..=i32::MAX)).transpose()?;
+        let key = key.map_or(Ok(0), |key| whole("`key`", key, i32::MIN..=i32::MAX))?;
+        let deadline = deadline(py, timeout.or(self.timeout))?;
+        let program = self.program(py, &Call::without_data(&SPLIT), None)?;
+        let group = py.detach(|| self.member.split(&program, color.map(i32::unsigned_abs), key, deadline));
+        let member = group.map_err(|error| self.error(py, &error))?;
+        Ok(member.map(|member| Self::new(self.node.clone(), self.timeout, member)))
+    }
+
+    /// Groups calls: those that are made in a `with` block of it are launched as one when the block ends; see `Node.group`.
+    ///
+    /// Every rank must make the same calls in it, in the same order.
+    ///
+    /// Args:
+    ///     timeout: seconds that each part of the group may take: calls by one algorithm are one part. Default: that of
+    ///         `Node.run`.
+    ///
+    /// Raises:
+    ///     Mismatch: at the end of the block; the message names the call in the group.
+    ///     InvalidArgument, Busy: as in `Node.group`.
+    #[pyo3(signature = (*, timeout=None))]
+    fn group(slf: Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Group> {
+        let timeout = timeout.or(slf.get().timeout);
+        Group::new(slf.py(), Box::new(slf.clone().unbind()), timeout)
+    }
+
+    /// Ends every call of this communicator, now and later, on every rank: they raise `Aborted`, which names this rank.
+    ///
+    /// Any thread may call it, also while another is in a call. Other communicators of the same ranks stay usable: those
+    /// that were split off this one, and the one that this was split off.
+    ///
+    /// Raises:
+    ///     Closed: the program of this rank has ended.
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        self.member.abort().map_err(|error| self.error(py, &error))
+    }
+
+    fn __repr__(&self) -> String {
+        let of_run = self.member.is_of_group().then(|| format!(", {} of the run", listed(self.member.ranks())));
+        let (rank, world_size) = (self.rank(), self.world_size());
+        format!("<nvcoll.Communicator rank {rank} of {world_size}{}>", of_run.unwrap_or_default())
+    }
+}
+
+impl Communicator {
+    pub(crate) fn new(node: Arc<nvcoll_engine::node::Node>, timeout: Option<f64>, member: Arc<Member>) -> Self {
+        Self { node, timeout, member, group: OpenGroup::default() }
+    }
+
+    pub(crate) fn rank_of_run(&self) -> u32 {
+        self.member.ranks()[self.rank() as usize]
+    }
+
+    /// Returns the exception; it says which ranks are meant if the communicator has numbers of its own.
+    fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
+        match self.member.is_of_group() {
+            true => of_group(py, error, &listed(self.member.ranks())),
+            false => of_engine(py, error),
+        }
+    }
+
+    fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
+        let (world_size, aside) = (self.world_size(), WithoutGil(py));
+        let program = self.node.program_among(world_size, call, Sharing::ByRank, proof, &aside);
+        program.map_err(|error| of_engine(py, &error))
+    }
+
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if self.group.is_open() {
+            return self.keep(py, request, timeout);
+        }
+        self.call_until(py, request, deadline(py, timeout.or(self.timeout))?)
+    }
+
+    /// Keeps a call for the end of the group.
+    fn keep<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Checked { operands, reduction, call, proof, result } =
+            request.check(Caller::Rank(self.rank()), self.world_size())?;
+        let program = self.program(py, &call, proof.as_ref())?;
+        let buffers = operands.buffers(|at| reduction.scalar(at));
+        self.group.add(py, Grouped { operands, program, buffers }, timeout)?;
+        Ok(result)
+    }
+
+    fn call_until<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        deadline: Deadline,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Checked { mut operands, reduction, call, proof, result } =
+            request.check(Caller::Rank(self.rank()), self.world_size())?;
+        let program = self.program(py, &call, proof.as_ref())?;
+        operands.gather(py);
+        self.execute(py, &program, operands.buffers(|at| reduction.scalar(at))[0], deadline)?;
+        operands.write_back(py);
+        Ok(result)
+    }
+
+    fn execute(&self, py: Python<'_>, program: &SharedProgram, buffers: Buffers, deadline: Deadline) -> PyResult<()> {
+        let mut buffers = Detached(buffers);
+        let outcome = py.detach(|| {
+            // SAFETY: the arrays were checked for count and dtype; their owners are held until this call returns; that no
+            // rank writes what another one passed is checked when they meet.
+            unsafe { self.member.run(program, *buffers.get(), deadline) }
+        });
+        outcome.map_err(|error| self.error(py, &error))
+    }
+}
+
+impl Home for Py<Communicator> {
+    fn open_group(&self) -> &OpenGroup {
+        &self.get().group
+    }
+
+    fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()> {
+        let comm = self.get();
+        // SAFETY: the arrays of this rank were checked, each call's and all among each other, and the group holds their
+        // owners; that no rank writes what another one passed is checked when they meet.
+        let outcome = py.detach(|| unsafe { comm.member.run_batch(batch.get(), deadline) });
+        outcome.map_err(|error| comm.error(py, &error))
+    }
+}
+
+/// Ranks that a list shows. Chosen.
+const SHOWN: usize = 16;
+
+/// Lists ranks in words.
+fn listed(ranks: &[u32]) -> String {
+    let shown: Vec<String> = ranks.iter().take(SHOWN).map(u32::to_string).collect();
+    let more = if ranks.len() > SHOWN { ", …" } else { "" };
+    format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_ranks_is_short_and_counts_one_in_the_singular() {
+        assert_eq!(listed(&[7]), "rank 7");
+        assert_eq!(listed(&[3, 0]), "ranks 3, 0");
+        let many = listed(&(0..1024).collect::<Vec<_>>());
+        assert!(many.starts_with("ranks 0, 1,") && many.ends_with(", 15, …"), "{many}");
+    }
+}

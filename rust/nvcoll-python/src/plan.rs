@@ -1,0 +1,97 @@
+//! `Plan`: a call that is prepared once and runs again and again.
+
+use std::sync::{Arc, Mutex};
+
+use pyo3::prelude::*;
+
+use nvcoll_engine::Buffers;
+
+use crate::arrays::Operands;
+use crate::calls::{deadline, SharedProgram};
+use crate::error::of_engine;
+use crate::gil::{watched, Detached};
+
+/// What a call needs, checked.
+pub(crate) struct Prepared {
+    pub(crate) program: SharedProgram,
+    pub(crate) buffers: Detached<Vec<Buffers>>,
+    /// None in a barrier.
+    pub(crate) operands: Option<Operands>,
+}
+
+impl Prepared {
+    /// Runs the call; strided arrays are packed before and written back after it.
+    pub(crate) fn run(
+        &mut self,
+        py: Python<'_>,
+        engine: &nvcoll_engine::node::Node,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        self.operands.iter_mut().for_each(|operands| operands.gather(py));
+        run(py, engine, &self.program, self.buffers.get(), timeout)?;
+        self.operands.iter_mut().for_each(|operands| operands.write_back(py));
+        Ok(())
+    }
+}
+
+/// Runs a program without the GIL, with an eye on Ctrl-C.
+fn run(
+    py: Python<'_>,
+    engine: &nvcoll_engine::node::Node,
+    program: &SharedProgram,
+    buffers: &mut [Buffers],
+    timeout: Option<f64>,
+) -> PyResult<()> {
+    let (mut buffers, deadline) = (Detached(buffers), deadline(py, timeout)?);
+    // SAFETY: the arrays were checked for count, dtype and overlap, and the caller holds their owners.
+    watched(py, |is_interrupted| unsafe { engine.run(program, buffers.get(), deadline, is_interrupted) })
+}
+
+/// A call with everything resolved: proof, kernels, addresses. Made by `Node.plan`.
+#[pyclass(name = "Plan", module = "nvcoll", frozen)]
+pub(crate) struct Plan {
+    pub(crate) node: Arc<nvcoll_engine::node::Node>,
+    pub(crate) program: SharedProgram,
+    pub(crate) prepared: Mutex<Prepared>,
+    pub(crate) result: Py<PyAny>,
+}
+
+#[pymethods]
+impl Plan {
+    /// Runs the call on the arrays that the plan was made for.
+    #[pyo3(signature = (*, timeout=None))]
+    fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let Ok(mut prepared) = self.prepared.try_lock() else {
+            let message = match self.node.is_of_this_process() {
+                true => "the plan is running in another thread: wait for it",
+                false => {
+                    "the plan is running in another thread, or was when this process was forked: make one in the child"
+                }
+            };
+            return Err(of_engine(py, &nvcoll_engine::Error::Busy(message)));
+        };
+        prepared.run(py, &self.node, timeout)
+    }
+
+    /// What a run writes: what the method of the collective would return.
+    #[getter]
+    fn result<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.result.bind(py).clone()
+    }
+
+    /// The number of tiles in which the plan passes over the data.
+    #[getter]
+    fn tiles(&self) -> u32 {
+        self.program.tiles()
+    }
+
+    /// The name of the algorithm that the plan runs: what `auto` chose, if none was named.
+    #[getter]
+    fn algorithm(&self) -> &str {
+        self.program.algorithm()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nvcoll.Plan {}>", self.program.call())
+    }
+}
