@@ -233,30 +233,24 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use nvcoll_core::collective::ALL_REDUCE;
+    use nvcoll_core::collective::{Roles, ALL_REDUCE};
     use nvcoll_core::counts::Counts;
     use nvcoll_core::dtype::DType;
-    use nvcoll_core::op::Op;
     use nvcoll_core::schedule::{Aliasing, Path};
 
     use super::*;
     use crate::call::Call;
-    use crate::node::Node;
+    use crate::kernel::Isa;
+    use crate::making::OnTheSpot;
+    use crate::proofs::prove;
 
     /// Runs a call, by rank, as number `number`, of four ranks with 1, 2, 3 and 4; returns what they hold then.
-    fn run_as(node: &Node, driver: &mut Driver, number: u32, algorithm: &str, path: Path) -> [[i32; 100]; 4] {
-        let (dtype, op, aliasing) = (DType::I32, Op::Sum, Aliasing::InPlace);
-        let call = Call {
-            collective: &ALL_REDUCE,
-            algorithm: algorithm.into(),
-            dtype,
-            op,
-            counts: Counts::Even(100),
-            root: 0,
-            path,
-            aliasing,
-        };
-        let program = node.program_of_rank(&call, None).unwrap();
+    fn run_as(driver: &mut Driver, number: u32, algorithm: &str, path: Path) -> [[i32; 100]; 4] {
+        let (dtype, aliasing, counts) = (DType::I32, Aliasing::InPlace, Counts::Even(100));
+        let call = Call { dtype, counts, path, aliasing, ..Call::without_data(&ALL_REDUCE) };
+        let proof = prove(&ALL_REDUCE, algorithm, Roles::of(4), path, aliasing, &OnTheSpot).unwrap();
+        let tile_count = Sharing::ByRank.tile_count(proof.schedule(), &call, 1);
+        let program = Arc::new(Program::bind(&proof, call, tile_count, Isa::detect()).unwrap());
         let mut data = [1, 2, 3, 4].map(|value| [value; 100]);
         let buffers = data.each_mut().map(|x| {
             let start: *mut u8 = x.as_mut_ptr().cast();
@@ -273,15 +267,11 @@ mod tests {
     #[test]
     fn queues_that_were_not_used_for_2_to_the_31_calls_are_waited_for_and_numbers_wrap() {
         // One worker, which does what it takes for ready in the same order every time.
-        let (node, mut driver) = (Node::new(4, Some(1)).unwrap(), Driver::new(4, None));
+        let mut driver = Driver::new(4, None);
         // A rank makes every call; those that change nothing are left out here.
         for number in [1, 1 << 30, 2 << 30, (2 << 30) + 1, 3 << 30, u32::MAX, 0, 1, 1 << 30, 2 << 30, (2 << 30) + 9] {
             let (algorithm, path) = if number % 2 == 1 { ("ring", Path::Staged) } else { ("nvswitch", Path::Mapped) };
-            assert_eq!(
-                run_as(&node, &mut driver, number, algorithm, path),
-                [[10; 100]; 4],
-                "call {number:#x}, {algorithm}"
-            );
+            assert_eq!(run_as(&mut driver, number, algorithm, path), [[10; 100]; 4], "call {number:#x}, {algorithm}");
         }
     }
 }

@@ -55,27 +55,15 @@ impl Programs {
 mod tests {
     use nvcoll_core::collective::ALL_REDUCE;
     use nvcoll_core::counts::Counts;
-    use nvcoll_core::dtype::DType;
-    use nvcoll_core::op::Op;
-    use nvcoll_core::schedule::{Aliasing, Path};
+    use nvcoll_core::schedule::Aliasing;
 
     use super::*;
     use crate::node::Node;
     use crate::{Buffers, Deadline};
 
     fn call(count: usize) -> Call {
-        let (dtype, op) = (DType::F32, Op::Sum);
-        let (path, aliasing) = (Path::Mapped, Aliasing::InPlace);
-        Call {
-            collective: &ALL_REDUCE,
-            algorithm: "ring".into(),
-            dtype,
-            op,
-            counts: Counts::Even(count),
-            root: 0,
-            path,
-            aliasing,
-        }
+        let (algorithm, counts, aliasing) = ("ring".into(), Counts::Even(count), Aliasing::InPlace);
+        Call { algorithm, counts, aliasing, ..Call::without_data(&ALL_REDUCE) }
     }
 
     #[test]

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::counts::Counts;
-use nvcoll_core::dtype::DType;
-use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::call::Call;
 use nvcoll_engine::node::Node;
@@ -36,17 +34,8 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn call(path: Path, count: usize) -> Call {
-    let (dtype, op, aliasing) = (DType::F32, Op::Sum, Aliasing::InPlace);
-    Call {
-        collective: &ALL_REDUCE,
-        algorithm: "ring".into(),
-        dtype,
-        op,
-        counts: Counts::Even(count),
-        root: 0,
-        path,
-        aliasing,
-    }
+    let (algorithm, counts, aliasing) = ("ring".into(), Counts::Even(count), Aliasing::InPlace);
+    Call { algorithm, counts, path, aliasing, ..Call::without_data(&ALL_REDUCE) }
 }
 
 fn buffers(data: &mut [f32]) -> Buffers {
