@@ -11,7 +11,8 @@
 
 use super::clocks::{has_entered, is_past, Clock, Clocks};
 use super::graph::Graph;
-use super::report::{Access, Cell, Place, Violation};
+use super::places::{Access, Cell, Place};
+use super::report::Violation;
 use crate::schedule::{Dependency, Event, Step, View};
 
 const NEVER: u32 = u32::MAX;

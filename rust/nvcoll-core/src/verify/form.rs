@@ -7,7 +7,8 @@
 
 use super::graph::name_of;
 use super::memory::Memory;
-use super::report::{Cell, Place, StepName, Violation};
+use super::places::{Cell, Place, StepName};
+use super::report::Violation;
 use crate::error::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 

@@ -11,7 +11,8 @@
 //! queue order and lag-0 waits make no circle inside one tile.** The order is by breadth first (Kahn 1962), because it keeps
 //! the number of steps that someone still waits for small, which is what [`super::clocks`] pays for.
 
-use super::report::{StepName, Violation};
+use super::places::StepName;
+use super::report::Violation;
 use crate::schedule::{Dependency, Event, Schedule, Step};
 
 /// The queues of all ranks, numbered through, and the order of one tile.

@@ -4,7 +4,8 @@
 //! be shown beside the steps, or put into a schedule. Most rules are broken by what is there and not by what is missing:
 //! for these there is nothing to say.
 
-use super::report::{Place, StepName, Violation};
+use super::places::{Place, StepName};
+use super::report::Violation;
 use crate::schedule::{Dependency, Event};
 
 /// How many ranks are named before the rest is only counted. Chosen.

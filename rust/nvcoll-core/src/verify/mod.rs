@@ -30,7 +30,7 @@
 //! | `races` | conflicting accesses are ordered |
 //! | `symbols`, `values` | expressions; what every cell holds |
 //! | [`succession()`] | calls that follow each other in the same staging |
-//! | `report`, `missing` | what is said when it fails |
+//! | `report`, `places`, `missing` | what is said when it fails, and what that points at |
 //!
 //! It shares no code with the builder, the derivation of dependencies or the lowering, and believes nothing they wrote. Cost:
 //! steps x queues for the clocks, linear in views and waits for the rest. Measured on two busy cores of a server: 8 ranks
@@ -46,6 +46,7 @@ mod form;
 mod graph;
 mod memory;
 mod missing;
+mod places;
 mod races;
 mod report;
 mod succession;
@@ -55,7 +56,8 @@ mod values;
 use std::sync::Arc;
 
 pub use missing::Missing;
-pub use report::{Access, Cell, Place, Refutation, StepName, Violation};
+pub use places::{Access, Cell, Place, StepName};
+pub use report::{Refutation, Violation};
 pub use succession::{succession, StampRule};
 pub use symbols::{Expression, Term};
 

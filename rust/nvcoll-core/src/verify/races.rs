@@ -16,7 +16,8 @@
 use super::clocks::Clocks;
 use super::graph::Graph;
 use super::memory::Memory;
-use super::report::{Access, Cell, Violation};
+use super::places::{Access, Cell};
+use super::report::Violation;
 use crate::schedule::View;
 
 /// Nobody, in the records of a cell.

@@ -29,7 +29,8 @@ use super::clocks::{is_past, Clock, Clocks};
 use super::form;
 use super::graph::{name_of, Graph};
 use super::memory::Memory;
-use super::report::{Access, Cell, Place, Refutation, Violation};
+use super::places::{Access, Cell, Place};
+use super::report::{Refutation, Violation};
 use crate::schedule::{Buffer, Dependency, Event, Schedule, View};
 
 /// What a rank waits for before it uses again, in call c, what outlives a call.

@@ -9,7 +9,8 @@
 
 use super::graph::{name_of, Graph};
 use super::memory::Memory;
-use super::report::{Cell, StepName, Violation};
+use super::places::{Cell, StepName};
+use super::report::Violation;
 use super::symbols::{Expressions, Id};
 use crate::algorithm::Order;
 use crate::collective::{Folds, Promise};
