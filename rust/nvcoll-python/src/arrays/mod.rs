@@ -8,9 +8,11 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | [`operands`] | the arrays of one call, checked: what the engine gets |
+//! | [`operands`] | the arrays of one call, checked: what the engine gets; beside it, which calls are in place |
+//! | [`caller`] | for whom a call speaks |
 //! | [`contract`] | which arrays a rank brings, and how many elements each holds |
-//! | [`fresh`] | new arrays for results |
+//! | [`inferred`] | the dtype and the counts that arrays say |
+//! | [`results`], [`fresh`] | what a call returns; a new array like another |
 //! | [`ranks`] | one argument: a list of arrays, or one array whose axis 0 is the rank |
 //! | [`array`] | one array, whoever made it |
 //! | [`source`] | who made it: the next three, tried in this order |
@@ -32,15 +34,19 @@
 
 mod array;
 mod buffer;
+mod caller;
 mod contract;
 mod dlpack;
 mod element;
 mod fresh;
+mod inferred;
 mod numpy;
 mod operands;
 mod ranks;
 mod reason;
+mod results;
 mod source;
 
+pub(crate) use caller::Caller;
 pub(crate) use contract::Contract;
-pub(crate) use operands::{Caller, Operands, Passed};
+pub(crate) use operands::{Operands, Passed};

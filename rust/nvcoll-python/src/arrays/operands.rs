@@ -7,22 +7,12 @@
 //! operands.write_back(py);                              only if the run succeeded
 //! ```
 //!
-//! A call is *in place* on a rank if `out` is there exactly the memory that the contract says: all of its input, or the part
-//! of the longer of the two that the shorter holds. It is also if there is no `out` and input and output are of the same
-//! elements; otherwise outputs are new arrays. What is written shares no byte with anything else. After a run that failed,
-//! strided arrays are as they were; packed ones that the call writes hold no specified values.
-//!
-//! **Rooted calls of one rank.** Ranks that have one array cannot know whether the root, which has two, is in place. So the
-//! program is the one in place wherever the output holds all parts of the input, else the one out of place; a root that
-//! called otherwise moves its own input to where the program looks for it, or has its own part written to a copy:
-//!
-//! ```text
-//! broadcast, reduce, gather   in place      root with `out` apart: input is copied into `out` before
-//! scatter                     out of place  root with `out` in its input: the part is written to a copy, then back
-//! ```
+//! What is written shares no byte with anything else. After a run that failed, strided arrays are as they were; packed ones
+//! that the call writes hold no specified values.
+
+mod in_place;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
 
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
@@ -31,30 +21,12 @@ use nvcoll_engine::strided::{first_conflict, Conflict, Range, Tries};
 use nvcoll_engine::Buffers;
 
 use super::array::{Access, Array};
+use super::caller::Caller;
 use super::contract::{Contract, Shape, Side};
-use super::fresh::new_like;
+use super::inferred::inferred;
 use super::ranks::Ranks;
-use super::source;
+use super::results::{new_outputs, result_of};
 use crate::error::invalid;
-
-/// For whom a call speaks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Caller {
-    /// For all ranks.
-    Node,
-    /// For one rank.
-    Rank(u32),
-}
-
-impl Caller {
-    /// How its arrays are called.
-    fn argument(self) -> &'static str {
-        match self {
-            Caller::Node => "arrays",
-            Caller::Rank(_) => "x",
-        }
-    }
-}
 
 /// The arrays that are passed to a call, and the elements of each part if they are said.
 pub(crate) struct Passed<'a, 'py> {
@@ -93,12 +65,13 @@ impl Operands {
         caller: Caller,
         passed: Passed<'_, 'py>,
     ) -> PyResult<(Self, Bound<'py, PyAny>)> {
-        let out = passed.out.filter(|out| !is_all_in_place(&contract, caller, passed.arrays, out));
+        let out = passed.out.filter(|out| !in_place::is_all(&contract, caller, passed.arrays, out));
         let needs_new = passed.out.is_none() && !contract.is_of_one_part();
         let input = read_input(&contract, caller, passed.arrays, out.is_none() && !needs_new)?;
         let mut output = out.map(|out| read_output(&contract, caller, out)).transpose()?;
         let is_said = passed.counts.is_some();
-        let (dtype, counts) = known(py, &contract, caller, &passed, &input, output.as_ref())?;
+        let (dtype, counts) = inferred(py, &contract, caller, passed.arrays, &input, output.as_ref())?;
+        let counts = passed.counts.unwrap_or(counts);
         let shape = Shape::new(&contract, counts);
         let result = match needs_new {
             false => result_of(&contract, caller, passed.arrays, passed.out)?,
@@ -278,65 +251,6 @@ impl Operands {
         invalid(py, message)
     }
 
-    /// Says how input and output of a rank lie to each other.
-    fn meeting(&self, at: usize) -> Meeting {
-        let (input, Some(output)) = (&self.input.arrays[at], self.output(at)) else { return Meeting::Empty(false) };
-        if !input.is_there() {
-            return Meeting::Empty(false);
-        }
-        if !self.contract.collective.can_be_in_place {
-            return Meeting::Apart;
-        }
-        let (a, b) = (input.layout.count(), output.layout.count());
-        if a == b {
-            // Arrays without elements may lie at one address and are not in place for it.
-            return match (a, input.is_same_memory(output)) {
-                (0, _) => Meeting::Empty(false),
-                (_, true) => Meeting::Same,
-                (_, false) => Meeting::Apart,
-            };
-        }
-        let (longer, shorter) = if a > b { (input, output) } else { (output, input) };
-        let is_packed = !longer.layout.is_strided() && !shorter.layout.is_strided();
-        let is_there = is_packed && shorter.first == longer.first.wrapping_add(self.before(at));
-        // A slice without elements points to the first of its array in numpy, wherever it begins.
-        let is_inside = || (shorter.first.addr().wrapping_sub(longer.first.addr())) < longer.layout.bytes();
-        match (shorter.layout.count(), is_there) {
-            (0, is_there) => Meeting::Empty(is_there || is_inside()),
-            (_, true) => Meeting::Same,
-            (_, false) => Meeting::Apart,
-        }
-    }
-
-    /// Recognises outputs that are in place, and refuses a mixture.
-    fn check_aliasing(&mut self, py: Python<'_>) -> PyResult<()> {
-        let Some(output) = &self.output else { return Ok(()) };
-        let meetings: Vec<Meeting> = (0..output.arrays.len()).map(|at| self.meeting(at)).collect();
-        let first = |wanted| meetings.iter().position(|&meeting| meeting == wanted);
-        let (same, apart) = (first(Meeting::Same), first(Meeting::Apart));
-        if let (Some(same), Some(apart)) = (same, apart) {
-            let (same, apart, input) = (output.label(same), output.label(apart), self.input.argument);
-            let what = if self.contract.is_of_one_part() { "its input" } else { "in place" };
-            let message =
-                format!("{same} is {what}, and {apart} is not: pass outputs apart from `{input}` everywhere, or none");
-            return Err(invalid(py, message));
-        }
-        self.is_in_place = same.is_some() || (apart.is_none() && first(Meeting::Empty(true)).is_some());
-        self.aliasing = if self.is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
-        for (at, _) in meetings.iter().enumerate().filter(|(_, &meeting)| meeting == Meeting::Same) {
-            self.unite(at);
-        }
-        Ok(())
-    }
-
-    /// Makes one array of an input and an output that are the same: `out` is the one that has to be writable.
-    fn unite(&mut self, at: usize) {
-        let Some(output) = &mut self.output else { return };
-        if output.arrays[at].layout.count() == self.input.arrays[at].layout.count() {
-            self.input.arrays[at] = std::mem::replace(&mut output.arrays[at], Array::absent());
-        }
-    }
-
     /// Refuses written arrays that must not be, or whose elements share memory. What a call leaves as it is may be read-only:
     /// then the engine touches a copy.
     fn check_writable(&mut self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
@@ -414,26 +328,6 @@ impl Operands {
     fn numbers(&self) -> usize {
         self.input.arrays.len() * if self.output.is_some() { 2 } else { 1 }
     }
-
-    /// Chooses the aliasing that all ranks of a rooted call can know, and makes the root's arrays fit it.
-    fn agree(&mut self, py: Python<'_>, rank: u32) -> PyResult<()> {
-        let root = self.contract.roles.root;
-        if !self.contract.collective.has_root {
-            return Ok(());
-        }
-        let is_in_place = self.contract.holds_input(root);
-        self.aliasing = if is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
-        match (rank == root, is_in_place, self.is_in_place) {
-            (true, true, false) => self.leads = true,
-            (true, false, true) => {
-                let Some(output) = &mut self.output else { return Ok(()) };
-                let hidden = output.arrays[0].hide("is in place, and there is no memory for a copy");
-                hidden.map_err(|reason| reason.about(py, output.label(0)))?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
 }
 
 fn refuse_conflict(
@@ -457,23 +351,6 @@ fn refuse_conflict(
         }
     };
     Err(invalid(py, message))
-}
-
-/// How the input and the output of a rank lie to each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meeting {
-    /// As the contract wants it in place.
-    Same,
-    /// Otherwise.
-    Apart,
-    /// One of the two has no elements; true if it lies where it would in place.
-    Empty(bool),
-}
-
-/// Says whether `out` is the object that is the argument already.
-fn is_all_in_place(contract: &Contract, caller: Caller, arrays: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>) -> bool {
-    let is_one_of_many = matches!(caller, Caller::Node) && contract.is_of_root_only(Side::Output);
-    contract.is_of_one_part() && out.is(arrays) && !is_one_of_many
 }
 
 /// Reads `arrays` or `x`, which are outputs too if there are none of their own.
@@ -502,97 +379,5 @@ fn read_output(contract: &Contract, caller: Caller, object: &Bound<'_, PyAny>) -
         // Where no rank is the root, all must know whether the call is in place: rank 0 of exscan too.
         Caller::Rank(rank) if brings(rank) || !contract.collective.has_root => Ranks::of_rank("out", object, rank),
         Caller::Rank(rank) => Ok(Ranks::absent("out", rank, 1)),
-    }
-}
-
-/// Returns the dtype and the counts of a call, from what was said and from the arrays that were passed.
-fn known(
-    py: Python<'_>,
-    contract: &Contract,
-    caller: Caller,
-    passed: &Passed<'_, '_>,
-    input: &Ranks,
-    output: Option<&Ranks>,
-) -> PyResult<(DType, Counts)> {
-    let world_size = contract.roles.world_size as usize;
-    let first = |ranks: &Ranks| ranks.arrays.iter().position(Array::is_there);
-    let (dtype, inferred) = if let Some(at) = first(input) {
-        let array = &input.arrays[at];
-        (array.dtype, of_input(contract, caller, input, at))
-    } else if let Some((output, at)) = output.and_then(|output| Some((output, first(output)?))) {
-        let array = &output.arrays[at];
-        let among = if contract.is_of_one_part() { 1 } else { world_size };
-        (array.dtype, Counts::Even(array.layout.count() * among))
-    } else if passed.arrays.is_none() {
-        let (name, argument) = (contract.collective.name, caller.argument());
-        let message = format!(
-            "dtype and count of {name} are unknown on a rank that passes no array: pass `out`, or an array like the root's \
-             as `{argument}`"
-        );
-        return Err(invalid(py, message));
-    } else {
-        let like = source::read(passed.arrays.clone());
-        let (like, _) = like.map_err(|reason| reason.about(py, format!("`{}`", caller.argument())))?;
-        (like.dtype, Counts::Even(like.layout.count()))
-    };
-    Ok((dtype, passed.counts.clone().unwrap_or(inferred)))
-}
-
-/// Returns the counts that inputs say, the first of which is at `at`.
-fn of_input(contract: &Contract, caller: Caller, input: &Ranks, at: usize) -> Counts {
-    let count = input.arrays[at].layout.count();
-    let world_size = contract.roles.world_size as usize;
-    if contract.is_of_one_part() || (world_size > 1 && contract.parts(input.rank(at), Side::Input).len() > 1) {
-        return Counts::Even(count);
-    }
-    match caller {
-        Caller::Rank(_) => Counts::Even(count * world_size),
-        Caller::Node => {
-            let table = input.arrays.iter().map(|array| array.layout.count());
-            Counts::of_table(contract.collective, contract.roles, table.collect())
-        }
-    }
-}
-
-/// Returns the object that a call returns which makes no new array.
-fn result_of<'py>(
-    contract: &Contract,
-    caller: Caller,
-    arrays: &Bound<'py, PyAny>,
-    out: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let is_of_root = contract.is_of_root_only(Side::Output);
-    match (caller, out) {
-        (Caller::Rank(rank), _) if is_of_root && rank != contract.roles.root => {
-            Ok(arrays.py().None().into_bound(arrays.py()))
-        }
-        (_, Some(out)) => Ok(out.clone()),
-        (Caller::Node, None) if is_of_root => arrays.get_item(contract.roles.root),
-        (_, None) => Ok(arrays.clone()),
-    }
-}
-
-/// Makes the outputs of a call: of the kind of what each rank passes.
-fn new_outputs<'py>(
-    contract: &Contract,
-    caller: Caller,
-    arrays: &Bound<'py, PyAny>,
-    dtype: DType,
-    shape: &Shape,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = arrays.py();
-    let is_list = arrays.is_instance_of::<PyList>() || arrays.is_instance_of::<PyTuple>();
-    let new = |rank: u32| {
-        let like = if is_list && matches!(caller, Caller::Node) { arrays.get_item(rank)? } else { arrays.clone() };
-        new_like(&like, dtype, shape.count(contract, rank, Side::Output))
-    };
-    match caller {
-        Caller::Node if contract.is_of_root_only(Side::Output) => new(contract.roles.root),
-        Caller::Node => {
-            let all = (0..contract.roles.world_size).map(new).collect::<PyResult<Vec<_>>>()?;
-            Ok(PyList::new(py, all)?.into_any())
-        }
-        Caller::Rank(rank) if contract.has(rank, Side::Output) => new(rank),
-        Caller::Rank(_) => Ok(py.None().into_bound(py)),
     }
 }

@@ -1,0 +1,53 @@
+//! What a call returns: an object that was passed, or new arrays.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use nvcoll_core::dtype::DType;
+
+use super::caller::Caller;
+use super::contract::{Contract, Shape, Side};
+use super::fresh::new_like;
+
+/// Returns the object that a call returns which makes no new array.
+pub(super) fn result_of<'py>(
+    contract: &Contract,
+    caller: Caller,
+    arrays: &Bound<'py, PyAny>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let is_of_root = contract.is_of_root_only(Side::Output);
+    match (caller, out) {
+        (Caller::Rank(rank), _) if is_of_root && rank != contract.roles.root => {
+            Ok(arrays.py().None().into_bound(arrays.py()))
+        }
+        (_, Some(out)) => Ok(out.clone()),
+        (Caller::Node, None) if is_of_root => arrays.get_item(contract.roles.root),
+        (_, None) => Ok(arrays.clone()),
+    }
+}
+
+/// Makes the outputs of a call: of the kind of what each rank passes.
+pub(super) fn new_outputs<'py>(
+    contract: &Contract,
+    caller: Caller,
+    arrays: &Bound<'py, PyAny>,
+    dtype: DType,
+    shape: &Shape,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = arrays.py();
+    let is_list = arrays.is_instance_of::<PyList>() || arrays.is_instance_of::<PyTuple>();
+    let new = |rank: u32| {
+        let like = if is_list && matches!(caller, Caller::Node) { arrays.get_item(rank)? } else { arrays.clone() };
+        new_like(&like, dtype, shape.count(contract, rank, Side::Output))
+    };
+    match caller {
+        Caller::Node if contract.is_of_root_only(Side::Output) => new(contract.roles.root),
+        Caller::Node => {
+            let all = (0..contract.roles.world_size).map(new).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyList::new(py, all)?.into_any())
+        }
+        Caller::Rank(rank) if contract.has(rank, Side::Output) => new(rank),
+        Caller::Rank(_) => Ok(py.None().into_bound(py)),
+    }
+}
