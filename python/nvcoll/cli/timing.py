@@ -30,19 +30,12 @@ from nvcoll.cli import baselines, sizes
 from nvcoll.cli.operands import FOLDS, Array, Layout, Operands, distinct, writes_its_arrays
 
 NUMPY: dict[str, Callable[..., Array]] = {
-    "sum": np.add,
+    **oracle.FOLDS,
     "prod": np.multiply,
     "min": np.minimum,
     "max": np.maximum,
-    "avg": np.add,
-    "premul_sum": np.add,
-    "band": np.bitwise_and,
-    "bor": np.bitwise_or,
-    "bxor": np.bitwise_xor,
-    "land": np.logical_and,
-    "lor": np.logical_or,
 }
-"""For each op, the numpy function of two arrays."""
+"""For each op, the numpy function of two arrays: the oracle's, where that is one."""
 
 
 def dtype_named(name: str) -> np.dtype[Any]:

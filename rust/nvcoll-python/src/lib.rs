@@ -1,5 +1,5 @@
 //! The Python binding: one door to Python. It reads arguments, releases the GIL, lets Ctrl-C in and maps errors; it has no
-//! opinion of its own. `python/nvcoll` gives it types, docstrings and the command line.
+//! opinion of its own. What it defines has its docstring here, once; `python/nvcoll` gives it types and the command line.
 
 mod arrays;
 mod builder;
