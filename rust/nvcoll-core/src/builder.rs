@@ -25,7 +25,7 @@
 //! Errors are remembered and returned by [`Builder::finish`] (the Python builder raises them at the offending line), so
 //! that algorithms read without noise. What is wrong with a step begins with its number, counted from 0 as it was written.
 
-use crate::collective::{Collective, Parts, Roles};
+use crate::collective::{Collective, Folds, Parts, Roles};
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result, MAX_WORLD_SIZE};
 use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
@@ -324,7 +324,7 @@ impl Builder {
 
     pub(crate) fn replay(&mut self, line: Line) {
         match self.admit(&line.src, &line.dst) {
-            Ok(()) if line.src.len() == 1 && line.src == line.dst => {}
+            Ok(()) if self.moves_nothing(&line) => {}
             Ok(()) => self.lines.push(line),
             Err(message) => self.fail(format!("step {}: {message}", self.lines.len())),
         }
@@ -353,6 +353,15 @@ impl Builder {
         Ok(())
     }
 
+    /// Says whether a step copies memory onto itself, as a textbook's loops do in place. With one rank such a copy is the
+    /// whole fold, where `premul_sum` scales: that one stays.
+    fn moves_nothing(&self, line: &Line) -> bool {
+        let ([src], [dst]) = (&line.src[..], &line.dst[..]) else { return false };
+        let is_same = src.rank == dst.rank && self.memory_of(src.buffer) == self.memory_of(dst.buffer);
+        let is_a_fold = self.world_size() == 1 && self.collective.folds == Folds::Everyone;
+        is_same && (src.buffer == dst.buffer || !is_a_fold)
+    }
+
     fn memory_of(&self, buffer: Buffer) -> Buffer {
         if self.is_in_place() && buffer == Buffer::Output {
             Buffer::Input
@@ -372,6 +381,9 @@ impl Builder {
         if region.lo >= region.hi {
             return Err(format!("{region} names no chunk: a range ends above its start"));
         }
+        if region.of == 0 {
+            return Err(format!("{} has no data: leave its steps out", self.collective.name));
+        }
         if region.hi > region.of {
             return Err(format!("{region} is outside the data: chunks are 0..{}", region.of));
         }
@@ -384,10 +396,29 @@ impl Builder {
         let parts = region.lo / per_part..region.hi.div_ceil(per_part);
         let is_all = held.len() == self.parts;
         match parts.clone().find(|p| !is_all && !held.contains(*p as u32)) {
-            Some(part) => {
-                Err(format!("{region} is not there: in {} it does not hold part {part}", self.collective.name))
-            }
+            Some(part) => Err(format!("{region} is not there: {}", self.what_is_held(region, part as u32))),
             None => Ok(()),
+        }
+    }
+
+    /// Says what there is in the place of a part that a buffer does not hold.
+    fn what_is_held(&self, region: &Region, part: u32) -> String {
+        let (name, rank, root) = (self.collective.name, region.rank, self.root());
+        let what = if region.buffer == Buffer::Output { "output" } else { "input" };
+        let held = self.held(rank, region.buffer);
+        if !held.is_empty() {
+            let parts: Vec<String> = held.iter().take(3).map(|part| part.to_string()).collect();
+            let more = if held.len() > 3 { ", ..." } else { "" };
+            let number = if held.len() == 1 { "part" } else { "parts" };
+            let parts = parts.join(", ");
+            return format!(
+                "part {part} is not in it, the {what} of rank {rank} in {name} holds {number} {parts}{more}"
+            );
+        }
+        let is_of_root = self.collective.has_root && !self.held(root, region.buffer).is_empty();
+        match is_of_root {
+            true => format!("in {name} only the root, rank {root}, has an {what}"),
+            false => format!("in {name} rank {rank} has no {what}"),
         }
     }
 }

@@ -2,9 +2,12 @@
 
 use nvcoll_core::algorithm;
 use nvcoll_core::builder::{Builder, Region};
-use nvcoll_core::collective::{Collective, Roles, ALL_GATHER, ALL_REDUCE, BARRIER, COLLECTIVES, REDUCE_SCATTER};
+use nvcoll_core::collective::{
+    Collective, Roles, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BARRIER, BROADCAST, COLLECTIVES, EXSCAN, GATHER,
+    REDUCE_SCATTER, SCATTER,
+};
 use nvcoll_core::lower::lower;
-use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_core::schedule::{Aliasing, Path, Schedule, Step, View};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify, Violation};
 use nvcoll_core::Error;
@@ -302,5 +305,43 @@ proptest! {
             );
             prop_assert!(is_of_contract, "{:?}\n{}", violation, text::print(&schedule));
         }
+    }
+}
+
+#[test]
+fn no_step_copies_memory_onto_itself() {
+    let copies_itself = |schedule: &Schedule, step: &Step| {
+        let place = |view: &View| (view.rank, view.chunks.clone());
+        let is_alone = step.src.len() == 1 && step.dst.len() == 1 && !step.is_final;
+        is_alone
+            && schedule.aliasing == Aliasing::InPlace
+            && [&step.src[0].view, &step.dst[0]].iter().all(|view| view.buffer.is_user())
+            && place(&step.src[0].view) == place(&step.dst[0])
+    };
+    for algorithm in algorithm::ALGORITHMS {
+        for schedule in (1..=9).flat_map(|n| algorithm.schedules(n)).map(Result::unwrap) {
+            let idle = schedule.steps.iter().find(|step| copies_itself(&schedule, step));
+            assert!(idle.is_none(), "{}: {idle:?}", schedule.title());
+        }
+    }
+}
+
+#[test]
+fn what_a_rooted_buffer_does_not_hold_is_said_with_who_has_one() {
+    let of = |b: &Builder, rank| (b.input(rank, 0), b.output(0, 0));
+    let cases = [
+        (&BROADCAST, "input[r1].0 of 1 is not there: in broadcast only the root, rank 0, has an input"),
+        (&SCATTER, "input[r1].0 of 4 is not there: in scatter only the root, rank 0, has an input"),
+        (&GATHER, "input[r1].0 of 4 is not there: part 0 is not in it, the input of rank 1 in gather holds part 1"),
+        (&ALL_TO_ALL, "the input of rank 1 in all_to_all holds parts 4, 5, 6, ..."),
+        (&EXSCAN, "output[r0].0 of 1 is not there: in exscan rank 0 has no output"),
+        (&BARRIER, "barrier has no data"),
+    ];
+    for (collective, expected) in cases {
+        let message = refusal_of(collective, |b| {
+            let (from, to) = of(b, 1);
+            b.copy(&from, &[to]);
+        });
+        assert!(message.contains(expected), "`{message}` does not say `{expected}`");
     }
 }
