@@ -226,18 +226,20 @@ fn merge(clock: &mut [u32], other: &[u32], queues: usize) {
 }
 
 /// Adds a step in a tile and its past by walking backwards, a stretch of a queue at a time, up to what is known.
-fn learn(graph: &Graph<'_>, clock: &mut Clock, from: (u32, u32)) {
-    let mut stack = vec![from];
-    while let Some((step, tile)) = stack.pop() {
-        let queue = graph.queue_number(step);
-        let (known, done_with) = (clock[queue], graph.done_with(step, tile));
-        clock[queue] = done_with.max(known);
-        set_entered(graph, clock, graph.step(step).rank);
-        for done in known..done_with {
-            let (step, tile) = graph.at(queue, done);
-            let after = &graph.step(step).after;
-            admit_enters(graph, clock, after);
-            stack.extend(graph.awaited(after).filter_map(|(awaited, lag)| Some((awaited, tile.checked_sub(lag)?))));
+fn learn(graph: &Graph<'_>, clock: &mut Clock, (step, tile): (u32, u32)) {
+    let mut stack = vec![(graph.queue_number(step), graph.done_with(step, tile))];
+    while let Some((queue, done)) = stack.pop() {
+        let known = clock[queue];
+        if done <= known {
+            continue;
+        }
+        clock[queue] = done;
+        set_entered(graph, clock, graph.rank_of(queue));
+        for (tile, wait) in graph.waits_within(queue, known..done) {
+            match wait.event {
+                Event::Enter => set_entered(graph, clock, wait.rank),
+                Event::Step { .. } => stack.extend(graph.done_with_awaited(wait, tile)),
+            }
         }
     }
 }

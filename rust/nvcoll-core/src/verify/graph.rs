@@ -11,6 +11,8 @@
 //! queue order and lag-0 waits make no circle inside one tile.** The order is by breadth first (Kahn 1962), because it keeps
 //! the number of steps that someone still waits for small, which is what [`super::clocks`] pays for.
 
+use std::ops::Range;
+
 use super::places::StepName;
 use super::report::Violation;
 use crate::schedule::{Dependency, Event, Schedule, Step};
@@ -20,6 +22,8 @@ pub(super) struct Graph<'a> {
     pub(super) schedule: &'a Schedule,
     /// For each queue, its steps as positions in the schedule.
     queues: Vec<Vec<u32>>,
+    /// For each queue all waits of its steps, each with the place of its step: a walk reads them in one go.
+    waits: Vec<Vec<(u32, Dependency)>>,
     /// For each rank its first queue; one more at the end.
     first_queue: Vec<u32>,
     /// Positions in the schedule, in an order in which they can happen.
@@ -30,7 +34,12 @@ impl<'a> Graph<'a> {
     /// Numbers the queues of a schedule whose form has been checked, and finds an order.
     pub(super) fn of(schedule: &'a Schedule) -> Result<Self, Violation> {
         let (queues, first_queue) = number_queues(schedule);
-        let mut graph = Self { schedule, queues, first_queue, order: Vec::new() };
+        let waits_of = |&step: &u32| {
+            let Step { index, after, .. } = &schedule.steps[step as usize];
+            after.iter().map(|wait| (*index, *wait))
+        };
+        let waits = queues.iter().map(|queue| queue.iter().flat_map(waits_of).collect()).collect();
+        let mut graph = Self { schedule, queues, waits, first_queue, order: Vec::new() };
         graph.order = graph.topological_order()?;
         Ok(graph)
     }
@@ -49,6 +58,11 @@ impl<'a> Graph<'a> {
 
     pub(super) fn queue_count(&self) -> usize {
         self.queues.len()
+    }
+
+    /// Returns the rank of a queue.
+    pub(super) fn rank_of(&self, number: usize) -> u32 {
+        self.step(self.queues[number][0]).rank
     }
 
     /// Returns the numbers of the queues of a rank.
@@ -70,10 +84,20 @@ impl<'a> Graph<'a> {
         *self.queues[number].last().expect("a queue has a step")
     }
 
-    /// Returns the step, and its tile, that comes after `done` steps of a queue.
-    pub(super) fn at(&self, number: usize, done: u32) -> (u32, u32) {
-        let queue = &self.queues[number];
-        (queue[done as usize % queue.len()], done / queue.len() as u32)
+    /// Yields the waits of a stretch of a queue, counted in steps done since the first tile, each with the tile of its step.
+    pub(super) fn waits_within(&self, number: usize, done: Range<u32>) -> impl Iterator<Item = (u32, Dependency)> + '_ {
+        let (waits, length) = (&self.waits[number], self.queues[number].len() as u32);
+        (done.start / length..done.end.div_ceil(length)).flat_map(move |tile| {
+            let place_of = |done: u32| waits.partition_point(|(index, _)| *index < done.saturating_sub(tile * length));
+            waits[place_of(done.start)..place_of(done.end)].iter().map(move |(_, wait)| (tile, *wait))
+        })
+    }
+
+    /// Returns the queue of an awaited step and how many of its steps are done with it, if it is awaited in a tile there is.
+    pub(super) fn done_with_awaited(&self, wait: Dependency, tile: u32) -> Option<(usize, u32)> {
+        let Event::Step { queue, index } = wait.event else { return None };
+        let number = (self.first_queue[wait.rank as usize] + queue) as usize;
+        Some((number, tile.checked_sub(wait.lag)? * self.queues[number].len() as u32 + index + 1))
     }
 
     /// Returns how many steps of its queue are done once `step` is, counted from the first tile.
