@@ -1,7 +1,7 @@
 //! Every rule of the proof, broken once in a small schedule written by hand: the verifier names the rule and the steps.
 
 use nvcoll_core::algorithm::ALGORITHMS;
-use nvcoll_core::schedule::{Dependency, Event, Path, Schedule};
+use nvcoll_core::schedule::{Buffer, Dependency, Event, Path, Schedule, View};
 use nvcoll_core::text::parse;
 use nvcoll_core::verify::{refute, verify, Place, Refutation, StepName, Violation};
 
@@ -334,6 +334,13 @@ fn broken(change: impl Fn(&mut Schedule)) -> Violation {
     *refutation_of(schedule).violation
 }
 
+/// Lets one view be all chunks of many layers of staging: of the user's buffers alone a proof would have room.
+fn many_layers(schedule: &mut Schedule) {
+    schedule.chunks_per_part = 1 << 22;
+    let step = &mut schedule.steps[0];
+    step.dst = (0..64).map(|n| View { rank: 0, buffer: Buffer::Staging(n), chunks: 0..1 << 22 }).collect();
+}
+
 #[test]
 fn what_cannot_be_numbered_is_refused_before_anything_else() {
     let refused = [
@@ -341,6 +348,8 @@ fn what_cannot_be_numbered_is_refused_before_anything_else() {
         (broken(|s| s.world_size = 1025), "world_size is 1025"),
         (broken(|s| s.leave.truncate(1)), "the schedule has 1 leave and 2 ranks"),
         (broken(|s| s.chunks_per_part = u32::MAX), "use fewer chunks per part"),
+        (broken(|s| s.chunks_per_part = 1 << 26), "bytes of memory, and may take 2147483648"),
+        (broken(many_layers), "bytes of memory, and may take 2147483648"),
         (broken(|s| s.chunks_per_part = 0), "chunks_per_part is 0"),
         (broken(|s| s.steps[0].rank = 7), "names rank 7"),
         (broken(|s| s.steps[0].src[0].view.rank = 7), "names rank 7"),

@@ -24,8 +24,9 @@ pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
     if schedule.leave.len() != world_size as usize {
         return Err(Violation::Leaves { found: schedule.leave.len(), expected: world_size });
     }
-    if schedule.steps.len() >= (u32::MAX / 8) as usize {
-        return Err(Violation::TooLarge { cells: schedule.steps.len() as u128 });
+    let (steps, most) = (schedule.steps.len() as u128, u128::from(u32::MAX / 8));
+    if steps > most {
+        return Err(Violation::TooLarge { what: "steps", found: steps, most });
     }
     check_numbering(schedule)
 }

@@ -2,24 +2,41 @@
 //!
 //! ```text
 //! input and output of rank 0, of rank 1, …     every chunk that the contract says they hold, in memory order
-//! scratch and staging                          every chunk that a step touches, as it is met
+//! scratch and staging of rank 0, of rank 1, …  every chunk that a step touches, neighbours as one run
 //! ```
 //!
 //! In place, a chunk that both the input and the output of a rank hold is one cell, the input's. What a buffer does not hold
 //! and no step touches has no cell: in an all_to_all of n ranks a buffer holds n of n^2 chunks.
 
-use std::collections::HashMap;
+use std::ops::Range;
 
 use super::report::Violation;
 use crate::collective::Parts;
 use crate::schedule::{Aliasing, Buffer, Schedule, Step, View};
 
-/// The largest number of cells. Chosen: 16 bytes each make 4 GiB; a ring of 1024 ranks has 2^21.
-const MOST_CELLS: u128 = 1 << 28;
+/// The most memory that a proof may take for what its cells hold and who touched them. Chosen: a machine that is used has as
+/// much to spare; a ring of 1024 ranks takes 75 MiB.
+const MOST_BYTES: u128 = 2 << 30;
+
+/// What a cell takes: its value, its last writer and its last reader.
+const CELL_BYTES: u128 = 12;
+
+/// What the read of a cell takes: an entry of 8 bytes, in a list that doubles and is moved when it does.
+const READ_BYTES: u128 = 24;
+
+/// What a chunk takes: the value of its output, and where that was found first.
+const CHUNK_BYTES: u128 = 24;
 
 /// A user buffer: the parts that it holds, and its first cell.
 struct Held {
     parts: Parts,
+    first: usize,
+}
+
+/// Chunks of scratch or staging that steps touch, next to each other, and their first cell.
+struct Run {
+    buffer: Buffer,
+    chunks: Range<u32>,
     first: usize,
 }
 
@@ -30,8 +47,8 @@ pub(super) struct Memory {
     is_in_place: bool,
     /// For each rank, its input and its output.
     users: Vec<[Held; 2]>,
-    /// The cells of scratch and staging, by rank, buffer and chunk.
-    layers: HashMap<(u32, Buffer, u32), usize>,
+    /// For each rank, its scratch and staging in order.
+    layers: Vec<Vec<Run>>,
     len: usize,
 }
 
@@ -41,22 +58,19 @@ impl Memory {
         let chunks = u128::from(collective.parts(roles)) * u128::from(schedule.chunks_per_part);
         let held = |rank| [collective.input(roles, rank), collective.output(roles, rank)];
         let parts: u128 = (0..roles.world_size).flat_map(held).map(|parts| u128::from(parts.len())).sum();
-        let users = parts * u128::from(schedule.chunks_per_part);
-        let layered = schedule
-            .steps
-            .iter()
-            .flat_map(Step::views)
-            .filter(|view| !view.buffer.is_user() && u128::from(view.chunks.end) <= chunks);
-        let cells = users + layered.map(|view| view.chunks.len() as u128).sum::<u128>();
-        if chunks.max(cells) > MOST_CELLS {
-            return Err(Violation::TooLarge { cells: chunks.max(cells) });
+        let touched = touched_layers(schedule, chunks);
+        let layered = touched.iter().flatten().map(|(_, chunks)| chunks.len() as u128).sum::<u128>();
+        let cells = parts * u128::from(schedule.chunks_per_part) + layered;
+        let bytes = cells * CELL_BYTES + reads(schedule, chunks) * READ_BYTES + chunks * CHUNK_BYTES;
+        if bytes > MOST_BYTES {
+            return Err(Violation::TooLarge { what: "bytes of memory", found: bytes, most: MOST_BYTES });
         }
         let mut memory = Self {
             chunks: chunks as u32,
             chunks_per_part: schedule.chunks_per_part,
             is_in_place: schedule.aliasing == Aliasing::InPlace,
             users: Vec::new(),
-            layers: HashMap::new(),
+            layers: Vec::new(),
             len: 0,
         };
         for rank in 0..roles.world_size {
@@ -67,22 +81,16 @@ impl Memory {
             });
             memory.users.push(buffers);
         }
-        for view in schedule.steps.iter().flat_map(Step::views) {
-            memory.add_layer(view);
+        for touched in touched {
+            let runs = touched.into_iter().map(|(buffer, chunks)| {
+                let first = memory.len;
+                memory.len += chunks.len();
+                Run { buffer, chunks, first }
+            });
+            let runs = runs.collect();
+            memory.layers.push(runs);
         }
         Ok(memory)
-    }
-
-    /// Gives the chunks of a view of scratch or staging their cells, as far as they exist.
-    fn add_layer(&mut self, view: &View) {
-        if view.buffer.is_user() || view.chunks.end > self.chunks {
-            return;
-        }
-        for chunk in view.chunks.clone() {
-            let next = self.len;
-            let cell = *self.layers.entry((view.rank, view.buffer, chunk)).or_insert(next);
-            self.len += usize::from(cell == next);
-        }
     }
 
     /// Returns how many cells there are.
@@ -99,7 +107,11 @@ impl Memory {
         match view.buffer {
             Buffer::Input => self.cell_of_user(view.rank, 0, chunk),
             Buffer::Output => self.cell_of_output(view.rank, chunk),
-            layer => self.layers[&(view.rank, layer, chunk)],
+            layer => {
+                let runs = &self.layers[view.rank as usize];
+                let run = &runs[runs.partition_point(|run| (run.buffer, run.chunks.end) <= (layer, chunk))];
+                run.first + (chunk - run.chunks.start) as usize
+            }
         }
     }
 
@@ -153,4 +165,31 @@ impl Memory {
             parts.flat_map(move |part| (part * per_part..(part + 1) * per_part).map(move |chunk| (rank, chunk)))
         })
     }
+}
+
+/// Returns, for each rank, the chunks of scratch and staging that steps touch, in order, as far as they exist.
+fn touched_layers(schedule: &Schedule, chunks: u128) -> Vec<Vec<(Buffer, Range<u32>)>> {
+    let mut touched: Vec<Vec<(Buffer, Range<u32>)>> = vec![Vec::new(); schedule.world_size as usize];
+    let layers = schedule.steps.iter().flat_map(Step::views).filter(|view| !view.buffer.is_user());
+    for view in layers.filter(|view| !view.chunks.is_empty() && u128::from(view.chunks.end) <= chunks) {
+        if let Some(of_rank) = touched.get_mut(view.rank as usize) {
+            of_rank.push((view.buffer, view.chunks.clone()));
+        }
+    }
+    for of_rank in &mut touched {
+        of_rank.sort_unstable_by_key(|(buffer, chunks)| (*buffer, chunks.start));
+        of_rank.dedup_by(|(buffer, next), (before, run)| {
+            let continues = buffer == before && next.start <= run.end;
+            run.end = if continues { run.end.max(next.end) } else { run.end };
+            continues
+        });
+    }
+    touched
+}
+
+/// Returns how many reads of single chunks are put on record: of staging twice, in the first tile and in that of its reuse.
+fn reads(schedule: &Schedule, chunks: u128) -> u128 {
+    let views = schedule.steps.iter().flat_map(|step| &step.src).map(|source| &source.view);
+    let exist = views.filter(|view| u128::from(view.chunks.end) <= chunks);
+    exist.map(|view| view.chunks.len() as u128 * if view.buffer.is_staging() { 2 } else { 1 }).sum()
 }

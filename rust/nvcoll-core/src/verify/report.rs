@@ -18,11 +18,15 @@ pub enum Violation {
     /// Parts that are cut into nothing.
     #[error("chunks_per_part is 0: cut each part into at least 1 chunk")]
     NoChunks,
-    /// More memory cells than the proof can number.
-    #[error("the schedule has {cells} chunks over all ranks and buffers: at most 2^28 can be proved, use fewer chunks per part")]
+    /// More than the proof can number, or than it has memory for.
+    #[error("a proof of this schedule takes {found} {what}, and may take {most}: use fewer chunks per part")]
     TooLarge {
-        /// Chunks x buffers x ranks.
-        cells: u128,
+        /// What it is that there is too much of.
+        what: &'static str,
+        /// How much a proof would take.
+        found: u128,
+        /// How much it may.
+        most: u128,
     },
     /// Not one `leave` for each rank.
     #[error("the schedule has {} and {}: list one for each rank", counted(*found as u64, "leave"), counted(*expected, "rank"))]
