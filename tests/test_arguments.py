@@ -120,8 +120,24 @@ def test_an_async_program_is_refused_and_the_node_stays_free(program):
 
 def test_messages_count_one_in_the_singular():
     assert "1 rank," in repr(nvcoll.schedule("all_reduce", "ring", world_size=1))
-    with pytest.raises(nvcoll.InvalidArgument, match="has 2 scalars, the call has 1 rank:"):
+    with pytest.raises(nvcoll.InvalidArgument, match="has 2 scalars, the call speaks for 1 rank:"):
         nvcoll.Node(1).all_reduce([np.ones(1, dtype="f4")], nvcoll.premul_sum([1, 2]))
+
+
+def test_a_premul_sum_shows_its_scalars_and_takes_real_numbers_only():
+    assert repr(nvcoll.premul_sum(2)) == "nvcoll.premul_sum(2.0)"
+    assert repr(nvcoll.premul_sum([1, 0.5])) == "nvcoll.premul_sum([1.0, 0.5])"
+    for wrong in (1j, None, "2", [1, "2"]):
+        with pytest.raises(nvcoll.InvalidArgument, match="premul_sum scales by a .*: pass a real number"):
+            nvcoll.premul_sum(wrong)
+
+
+def test_a_rank_that_passes_the_scalars_of_all_is_told_to_pass_its_own():
+    def program(comm):
+        comm.all_reduce(np.ones(1, dtype="f4"), nvcoll.premul_sum([1.0, 2.0]))
+
+    with pytest.raises(nvcoll.InvalidArgument, match="speaks for 1 rank: pass the scalar of this rank alone"):
+        nvcoll.Node(2).run(program, timeout=30)
 
 
 def test_a_schedule_of_its_user_s_is_called_by_its_name_without_its_hash():

@@ -156,7 +156,7 @@ def test_a_strided_vector_of_ranks_and_a_stack_of_matrices(node):
         (lambda: [memoryview(bytes(8)).cast("f")] * 2, r"rank 0 is read-only"),
         (lambda: [np.ma.masked_array(x, mask=[True] * 6) for x in pair()], r"is a masked array"),
         (lambda: [1.0, 2.0], r"`arrays` of rank 0 is a float: pass a numpy array"),
-        (lambda: [None, None], r"`arrays` of rank 0 is a NoneType: pass a numpy array"),
+        (lambda: [None, None], r"`arrays` of rank 0 is None: pass a numpy array"),
         (lambda: [np.ndarray, np.ndarray], r"`arrays` of rank 0 is a type: pass a numpy array"),
         (lambda: pair()[0].sum(), r"`arrays` is a numpy scalar, which has no memory to share"),
         (lambda: [Described(BufferError("no"))] * 2, r"rank 0 cannot be read as an array \(BufferError: no\): pass"),

@@ -309,9 +309,17 @@ REFUSED = {
     ),
     "none_that_is_read": (
         lambda node: node.all_gather([*arrays()[:3], None, arrays()[4]]),
-        "`arrays` of rank 3 is a NoneType: pass a numpy array",
+        "`arrays` of rank 3 is None: pass a numpy array",
     ),
-    "a_list_for_the_root": (lambda node: node.scatter(arrays()), "`arrays` is a list: pass a numpy array"),
+    "a_list_for_the_root": (
+        lambda node: node.scatter(arrays(), root=2),
+        "`arrays` is a list, and only rank 2, the root, has an array: pass that array",
+    ),
+    "nothing_for_the_root": (
+        lambda node: node.gather(arrays(), out=[None] * N),
+        "`out` is a list, and only rank 0, the root, has an array",
+    ),
+    "none_for_the_root": (lambda node: node.scatter(None), "`arrays` is None, and only rank 0, the root"),
     "a_read_only_output": (
         lambda node: node.gather(arrays(), out=np.broadcast_to(np.zeros(1, "i4"), 65)),
         "`out` of rank 0 is read-only",
@@ -347,6 +355,17 @@ def test_an_output_that_is_another_part_of_its_input_is_refused(node):
         node.reduce_scatter(x, out=[y[2 * r + 1 : 2 * r + 3] for r, y in enumerate(x[:4])] + [np.zeros(2, "i4")])
     with pytest.raises(nvcoll.InvalidArgument, match="`arrays` of rank 1 and `out` of rank 1 overlap"):
         node.all_to_all(x, out=[x[1] if r == 1 else np.zeros(10, "i4") for r in range(N)])
+
+
+def test_an_output_that_is_misplaced_in_its_input_is_told_where_it_would_be_in_place(node):
+    x = arrays(10)
+    where = "or in place, with elements 2:4 of `arrays` of rank 1 as `out` of rank 1$"
+    out = [x[1][3:5] if r == 1 else np.zeros(2, "i4") for r in range(N)]
+    with pytest.raises(nvcoll.InvalidArgument, match=where):
+        node.reduce_scatter(x, out=out)
+    wide = np.zeros((N, 20), "i4")
+    with pytest.raises(nvcoll.InvalidArgument, match=r"to be in place, packed ones, such as np.ascontiguousarray"):
+        node.reduce_scatter(list(wide[:, ::2]), out=[y[::2][2 * r : 2 * r + 2] for r, y in enumerate(wide)])
 
 
 def test_ranks_may_not_share_what_is_written(node):
@@ -421,8 +440,30 @@ def test_a_rank_that_passes_nothing_cannot_know_its_part(node):
 
 
 def test_a_rank_that_passes_none_where_its_array_is_needed_is_told(node):
-    with pytest.raises(nvcoll.InvalidArgument, match="`x` of rank 2 is a NoneType"):
+    with pytest.raises(nvcoll.InvalidArgument, match="`x` of rank 2 is None, and broadcast writes into the array of this rank"):
         node.run(lambda comm: comm.broadcast(None if comm.rank == 2 else np.zeros(3)), timeout=30)
+
+
+def test_a_root_that_passes_none_is_told_that_it_is_the_root(node):
+    with pytest.raises(nvcoll.InvalidArgument, match="`x` of rank 1 is None, and scatter reads .* rank, the root"):
+        node.run(lambda comm: comm.scatter(None, root=1, out=np.zeros(2)), timeout=30)
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "gather"])
+def test_ranks_whose_parts_differ_in_length_are_told_of_counts(node, collective):
+    def program(comm):
+        with pytest.raises(nvcoll.Mismatch, match="where parts differ in length, every rank passes .* `counts=`"):
+            getattr(comm, collective)(np.zeros(3 + comm.rank), timeout=30)
+
+    nvcoll.Node(N).run(program, timeout=60)
+
+
+def test_ranks_of_which_one_alone_passes_counts_are_told_so(node):
+    def program(comm):
+        with pytest.raises(nvcoll.Mismatch, match="the same call, with the same `counts=` or none"):
+            comm.all_gather(np.zeros(3), counts=[3] * (N - 1) + [4] if comm.rank == 0 else None, timeout=30)
+
+    nvcoll.Node(N).run(program, timeout=60)
 
 
 def test_recv_counts_need_a_row(node):

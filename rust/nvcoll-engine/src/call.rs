@@ -79,6 +79,21 @@ impl Call {
         Roles { world_size, root: self.root }
     }
 
+    /// Returns what to do, if this call and that of another rank differ because their parts are of different lengths.
+    pub(crate) fn advice_beside(&self, other: &Self) -> &'static str {
+        let have_parts =
+            self.collective == other.collective && !self.collective.folds() && self.collective.parts(Roles::of(2)) > 1;
+        match (&self.counts, &other.counts) {
+            (Counts::Even(a), Counts::Even(b)) if have_parts && a != b => {
+                "; where parts differ in length, every rank passes the same `counts=`"
+            }
+            (Counts::Even(_), Counts::Table(_)) | (Counts::Table(_), Counts::Even(_)) if have_parts => {
+                ", with the same `counts=` or none"
+            }
+            _ => "",
+        }
+    }
+
     /// Returns the algorithm as its user calls it: without the hash that tells a schedule of its user's from another.
     fn algorithm_words(&self) -> &str {
         self.algorithm.split_once('#').map_or(&self.algorithm, |(name, _)| name)

@@ -11,7 +11,10 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
     /// Two ranks called different things.
-    #[error("rank {rank_a} called {call_a}, but rank {rank_b} called {call_b}: every rank must make the same call")]
+    #[error(
+        "rank {rank_a} called {call_a}, but rank {rank_b} called {call_b}: every rank must make the same call{}",
+        call_a.call.advice_beside(&call_b.call)
+    )]
     Mismatch {
         /// One rank.
         rank_a: u32,

@@ -22,6 +22,16 @@ pub(crate) struct PremulSum {
     scalars: Vec<f64>,
 }
 
+#[pymethods]
+impl PremulSum {
+    fn __repr__(&self) -> String {
+        match &self.scalars[..] {
+            [scalar] => format!("nvcoll.premul_sum({scalar:?})"),
+            scalars => format!("nvcoll.premul_sum({scalars:?})"),
+        }
+    }
+}
+
 /// premul_sum(scalars): the op that multiplies each rank's contribution by its scalar and adds.
 ///
 /// Args:
@@ -38,7 +48,10 @@ pub(crate) fn premul_sum(scalars: &Bound<'_, PyAny>) -> PyResult<PremulSum> {
 /// Reads a scalar; an integer that a float64 does not hold is refused.
 fn exact(scalar: &Bound<'_, PyAny>) -> PyResult<f64> {
     let py = scalar.py();
-    let value: f64 = scalar.extract()?;
+    let value: f64 = scalar.extract().map_err(|_| {
+        let kind = scalar.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+        invalid(py, format!("premul_sum scales by a {kind}: pass a real number, or one per rank"))
+    })?;
     let Ok(index) = scalar.call_method0(intern!(py, "__index__")) else { return Ok(value) };
     match index.eq(value)? {
         true => Ok(value),
@@ -69,8 +82,10 @@ impl Reduction {
             let scalars = &premul.get().scalars;
             if scalars.len() != 1 && scalars.len() != ranks {
                 let found = scalars.len();
-                let (scalars, ranks) = (counted(found as u64, "scalar"), counted(ranks as u64, "rank"));
-                return Err(invalid(py, format!("premul_sum has {scalars}, the call has {ranks}: pass one each")));
+                let (scalars, speaks_for) = (counted(found as u64, "scalar"), counted(ranks as u64, "rank"));
+                let advice = if ranks == 1 { "pass the scalar of this rank alone" } else { "pass one, or one each" };
+                let message = format!("premul_sum has {scalars}, the call speaks for {speaks_for}: {advice}");
+                return Err(invalid(py, message));
             }
             return Ok(Self { op: Op::PremulSum, scalars: scalars.clone() });
         }

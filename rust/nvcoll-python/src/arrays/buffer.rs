@@ -39,9 +39,11 @@ fn borrow(object: &Bound<'_, PyAny>) -> Result<Loan, Reason> {
 pub(super) fn read(object: &Bound<'_, PyAny>) -> Result<(Array, Loan), Reason> {
     // SAFETY: `object` is a live Python object and this thread is attached.
     if unsafe { PyObject_CheckBuffer(object.as_ptr()) } == 0 {
-        let kind = object.get_type().name()?;
+        let name = object.get_type().name()?.to_string();
+        let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+        let kind = if object.is_none() { "None".to_owned() } else { format!("{article} {name}") };
         let message =
-            format!("is a {kind}: pass a numpy array, or anything on the CPU with DLPack or the buffer protocol");
+            format!("is {kind}: pass a numpy array, or anything on the CPU with DLPack or the buffer protocol");
         return Err(Reason::Refused(message));
     }
     let loan = borrow(object)?;

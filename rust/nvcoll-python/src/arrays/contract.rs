@@ -76,6 +76,18 @@ impl Contract {
         !self.is_uniform && self.is_of_one_part() && is_kept()
     }
 
+    /// Says, to a rank that brought no array, what the call does with it and what to pass.
+    #[cold]
+    pub(crate) fn needs(&self, rank: u32) -> String {
+        let (name, is_root) = (self.collective.name, self.collective.has_root && rank == self.roles.root);
+        let who = if is_root { "rank, the root" } else { "rank" };
+        match (self.has(rank, Side::Input), self.has(rank, Side::Output)) {
+            (true, _) => format!("and {name} reads the array of this {who}: pass it"),
+            (false, true) => format!("and {name} writes into the array of this {who}: pass one like the root's"),
+            (false, false) => format!("and {name} needs an array of this {who}: pass one"),
+        }
+    }
+
     /// Says whether a rank's output has all parts of its input.
     pub(crate) fn holds_input(&self, rank: u32) -> bool {
         self.parts(rank, Side::Output).len() >= self.parts(rank, Side::Input).len()

@@ -102,6 +102,11 @@ impl Operands {
         self.output.iter_mut().try_for_each(|output| output.make_copies(py))
     }
 
+    /// Returns the Python objects that are held, for who looks for cycles.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
+        std::iter::once(&self.input).chain(&self.output).flat_map(Ranks::objects)
+    }
+
     /// Returns the dtype of every array.
     pub(crate) fn dtype(&self) -> DType {
         self.dtype
@@ -298,7 +303,27 @@ impl Operands {
     fn check_apart(&self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
         let mut ranges: Vec<Range<'_>> = Vec::with_capacity(2 * self.input.arrays.len());
         self.note_ranges(0, &mut ranges);
-        refuse_conflict(py, &mut ranges, tries, |number| self.label(number))
+        let advice = |a: usize, b: usize| self.advice_on_overlap(a.min(b), a.max(b));
+        refuse_conflict(py, &mut ranges, tries, |number| self.label(number), advice)
+    }
+
+    /// Says what to pass instead of arrays `a` and `b`, which overlap: those of one rank may be in place.
+    #[cold]
+    fn advice_on_overlap(&self, a: usize, b: usize) -> String {
+        let apart = "pass arrays that share no byte";
+        let collective = self.contract.collective;
+        if self.contract.is_of_one_part() || !collective.can_be_in_place || b != a + self.input.arrays.len() {
+            return apart.into();
+        }
+        let (Some(output), input) = (self.output(a), &self.input.arrays[a]) else { return apart.into() };
+        if input.layout.is_strided() || output.layout.is_strided() {
+            return format!("{apart}, or, to be in place, packed ones, such as np.ascontiguousarray(x)");
+        }
+        let (longer, shorter) = if output.layout.count() > input.layout.count() { (b, a) } else { (a, b) };
+        let first = self.before(a) / self.dtype.bytes();
+        let last = first + input.layout.count().min(output.layout.count());
+        let [longer, shorter] = [longer, shorter].map(|number| self.label(number));
+        format!("{apart}, or in place, with elements {first}:{last} of {longer} as {shorter}")
     }
 
     /// Refuses arrays of different calls that share a byte where one of them is written.
@@ -312,7 +337,7 @@ impl Operands {
         };
         let mut ranges = Vec::new();
         calls.iter().zip(firsts()).for_each(|(call, first)| call.note_ranges(first, &mut ranges));
-        refuse_conflict(py, &mut ranges, &mut Tries::of_a_call(), |number| {
+        let label = |number| {
             let (nth, (call, first)) = calls
                 .iter()
                 .zip(firsts())
@@ -321,7 +346,8 @@ impl Operands {
                 .last()
                 .expect("a call");
             format!("{} in call {} of the group", call.label(number - first), nth + 1)
-        })
+        };
+        refuse_conflict(py, &mut ranges, &mut Tries::of_a_call(), label, |_, _| "pass arrays that share no byte".into())
     }
 
     /// How many numbers arrays have: of every rank one for its input, and one for its output if there are any.
@@ -335,18 +361,18 @@ fn refuse_conflict(
     ranges: &mut [Range<'_>],
     tries: &mut Tries,
     label: impl Fn(usize) -> String,
+    advice: impl Fn(usize, usize) -> String,
 ) -> PyResult<()> {
     let message = match first_conflict(ranges, tries) {
         None => return Ok(()),
         Some(Conflict::Shared(a, b)) => {
-            let (a, b) = (label(a), label(b));
-            format!("{a} and {b} overlap, and one is written: pass arrays that share no byte")
+            format!("{} and {} overlap, and one is written: {}", label(a), label(b), advice(a, b))
         }
         Some(Conflict::Undecided(a, b)) => {
             let (a, b) = (label(a), label(b));
             format!(
                 "{a} and {b} interleave, one is written, and finding out whether they share a byte takes too long for \
-                 their strides: pass packed arrays"
+                 their strides: pass packed arrays, such as np.ascontiguousarray(x)"
             )
         }
     };
@@ -362,6 +388,9 @@ fn read_input(contract: &Contract, caller: Caller, object: &Bound<'_, PyAny>, is
             Ranks::of_root(argument, object, roles.world_size, roles.root)
         }
         Caller::Node => Ranks::of_node(argument, object, roles.world_size, brings),
+        Caller::Rank(rank) if brings(rank) && object.is_none() => {
+            Err(invalid(object.py(), format!("`{argument}` of rank {rank} is None, {}", contract.needs(rank))))
+        }
         Caller::Rank(rank) if brings(rank) => Ranks::of_rank(argument, object, rank),
         Caller::Rank(rank) => Ok(Ranks::absent(argument, rank, 1)),
     }

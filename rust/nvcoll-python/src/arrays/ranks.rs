@@ -23,7 +23,7 @@ pub(super) struct Ranks {
     first_rank: u32,
     pub(super) arrays: Vec<Array>,
     /// One per array of a list, one for all rows of a stack.
-    _owners: Vec<Owner>,
+    owners: Vec<Owner>,
 }
 
 impl Ranks {
@@ -44,7 +44,7 @@ impl Ranks {
             let (whole, owner) = source::read(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
             (rows_of(argument, &whole, wanted, brings, py)?, vec![owner])
         };
-        Ok(Self { argument, first_rank: 0, arrays, _owners: owners })
+        Ok(Self { argument, first_rank: 0, arrays, owners })
     }
 
     /// Reads an argument that speaks for all ranks, of which the root brings the only array.
@@ -54,25 +54,37 @@ impl Ranks {
         world_size: u32,
         root: u32,
     ) -> PyResult<Self> {
+        let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
+        if is_list || object.is_none() {
+            let found = if is_list { "a list" } else { "None" };
+            let message =
+                format!("`{argument}` is {found}, and only rank {root}, the root, has an array: pass that array");
+            return Err(invalid(object.py(), message));
+        }
         let read = source::read(object.clone());
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), quoted(argument)))?;
         let mut ranks = Self::absent(argument, 0, world_size as usize);
         ranks.arrays[root as usize] = array;
-        ranks._owners.push(owner);
+        ranks.owners.push(owner);
         Ok(ranks)
     }
 
     /// Stands for `number` ranks that bring no array.
     pub(super) fn absent(argument: &'static str, first_rank: u32, number: usize) -> Self {
         let arrays = (0..number).map(|_| Array::absent()).collect();
-        Self { argument, first_rank, arrays, _owners: Vec::new() }
+        Self { argument, first_rank, arrays, owners: Vec::new() }
     }
 
     /// Reads an argument of one rank's own call.
     pub(super) fn of_rank(argument: &'static str, object: &Bound<'_, PyAny>, rank: u32) -> PyResult<Self> {
         let read = source::read(object.clone());
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(argument, rank)))?;
-        Ok(Self { argument, first_rank: rank, arrays: vec![array], _owners: vec![owner] })
+        Ok(Self { argument, first_rank: rank, arrays: vec![array], owners: vec![owner] })
+    }
+
+    /// Returns the Python objects that are held.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
+        self.owners.iter().filter_map(Owner::object)
     }
 
     /// Returns the rank of the array at `at`.

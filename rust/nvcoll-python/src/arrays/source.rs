@@ -9,9 +9,19 @@ use super::{buffer, dlpack, numpy};
 
 /// What keeps the memory of an array alive; only ever dropped, by a thread that is attached to the interpreter.
 pub(super) enum Owner {
-    Object(#[expect(dead_code, reason = "held for its drop")] Py<PyAny>),
+    Object(Py<PyAny>),
     Tensor(#[expect(dead_code, reason = "held for its drop")] dlpack::Loan),
     Buffer(#[expect(dead_code, reason = "held for its drop")] buffer::Loan),
+}
+
+impl Owner {
+    /// Returns the Python object that is held, if it is held as one: what a loan holds, only its lender knows.
+    pub(super) fn object(&self) -> Option<&Py<PyAny>> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Tensor(_) | Self::Buffer(_) => None,
+        }
+    }
 }
 
 /// Reads an object: as a numpy array, then through DLPack, then through the buffer protocol.
