@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -430,3 +431,22 @@ def test_no_memory_for_what_a_call_needs_beside_its_arrays_is_an_error_and_the_n
         assert (x == {ranks}).all()
         """
     )
+
+
+class Tracked(np.ndarray):
+    """An array with attributes, of which one may be its plan."""
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather"])
+def test_an_array_that_holds_its_own_plan_is_freed(collective):
+    node = nvcoll.Node(2)
+    arrays = [np.zeros(8, "f4").view(Tracked) for _ in range(2)]
+    arrays[0].plan = node.plan(collective, arrays)
+    arrays.append(arrays[0].plan)  # the list is the plan's result, in place
+    arrays[0].plan.run()
+    watched = weakref.ref(arrays[0])
+    gc.collect()
+    assert watched() is not None
+    del arrays
+    gc.collect()
+    assert watched() is None
