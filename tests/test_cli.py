@@ -15,6 +15,7 @@ import pytest
 
 import nvcoll
 from nvcoll.cli import sizes, tables
+from nvcoll.cli.timing import Case, Reduction
 
 PROGRAM = [sys.executable, "-m", "nvcoll"]
 ALGORITHMS = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
@@ -180,6 +181,36 @@ def test_bench_does_not_time_what_is_refuted_and_names_the_command_that_says_why
     command = shlex.split(stderr.splitlines()[-1].removeprefix("nvcoll: see "))
     assert stdout == "" and command[0] == "nvcoll"
     assert "refuted" in run(*command[1:], status=1)[0]
+
+
+def test_the_command_that_says_why_names_the_root(tmp_path):
+    file = tmp_path / "rooted.py"
+    file.write_text('import nvcoll\n@nvcoll.algorithm("broadcast")\ndef lazy(b):\n    pass\n')
+    stderr = run("bench", "broadcast", "-n", "3", "-b", "1K", "-r", "1", "-a", f"{file}:lazy", status=1)[1]
+    command = shlex.split(stderr.splitlines()[-1].removeprefix("nvcoll: see "))
+    assert command[-2:] == ["--root", "1"]
+    assert "it must be r1" in run(*command[1:], status=1)[0]
+
+
+def test_auto_is_timed_as_auto_and_what_it_takes_is_named():
+    text = run("bench", "all_reduce", "-n", "8", "-b", "64", "-b", "1M", "-a", "auto", "--rounds", "2")[0]
+    node = nvcoll.Node(8)
+    taken = [node.estimates("all_reduce", count, path="mapped")[0] for count in (16, 1 << 18)]
+    assert f"auto    takes {taken[0]} at 64 B, {taken[1]} at 1 MiB" in text and "auto vs numpy" in text
+    text = run("bench", "all_gather", "-n", "2", "-b", "1M", "--nccl", "--rounds", "2")[0]
+    assert re.match(r"# nvcoll \S+ all_gather auto \(\w+(, \w+)*\), 2 thread ranks", text)
+
+
+def test_a_ratio_to_times_that_are_far_apart_is_marked():
+    case = Case(nvcoll.Node(2), "all_reduce", Reduction("float32", "sum", 2), 64, 0)
+    case.add_algorithm("ring", "ring")
+    case.add_baselines()
+    for _ in range(3):
+        case.round()
+    case.candidates["numpy"].seconds = [1.0, 1.0, 1.0]
+    case.candidates["roofline"].seconds = [1.0, 2.0, 9.0]
+    assert "unsteady" not in tables._beside(case, "numpy", "ring")
+    assert tables._beside(case, "roofline", "ring").endswith(" unsteady")
 
 
 def test_bench_in_the_columns_of_nccl_tests():
@@ -415,6 +446,21 @@ def test_verify_proves_names_files_and_text(mine, tmp_path):
     assert "proved   all_reduce ring, 3 ranks, staged" in run("verify", str(text))[0]
 
 
+def test_a_collective_may_stand_before_a_file_that_is_of_it(mine, tmp_path):
+    assert "proved   all_reduce ring, 3 ranks" in run("verify", "all_reduce", f"{mine}:ring", "-n", "3")[0]
+    text = tmp_path / "ring.txt"
+    text.write_text(run("show", "all_reduce", f"{mine}:ring", "-n", "3", "--path", "mapped")[0])
+    assert "proved   all_reduce ring, 3 ranks" in run("verify", "all_reduce", str(text))[0]
+    assert f"`{mine}:ring` is of all_reduce: leave out `all_gather`" in refused("verify", "all_gather", f"{mine}:ring")
+
+
+@pytest.mark.parametrize("collective", ["barrier", "split"])
+def test_what_moves_no_data_is_explained_in_a_sentence(collective):
+    text = run("explain", collective)[0]
+    assert "auto takes direct: it is the only algorithm, and no data is moved" in text
+    assert run("show", collective)[0]
+
+
 def test_verify_all_proves_every_algorithm():
     text, _ = run("verify", "--all")
     assert all(
@@ -539,7 +585,10 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("verify", "all_reduce", "rong"), "no all_reduce algorithm is called `rong`: choose from nvswitch"),
         (("verify", "all_rong", "ring"), "choose from all_reduce"),
         (("verify", "all_reduce", "ring", "--path", "up"), "choose from mapped, staged"),
-        (("verify",), "name a collective"),
+        (("verify",), "name a collective (all_reduce, "),
+        (("show",), "name a collective (all_reduce, "),
+        (("explain",), "name a collective (all_reduce, "),
+        (("explain", "all_rong"), "choose from all_reduce"),
         (("verify", "--all", "all_reduce"), "leave out `all_reduce`"),
         (("verify", "--all", "-n", "4"), "leave out -n"),
         (("verify", "nothing.py:f"), "is not a file"),

@@ -150,3 +150,12 @@ def test_no_two_boxes_of_a_registered_schedule_overlap(collective, algorithm, pa
     assert len(of_class(root, "wait")) == expected
     width, height = float(root.get("width")), float(root.get("height"))
     assert all(box["right"] <= width and box["bottom"] <= height for box in found)
+
+
+@pytest.mark.parametrize("collective", [row[0] for row in algorithms()])
+def test_no_line_of_text_ends_outside_the_picture(collective):
+    for world_size in (1, 4):
+        root = ET.fromstring(drawing.svg(nvcoll.schedule(collective, "auto", world_size=world_size)))
+        for line in root.findall(f"{SVG}text"):
+            glyph = 9.5 if line.get("font-size") == "16" else 6.2
+            assert float(line.get("x")) + glyph * len(line.text) <= float(root.get("width")), line.text

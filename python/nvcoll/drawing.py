@@ -37,6 +37,9 @@ DARK = {
 }
 """What each colour is where the reader prefers dark: the system's wish, or the theme of a notebook."""
 
+TITLE_GLYPH, TEXT_GLYPH = 10.0, 6.5
+"""What a character takes, in pixels, of the title and of other text. Chosen, a little wide: fonts differ."""
+
 CLASS = "nvcoll-drawing"
 """Of the root: rules must not reach the rest of a page into which the picture is put."""
 
@@ -167,8 +170,11 @@ def svg(schedule: Schedule) -> str:
     """
     steps, layout = schedule.steps, Layout.of(schedule)
     key, key_end = legend(steps, layout.height + 14)
-    width, height = max(layout.width, key_end), layout.height + 48
     title = f"{schedule.collective} {schedule.algorithm}, {counted(schedule.world_size, 'rank')}, {schedule.path}"
+    hint = "One tile; time runs to the right. output[r1].0 is chunk 0 of the output of rank 1."
+    hint = hint if steps else "No steps: nothing is moved, ranks only wait for each other."
+    lines = (TITLE_GLYPH * len(title), TEXT_GLYPH * len(hint))
+    width, height = max(layout.width, key_end, 2 * MARGIN + max(lines)), layout.height + 48
     arrows = "".join(
         f'<marker id="{marker(colour)}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         f'orient="auto"><path d="M0 0.5 8 4 0 7.5z" fill="{colour}"/></marker>'
@@ -181,9 +187,7 @@ def svg(schedule: Schedule) -> str:
         f"<style>{style()}</style>",
         f'<rect width="100%" height="100%" fill="{PAPER}"/>',
         text(MARGIN, 28, title, font_size=16, font_weight="bold"),
-        text(
-            MARGIN, 48, "One tile; time runs to the right. output[r1].0 is chunk 0 of the output of rank 1.", fill=FAINT
-        ),
+        text(MARGIN, 48, hint, fill=FAINT),
     ]
     for rank, (top, bottom) in enumerate(layout.bands):
         frame = f'x="{MARGIN / 2}" y="{top - 11:.1f}" width="{width - MARGIN:.1f}" height="{bottom - top + 19:.1f}"'

@@ -59,7 +59,7 @@ def _algorithms(
             _check_proofs(name, mine, ranks, root, uses)
             chosen[name if mine.name in (*known, *chosen) else mine.name] = mine
         elif name == "auto":
-            chosen[known[0]] = known[0]
+            chosen["auto"] = "auto"
         elif name in known:
             chosen[name] = name
         else:
@@ -78,6 +78,7 @@ def _check_proofs(spec: str, algorithm: Algorithm, ranks: int, root: int, uses: 
         except Refuted as violation:
             is_default = in_place == CAN_BE_IN_PLACE[algorithm.collective]
             words = ["nvcoll", "verify", spec, "-n", str(ranks), *([] if is_default else ["--out-of-place"])]
+            words += ["--root", str(root)] if root else []
             raise Refuted(f"{violation}\nnvcoll: see {shlex.join(words)}") from None
 
 
@@ -179,7 +180,7 @@ def bench(
     step: Annotated[str | None, typer.Option("-i", "--stepbytes", help="Bytes between sizes.")] = None,
     algorithm: Annotated[
         list[str] | None,
-        typer.Option("-a", "--algorithm", help="A name or FILE.py:FUNCTION; may be repeated; default: all."),
+        typer.Option("-a", "--algorithm", help="A name, auto or FILE.py:FUNCTION; may be repeated; default: all, with --nccl auto."),
     ] = None,
     dtype: Annotated[str, typer.Option("-d", "--datatype", help=_names(dtypes(), tables.NCCL_DTYPES))] = "float32",
     op: Annotated[

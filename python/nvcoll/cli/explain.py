@@ -84,7 +84,7 @@ def _check(collective: str, dtype: str, ranks: int, root: int | None) -> int:
 
 
 def explain(
-    collective: Annotated[str, typer.Argument(help="A collective.")],
+    collective: Annotated[str | None, typer.Argument(help="A collective.")] = None,
     size: Annotated[
         str, typer.Option("-b", "--bytes", help="Bytes of a rank's longer buffer: 64K, 1M.")
     ] = DEFAULT_SIZE,
@@ -97,6 +97,13 @@ def explain(
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; 0: only estimate.", min=0)] = 20,
 ) -> None:
     """Prints what auto takes for a call and why: what each candidate moves, its estimate and its time."""
+    if collective is None:
+        raise InvalidArgument(f"name a collective ({', '.join(name for name, *_ in collectives())})")
+    if collective in WITHOUT_DATA:
+        known = next(name for owner, name, *_ in registry() if owner == collective)
+        print(f"{collective}, {counted(ranks, 'rank')}")
+        print(f"auto takes {known}: it is the only algorithm, and no data is moved; see nvcoll show {collective}")
+        return
     element = _check(collective, dtype, ranks, root)
     if path not in ("mapped", "staged"):
         raise InvalidArgument(f"no path is called `{path}`: choose from mapped, staged")

@@ -38,7 +38,7 @@ def _ranks(help: str) -> Any:
 
 
 Name = Annotated[str | None, typer.Argument(help="A collective, FILE.py:FUNCTION, or a text file that show printed.")]
-AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm of that collective.")]
+AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm of that collective; default: auto's first.")]
 Ranks = Annotated[int, _ranks("The number of ranks.")]
 OutOfPlace = Annotated[bool, typer.Option("--out-of-place", help="Input and output are different memory.")]
 Root = Annotated[int | None, typer.Option("--root", help="The rank that has or receives everything; default: 0.")]
@@ -63,10 +63,24 @@ class Form:
             raise InvalidArgument(f"{what}: leave out -n, --path, --out-of-place and --root")
 
 
+def _named(name: str | None, algorithm: str | None) -> tuple[str | None, str | None]:
+    """Returns the two words; a file says which collective it is of, and stands alone where the user said that as well.
+
+    Raises:
+        InvalidArgument: the file is of another collective.
+    """
+    if name is None or algorithm is None or files.is_spec(name) or not files.is_spec(algorithm):
+        return name, algorithm
+    written = files.read(algorithm) if files.is_text(algorithm) else files.algorithm(algorithm)
+    if written.collective != name:
+        raise InvalidArgument(f"`{algorithm}` is of {written.collective}: leave out `{name}`")
+    return algorithm, None
+
+
 def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, path: str) -> Schedule:
     """Returns the schedule that is meant; ``ranks`` and ``path`` stand for what the user did not say."""
     if name is None:
-        raise InvalidArgument("name a collective and an algorithm, or FILE.py:FUNCTION; verify also takes --all")
+        raise InvalidArgument(f"name a collective ({', '.join(row[0] for row in collectives())}), or FILE.py:FUNCTION")
     if files.is_spec(name) and algorithm is not None:
         raise InvalidArgument(f"`{name}` is a whole algorithm: leave out `{algorithm}`")
     if files.is_text(name):
@@ -184,6 +198,7 @@ def verify(
         form.check_unsaid("--all proves every schedule")
         _verify_all()
         return
+    name, algorithm = _named(name, algorithm)
     schedule = _schedule(name, algorithm, form, 8, "mapped")
     try:
         proof = nvcoll.verify(schedule)
@@ -216,6 +231,7 @@ def show(
 ) -> None:
     """Prints a schedule, before and after lowering, with the derived dependencies."""
     form = Form(ranks, path, out_of_place, root)
+    name, algorithm = _named(name, algorithm)
     is_one = path is not None or (name is not None and files.is_text(name))
     for number, each in enumerate(("mapped",) if is_one else ("mapped", "staged")):
         schedule = _schedule(name, algorithm, form, 4, each)

@@ -37,6 +37,9 @@ NCCL_WIDTHS = (12, 12, 8, 6, 6, *(7, 6, 6, 6) * 2)
 UNITS = ((100, " %"), (1, "x"))
 """How a ratio is written: of a baseline that is a limit, and of numpy."""
 
+UNSTEADY = 0.5
+"""A ratio to times whose quartiles are further apart than this part of their median is marked. Chosen."""
+
 JSON_SCHEMA = "nvcoll.bench/1"
 
 
@@ -64,12 +67,14 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     rows = [["size", *columns, "|", *heads, "#wrong"]]
     for case in cases:
         times = [_us(case.seconds(name).median * 1e6) for name in columns]
-        ratios = [_ratio(case.ratio(name, best), *UNITS[name == "numpy"]) for name in case.baselines]
+        ratios = [_beside(case, name, best) for name in case.baselines]
         rows.append([sizes.show(case.nbytes), *times, "|", *ratios, str(case.wrong)])
     for line in _aligned(rows):
         print(line)
     names = [*others, best]
     schedules = {name: _schedule(case, chosen[name]) for name in names}
+    if "auto" in chosen:
+        _print_prose("auto", f"takes {', '.join(f'{_taken(c, c.in_place)} at {sizes.show(c.nbytes)}' for c in cases)}")
     _print_prose("why", why(list(schedules.values())))
     if case.reduction.op is not None:
         _print_prose("bits", _orders({name: verify(schedule).order for name, schedule in schedules.items()}, case))
@@ -92,6 +97,12 @@ def _ratio(spread: Spread, scale: int, unit: str) -> str:
     digits = 1 if scale == 1 else 0
     low, median, high = (f"{scale * value:.{digits}f}" for value in (spread.low, spread.median, spread.high))
     return f"{median}{unit} ({low}-{high})"
+
+
+def _beside(case: Case, baseline: str, name: str) -> str:
+    """Writes a ratio to a baseline, marked where the baseline's own times are too far apart to compare with."""
+    ratio = _ratio(case.ratio(baseline, name), *UNITS[baseline == "numpy"])
+    return f"{ratio} unsteady" if case.seconds(baseline).width > UNSTEADY else ratio
 
 
 def _spread(cases: Sequence[Case], columns: Sequence[str]) -> str:
@@ -125,7 +136,21 @@ def _orders(orders: dict[str, str], case: Case) -> str:
 
 
 def _schedule(case: Case, algorithm: str | Algorithm) -> Schedule:
+    algorithm = _taken(case, case.in_place) if algorithm == "auto" else algorithm
     return schedule_of(case.collective, algorithm, case.node.world_size, case.in_place, case.root)
+
+
+def _taken(case: Case, in_place: bool) -> str:
+    """Returns what auto takes for the calls of a case."""
+    root = case.root if HAS_ROOT[case.collective] else None
+    arguments = (case.collective, case.count, case.reduction.dtype)
+    name, *_ = case.node.estimates(*arguments, root=root, path="mapped", in_place=in_place, by_rank=False)
+    return str(name)
+
+
+def _all_taken(cases: Sequence[Case], uses: Sequence[bool]) -> str:
+    """Says what auto takes at all sizes."""
+    return ", ".join(dict.fromkeys(_taken(case, in_place) for case in cases for in_place in uses))
 
 
 def _baselines(case: Case) -> str:
@@ -154,6 +179,8 @@ def print_nccl(cases: Sequence[Case], name: str, rounds: int) -> None:
     """Prints what nccl-tests prints, column for column; whatever is more stands in lines that begin with #."""
     n = cases[0].node.world_size
     first, last = cases[0].nbytes, cases[-1].nbytes
+    uses = [in_place for in_place, kind in enumerate(NCCL_KINDS) if kind in cases[0].candidates]
+    name = f"auto ({_all_taken(cases, [bool(use) for use in uses])})" if name == "auto" else name
     print(f"# nvcoll {__version__} {cases[0].collective} {name}, {ranks_and_cores(cases[0])}, {machine()['cpu'] or ''}")
     iterations = f"iters: {rounds} (median of interleaved rounds) warmup iters: 1 validation: 1"
     print(f"# minBytes {first} maxBytes {last} {iterations}")
