@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | here | f32, f64, integers | themselves |
 //! | `bfloat16` | [`Bf16`](super::bfloat16::Bf16) | f32 |
-//! | `half` | [`F16`](super::half::F16) | f32 |
+//! | `float16` | [`F16`](super::float16::F16) | f32 |
 //! | `float8` | [`F8`](super::float8::F8) | f32 |
 //! | `ordered` | all of these, for minimum and maximum | integers of the same order |
 //! | `complex` | [`Complex`](super::complex::Complex), for products; sums are those of floats | themselves |

@@ -1,4 +1,4 @@
-//! float16: converted by the processor where it can, sixteen elements at a time.
+//! Halves, which are binary16: converted by the processor where it can, sixteen at a time.
 //!
 //! The conversions of x86 (F16C, AVX-512) are exact one way and round to nearest the other way whatever the control word
 //! says, subnormals included. Elsewhere integer arithmetic stands in for them; only the payloads of NaNs differ. A block
@@ -17,8 +17,6 @@
 //!
 //! Source: the magic numbers are F. Giesen's (`float_to_half_fast3_rtne`, 2012).
 
-use super::element::Element;
-use super::ordered::Ordered16;
 use super::stream::Baseline;
 #[cfg(target_arch = "x86_64")]
 use super::stream::{Avx2, Avx512};
@@ -128,37 +126,6 @@ fn round(value: f32) -> u32 {
     let finite = if magnitude < LEAST { subnormal } else { normal.min(BEYOND) };
     let half = if magnitude > INFINITY { BEYOND | 0x200 } else { finite };
     half | sign >> 16
-}
-
-/// How many NaNs of one sign float16 has.
-const NANS: i16 = 0x3ff;
-
-/// float16: IEEE binary16.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(super) struct F16(u16);
-
-impl Element for F16 {
-    type Acc = f32;
-    type ForMin = Ordered16<{ -NANS }>;
-    type ForMax = Ordered16<NANS>;
-
-    #[inline(always)]
-    unsafe fn take<S: Halves, const L: usize>(acc: &mut [f32; L], from: *const F16, fold: impl Fn(f32, f32) -> f32) {
-        // SAFETY: the caller's `L` elements.
-        let halves = unsafe { from.cast::<[u16; L]>().read_unaligned() };
-        // SAFETY: the caller's.
-        let wide = unsafe { widen_all::<S, L>(&halves) };
-        for l in 0..L {
-            acc[l] = fold(acc[l], wide[l]);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn round<S: Halves, const L: usize>(acc: &[f32; L], finish: impl Fn(f32) -> f32) -> [F16; L] {
-        // SAFETY: the caller's.
-        unsafe { round_all::<S, L>(&acc.map(finish)) }.map(F16)
-    }
 }
 
 /// Widens halves, sixteen at a time.

@@ -21,6 +21,7 @@ mod bfloat16;
 mod complex;
 mod element;
 mod environment;
+mod float16;
 mod float8;
 mod fold;
 mod half;

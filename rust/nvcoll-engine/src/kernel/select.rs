@@ -8,9 +8,10 @@ use super::arm::{self, Arm, Fold};
 use super::bfloat16::Bf16;
 use super::complex::{Complex, Product};
 use super::element::Element;
+use super::float16::F16;
 use super::float8::{E4M3, E5M2, F8};
 use super::fold::fold;
-use super::half::{Halves, F16};
+use super::half::Halves;
 use super::number::{Bits, Float, Number};
 #[cfg(target_arch = "x86_64")]
 use super::stream::{Avx2, Avx512};
