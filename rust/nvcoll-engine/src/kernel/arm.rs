@@ -77,6 +77,8 @@ pub(super) trait Fold<V: Value> {
     const COPIES: bool = false;
     /// Whether sources are scaled first.
     const SCALES: bool = false;
+    /// Whether it is addition and nothing else.
+    const ADDS: bool = false;
 
     /// Folds `next` onto `acc`.
     fn fold(acc: V, next: V) -> V;
@@ -112,7 +114,7 @@ arms! {
     /// One source; there is nothing to fold.
     Copy of Value: |acc, _next| acc, { const COPIES: bool = true; };
     /// Addition.
-    Sum of Number: |acc, next| acc.add(next);
+    Sum of Number: |acc, next| acc.add(next), { const ADDS: bool = true; };
     /// Multiplication.
     Prod of Number: |acc, next| acc.multiply(next);
     /// Minimum.

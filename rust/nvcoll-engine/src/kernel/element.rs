@@ -48,6 +48,17 @@ pub(super) trait Element: Copy {
         acc: &[Self::Acc; L],
         finish: impl Fn(Self::Acc) -> Self::Acc,
     ) -> [Self; L];
+
+    /// Whether [`Element::add_two`] is there.
+    const ADDS_TWO: bool = false;
+
+    /// Adds the `L` elements from `a` on and those from `b` on: the bits of accumulating and rounding, by a shorter way.
+    ///
+    /// # Safety
+    /// `a` and `b` are valid for reads of `L` elements, at any alignment. The instruction set `S` is available.
+    unsafe fn add_two<S: Halves, const L: usize>(_a: *const Self, _b: *const Self) -> [Self; L] {
+        unreachable!("asked for only where `ADDS_TWO`")
+    }
 }
 
 /// Elements that accumulate in themselves.

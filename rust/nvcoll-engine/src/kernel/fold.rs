@@ -99,12 +99,16 @@ unsafe fn block<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>
 ) {
     // SAFETY: sources are below `n_src`, destinations below `n_dst`, elements below the count.
     unsafe {
-        let mut acc = [E::Acc::ZERO; L];
-        source::<E, F, S, L>(&mut acc, args, 0, at, |_, first| first);
-        for s in 1..args.n_src {
-            source::<E, F, S, L>(&mut acc, args, s, at, F::fold);
-        }
-        let result = E::round::<S, L>(&acc, |value| F::finish(value, args.divisor));
+        let result = if E::ADDS_TWO && F::ADDS && args.n_src == 2 {
+            E::add_two::<S, L>(source::<E, L>(args, 0, at), source::<E, L>(args, 1, at))
+        } else {
+            let mut acc = [E::Acc::ZERO; L];
+            take::<E, F, S, L>(&mut acc, args, 0, at, |_, first| first);
+            for s in 1..args.n_src {
+                take::<E, F, S, L>(&mut acc, args, s, at, F::fold);
+            }
+            E::round::<S, L>(&acc, |value| F::finish(value, args.divisor))
+        };
         for d in 0..args.n_dst {
             let to = *args.dst.add(d);
             if F::COPIES && std::ptr::eq(to, *args.src) {
@@ -120,9 +124,20 @@ unsafe fn block<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>
     }
 }
 
+/// Returns where `L` elements of a source begin, and asks for those far ahead.
+#[inline(always)]
+unsafe fn source<E, const L: usize>(args: &Args, s: usize, at: usize) -> *const E {
+    // SAFETY: the source is below `n_src`, the element below the count.
+    let from = unsafe { (*args.src.add(s)).cast::<E>().add(at) };
+    if args.is_far {
+        super::prefetch::ahead_of::<[E; L]>(from.cast());
+    }
+    from
+}
+
 /// Folds one source's elements onto `acc`, scaled if the arm scales.
 #[inline(always)]
-unsafe fn source<E: Element, F: Fold<E::Acc>, S: Halves, const L: usize>(
+unsafe fn take<E: Element, F: Fold<E::Acc>, S: Halves, const L: usize>(
     acc: &mut [E::Acc; L],
     args: &Args,
     s: usize,
@@ -131,10 +146,7 @@ unsafe fn source<E: Element, F: Fold<E::Acc>, S: Halves, const L: usize>(
 ) {
     // SAFETY: the source is below `n_src`; there is a scalar for each if the arm scales.
     unsafe {
-        let from = (*args.src.add(s)).cast::<E>().add(at);
-        if args.is_far {
-            super::prefetch::ahead_of::<[E; L]>(from.cast());
-        }
+        let from = source::<E, L>(args, s, at);
         if F::SCALES {
             let scalar = *args.scalars.add(s);
             E::take::<S, L>(acc, from, |acc, next| fold(acc, F::scale(next, scalar)));

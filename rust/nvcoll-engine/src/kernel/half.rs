@@ -161,3 +161,19 @@ pub(super) unsafe fn round_all<S: Halves, const L: usize>(values: &[f32; L]) -> 
     }
     halves
 }
+
+/// Adds halves, as if in f32, and rounds to halves; a sum of two has the same bits either way.
+///
+/// # Safety
+/// The instruction set `S` is available.
+#[inline(always)]
+pub(super) unsafe fn add_all<S: Halves, const L: usize>(a: &[u16; L], b: &[u16; L]) -> [u16; L] {
+    // SAFETY: the caller's.
+    unsafe {
+        let (mut sums, b) = (widen_all::<S, L>(a), widen_all::<S, L>(b));
+        for l in 0..L {
+            sums[l] += b[l];
+        }
+        round_all::<S, L>(&sums)
+    }
+}
