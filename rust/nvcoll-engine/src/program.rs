@@ -235,25 +235,27 @@ impl Program {
 
     fn add_task(&mut self, step: &Step, layout: &Layout<'_>, queues: &[Vec<Vec<usize>>], isa: Isa) {
         let first_fold = self.folds.len() as u32;
-        let (n_src, n_dst) = (step.src.len(), step.dst.len());
+        let n_src = step.src.len();
         let has_contribution = step.src.iter().any(|source| source.contribution.is_some());
         let arm = Arm::of(self.call.op, n_src, step.is_final, has_contribution);
+        // A copy onto itself is none.
+        let is_there = |dst: &View| arm == Arm::Copy && layout.is_same_memory(&step.src[0].view, dst);
+        let written: Vec<&View> = step.dst.iter().filter(|dst| !is_there(dst)).collect();
         for nth in 0..step.dst[0].chunks.len() as u32 {
             let count = layout.partition.chunk_count(step.dst[0].chunks.start + nth);
-            let is_same = n_src == 1 && n_dst == 1 && layout.is_same_memory(&step.src[0].view, &step.dst[0]);
-            if count == 0 || (arm == Arm::Copy && is_same) {
+            if count == 0 || written.is_empty() {
                 continue;
             }
             let first_place = self.places.len() as u32;
-            for view in step.views() {
+            for view in step.src.iter().map(|source| &source.view).chain(written.iter().copied()) {
                 self.places.push(layout.place_of(view, nth, self.call.dtype.bytes()));
             }
             self.scalar_of.extend(step.src.iter().map(|source| source.contribution));
-            self.scalar_of.extend(std::iter::repeat_n(None, n_dst));
+            self.scalar_of.extend(std::iter::repeat_n(None, written.len()));
             let kernel = Kernel::select(isa, self.call.dtype, arm);
             let is_scaled = arm == Arm::SumScaled;
-            let is_written_once = layout.written_once.holds_all(step, nth);
-            let (n_src, n_dst) = (n_src as u32, n_dst as u32);
+            let is_written_once = layout.written_once.holds_all(&written, nth);
+            let (n_src, n_dst) = (n_src as u32, written.len() as u32);
             self.folds.push(Fold { kernel, first_place, n_src, n_dst, is_scaled, is_written_once, count });
             self.widest = self.widest.max((n_src + n_dst) as usize);
         }
@@ -467,4 +469,37 @@ fn resolve(after: &[Dependency], queues: &[Vec<Vec<usize>>]) -> Vec<Wait> {
         }
     };
     after.iter().map(wait).collect()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use nvcoll_core::collective::ALL_GATHER;
+    use nvcoll_core::dtype::DType;
+    use nvcoll_core::op::Op;
+
+    use super::*;
+    use crate::node::Node;
+
+    /// Returns, for each fold of a large all_gather of four ranks by `nvswitch`, how many destinations it has.
+    fn destinations(aliasing: Aliasing) -> Vec<u32> {
+        let call = Call {
+            collective: &ALL_GATHER,
+            algorithm: "nvswitch".into(),
+            dtype: DType::F32,
+            op: Op::Sum,
+            counts: Counts::Even(32 << 20),
+            root: 0,
+            path: Path::Mapped,
+            aliasing,
+        };
+        let program = Node::new(4, Some(2)).unwrap().program(&call, None).unwrap();
+        assert!(program.folds.iter().all(|fold| fold.is_written_once), "nobody reads what it copies");
+        program.folds.iter().map(|fold| fold.n_dst).collect()
+    }
+
+    #[test]
+    fn in_place_a_copy_leaves_out_the_memory_that_it_reads() {
+        assert_eq!(destinations(Aliasing::InPlace), [3; 4]);
+        assert_eq!(destinations(Aliasing::Disjoint), [4; 4]);
+    }
 }

@@ -114,9 +114,9 @@ impl WrittenOnce {
         Self { cells, aliasing }
     }
 
-    /// Says whether the `nth` chunks of all destinations of a step are among them.
-    pub(crate) fn holds_all(&self, step: &Step, nth: u32) -> bool {
-        step.dst.iter().all(|view| self.cells.contains(&cell(self.aliasing, view, nth)))
+    /// Says whether the `nth` chunks of all these destinations are among them.
+    pub(crate) fn holds_all(&self, written: &[&View], nth: u32) -> bool {
+        written.iter().all(|view| self.cells.contains(&cell(self.aliasing, view, nth)))
     }
 }
 
@@ -137,7 +137,8 @@ mod tests {
     fn steps_written_once(name: &str, aliasing: Aliasing) -> usize {
         let schedule = build(&ALL_REDUCE, name, Roles::of(4), aliasing).unwrap();
         let written_once = WrittenOnce::of(&schedule);
-        schedule.steps.iter().filter(|step| written_once.holds_all(step, 0)).count()
+        let is_once = |step: &&Step| written_once.holds_all(&step.dst.iter().collect::<Vec<_>>(), 0);
+        schedule.steps.iter().filter(is_once).count()
     }
 
     #[test]
