@@ -6,8 +6,8 @@
 A row is one ratio. Its two sides are timed in the same rounds, in an order drawn at random in each, on data rewritten
 before every call and compared with the expected result after it. Printed are the median of the rounds' ratios and the
 bound that it keeps in 95 % of bootstrap resamples, away from the bar; a bar holds if that bound is within 5 % of it.
-Calls are planned (`plan.run()`) unless a row says otherwise. `collectives` compares in the first and last calls only;
-`auto` does not, and makes small calls some times in a row. A size is that of a rank's longer buffer.
+Calls are planned (`plan.run()`) unless a row says otherwise. `collectives` compares in the first and last calls only.
+A size is that of a rank's longer buffer. `auto` has a program of its own, benches/auto.py.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Row:
             bar, bound = f"<= {self.at_most}", float(np.quantile(medians, 0.95))
             holds = bound <= self.at_most * (1 + TOLERANCE)
         numbers = [f"{number:.2f} {self.unit}" for number in (float(np.median(self.ratios)), bound)]
-        return [self.what, str(self.ranks or "2, 8"), self.size, *numbers, bar, "holds" if holds else "MISSED"]
+        return [self.what, str(self.ranks), self.size, *numbers, bar, "holds" if holds else "MISSED"]
 
 
 def rounds_of(nbytes: int) -> int:
@@ -348,40 +348,6 @@ def of_collective(ranks: Ranks, rounds: int) -> Row:
     return Row(what, ranks.node.world_size, size, times[baseline] / ours, at_least=bar)
 
 
-AUTO_SIZES = (KIB, 8 * KIB, 64 * KIB, 512 * KIB, 4 * MIB, 64 * MIB)
-
-WORST = 5
-"""How many of the worst cases are timed again, with more rounds: the worst of many is noise. Chosen."""
-
-
-def of_auto() -> Iterator[Row]:
-    """`auto` against each algorithm by name that it may take: of rank order, or any if nothing is folded."""
-    cases = [(c, ranks, nbytes) for c in COLLECTIVES for ranks in (2, 8) for nbytes in AUTO_SIZES]
-    found = {case: auto_of(*case, rounds=1) for case in cases}
-    for case in sorted(cases, key=lambda case: -found[case][0])[:WORST]:
-        found[case] = auto_of(*case, rounds=4)
-    ratios = np.array([ratio for ratio, _ in found.values()])
-    yield Row(f"auto / the fastest by name, {len(cases)} calls", 0, "all", ratios, at_most=1.10)
-    (collective, ranks, nbytes), (worst, best) = max(found.items(), key=lambda item: item[1][0])
-    yield Row(f"auto at worst: {collective} / {best}", ranks, show(nbytes), np.array([worst]), at_most=1.3)
-
-
-def auto_of(collective: str, world_size: int, nbytes: int, rounds: int) -> tuple[float, str]:
-    """Returns auto's time / that of the fastest by name, and its name. A time is the median of means of some calls."""
-    ranks = Ranks(collective, world_size, nbytes)
-    names = [name for owner, name, order, *_ in registry() if owner == collective and order in ("rank", "none")]
-    repeats = max(1, min(100, 4 * MIB // (nbytes * world_size)))
-
-    def repeated(run: Callable[[], None]) -> Callable[[], object]:
-        return lambda: [run() for _ in range(repeats)]
-
-    calls = {name: repeated(ranks.plan(name).run) for name in ("auto", *names)}
-    times = ranks.times(calls, rounds * (15 if nbytes <= MIB else 9 if nbytes <= 8 * MIB else 3))
-    auto = float(np.median(times.pop("auto")))
-    best = fastest(times)
-    return auto / float(np.median(times[best])), best
-
-
 QUESTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "roofline": against_roofline,
     "numpy": against_numpy,
@@ -391,7 +357,6 @@ QUESTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "call": of_a_call,
     "group": of_a_group,
     "collectives": of_collectives,
-    "auto": of_auto,
 }
 
 

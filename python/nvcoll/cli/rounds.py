@@ -1,8 +1,9 @@
 """Rounds of what ``auto`` chooses from: every candidate once in each, in an order drawn at random, on rewritten arrays.
 
 A mode is how a call is run (see docs/auto.md): *tile* and *staged* are planned calls that one caller makes for all
-ranks, *ranks* are calls that every rank makes for itself in
-``Node.run``, timed by rank 0 from a barrier on.
+ranks, *ranks* are calls that every rank makes for itself in ``Node.run``, timed by rank 0 from one barrier to the next.
+What is timed is one large call, or several small ones in a row, whose mean then counts: a clock costs a microsecond,
+and a barrier of more ranks than processors as much as most calls.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ from nvcoll.cli.timing import Candidate, dtype_named
 
 MODES = {"tile": ("mapped", False), "staged": ("staged", False), "ranks": ("mapped", True)}
 """For each mode, the path, and whether every rank calls for itself."""
+
+
+SETTLING = 8
+"""Rounds that are not timed: so many large calls a node makes before it has found how to store (the engine's
+`stores.rs`), and every candidate should have."""
+
+ROW, ROW_BYTES = 10, 4 << 20
+"""Calls in a row: so many, but not more than move about so many bytes. Chosen."""
 
 
 Passed = tuple[list[Array | None], list[Array | None] | None]
@@ -46,6 +55,11 @@ class Call:
         self.in_place = self.in_place and self.can_be_in_place
         if self.collective in CUT:
             self.count = max(1, self.count // self.world_size) * self.world_size
+
+    @property
+    def row(self) -> int:
+        """How many calls are made between two looks at the clock."""
+        return max(1, min(ROW, ROW_BYTES // (self.count * dtype_named(self.dtype).itemsize * self.world_size + 1)))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -102,30 +116,36 @@ def measure(node: nvcoll.Node, mode: str, call: Call, names: Sequence[str], roun
     """Times a call by some algorithms.
 
     Returns:
-        For each algorithm, the seconds of every round.
+        For each algorithm, the seconds of a call in every round.
     """
     path, by_rank = MODES[mode]
     draw = random.Random(rounds)
-    order = [draw.sample(list(names), len(names)) for _ in range(rounds + 1)]  # the first is not timed
+    order = [draw.sample(list(names), len(names)) for _ in range(rounds + SETTLING)]
     return (_by_ranks if by_rank else _by_one)(node, path, call, order)
 
 
 def _by_one(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) -> dict[str, list[float]]:
     passed = call.arrays()
     inputs, _ = passed
-    candidates = {name: Candidate(_run(call.plan(node, passed, name, path)), []) for name in order[0]}
+    candidates = {name: Candidate(_row(call.plan(node, passed, name, path), call.row), []) for name in order[0]}
     fresh = [None if x is None else x.copy() for x in inputs]
     for number, names in enumerate(order):
         for name in names:
             for x, data in zip(inputs, fresh, strict=True):
                 if x is not None and data is not None:
                     np.copyto(x, data)
-            candidates[name].run(is_counted=number > 0)
+            candidates[name].run(is_counted=number >= SETTLING)
     return {name: candidate.seconds for name, candidate in candidates.items()}
 
 
-def _run(plan: nvcoll.Plan) -> Callable[[], None]:
-    return lambda: plan.run()
+def _row(plan: nvcoll.Plan, calls: int) -> Callable[[], float]:
+    def seconds() -> float:
+        start = time.perf_counter()
+        for _ in range(calls):
+            plan.run()
+        return (time.perf_counter() - start) / calls
+
+    return seconds
 
 
 def _by_ranks(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) -> dict[str, list[float]]:
@@ -142,10 +162,11 @@ def _by_ranks(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) 
                     np.copyto(x, fresh)
                 comm.barrier()
                 start = time.perf_counter()
-                method(x, algorithm=name, out=out, path=path, **call.arguments)
+                for _ in range(call.row):
+                    method(x, algorithm=name, out=out, path=path, **call.arguments)
                 comm.barrier()
-                if number > 0:
-                    seconds[name].append(time.perf_counter() - start)
+                if number >= SETTLING:
+                    seconds[name].append((time.perf_counter() - start) / call.row)
         return seconds
 
     return node.run(program)[0]
