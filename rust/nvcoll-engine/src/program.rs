@@ -474,6 +474,7 @@ fn resolve(after: &[Dependency], queues: &[Vec<Vec<usize>>]) -> Vec<Wait> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use nvcoll_core::collective::ALL_GATHER;
+    use nvcoll_core::counts::Counts;
     use nvcoll_core::dtype::DType;
     use nvcoll_core::op::Op;
 

@@ -5,7 +5,6 @@ mod collectives;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -254,17 +253,5 @@ impl Home for Py<Node> {
         let engine = &self.get().engine;
         // SAFETY: the arrays were checked, each call's and all among each other, and the group holds their owners.
         watched(py, |is_interrupted| unsafe { engine.run_batch(batch.get(), deadline, is_interrupted) })
-    }
-
-    /// Shows the garbage collector what the plan holds, so that an array can have its plan as an attribute. It has nothing
-    /// to clear: every cycle passes through an object of its user's. Runs begin and end with the GIL, so that all passes of
-    /// one collection see the same; arrays that a run is using stay.
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.result)?;
-        let Ok(prepared) = self.prepared.try_lock() else { return Ok(()) };
-        for object in prepared.operands.iter().flat_map(Operands::objects) {
-            visit.call(object)?;
-        }
-        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use nvcoll_engine::Buffers;
@@ -93,5 +94,17 @@ impl Plan {
 
     fn __repr__(&self) -> String {
         format!("<nvcoll.Plan {}>", self.program.call())
+    }
+
+    /// Shows the garbage collector what the plan holds, so that an array can have its plan as an attribute. It has nothing
+    /// to clear: every cycle passes through an object of its user's. Runs begin and end with the GIL, so that all passes of
+    /// one collection see the same; arrays that a run is using stay.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.result)?;
+        let Ok(prepared) = self.prepared.try_lock() else { return Ok(()) };
+        for object in prepared.operands.iter().flat_map(Operands::objects) {
+            visit.call(object)?;
+        }
+        Ok(())
     }
 }
