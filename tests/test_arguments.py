@@ -128,7 +128,7 @@ def test_a_premul_sum_shows_its_scalars_and_takes_real_numbers_only():
     assert repr(nvcoll.premul_sum(2)) == "nvcoll.premul_sum(2.0)"
     assert repr(nvcoll.premul_sum([1, 0.5])) == "nvcoll.premul_sum([1.0, 0.5])"
     for wrong in (1j, None, "2", [1, "2"]):
-        with pytest.raises(nvcoll.InvalidArgument, match="premul_sum scales by a .*: pass a real number"):
+        with pytest.raises(nvcoll.InvalidArgument, match=r"premul_sum scales by a .*: pass a real number"):
             nvcoll.premul_sum(wrong)
 
 

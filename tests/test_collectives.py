@@ -440,19 +440,21 @@ def test_a_rank_that_passes_nothing_cannot_know_its_part(node):
 
 
 def test_a_rank_that_passes_none_where_its_array_is_needed_is_told(node):
-    with pytest.raises(nvcoll.InvalidArgument, match="`x` of rank 2 is None, and broadcast writes into the array of this rank"):
+    with pytest.raises(
+        nvcoll.InvalidArgument, match="`x` of rank 2 is None, and broadcast writes into the array of this rank"
+    ):
         node.run(lambda comm: comm.broadcast(None if comm.rank == 2 else np.zeros(3)), timeout=30)
 
 
 def test_a_root_that_passes_none_is_told_that_it_is_the_root(node):
-    with pytest.raises(nvcoll.InvalidArgument, match="`x` of rank 1 is None, and scatter reads .* rank, the root"):
+    with pytest.raises(nvcoll.InvalidArgument, match=r"`x` of rank 1 is None, and scatter reads .* rank, the root"):
         node.run(lambda comm: comm.scatter(None, root=1, out=np.zeros(2)), timeout=30)
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "gather"])
 def test_ranks_whose_parts_differ_in_length_are_told_of_counts(node, collective):
     def program(comm):
-        with pytest.raises(nvcoll.Mismatch, match="where parts differ in length, every rank passes .* `counts=`"):
+        with pytest.raises(nvcoll.Mismatch, match=r"where parts differ in length, every rank passes .* `counts=`"):
             getattr(comm, collective)(np.zeros(3 + comm.rank), timeout=30)
 
     nvcoll.Node(N).run(program, timeout=60)

@@ -180,7 +180,11 @@ def bench(
     step: Annotated[str | None, typer.Option("-i", "--stepbytes", help="Bytes between sizes.")] = None,
     algorithm: Annotated[
         list[str] | None,
-        typer.Option("-a", "--algorithm", help="A name, auto or FILE.py:FUNCTION; may be repeated; default: all, with --nccl auto."),
+        typer.Option(
+            "-a",
+            "--algorithm",
+            help="A name, auto or FILE.py:FUNCTION; may be repeated; default: all, with --nccl auto.",
+        ),
     ] = None,
     dtype: Annotated[str, typer.Option("-d", "--datatype", help=_names(dtypes(), tables.NCCL_DTYPES))] = "float32",
     op: Annotated[
