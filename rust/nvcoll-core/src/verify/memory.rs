@@ -15,7 +15,7 @@ use crate::collective::Parts;
 use crate::schedule::{Aliasing, Buffer, Schedule, Step, View};
 
 /// The most memory that a proof may take for what its cells hold and who touched them. Chosen: a machine that is used has as
-/// much to spare; a ring of 1024 ranks takes 75 MiB.
+/// much to spare.
 const MOST_BYTES: u128 = 2 << 30;
 
 /// What a cell takes: its value, its last writer and its last reader.
