@@ -163,7 +163,6 @@ def test_explain_of_a_root_that_is_not_0_and_of_many_ranks():
     ("arguments", "message"),
     [
         (("all_produce",), "no collective is called `all_produce`"),
-        (("barrier",), "no collective is called `barrier`"),
         (("all_reduce", "--root", "1"), "all_reduce has no root"),
         (("reduce", "--root", "8"), "--root is 8: the ranks are 0 to 7"),
         (("all_reduce", "-d", "float33"), "no dtype is called `float33`"),
