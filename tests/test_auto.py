@@ -152,6 +152,12 @@ def test_every_collective_is_measured_in_every_mode(collective, in_place):
         assert {name: len(times) for name, times in seconds.items()} == dict.fromkeys(names, 2)
 
 
+def test_small_calls_are_timed_in_a_row_and_large_ones_one_by_one():
+    assert rounds.Call("all_reduce", 64, 8).row == rounds.ROW
+    assert rounds.Call("all_reduce", rounds.ROW_BYTES // 4, 1).row == 1
+    assert rounds.Call("all_reduce", rounds.ROW_BYTES // 4 // 8 // 3, 8).row == 3
+
+
 def test_explain_of_a_root_that_is_not_0_and_of_many_ranks():
     text = run("explain", "scatter", "-b", "1K", "-n", "3", "--root", "2", "--rounds", "1", "-d", "float64")
     assert "scatter 1008B float64, in place" in text.replace(" B ", "B ")

@@ -59,7 +59,8 @@ class Call:
     @property
     def row(self) -> int:
         """How many calls are made between two looks at the clock."""
-        return max(1, min(ROW, ROW_BYTES // (self.count * dtype_named(self.dtype).itemsize * self.world_size + 1)))
+        nbytes = self.count * dtype_named(self.dtype).itemsize * self.world_size
+        return max(1, min(ROW, ROW_BYTES // max(1, nbytes)))
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -34,10 +34,10 @@ SIZES = ("1K", "4M", "64K", "1M", "4K", "16K", "256K", "16M")
 """What is measured, what matters most first: a busy machine may not come to the end. Chosen: both sides of every cache
 and of where helpers begin to help, in less than a minute."""
 
-ROUNDS, ROUNDS_OF_LARGE, LARGE_BYTES = 15, 7, 4 << 20
+ROUNDS, ROUNDS_OF_LARGE, LARGE_BYTES = 9, 7, 4 << 20
 """How often each call is timed, and where fewer times do. Chosen."""
 
-BUDGET_S = 45.0
+BUDGET_S = 50.0
 """After so long, no further call is measured. Chosen."""
 
 NEAR_BYTES, FAR_BYTES = 1 << 20, 32 << 20

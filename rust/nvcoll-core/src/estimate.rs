@@ -16,7 +16,8 @@
 //!
 //! Handoffs: by tile, 1 where helpers are woken. Staged, those on the longest chain: one caller's workers, one to a processor,
 //! run all ranks. Where ranks are threads that call for themselves, the steps of others that a rank waits for, as a mean:
-//! there are more ranks than processors, and everything that a rank is told may cost it a turn of the scheduler.
+//! there are more ranks than processors, and everything that a rank is told may cost it a turn of the scheduler. Folds do not
+//! count there: to start one takes nanoseconds beside those microseconds, and a fit would only take them for handoffs.
 //!
 //! Folds and bytes are those of one worker. By tile every worker takes an even share. By rank there are more ranks than
 //! workers or fewer: a worker has the share of the busiest rank, or its part of the sum, whichever is more.
@@ -120,7 +121,8 @@ pub fn terms(cost: &Cost, mode: Mode, load: &Load, caches: &Caches) -> Terms {
     let steps = match (mode, load.is_joined) {
         (Mode::Tile, true) => cost.runs as f64,
         (Mode::Tile, false) => share(&|rank| rank.folds) * load.tiles,
-        (Mode::Staged | Mode::Ranks, _) => share(&|rank| rank.steps) * load.tiles,
+        (Mode::Staged, _) => share(&|rank| rank.steps) * load.tiles,
+        (Mode::Ranks, _) => 0.0,
     };
     let waits = match mode {
         Mode::Tile => f64::from(u8::from(load.workers > 1.0)),
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(helped[..5], [1.0, 1.0, 12.0, bytes / 2.0, 0.0]);
         assert_eq!(helped[6], bytes / 2.0 * 6.0 / 8.0, "two workers have two near caches");
         let ranks = terms(&cost, Mode::Ranks, &load(2.0), &CACHES);
-        assert_eq!(ranks[..4], [1.0, 7.0, 4.0, bytes / 2.0], "all others' folds, and half of the ranks on each worker");
+        assert_eq!(ranks[..4], [1.0, 7.0, 0.0, bytes / 2.0], "all others' folds, and half of the ranks on each worker");
         let staged = terms(&all_reduce("nvswitch", Path::Staged), Mode::Staged, &load(2.0), &CACHES);
         assert_eq!(staged[1], 3.0, "handoffs on the longest chain");
     }
