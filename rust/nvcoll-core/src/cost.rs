@@ -31,10 +31,6 @@
 //! ring, mapped       enter of another ─1─▶ fold ─▶ … (n-2 more) ─▶ copy ─▶ … (n-1) ─▶ leave        2(n-1) + 1
 //! ```
 //!
-//! **Signals.** Where ranks outnumber processors a chain is not what counts, since its links wait for their turn anyhow, but
-//! how often anybody must be told something. `signals` is the number of pairs of a rank and a step of another rank that its
-//! steps or its leave wait for: 7 for each of 8 ranks in nvswitch, mapped, whose leave waits for every fold.
-//!
 //! **Departures from hardware.** Counted are loads and stores of the program, not cache lines: a store that first reads its
 //! line, a source that is still in cache, an empty chunk and the flags are not. `premul_sum` must touch even a copy onto itself.
 //! Steps in a cycle of waits have no place in a path and are not counted as waits; the verifier refuses such a schedule.
@@ -80,8 +76,6 @@ pub struct Cost {
     pub ranks: Vec<RankCost>,
     /// The number of handoffs between ranks on the longest chain from an enter to a leave, in one tile.
     pub waits: u32,
-    /// The pairs of a rank and a step of another that it waits for, in one tile.
-    pub signals: u64,
     /// The folds of all ranks that are left when folds that continue each other are done at one go.
     pub runs: u64,
     /// How many slots every chunk of staging has.
@@ -123,7 +117,6 @@ impl Cost {
             algorithm: schedule.algorithm.clone(),
             ranks,
             waits: waits::longest_chain(schedule),
-            signals: waits::signals(schedule),
             runs: runs::count(schedule),
             slots: schedule.path.slots(),
             buffer_chunks: buffer_chunks(schedule),

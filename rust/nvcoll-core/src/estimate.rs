@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! seconds = call                                                            the same for every candidate
-//!         + wait  x handoffs between ranks                                   on the longest chain if staged, see below
+//!         + wait  x handoffs between ranks on the longest chain              by tile: 1 where helpers are woken
 //!         + step  x folds that a worker starts, over all tiles
 //!         + first x bytes touched for the first time                         read before, written after, wherever they lie
 //!         + again x bytes touched again                                      in a cache, since a moment ago
@@ -13,11 +13,6 @@
 //!         + near  x first bytes beyond the near caches of the workers        first bytes x (1 - cache / buffers), if > 0
 //!         + far   x first bytes beyond the last-level cache
 //! ```
-//!
-//! Handoffs: by tile, 1 where helpers are woken. Staged, those on the longest chain: one caller's workers, one to a processor,
-//! run all ranks. Where ranks are threads that call for themselves, the steps of others that a rank waits for, as a mean:
-//! there are more ranks than processors, and everything that a rank is told may cost it a turn of the scheduler. Folds do not
-//! count there: to start one takes nanoseconds beside those microseconds, and a fit would only take them for handoffs.
 //!
 //! Folds and bytes are those of one worker. By tile every worker takes an even share. By rank there are more ranks than
 //! workers or fewer: a worker has the share of the busiest rank, or its part of the sum, whichever is more.
@@ -121,13 +116,11 @@ pub fn terms(cost: &Cost, mode: Mode, load: &Load, caches: &Caches) -> Terms {
     let steps = match (mode, load.is_joined) {
         (Mode::Tile, true) => cost.runs as f64,
         (Mode::Tile, false) => share(&|rank| rank.folds) * load.tiles,
-        (Mode::Staged, _) => share(&|rank| rank.steps) * load.tiles,
-        (Mode::Ranks, _) => 0.0,
+        (Mode::Staged | Mode::Ranks, _) => share(&|rank| rank.steps) * load.tiles,
     };
     let waits = match mode {
         Mode::Tile => f64::from(u8::from(load.workers > 1.0)),
-        Mode::Staged => f64::from(cost.waits),
-        Mode::Ranks => cost.signals as f64 / cost.ranks.len().max(1) as f64,
+        Mode::Staged | Mode::Ranks => f64::from(cost.waits),
     };
     let first = share(&|rank| rank.first_chunks) * load.chunk_bytes;
     let moved = share(&RankCost::moved_chunks) * load.chunk_bytes;
@@ -190,9 +183,7 @@ mod tests {
         assert_eq!(helped[..5], [1.0, 1.0, 12.0, bytes / 2.0, 0.0]);
         assert_eq!(helped[6], bytes / 2.0 * 6.0 / 8.0, "two workers have two near caches");
         let ranks = terms(&cost, Mode::Ranks, &load(2.0), &CACHES);
-        assert_eq!(ranks[..4], [1.0, 7.0, 0.0, bytes / 2.0], "all others' folds, and half of the ranks on each worker");
-        let staged = terms(&all_reduce("nvswitch", Path::Staged), Mode::Staged, &load(2.0), &CACHES);
-        assert_eq!(staged[1], 3.0, "handoffs on the longest chain");
+        assert_eq!(ranks[..4], [1.0, 2.0, 4.0, bytes / 2.0], "two handoffs, and half of the ranks on each worker");
     }
 
     #[test]
@@ -201,15 +192,6 @@ mod tests {
         let gather = build(&ALL_GATHER, "nvswitch", Roles::of(8), Aliasing::Disjoint).unwrap();
         assert_eq!(of(gather), 7.0 * 8.0 * 125.0, "each of 8 parts goes to 7 more");
         assert_eq!(of(build(&ALL_REDUCE, "nvswitch", Roles::of(8), Aliasing::InPlace).unwrap()), 0.0);
-    }
-
-    #[test]
-    fn among_threads_an_all_gather_in_few_exchanges_waits_for_fewer_than_one_that_is_told_by_all() {
-        let waits = |name| {
-            let cost = Cost::of(&build(&ALL_GATHER, name, Roles::of(8), Aliasing::InPlace).unwrap());
-            (terms(&cost, Mode::Ranks, &load(2.0), &CACHES)[1], cost.waits)
-        };
-        assert_eq!((waits("nvswitch"), waits("recursive_doubling")), ((7.0, 2), (5.0, 4)));
     }
 
     #[test]

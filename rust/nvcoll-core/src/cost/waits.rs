@@ -1,7 +1,6 @@
-//! The longest chain of handoffs between ranks, from an enter to a leave, by Kahn's topological order of one tile; and how
-//! many handoffs there are in all.
+//! The longest chain of handoffs between ranks, from an enter to a leave, by Kahn's topological order of one tile.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::schedule::{Dependency, Event, Schedule, Step};
 
@@ -20,17 +19,6 @@ pub(super) fn longest_chain(schedule: &Schedule) -> u32 {
         })
     });
     handoffs.iter().copied().chain(of_leave).max().unwrap_or(0)
-}
-
-/// Returns the number of pairs of a rank and a step of another rank that it waits for.
-pub(super) fn signals(schedule: &Schedule) -> u64 {
-    let of_steps = schedule.steps.iter().map(|step| (step.rank, &step.after));
-    let of_leave = (0..).zip(&schedule.leave);
-    let awaited = of_steps.chain(of_leave).flat_map(|(rank, after)| {
-        let others = after.iter().filter(move |wait| wait.lag == 0 && wait.rank != rank);
-        others.filter(|wait| wait.event != Event::Enter).map(move |wait| (rank, wait.rank, wait.event))
-    });
-    awaited.collect::<HashSet<_>>().len() as u64
 }
 
 /// The steps of one tile, and which of them come after which.
