@@ -12,16 +12,26 @@
 //! home in staging by the schedule alone (`program/homes.rs`), and every call of a pass has scratch of its own. Calls of a
 //! batch have no order among each other and share no byte that one of them writes.
 //!
+//! Where chunks are interchangeable, ranks do not even need a tile for each call: the calls of a pass are **laid end to end**
+//! (`batch/end_to_end.rs`) and cut as one array. Only a caller that drives all ranks by tile has no use for that: it joins
+//! the folds of each call, and waits for nobody.
+//!
 //! Source: the group calls of NCCL, which aggregates operations into one launch; that a pass is only more tiles is ours.
 
+mod end_to_end;
 mod table;
 
+pub(crate) use end_to_end::{EndToEnd, Piece};
 pub(crate) use table::Table;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use nvcoll_core::schedule::Path;
+
 use crate::buffers::Buffers;
+use crate::overlap::Footprint;
 use crate::program::Program;
 use crate::stores::Stores;
 
@@ -35,16 +45,14 @@ const SCRATCH_ALIGNMENT: usize = 128;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pass<'a> {
     programs: &'a [Arc<Program>],
-    /// For each of them, which call of its batch it is, from 0.
-    places: &'a [usize],
-    /// How many calls the batch has.
-    of: usize,
+    /// What the batch is, if that has several calls, and which of its passes this is.
+    group: Option<(&'a Shape, usize)>,
 }
 
 impl<'a> Pass<'a> {
     /// Makes a pass of one call.
     pub(crate) fn of_one(program: &'a Arc<Program>) -> Self {
-        Self { programs: std::slice::from_ref(program), places: &[0], of: 1 }
+        Self { programs: std::slice::from_ref(program), group: None }
     }
 
     /// Returns the program that says what all of them have in common: queues, waits, what leaves wait for.
@@ -61,7 +69,24 @@ impl<'a> Pass<'a> {
 
     /// Returns which call of its batch the `nth` of the pass is, from 0, and how many the batch has.
     pub(crate) fn place(&self, nth: usize) -> (usize, usize) {
-        (self.places[nth], self.of)
+        self.group.map_or((0, 1), |(batch, pass)| (batch.places[batch.passes[pass].start + nth], batch.programs.len()))
+    }
+
+    /// Returns the number by which peers know the pass, with the addresses in it, when they meet it again; 0 of a single call.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.group.map_or(0, |(batch, pass)| batch.id + pass as u64)
+    }
+
+    /// Returns the memory that all calls of the batch touch; of a single call, none.
+    pub(crate) fn footprint(&self) -> Option<&'a Footprint> {
+        self.group.map(|(batch, _)| &batch.footprint)
+    }
+
+    /// Returns how its calls are laid end to end, if they are.
+    #[inline]
+    pub(crate) fn end_to_end(&self) -> Option<&'a EndToEnd> {
+        self.group.and_then(|(batch, pass)| batch.layouts[pass].as_ref())
     }
 
     /// Returns how its call stores; calls that are made as one store plainly.
@@ -71,31 +96,52 @@ impl<'a> Pass<'a> {
 
     /// Returns how many tiles there are in all.
     pub(crate) fn tiles(&self) -> u32 {
-        self.programs.iter().map(|program| program.tiles).sum()
+        self.end_to_end().map_or_else(|| self.programs.iter().map(|program| program.tiles).sum(), EndToEnd::tiles)
     }
 
     /// Returns the words that all ranks must agree on: those of a single call, or a hash over all and what the first is.
     pub(crate) fn fingerprint(&self) -> [u64; 3] {
-        let [hash, small, count] = self.first().fingerprint;
-        if self.programs.len() == 1 {
-            return [hash, small, count];
-        }
-        use std::hash::{Hash, Hasher};
-        let mut hasher = std::collections::hash_map::DefaultHasher::new();
-        self.programs.iter().for_each(|program| program.fingerprint.hash(&mut hasher));
-        [hasher.finish(), small, count]
+        self.group.map_or(self.first().fingerprint, |(batch, pass)| batch.fingerprints[pass])
     }
+}
+
+fn fingerprint(programs: &[Arc<Program>]) -> [u64; 3] {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = std::collections::hash_map::DefaultHasher::new();
+    programs.iter().for_each(|program| program.fingerprint.hash(&mut hasher));
+    let [_, small, count] = programs[0].fingerprint;
+    [hasher.finish(), small, count]
+}
+
+/// Returns the first of so many numbers that no pass had before.
+fn new_ids(passes: usize) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: a number is told to peers with the record that it is in.
+    NEXT.fetch_add(passes as u64, Ordering::Relaxed)
+}
+
+/// A batch without its addresses.
+#[derive(Debug, Default)]
+struct Shape {
+    programs: Vec<Arc<Program>>,
+    /// For each program, which of the calls it is, in the order in which they were given.
+    places: Vec<usize>,
+    passes: Vec<Range<usize>>,
+    /// For each pass, what its ranks must agree on, and how its calls are laid out.
+    fingerprints: Vec<[u64; 3]>,
+    layouts: Vec<Option<EndToEnd>>,
+    /// The number of the first pass; new when an address changes.
+    id: u64,
+    /// What a rank that calls for itself touches.
+    footprint: Footprint,
 }
 
 /// Calls that are launched as one, with the buffers of all ranks that call.
 #[derive(Debug)]
 pub struct Batch {
-    programs: Vec<Arc<Program>>,
-    /// For each program, which of the calls it is, in the order in which they were given.
-    places: Vec<usize>,
+    shape: Shape,
     /// For each program, one after the other, the buffers of each rank.
     pub(crate) buffers: Vec<Buffers>,
-    passes: Vec<Range<usize>>,
     /// Where the scratch of each program begins, and at last how much there is.
     scratch: Vec<usize>,
 }
@@ -103,8 +149,7 @@ pub struct Batch {
 impl Batch {
     /// Puts calls together, each with the buffers of the same ranks: all of a node, or one of a team.
     pub fn new(calls: Vec<(Arc<Program>, Vec<Buffers>)>) -> Self {
-        let (programs, places, buffers, passes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut batch = Self { programs, places, buffers, passes, scratch: vec![0] };
+        let mut batch = Self { shape: Shape::default(), buffers: Vec::new(), scratch: vec![0] };
         let mut left: Vec<_> = calls.into_iter().enumerate().collect();
         while let Some((_, (first, _))) = left.first() {
             let first = first.clone();
@@ -112,63 +157,79 @@ impl Batch {
             let (same, others): (Vec<_>, Vec<_>) = left.into_iter().partition(is_same);
             for (place, (program, buffers)) in same {
                 batch.append(program, buffers);
-                batch.places.push(place);
+                batch.shape.places.push(place);
             }
             left = others;
         }
+        let calls_of = |pass: &Range<usize>| &batch.shape.programs[pass.clone()];
+        let fingerprints = batch.shape.passes.iter().map(|pass| fingerprint(calls_of(pass))).collect();
+        let layouts = batch.shape.passes.iter().map(|pass| batch.laid_out(calls_of(pass))).collect();
+        (batch.shape.fingerprints, batch.shape.layouts) = (fingerprints, layouts);
+        batch.shape.id = new_ids(batch.passes());
         batch
+    }
+
+    /// Lays the calls of a pass end to end, if that is possible and they are shared out by rank.
+    fn laid_out(&self, programs: &[Arc<Program>]) -> Option<EndToEnd> {
+        let schedule = programs[0].verified().schedule();
+        let is_of_one_rank = self.buffers.len() == self.shape.programs.len();
+        let is_by_rank = schedule.path == Path::Staged || is_of_one_rank;
+        let laid = is_by_rank.then(|| EndToEnd::of(programs)).flatten()?;
+        let longest_queue = programs[0].steps_of_longest_queue() / u64::from(programs[0].tiles);
+        (longest_queue * u64::from(laid.tiles()) < MOST_STEPS).then_some(laid)
     }
 
     /// Adds a call to the last pass, or begins another.
     fn append(&mut self, program: Arc<Program>, buffers: Vec<Buffers>) {
-        let at = self.programs.len();
+        let at = self.shape.programs.len();
         let steps = |programs: &[Arc<Program>]| programs.iter().map(|one| one.steps_of_longest_queue()).sum::<u64>();
-        match self.passes.last_mut() {
+        match self.shape.passes.last_mut() {
             Some(pass)
-                if is_same_schedule(&self.programs[pass.start], &program)
-                    && steps(&self.programs[pass.clone()]) + program.steps_of_longest_queue() < MOST_STEPS =>
+                if is_same_schedule(&self.shape.programs[pass.start], &program)
+                    && steps(&self.shape.programs[pass.clone()]) + program.steps_of_longest_queue() < MOST_STEPS =>
             {
                 pass.end += 1
             }
-            _ => self.passes.push(at..at + 1),
+            _ => self.shape.passes.push(at..at + 1),
         }
         let scratch = self.scratch[at] + program.scratch_bytes().next_multiple_of(SCRATCH_ALIGNMENT);
         self.scratch.push(scratch);
-        self.programs.push(program);
+        self.shape.programs.push(program);
         self.buffers.extend(buffers);
     }
 
     /// Returns how many calls there are.
     pub fn len(&self) -> usize {
-        self.programs.len()
+        self.shape.programs.len()
     }
 
     /// Says whether there is no call.
     pub fn is_empty(&self) -> bool {
-        self.programs.is_empty()
+        self.shape.programs.is_empty()
     }
 
     /// Returns how often ranks enter and leave.
     pub fn passes(&self) -> usize {
-        self.passes.len()
+        self.shape.passes.len()
     }
 
     /// Returns each pass with the buffers of its calls; `ranks` is for how many ranks each call has buffers.
     pub(crate) fn in_passes(&self, ranks: usize) -> impl Iterator<Item = (Pass<'_>, &[Buffers])> {
-        self.passes.iter().map(move |pass| {
-            let (programs, places) = (&self.programs[pass.clone()], &self.places[pass.clone()]);
-            (Pass { programs, places, of: self.len() }, &self.buffers[pass.start * ranks..pass.end * ranks])
+        self.shape.passes.iter().enumerate().map(move |(nth, pass)| {
+            let group = (self.len() > 1).then_some((&self.shape, nth));
+            let programs = &self.shape.programs[pass.clone()];
+            (Pass { programs, group }, &self.buffers[pass.start * ranks..pass.end * ranks])
         })
     }
 
     /// Returns the bytes of scratch that a rank needs.
     pub(crate) fn scratch_bytes(&self) -> usize {
-        self.scratch[self.programs.len()]
+        self.scratch[self.shape.programs.len()]
     }
 
     /// Returns the bytes of staging that a rank needs: all there is, or none.
     pub(crate) fn staging_bytes(&self) -> usize {
-        self.programs.iter().map(|program| program.staging_bytes()).max().unwrap_or(0)
+        self.shape.programs.iter().map(|program| program.staging_bytes()).max().unwrap_or(0)
     }
 
     /// Tells every call where its scratch is; `starts` has where that of each of `ranks` begins, if there is any.
@@ -176,9 +237,24 @@ impl Batch {
         if self.scratch_bytes() == 0 {
             return;
         }
+        let mut is_new = false;
         for (rank, start) in starts.enumerate() {
             let of_rank = self.buffers.iter_mut().skip(rank).step_by(ranks);
-            of_rank.zip(&self.scratch).for_each(|(own, &offset)| own.scratch = start.wrapping_add(offset));
+            for (own, &offset) in of_rank.zip(&self.scratch) {
+                is_new |= own.scratch != start.wrapping_add(offset);
+                own.scratch = start.wrapping_add(offset);
+            }
+        }
+        if is_new {
+            self.shape.id = new_ids(self.shape.passes.len());
+        }
+    }
+
+    /// Finds out what the calls touch that `rank`, whose buffers these are, makes for itself.
+    pub(crate) fn survey(&mut self, rank: u32) {
+        if self.len() > 1 && !self.shape.footprint.is_of(rank) {
+            self.shape.footprint = Footprint::of(&self.shape.programs, &self.buffers, rank);
+            self.shape.id = new_ids(self.shape.passes.len());
         }
     }
 }

@@ -44,6 +44,12 @@ const TURNS: u32 = 50;
 /// behind would look as if it were ahead. Chosen: half of that.
 const REFRESH_CALLS: u32 = 1 << 30;
 
+/// The word of a record that says which pass of which batch it is, in the place of addresses.
+const ID: usize = 3;
+
+/// Of so many passes a crew remembers what its peers brought. Chosen: more groups than a training step has.
+const REMEMBERED: usize = 16;
+
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     rank: u32,
@@ -58,6 +64,23 @@ struct Cursor {
     over: usize,
 }
 
+/// What a crew knows of a pass. Memory of a peer is looked at only after its record said that it is in this pass again.
+#[derive(Debug)]
+struct Known {
+    /// The number of the pass of its own ranks; 0 for all single calls.
+    id: u64,
+    /// The number of each peer's, after it was compared.
+    peers: Vec<u64>,
+    /// For each call of the pass, of every rank that was met.
+    buffers: Vec<Buffers>,
+}
+
+impl Known {
+    fn nothing(id: u64, world_size: usize) -> Self {
+        Self { id, peers: vec![0; world_size], buffers: Vec::new() }
+    }
+}
+
 /// A worker and the ranks whose queues it runs. Reused from call to call.
 #[derive(Debug)]
 pub(crate) struct Crew {
@@ -66,8 +89,9 @@ pub(crate) struct Crew {
     block: u32,
     /// Whether this is a rank that calls for itself: it knows no peer's buffers, and a peer may return from its program.
     is_member: bool,
-    /// For each call of the pass, of every rank that was met.
-    buffers: Vec<Buffers>,
+    /// What is known of the pass, and of those before it.
+    known: Known,
+    remembered: Vec<Known>,
     /// What all ranks must agree on in this call.
     fingerprint: [u64; 3],
     /// Whose enter has been seen in this call.
@@ -91,7 +115,8 @@ impl Crew {
             ranks,
             block,
             is_member: false,
-            buffers: Vec::new(),
+            known: Known::nothing(0, n),
+            remembered: Vec::new(),
             fingerprint: [0; 3],
             met: vec![false; n],
             gone: vec![false; n],
@@ -136,13 +161,27 @@ impl Crew {
 
     fn prepare(&mut self, world: &World, pass: Pass<'_>) {
         pass.programs().iter().for_each(|program| self.workspace.fit(program, false));
-        self.buffers.resize(world.lines.len() * pass.programs().len(), Buffers::unknown());
+        if self.known.id != pass.id() {
+            self.recall(pass.id());
+        }
+        self.known.buffers.resize(world.lines.len() * pass.programs().len(), Buffers::unknown());
         self.met.fill(false);
         self.cursors.clear();
         for rank in self.ranks.clone() {
             for queue in 0..pass.first().queues[rank as usize].len() as u32 {
                 self.cursors.push(Cursor { rank, queue, tile: 0, call: 0, tile_of_call: 0, index: 0, over: 0 });
             }
+        }
+    }
+
+    /// Makes what is known of the pass with this number the known one; forgets the oldest if there are too many.
+    #[cold]
+    fn recall(&mut self, id: u64) {
+        let at = self.remembered.iter().position(|known| known.id == id);
+        let known = at.map(|at| self.remembered.remove(at)).unwrap_or_else(|| Known::nothing(id, self.met.len()));
+        self.remembered.push(std::mem::replace(&mut self.known, known));
+        if self.remembered.len() > REMEMBERED {
+            self.remembered.remove(0);
         }
     }
 
@@ -160,8 +199,7 @@ impl Crew {
         }
         self.fingerprint = pass.fingerprint();
         self.see_who_is_gone(world, pass, number);
-        let calls = pass.programs().len();
-        let given = buffers.len() / calls;
+        let given = buffers.len() / pass.programs().len();
         for rank in self.ranks.clone() {
             let at = if self.is_member { 0 } else { rank as usize };
             let lines = &world.lines[rank as usize];
@@ -169,18 +207,14 @@ impl Crew {
             if let Some(cause) = world.abort.cause() {
                 return Err(cause);
             }
-            let mut record = record_of(self.fingerprint, &buffers[at]);
-            record[CALLS] = calls as u64;
-            if calls > 1 {
-                let own = buffers.iter().skip(at).step_by(given);
-                let records = pass.programs().iter().zip(own).enumerate().map(|(nth, (program, own))| {
-                    let (place, of) = pass.place(nth);
-                    let mut record = record_of(program.fingerprint, own);
-                    record[PLACE] = place as u64 | (of as u64) << 32;
-                    record
-                });
-                lines.batch.write(number, records);
-            }
+            let record = match pass.footprint() {
+                None => record_of(self.fingerprint, &buffers[at]),
+                Some(footprint) => {
+                    let own = buffers.iter().skip(at).step_by(given);
+                    lines.batch.write(number, pass.id(), footprint, records_of(pass, own));
+                    record_of_pass(self.fingerprint, pass)
+                }
+            };
             lines.record.write(number, &record);
             if number.is_multiple_of(REFRESH_CALLS) {
                 // Nothing of this call is done, and everything of the earlier ones.
@@ -188,6 +222,7 @@ impl Crew {
             }
             lines.stamp.enter(number);
             self.meet(world, pass, rank, number, &record);
+            self.known.peers[rank as usize] = record[ID];
         }
         Doorbell::ring_all(
             (0..world.world_size()).step_by(self.block as usize).map(|r| &world.lines[r as usize].doorbell),
@@ -272,16 +307,27 @@ impl Crew {
     }
 
     fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut Cursor, number: u32) {
-        let program = &pass.programs()[cursor.call as usize];
-        let ranks = world.lines.len();
-        let buffers = &self.buffers[cursor.call as usize * ranks..][..ranks];
+        let program = pass.first();
         let slot = Slot::of(number, cursor.tile);
         let queue = &program.queues[cursor.rank as usize][cursor.queue as usize];
         let task = queue[cursor.index as usize];
+        let ranks = world.lines.len();
+        let buffers_of = |call: u32| &self.known.buffers[call as usize * ranks..][..ranks];
         // SAFETY: the step's waits are over, so the proof says who may touch what; buffers of all ranks it has contact with
-        // were filled when their enter was seen.
+        // were filled when their enter was seen. Pieces of a chunk and tile share no byte of its home.
         unsafe {
-            program.run_task(task, cursor.tile_of_call, slot, buffers, &mut self.workspace);
+            if let Some(laid) = pass.end_to_end() {
+                for chunk in program.tasks[task as usize].chunks.clone() {
+                    for piece in laid.pieces(cursor.tile, chunk) {
+                        let program = &pass.programs()[piece.call as usize];
+                        let buffers = buffers_of(piece.call);
+                        program.run_piece(task, chunk, piece, slot, buffers, &mut self.workspace);
+                    }
+                }
+            } else {
+                let program = &pass.programs()[cursor.call as usize];
+                program.run_task(task, cursor.tile_of_call, slot, buffers_of(cursor.call), &mut self.workspace);
+            }
         }
         let done = cursor.tile * queue.len() as u32 + cursor.index + 1;
         world.lines[cursor.rank as usize].progress[cursor.queue as usize].publish(number, done);
@@ -294,7 +340,8 @@ impl Crew {
         (cursor.index, cursor.over) = (cursor.index + 1, 0);
         if cursor.index as usize == queue.len() {
             (cursor.tile, cursor.tile_of_call, cursor.index) = (cursor.tile + 1, cursor.tile_of_call + 1, 0);
-            if cursor.tile_of_call == program.tiles {
+            // Nobody looks at these two where calls are laid end to end.
+            if pass.programs().get(cursor.call as usize).is_some_and(|call| call.tiles == cursor.tile_of_call) {
                 (cursor.call, cursor.tile_of_call) = (cursor.call + 1, 0);
             }
         }
@@ -338,14 +385,31 @@ impl Crew {
         }
         let record = world.lines[rank as usize].record.read(number);
         let pair = Pair { ranks: [own, rank], call: number };
-        if record[..3] != self.fingerprint || record[CALLS] != pass.programs().len() as u64 {
+        if record[..3] != self.fingerprint || record[CALLS] != calls_word(pass) {
             return Err(world.abort.raise(Cause::Mismatch(pair)));
         }
+        if pass.id() != 0 && self.known.peers[rank as usize] == record[ID] {
+            self.met[rank as usize] = true;
+            return Ok(());
+        }
         self.meet(world, pass, rank, number, &record);
-        if self.is_member && !self.gone[rank as usize] && overlap(pass, &self.buffers, own, rank) {
+        let is_gone = self.gone[rank as usize];
+        if self.is_member && !is_gone && self.overlaps(world, pass, own, rank, number) {
             return Err(world.abort.raise(Cause::Overlap(pair)));
         }
+        // Who was gone is compared when it is met again.
+        self.known.peers[rank as usize] = if is_gone { 0 } else { record[ID] };
         Ok(())
+    }
+
+    /// Says whether what a peer brought overlaps what this crew's rank `own` brought.
+    fn overlaps(&self, world: &World, pass: Pass<'_>, own: u32, rank: u32, number: u32) -> bool {
+        match pass.footprint() {
+            None => overlap(pass.first(), &self.known.buffers, own, rank),
+            Some(footprint) => {
+                world.lines[rank as usize].batch.read(number, |entry| entry.footprint.overlaps(footprint))
+            }
+        }
     }
 
     fn meet(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) {
@@ -353,12 +417,12 @@ impl Crew {
             0 => std::ptr::null_mut(),
             _ => world.staging(rank),
         };
-        let places = self.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
-        if pass.programs().len() == 1 {
+        let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
+        if pass.footprint().is_none() {
             places.zip([record]).for_each(|(place, record)| *place = buffers_in(record, staging));
         } else {
-            world.lines[rank as usize].batch.read(number, |records| {
-                places.zip(records).for_each(|(place, record)| *place = buffers_in(record, staging));
+            world.lines[rank as usize].batch.read(number, |entry| {
+                places.zip(&entry.records).for_each(|(place, record)| *place = buffers_in(record, staging));
             });
         }
         self.met[rank as usize] = true;
@@ -418,6 +482,33 @@ impl Crew {
 fn record_of([fingerprint, small, count]: [u64; 3], own: &Buffers) -> Record {
     let [input, output, scratch] = [own.input, own.output, own.scratch].map(|p| p as usize as u64);
     [fingerprint, small, count, input, output, scratch, own.scalar.to_bits(), 1]
+}
+
+/// Returns the record of a pass of a batch.
+fn record_of_pass([fingerprint, small, count]: [u64; 3], pass: Pass<'_>) -> Record {
+    let mut record = [fingerprint, small, count, 0, 0, 0, 0, 0];
+    (record[ID], record[CALLS]) = (pass.id(), calls_word(pass));
+    record
+}
+
+/// Returns the records of the calls of a pass, given the rank's own buffers in each.
+fn records_of<'a, I: Iterator<Item = &'a Buffers>>(
+    pass: Pass<'a>,
+    own: I,
+) -> impl Iterator<Item = Record> + use<'a, I> {
+    pass.programs().iter().zip(own).enumerate().map(move |(nth, (program, own))| {
+        let (place, of) = pass.place(nth);
+        let mut record = record_of(program.fingerprint, own);
+        record[PLACE] = place as u64 | (of as u64) << 32;
+        record
+    })
+}
+
+fn calls_word(pass: Pass<'_>) -> u64 {
+    match pass.place(0) {
+        (_, 1) => 1,
+        (_, of) => pass.programs().len() as u64 | (of as u64) << 32,
+    }
 }
 
 fn buffers_in(record: &Record, staging: *mut u8) -> Buffers {

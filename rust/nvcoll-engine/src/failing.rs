@@ -33,13 +33,11 @@ pub(crate) fn explain(
         if own.contains(&rank) && call == number {
             let programs = pass.programs();
             let nth = nth.min(programs.len() - 1);
-            let place = if programs.len() == 1 { (0, 1) } else { pass.place(nth) };
-            return Called { call: programs[nth].call().clone().into(), place };
+            return Called { call: programs[nth].call().clone().into(), place: pass.place(nth) };
         }
         let records = records(world, rank, call);
-        let nth = nth.min(records.len() - 1);
-        let place = if records.len() == 1 { (0, 1) } else { place_in(&records[nth]) };
-        Called { call: Call::from_record(&records[nth]).into(), place }
+        let record = &records[nth.min(records.len() - 1)];
+        Called { call: Call::from_record(record).into(), place: place_in(record) }
     };
     let call_of = |rank: u32, call: u32| nth_of(rank, call, 0);
     match cause {
@@ -77,13 +75,16 @@ fn records(world: &World, rank: u32, call: u32) -> Vec<Record> {
     let record = lines.record.read(call);
     match record[CALLS] {
         0 | 1 => vec![record],
-        _ => lines.batch.read(call, <[Record]>::to_vec),
+        _ => lines.batch.read(call, |entry| entry.records.clone()),
     }
 }
 
-/// Returns which of the calls that are made as one a record of a table is about, and how many there are.
+/// Returns which of the calls that are made as one a record is about, and how many there are.
 fn place_in(record: &Record) -> (usize, usize) {
-    (record[PLACE] as u32 as usize, (record[PLACE] >> 32) as usize)
+    match record[PLACE] {
+        0 | 1 => (0, 1), // a record of the line
+        place => (place as u32 as usize, (place >> 32) as usize),
+    }
 }
 
 /// Wakes all ranks, so that they see an abort or a departure.

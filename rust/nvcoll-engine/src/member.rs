@@ -100,6 +100,7 @@ impl Member {
         let calls = calls.as_mut().ok_or(ENDED)?;
         let scratch = calls.make_room(&self.world, batch.scratch_bytes(), batch.staging_bytes())?;
         batch.place_scratch([scratch].into_iter(), 1);
+        batch.survey(self.rank);
         for (pass, buffers) in batch.in_passes(1) {
             // SAFETY: the caller's; every call of the batch has scratch of its own.
             unsafe { calls.run(&self.world, pass, buffers, deadline) }?;

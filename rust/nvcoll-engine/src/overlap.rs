@@ -2,64 +2,105 @@
 //!
 //! What is compared are the addresses that ranks give each other. Where a caller packs a strided array first, that is the
 //! packed copy, which overlaps nothing: the array itself is read before the rank enters and written after it has left.
+//!
+//! Of calls that are made as one each rank brings a **footprint**: what all of them touch, sorted once, so that two ranks compare
+//! in one walk along both; calls of other collectives, which another pass runs, are in it too.
 
-use crate::batch::Pass;
+use std::sync::Arc;
+
 use crate::buffers::Buffers;
 use crate::program::Program;
 
-/// A range of one of the two ranks: where it begins and ends, whether it is written, whose it is.
-struct Span {
-    start: usize,
-    end: usize,
-    is_written: bool,
-    rank: u32,
+/// Where a range begins and where it ends.
+type Span = (usize, usize);
+
+/// What the calls of a batch touch of one rank's memory: spans from low to high addresses, with gaps between them.
+#[derive(Debug, Default)]
+pub(crate) struct Footprint {
+    rank: Option<u32>,
+    all: Vec<Span>,
+    written: Vec<Span>,
 }
 
-/// Says whether an output of one of two ranks overlaps an input or an output of the other, in whatever calls of the pass.
-/// `buffers` are those of all ranks, call by call.
-pub(crate) fn overlap(pass: Pass<'_>, buffers: &[Buffers], a: u32, b: u32) -> bool {
-    if a == b {
-        return false;
+impl Clone for Footprint {
+    fn clone(&self) -> Self {
+        let mut clone = Self::default();
+        clone.clone_from(self);
+        clone
     }
-    let ranks = buffers.len() / pass.programs().len();
-    if let [program] = pass.programs() {
-        let ([a_in, a_out], [b_in, b_out]) = (ranges(program, buffers, a), ranges(program, buffers, b));
-        return is_shared(a_out, b_in) || is_shared(a_out, b_out) || is_shared(a_in, b_out);
+
+    /// Keeps the memory that it has.
+    fn clone_from(&mut self, other: &Self) {
+        self.rank = other.rank;
+        self.all.clone_from(&other.all);
+        self.written.clone_from(&other.written);
     }
-    let mut spans = Vec::with_capacity(4 * pass.programs().len());
-    for (program, buffers) in pass.programs().iter().zip(buffers.chunks(ranks)) {
-        for rank in [a, b] {
-            let [input, output] = ranges(program, buffers, rank);
-            for ((start, bytes), is_written) in [(input, false), (output, true)] {
-                spans.push(Span { start, end: start.wrapping_add(bytes), is_written, rank });
-            }
+}
+
+impl Footprint {
+    /// Finds out what calls of `rank` touch, given its buffers in each.
+    pub(crate) fn of(programs: &[Arc<Program>], buffers: &[Buffers], rank: u32) -> Self {
+        let (mut all, mut written) = (Vec::with_capacity(2 * programs.len()), Vec::with_capacity(programs.len()));
+        for (program, own) in programs.iter().zip(buffers) {
+            let [input, output] = ranges(program, own, rank).map(|(start, bytes)| (start, start.wrapping_add(bytes)));
+            all.extend([input, output]);
+            written.push(output);
         }
+        Self { rank: Some(rank), all: merged(all), written: merged(written) }
     }
-    spans.retain(|span| span.start < span.end);
-    has_conflict(&mut spans, a)
+
+    /// Says whether it was found out for this rank.
+    pub(crate) fn is_of(&self, rank: u32) -> bool {
+        self.rank == Some(rank)
+    }
+
+    /// Says whether what one of two ranks writes shares a byte with what the other touches.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        meet(&self.written, &other.all) || meet(&self.all, &other.written)
+    }
 }
 
-/// Says whether a written span of one rank overlaps any span of the other: a sweep from low to high addresses.
-fn has_conflict(spans: &mut [Span], a: u32) -> bool {
-    spans.sort_unstable_by_key(|span| span.start);
-    // Of each rank, where the spans so far end at the latest: all, and the written ones.
-    let (mut all, mut written) = ([0; 2], [0; 2]);
-    for &Span { start, end, is_written, rank } in &*spans {
-        let (own, other) = if rank == a { (0, 1) } else { (1, 0) };
-        if start < written[other] || (is_written && start < all[other]) {
+/// Sorts spans and makes one of those that touch; empty ones lie nowhere.
+fn merged(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.retain(|(start, end)| start < end);
+    spans.sort_unstable();
+    spans.dedup_by(|next, last| {
+        let is_one = next.0 <= last.1;
+        if is_one {
+            last.1 = last.1.max(next.1);
+        }
+        is_one
+    });
+    spans
+}
+
+/// Says whether two lists of spans share a byte: a walk along both.
+fn meet(mut a: &[Span], mut b: &[Span]) -> bool {
+    while let ([(a_start, a_end), a_rest @ ..], [(b_start, b_end), b_rest @ ..]) = (a, b) {
+        if a_end <= b_start {
+            a = a_rest;
+        } else if b_end <= a_start {
+            b = b_rest;
+        } else {
             return true;
-        }
-        all[own] = end.max(all[own]);
-        if is_written {
-            written[own] = end.max(written[own]);
         }
     }
     false
 }
 
+/// Says whether an output of one of two ranks overlaps an input or an output of the other in a call; `buffers` are those of
+/// all ranks.
+pub(crate) fn overlap(program: &Program, buffers: &[Buffers], a: u32, b: u32) -> bool {
+    if a == b {
+        return false;
+    }
+    let [[a_in, a_out], [b_in, b_out]] = [a, b].map(|rank| ranges(program, &buffers[rank as usize], rank));
+    is_shared(a_out, b_in) || is_shared(a_out, b_out) || is_shared(a_in, b_out)
+}
+
 /// The input and the output of a rank: an address and a number of bytes each.
-fn ranges(program: &Program, buffers: &[Buffers], rank: u32) -> [(usize, usize); 2] {
-    let (own, [input, output]) = (&buffers[rank as usize], program.user_bytes[rank as usize]);
+fn ranges(program: &Program, own: &Buffers, rank: u32) -> [(usize, usize); 2] {
+    let [input, output] = program.user_bytes[rank as usize];
     [(own.input as usize, input), (own.output as usize, output)]
 }
 
@@ -70,19 +111,34 @@ fn is_shared((a, a_bytes): (usize, usize), (b, b_bytes): (usize, usize)) -> bool
 
 #[cfg(test)]
 mod tests {
-    use super::{has_conflict, is_shared, Span};
+    use super::{is_shared, meet, merged, Footprint};
+
+    /// Spans, and whether each is written.
+    fn footprint(spans: &[(usize, usize, bool)]) -> Footprint {
+        let all = spans.iter().map(|&(start, end, _)| (start, end));
+        let written = spans.iter().filter(|span| span.2).map(|&(start, end, _)| (start, end));
+        Footprint { rank: None, all: merged(all.collect()), written: merged(written.collect()) }
+    }
 
     #[test]
     fn a_written_span_of_one_rank_meets_no_span_of_the_other() {
-        let conflict = |spans: &[(usize, usize, bool, u32)]| {
-            let span = |&(start, end, is_written, rank): &_| Span { start, end, is_written, rank };
-            has_conflict(&mut spans.iter().map(span).collect::<Vec<_>>(), 3)
+        let conflict = |a: &[_], b: &[_]| {
+            let (a, b) = (footprint(a), footprint(b));
+            assert_eq!(a.overlaps(&b), b.overlaps(&a));
+            a.overlaps(&b)
         };
-        assert!(!conflict(&[(0, 10, true, 3), (0, 10, false, 3), (10, 20, true, 5), (20, 30, true, 3)]));
-        assert!(conflict(&[(0, 10, true, 3), (9, 20, false, 5)]));
-        assert!(conflict(&[(9, 20, true, 5), (0, 10, false, 3)]));
-        assert!(conflict(&[(0, 100, true, 5), (5, 6, false, 5), (50, 51, false, 3)]), "over one that ended before");
-        assert!(!conflict(&[(0, 10, false, 3), (0, 10, false, 5)]), "both only read");
+        assert!(!conflict(&[(0, 10, true), (20, 30, true), (0, 10, false)], &[(10, 20, true)]));
+        assert!(conflict(&[(0, 10, true)], &[(9, 20, false)]));
+        assert!(conflict(&[(0, 10, false)], &[(9, 20, true)]));
+        assert!(conflict(&[(50, 51, false)], &[(5, 6, false), (0, 100, true)]), "inside one that began before");
+        assert!(!conflict(&[(0, 10, false), (30, 40, true)], &[(0, 10, false), (40, 50, true)]), "both only read");
+        assert!(!conflict(&[(5, 5, true)], &[(0, 10, true)]), "an empty one lies nowhere");
+    }
+
+    #[test]
+    fn spans_that_touch_or_cover_each_other_become_one() {
+        assert_eq!(merged(vec![(5, 9), (0, 4), (8, 8), (9, 12), (6, 7), (20, 21)]), [(0, 4), (5, 12), (20, 21)]);
+        assert!(meet(&[(0, 4), (5, 12)], &[(4, 5), (11, 12)]) && !meet(&[(0, 4), (5, 12)], &[(4, 5), (12, 20)]));
     }
 
     #[test]

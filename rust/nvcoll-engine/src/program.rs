@@ -6,6 +6,7 @@
 //! fold      kernel, element count, places           place: which base pointer, how far from it
 //! address   base + offset + tile x tile bytes       a tile is the same slice of every chunk
 //!           staging: base + offset + bank of the call + slot of the tile
+//! piece     some elements of a call that share a chunk with other calls' (`batch/end_to_end.rs`): address by the piece
 //! ```
 
 mod extents;
@@ -14,10 +15,12 @@ mod joining;
 
 use std::sync::Mutex;
 
+use nvcoll_core::algorithm::Order;
 use nvcoll_core::partition::{Partition, GRAIN};
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
 
+use crate::batch::Piece;
 use crate::buffers::Buffers;
 use crate::call::Call;
 use crate::error::{Error, Result};
@@ -47,6 +50,8 @@ struct Fold {
     is_scaled: bool,
     /// No other step touches a destination, so that it may be stored past the caches.
     is_written_once: bool,
+    /// Of its destinations, and of its sources where a program can be laid end to end with others.
+    chunk: u32,
     count: usize,
 }
 
@@ -72,6 +77,8 @@ pub(crate) enum Wait {
 pub(crate) struct Task {
     first_fold: u32,
     folds: u32,
+    /// The chunks that it writes.
+    pub(crate) chunks: std::ops::Range<u32>,
     pub(crate) waits: Vec<Wait>,
     /// The ranks of which a step waits for this one.
     pub(crate) dependents: Vec<u32>,
@@ -104,6 +111,8 @@ pub struct Program {
     /// Elements of a chunk in one tile, and their bytes.
     tile_count: usize,
     tile_bytes: usize,
+    /// The most bytes of a chunk in one tile, if calls of the schedule can be laid end to end.
+    pub(crate) slice_bytes: Option<usize>,
     /// A quarter of the staging, whatever the program: two banks, by call, of two slots, by tile.
     slot_bytes: usize,
     is_staged: bool,
@@ -182,6 +191,8 @@ impl Program {
             return Err(Error::Invalid(format!("{call} stages too many chunks for its staging: use fewer")));
         }
         let longest = partition.longest_chunk();
+        let slice_bytes =
+            can_be_laid_end_to_end(verified).then(|| tile_count.min(staged_count).saturating_mul(element));
         let tile_count = tile_count.min(staged_count).min(longest.next_multiple_of(GRAIN));
         let tile_count = (tile_count / GRAIN * GRAIN).max(GRAIN);
         let tiles = longest.div_ceil(tile_count).max(1);
@@ -212,6 +223,7 @@ impl Program {
             tiles: tiles as u32,
             tile_count,
             tile_bytes: tile_count * element,
+            slice_bytes,
             slot_bytes: slot_bytes(schedule.world_size),
             is_staged: homes.home_bytes.is_some(),
             scratch_bytes: homes.scratch_bytes,
@@ -242,8 +254,10 @@ impl Program {
         let is_there = |dst: &View| arm == Arm::Copy && layout.is_same_memory(&step.src[0].view, dst);
         let written: Vec<&View> = step.dst.iter().filter(|dst| !is_there(dst)).collect();
         for nth in 0..step.dst[0].chunks.len() as u32 {
-            let count = layout.partition.chunk_count(step.dst[0].chunks.start + nth);
-            if count == 0 || written.is_empty() {
+            let chunk = step.dst[0].chunks.start + nth;
+            let count = layout.partition.chunk_count(chunk);
+            // An empty chunk may have elements of this call when others are laid end to end with it.
+            if (count == 0 && self.slice_bytes.is_none()) || written.is_empty() {
                 continue;
             }
             let first_place = self.places.len() as u32;
@@ -256,13 +270,14 @@ impl Program {
             let is_scaled = arm == Arm::SumScaled;
             let is_written_once = layout.written_once.holds_all(&written, nth);
             let (n_src, n_dst) = (n_src as u32, written.len() as u32);
-            self.folds.push(Fold { kernel, first_place, n_src, n_dst, is_scaled, is_written_once, count });
+            self.folds.push(Fold { kernel, first_place, n_src, n_dst, is_scaled, is_written_once, chunk, count });
             self.widest = self.widest.max((n_src + n_dst) as usize);
         }
         let folds = self.folds.len() as u32 - first_fold;
         self.tasks.push(Task {
             first_fold,
             folds,
+            chunks: step.dst[0].chunks.clone(),
             waits: resolve(&step.after, queues),
             dependents: Vec::new(),
             leavers: Vec::new(),
@@ -388,6 +403,32 @@ impl Program {
         }
     }
 
+    /// Runs what a task does to one chunk, on the elements of this program's call that a piece has there.
+    ///
+    /// # Safety
+    /// As [`Program::run_task`]; the program can be laid end to end, the piece is of its call, and nothing else is at the
+    /// piece's home.
+    pub(crate) unsafe fn run_piece(
+        &self,
+        task: u32,
+        chunk: u32,
+        piece: &Piece,
+        slot: Slot,
+        buffers: &[Buffers],
+        workspace: &mut Workspace,
+    ) {
+        let task = &self.tasks[task as usize];
+        let folds = &self.folds[task.first_fold as usize..(task.first_fold + task.folds) as usize];
+        let Some(fold) = folds.iter().find(|fold| fold.chunk == chunk) else {
+            return; // onto itself
+        };
+        let staging = slot.0 as usize * self.slot_bytes + piece.home_bytes;
+        let begins = piece.start * self.call.dtype.bytes();
+        let offset = |place: &Place| if place.is_staging { place.offset + staging } else { begins };
+        // SAFETY: the caller's: there is one part, so that in user buffers a piece lies where it does in its call.
+        unsafe { self.run_fold_at(fold, piece.count, offset, buffers, workspace) };
+    }
+
     #[inline(always)]
     unsafe fn run_fold(&self, fold: &Fold, tile: u32, slot: Slot, buffers: &[Buffers], workspace: &mut Workspace) {
         let (elements_before, bytes_before) = (tile as usize * self.tile_count, tile as usize * self.tile_bytes);
@@ -396,13 +437,26 @@ impl Program {
         }
         let count = (fold.count - elements_before).min(self.tile_count);
         let staging = slot.0 as usize * self.slot_bytes;
+        let offset = |place: &Place| place.offset + if place.is_staging { staging } else { bytes_before };
+        // SAFETY: the caller's.
+        unsafe { self.run_fold_at(fold, count, offset, buffers, workspace) };
+    }
+
+    #[inline(always)]
+    unsafe fn run_fold_at(
+        &self,
+        fold: &Fold,
+        count: usize,
+        offset: impl Fn(&Place) -> usize,
+        buffers: &[Buffers],
+        workspace: &mut Workspace,
+    ) {
         let (n_src, n_dst) = (fold.n_src as usize, fold.n_dst as usize);
         let places = &self.places[fold.places()];
         for (pointer, place) in workspace.pointers.iter_mut().zip(places) {
-            let moved = if place.is_staging { staging } else { bytes_before };
             // SAFETY: places are of ranks of this program, and each has its buffers.
             let base = unsafe { Buffers::at(buffers, place.base) };
-            *pointer = base.wrapping_add(place.offset + moved);
+            *pointer = base.wrapping_add(offset(place));
         }
         if fold.is_scaled {
             let of = &self.scalar_of[fold.first_place as usize..fold.first_place as usize + n_src];
@@ -458,6 +512,17 @@ impl Layout<'_> {
         let is_in_place = self.schedule.aliasing == Aliasing::InPlace;
         a == b || (is_in_place && a.rank == b.rank && a.buffer.is_user() && b.buffer.is_user() && a.chunks == b.chunks)
     }
+}
+
+/// Says whether it is the same for the bits which elements are a chunk, and every chunk is found by its number: then the calls of a
+/// pass can be cut into chunks as if they were one array.
+fn can_be_laid_end_to_end(verified: &Verified) -> bool {
+    let schedule = verified.schedule();
+    let has_one_part = schedule.collective.parts(schedule.roles()) == 1;
+    let is_plain = |view: &View| view.buffer.is_user() || view.buffer.is_staging();
+    let stays = |step: &Step| step.views().all(|view| is_plain(view) && view.chunks == step.dst[0].chunks);
+    let is_free = matches!(verified.order(), Order::Rank | Order::None);
+    has_one_part && is_free && schedule.steps.iter().all(stays)
 }
 
 fn resolve(after: &[Dependency], queues: &[Vec<Vec<usize>>]) -> Vec<Wait> {
