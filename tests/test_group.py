@@ -6,6 +6,8 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nvcoll
 from nvcoll._nvcoll import algorithms
@@ -92,6 +94,72 @@ def test_a_block_that_raises_launches_nothing_and_the_node_is_usable():
     assert (grads == 2).all()
 
 
+def test_ranks_whose_blocks_all_raise_go_on():
+    def program(comm):
+        grad = np.ones(5, "f4")
+        with pytest.raises(ZeroDivisionError), comm.group():
+            comm.all_reduce(grad)
+            raise ZeroDivisionError
+        assert (grad == 1).all()
+        return float(comm.all_reduce(grad)[0])
+
+    assert nvcoll.Node(2).run(program, timeout=60) == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("then", ["returns", "raises", "calls"])
+def test_the_peers_of_a_rank_whose_block_raised_are_told_and_do_not_wait_for_ever(then):
+    told = []
+
+    def program(comm):
+        grads = np.ones((2, 5), "f4")
+        try:
+            with comm.group():
+                comm.all_reduce(grads[0])
+                comm.all_reduce(grads[1])
+                if comm.rank == 0:
+                    raise ZeroDivisionError
+        except ZeroDivisionError:
+            if then == "raises":
+                raise
+            if then == "calls":
+                comm.barrier()
+        except nvcoll.Error as error:
+            told.append(type(error))
+            raise
+
+    with pytest.raises((ZeroDivisionError, nvcoll.Mismatch)):
+        nvcoll.Node(3).run(program)
+    assert len(told) == 2 and set(told) <= {nvcoll.Aborted, nvcoll.Mismatch}
+
+
+def test_a_program_that_returns_in_an_open_group_has_failed():
+    def program(comm):
+        comm.group().__enter__()
+        comm.all_reduce(np.ones(5, "f4"))
+
+    with pytest.raises(nvcoll.Busy, match="returned while a group was open, whose calls were not made"):
+        nvcoll.Node(2).run(program)
+
+
+def test_new_arrays_hold_zeros_until_their_group_or_plan_runs():
+    node, parts = nvcoll.Node(2), np.ones((2, 300_000), "f4")
+    with node.group():
+        gathered = node.all_gather(list(parts))
+        assert not np.any(gathered)
+    plan = node.plan("all_gather", list(parts))
+    assert not np.any(plan.result)
+    plan.run()
+    assert np.all(gathered) and np.all(plan.result)
+
+    def program(comm):
+        with comm.group():
+            gathered = comm.all_gather(parts[comm.rank])
+            assert not gathered.any()
+        return bool(gathered.all())
+
+    assert nvcoll.Node(2).run(program, timeout=60) == [True, True]
+
+
 def test_an_empty_group_does_nothing():
     def program(comm):
         with comm.group() as group:
@@ -127,6 +195,96 @@ def test_memory_that_ranks_share_between_calls_of_their_groups_is_refused():
 
     with pytest.raises(nvcoll.InvalidArgument, match=r"rank 0 and rank 1 passed to all_reduce .* overlaps"):
         nvcoll.Node(2).run(program, timeout=60)
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_memory_that_ranks_share_between_collectives_of_their_groups_is_refused(others):
+    node, shared = nvcoll.Node(2), np.ones(64, "f4")
+
+    def program(comm):
+        grads = np.ones((3, 64), "f4")
+        with comm.group():
+            comm.all_reduce(shared[:40] if comm.rank == 0 else grads[0, :40])
+            comm.all_gather(grads[1, :40] if comm.rank == 0 else shared[:40], out=np.ones(80, "f4"))
+            for _ in range(others):
+                comm.all_reduce(np.ones(5, "f4"), "max")
+
+    with pytest.raises(nvcoll.InvalidArgument, match=r"rank 0 and rank 1 passed to .* overlaps"):
+        node.run(program, timeout=60)
+    assert (shared == 1).all()
+
+    with pytest.raises(nvcoll.InvalidArgument, match=r"in call 1 of the group and .* in call 2 of the group"):
+        with node.group():
+            node.all_reduce([shared[:40], np.ones(40, "f4")])
+            node.all_gather([np.ones(8, "f4"), shared[32:40]])
+    assert (shared == 1).all()
+
+
+SHAPES = st.lists(
+    st.tuples(
+        st.one_of(st.integers(0, 3), st.integers(0, 300), st.integers(0, 20_000)),
+        st.sampled_from(["float32", "float64", "float16", "int8", "uint32", "complex64"]),
+        st.sampled_from(["sum", "avg", "premul_sum", "prod"]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+NAMES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    world_size=st.integers(1, 9),
+    shapes=SHAPES,
+    names=st.lists(st.sampled_from(["auto", "nvswitch", *NAMES]), min_size=1, max_size=3),
+    path=st.sampled_from(["mapped", "staged"]),
+    seed=st.integers(0, 1000),
+)
+def test_a_group_gives_the_bits_of_its_calls_made_one_by_one(world_size, shapes, names, path, seed):
+    """Calls of all sizes, dtypes and ops share passes; of ranks that call for themselves, and of a node."""
+    rng = np.random.default_rng(seed)
+    scalars = [rank + 2 for rank in range(world_size)]
+
+    def is_possible(dtype, op):
+        return not (op == "avg" and np.dtype(dtype).kind in "iu") and not (op == "premul_sum" and dtype == "complex64")
+
+    calls = [(count, dtype, op if is_possible(dtype, op) else "sum", alone) for count, dtype, op, alone in shapes]
+    data = [[rng.integers(1, 4, count).astype(dtype) for _ in range(world_size)] for count, dtype, _, _ in calls]
+
+    def make(call, arrays, outs, scalar):
+        for nth, ((_, _, op, alone), x, out) in enumerate(zip(calls, arrays, outs, strict=True)):
+            op = nvcoll.premul_sum(scalar) if op == "premul_sum" else op
+            call(x, op, algorithm=names[nth % len(names)], path=path, out=out if alone else None)
+
+    def results(arrays, outs):
+        return [out if alone else x for (*_, alone), x, out in zip(calls, arrays, outs, strict=True)]
+
+    def fresh(rank):
+        return [[x[rank].copy() for x in data], [np.zeros_like(x[rank]) for x in data]]
+
+    def program(comm):
+        one_by_one, grouped = fresh(comm.rank), fresh(comm.rank)
+        make(comm.all_reduce, *one_by_one, scalars[comm.rank])
+        with comm.group() as group:
+            make(comm.all_reduce, *grouped, scalars[comm.rank])
+        first = [x.tobytes() for x in results(*grouped)]
+        for x, value in zip(grouped[0], fresh(comm.rank)[0], strict=True):
+            x[:] = value
+        comm.barrier()
+        group.run()
+        expected = [x.tobytes() for x in results(*one_by_one)]
+        assert first == expected and [x.tobytes() for x in results(*grouped)] == expected
+        return expected
+
+    node = nvcoll.Node(world_size)
+    by_rank = node.run(program, timeout=60)
+    arrays, outs = zip(*(fresh(rank) for rank in range(world_size)), strict=True)
+    arrays, outs = [list(x) for x in zip(*arrays, strict=True)], [list(x) for x in zip(*outs, strict=True)]
+    with node.group():
+        make(node.all_reduce, arrays, outs, scalars)
+    for nth, of_call in enumerate(results(arrays, outs)):
+        assert [x.tobytes() for x in of_call] == [of_rank[nth] for of_rank in by_rank]
 
 
 def test_groups_that_differ_between_ranks_are_a_mismatch_that_names_the_call():

@@ -107,7 +107,8 @@ impl Communicator {
 
     /// Groups calls: those that are made in a `with` block of it are launched as one when the block ends; see `Node.group`.
     ///
-    /// Every rank must make the same calls in it, in the same order.
+    /// Every rank must make the same calls in it, in the same order. If the block raises, none of this rank's calls is made: its
+    /// peers, which wait for them, get `Mismatch` when it makes another call or its program returns, `Aborted` when that raises.
     ///
     /// Args:
     ///     timeout: seconds that each part of the group may take: calls by one algorithm are one part. Default: that of
@@ -183,7 +184,7 @@ impl Communicator {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let Checked { operands, reduction, call, proof, result } =
-            request.check(Caller::Rank(self.rank()), self.world_size())?;
+            Request { is_deferred: true, ..request }.check(Caller::Rank(self.rank()), self.world_size())?;
         let program = self.program(py, &call, proof.as_ref())?;
         let buffers = operands.buffers(|at| reduction.scalar(at));
         self.group.add(py, Grouped { operands, program, buffers }, timeout)?;

@@ -75,6 +75,17 @@ impl OpenGroup {
         }
     }
 
+    /// Refuses to end a rank's program while calls wait for a block that nobody will end.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub(crate) fn check_left(&self, py: Python<'_>) -> PyResult<()> {
+        match &*self.lock() {
+            Some((_, calls)) if !calls.is_empty() => Err(of_engine(py, &LEFT_IN_A_GROUP)),
+            _ => Ok(()),
+        }
+    }
+
     fn open(&self, py: Python<'_>) -> PyResult<()> {
         let mut calls = self.lock();
         if calls.is_some() {
@@ -97,6 +108,9 @@ impl OpenGroup {
 }
 
 const IN_A_GROUP: Error = Error::Busy("a group is open: end its `with` block first, on the thread that opened it");
+
+const LEFT_IN_A_GROUP: Error =
+    Error::Busy("the program returned while a group was open, whose calls were not made: end its `with` block first");
 
 /// Whose calls are grouped: a node's, for all ranks, or a communicator's, for one.
 pub(crate) trait Home: Send + Sync {

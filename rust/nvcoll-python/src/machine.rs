@@ -86,7 +86,7 @@ fn roofline(
     if ranks == 0 {
         return Err(crate::error::invalid(py, "the roofline adds at least one array"));
     }
-    let (roles, passed) = (Roles::of(ranks), Passed { arrays, out: None, counts: None });
+    let (roles, passed) = (Roles::of(ranks), Passed { arrays, out: None, counts: None, is_deferred: false });
     let (operands, _) = Operands::new(py, Contract::new(&ALL_REDUCE, roles), Caller::Node, passed)?;
     let starts: Vec<*mut f32> = operands.buffers(|_| 1.0).iter().map(|buffers| buffers.input.cast()).collect();
     let is_aligned = starts.iter().all(|start| start.is_aligned());

@@ -154,8 +154,18 @@ impl Node {
                 return Err(invalid(py, format!("`arrays` is given, and {} has none: leave it out", collective.name)))
             }
             None => return Err(invalid(py, format!("`arrays` is left out, and {} needs it", collective.name))),
-            Some(arrays) => node
-                .prepare(py, Request { op, root, counts, algorithm, out, ..Request::new(collective, arrays, path) })?,
+            Some(arrays) => node.prepare(
+                py,
+                Request {
+                    op,
+                    root,
+                    counts,
+                    algorithm,
+                    out,
+                    is_deferred: true,
+                    ..Request::new(collective, arrays, path)
+                },
+            )?,
         };
         let program = prepared.program.clone();
         let result = result.unbind();
@@ -164,10 +174,10 @@ impl Node {
 
     /// Groups calls: those that are made in a `with` block of it are launched as one when the block ends.
     ///
-    /// Inside the block the collectives of this node, on this thread, check their arguments and return what they will return;
-    /// nothing is read or written before the block ends, and nothing at all if it raises. The calls of a group have no
-    /// order, and what one of them writes shares no byte with what another touches. Plans, other groups and the ranks of
-    /// `run` are not affected: they run at once.
+    /// Inside the block the collectives of this node, on this thread, check their arguments and return what they will return
+    /// (a new array holds zeros until then); nothing is read or written before the block ends, and nothing at all if it raises.
+    /// The calls of a group have no order, and what one of them writes shares no byte with what another touches. Plans, other
+    /// groups and the ranks of `run` are not affected: they run at once.
     ///
     /// Args:
     ///     timeout: seconds that the calls may take together.
@@ -212,8 +222,9 @@ impl Node {
         request: Request<'_, 'py>,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (prepared, result) = self.prepare(py, request)?;
-        match (self.group.is_open(), prepared) {
+        let is_deferred = self.group.is_open();
+        let (prepared, result) = self.prepare(py, Request { is_deferred, ..request })?;
+        match (is_deferred, prepared) {
             (true, Prepared { program, buffers: Detached(buffers), operands: Some(operands) }) => {
                 self.group.add(py, Grouped { operands, program, buffers }, timeout)?;
             }

@@ -74,7 +74,7 @@ impl Plan {
         prepared.run(py, &self.node, timeout)
     }
 
-    /// What a run writes: what the method of the collective would return.
+    /// What a run writes: what the method of the collective would return. A new array holds zeros before the first run.
     #[getter]
     fn result<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.result.bind(py).clone()

@@ -28,6 +28,8 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) algorithm: Argument<'a, 'py>,
     pub(crate) out: Argument<'a, 'py>,
     pub(crate) path: &'a str,
+    /// The call is made later: new arrays are seen before it is, and hold zeros.
+    pub(crate) is_deferred: bool,
 }
 
 /// A request that was found good.
@@ -44,7 +46,7 @@ impl<'a, 'py> Request<'a, 'py> {
     /// A request of `arrays` by `path`; the rest is left out.
     pub(crate) fn new(collective: &'static Collective, arrays: &'a Bound<'py, PyAny>, path: &'a str) -> Self {
         let (op, root, counts, table, algorithm, out) = (None, None, None, None, None, None);
-        Self { collective, arrays, op, root, counts, table, algorithm, out, path }
+        Self { collective, arrays, op, root, counts, table, algorithm, out, path, is_deferred: false }
     }
 
     /// Reads and checks everything, and makes the arrays that are returned if the caller passed none.
@@ -61,7 +63,7 @@ impl<'a, 'py> Request<'a, 'py> {
             (None, counts) => counts.map(|counts| counts::read(collective, world_size, counts)).transpose()?,
         };
         let counts = table.map(|table| counts::of_table(py, collective, roles, table)).transpose()?;
-        let passed = Passed { arrays: self.arrays, out: self.out, counts };
+        let passed = Passed { arrays: self.arrays, out: self.out, counts, is_deferred: self.is_deferred };
         let (operands, result) = Operands::new(py, Contract::new(collective, roles), caller, passed)?;
         let (aliasing, dtype) = (operands.aliasing(), operands.dtype());
         let path = path_named(py, self.path)?;

@@ -8,7 +8,8 @@ use super::atomic::{AtomicU64, Ordering};
 /// How many words a record has.
 pub const WORDS: usize = 8;
 
-/// The word that says how many calls are made as one; the records of each are in a table then.
+/// The word that says how many calls are made as one: 1, or the calls of the pass and then those of the batch, whose records
+/// are in a table then.
 pub(crate) const CALLS: usize = WORDS - 1;
 
 /// The same word of a record in such a table: which of the calls it is, the place from 0, then how many there are.

@@ -2,26 +2,34 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use nvcoll_core::dtype::DType;
 
 use super::numpy;
 
-/// Makes an array of `count` elements along one axis: a numpy array for one; what `new_empty` makes for an object that has it,
-/// as torch tensors do; a numpy array for anything else. Its elements hold no particular values.
-pub(super) fn new_like<'py>(like: &Bound<'py, PyAny>, dtype: DType, count: usize) -> PyResult<Bound<'py, PyAny>> {
+/// Makes an array of `count` elements along one axis: a numpy array for one; what `new_empty` or
+/// `new_zeros` makes for an object that has it,
+/// as torch tensors do; a numpy array for anything else. `is_deferred`: its elements are zeros, because its caller has it before the
+/// call is made; else they hold no particular values.
+pub(super) fn new_like<'py>(
+    like: &Bound<'py, PyAny>,
+    dtype: DType,
+    count: usize,
+    is_deferred: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = like.py();
+    let (of_numpy, of_others) = if is_deferred { ("zeros", "new_zeros") } else { ("empty", "new_empty") };
+    let new = |dtype: &Bound<'py, PyAny>| {
+        py.import(intern!(py, "numpy"))?.call_method1(PyString::intern(py, of_numpy), (count, dtype))
+    };
     if numpy::is_exact(like) || numpy::is_subclass(like) {
-        return empty(py, count, &like.getattr(intern!(py, "dtype"))?);
+        return new(&like.getattr(intern!(py, "dtype"))?);
     }
-    match like.getattr_opt(intern!(py, "new_empty"))? {
-        Some(new_empty) => new_empty.call1(((count,),)),
-        None => empty(py, count, &named(py, dtype)?),
+    match like.getattr_opt(PyString::intern(py, of_others))? {
+        Some(new_like) => new_like.call1(((count,),)),
+        None => new(&named(py, dtype)?),
     }
-}
-
-fn empty<'py>(py: Python<'py>, count: usize, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "empty"), (count, dtype))
 }
 
 /// Returns numpy's dtype of a name, its own or one that ml_dtypes adds.

@@ -33,6 +33,8 @@ pub(crate) struct Passed<'a, 'py> {
     pub(crate) arrays: &'a Bound<'py, PyAny>,
     pub(crate) out: Option<&'a Bound<'py, PyAny>>,
     pub(crate) counts: Option<Counts>,
+    /// The call is made later than its result is returned.
+    pub(crate) is_deferred: bool,
 }
 
 /// The arrays of one call.
@@ -76,7 +78,7 @@ impl Operands {
         let result = match needs_new {
             false => result_of(&contract, caller, passed.arrays, passed.out)?,
             true => {
-                let made = new_outputs(&contract, caller, passed.arrays, dtype, &shape)?;
+                let made = new_outputs(&contract, caller, &passed, dtype, &shape)?;
                 output = Some(read_output(&contract, caller, &made)?);
                 made
             }

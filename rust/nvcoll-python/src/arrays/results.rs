@@ -8,6 +8,7 @@ use nvcoll_core::dtype::DType;
 use super::caller::Caller;
 use super::contract::{Contract, Shape, Side};
 use super::fresh::new_like;
+use super::operands::Passed;
 
 /// Returns the object that a call returns which makes no new array.
 pub(super) fn result_of<'py>(
@@ -31,15 +32,15 @@ pub(super) fn result_of<'py>(
 pub(super) fn new_outputs<'py>(
     contract: &Contract,
     caller: Caller,
-    arrays: &Bound<'py, PyAny>,
+    passed: &Passed<'_, 'py>,
     dtype: DType,
     shape: &Shape,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = arrays.py();
+    let (py, arrays) = (passed.arrays.py(), passed.arrays);
     let is_list = arrays.is_instance_of::<PyList>() || arrays.is_instance_of::<PyTuple>();
     let new = |rank: u32| {
         let like = if is_list && matches!(caller, Caller::Node) { arrays.get_item(rank)? } else { arrays.clone() };
-        new_like(&like, dtype, shape.count(contract, rank, Side::Output))
+        new_like(&like, dtype, shape.count(contract, rank, Side::Output), passed.is_deferred)
     };
     match caller {
         Caller::Node if contract.is_of_root_only(Side::Output) => new(contract.roles.root),
