@@ -252,6 +252,44 @@ def of_a_group() -> Iterator[Row]:
         sums = [total for total in np.split(sides["1"].expected, 64) for _ in range(ranks)]
         assert all(map(np.array_equal, gradients, sums)), "a wrong result"
         yield Row("64 x 256 floats in a group / 16,384 at once", ranks, "64 KiB", times["64"] / times["1"], at_most=1.5)
+    for ranks in (2, 8):
+        yield of_the_groups_of_ranks(ranks)
+
+
+def of_the_groups_of_ranks(ranks: int, rounds: int = 100, repeats: int = 20) -> Row:
+    """The same where each rank is a thread that calls for itself, by `group.run()` of 64 calls and of one.
+
+    A round is the mean of some calls in a row, as the slowest rank sees it; the first three do not count.
+    """
+    fresh = np.random.default_rng(ranks).random((ranks, 64 * KIB // 4), dtype=np.float32)
+    expected = oracle.all_reduce(nvcoll.schedule("all_reduce", "nvswitch", world_size=ranks), list(fresh), "sum")[0]
+
+    def program(comm: nvcoll.Communicator) -> dict[int, list[float]]:
+        launches: dict[int, Callable[[], None]] = {}
+        arrays = {parts: [x.copy() for x in np.split(fresh[comm.rank], parts)] for parts in (64, 1)}
+        for parts, of_group in arrays.items():
+            with comm.group() as group:
+                for x in of_group:
+                    comm.all_reduce(x)
+            launches[parts] = group.run
+            assert (np.concatenate(of_group) == expected).all(), "a wrong result"
+        order = random.Random(ranks)
+        times: dict[int, list[float]] = {64: [], 1: []}
+        for turn in range(rounds + 3):
+            for parts in order.sample([64, 1], 2):
+                for x in arrays[parts]:
+                    x[:] = 0
+                comm.barrier()
+                start = time.perf_counter()
+                for _ in range(repeats):
+                    launches[parts]()
+                if turn >= 3:
+                    times[parts].append((time.perf_counter() - start) / repeats)
+        return times
+
+    of_ranks = nvcoll.Node(ranks).run(program)
+    many, one = (np.max([times[parts] for times in of_ranks], axis=0) for parts in (64, 1))
+    return Row("the same by ranks that call for themselves", ranks, "64 KiB", many / one, at_most=1.5)
 
 
 COLLECTIVES = list(dict.fromkeys(name for name, *_ in registry() if bus_factor(name, 2) > 0))
