@@ -146,6 +146,11 @@ impl Communicator {
         Self { node, timeout, member, group: OpenGroup::default() }
     }
 
+    /// Refuses to end its rank's program while a group is open; see [`OpenGroup::check_left`].
+    pub(crate) fn check_left(&self, py: Python<'_>) -> PyResult<()> {
+        self.group.check_left(py)
+    }
+
     pub(crate) fn rank_of_run(&self) -> u32 {
         self.member.ranks()[self.rank() as usize]
     }

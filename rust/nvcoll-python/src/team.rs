@@ -36,7 +36,7 @@ impl Team {
 
     /// Ends the communicators of a rank whose program has returned: peers that make one more call are told so.
     fn retire(&self, py: Python<'_>, comm: &Communicator) -> PyResult<()> {
-        comm.group.check_left(py)?;
+        comm.check_left(py)?;
         py.detach(|| self.team.retire(comm.rank_of_run())).map_err(|error| of_engine(py, &error))
     }
 

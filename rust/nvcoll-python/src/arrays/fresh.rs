@@ -8,10 +8,9 @@ use nvcoll_core::dtype::DType;
 
 use super::numpy;
 
-/// Makes an array of `count` elements along one axis: a numpy array for one; what `new_empty` or
-/// `new_zeros` makes for an object that has it,
-/// as torch tensors do; a numpy array for anything else. `is_deferred`: its elements are zeros, because its caller has it before the
-/// call is made; else they hold no particular values.
+/// Makes an array of `count` elements along one axis: a numpy array for one; what `new_empty` or `new_zeros` makes for an
+/// object that has it, as torch tensors do; a numpy array for anything else. `is_deferred`: its elements are zeros, because
+/// its caller has it before the call is made; else they hold no particular values.
 pub(super) fn new_like<'py>(
     like: &Bound<'py, PyAny>,
     dtype: DType,

@@ -78,7 +78,7 @@ impl Operands {
         let result = match needs_new {
             false => result_of(&contract, caller, passed.arrays, passed.out)?,
             true => {
-                let made = new_outputs(&contract, caller, &passed, dtype, &shape)?;
+                let made = new_outputs(&contract, caller, passed.arrays, dtype, &shape, passed.is_deferred)?;
                 output = Some(read_output(&contract, caller, &made)?);
                 made
             }

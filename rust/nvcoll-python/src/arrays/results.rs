@@ -8,7 +8,6 @@ use nvcoll_core::dtype::DType;
 use super::caller::Caller;
 use super::contract::{Contract, Shape, Side};
 use super::fresh::new_like;
-use super::operands::Passed;
 
 /// Returns the object that a call returns which makes no new array.
 pub(super) fn result_of<'py>(
@@ -28,19 +27,20 @@ pub(super) fn result_of<'py>(
     }
 }
 
-/// Makes the outputs of a call: of the kind of what each rank passes.
+/// Makes the outputs of a call: of the kind of what each rank passes. `is_deferred`: see [`new_like`].
 pub(super) fn new_outputs<'py>(
     contract: &Contract,
     caller: Caller,
-    passed: &Passed<'_, 'py>,
+    arrays: &Bound<'py, PyAny>,
     dtype: DType,
     shape: &Shape,
+    is_deferred: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (py, arrays) = (passed.arrays.py(), passed.arrays);
+    let py = arrays.py();
     let is_list = arrays.is_instance_of::<PyList>() || arrays.is_instance_of::<PyTuple>();
     let new = |rank: u32| {
         let like = if is_list && matches!(caller, Caller::Node) { arrays.get_item(rank)? } else { arrays.clone() };
-        new_like(&like, dtype, shape.count(contract, rank, Side::Output), passed.is_deferred)
+        new_like(&like, dtype, shape.count(contract, rank, Side::Output), is_deferred)
     };
     match caller {
         Caller::Node if contract.is_of_root_only(Side::Output) => new(contract.roles.root),
