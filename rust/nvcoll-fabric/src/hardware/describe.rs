@@ -1,0 +1,142 @@
+//! A fabric from its description in TOML.
+//!
+//! ```toml
+//! name = "rtx3090-2-bridge"
+//! title = "2 x RTX 3090 with an NVLink bridge"
+//! gpu = "rtx3090"
+//! abilities = { peer_access = false, multicast = false, switch_folds = false, gpu_direct = false }
+//! sources = ["..."]
+//!
+//! [[devices]]
+//! names = "gpu[0-1]"                 one device for each name
+//! kind = "gpu"
+//!
+//! [[links]]
+//! from = "gpu0"                      both directions, for every pair of a `from` and a `to`; with `in_order = true` the
+//! to = "gpu1"                        first of one with the first of the other, the second with the second
+//! medium = "nvlink3-bridge"
+//! lanes = 4
+//! ```
+
+use serde::Deserialize;
+
+use super::{gpus, media, names, Abilities, Device, Evidence, Fabric, Kind, Link};
+use crate::error::{Error, Result};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Description {
+    name: String,
+    title: String,
+    gpu: String,
+    abilities: Abilities,
+    /// How many systems of its class predictions were compared with; without it, none.
+    validated_on: Option<u32>,
+    sources: Vec<String>,
+    devices: Vec<Devices>,
+    links: Vec<Links>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Devices {
+    names: String,
+    kind: Kind,
+    #[serde(default = "one")]
+    chips: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Links {
+    from: String,
+    to: String,
+    medium: String,
+    lanes: u32,
+    #[serde(default)]
+    in_order: bool,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Fabric {
+    /// Reads a description; `origin` is what to call it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Description`] with what is wrong, [`Error::Unknown`] for a medium or GPU that no table has.
+    pub fn parse(text: &str, origin: &str) -> Result<Fabric> {
+        let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
+        let description: Description = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let mut fabric = Fabric {
+            gpu: gpus::named(&description.gpu)?,
+            devices: Vec::new(),
+            links: Vec::new(),
+            abilities: description.abilities,
+            evidence: evidence_of(description.validated_on),
+            sources: description.sources,
+            name: description.name,
+            title: description.title,
+        };
+        for devices in &description.devices {
+            fabric.add_devices(devices).map_err(wrong)?;
+        }
+        for links in &description.links {
+            let medium = media::named(&links.medium)?;
+            for (from, to) in fabric.ends(links).map_err(wrong)? {
+                fabric.links.push(Link { from, to, medium, lanes: links.lanes });
+                fabric.links.push(Link { from: to, to: from, medium, lanes: links.lanes });
+            }
+        }
+        fabric.check().map_err(wrong)?;
+        Ok(fabric)
+    }
+
+    fn add_devices(&mut self, devices: &Devices) -> std::result::Result<(), String> {
+        for name in names::expand(&devices.names)? {
+            if self.device(&name).is_some() {
+                return Err(format!("there are two devices called {name}"));
+            }
+            let node = (devices.kind != Kind::NetworkSwitch).then_some(0);
+            self.devices.push(Device { name, kind: devices.kind, node, chips: devices.chips });
+        }
+        Ok(())
+    }
+
+    fn ends(&self, links: &Links) -> std::result::Result<Vec<(usize, usize)>, String> {
+        if links.lanes == 0 {
+            return Err(format!("the link from {} to {} has no lane", links.from, links.to));
+        }
+        let positions = |pattern: &str| -> std::result::Result<Vec<usize>, String> {
+            let find =
+                |name: String| self.device(&name).ok_or_else(|| format!("a link ends at {name}, which is no device"));
+            names::expand(pattern)?.into_iter().map(find).collect()
+        };
+        let (from, to) = (positions(&links.from)?, positions(&links.to)?);
+        if links.in_order {
+            if from.len() != to.len() {
+                return Err(format!("{} and {} are not equally many, as in_order asks", links.from, links.to));
+            }
+            return Ok(from.into_iter().zip(to).collect());
+        }
+        let pairs = from.iter().flat_map(|&a| to.iter().map(move |&b| (a, b)));
+        // A pattern on both sides means every pair once.
+        Ok(if from == to { pairs.filter(|(a, b)| a < b).collect() } else { pairs.collect() })
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        if self.world_size() == 0 {
+            return Err("it has no GPU".to_owned());
+        }
+        let myself = self.links.iter().find(|link| link.from == link.to);
+        myself.map_or(Ok(()), |link| Err(format!("a link leads from {0} to {0}", self.devices[link.from].name)))
+    }
+}
+
+fn evidence_of(systems: Option<u32>) -> Evidence {
+    match systems {
+        Some(systems) if systems > 0 => Evidence::Validated { systems },
+        _ => Evidence::DatasheetOnly,
+    }
+}

@@ -1,0 +1,73 @@
+//! What links are made of: one row per medium, in `media.toml`.
+
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+
+/// A kind of link.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Medium {
+    /// What it is called, as `nvlink4`.
+    pub name: String,
+    /// What people call it.
+    pub title: String,
+    /// Of what family it is.
+    pub family: Family,
+    /// Decimal GB/s of one lane (PCIe) or link (NVLink, network port) in one direction, as the datasheet says.
+    pub lane_gbps: f64,
+    /// What part of that a long transfer reaches.
+    pub efficiency: f64,
+    /// Nanoseconds until the first byte is across.
+    pub latency_ns: u64,
+    /// Where the numbers are from, and whether they are cited or fitted.
+    pub source: String,
+}
+
+/// Of what family a medium is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// NVLink, to a switch or to another GPU.
+    Nvlink,
+    /// AMD's Infinity Fabric between GPUs.
+    Xgmi,
+    /// PCI Express.
+    Pcie,
+    /// Coherent links between a processor and a GPU.
+    C2c,
+    /// Between sockets.
+    Socket,
+    /// To memory.
+    Memory,
+    /// Between nodes.
+    Network,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    medium: Vec<Medium>,
+}
+
+/// Returns every medium.
+pub fn all() -> &'static [Medium] {
+    static TABLE: OnceLock<Vec<Medium>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        toml::from_str::<Table>(include_str!("media.toml")).expect("a test reads the table that is shipped").medium
+    })
+}
+
+/// Finds a medium by name.
+///
+/// # Errors
+/// [`Error::Unknown`].
+pub fn named(name: &str) -> Result<&'static Medium> {
+    all().iter().find(|medium| medium.name == name).ok_or_else(|| Error::Unknown {
+        kind: "medium",
+        name: name.to_owned(),
+        known: all().iter().map(|medium| medium.name.as_str()).collect::<Vec<_>>().join(", "),
+    })
+}

@@ -1,0 +1,171 @@
+//! What a machine is made of: devices, the links between them, and what they are able to do.
+//!
+//! ```text
+//! gpu0 ══18 x nvlink4══ nvswitch ══ gpu1          a device has a kind; a link has a medium, a number of lanes and two
+//!   │                                             directions, which are two links here
+//! 16 x pcie5
+//!   │
+//! pcie0 ── socket0 ── memory0                     what passes through memory is staged: PCIe is crossed twice
+//!   │
+//! nic0 ── 1 x ndr ── rail0                        another node lies beyond
+//! ```
+//!
+//! Rates are those of the datasheet times an efficiency that has a name and a source ([`media`]). Ranks are the GPUs, in the
+//! order in which they are described. Several switch chips over which every transfer is striped evenly are one device with
+//! `chips`: no transfer can tell them apart.
+
+mod describe;
+pub mod gpus;
+pub mod media;
+mod names;
+
+use crate::units::{Ps, Rate};
+use gpus::Gpu;
+use media::Medium;
+
+/// A machine, or several with a network between them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fabric {
+    /// What it is called, as `hgx-h100`.
+    pub name: String,
+    /// What it is, in a few words.
+    pub title: String,
+    /// The model of its GPUs.
+    pub gpu: &'static Gpu,
+    /// All devices.
+    pub devices: Vec<Device>,
+    /// All links, each of one direction.
+    pub links: Vec<Link>,
+    /// What it can do besides moving bytes.
+    pub abilities: Abilities,
+    /// How its numbers are known.
+    pub evidence: Evidence,
+    /// Where its numbers are from.
+    pub sources: Vec<String>,
+}
+
+/// A part of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// What it is called, as `gpu0`; in a cluster `n1.gpu0`.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The node in which it is, from 0; a network switch is in none.
+    pub node: Option<u32>,
+    /// Of how many chips it is made.
+    pub chips: u32,
+}
+
+/// What a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A GPU: a rank.
+    Gpu,
+    /// A switch of NVLinks.
+    Nvswitch,
+    /// A switch of PCIe.
+    PcieSwitch,
+    /// A processor socket with its root complex.
+    Socket,
+    /// The memory of a socket, through which staged transfers go.
+    Memory,
+    /// A network card.
+    Nic,
+    /// A switch, or a rail, of a network.
+    NetworkSwitch,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Link {
+    /// Where it begins: a position in `devices`.
+    pub from: usize,
+    /// Where it ends.
+    pub to: usize,
+    /// What it is made of.
+    pub medium: &'static Medium,
+    /// How many lanes or links of that medium it has.
+    pub lanes: u32,
+}
+
+impl Link {
+    /// Returns what its datasheet says.
+    pub fn line_rate(&self) -> Rate {
+        Rate::from_gbps(self.medium.lane_gbps * f64::from(self.lanes))
+    }
+
+    /// Returns what a long transfer reaches alone.
+    pub fn rate(&self) -> Rate {
+        Rate::from_gbps(self.medium.lane_gbps * f64::from(self.lanes) * self.medium.efficiency)
+    }
+
+    /// Returns how long the first byte takes.
+    pub fn latency(&self) -> Ps {
+        self.medium.latency_ns * 1000
+    }
+}
+
+/// What a machine can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Abilities {
+    /// GPUs reach each other's memory over PCIe; otherwise such transfers are staged in the memory of the receiver's socket.
+    pub peer_access: bool,
+    /// Its NVSwitch sends what one GPU writes to many.
+    pub multicast: bool,
+    /// Its NVSwitch folds what one GPU reads from many.
+    pub switch_folds: bool,
+    /// Network cards reach GPU memory.
+    pub gpu_direct: bool,
+}
+
+/// How the numbers of a fabric are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// Predictions were compared with measurements of so many systems of its class.
+    Validated {
+        /// How many.
+        systems: u32,
+    },
+    /// Nothing was compared.
+    DatasheetOnly,
+}
+
+impl std::fmt::Display for Evidence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Evidence::Validated { systems: 1 } => f.write_str("validated on 1 system"),
+            Evidence::Validated { systems } => write!(f, "validated on {systems} systems"),
+            Evidence::DatasheetOnly => f.write_str("datasheet only"),
+        }
+    }
+}
+
+impl Fabric {
+    /// Returns the positions of the GPUs in `devices`: rank r is the r-th.
+    pub fn gpus(&self) -> Vec<usize> {
+        self.of_kind(Kind::Gpu).collect()
+    }
+
+    /// Returns the positions of the devices of a kind.
+    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
+        self.devices.iter().enumerate().filter(move |(_, device)| device.kind == kind).map(|(position, _)| position)
+    }
+
+    /// Returns the number of ranks.
+    pub fn world_size(&self) -> u32 {
+        self.of_kind(Kind::Gpu).count() as u32
+    }
+
+    /// Returns the number of nodes.
+    pub fn nodes(&self) -> u32 {
+        self.devices.iter().filter_map(|device| device.node).max().map_or(0, |last| last + 1)
+    }
+
+    /// Returns the position of a device.
+    pub fn device(&self, name: &str) -> Option<usize> {
+        self.devices.iter().position(|device| device.name == name)
+    }
+}
