@@ -1,29 +1,97 @@
-//! The machines that are shipped. **A machine is one TOML file in `presets/` and one line here.**
+//! The machines that are shipped. **A board or box is one TOML file in `presets/` and one line
+//! here;** a file may name several machines, as the same box with fewer GPUs.
 //!
 //! | name | what it tells |
 //! |---|---|
 //! | `hgx-h100`, `dgx1-v100` | a board or box of one maker: what is on it is known |
 //! | `rtx4090-4-p2p`, `rtx4090-4-staged` | so many cards in a box, and how they reach each other: tenfold apart |
 
-use crate::error::{Error, Result};
-use crate::hardware::Fabric;
+//! | `hgx-h100[0-3]` | some of the GPUs of one, in that order |
 
-/// Name and description of every preset.
-pub static PRESETS: &[(&str, &str)] = &[
-    ("hgx-h100", include_str!("presets/hgx-h100.toml")),
-    ("rtx4090-4-staged", include_str!("presets/rtx4090-4-staged.toml")),
+use std::sync::OnceLock;
+
+use crate::error::{Error, Result};
+use crate::hardware::{Description, Fabric};
+
+/// The descriptions, in the order in which they are listed.
+static FILES: &[&str] = &[
+    include_str!("presets/dgx1-p100.toml"),
+    include_str!("presets/dgx1-v100.toml"),
+    include_str!("presets/v100-4-mesh.toml"),
+    include_str!("presets/dgx2.toml"),
+    include_str!("presets/hgx-a100.toml"),
+    include_str!("presets/hgx-a100-4.toml"),
+    include_str!("presets/hgx-h100.toml"),
+    include_str!("presets/hgx-h200.toml"),
+    include_str!("presets/hgx-h20.toml"),
+    include_str!("presets/hgx-b200.toml"),
+    include_str!("presets/hgx-b300.toml"),
+    include_str!("presets/gb200-nvl72.toml"),
+    include_str!("presets/gb300-nvl72.toml"),
+    include_str!("presets/gh200-4.toml"),
+    include_str!("presets/pcie3.toml"),
+    include_str!("presets/a100-pcie.toml"),
+    include_str!("presets/h100-pcie.toml"),
+    include_str!("presets/a100-pcie-bridge.toml"),
+    include_str!("presets/h100-pcie-bridge.toml"),
+    include_str!("presets/rtx3090-bridge.toml"),
+    include_str!("presets/rtx2080ti.toml"),
+    include_str!("presets/rtx2080ti-bridge.toml"),
+    include_str!("presets/rtx4090.toml"),
+    include_str!("presets/rtx5090.toml"),
+    include_str!("presets/l40s.toml"),
+    include_str!("presets/l4.toml"),
+    include_str!("presets/mi300x.toml"),
 ];
 
-/// Makes a preset.
+/// Returns every machine that is shipped, in the order in which they are described.
+pub fn presets() -> &'static [Fabric] {
+    static MACHINES: OnceLock<Vec<Fabric>> = OnceLock::new();
+    MACHINES
+        .get_or_init(|| FILES.iter().flat_map(|text| machines_of(text).expect("a test reads every preset")).collect())
+}
+
+fn machines_of(text: &str) -> Result<Vec<Fabric>> {
+    let description = Description::parse(text, "preset")?;
+    description.machines.iter().map(|machine| description.build(machine, &machine.name)).collect()
+}
+
+/// Makes a preset, or of one the GPUs that `name[0-3,5]` names.
 ///
 /// # Errors
-/// [`Error::Unknown`].
+/// [`Error::Unknown`], or [`Error::Description`] if it has no such GPUs.
 pub fn preset(name: &str) -> Result<Fabric> {
-    let found = PRESETS.iter().find(|(known, _)| *known == name);
-    let (name, text) = found.ok_or_else(|| Error::Unknown {
+    let (stem, ranks) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
+        Some((stem, ranks)) => (stem, Some(ranks)),
+        None => (name, None),
+    };
+    let found = presets().iter().find(|fabric| fabric.name == stem).ok_or_else(|| Error::Unknown {
         kind: "fabric",
-        name: name.to_owned(),
-        known: PRESETS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        name: stem.to_owned(),
+        known: presets().iter().map(|fabric| fabric.name.as_str()).collect::<Vec<_>>().join(", "),
     })?;
-    Fabric::parse(text, name)
+    let Some(ranks) = ranks else { return Ok(found.clone()) };
+    let wrong = || Error::Description {
+        origin: name.to_owned(),
+        message: format!("`[{ranks}]` names no GPUs: write {stem}[0-3] or {stem}[0,2,5]"),
+    };
+    let among = found.among(&ranks_of(ranks).ok_or_else(wrong)?)?;
+    Ok(Fabric { name: name.to_owned(), ..among })
 }
+
+/// Reads `0-3,5`.
+fn ranks_of(text: &str) -> Option<Vec<u32>> {
+    let mut ranks = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last.checked_sub(first)? >= MOST_RANKS {
+            return None;
+        }
+        ranks.extend(first..=last);
+    }
+    Some(ranks)
+}
+
+/// Chosen: more GPUs than any preset has.
+const MOST_RANKS: u32 = 1 << 16;

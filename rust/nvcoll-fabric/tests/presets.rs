@@ -1,11 +1,15 @@
-//! The shipped tables and machines: each can be read, names itself, says where its numbers are from, and joins its GPUs.
+//! The shipped tables and machines: each can be read, says where its numbers are from, and joins its GPUs.
 
-use nvcoll_fabric::hardware::{gpus, media};
-use nvcoll_fabric::preset::{preset, PRESETS};
+use std::collections::BTreeSet;
+
+use nvcoll_fabric::hardware::media::{self, Family};
+use nvcoll_fabric::hardware::{gpus, Kind};
+use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::route::RouteKind;
+use nvcoll_fabric::{Error, Fabric};
 
 #[test]
-fn every_row_has_a_source_and_numbers_that_can_be() {
+fn every_row_has_a_name_of_its_own_a_source_and_numbers_that_can_be() {
     for medium in media::all() {
         assert!(!medium.source.is_empty() && medium.lane_gbps > 0.0, "{}", medium.name);
         assert!(medium.efficiency > 0.0 && medium.efficiency <= 1.0, "{}", medium.name);
@@ -13,26 +17,94 @@ fn every_row_has_a_source_and_numbers_that_can_be() {
     for gpu in gpus::all() {
         assert!(!gpu.source.is_empty() && gpu.memory_gbps > 0.0, "{}", gpu.name);
     }
+    let names: Vec<_> = media::all().iter().map(|medium| &medium.name).collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
 }
 
 #[test]
-fn every_preset_is_called_what_its_file_is_called_and_joins_all_gpus() {
-    for (name, _) in PRESETS {
-        let fabric = preset(name).unwrap();
-        assert_eq!(&fabric.name, name);
-        assert!(!fabric.sources.is_empty(), "{name}");
+fn every_preset_has_a_name_of_its_own_and_joins_all_its_gpus() {
+    let mut names = BTreeSet::new();
+    for fabric in presets() {
+        assert!(names.insert(&fabric.name), "{}", fabric.name);
+        assert!(!fabric.sources.is_empty(), "{}", fabric.name);
         for from in 0..fabric.world_size() {
             for to in 0..fabric.world_size() {
                 let route = fabric.route(from, to).unwrap_or_else(|error| panic!("{error}"));
-                assert_eq!(route.kind == RouteKind::Local, from == to, "{name}");
+                assert_eq!(route.kind == RouteKind::Local, from == to, "{}", fabric.name);
             }
         }
     }
 }
 
+/// GB/s over NVLink that each GPU can send, as its datasheet says.
+const NVLINK_GBPS: &[(&str, f64)] = &[
+    ("dgx1-p100", 80.0),
+    ("dgx1-v100", 150.0),
+    ("v100-4-mesh", 150.0),
+    ("dgx2", 150.0),
+    ("hgx-a100", 300.0),
+    ("hgx-a100-4", 300.0),
+    ("hgx-h100", 450.0),
+    ("hgx-h200", 450.0),
+    ("hgx-h20", 450.0),
+    ("hgx-b200", 900.0),
+    ("hgx-b300", 900.0),
+    ("gb200-nvl72", 900.0),
+    ("gb300-nvl72", 900.0),
+    ("gh200-4", 450.0),
+    ("a100-pcie-8-bridge", 300.0),
+    ("h100-pcie-8-bridge", 300.0),
+    ("rtx3090-2-bridge", 56.25),
+    ("rtx2080ti-2-bridge", 50.0),
+    ("mi300x-8", 448.0),
+];
+
+#[test]
+fn the_links_of_every_gpu_add_up_to_its_datasheet() {
+    for &(name, gbps) in NVLINK_GBPS {
+        let fabric = preset(name).unwrap();
+        for gpu in fabric.gpus() {
+            assert_eq!(sent_by(&fabric, gpu, &[Family::Nvlink, Family::Xgmi]), gbps, "{name}");
+        }
+    }
+    let listed: BTreeSet<_> = NVLINK_GBPS.iter().map(|(name, _)| *name).collect();
+    for fabric in presets().iter().filter(|fabric| !listed.contains(fabric.name.as_str())) {
+        let nvlink = sent_by(fabric, fabric.gpus()[0], &[Family::Nvlink, Family::Xgmi]);
+        let pcie = sent_by(fabric, fabric.gpus()[0], &[Family::Pcie]);
+        let is_part_of_a_listed_one = NVLINK_GBPS.iter().any(|row| row.1 == nvlink);
+        assert!(is_part_of_a_listed_one || (nvlink == 0.0 && pcie > 0.0), "{}: {nvlink} over NVLink", fabric.name);
+    }
+}
+
+fn sent_by(fabric: &Fabric, gpu: usize, families: &[Family]) -> f64 {
+    let own = fabric.links.iter().filter(|link| link.from == gpu && families.contains(&link.medium.family));
+    own.map(|link| link.line_rate().gbps()).sum()
+}
+
+#[test]
+fn a_rack_has_130_terabytes_per_second_and_a_dgx_a100_six_switches() {
+    let rack = preset("gb200-nvl72").unwrap();
+    let both_ways: f64 = rack.gpus().iter().map(|&gpu| 2.0 * sent_by(&rack, gpu, &[Family::Nvlink])).sum();
+    assert_eq!(both_ways, 129_600.0);
+    let board = preset("hgx-a100").unwrap();
+    assert_eq!(board.of_kind(Kind::Nvswitch).map(|at| board.devices[at].chips).sum::<u32>(), 6);
+}
+
 #[test]
 fn staging_crosses_pcie_and_memory_twice() {
-    let fabric = preset("rtx4090-4-staged").unwrap();
-    let route = fabric.route(0, 1).unwrap();
+    let route = preset("rtx4090-4-staged").unwrap().route(0, 1).unwrap();
     assert_eq!((route.kind, route.links.len()), (RouteKind::Staged, 4));
+    let peers = preset("rtx4090-4-p2p").unwrap().route(0, 1).unwrap();
+    assert_eq!((peers.kind, peers.links.len()), (RouteKind::Peer, 2));
+}
+
+#[test]
+fn some_of_the_gpus_are_ranks_in_the_order_given() {
+    let four = preset("dgx1-v100[0,3,2,1]").unwrap();
+    assert_eq!(four.world_size(), 4);
+    assert_eq!(four.devices[1].name, "gpu3");
+    for wrong in ["dgx1-v100[8]", "dgx1-v100[0,0]", "dgx1-v100[]", "dgx1-v100[3-1]", "dgx1-v100[0-99999999]"] {
+        assert!(matches!(preset(wrong), Err(Error::Description { .. })), "{wrong}");
+    }
+    assert!(matches!(preset("dgx3"), Err(Error::Unknown { .. })));
 }

@@ -1,11 +1,16 @@
 //! A fabric from its description in TOML.
 //!
 //! ```toml
-//! name = "rtx3090-2-bridge"
-//! title = "2 x RTX 3090 with an NVLink bridge"
 //! gpu = "rtx3090"
 //! abilities = { peer_access = false, multicast = false, switch_folds = false, gpu_direct = false }
 //! sources = ["..."]
+//!
+//! [[machines]]                       one or more: what of it there is, under a name
+//! name = "rtx3090-2-bridge"
+//! title = "2 x RTX 3090 with an NVLink bridge"
+//! gpus = 2                           the first two; without it, all
+//! peer_access = true                 instead of what `abilities` says
+//! validated_on = 1                   systems of this class with which predictions were compared; without it, none
 //!
 //! [[devices]]
 //! names = "gpu[0-1]"                 one device for each name
@@ -20,21 +25,28 @@
 
 use serde::Deserialize;
 
-use super::{gpus, media, names, Abilities, Device, Evidence, Fabric, Kind, Link};
+use super::{gpus, media, names, Abilities, Device, Evidence, Fabric, Kind};
 use crate::error::{Error, Result};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Description {
-    name: String,
-    title: String,
+pub(crate) struct Description {
     gpu: String,
     abilities: Abilities,
-    /// How many systems of its class predictions were compared with; without it, none.
-    validated_on: Option<u32>,
     sources: Vec<String>,
+    pub(crate) machines: Vec<Machine>,
     devices: Vec<Devices>,
     links: Vec<Links>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    title: String,
+    gpus: Option<u32>,
+    peer_access: Option<bool>,
+    validated_on: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -61,36 +73,63 @@ fn one() -> u32 {
     1
 }
 
-impl Fabric {
+impl Description {
     /// Reads a description; `origin` is what to call it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Description`] with what is wrong.
+    pub(crate) fn parse(text: &str, origin: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| wrong(origin, error.to_string()))
+    }
+
+    /// Makes one of its machines.
+    ///
+    /// # Errors
+    /// [`Error::Description`] with what is wrong, [`Error::Unknown`] for a medium or GPU that no table has.
+    pub(crate) fn build(&self, machine: &Machine, origin: &str) -> Result<Fabric> {
+        let peer_access = machine.peer_access.unwrap_or(self.abilities.peer_access);
+        let mut fabric = Fabric {
+            name: machine.name.clone(),
+            title: machine.title.clone(),
+            gpu: gpus::named(&self.gpu)?,
+            devices: Vec::new(),
+            links: Vec::new(),
+            abilities: Abilities { peer_access, ..self.abilities },
+            evidence: evidence_of(machine.validated_on),
+            sources: self.sources.clone(),
+        };
+        for devices in &self.devices {
+            fabric.add_devices(devices).map_err(|message| wrong(origin, message))?;
+        }
+        for links in &self.links {
+            let medium = media::named(&links.medium)?;
+            for (from, to) in fabric.ends(links).map_err(|message| wrong(origin, message))? {
+                fabric.join(from, to, medium, links.lanes);
+            }
+        }
+        fabric.check().map_err(|message| wrong(origin, message))?;
+        match machine.gpus {
+            Some(gpus) => fabric.among(&(0..gpus).collect::<Vec<_>>()),
+            None => Ok(fabric),
+        }
+    }
+}
+
+fn wrong(origin: &str, message: String) -> Error {
+    Error::Description { origin: origin.to_owned(), message }
+}
+
+impl Fabric {
+    /// Reads a description of one machine; `origin` is what to call it in errors.
     ///
     /// # Errors
     /// [`Error::Description`] with what is wrong, [`Error::Unknown`] for a medium or GPU that no table has.
     pub fn parse(text: &str, origin: &str) -> Result<Fabric> {
-        let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
-        let description: Description = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        let mut fabric = Fabric {
-            gpu: gpus::named(&description.gpu)?,
-            devices: Vec::new(),
-            links: Vec::new(),
-            abilities: description.abilities,
-            evidence: evidence_of(description.validated_on),
-            sources: description.sources,
-            name: description.name,
-            title: description.title,
-        };
-        for devices in &description.devices {
-            fabric.add_devices(devices).map_err(wrong)?;
+        let description = Description::parse(text, origin)?;
+        match description.machines.as_slice() {
+            [machine] => description.build(machine, origin),
+            machines => Err(wrong(origin, format!("it describes {} machines: describe one", machines.len()))),
         }
-        for links in &description.links {
-            let medium = media::named(&links.medium)?;
-            for (from, to) in fabric.ends(links).map_err(wrong)? {
-                fabric.links.push(Link { from, to, medium, lanes: links.lanes });
-                fabric.links.push(Link { from: to, to: from, medium, lanes: links.lanes });
-            }
-        }
-        fabric.check().map_err(wrong)?;
-        Ok(fabric)
     }
 
     fn add_devices(&mut self, devices: &Devices) -> std::result::Result<(), String> {

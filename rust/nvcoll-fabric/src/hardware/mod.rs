@@ -19,6 +19,9 @@ pub mod gpus;
 pub mod media;
 mod names;
 
+pub(crate) use describe::Description;
+
+use crate::error::{Error, Result};
 use crate::units::{Ps, Rate};
 use gpus::Gpu;
 use media::Medium;
@@ -162,6 +165,38 @@ impl Fabric {
     /// Returns the number of nodes.
     pub fn nodes(&self) -> u32 {
         self.devices.iter().filter_map(|device| device.node).max().map_or(0, |last| last + 1)
+    }
+
+    /// Joins two devices in both directions.
+    pub(crate) fn join(&mut self, a: usize, b: usize, medium: &'static Medium, lanes: u32) {
+        self.links.push(Link { from: a, to: b, medium, lanes });
+        self.links.push(Link { from: b, to: a, medium, lanes });
+    }
+
+    /// Returns the same machine with these of its GPUs only, which are the ranks in this order.
+    ///
+    /// # Errors
+    /// [`Error::Description`] if a rank is named that does not exist, or twice, or none is named.
+    pub fn among(&self, ranks: &[u32]) -> Result<Fabric> {
+        let gpus = self.gpus();
+        let wrong = |message| Error::Description { origin: self.name.clone(), message };
+        let is_rank = |rank: &&u32| (**rank as usize) < gpus.len();
+        if let Some(rank) = ranks.iter().find(|rank| !is_rank(rank)) {
+            return Err(wrong(format!("there is no GPU {rank}: it has {}", gpus.len())));
+        }
+        let mut kept: Vec<usize> = ranks.iter().map(|&rank| gpus[rank as usize]).collect();
+        if kept.is_empty() || kept.iter().collect::<std::collections::BTreeSet<_>>().len() != kept.len() {
+            return Err(wrong("name each GPU once, and at least one".to_owned()));
+        }
+        kept.extend((0..self.devices.len()).filter(|&position| self.devices[position].kind != Kind::Gpu));
+        let mut place = vec![None; self.devices.len()];
+        kept.iter().enumerate().for_each(|(new, &old)| place[old] = Some(new));
+        let moved = |link: &Link| Some(Link { from: place[link.from]?, to: place[link.to]?, ..*link });
+        Ok(Fabric {
+            devices: kept.iter().map(|&old| self.devices[old].clone()).collect(),
+            links: self.links.iter().filter_map(moved).collect(),
+            ..self.clone()
+        })
     }
 
     /// Returns the position of a device.
