@@ -10,14 +10,23 @@
 //! |---|---|
 //! | [`hardware`] | devices, links, media, GPU models: what a machine is made of |
 //! | [`preset`] | the machines that are shipped, one TOML file each |
+//! | [`cluster`] | several nodes and the network between them |
 //! | [`route`] | which links a transfer between two GPUs crosses |
+//! | [`sharing`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
+//! | [`floor`] | the time that no schedule can undercut |
 //! | [`units`] | rates and times as integers |
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 pub mod error;
+pub mod floor;
+mod flow;
+mod flows;
 pub mod hardware;
 pub mod preset;
+pub mod rates;
 pub mod route;
+pub mod sharing;
 pub mod units;
 
 pub use error::{Error, Result};

@@ -117,16 +117,29 @@ impl Fabric {
     }
 
     fn through_memory(&self, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
-        let out = |memory| Some((memory, self.on_host(memory, b)?));
-        let (memory, out) = self.of_kind(Kind::Memory).filter_map(out).min_by_key(|(_, path)| path.len())?;
-        let into = self.on_host(a, memory)?;
-        Some(([into, out].concat(), RouteKind::Staged))
+        let memory = self.memory_of(b)?;
+        Some(([self.on_host(a, memory)?, self.on_host(memory, b)?].concat(), RouteKind::Staged))
     }
 
     fn over_network(&self, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
-        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket | Kind::Nic | Kind::NetworkSwitch);
-        let path = self.shortest(a, b, is_passed, |f| !matches!(f, Family::Nvlink | Family::Xgmi))?;
+        if self.abilities.gpu_direct {
+            return Some((self.off_host(a, b)?, RouteKind::Network));
+        }
+        let (from, to) = (self.memory_of(a)?, self.memory_of(b)?);
+        let path = [self.on_host(a, from)?, self.off_host(from, to)?, self.on_host(to, b)?].concat();
         Some((path, RouteKind::Network))
+    }
+
+    /// Over NICs and what joins them.
+    fn off_host(&self, a: usize, b: usize) -> Option<Vec<usize>> {
+        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket | Kind::Nic | Kind::NetworkSwitch);
+        self.shortest(a, b, is_passed, |f| !matches!(f, Family::Nvlink | Family::Xgmi))
+    }
+
+    /// The memory that is nearest to a GPU.
+    fn memory_of(&self, gpu: usize) -> Option<usize> {
+        let near = |&memory: &usize| self.on_host(memory, gpu).map_or(usize::MAX, |path| path.len());
+        self.of_kind(Kind::Memory).filter(|memory| near(memory) < usize::MAX).min_by_key(near)
     }
 
     /// Over PCIe and between sockets.

@@ -1,0 +1,166 @@
+//! The floor: the time that no schedule undercuts on a fabric, however clever.
+//!
+//! ```text
+//! floor = the largest of   bytes that must cross a cut / what the cut lets through
+//!                          bytes that must be sent in all / what all send together
+//!         + latency from one end to the other
+//! ```
+//!
+//! N is the size as nccl-tests counts it: the longer buffer of a rank; s, the GPUs on the side S of a cut that sends.
+//!
+//! | collective | crosses a cut | is sent in all |
+//! |---|---|---|
+//! | all_reduce | N | 2 N (n-1); where the switch folds and multicasts, N (1 + 1/n) by each GPU instead |
+//! | all_gather, reduce_scatter | N s/n | |
+//! | broadcast, reduce, scan | N from or to the root | |
+//! | gather, scatter | N (n-1)/n to or from the root | |
+//! | all_to_all | N s (n-s) / n | |
+//!
+//! For all_gather the worst of all 2^n cuts is found: if every GPU offers x and each can receive n x, no cut is in the way; a
+//! maximal flow finds that out or a cut S that lets less through, and x becomes B(S)/s (Dinkelbach, 1967). GPUs may pass on
+//! what they receive, and what is staged passes memory. Between nodes, where no switch folds, the volume of all_reduce is
+//! bounded for nodes as it is for GPUs. all_to_all is bounded by GPUs, nodes and halves only.
+//!
+//! Links count at line rate: efficiencies are fitted to measurements, some of which exceed them, and no measurement may fall
+//! below a floor. Source: the cut bound of ForestColl (Zhao et al., 2024), the volume of Patarasuk and Yuan (2009).
+
+use nvcoll_core::collective::Collective;
+
+use crate::error::{Error, Result};
+use crate::flow::UNBOUNDED;
+use crate::flows::Flows;
+use crate::hardware::{Fabric, Link};
+use crate::units::{Ps, Rate};
+
+/// The least time of a collective on a fabric, as a line over its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Floor {
+    /// The most algbw; none if no byte must move.
+    pub algbw: Option<Rate>,
+    /// What even an empty call takes.
+    pub latency: Ps,
+}
+
+impl Floor {
+    /// Returns the least time for so many bytes.
+    pub fn time(&self, nbytes: u64) -> Ps {
+        self.latency + self.algbw.map_or(0, |rate| rate.time(nbytes))
+    }
+}
+
+impl Fabric {
+    /// Finds the floor of a collective; its root, if it has one, is rank 0.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`]; [`Error::Unable`] for what moves no data of its caller's (`split`).
+    pub fn floor(&self, collective: &Collective) -> Result<Floor> {
+        if self.world_size() == 1 {
+            return Ok(Floor { algbw: None, latency: 0 });
+        }
+        let latency = self.reach()?;
+        let cuts = Cuts::of(self);
+        let n = cuts.gpus.len() as u64;
+        let bytes_per_second = match collective.name {
+            "all_reduce" => cuts.all_reduce(self.abilities.switch_folds && self.abilities.multicast),
+            "all_gather" | "reduce_scatter" => n * cuts.shard(),
+            "broadcast" | "scan" | "exscan" => cuts.rate_of_first(),
+            "reduce" => cuts.rate_to_first(),
+            "scatter" => times(cuts.from(&cuts.gpus[..1]), n, n - 1),
+            "gather" => times(cuts.from(&cuts.gpus[1..]), n, n - 1),
+            "all_to_all" => cuts.all_to_all(),
+            "barrier" => return Ok(Floor { algbw: None, latency }),
+            name => {
+                let message = format!("{name} has no floor: it moves no data of its caller's");
+                return Err(Error::Unable { fabric: self.name.clone(), message });
+            }
+        };
+        Ok(Floor { algbw: Some(Rate(bytes_per_second)), latency })
+    }
+
+    /// Returns the latency from rank 0 to the farthest other.
+    fn reach(&self) -> Result<Ps> {
+        let latency = |to| Ok(self.route(0, to)?.latency(self));
+        (1..self.world_size()).map(latency).try_fold(0, |most, one: Result<Ps>| Ok(most.max(one?)))
+    }
+}
+
+/// Cuts of a fabric at line rate, in bytes per second.
+struct Cuts {
+    flows: Flows,
+    /// Positions of the GPUs.
+    gpus: Vec<usize>,
+    /// For each node, its GPUs. Nodes of a cluster are alike.
+    nodes: Vec<Vec<usize>>,
+}
+
+impl Cuts {
+    fn of(fabric: &Fabric) -> Self {
+        let gpus = fabric.gpus();
+        let of_node = |node| gpus.iter().copied().filter(|&gpu| fabric.devices[gpu].node == Some(node)).collect();
+        let nodes = (0..fabric.nodes()).map(of_node).filter(|gpus: &Vec<_>| !gpus.is_empty()).collect();
+        Self { flows: Flows::of(fabric, Link::line_rate), gpus, nodes }
+    }
+
+    /// What some GPUs can send to all others.
+    fn from(&self, inside: &[usize]) -> u64 {
+        let others: Vec<usize> = self.gpus.iter().copied().filter(|gpu| !inside.contains(gpu)).collect();
+        self.flows.between(inside, &others)
+    }
+
+    /// The least that the first GPU can send to another.
+    fn rate_of_first(&self) -> u64 {
+        let rates = self.gpus[1..].iter().map(|&other| self.flows.between(&self.gpus[..1], &[other]));
+        rates.min().unwrap_or(UNBOUNDED)
+    }
+
+    /// The least that another GPU can send to the first.
+    fn rate_to_first(&self) -> u64 {
+        let rates = self.gpus[1..].iter().map(|&other| self.flows.between(&[other], &self.gpus[..1]));
+        rates.min().unwrap_or(UNBOUNDED)
+    }
+
+    fn all_reduce(&self, folds_in_switch: bool) -> u64 {
+        let (n, cut) = (self.gpus.len() as u64, self.rate_of_first().min(self.rate_to_first()));
+        let of_nodes = if self.nodes.len() > 1 { self.volume(&self.nodes) } else { UNBOUNDED };
+        let port = || self.nodes[0].iter().map(|&gpu| self.from(&[gpu])).min().unwrap_or(UNBOUNDED);
+        let of_gpus = match (folds_in_switch, self.nodes.len()) {
+            (true, 1) => times(port(), n, n + 1),
+            (true, _) => port(),
+            (false, _) => self.volume(&self.gpus.iter().map(|&gpu| vec![gpu]).collect::<Vec<_>>()),
+        };
+        cut.min(of_nodes).min(of_gpus)
+    }
+
+    /// The algbw of an all_reduce among parties whose switches do not fold.
+    fn volume(&self, parties: &[Vec<usize>]) -> u64 {
+        let sent: u64 = parties.iter().map(|party| self.from(party)).sum();
+        sent / (2 * (parties.len() as u64 - 1))
+    }
+
+    /// The most that each GPU can offer so that every other can receive it from all.
+    fn shard(&self) -> u64 {
+        let mut offer = self.from(&self.gpus[1..]) / (self.gpus.len() as u64 - 1);
+        for &receiver in &self.nodes[0] {
+            while let Some(less) = self.flows.less_than(offer, &self.gpus, receiver) {
+                offer = less;
+            }
+        }
+        offer
+    }
+
+    fn all_to_all(&self) -> u64 {
+        let n = self.gpus.len() as u64;
+        let singles = self.nodes[0].iter().map(std::slice::from_ref);
+        let nodes = self.nodes.iter().take(1).filter(|node| node.len() < self.gpus.len()).map(Vec::as_slice);
+        let half = std::iter::once(&self.gpus[..self.gpus.len().div_ceil(2)]);
+        let algbw = |inside: &[usize]| {
+            let s = inside.len() as u64;
+            times(self.from(inside), n, s * (n - s))
+        };
+        singles.chain(nodes).chain(half).map(algbw).min().unwrap_or(UNBOUNDED)
+    }
+}
+
+fn times(rate: u64, by: u64, over: u64) -> u64 {
+    (u128::from(rate) * u128::from(by) / u128::from(over)) as u64
+}

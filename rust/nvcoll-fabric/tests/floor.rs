@@ -1,0 +1,86 @@
+//! The floor: exact on fabrics whose worst cut is known, and below whatever links allow.
+
+use nvcoll_core::collective::{Collective, COLLECTIVES};
+use nvcoll_fabric::cluster::{cluster, network};
+use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::{Error, Fabric};
+
+/// GB/s of algbw that no schedule exceeds.
+fn ceiling(fabric: &Fabric, collective: &str) -> f64 {
+    fabric.floor(Collective::named(collective).unwrap()).unwrap().algbw.unwrap().gbps()
+}
+
+fn four_gpus(lanes: u32, abilities: &str) -> Fabric {
+    let text = format!(
+        r#"gpu = "h100-sxm"
+        abilities = {{ peer_access = false, {abilities}, gpu_direct = false }}
+        sources = []
+        [[machines]]
+        name = "four"
+        title = "four"
+        [[devices]]
+        names = "gpu[0-3]"
+        kind = "gpu"
+        [[devices]]
+        names = "nvswitch"
+        kind = "nvswitch"
+        [[links]]
+        from = "gpu[0-3]"
+        to = "nvswitch"
+        medium = "nvlink4"
+        lanes = {lanes}"#
+    );
+    Fabric::parse(&text, "text").unwrap()
+}
+
+#[test]
+fn a_switch_lets_a_ring_through_at_line_rate_and_one_that_folds_more() {
+    let plain = four_gpus(18, "multicast = false, switch_folds = false");
+    // A ring of 4 sends 2 (n-1)/n = 1.5 N through a port of 450 GB/s.
+    assert_eq!(ceiling(&plain, "all_reduce"), 300.0);
+    assert_eq!(ceiling(&plain, "all_gather"), 600.0);
+    assert_eq!(ceiling(&plain, "broadcast"), 450.0);
+    assert_eq!(ceiling(&plain, "gather"), 600.0);
+    // 3/4 N leaves each GPU. Of two together N leaves, through two ports.
+    assert_eq!(ceiling(&plain, "all_to_all"), 600.0);
+    let folds = four_gpus(18, "multicast = true, switch_folds = true");
+    assert_eq!(ceiling(&folds, "all_reduce"), 360.0);
+}
+
+#[test]
+fn the_cut_between_two_nodes_bounds_their_all_gather() {
+    let node = preset("hgx-h100").unwrap();
+    let pair = cluster(&node, 2, network("ib-ndr-1").unwrap()).unwrap();
+    // Half of the N bytes cross one port of 50 GB/s; a whole N of an all_reduce crosses it each way.
+    assert_eq!(ceiling(&pair, "all_gather"), 100.0);
+    assert_eq!(ceiling(&pair, "all_reduce"), 50.0);
+    let four = cluster(&node, 4, network("ib-ndr-1").unwrap()).unwrap();
+    assert_eq!(ceiling(&four, "all_reduce").round(), 33.0);
+}
+
+#[test]
+fn what_is_staged_crosses_memory_twice() {
+    let memory = 8.0 * 25.6;
+    let staged = ceiling(&preset("rtx4090-4-staged").unwrap(), "all_to_all");
+    let peers = ceiling(&preset("rtx4090-4-p2p").unwrap(), "all_to_all");
+    assert!(staged <= peers, "{staged} {peers}");
+    assert!(staged <= memory * 16.0 / 3.0);
+}
+
+#[test]
+fn every_collective_has_a_floor_on_every_fabric_or_says_why_not() {
+    for fabric in presets().iter().filter(|fabric| fabric.world_size() <= 16) {
+        for collective in COLLECTIVES {
+            match fabric.floor(collective) {
+                Ok(floor) => assert!(floor.time(1 << 30) >= floor.time(1 << 20), "{}", fabric.name),
+                Err(error) => assert!(matches!(error, Error::Unable { .. }) && collective.name == "split", "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gpu_alone_has_nothing_to_wait_for() {
+    let one = preset("hgx-h100[3]").unwrap();
+    assert_eq!(one.floor(Collective::named("all_reduce").unwrap()).unwrap().time(1 << 30), 0);
+}
