@@ -16,7 +16,8 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::hardware::media::{self, Family};
-use crate::hardware::{Device, Evidence, Fabric, Kind};
+use crate::hardware::{Device, Evidence, Fabric, Kind, Link};
+use crate::units::Rate;
 
 /// A network.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -40,6 +41,17 @@ pub struct Network {
     pub gpu_direct: bool,
     /// Where the numbers are from.
     pub source: String,
+}
+
+impl Network {
+    /// Returns what all NICs of a node send together, at line rate.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for a medium that no table has.
+    pub fn line_rate(&self) -> Result<Rate> {
+        let port = media::named(&self.medium)?.lane_gbps;
+        Ok(Rate::from_gbps(port * f64::from(self.ports * self.nics)))
+    }
 }
 
 #[derive(Deserialize)]
@@ -108,7 +120,7 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
 fn seats(node: &Fabric, gpus: &[usize], nics: u32) -> std::result::Result<Vec<usize>, String> {
     let is_host = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket);
     let host_of = |gpu: usize| {
-        let own = |link: &&crate::hardware::Link| link.from == gpu && is_host(node.devices[link.to].kind);
+        let own = |link: &&Link| link.from == gpu && is_host(node.devices[link.to].kind);
         node.links.iter().find(own).map(|link| link.to)
     };
     let seat = |nic: usize| {
@@ -143,7 +155,7 @@ impl Fabric {
             |device: &Device| Device { name: format!("n{nth}.{}", device.name), node: Some(nth), ..device.clone() };
         self.devices.extend(node.devices.iter().map(named));
         for link in &node.links {
-            self.links.push(crate::hardware::Link { from: first + link.from, to: first + link.to, ..*link });
+            self.links.push(Link { from: first + link.from, to: first + link.to, ..*link });
         }
         let (port, host) = (media::named(&network.medium)?, media::named(&network.host_medium)?);
         for (nic, (&seat, &rail)) in seats.iter().zip(rails).enumerate() {

@@ -12,6 +12,7 @@
 //! | [`preset`] | the machines that are shipped, one TOML file each |
 //! | [`cluster`] | several nodes and the network between them |
 //! | [`route`] | which links a transfer between two GPUs crosses |
+//! | `matrix` | how pairs are joined, in the words of nvidia-smi |
 //! | [`sharing`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
 //! | [`floor`] | the time that no schedule can undercut |
 //! | [`units`] | rates and times as integers |
@@ -23,6 +24,7 @@ pub mod floor;
 mod flow;
 mod flows;
 pub mod hardware;
+mod matrix;
 pub mod preset;
 pub mod rates;
 pub mod route;

@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use nvcoll_core::Error as CoreError;
 use nvcoll_engine::Error as EngineError;
+use nvcoll_fabric::Error as FabricError;
 
 /// The exceptions: name, builtin that is a base beside `Error`, docstring.
 const EXCEPTIONS: [(&str, Option<&str>, &str); 8] = [
@@ -83,6 +84,15 @@ pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
             "InvalidArgument"
         }
         CoreError::Build(_) | CoreError::Text { .. } => "BuildError",
+    };
+    raise(py, name, error.to_string())
+}
+
+/// The fabric's errors.
+pub(crate) fn of_fabric(py: Python<'_>, error: &FabricError) -> PyErr {
+    let name = match error {
+        FabricError::Unknown { .. } | FabricError::Description { .. } => "InvalidArgument",
+        FabricError::NoPath { .. } | FabricError::Unable { .. } => "InvalidArgument",
     };
     raise(py, name, error.to_string())
 }

@@ -8,6 +8,7 @@ mod collectives;
 mod communicator;
 mod counts;
 mod error;
+mod fabric;
 mod gil;
 mod group;
 mod machine;
@@ -45,6 +46,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tuning::cost_model, module)?)?;
     module.add_function(wrap_pyfunction!(tuning::auto_candidates, module)?)?;
     machine::register(module)?;
+    fabric::register(module)?;
     // What is public is said by the package, not by the extension.
     module.delattr("__all__")
 }

@@ -80,6 +80,21 @@ pub enum Kind {
     NetworkSwitch,
 }
 
+impl Kind {
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Gpu => "gpu",
+            Kind::Nvswitch => "nvswitch",
+            Kind::PcieSwitch => "pcie_switch",
+            Kind::Socket => "socket",
+            Kind::Memory => "memory",
+            Kind::Nic => "nic",
+            Kind::NetworkSwitch => "network_switch",
+        }
+    }
+}
+
 /// One direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {

@@ -1,0 +1,115 @@
+"""``nvcoll fabric``: the machines that are known, and of one: how its GPUs are joined, and what they reach.
+
+Rates are decimal GB/s of one direction. *Alone* is a pair while nothing else moves, *at once* every pair while all
+pairs send: on a switch they differ by the number of GPUs, on a mesh a pair may keep a link of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, fabrics, networks
+from nvcoll._nvcoll import fabric as preset
+from nvcoll.words import counted
+
+MOST_PRINTED = 16
+"""GPUs of which a matrix is printed. Chosen: what a wide terminal holds; the first of more are shown."""
+
+WIDEST = 1000
+"""Columns of text that a table may take; a terminal that has less wraps its lines, and nothing is cut off. Chosen."""
+
+
+def named(name: str) -> Fabric:
+    """Returns the machine that a name, a file that ends in .toml, or ``NODExNODES+NETWORK`` stands for."""
+    if name.endswith(".toml"):
+        return Fabric.from_toml(Path(name))
+    node, plus, network = name.partition("+")
+    if not plus:
+        return preset(name)
+    node, times, nodes = node.rpartition("x")
+    if not times or not nodes.isdecimal():
+        raise InvalidArgument(f"`{name}` is no cluster: write hgx-h100x4+ib-ndr-8, four nodes and their network")
+    return cluster(node, nodes=int(nodes), network=network)
+
+
+def _print(headings: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> None:
+    """Prints a table; columns are set right but those that are named in ``left``."""
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=WIDEST, highlight=False).print(table)
+
+
+def _list() -> None:
+    machines = [(one.name, str(one.world_size), one.title, one.trust) for one in fabrics()]
+    _print(("name", "GPUs", "what it is", "numbers"), machines, left=("name", "what it is", "numbers"))
+    print()
+    rows = [(name, f"{gbps:g}", title) for name, title, gbps, _ in networks()]
+    _print(("network", "GB/s per node", "what it is"), rows, left=("network", "what it is"))
+    print("\nnvcoll fabric hgx-h100   hgx-h100[0-3]   hgx-h100x4+ib-ndr-8   mine.toml")
+
+
+def _gbps(rates: Sequence[Sequence[float]]) -> list[list[str]]:
+    return [["-" if math.isnan(rate) else f"{rate:.3g}" for rate in row] for row in rates]
+
+
+def _cuts(one: Fabric) -> Iterator[str]:
+    """What leaves one GPU, half of them, a node."""
+    n = one.world_size
+    cuts = {"one GPU for the others": [0], "half of the GPUs for the other half": list(range((n + 1) // 2))}
+    if one.nodes > 1:
+        cuts["one node for the others"] = list(range(n // one.nodes))
+    for what, ranks in cuts.items():
+        if len(ranks) < n:
+            yield f"{one.cut(ranks):8.4g}  leave {what}"
+
+
+def _links(one: Fabric) -> Iterator[str]:
+    """Each kind of link once: medium, lanes, rates, how many."""
+    rows = sorted((medium, lanes, line, used) for _, _, medium, lanes, line, used in one.links)
+    for (medium, lanes, line, used), same in groupby(rows):
+        yield f"{len(list(same)) // 2:6} x {medium} x{lanes}: {line:.4g} at line rate, {used:.4g} in use"
+
+
+def _show(one: Fabric) -> None:
+    n, names = one.world_size, [name for name, kind, *_ in one.devices if kind == "gpu"]
+    where = f" in {counted(one.nodes, 'node')}" if one.nodes > 1 else ""
+    print(f"{one.name}   {one.title}   {counted(n, 'GPU')}{where}, {one.gpu}   {one.trust}")
+    print(f"able to: {', '.join(ability.replace('_', ' ') for ability in one.abilities) or 'nothing but moving bytes'}")
+    if n > MOST_PRINTED:
+        print(f"the matrices show the first {MOST_PRINTED} GPUs")
+    shown = slice(min(n, MOST_PRINTED))
+    for heading, rows in (
+        ("how they are joined, as nvidia-smi topo -m has it", one.matrix()),
+        ("GB/s from row to column, alone", _gbps(one.alone())),
+        ("GB/s from row to column, everybody at once", _gbps(one.at_once())),
+    ):
+        print(f"\n{heading}")
+        _print(["", *names[shown]], [(name, *row[shown]) for name, row in zip(names[shown], rows[shown], strict=True)])
+    print("\nGB/s, one way")
+    for line in [*_cuts(one), *_links(one)]:
+        print(line)
+    for source in one.sources:
+        print(f"source  {source}")
+
+
+def fabric(
+    name: Annotated[
+        str | None, typer.Argument(help="A machine, NODExNODES+NETWORK, or FILE.toml; without it, lists them.")
+    ] = None,
+) -> None:
+    """Prints how the GPUs of a machine are joined, what pairs reach alone and at once, and what crosses cuts."""
+    if name is None:
+        _list()
+    else:
+        _show(named(name))

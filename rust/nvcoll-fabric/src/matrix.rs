@@ -1,0 +1,79 @@
+//! How pairs of GPUs are joined, in the words of `nvidia-smi topo -m`.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `X` | itself |
+//! | `NV18` | so many NVLinks, to each other or to one switch; `XGMI` for Infinity Fabric |
+//! | `PIX`, `PXB` | one PCIe switch, or several |
+//! | `PHB` | the root complex of one socket |
+//! | `SYS` | another socket |
+//! | `NET` | another node |
+//!
+//! Real machines also print `NODE`, several root complexes of one socket; here a socket has one.
+
+use crate::error::Result;
+use crate::hardware::media::Family;
+use crate::hardware::{Fabric, Kind};
+use crate::route::{Route, RouteKind};
+
+impl Fabric {
+    /// Returns the word for each pair: row `from`, column `to`.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoPath`].
+    pub fn matrix(&self) -> Result<Vec<Vec<String>>> {
+        let word = |route: &Route| self.word(route);
+        Ok(self.routes()?.iter().map(|row| row.iter().map(word).collect()).collect())
+    }
+
+    fn word(&self, route: &Route) -> String {
+        match route.kind {
+            RouteKind::Local => "X".to_owned(),
+            RouteKind::Network => "NET".to_owned(),
+            RouteKind::Nvlink => self.lanes(route),
+            RouteKind::Peer | RouteKind::Staged => self.host_word(route).to_owned(),
+        }
+    }
+
+    fn lanes(&self, route: &Route) -> String {
+        let links = route.links.iter().map(|&link| &self.links[link]);
+        let lanes = links.clone().map(|link| link.lanes).min().unwrap_or(0);
+        let is_amd = links.clone().any(|link| link.medium.family == Family::Xgmi);
+        if is_amd {
+            "XGMI".to_owned()
+        } else {
+            format!("NV{lanes}")
+        }
+    }
+
+    fn host_word(&self, route: &Route) -> &'static str {
+        let passed =
+            |kind| route.links.iter().filter(move |&&link| self.devices[self.links[link].to].kind == kind).count();
+        let between_sockets = |&&link: &&usize| self.links[link].medium.family == Family::Socket;
+        if route.links.iter().any(|link| between_sockets(&link)) {
+            "SYS"
+        } else if passed(Kind::Socket) > 0 {
+            "PHB"
+        } else if passed(Kind::PcieSwitch) > 1 {
+            "PXB"
+        } else {
+            "PIX"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::preset::preset;
+
+    #[test]
+    fn the_words_are_those_of_nvidia_smi() {
+        let row = |name: &str| preset(name).unwrap().matrix().unwrap()[0].clone();
+        assert_eq!(row("dgx1-v100")[..5], ["X", "NV1", "NV1", "NV2", "NV2"]);
+        assert_eq!(row("dgx1-v100")[5..], ["SYS", "SYS", "SYS"]);
+        assert_eq!(row("hgx-h100")[1], "NV18");
+        assert_eq!(row("pcie3-8-p2p")[..5], ["X", "PIX", "PHB", "PHB", "SYS"]);
+        assert_eq!(row("rtx4090-8-staged")[1..5], ["PHB", "PHB", "PHB", "SYS"]);
+        assert_eq!(row("mi300x-8")[1], "XGMI");
+    }
+}

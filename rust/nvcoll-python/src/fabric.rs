@@ -1,0 +1,259 @@
+//! Fabrics in Python: what a machine is made of, how its GPUs are joined, what they reach, and the floor.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+use nvcoll_core::collective::{Collective, COLLECTIVES};
+use nvcoll_fabric::cluster::{self, networks};
+use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::rates::Matrix;
+use nvcoll_fabric::units::PS_PER_US;
+use nvcoll_fabric::{Error, Fabric as Hardware};
+
+use crate::error::{invalid, of_fabric};
+use crate::whole::whole;
+
+/// Rates in decimal GB/s, row by row.
+type Rates = Vec<Vec<f64>>;
+
+/// A link as Python sees it: from, to, medium, lanes, decimal GB/s at line rate and in use.
+type LinkRow<'a> = (&'a str, &'a str, &'a str, u32, f64, f64);
+
+/// A machine, or several with a network between them: devices, links, and what they are able to do.
+///
+/// Made by :func:`fabric`, :meth:`from_toml` and :func:`cluster`. Ranks are its GPUs. Rates are decimal GB/s, one direction.
+#[pyclass(frozen, module = "nvcoll", eq)]
+#[derive(PartialEq)]
+pub(crate) struct Fabric(Hardware);
+
+#[pymethods]
+impl Fabric {
+    /// Reads a fabric from a description in TOML: the text, or the path of a file that ends in `.toml`.
+    ///
+    /// Raises:
+    ///     InvalidArgument: it describes no fabric, or several.
+    ///     OSError: the file cannot be read.
+    #[staticmethod]
+    fn from_toml(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (text, origin) = text_of(source)?;
+        Hardware::parse(&text, &origin).map(Self).map_err(|error| of_fabric(py, &error))
+    }
+
+    /// What it is called.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What it is, in a few words.
+    #[getter]
+    fn title(&self) -> &str {
+        &self.0.title
+    }
+
+    /// The model of its GPUs.
+    #[getter]
+    fn gpu(&self) -> &str {
+        &self.0.gpu.title
+    }
+
+    /// The number of GPUs.
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.0.world_size()
+    }
+
+    /// The number of nodes.
+    #[getter]
+    fn nodes(&self) -> u32 {
+        self.0.nodes()
+    }
+
+    /// How its numbers are known: `validated on k systems` or `datasheet only`.
+    #[getter]
+    fn trust(&self) -> String {
+        self.0.evidence.to_string()
+    }
+
+    /// Where its numbers are from.
+    #[getter]
+    fn sources(&self) -> Vec<String> {
+        self.0.sources.clone()
+    }
+
+    /// What it can do: `peer_access`, `multicast`, `switch_folds`, `gpu_direct`.
+    #[getter]
+    fn abilities(&self) -> Vec<&'static str> {
+        let able = self.0.abilities;
+        let all = [
+            ("peer_access", able.peer_access),
+            ("multicast", able.multicast),
+            ("switch_folds", able.switch_folds),
+            ("gpu_direct", able.gpu_direct),
+        ];
+        all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect()
+    }
+
+    /// Its devices: (name, kind, node or None, chips).
+    #[getter]
+    fn devices(&self) -> Vec<(&str, &'static str, Option<u32>, u32)> {
+        self.0
+            .devices
+            .iter()
+            .map(|device| (device.name.as_str(), device.kind.name(), device.node, device.chips))
+            .collect()
+    }
+
+    /// Its links, each of one direction: (from, to, medium, lanes, GB/s at line rate, GB/s that a long transfer reaches).
+    #[getter]
+    fn links(&self) -> Vec<LinkRow<'_>> {
+        let name = |at: usize| self.0.devices[at].name.as_str();
+        let row = |link: &nvcoll_fabric::hardware::Link| {
+            let rates = (link.line_rate().gbps(), link.rate().gbps());
+            (name(link.from), name(link.to), link.medium.name.as_str(), link.lanes, rates.0, rates.1)
+        };
+        self.0.links.iter().map(row).collect()
+    }
+
+    /// The matrix of `nvidia-smi topo -m`: how each pair of GPUs is joined.
+    fn matrix(&self, py: Python<'_>) -> PyResult<Vec<Vec<String>>> {
+        self.0.matrix().map_err(|error| of_fabric(py, &error))
+    }
+
+    /// The devices that a transfer from one rank to another passes, and how it goes.
+    fn route(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        target: &Bound<'_, PyAny>,
+    ) -> PyResult<(Vec<&str>, &str)> {
+        let ranks = 0..=self.0.world_size() - 1;
+        let (source, target) = (whole("source", source, ranks.clone())?, whole("target", target, ranks)?);
+        let route = self.0.route(source, target).map_err(|error| of_fabric(py, &error))?;
+        let first = self.0.gpus()[source as usize];
+        let passed = std::iter::once(first).chain(route.links.iter().map(|&link| self.0.links[link].to));
+        Ok((passed.map(|at| self.0.devices[at].name.as_str()).collect(), route.kind.name()))
+    }
+
+    /// GB/s of each pair when nothing else moves; row `from`, column `to`, NaN on the diagonal.
+    fn alone(&self, py: Python<'_>) -> PyResult<Rates> {
+        rates(py, self.0.alone())
+    }
+
+    /// GB/s of each pair when every pair sends, both ways; row `from`, column `to`, NaN on the diagonal.
+    fn at_once(&self, py: Python<'_>) -> PyResult<Rates> {
+        rates(py, self.0.at_once())
+    }
+
+    /// GB/s that can leave these ranks for the others, one way.
+    fn cut(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<f64> {
+        if let Some(rank) = ranks.iter().find(|rank| **rank >= self.0.world_size()) {
+            return Err(invalid(py, format!("there is no rank {rank}: {} has {}", self.0.name, self.0.world_size())));
+        }
+        Ok(self.0.cut(&ranks).gbps())
+    }
+
+    /// The least time in microseconds of a collective of `nbytes` (as nccl-tests counts them), whatever the schedule.
+    ///
+    /// Raises:
+    ///     InvalidArgument: no collective is called so, or it has no floor.
+    fn floor(&self, py: Python<'_>, collective: &str, nbytes: &Bound<'_, PyAny>) -> PyResult<f64> {
+        let nbytes = whole("nbytes", nbytes, 0..=MOST_BYTES)?;
+        let contract = Collective::named(collective).ok_or_else(|| {
+            let known = COLLECTIVES.iter().map(|c| c.name).collect::<Vec<_>>().join(", ");
+            invalid(py, format!("no collective is called `{collective}`: choose from {known}"))
+        })?;
+        let floor = self.0.floor(contract).map_err(|error| of_fabric(py, &error))?;
+        Ok(floor.time(nbytes.unsigned_abs()) as f64 / PS_PER_US as f64)
+    }
+
+    /// Some of its GPUs, which are the ranks in this order.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a rank does not exist or is named twice.
+    fn among(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<Self> {
+        self.0.among(&ranks).map(Self).map_err(|error| of_fabric(py, &error))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nvcoll.Fabric {}: {}; {}>", self.0.name, self.0.title, self.0.evidence)
+    }
+}
+
+/// More than any machine has. Chosen.
+const MOST_BYTES: i64 = 1 << 56;
+
+fn rates(py: Python<'_>, matrix: Result<Matrix, Error>) -> PyResult<Rates> {
+    let matrix = matrix.map_err(|error| of_fabric(py, &error))?;
+    let gbps = |rate: &Option<nvcoll_fabric::units::Rate>| rate.map_or(f64::NAN, |rate| rate.gbps());
+    Ok(matrix.iter().map(|row| row.iter().map(gbps).collect()).collect())
+}
+
+/// The text, and what to call it in errors.
+fn text_of(source: &Bound<'_, PyAny>) -> PyResult<(String, String)> {
+    let is_path = source.hasattr("__fspath__")?;
+    match source.extract::<String>() {
+        Ok(text) if !is_path && !text.trim_end().ends_with(".toml") => Ok((text, "text".to_owned())),
+        _ => {
+            let path: PathBuf = source.extract()?;
+            Ok((std::fs::read_to_string(&path)?, path.display().to_string()))
+        }
+    }
+}
+
+/// A machine that is shipped, by name; `hgx-h100[0-3]` are four GPUs of one.
+///
+/// Raises:
+///     InvalidArgument: no machine is called so; the message lists them.
+#[pyfunction]
+fn fabric(py: Python<'_>, name: &str) -> PyResult<Fabric> {
+    preset(name).map(Fabric).map_err(|error| of_fabric(py, &error))
+}
+
+/// Every machine that is shipped.
+#[pyfunction]
+fn fabrics() -> Vec<Fabric> {
+    presets().iter().cloned().map(Fabric).collect()
+}
+
+/// `nodes` nodes of one kind with a network between them.
+///
+/// Args:
+///     node: the name of a machine, or a `Fabric` of one node.
+///     nodes: how many.
+///     network: the name of a network, as `ib-ndr-8`: eight ports of InfiniBand NDR per node.
+///
+/// Raises:
+///     InvalidArgument: a name that is unknown, or a node to which no NIC can be attached.
+#[pyfunction]
+#[pyo3(name = "cluster", signature = (node, *, nodes, network))]
+fn make_cluster(py: Python<'_>, node: &Bound<'_, PyAny>, nodes: &Bound<'_, PyAny>, network: &str) -> PyResult<Fabric> {
+    let nodes = whole("nodes", nodes, 1..=u32::MAX)?;
+    let node = match node.cast::<Fabric>() {
+        Ok(fabric) => fabric.get().0.clone(),
+        Err(_) => preset(&node.extract::<String>()?).map_err(|error| of_fabric(py, &error))?,
+    };
+    let made = cluster::network(network).and_then(|network| cluster::cluster(&node, nodes, network));
+    made.map(Fabric).map_err(|error| of_fabric(py, &error))
+}
+
+/// Every network: (name, title, GB/s per node one way, source).
+#[pyfunction]
+#[pyo3(name = "networks")]
+fn all_networks(py: Python<'_>) -> PyResult<Vec<(&'static str, &'static str, f64, &'static str)>> {
+    let row = |network: &'static cluster::Network| {
+        let gbps = network.line_rate().map_err(|error| of_fabric(py, &error))?.gbps();
+        Ok((network.name.as_str(), network.title.as_str(), gbps, network.source.as_str()))
+    };
+    networks().iter().map(row).collect()
+}
+
+/// Adds the class and the functions to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Fabric>()?;
+    module.add_function(wrap_pyfunction!(fabric, module)?)?;
+    module.add_function(wrap_pyfunction!(fabrics, module)?)?;
+    module.add_function(wrap_pyfunction!(make_cluster, module)?)?;
+    module.add_function(wrap_pyfunction!(all_networks, module)?)
+}

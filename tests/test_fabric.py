@@ -1,0 +1,127 @@
+"""Machines as Python and the command line see them; what their numbers must be is tested in Rust."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+import nvcoll
+from nvcoll._nvcoll import collectives, fabrics, networks
+from nvcoll.cli.fabric import named
+
+TWO = """
+gpu = "rtx3090"
+abilities = { peer_access = false, multicast = false, switch_folds = false, gpu_direct = false }
+sources = ["none"]
+[[machines]]
+name = "two"
+title = "two cards and a bridge"
+[[devices]]
+names = "gpu[0-1]"
+kind = "gpu"
+[[links]]
+from = "gpu0"
+to = "gpu1"
+medium = "nvlink3-bridge"
+lanes = 4
+"""
+
+
+def cli(*arguments, status=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "nvcoll", *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_every_machine_says_what_it_is_and_how_its_numbers_are_known():
+    for one in fabrics():
+        assert nvcoll.fabric(one.name) == one
+        assert one.title and one.sources and one.trust
+        assert one.world_size == len([kind for _, kind, *_ in one.devices if kind == "gpu"])
+
+
+def test_rates_are_nan_for_a_gpu_and_itself_only():
+    for rates in (nvcoll.fabric("dgx1-v100").alone(), nvcoll.fabric("dgx1-v100").at_once()):
+        assert all(math.isnan(rate) == (row == column) for row, r in enumerate(rates) for column, rate in enumerate(r))
+
+
+def test_no_collective_is_faster_than_the_links_of_a_gpu_allow():
+    board = nvcoll.fabric("hgx-h100")
+    # The switch folds: each GPU sends 1.125 N through 18 links of 25 GB/s and 16 lanes of PCIe 5.
+    assert board.floor("all_reduce", 1 << 30) == pytest.approx((1 << 30) * 1.125 / (450 + 63.008) / 1e3, rel=0.01)
+    assert board.floor("barrier", 0) > 0
+    for name, *_ in collectives():
+        if name != "split":
+            assert board.floor(name, 1 << 20) <= board.floor(name, 1 << 21)
+
+
+def test_a_description_is_text_or_a_file(tmp_path):
+    (tmp_path / "two.toml").write_text(TWO)
+    for one in (nvcoll.Fabric.from_toml(TWO), nvcoll.Fabric.from_toml(tmp_path / "two.toml")):
+        assert one.matrix() == [["X", "NV4"], ["NV4", "X"]]
+        assert one.route(0, 1) == (["gpu0", "gpu1"], "nvlink")
+    with pytest.raises(FileNotFoundError):
+        nvcoll.Fabric.from_toml(tmp_path / "three.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "missing field"),
+        (TWO.replace('"gpu1"', '"gpu7"'), "gpu7"),
+        (TWO.replace("nvlink3-bridge", "string"), "no medium is called `string`"),
+        (TWO.replace("lanes = 4", "lanes = 0"), "no lane"),
+        (TWO.replace("gpu[0-1]", "gpu[1-0]"), "gpu[1-0]"),
+        (TWO.replace('gpu = "rtx3090"', 'gpu = "voodoo"'), "no GPU is called `voodoo`"),
+    ],
+)
+def test_what_is_no_fabric_is_refused(text, message):
+    with pytest.raises(nvcoll.InvalidArgument, match=message.replace("[", r"\[")):
+        nvcoll.Fabric.from_toml(text)
+
+
+def test_nodes_and_a_network_make_a_cluster():
+    pair = nvcoll.cluster("hgx-h100", nodes=2, network="ib-ndr-8")
+    assert (pair.world_size, pair.nodes) == (16, 2)
+    assert pair == named("hgx-h100x2+ib-ndr-8")
+    assert pair.route(0, 8)[1] == "network"
+    assert pair.matrix()[0][7:9] == ["NV18", "NET"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: nvcoll.fabric("hgx-h900"),
+        lambda: nvcoll.fabric("hgx-h100[8]"),
+        lambda: nvcoll.cluster("hgx-h100", nodes=0, network="ib-ndr-8"),
+        lambda: nvcoll.cluster("hgx-h100", nodes=2, network="carrier-pigeon"),
+        lambda: nvcoll.fabric("hgx-h100").cut([8]),
+        lambda: nvcoll.fabric("hgx-h100").floor("all_reduce", -1),
+        lambda: nvcoll.fabric("hgx-h100").floor("split", 1),
+        lambda: nvcoll.fabric("hgx-h100").floor("all_shout", 1),
+        lambda: nvcoll.fabric("hgx-h100").route(0, 8),
+        lambda: named("hgx-h100x+ib-ndr-8"),
+    ],
+)
+def test_what_there_is_not_is_a_typed_error(wrong):
+    with pytest.raises(nvcoll.InvalidArgument):
+        wrong()
+
+
+def test_the_command_lists_machines_and_networks():
+    text = cli("fabric").stdout
+    assert all(one.name in text for one in fabrics())
+    assert all(name in text for name, *_ in networks())
+
+
+@pytest.mark.parametrize("name", ["dgx1-v100", "hgx-h100x2+ib-ndr-8", "gb200-nvl72", "hgx-a100[0-3]"])
+def test_the_command_shows_a_machine(name):
+    text = cli("fabric", name).stdout
+    assert "topo -m" in text and "at once" in text and "source" in text
+
+
+def test_the_command_says_which_machines_there_are():
+    assert "hgx-h100" in cli("fabric", "hgx-h900", status=2).stderr
