@@ -17,6 +17,12 @@ fn every_row_has_a_name_of_its_own_a_source_and_numbers_that_can_be() {
     for gpu in gpus::all() {
         assert!(!gpu.source.is_empty() && gpu.memory_gbps > 0.0, "{}", gpu.name);
     }
+    for gpu in gpus::all() {
+        assert_eq!(gpu.nvlink.is_some(), gpu.nvlinks > 0, "{}", gpu.name);
+        for medium in gpu.nvlink.iter().chain([&gpu.pcie]) {
+            media::named(medium).unwrap();
+        }
+    }
     let names: Vec<_> = media::all().iter().map(|medium| &medium.name).collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
 }

@@ -18,6 +18,17 @@ pub struct Gpu {
     pub generation: Generation,
     /// The bandwidth of its memory in decimal GB/s.
     pub memory_gbps: f64,
+    /// Its compute capability, as 90; AMD's have none.
+    pub sm: Option<u32>,
+    /// The medium of its NVLinks (xGMI links for AMD), if it has any.
+    pub nvlink: Option<String>,
+    /// How many of those it has.
+    #[serde(default)]
+    pub nvlinks: u32,
+    /// The medium of its PCIe.
+    pub pcie: String,
+    /// The lanes of that.
+    pub pcie_lanes: u32,
     /// Where the numbers are from.
     pub source: String,
 }
