@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`hardware`] | devices, links, media, GPU models: what a machine is made of |
 //! | [`preset`] | the machines that are shipped, one TOML file each |
+//! | `import` | machines from what nvidia-smi and NCCL print |
 //! | [`cluster`] | several nodes and the network between them |
 //! | [`route`] | which links a transfer between two GPUs crosses |
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
@@ -24,6 +25,7 @@ pub mod floor;
 mod flow;
 mod flows;
 pub mod hardware;
+mod import;
 mod matrix;
 pub mod preset;
 pub mod rates;
