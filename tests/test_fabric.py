@@ -83,6 +83,25 @@ def test_what_is_no_fabric_is_refused(text, message):
         nvcoll.Fabric.from_toml(text)
 
 
+SMI = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-55\nGPU1\tNV18\t X \t0-55\n"
+
+XML = """<system version="1"><cpu numaid="0" vendor="GenuineIntel" modelid="143">
+<pci busid="1" class="0x030200" link_speed="32 GT/s" link_width="16"/>
+<pci busid="2" class="0x030200" link_speed="32 GT/s" link_width="16"/></cpu></system>"""
+
+
+def test_what_machines_print_is_text_or_a_file(tmp_path):
+    (tmp_path / "topo.txt").write_text(SMI)
+    (tmp_path / "topo.xml").write_text(XML)
+    for source in (SMI, tmp_path / "topo.txt", str(tmp_path / "topo.txt")):
+        assert nvcoll.Fabric.from_nvidia_smi(source, gpu="h100-sxm").matrix()[0] == ["X", "NV18"]
+    for source in (XML, tmp_path / "topo.xml"):
+        assert nvcoll.Fabric.from_nccl_xml(source, gpu="h100-pcie").matrix()[0] == ["X", "PHB"]
+    assert "NV18" in cli("fabric", str(tmp_path / "topo.txt"), "--gpu", "h200").stdout
+    assert "--gpu" in cli("fabric", str(tmp_path / "topo.xml"), status=2).stderr
+    assert "99" in cli("fabric", str(tmp_path / "topo.xml"), "--gpu", "rtx99", status=2).stderr
+
+
 def test_nodes_and_a_network_make_a_cluster():
     pair = nvcoll.cluster("hgx-h100", nodes=2, network="ib-ndr-8")
     assert (pair.world_size, pair.nodes) == (16, 2)

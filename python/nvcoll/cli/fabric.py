@@ -27,9 +27,25 @@ WIDEST = 1000
 """Columns of text that a table may take; a terminal that has less wraps its lines, and nothing is cut off. Chosen."""
 
 
-def named(name: str) -> Fabric:
-    """Returns the machine that a name, a file that ends in .toml, or ``NODExNODES+NETWORK`` stands for."""
-    if name.endswith(".toml"):
+IMPORTERS = {".txt": Fabric.from_nvidia_smi, ".xml": Fabric.from_nccl_xml}
+"""Who reads a file that does not say which GPUs it is about, by how its name ends."""
+
+
+def named(name: str, gpu: str | None = None) -> Fabric:
+    """Returns the machine that a name, a file, or ``NODExNODES+NETWORK`` stands for.
+
+    Args:
+        name: of a preset, some GPUs of one (``hgx-h100[0-3]``), a cluster, or a file that ends in .toml, .txt or .xml.
+        gpu: the model of the GPUs of a file that ends in .txt or .xml.
+    """
+    end = Path(name).suffix
+    if end in IMPORTERS:
+        if gpu is None:
+            raise InvalidArgument(f"{name} does not say which GPUs it is about: pass --gpu, as --gpu h100-sxm")
+        return IMPORTERS[end](Path(name), gpu=gpu)
+    if gpu is not None:
+        raise InvalidArgument(f"--gpu is for files of nvidia-smi and NCCL: {name} says itself which GPUs it has")
+    if end == ".toml":
         return Fabric.from_toml(Path(name))
     node, plus, network = name.partition("+")
     if not plus:
@@ -56,7 +72,7 @@ def _list() -> None:
     print()
     rows = [(name, f"{gbps:g}", title) for name, title, gbps, _ in networks()]
     _print(("network", "GB/s per node", "what it is"), rows, left=("network", "what it is"))
-    print("\nnvcoll fabric hgx-h100   hgx-h100[0-3]   hgx-h100x4+ib-ndr-8   mine.toml")
+    print("\nnvcoll fabric hgx-h100   hgx-h100[0-3]   hgx-h100x4+ib-ndr-8   mine.toml   topo.txt --gpu h100-sxm")
 
 
 def _gbps(rates: Sequence[Sequence[float]]) -> list[list[str]]:
@@ -105,11 +121,14 @@ def _show(one: Fabric) -> None:
 
 def fabric(
     name: Annotated[
-        str | None, typer.Argument(help="A machine, NODExNODES+NETWORK, or FILE.toml; without it, lists them.")
+        str | None, typer.Argument(help="A machine, NODExNODES+NETWORK, or a file; without it, lists them.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="The GPUs of a file of nvidia-smi topo -m (.txt) or NCCL (.xml).")
     ] = None,
 ) -> None:
     """Prints how the GPUs of a machine are joined, what pairs reach alone and at once, and what crosses cuts."""
     if name is None:
         _list()
     else:
-        _show(named(name))
+        _show(named(name, gpu))

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Collective, COLLECTIVES};
 use nvcoll_fabric::cluster::{self, networks};
+use nvcoll_fabric::hardware::gpus;
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::rates::Matrix;
 use nvcoll_fabric::units::PS_PER_US;
@@ -36,8 +37,38 @@ impl Fabric {
     ///     OSError: the file cannot be read.
     #[staticmethod]
     fn from_toml(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let (text, origin) = text_of(source)?;
+        let (text, origin) = text_of(source, ".toml")?;
         Hardware::parse(&text, &origin).map(Self).map_err(|error| of_fabric(py, &error))
+    }
+
+    /// Reads what `nvidia-smi topo -m` prints: the text, or the path of a file.
+    ///
+    /// Args:
+    ///     source: text, or a path that ends in `.txt` or is a `Path`.
+    ///     gpu: the model of the GPUs, as `h100-sxm`: the matrix counts links and does not say which.
+    ///
+    /// Raises:
+    ///     InvalidArgument: it is no such matrix, or one that is cut off; no GPU is called so.
+    ///     OSError: the file cannot be read.
+    #[staticmethod]
+    #[pyo3(signature = (source, *, gpu))]
+    fn from_nvidia_smi(py: Python<'_>, source: &Bound<'_, PyAny>, gpu: &str) -> PyResult<Self> {
+        import(py, source, ".txt", gpu, Hardware::from_nvidia_smi)
+    }
+
+    /// Reads NCCL's topology in XML (`NCCL_TOPO_DUMP_FILE`): the text, or the path of a file.
+    ///
+    /// Args:
+    ///     source: text, or a path that ends in `.xml` or is a `Path`.
+    ///     gpu: the model of the GPUs, as `h100-sxm`.
+    ///
+    /// Raises:
+    ///     InvalidArgument: it is no such document, or lists no GPU; no GPU is called so.
+    ///     OSError: the file cannot be read.
+    #[staticmethod]
+    #[pyo3(signature = (source, *, gpu))]
+    fn from_nccl_xml(py: Python<'_>, source: &Bound<'_, PyAny>, gpu: &str) -> PyResult<Self> {
+        import(py, source, ".xml", gpu, Hardware::from_nccl_xml)
     }
 
     /// What it is called.
@@ -190,16 +221,27 @@ fn rates(py: Python<'_>, matrix: Result<Matrix, Error>) -> PyResult<Rates> {
     Ok(matrix.iter().map(|row| row.iter().map(gbps).collect()).collect())
 }
 
-/// The text, and what to call it in errors.
-fn text_of(source: &Bound<'_, PyAny>) -> PyResult<(String, String)> {
+/// The text, and what to call it in errors: a path is a `Path`, or text of one line that ends so.
+fn text_of(source: &Bound<'_, PyAny>, end: &str) -> PyResult<(String, String)> {
     let is_path = source.hasattr("__fspath__")?;
     match source.extract::<String>() {
-        Ok(text) if !is_path && !text.trim_end().ends_with(".toml") => Ok((text, "text".to_owned())),
+        Ok(text) if !is_path && (text.contains('\n') || !text.ends_with(end)) => Ok((text, "text".to_owned())),
         _ => {
             let path: PathBuf = source.extract()?;
-            Ok((std::fs::read_to_string(&path)?, path.display().to_string()))
+            let name =
+                path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
+            Ok((std::fs::read_to_string(&path)?, name))
         }
     }
+}
+
+/// How an importer is called: text, model of the GPUs, what to call it in errors.
+type Import = fn(&str, &'static gpus::Gpu, &str) -> nvcoll_fabric::Result<Hardware>;
+
+fn import(py: Python<'_>, source: &Bound<'_, PyAny>, end: &str, gpu: &str, import: Import) -> PyResult<Fabric> {
+    let gpu = gpus::named(gpu).map_err(|error| of_fabric(py, &error))?;
+    let (text, origin) = text_of(source, end)?;
+    import(&text, gpu, &origin).map(Fabric).map_err(|error| of_fabric(py, &error))
 }
 
 /// A machine that is shipped, by name; `hgx-h100[0-3]` are four GPUs of one.

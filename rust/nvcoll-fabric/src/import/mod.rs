@@ -1,3 +1,24 @@
 //! Fabrics from what real machines print. **A format is one file and one line here.**
 
+mod nccl_xml;
 mod nvidia_smi;
+
+use crate::hardware::gpus::Gpu;
+use crate::hardware::{Abilities, Device, Fabric, Kind};
+
+/// What GPUs of a model can do, and their switch, as the maker sells them.
+fn abilities_of(gpu: &Gpu) -> Abilities {
+    let is_for_games = gpu.title.contains("GeForce");
+    let switch_folds = gpu.nvlinks >= LINKS_OF_HOPPER;
+    Abilities { peer_access: !is_for_games, multicast: switch_folds, switch_folds, gpu_direct: !is_for_games }
+}
+
+/// From Hopper on GPUs have so many NVLinks, and their switches fold and multicast. Cited: NVIDIA H100 datasheet.
+const LINKS_OF_HOPPER: u32 = 18;
+
+impl Fabric {
+    fn add(&mut self, name: String, kind: Kind) -> usize {
+        self.devices.push(Device { name, kind, node: Some(0), chips: 1 });
+        self.devices.len() - 1
+    }
+}

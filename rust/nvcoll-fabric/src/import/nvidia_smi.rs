@@ -21,9 +21,10 @@ use std::collections::BTreeMap;
 
 use nvcoll_core::ties::groups;
 
+use super::abilities_of;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
-use crate::hardware::{media, Abilities, Device, Evidence, Fabric, Kind};
+use crate::hardware::{media, Device, Evidence, Fabric, Kind};
 
 /// Chosen: more devices than any node has.
 const MOST_DEVICES: usize = 512;
@@ -190,7 +191,7 @@ impl Matrix {
         let of_row = |a: usize| gpus.iter().filter(|&&b| b != a).map(|&b| self.nvlinks(a, b)).sum::<u32>();
         let lanes = |a: usize| gpus.iter().filter(|&&b| b != a).map(|&b| self.nvlinks(a, b)).max().unwrap_or(0);
         if gpus.iter().any(|&gpu| of_row(gpu) > fabric.gpu.nvlinks) {
-            let switch = fabric.add("nvswitch", Kind::Nvswitch);
+            let switch = fabric.add("nvswitch".to_owned(), Kind::Nvswitch);
             gpus.iter().filter(|&&gpu| lanes(gpu) > 0).for_each(|&gpu| fabric.join(gpu, switch, medium, lanes(gpu)));
             return Ok(());
         }
@@ -213,8 +214,8 @@ impl Matrix {
         let mut seats = Vec::new();
         for (number, members) in sockets.iter().enumerate() {
             members.iter().for_each(|&at| socket_of[at as usize] = number);
-            let socket = fabric.add(&format!("socket{number}"), Kind::Socket);
-            let memory = fabric.add(&format!("memory{number}"), Kind::Memory);
+            let socket = fabric.add(format!("socket{number}"), Kind::Socket);
+            let memory = fabric.add(format!("memory{number}"), Kind::Memory);
             fabric.join(socket, memory, media::named(MEMORY)?, MEMORY_CHANNELS);
             seats
                 .iter()
@@ -227,7 +228,7 @@ impl Matrix {
             let seat = seats[socket_of[above[0] as usize]];
             let top = if inside.len() > 1 {
                 switches += 1;
-                let top = fabric.add(&format!("pcie{}", switches - 1), Kind::PcieSwitch);
+                let top = fabric.add(format!("pcie{}", switches - 1), Kind::PcieSwitch);
                 fabric.join(top, seat, medium, lanes);
                 top
             } else {
@@ -236,7 +237,7 @@ impl Matrix {
             for below in inside {
                 let mut at = top;
                 if below.len() > 1 {
-                    at = fabric.add(&format!("pcie{switches}"), Kind::PcieSwitch);
+                    at = fabric.add(format!("pcie{switches}"), Kind::PcieSwitch);
                     switches += 1;
                     fabric.join(at, top, medium, lanes);
                 }
@@ -281,25 +282,6 @@ impl Matrix {
 const BETWEEN_SOCKETS: &str = "upi1";
 const MEMORY: &str = "ddr4";
 const MEMORY_CHANNELS: u32 = 6;
-
-impl Fabric {
-    fn add(&mut self, name: &str, kind: Kind) -> usize {
-        self.devices.push(Device { name: name.to_owned(), kind, node: Some(0), chips: 1 });
-        self.devices.len() - 1
-    }
-}
-
-/// What GPUs of a model can do, and their switch.
-fn abilities_of(gpu: &Gpu) -> Abilities {
-    let has_switch_that_folds = gpu.nvlinks >= 18;
-    let is_for_games = gpu.title.contains("GeForce");
-    Abilities {
-        peer_access: !is_for_games,
-        multicast: has_switch_that_folds,
-        switch_folds: has_switch_that_folds,
-        gpu_direct: !is_for_games,
-    }
-}
 
 fn is_gpu(name: &str) -> bool {
     name.strip_prefix("GPU")
