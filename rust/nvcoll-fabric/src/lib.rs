@@ -9,6 +9,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`hardware`] | devices, links, media, GPU models: what a machine is made of |
+//! | [`nccl`] | what NCCL would choose and its own estimate: its cost model, per version |
 //! | [`preset`] | the machines that are shipped, one TOML file each |
 //! | `import` | machines from what nvidia-smi and NCCL print |
 //! | [`cluster`] | several nodes and the network between them |
@@ -27,6 +28,7 @@ mod flows;
 pub mod hardware;
 mod import;
 mod matrix;
+pub mod nccl;
 pub mod preset;
 pub mod rates;
 pub mod route;

@@ -149,7 +149,7 @@ impl Fabric {
     }
 
     /// Fewest links, then widest, then first described (Dijkstra, 1959, on (links, -rate, position)).
-    fn shortest(
+    pub(crate) fn shortest(
         &self,
         a: usize,
         b: usize,

@@ -1,0 +1,485 @@
+//! The constants of one version on one generation of GPUs, from `versions.toml`.
+//!
+//! An era of the table holds what changed; [`Constants`] is the sum of all eras up to a version, with nothing left to look up
+//! but what depends on the number of nodes.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use super::{Algorithm, Protocol};
+use crate::error::{Error, Result};
+use crate::hardware::gpus::Gpu;
+
+/// What a protocol has: `[ll, ll128, simple]`.
+type PerProtocol = [f64; 3];
+/// What holds from a compute capability on, on one node, on two and on more.
+type PerNodes = Vec<(u32, f64, f64, f64)>;
+
+/// Over what a transfer goes, as the latencies tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Hop {
+    Nvlink,
+    Pcie,
+    Network,
+}
+
+/// How the bandwidth of NVLS follows from its graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Nvls {
+    /// There is no NVLS.
+    None,
+    /// What the graph has, times 5/6.
+    Graph,
+    /// The lesser of what it has inside and between nodes, times 5/6.
+    Narrower,
+    /// The same, without 5/6 for all_gather and reduce_scatter.
+    NarrowerUnscaled,
+    /// The same, and those two leave out a GPU's own part.
+    NarrowerHalves,
+    /// Twice what it has inside, times an efficiency of the generation.
+    Efficiency,
+}
+
+/// Where LL128 is used: it needs stores of 128 bytes that arrive whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) enum Ll128 {
+    #[serde(rename = "nvlink_70_80")]
+    Nvlink7080,
+    #[serde(rename = "nvb_70_80_90")]
+    Nvb708090,
+    #[serde(rename = "nvb_70_to_120")]
+    Nvb70To120,
+    #[serde(rename = "nvb_70")]
+    Nvb70,
+}
+
+/// When a channel of high speed is made two of half of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Duplicate {
+    /// After speeds were raised; rings are never raised.
+    AllLast,
+    /// The same, except more than four channels below 50 GB/s after 8.0.
+    Last,
+    /// Before, with that exception.
+    First,
+}
+
+/// What begins at how many bytes a multi-node ring's plateau has: one of both is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Plateau {
+    pub(super) per_rank_bytes: u64,
+    pub(super) per_channel_bytes: u64,
+}
+
+/// Of what make a processor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Processor {
+    /// Intel before Skylake.
+    Broadwell,
+    /// Intel Skylake, Cascade Lake, Ice Lake.
+    Skylake,
+    /// Intel Sapphire Rapids.
+    SapphireRapids,
+    /// Intel Emerald Rapids.
+    EmeraldRapids,
+    /// AMD.
+    Amd,
+    /// Arm.
+    Arm,
+    /// POWER9.
+    Power,
+    /// Not told.
+    Unknown,
+}
+
+impl Processor {
+    pub(super) fn is_intel(self) -> bool {
+        matches!(self, Self::Broadwell | Self::Skylake | Self::SapphireRapids | Self::EmeraldRapids)
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hops {
+    nvlink: Option<BTreeMap<Algorithm, PerProtocol>>,
+    pcie: Option<BTreeMap<Algorithm, PerProtocol>>,
+    network: Option<BTreeMap<Algorithm, PerProtocol>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Maxima {
+    ll: Option<PerNodes>,
+    ring_ll128: Option<PerNodes>,
+    tree_ll128: Option<PerNodes>,
+    tree: Option<PerNodes>,
+    nvls_tree: Option<PerNodes>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Speeds {
+    node: Option<Vec<(u32, Vec<f64>)>>,
+    network: Option<Vec<(u32, Vec<f64>)>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SizeParts {
+    ll: Option<Vec<f64>>,
+    ll128: Option<Vec<f64>>,
+    simple: Option<Vec<f64>>,
+}
+
+/// What a version changed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Era {
+    version: String,
+    tag: String,
+    base_us: Option<BTreeMap<Algorithm, PerProtocol>>,
+    hop_us: Option<Hops>,
+    maximum_gbps: Option<Maxima>,
+    ring_ll128_of_gbps: Option<BTreeMap<String, f64>>,
+    sm80_bus_gbps: Option<f64>,
+    ring_ll_part: Option<f64>,
+    ring_ll_alone_part: Option<f64>,
+    ring_ll128_part: Option<f64>,
+    ring_ll128_one_gpu_part: Option<f64>,
+    tree_part: Option<f64>,
+    tree_ll_part: Option<f64>,
+    tree_ll128_one_node_part: Option<f64>,
+    tree_ll128_part: Option<f64>,
+    simple_tree_part: Option<f64>,
+    pat_part: Option<f64>,
+    ll_hop_several_nodes_part: Option<f64>,
+    extra_network_steps: Option<u32>,
+    post_us: Option<f64>,
+    post_amd_us: Option<f64>,
+    plateau_part: Option<Vec<(u32, f64)>>,
+    plateau: Option<Plateau>,
+    one_gpu_takes_tree_network: Option<bool>,
+    nvls: Option<Nvls>,
+    nvls_heads: Option<usize>,
+    nvls_part: Option<Vec<(u32, f64)>>,
+    nvls_channels: Option<Vec<(u32, u32, u32, u32)>>,
+    nvls_tree_size_part_from_sm: Option<u32>,
+    ll128: Option<Ll128>,
+    max_channels: Option<usize>,
+    p2p_over_intel_part: Option<f64>,
+    duplicate: Option<Duplicate>,
+    nvlink_gbps: Option<Vec<(u32, f64)>>,
+    socket_gbps: Option<BTreeMap<Processor, f64>>,
+    speeds_gbps: Option<Speeds>,
+    tree_size_part: Option<SizeParts>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PcieLane {
+    lane_gbps: f64,
+    nccl_gbps: f64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SocketMedium {
+    medium: String,
+    processor: Processor,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    era: Vec<Era>,
+    pcie: Vec<PcieLane>,
+    socket: Vec<SocketMedium>,
+}
+
+fn table() -> &'static Table {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    TABLE.get_or_init(|| toml::from_str(include_str!("versions.toml")).expect("a test reads the table that is shipped"))
+}
+
+/// Everything that a version assumes of a generation.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Constants {
+    pub(super) tag: &'static str,
+    /// Compute capability times ten.
+    pub(super) sm: u32,
+    base_us: BTreeMap<Algorithm, PerProtocol>,
+    hop_us: [BTreeMap<Algorithm, PerProtocol>; 3],
+    ll: PerNodes,
+    ring_ll128: PerNodes,
+    tree_ll128: PerNodes,
+    tree: PerNodes,
+    nvls_tree: PerNodes,
+    ring_ll128_of: BTreeMap<String, f64>,
+    pub(super) sm80_bus_gbps: f64,
+    pub(super) ring_ll_part: f64,
+    pub(super) ring_ll_alone_part: f64,
+    pub(super) ring_ll128_part: f64,
+    pub(super) ring_ll128_one_gpu_part: f64,
+    pub(super) tree_part: f64,
+    pub(super) tree_ll_part: f64,
+    pub(super) tree_ll128_one_node_part: f64,
+    pub(super) tree_ll128_part: f64,
+    pub(super) simple_tree_part: f64,
+    pub(super) pat_part: f64,
+    pub(super) ll_hop_several_nodes_part: f64,
+    pub(super) extra_network_steps: u32,
+    pub(super) post_us: f64,
+    pub(super) post_amd_us: f64,
+    pub(super) plateau_part: f64,
+    pub(super) plateau: Plateau,
+    pub(super) one_gpu_takes_tree_network: bool,
+    pub(super) nvls: Nvls,
+    pub(super) nvls_heads: usize,
+    pub(super) nvls_part: f64,
+    nvls_channels: Vec<(u32, u32, u32, u32)>,
+    pub(super) nvls_tree_size_part: bool,
+    pub(super) ll128: Ll128,
+    pub(super) max_channels: usize,
+    pub(super) p2p_over_intel_part: f64,
+    pub(super) duplicate: Duplicate,
+    pub(super) nvlink_gbps: f64,
+    socket_gbps: BTreeMap<Processor, f64>,
+    pub(super) speeds_node: Vec<f64>,
+    pub(super) speeds_network: Vec<f64>,
+    tree_size_part: [Vec<f64>; 3],
+}
+
+/// Returns the last row that begins at or below `sm`.
+fn from_sm<T>(rows: &[T], sm: u32, begins: impl Fn(&T) -> u32) -> Option<&T> {
+    rows.iter().rev().find(|row| begins(row) <= sm)
+}
+
+/// Returns the versions there are.
+pub(super) fn versions() -> Vec<&'static str> {
+    table().era.iter().map(|era| era.version.as_str()).collect()
+}
+
+fn numbers(version: &str) -> Option<Vec<u32>> {
+    let stem = version.trim_start_matches('v').split(['-', '+']).next()?;
+    let numbers: Option<Vec<u32>> = stem.split('.').map(|part| part.parse().ok()).collect();
+    numbers.filter(|numbers| numbers.len() >= 2)
+}
+
+impl Constants {
+    /// Sums up the eras until `version`, as `2.27.7`, `v2.27.7-1` or `2.27`, which means the last of 2.27.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for what is no version or older than the first era.
+    pub(super) fn of(version: &str, gpu: &Gpu, fabric: &str) -> Result<Self> {
+        let unknown =
+            || Error::Unknown { kind: "NCCL version", name: version.to_owned(), known: versions().join(", ") };
+        let mut asked = numbers(version).ok_or_else(unknown)?;
+        if asked.len() == 2 {
+            asked.push(u32::MAX);
+        }
+        let eras = &table().era;
+        let count = eras.iter().take_while(|era| numbers(&era.version).is_some_and(|began| began <= asked)).count();
+        let eras = eras[..count].split_last().ok_or_else(unknown)?;
+        let sm = gpu.sm.ok_or_else(|| Error::Unable {
+            fabric: fabric.to_owned(),
+            message: format!("NCCL does not run on {}: its model is of NVIDIA's GPUs", gpu.title),
+        })?;
+        Ok(Self::sum(eras.1, eras.0, sm))
+    }
+
+    fn sum(older: &'static [Era], newest: &'static Era, sm: u32) -> Self {
+        /// Takes the newest value that an era has.
+        macro_rules! last {
+            ($($field:ident).+) => {
+                older.iter().chain([newest]).rev().find_map(|era| last!(@of era, $($field).+))
+            };
+            (@of $era:ident, $field:ident) => { $era.$field.clone() };
+            (@of $era:ident, $group:ident . $field:ident) => { $era.$group.as_ref().and_then(|g| g.$field.clone()) };
+        }
+        let whole = "the first era names everything, as a test reads";
+        let at = |rows: Option<Vec<(u32, f64)>>| {
+            rows.and_then(|rows| from_sm(&rows, sm, |row| row.0).map(|row| row.1)).unwrap_or(0.0)
+        };
+        let speeds = |rows: Option<Vec<(u32, Vec<f64>)>>| {
+            from_sm(&rows.expect(whole), sm, |row| row.0).expect("a list begins at 0").1.clone()
+        };
+        Self {
+            tag: &newest.tag,
+            sm,
+            base_us: last!(base_us).expect(whole),
+            hop_us: [
+                last!(hop_us.nvlink).expect(whole),
+                last!(hop_us.pcie).expect(whole),
+                last!(hop_us.network).expect(whole),
+            ],
+            ll: last!(maximum_gbps.ll).expect(whole),
+            ring_ll128: last!(maximum_gbps.ring_ll128).expect(whole),
+            tree_ll128: last!(maximum_gbps.tree_ll128).expect(whole),
+            tree: last!(maximum_gbps.tree).expect(whole),
+            nvls_tree: last!(maximum_gbps.nvls_tree).unwrap_or_default(),
+            ring_ll128_of: last!(ring_ll128_of_gbps).expect(whole),
+            sm80_bus_gbps: last!(sm80_bus_gbps).expect(whole),
+            ring_ll_part: last!(ring_ll_part).expect(whole),
+            ring_ll_alone_part: last!(ring_ll_alone_part).expect(whole),
+            ring_ll128_part: last!(ring_ll128_part).expect(whole),
+            ring_ll128_one_gpu_part: last!(ring_ll128_one_gpu_part).expect(whole),
+            tree_part: last!(tree_part).expect(whole),
+            tree_ll_part: last!(tree_ll_part).expect(whole),
+            tree_ll128_one_node_part: last!(tree_ll128_one_node_part).expect(whole),
+            tree_ll128_part: last!(tree_ll128_part).expect(whole),
+            simple_tree_part: last!(simple_tree_part).expect(whole),
+            pat_part: last!(pat_part).expect(whole),
+            ll_hop_several_nodes_part: last!(ll_hop_several_nodes_part).expect(whole),
+            extra_network_steps: last!(extra_network_steps).expect(whole),
+            post_us: last!(post_us).expect(whole),
+            post_amd_us: last!(post_amd_us).expect(whole),
+            plateau_part: at(last!(plateau_part)),
+            plateau: last!(plateau).expect(whole),
+            one_gpu_takes_tree_network: last!(one_gpu_takes_tree_network).expect(whole),
+            nvls: last!(nvls).expect(whole),
+            nvls_heads: last!(nvls_heads).expect(whole),
+            nvls_part: at(last!(nvls_part)),
+            nvls_channels: last!(nvls_channels).expect(whole),
+            nvls_tree_size_part: last!(nvls_tree_size_part_from_sm).is_some_and(|from| sm >= from),
+            ll128: last!(ll128).expect(whole),
+            max_channels: last!(max_channels).expect(whole),
+            p2p_over_intel_part: last!(p2p_over_intel_part).expect(whole),
+            duplicate: last!(duplicate).expect(whole),
+            nvlink_gbps: at(last!(nvlink_gbps)),
+            socket_gbps: last!(socket_gbps).expect(whole),
+            speeds_node: speeds(last!(speeds_gbps.node)),
+            speeds_network: speeds(last!(speeds_gbps.network)),
+            tree_size_part: [
+                last!(tree_size_part.ll).expect(whole),
+                last!(tree_size_part.ll128).expect(whole),
+                last!(tree_size_part.simple).expect(whole),
+            ],
+        }
+    }
+
+    /// Returns the fixed latency in microseconds; none if the version lacks the algorithm.
+    pub(super) fn base_us(&self, algorithm: Algorithm, protocol: Protocol) -> Option<f64> {
+        self.base_us.get(&algorithm).map(|us| us[protocol as usize])
+    }
+
+    /// Returns the latency of a hop in microseconds.
+    pub(super) fn hop_us(&self, hop: Hop, algorithm: Algorithm, protocol: Protocol) -> f64 {
+        self.hop_us[hop as usize].get(&algorithm).map_or(0.0, |us| us[protocol as usize])
+    }
+
+    fn by_nodes(rows: &PerNodes, sm: u32, nodes: u32) -> Option<f64> {
+        let (_, one, two, more) = *from_sm(rows, sm, |row| row.0)?;
+        Some(if nodes <= 1 {
+            one
+        } else if nodes == 2 {
+            two
+        } else {
+            more
+        })
+    }
+
+    /// Returns the most that all channels move under LL, in GB/s: by GPU on one node, by processor on several.
+    pub(super) fn ll_gbps(&self, nodes: u32, processor: Processor) -> f64 {
+        let row = match (nodes, processor) {
+            (0..=1, _) => self.sm,
+            (_, Processor::Amd) => 80,
+            _ => 70,
+        };
+        Self::by_nodes(&self.ll, row, nodes).unwrap_or(self.ll[0].1)
+    }
+
+    /// Returns the most per channel of a ring under LL128.
+    pub(super) fn ring_ll128_gbps(&self, collective: &str, nodes: u32) -> f64 {
+        let general = || Self::by_nodes(&self.ring_ll128, self.sm, nodes).unwrap_or(0.0);
+        self.ring_ll128_of.get(collective).copied().unwrap_or_else(general)
+    }
+
+    /// Returns the most per channel of a tree under LL128.
+    pub(super) fn tree_ll128_gbps(&self, nodes: u32) -> f64 {
+        Self::by_nodes(&self.tree_ll128, self.sm, nodes).unwrap_or(0.0)
+    }
+
+    /// Returns the most per channel of a tree; GPUs older than the first row take it.
+    pub(super) fn tree_gbps(&self, nodes: u32) -> f64 {
+        Self::by_nodes(&self.tree, self.sm.max(self.tree[0].0), nodes).unwrap_or(0.0)
+    }
+
+    /// Returns the most per channel of an NVLS tree; none if the version has no such bound.
+    pub(super) fn nvls_tree_gbps(&self, nodes: u32) -> Option<f64> {
+        Self::by_nodes(&self.nvls_tree, self.sm, nodes)
+    }
+
+    /// Returns how many channels NVLS runs with.
+    pub(super) fn nvls_channels(&self, nodes: u32) -> u32 {
+        from_sm(&self.nvls_channels, self.sm, |row| row.0).map_or(0, |row| if nodes <= 1 { row.1 } else { row.2 })
+    }
+
+    /// Returns what a tree keeps of its bandwidth at a size.
+    pub(super) fn tree_size_part(&self, protocol: Protocol, nbytes: u64) -> f64 {
+        let power = (nbytes >> 6).checked_ilog2();
+        power.and_then(|power| self.tree_size_part[protocol as usize].get(power as usize).copied()).unwrap_or(1.0)
+    }
+
+    /// Returns GB/s between sockets; none for a processor that is not told.
+    pub(super) fn socket_gbps(&self, processor: Processor) -> Option<f64> {
+        self.socket_gbps.get(&processor).copied()
+    }
+}
+
+/// Returns what NCCL assumes of a PCIe lane whose line rate is `lane_gbps`; none if no generation has that within 5 %.
+pub(super) fn pcie_lane_gbps(lane_gbps: f64) -> Option<f64> {
+    let is_near = |row: &&PcieLane| lane_gbps > row.lane_gbps * 0.95 && lane_gbps < row.lane_gbps * 1.05;
+    table().pcie.iter().find(is_near).map(|row| row.nccl_gbps)
+}
+
+/// Returns which processor a medium between sockets tells of.
+pub(super) fn processor_of(medium: &str) -> Option<Processor> {
+    table().socket.iter().find(|row| row.medium == medium).map(|row| row.processor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::gpus::all;
+
+    #[test]
+    fn every_era_reads_and_they_are_in_order() {
+        let began: Vec<_> = table().era.iter().map(|era| numbers(&era.version).unwrap()).collect();
+        assert!(began.windows(2).all(|pair| pair[0] < pair[1]));
+        for era in &table().era {
+            assert_eq!(era.tag, format!("v{}-1", era.version));
+            for gpu in all().iter().filter(|gpu| gpu.sm.is_some()) {
+                let constants = Constants::of(&era.version, gpu, "a test").unwrap();
+                assert_eq!(constants.tag, era.tag);
+                let falls = |speeds: &[f64]| speeds.windows(2).all(|pair| pair[0] > pair[1]);
+                assert!(falls(&constants.speeds_node) && falls(&constants.speeds_network), "{}", era.version);
+                assert!(constants.tree_size_part.iter().all(|parts| parts.len() == 23));
+            }
+        }
+    }
+
+    #[test]
+    fn a_version_between_two_eras_is_like_the_older_one() {
+        let gpu = all().iter().find(|gpu| gpu.name == "h100-sxm").unwrap();
+        for (asked, tag) in [
+            ("2.27.7", "v2.27.7-1"),
+            ("v2.27.7-1", "v2.27.7-1"),
+            ("2.28.3+cuda12.9", "v2.27.7-1"),
+            ("2.27", "v2.27.7-1"),
+            ("2.19.4", "v2.18.5-1"),
+            ("3.0.0", "v2.30.7-1"),
+        ] {
+            assert_eq!(Constants::of(asked, gpu, "a test").unwrap().tag, tag, "{asked}");
+        }
+        for wrong in ["2.7.8", "", "two", "2", "2.x"] {
+            assert!(matches!(Constants::of(wrong, gpu, "a test"), Err(Error::Unknown { .. })), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What a version's model says a call takes: fixed latency, hops, bandwidth.
+//!
+//! ```text
+//! time = latency + bytes / (1000 x algbw)                     us, GB/s
+//!
+//! steps            all_reduce 2(n-1)   all_gather, reduce_scatter n-1   broadcast, reduce n
+//! ring             base + (steps - crossings) x hop + crossings x network        n / steps  x channels x speed
+//! tree             base + 2 ((n/nodes - 1) hop + log2(nodes) network)            1/2        x channels x speed x 0.92
+//! NVLS             hop                                                           n / steps  x channels x 2 x speed x 0.85
+//! NVLS tree        hop + 2 log2(nodes) network                                   as NVLS, bounded by the network
+//! PAT              base + log2(nodes) network / 3.5 + 2.8 n                      channels x speed x 0.75
+//! ```
+//!
+//! with the bounds and factors of `versions.toml` per protocol: LL moves half, LL128 120 of 128 bytes. Several details are
+//! the version's: see each function. Source: NCCL src/graph/tuning.cc at the tags of the table. f64 with + - x / only, where
+//! NCCL has f32: estimates agree to about six digits.
+
+use super::constants::{Constants, Hop, Ll128, Nvls, Processor};
+use super::node::Class;
+use super::search::{Graph, Pattern};
+use super::{Algorithm, Function, Protocol};
+
+/// Who takes part, on what.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Scene<'a> {
+    pub(super) constants: &'a Constants,
+    pub(super) processor: Processor,
+    pub(super) ranks: u32,
+    pub(super) nodes: u32,
+    pub(super) ring: &'a Graph,
+    pub(super) tree: &'a Graph,
+    pub(super) nvls: &'a Graph,
+    /// How many channels collectives have.
+    pub(super) channels: u32,
+}
+
+impl Scene<'_> {
+    fn graph(&self, algorithm: Algorithm) -> &Graph {
+        match algorithm {
+            Algorithm::Ring => self.ring,
+            Algorithm::Tree | Algorithm::Pat => self.tree,
+            Algorithm::Nvls | Algorithm::NvlsTree => self.nvls,
+        }
+    }
+
+    fn per_node(&self) -> f64 {
+        f64::from(self.ranks) / f64::from(self.nodes)
+    }
+
+    fn steps(&self, function: Function) -> f64 {
+        let n = f64::from(self.ranks);
+        match function {
+            Function::AllReduce => 2.0 * (n - 1.0),
+            Function::AllGather | Function::ReduceScatter => n - 1.0,
+            Function::Broadcast | Function::Reduce => n,
+        }
+    }
+
+    /// Says why a pair is not considered.
+    pub(super) fn why_not(&self, function: Function, algorithm: Algorithm, protocol: Protocol) -> Option<&'static str> {
+        let gathers = matches!(function, Function::AllGather | Function::ReduceScatter);
+        let has_it = match algorithm {
+            Algorithm::Ring => true,
+            Algorithm::Tree | Algorithm::NvlsTree => function == Function::AllReduce,
+            Algorithm::Nvls => function == Function::AllReduce || gathers && self.constants.nvls != Nvls::Graph,
+            Algorithm::Pat => gathers,
+        };
+        if !has_it {
+            return Some("the algorithm does not do this collective");
+        }
+        if self.constants.base_us(algorithm, protocol).is_none() {
+            return Some("the version does not have the algorithm");
+        }
+        if protocol == Protocol::Ll128 && !self.has_ll128(self.graph(algorithm)) {
+            return Some("LL128 needs NVLink, a network card near the GPU and a GPU for which the version allows it");
+        }
+        match algorithm {
+            Algorithm::Ring | Algorithm::Tree => None,
+            _ if protocol != Protocol::Simple => Some("the algorithm has only Simple"),
+            Algorithm::Pat if self.nodes != self.ranks => Some("PAT needs one GPU per node"),
+            Algorithm::Pat => None,
+            _ if self.nvls.channels < 2 => {
+                Some("NVLS needs Hopper or later, more than two GPUs and a switch that folds")
+            }
+            Algorithm::Nvls if self.nodes > 1 => Some("NVLS over several nodes needs SHARP in the network"),
+            Algorithm::NvlsTree if self.nodes == 1 => Some("an NVLS tree needs several nodes"),
+            Algorithm::Nvls if gathers && self.per_node() > self.constants.nvls_heads as f64 => {
+                Some("NVLS gathers among no more GPUs than it has heads")
+            }
+            Algorithm::Nvls | Algorithm::NvlsTree => None,
+        }
+    }
+
+    fn has_ll128(&self, graph: &Graph) -> bool {
+        let sm = self.constants.sm;
+        let furthest = if sm >= 90 { Class::Pxn } else { Class::Pxb };
+        let is_near = graph.intra <= Class::Nvb && graph.inter <= furthest;
+        match self.constants.ll128 {
+            Ll128::Nvlink7080 => [70, 80].contains(&sm) && graph.intra <= Class::Nvl && graph.inter <= Class::Pxb,
+            Ll128::Nvb708090 => [70, 80, 90].contains(&sm) && is_near,
+            Ll128::Nvb70To120 => [70, 80, 90, 100, 120].contains(&sm) && is_near,
+            Ll128::Nvb70 => sm >= 70 && is_near,
+        }
+    }
+
+    /// Returns the bandwidth by which bytes are divided, in GB/s, without the tree's factor of size.
+    pub(super) fn algbw_gbps(&self, function: Function, algorithm: Algorithm, protocol: Protocol) -> f64 {
+        let gathers = matches!(function, Function::AllGather | Function::ReduceScatter);
+        let of_ranks = f64::from(self.ranks) / self.steps(function);
+        match algorithm {
+            Algorithm::Ring => self.ring_gbps(function, protocol) * of_ranks,
+            Algorithm::Tree => self.tree_gbps(protocol) * 0.5,
+            Algorithm::Pat => self.bus_gbps(self.tree) * self.constants.pat_part,
+            Algorithm::Nvls | Algorithm::NvlsTree => {
+                let bus = self.nvls_gbps(function, algorithm);
+                let whole = if gathers { 1.0 } else { of_ranks };
+                bus * match (self.constants.nvls, algorithm) {
+                    (Nvls::Efficiency, _) => whole,
+                    (Nvls::Graph, Algorithm::NvlsTree) => {
+                        0.7 * f64::from(self.nodes) / (2.0 * (f64::from(self.nodes) - 1.0))
+                    }
+                    (Nvls::NarrowerUnscaled | Nvls::NarrowerHalves, _) if gathers => 1.0,
+                    _ => 5.0 / 6.0,
+                }
+            }
+        }
+    }
+
+    /// All channels together; the speed between GPUs also on two nodes, since a pair exchanges.
+    fn bus_gbps(&self, graph: &Graph) -> f64 {
+        let speed = if self.nodes <= 2 { graph.intra_gbps } else { graph.inter_gbps };
+        let bus = graph.channels as f64 * speed;
+        match self.constants.sm80_bus_gbps {
+            bound if bound > 0.0 && self.constants.sm == 80 => bus.min(bound),
+            _ => bus,
+        }
+    }
+
+    fn ring_gbps(&self, function: Function, protocol: Protocol) -> f64 {
+        let (constants, bus) = (self.constants, self.bus_gbps(self.ring));
+        match protocol {
+            Protocol::Simple => bus,
+            Protocol::Ll => {
+                let reduces = matches!(function, Function::AllReduce | Function::Reduce);
+                let part =
+                    if self.nodes > 1 || reduces { constants.ring_ll_part } else { constants.ring_ll_alone_part };
+                (bus * part).min(constants.ll_gbps(self.nodes, self.processor))
+            }
+            Protocol::Ll128 => {
+                let is_alone = self.per_node() < 2.0;
+                let part = if is_alone { constants.ring_ll128_one_gpu_part } else { constants.ring_ll128_part };
+                let most = constants.ring_ll128_gbps(function.name(), self.nodes);
+                (bus * part).min(self.ring.channels as f64 * most)
+            }
+        }
+    }
+
+    fn tree_gbps(&self, protocol: Protocol) -> f64 {
+        let (constants, channels) = (self.constants, self.tree.channels as f64);
+        let bus = (self.bus_gbps(self.tree) * constants.tree_part).min(channels * constants.tree_gbps(self.nodes));
+        let bus = match protocol {
+            Protocol::Simple => bus,
+            Protocol::Ll => (bus * constants.tree_ll_part).min(constants.ll_gbps(self.nodes, self.processor)),
+            Protocol::Ll128 => {
+                let is_alone = self.nodes == 1;
+                let part = if is_alone { constants.tree_ll128_one_node_part } else { constants.tree_ll128_part };
+                (bus * part).min(channels * constants.tree_ll128_gbps(self.nodes))
+            }
+        };
+        if self.tree.pattern == Pattern::Tree {
+            bus * constants.simple_tree_part
+        } else {
+            bus
+        }
+    }
+
+    fn nvls_gbps(&self, function: Function, algorithm: Algorithm) -> f64 {
+        let (intra, inter) = (self.nvls.intra_gbps, self.nvls.inter_gbps);
+        let (channels, per_node) = (self.nvls.channels as f64, self.per_node());
+        let is_tree = algorithm == Algorithm::NvlsTree;
+        let reduces = function == Function::AllReduce;
+        let narrower = match (is_tree, self.nodes <= 2) {
+            (true, false) => intra.min(inter / 2.0),
+            _ => intra.min(inter),
+        };
+        channels
+            * match self.constants.nvls {
+                Nvls::None => 0.0,
+                Nvls::Graph if self.nodes <= 2 => intra,
+                Nvls::Graph => inter,
+                Nvls::NarrowerHalves if !reduces => (intra * (per_node - 1.0) / per_node).min(inter * 0.9),
+                Nvls::Narrower | Nvls::NarrowerUnscaled | Nvls::NarrowerHalves => narrower,
+                Nvls::Efficiency => {
+                    let inside = intra * self.constants.nvls_part * (channels - 1.0) / channels;
+                    let inside = if reduces { inside * 2.0 } else { inside * (per_node - 1.0) / per_node };
+                    let between = if is_tree && self.nodes <= 2 { inter * 2.0 } else { inter };
+                    let most = self.constants.nvls_tree_gbps(self.nodes).filter(|_| is_tree);
+                    inside.min(between).min(most.unwrap_or(f64::INFINITY))
+                }
+            }
+    }
+
+    /// Returns the latency in microseconds, without the plateau of rings over several nodes.
+    pub(super) fn latency_us(&self, function: Function, algorithm: Algorithm, protocol: Protocol) -> f64 {
+        let constants = self.constants;
+        let base = constants.base_us(algorithm, protocol).unwrap_or(0.0);
+        let nodes = f64::from(self.nodes);
+        let log_nodes = f64::from(self.nodes.ilog2());
+        let inside = if self.graph(algorithm).intra == Class::Nvl { Hop::Nvlink } else { Hop::Pcie };
+        let mut hop = constants.hop_us(inside, algorithm, protocol);
+        if self.nodes > 1 && protocol == Protocol::Ll {
+            hop *= constants.ll_hop_several_nodes_part;
+        }
+        // With one GPU per node nothing hides the network.
+        let is_exposed = constants.one_gpu_takes_tree_network && self.nodes == self.ranks;
+        let network = constants.hop_us(Hop::Network, if is_exposed { Algorithm::Tree } else { algorithm }, protocol);
+        match algorithm {
+            Algorithm::Ring => base + self.ring_hops_us(function, protocol, inside, hop, network),
+            Algorithm::Tree => {
+                let others = f64::from(self.ranks / self.nodes) - 1.0;
+                base + 2.0 * (others * hop + log_nodes * network)
+            }
+            Algorithm::Nvls if self.nodes == 1 => base + hop,
+            Algorithm::Nvls => base + hop + network,
+            Algorithm::NvlsTree if constants.nvls == Nvls::Graph => base + 2.0 * (nodes - 1.0) * network,
+            Algorithm::NvlsTree => base + hop + 2.0 * log_nodes * network,
+            Algorithm::Pat => base + log_nodes * (network / 3.5) + f64::from(self.ranks) * 2.8,
+        }
+    }
+
+    fn ring_hops_us(&self, function: Function, protocol: Protocol, inside: Hop, hop: f64, network: f64) -> f64 {
+        let constants = self.constants;
+        let (nodes, steps) = (f64::from(self.nodes), self.steps(function));
+        let crossings = match (self.nodes, function) {
+            (1, _) => 0.0,
+            (_, Function::AllReduce) => 2.0 * (nodes - 1.0) + f64::from(constants.extra_network_steps),
+            _ => nodes - 1.0,
+        };
+        if matches!(function, Function::Broadcast | Function::Reduce) {
+            let way = if self.nodes == 1 { inside } else { Hop::Network };
+            // One order on all channels is one pipeline; else chunks wait for each other.
+            return match (self.ring.is_same, protocol) {
+                (true, _) => constants.hop_us(way, Algorithm::Ring, protocol),
+                (false, Protocol::Simple) => steps * constants.hop_us(way, Algorithm::Tree, protocol),
+                (false, _) => steps * constants.hop_us(way, Algorithm::Ring, protocol),
+            };
+        }
+        let hop = if self.nodes > 1 { hop.max(self.post_us(protocol)) } else { hop };
+        (steps - crossings) * hop + crossings * network
+    }
+
+    /// What posting a transfer costs a processor.
+    fn post_us(&self, protocol: Protocol) -> f64 {
+        let is_amd = self.processor == Processor::Amd;
+        let post = if is_amd { self.constants.post_amd_us } else { self.constants.post_us };
+        post * if protocol == Protocol::Simple { 3.0 } else { 1.0 }
+    }
+
+    /// Returns by what the latency of a large all_reduce on a ring over several nodes is multiplied.
+    pub(super) fn plateau_part(
+        &self,
+        function: Function,
+        algorithm: Algorithm,
+        protocol: Protocol,
+        nbytes: u64,
+    ) -> f64 {
+        let is_ring = (function, algorithm, protocol) == (Function::AllReduce, Algorithm::Ring, Protocol::Simple);
+        let ranks = u64::from(self.ranks);
+        let plateau = self.constants.plateau;
+        let begun = nbytes / (u64::from(self.channels) * ranks) >= plateau.per_channel_bytes
+            && nbytes >= ranks * plateau.per_rank_bytes;
+        if is_ring && self.nodes > 1 && begun {
+            self.constants.plateau_part
+        } else {
+            1.0
+        }
+    }
+
+    /// Returns the part of the bandwidth that a tree keeps at a size.
+    pub(super) fn size_part(&self, algorithm: Algorithm, protocol: Protocol, nbytes: u64) -> f64 {
+        let is_scaled = match algorithm {
+            Algorithm::Tree => true,
+            // On x86; a processor that is not told is taken to be x86.
+            Algorithm::NvlsTree => {
+                self.constants.nvls_tree_size_part && !matches!(self.processor, Processor::Arm | Processor::Power)
+            }
+            _ => false,
+        };
+        if is_scaled {
+            self.constants.tree_size_part(protocol, nbytes)
+        } else {
+            1.0
+        }
+    }
+
+    /// Returns the most channels that a call of so many bytes has: each thread must have some work.
+    pub(super) fn used_channels(&self, algorithm: Algorithm, protocol: Protocol, nbytes: u64) -> u32 {
+        if matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree) {
+            return self.constants.nvls_channels(self.nodes);
+        }
+        if algorithm == Algorithm::Pat {
+            return self.channels;
+        }
+        let is_slow = algorithm == Algorithm::Ring && self.ring.intra_gbps * self.ring.channels as f64 <= SLOW_GBPS;
+        let (threads, per_thread): (u64, u64) = match protocol {
+            Protocol::Ll if algorithm == Algorithm::Ring => (512, 8 * u64::from(self.ranks)),
+            Protocol::Ll => (512, 8),
+            Protocol::Ll128 => (640, 8),
+            Protocol::Simple => (if is_slow { 256 } else { 512 }, 64),
+        };
+        (nbytes / (threads * per_thread)).clamp(1, u64::from(self.channels)) as u32
+    }
+}
+
+/// Cited: what one PCIe 3 x16 carries; a ring no faster gets half the threads (src/graph/tuning.cc, all versions).
+const SLOW_GBPS: f64 = 12.0;

@@ -1,0 +1,327 @@
+//! What NCCL would choose, and its own estimate of the time: its public cost model, per version and generation.
+//!
+//! ```text
+//! Fabric ─node─▶ links with the GB/s that NCCL assumes ─search─▶ channels x speed, for rings, trees, NVLS
+//!                                                                  │
+//!    versions.toml: latencies, maxima, factors of the version ─────┴─cost─▶ latency + bytes / bandwidth per
+//!                                                                         (algorithm, protocol); the least is taken
+//! ```
+//!
+//! This answers *what would NCCL do*, not *how long will it take*: `simulated` is for that. A version is the newest of
+//! `versions.toml` that is not newer than the one asked for.
+//!
+//! **Sources.** github.com/NVIDIA/nccl at the tags of `versions.toml`; checked against estimates that NCCL printed
+//! (NVIDIA/nccl#1595 to all digits, #1453, a 2.29.7 tuning table) and against choices stated in public measurements
+//! (stas00/ml-engineering): see `tests/nccl.rs`.
+//!
+//! **Where it is known to be off** (model / measured, all_reduce on one node; our evaluation, 2026):
+//!
+//! | system | 1 KiB | 64 KiB | 1 MiB | 4-8 MiB | 64 MiB | 1 GiB | 8 GiB |
+//! |---|---|---|---|---|---|---|---|
+//! | H100 x 8, NVLS | 0.93 | 0.84 | 1.04 | 0.73-0.66 | 0.79 | 0.92 | 0.94 |
+//! | A100 x 8, one process | 0.42 | 0.43 | 0.48 | 0.66 | 0.93 | 0.97 | 0.98 |
+//! | V100 DGX-1, one process | 0.31 | 0.34 | 0.64 | 0.73-0.85 | 1.04 | | |
+//! | V100 PCIe x 4, one switch | 0.93 | 0.96 | 1.10 | 0.86-0.83 | 0.79 | | |
+//! | RTX 5090 x 8, PCIe 5 P2P | 0.84 | 0.62 | 1.21 | 1.22-1.17 | 0.98 | | |
+//!
+//! It has no term for how a program launches (20-45 us for one process with many GPUs), none for filling a pipeline (1-128 MiB
+//! is 20-35 % too fast on NVLS), and it does not know that traffic without peer access crosses PCIe and memory twice: it says
+//! 12 GB/s where two RTX 2080 Ti reach 4. EFA's and TCP's latencies are not in its tables.
+//!
+//! **What is not here.** CollNet (SHARP) and tuner plugins; sends and receives, so all_to_all, gather and scatter, for which
+//! NCCL has no model; environment variables; the latency that a network plugin reports of a card (InfiniBand's reports
+//! none); several calls in one group; fp8's penalty on rings of more than eight ranks.
+
+mod constants;
+mod cost;
+mod node;
+mod search;
+
+pub use constants::Processor;
+pub use node::Class;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::hardware::Fabric;
+use crate::units::{Ps, PS_PER_US};
+use constants::{Constants, Nvls};
+use cost::Scene;
+use node::{Node, Ranks};
+use nvcoll_core::collective::Collective;
+use search::{Graph, Pattern};
+
+/// An algorithm of NCCL, in the order in which ties are broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    /// Two trees over nodes, chains inside them.
+    Tree,
+    /// Rings.
+    Ring,
+    /// The NVSwitch folds and multicasts.
+    Nvls,
+    /// The same inside nodes, a tree over them.
+    NvlsTree,
+    /// Parallel aggregated trees: one GPU per node.
+    Pat,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Self; 5] = [Self::Tree, Self::Ring, Self::Nvls, Self::NvlsTree, Self::Pat];
+
+    /// Returns the name that NCCL prints.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tree => "Tree",
+            Self::Ring => "Ring",
+            Self::Nvls => "NVLS",
+            Self::NvlsTree => "NVLSTree",
+            Self::Pat => "PAT",
+        }
+    }
+}
+
+/// A protocol of NCCL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// 8 bytes at a time, half of them flags: no fence, half the bandwidth.
+    Ll,
+    /// 128 bytes at a time, 8 of them flags.
+    Ll128,
+    /// Large chunks and a fence.
+    Simple,
+}
+
+impl Protocol {
+    /// Every protocol.
+    pub const ALL: [Self; 3] = [Self::Ll, Self::Ll128, Self::Simple];
+
+    /// Returns the name that NCCL prints.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ll => "LL",
+            Self::Ll128 => "LL128",
+            Self::Simple => "Simple",
+        }
+    }
+}
+
+/// A collective for which NCCL has a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Function {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    Reduce,
+}
+
+impl Function {
+    const ALL: [Self; 5] = [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::Broadcast, Self::Reduce];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+        }
+    }
+}
+
+/// A pair that NCCL weighs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The most channels that a call of this size has.
+    pub channels: u32,
+    /// Bytes over this is the time without latency: GB/s, 10^9 bytes per second.
+    pub bandwidth_gbps: f64,
+    /// Microseconds before that.
+    pub latency_us: f64,
+    /// NCCL's estimate; none if the pair is not considered.
+    pub time_ps: Option<Ps>,
+    /// Why it is not considered.
+    pub why_disabled: Option<&'static str>,
+}
+
+/// The channels of an algorithm.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Channels {
+    /// How many the search found; rings and trees run with twice as many.
+    pub count: u32,
+    /// GB/s of each between GPUs.
+    pub node_gbps: f64,
+    /// GB/s of each between nodes.
+    pub network_gbps: f64,
+    /// The worst path between GPUs.
+    pub class: Class,
+    /// The worst path to the network; local on one node.
+    pub network_class: Class,
+}
+
+/// NCCL's cost model of some ranks of a fabric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    fabric: String,
+    constants: Constants,
+    processor: Processor,
+    ranks: u32,
+    nodes: u32,
+    ring: Graph,
+    tree: Graph,
+    nvls: Graph,
+    channels: u32,
+}
+
+impl Model {
+    /// Returns the versions of which constants are known.
+    pub fn versions() -> Vec<&'static str> {
+        constants::versions()
+    }
+
+    /// Makes the model: `version` as `2.27.7`, `v2.27.7-1` or `2.27`. The processors are told from what joins the sockets.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for a version before the first known one; [`Error::Unable`] for GPUs or links that NCCL does not
+    /// know, or nodes with unlike numbers of ranks; [`Error::NoPath`] if ranks cannot reach each other.
+    pub fn of(version: &str, fabric: &Fabric) -> Result<Self> {
+        Self::told(version, fabric, None)
+    }
+
+    /// Makes the model with processors of a make that the fabric does not tell: with one socket there is nothing to tell it.
+    ///
+    /// # Errors
+    /// As [`Model::of`].
+    pub fn with_processor(version: &str, fabric: &Fabric, processor: Processor) -> Result<Self> {
+        Self::told(version, fabric, Some(processor))
+    }
+
+    fn told(version: &str, fabric: &Fabric, processor: Option<Processor>) -> Result<Self> {
+        let constants = Constants::of(version, fabric.gpu, &fabric.name)?;
+        let ranks = Ranks::of(fabric)?;
+        let node = Node::of(fabric, &ranks, &constants, processor)?;
+        let most = constants.max_channels / 2;
+        let (mut ring, mut tree, mut nvls) =
+            (Graph::none(Pattern::Ring), Graph::none(Pattern::Tree), Graph::none(Pattern::Tree));
+        if ranks.count > 1 {
+            ring = search::find(&node, &constants, Pattern::Ring, 1, most);
+            tree = search::find(&node, &constants, Pattern::BalancedTree, ring.channels, ring.channels);
+            ring.channels = ring.channels.min(tree.channels);
+            tree.channels = ring.channels;
+        }
+        let folds = fabric.abilities.multicast && fabric.abilities.switch_folds;
+        if folds && constants.sm >= 90 && constants.nvls != Nvls::None && node.gpus > 2 {
+            nvls = search::find_nvls(&node, &constants);
+        }
+        let mut channels = (2 * ring.channels).min(constants.max_channels).max(1) as u32;
+        // Fast rings over several nodes are run by four channels each, where twice are few.
+        if constants.sm >= 90 && ranks.nodes > 1 && ring.intra_gbps > 45.0 && channels < 16 {
+            channels *= 2;
+        }
+        let (fabric, processor) = (fabric.name.clone(), node.processor);
+        Ok(Self { fabric, constants, processor, ranks: ranks.count, nodes: ranks.nodes, ring, tree, nvls, channels })
+    }
+
+    /// Returns the tag whose constants these are.
+    pub fn tag(&self) -> &'static str {
+        self.constants.tag
+    }
+
+    /// Returns the channels of an algorithm; none if there is no such graph.
+    pub fn channels(&self, algorithm: Algorithm) -> Option<Channels> {
+        let graph = match algorithm {
+            Algorithm::Ring => &self.ring,
+            Algorithm::Tree | Algorithm::Pat => &self.tree,
+            Algorithm::Nvls | Algorithm::NvlsTree => &self.nvls,
+        };
+        (graph.channels > 0).then_some(Channels {
+            count: graph.channels as u32,
+            node_gbps: graph.intra_gbps,
+            network_gbps: graph.inter_gbps,
+            class: graph.intra,
+            network_class: graph.inter,
+        })
+    }
+
+    /// Weighs every pair; `nbytes` is what nccl-tests calls size: the whole buffer, of all ranks for all_gather and
+    /// reduce_scatter.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] for a collective of which NCCL has no model.
+    pub fn candidates(&self, collective: &Collective, nbytes: u64) -> Result<Vec<Candidate>> {
+        let function = Function::ALL.into_iter().find(|function| function.name() == collective.name);
+        let function = function.ok_or_else(|| Error::Unable {
+            fabric: self.fabric.clone(),
+            message: format!(
+                "NCCL has no cost model of {}: it has one of {}",
+                collective.name,
+                Function::ALL.map(Function::name).join(", ")
+            ),
+        })?;
+        if self.ranks == 1 {
+            let (algorithm, protocol) = (Algorithm::Ring, Protocol::Simple);
+            let (bandwidth_gbps, latency_us, time_ps, why_disabled) = (0.0, 0.0, Some(0), None);
+            let alone =
+                Candidate { algorithm, protocol, channels: 1, bandwidth_gbps, latency_us, time_ps, why_disabled };
+            return Ok(vec![alone]);
+        }
+        let pairs = Algorithm::ALL.into_iter().flat_map(|a| Protocol::ALL.into_iter().map(move |p| (a, p)));
+        Ok(pairs.map(|(algorithm, protocol)| self.candidate(function, algorithm, protocol, nbytes)).collect())
+    }
+
+    /// Returns what NCCL would take: the least time, and among equals the first.
+    ///
+    /// # Errors
+    /// As [`Model::candidates`].
+    pub fn choice(&self, collective: &Collective, nbytes: u64) -> Result<Candidate> {
+        let candidates = self.candidates(collective, nbytes)?;
+        let considered = candidates.into_iter().filter(|candidate| candidate.time_ps.is_some());
+        considered.min_by_key(|candidate| candidate.time_ps).ok_or_else(|| Error::Unable {
+            fabric: self.fabric.clone(),
+            message: format!("NCCL would find no way for {}", collective.name),
+        })
+    }
+
+    fn scene(&self) -> Scene<'_> {
+        Scene {
+            constants: &self.constants,
+            processor: self.processor,
+            ranks: self.ranks,
+            nodes: self.nodes,
+            ring: &self.ring,
+            tree: &self.tree,
+            nvls: &self.nvls,
+            channels: self.channels,
+        }
+    }
+
+    fn candidate(&self, function: Function, algorithm: Algorithm, protocol: Protocol, nbytes: u64) -> Candidate {
+        let scene = self.scene();
+        let why_disabled = scene.why_not(function, algorithm, protocol);
+        if why_disabled.is_some() {
+            let (channels, bandwidth_gbps, latency_us, time_ps) = (0, 0.0, 0.0, None);
+            return Candidate { algorithm, protocol, channels, bandwidth_gbps, latency_us, time_ps, why_disabled };
+        }
+        let bandwidth_gbps =
+            scene.algbw_gbps(function, algorithm, protocol) * scene.size_part(algorithm, protocol, nbytes);
+        let latency_us =
+            scene.latency_us(function, algorithm, protocol) * scene.plateau_part(function, algorithm, protocol, nbytes);
+        let us = latency_us + nbytes as f64 / (1000.0 * bandwidth_gbps);
+        Candidate {
+            algorithm,
+            protocol,
+            channels: scene.used_channels(algorithm, protocol, nbytes),
+            bandwidth_gbps,
+            latency_us,
+            time_ps: Some((us * PS_PER_US as f64).round() as Ps),
+            why_disabled: None,
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! One node as NCCL sees it: directed links with the bandwidths that NCCL assumes, and a path of a class for every pair.
+//!
+//! ```text
+//! gpu ─NVL 370.8─ nvs          a link: how many of the medium x GB/s of versions.toml
+//!  │                           a path: its links, its class, its narrowest link
+//! PCI 48 ─ cpu ─ SYS 10 ─ cpu  classes, best first: NVL, NVB (one GPU between), PIX (one PCIe switch), PXB (several), P2C,
+//!  │                           PXN (NVLink to the GPU beside the NIC), PHB (a processor), SYS (two)
+//! nic ─ NET 50
+//! ```
+//!
+//! Nodes that an NVSwitch joins are one node here. Bandwidths are in thousandths of GB/s, to which NCCL rounds too, so that
+//! what is taken can be given back exactly. Source: NCCL v2.30.7, src/graph/{topo.h, topo.cc, paths.cc}.
+//!
+//! NCCL counts traffic that has no peer access along the same links, through the processor: it does not know of the memory
+//! in between. Beside it (not modelled): the eighth of reverse traffic of GPUs before 8.0, C2C, NICs that are merged.
+
+use std::collections::BTreeMap;
+
+use super::constants::{pcie_lane_gbps, processor_of, Constants, Processor};
+use crate::error::{Error, Result};
+use crate::hardware::media::Family;
+use crate::hardware::{Fabric, Kind, Link};
+
+/// How good a path is, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// No path: one GPU.
+    Local,
+    /// NVLink, directly or through an NVSwitch.
+    Nvl,
+    /// NVLink through another GPU.
+    Nvb,
+    /// At most one PCIe switch.
+    Pix,
+    /// PCIe switches.
+    Pxb,
+    /// C2C to the processor, PCIe from there.
+    P2c,
+    /// NVLink to the GPU beside the network card.
+    Pxn,
+    /// Through the processor.
+    Phb,
+    /// Through two processors.
+    Sys,
+}
+
+/// From one device to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Path {
+    pub(super) class: Class,
+    /// Positions in the fabric's links.
+    pub(super) links: Vec<usize>,
+    /// PCIe carries more than the data: an Intel processor splits it.
+    pub(super) is_split: bool,
+    /// The narrowest link, in thousandths of GB/s.
+    pub(super) width: i64,
+}
+
+/// One node of those that take part: the first.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Node {
+    /// How many GPUs of it take part.
+    pub(super) gpus: usize,
+    /// Its network cards; none if no other node takes part.
+    pub(super) nics: usize,
+    /// What each link of the fabric carries, in thousandths of GB/s; zero outside the node.
+    pub(super) capacity: Vec<i64>,
+    /// Whether a link is PCIe.
+    pub(super) is_pcie: Vec<bool>,
+    /// Whether an NVSwitch joins its GPUs.
+    pub(super) has_switch: bool,
+    /// What a GPU has to the NVSwitch, in thousandths.
+    pub(super) to_switch: i64,
+    /// What leaves each GPU over NVLink and over PCIe, in thousandths.
+    pub(super) leaving: Vec<(i64, i64)>,
+    /// What each network card sends, in thousandths.
+    pub(super) cards: Vec<i64>,
+    between: Vec<Option<Path>>,
+    out: Vec<Option<Path>>,
+    into: Vec<Option<Path>>,
+    /// The widest path to another GPU, or to a network card.
+    pub(super) widest: i64,
+    /// All that a GPU has.
+    pub(super) total: i64,
+    /// Of what make its processors are.
+    pub(super) processor: Processor,
+    /// How much more PCIe carries where an Intel processor splits it.
+    pub(super) split_part: f64,
+}
+
+/// Who takes part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ranks {
+    /// The number of ranks.
+    pub(super) count: u32,
+    /// The number of nodes, those that an NVSwitch joins counted as one.
+    pub(super) nodes: u32,
+    /// The GPUs of the first node, as positions in the devices.
+    pub(super) first: Vec<usize>,
+}
+
+fn unable(fabric: &Fabric, message: String) -> Error {
+    Error::Unable { fabric: fabric.name.clone(), message }
+}
+
+fn thousandths(gbps: f64) -> i64 {
+    (gbps * 1000.0).round() as i64
+}
+
+impl Ranks {
+    /// Sorts the ranks of a fabric into nodes.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] for nodes of unlike numbers of ranks.
+    pub(super) fn of(fabric: &Fabric) -> Result<Self> {
+        let (gpus, home) = (fabric.gpus(), domains(fabric));
+        let mut nodes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for &gpu in &gpus {
+            nodes.entry(home[gpu]).or_default().push(gpu);
+        }
+        let first = nodes.values().next().cloned().unwrap_or_default();
+        if let Some(other) = nodes.values().find(|members| members.len() != first.len()) {
+            let (one, other) = (first.len(), other.len());
+            let message = format!("NCCL's model is of nodes alike; here one has {one} ranks and one {other}");
+            return Err(unable(fabric, message));
+        }
+        Ok(Self { count: gpus.len() as u32, nodes: nodes.len() as u32, first })
+    }
+}
+
+/// Numbers the nodes, those with one NVSwitch alike, for every device.
+fn domains(fabric: &Fabric) -> Vec<usize> {
+    let mut domain: Vec<usize> =
+        fabric.devices.iter().map(|device| device.node.map_or(usize::MAX, |node| node as usize)).collect();
+    for switch in fabric.of_kind(Kind::Nvswitch) {
+        let joined: Vec<usize> = fabric.links.iter().filter(|link| link.to == switch).map(|l| domain[l.from]).collect();
+        let Some(&least) = joined.iter().min() else { continue };
+        for of in domain.iter_mut().filter(|of| joined.contains(of)) {
+            *of = least;
+        }
+        domain[switch] = least;
+    }
+    domain
+}
+
+/// Tells the processors from what joins sockets.
+///
+/// # Errors
+/// [`Error::Unable`] for a medium that the table does not have.
+fn processor(fabric: &Fabric) -> Result<Processor> {
+    let is_socket = |position: usize| fabric.devices[position].kind == Kind::Socket;
+    let is_told = |link: &&Link| {
+        link.medium.family == Family::C2c || is_socket(link.from) && link.medium.family == Family::Socket
+    };
+    let Some(link) = fabric.links.iter().find(is_told) else { return Ok(Processor::Unknown) };
+    processor_of(&link.medium.name).ok_or_else(|| {
+        let medium = &link.medium.name;
+        unable(
+            fabric,
+            format!("NCCL's model has no row for sockets that {medium} joins: give the processor, or add one"),
+        )
+    })
+}
+
+impl Node {
+    /// Sees the first node as a version does.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] for media that NCCL has no figure for, [`Error::NoPath`] between GPUs that nothing joins.
+    pub(super) fn of(fabric: &Fabric, ranks: &Ranks, constants: &Constants, told: Option<Processor>) -> Result<Self> {
+        let processor = told.map_or_else(|| processor(fabric), Ok)?;
+        let home = domains(fabric);
+        let here = home[ranks.first[0]];
+        let is_inside = |link: &Link| home[link.from] == here || home[link.to] == here;
+        let mut capacity = Vec::with_capacity(fabric.links.len());
+        for link in &fabric.links {
+            capacity.push(if is_inside(link) { assumed(fabric, link, constants, processor)? } else { 0 });
+        }
+        let nics: Vec<usize> = match ranks.nodes {
+            1 => Vec::new(),
+            _ => fabric.of_kind(Kind::Nic).filter(|&nic| home[nic] == here).collect(),
+        };
+        let mut node = Self {
+            gpus: ranks.first.len(),
+            nics: nics.len(),
+            is_pcie: fabric.links.iter().map(|link| link.medium.family == Family::Pcie).collect(),
+            has_switch: false,
+            to_switch: 0,
+            leaving: Vec::new(),
+            cards: Vec::new(),
+            between: Vec::new(),
+            out: Vec::new(),
+            into: Vec::new(),
+            widest: 0,
+            total: 0,
+            capacity,
+            processor,
+            split_part: constants.p2p_over_intel_part,
+        };
+        node.join_gpus(fabric, &ranks.first)?;
+        node.join_nics(fabric, &ranks.first, &nics);
+        node.sum(fabric, &ranks.first);
+        if ranks.nodes > 1 && node.out.iter().all(Option::is_none) {
+            return Err(Error::NoPath {
+                fabric: fabric.name.clone(),
+                from: fabric.devices[ranks.first[0]].name.clone(),
+                to: "the network".to_owned(),
+                reason: "no network card of its node is joined to it".to_owned(),
+            });
+        }
+        Ok(node)
+    }
+
+    /// Returns the path between two GPUs.
+    pub(super) fn between(&self, from: usize, to: usize) -> Option<&Path> {
+        self.between[from * self.gpus + to].as_ref()
+    }
+
+    /// Returns the path from a GPU into the network.
+    pub(super) fn out(&self, gpu: usize, nic: usize) -> Option<&Path> {
+        self.out[gpu * self.nics + nic].as_ref()
+    }
+
+    /// Returns the path from the network to a GPU.
+    pub(super) fn into(&self, nic: usize, gpu: usize) -> Option<&Path> {
+        self.into[gpu * self.nics + nic].as_ref()
+    }
+
+    /// Returns the classes of paths between GPUs, or to network cards, each once, best first.
+    pub(super) fn classes(&self, of_network: bool) -> Vec<Class> {
+        let paths = if of_network { [&self.out[..], &self.into] } else { [&self.between[..], &[]] };
+        let mut classes: Vec<Class> = paths.into_iter().flatten().flatten().map(|path| path.class).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        classes
+    }
+
+    fn path(&self, class: Class, links: Vec<usize>) -> Path {
+        let width = links.iter().map(|&link| self.capacity[link]).min().unwrap_or(0);
+        Path { class, links, is_split: class == Class::Phb && self.processor.is_intel(), width }
+    }
+
+    fn join_gpus(&mut self, fabric: &Fabric, gpus: &[usize]) -> Result<()> {
+        let mut nvlinks = vec![Vec::new(); fabric.devices.len()];
+        for (position, link) in fabric.links.iter().enumerate().filter(|(_, l)| l.medium.family == Family::Nvlink) {
+            nvlinks[link.from].push(position);
+        }
+        let mut between = vec![None; gpus.len() * gpus.len()];
+        for (a, &from) in gpus.iter().enumerate() {
+            for (b, &to) in gpus.iter().enumerate().filter(|(b, _)| *b != a) {
+                let found = self.over_nvlink(fabric, from, to, &nvlinks);
+                let found = found.or_else(|| self.over_gpu(fabric, (from, to), gpus, &nvlinks));
+                let path = found.or_else(|| self.over_host(fabric, from, to)).ok_or_else(|| Error::NoPath {
+                    fabric: fabric.name.clone(),
+                    from: fabric.devices[from].name.clone(),
+                    to: fabric.devices[to].name.clone(),
+                    reason: "neither NVLink nor PCIe joins them".to_owned(),
+                })?;
+                between[a * gpus.len() + b] = Some(path);
+            }
+        }
+        self.between = between;
+        Ok(())
+    }
+
+    /// Directly, through one switch, or through several.
+    fn over_nvlink(&self, fabric: &Fabric, from: usize, to: usize, nvlinks: &[Vec<usize>]) -> Option<Path> {
+        let link = |a: usize, b: usize| nvlinks[a].iter().copied().find(|&link| fabric.links[link].to == b);
+        let is_switch = |position: usize| fabric.devices[position].kind == Kind::Nvswitch;
+        let switched = || {
+            let up = nvlinks[from].iter().filter(|&&link| is_switch(fabric.links[link].to));
+            up.copied().find_map(|up| Some(vec![up, link(fabric.links[up].to, to)?]))
+        };
+        let over_switches = || match fabric.of_kind(Kind::Nvswitch).count() {
+            0..=1 => None,
+            _ => fabric.shortest(from, to, |kind| kind == Kind::Nvswitch, |family| family == Family::Nvlink),
+        };
+        let links = link(from, to).map(|link| vec![link]).or_else(switched).or_else(over_switches)?;
+        Some(self.path(Class::Nvl, links))
+    }
+
+    /// In a mesh: through a GPU that both reach.
+    fn over_gpu(
+        &self,
+        fabric: &Fabric,
+        (from, to): (usize, usize),
+        gpus: &[usize],
+        nvlinks: &[Vec<usize>],
+    ) -> Option<Path> {
+        gpus.iter().filter(|&&by| by != from && by != to).find_map(|&by| {
+            let (first, second) =
+                (self.over_nvlink(fabric, from, by, nvlinks)?, self.over_nvlink(fabric, by, to, nvlinks)?);
+            let links = [first.links, second.links].concat();
+            Some(self.path(Class::Nvb, links))
+        })
+    }
+
+    fn over_host(&self, fabric: &Fabric, from: usize, to: usize) -> Option<Path> {
+        let direct = self.over_pcie(fabric, from, to)?;
+        if fabric.abilities.peer_access || direct.class >= Class::Phb {
+            return Some(direct);
+        }
+        let up_and_down = fabric.of_kind(Kind::Socket).filter_map(|socket| {
+            let links = [self.over_pcie(fabric, from, socket)?.links, self.over_pcie(fabric, socket, to)?.links];
+            Some(links.concat())
+        });
+        Some(self.path(Class::Phb, up_and_down.min_by_key(Vec::len)?))
+    }
+
+    fn over_pcie(&self, fabric: &Fabric, from: usize, to: usize) -> Option<Path> {
+        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket);
+        let is_taken = |family| matches!(family, Family::Pcie | Family::Socket | Family::C2c);
+        let links = fabric.shortest(from, to, is_passed, is_taken)?;
+        let passed = |kind| links.iter().filter(|&&l| fabric.devices[fabric.links[l].from].kind == kind).count();
+        let class = match (passed(Kind::Socket), passed(Kind::PcieSwitch)) {
+            (0, 0..=1) => Class::Pix,
+            (0, _) => Class::Pxb,
+            (1, _) if links.iter().any(|&link| fabric.links[link].medium.family == Family::C2c) => Class::P2c,
+            (1, _) => Class::Phb,
+            _ => Class::Sys,
+        };
+        Some(self.path(class, links))
+    }
+
+    fn join_nics(&mut self, fabric: &Fabric, gpus: &[usize], nics: &[usize]) {
+        let wire = |nic: usize, is_out: bool| {
+            let ends = |link: &&Link| {
+                link.medium.family == Family::Network && [link.to, link.from][usize::from(is_out)] == nic
+            };
+            fabric.links.iter().position(|link| ends(&link))
+        };
+        for &gpu in gpus {
+            for &nic in nics {
+                let out = self.over_pcie(fabric, gpu, nic).zip(wire(nic, true));
+                let out = out.map(|(path, wire)| self.path(path.class, [path.links, vec![wire]].concat()));
+                let into = self.over_pcie(fabric, nic, gpu).zip(wire(nic, false));
+                let into = into.map(|(path, wire)| self.path(path.class, [vec![wire], path.links].concat()));
+                self.out.push(out);
+                self.into.push(into.map(|path| Path { is_split: false, ..path }));
+            }
+        }
+        self.take_nvlink_to_the_nic();
+    }
+
+    /// Sends through the GPU beside a network card where that avoids the processor (PXN).
+    fn take_nvlink_to_the_nic(&mut self) {
+        let direct = self.out.clone();
+        let at = |gpu: usize, nic: usize| direct[gpu * self.nics + nic].as_ref();
+        let mut better = Vec::new();
+        for (gpu, nic) in (0..self.gpus).flat_map(|gpu| (0..self.nics).map(move |nic| (gpu, nic))) {
+            if at(gpu, nic).is_some_and(|path| path.class <= Class::Pxb) {
+                continue;
+            }
+            let by = (0..self.gpus).find(|&by| {
+                by != gpu
+                    && at(by, nic).is_some_and(|path| path.class <= Class::Pxb)
+                    && self.between(gpu, by).is_some_and(|path| path.class == Class::Nvl)
+            });
+            let Some(by) = by else { continue };
+            let (Some(first), Some(second)) = (self.between(gpu, by), at(by, nic)) else { continue };
+            better.push((
+                gpu * self.nics + nic,
+                self.path(Class::Pxn, [first.links.clone(), second.links.clone()].concat()),
+            ));
+        }
+        for (place, path) in better {
+            self.out[place] = Some(path);
+        }
+    }
+
+    fn sum(&mut self, fabric: &Fabric, gpus: &[usize]) {
+        let paths = if self.nics > 0 { &self.out } else { &self.between };
+        // A card's own two links end every path out: PCIe to it and its wire.
+        let own = |path: &Path| path.links.iter().rev().take(2).map(|&link| self.capacity[link]).min();
+        let widest = |nic: usize| (0..self.gpus).filter_map(|gpu| own(self.out(gpu, nic)?)).max().unwrap_or(0);
+        self.cards = (0..self.nics).map(widest).collect();
+        self.widest = paths.iter().flatten().map(|path| path.width).max().unwrap_or(0);
+        for &gpu in gpus {
+            let leaving = || fabric.links.iter().enumerate().filter(move |(_, link)| link.from == gpu);
+            let of = |family| move |(_, link): &(usize, &Link)| link.medium.family == family;
+            let nvlink: i64 = leaving().filter(of(Family::Nvlink)).map(|(place, _)| self.capacity[place]).sum();
+            let pcie = leaving().filter(of(Family::Pcie)).map(|(place, _)| self.capacity[place]).max().unwrap_or(0);
+            self.total = self.total.max(nvlink).max(pcie);
+            self.leaving.push((nvlink, pcie));
+            let to_switch = leaving().filter(|(_, link)| fabric.devices[link.to].kind == Kind::Nvswitch);
+            let to_switch: i64 = to_switch.map(|(place, _)| self.capacity[place]).sum();
+            self.has_switch |= to_switch > 0;
+            self.to_switch = self.to_switch.max(to_switch);
+        }
+    }
+}
+
+/// Returns what NCCL assumes of a link, in thousandths of GB/s.
+fn assumed(fabric: &Fabric, link: &Link, constants: &Constants, processor: Processor) -> Result<i64> {
+    let lanes = f64::from(link.lanes);
+    let medium = link.medium;
+    let gbps = match medium.family {
+        Family::Nvlink => constants.nvlink_gbps * lanes,
+        Family::Pcie => {
+            let lane = pcie_lane_gbps(medium.lane_gbps).ok_or_else(|| {
+                unable(fabric, format!("NCCL's model has no PCIe whose lane carries {} GB/s", medium.lane_gbps))
+            })?;
+            lane * lanes
+        }
+        Family::Socket | Family::C2c
+            if [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == Kind::Socket) =>
+        {
+            constants.socket_gbps(processor).unwrap_or(medium.lane_gbps * lanes)
+        }
+        Family::Network | Family::C2c | Family::Socket => medium.lane_gbps * lanes,
+        Family::Memory => 0.0,
+        Family::Xgmi => return Err(unable(fabric, "NCCL does not know xGMI between GPUs: RCCL does".to_owned())),
+    };
+    Ok(thousandths(gbps))
+}

@@ -1,0 +1,468 @@
+//! Which channels there are and how fast: rings, trees and NVLS on one node.
+//!
+//! ```text
+//! for speed in the version's list, from the widest path down:        40 30 20 18 15 … GB/s
+//!     for class in best to worst:  the same order on every channel, then any order
+//!         lay rings (trees) until no link has `speed` left           edge-disjoint Hamiltonian cycles, depth first
+//!     keep the greatest channels x speed; stop if it is all that a GPU has, or the next speed is below 0.49 of the kept one
+//! then channels of 25 GB/s and more become two of half the speed, and what can be raised is raised
+//! ```
+//!
+//! The idea, the lists and the stopping rules are NCCL's (src/graph/search.cc at the tags of `versions.toml`); the search is
+//! ours, and the order in which it tries GPUs is close to NCCL's, not the same. It matches what logs show:
+//!
+//! | machine | rings | NVLS | seen in |
+//! |---|---|---|---|
+//! | A100 x 8, NVSwitch | 12 x 20 | | the usual log |
+//! | H100 x 8, NVSwitch | 12 x 30 | 8 x 40 | NVIDIA/nccl#1197; 360 in all: NVIDIA/nccl#1595 |
+//! | B200 x 8, NVSwitch | 16 x 45 | 8 x 80 | 720 in all |
+//! | DGX-1, V100 | 6 x 20 | | NVIDIA's rings of the cube mesh |
+//!
+//! Not here: crossing from one network card to another inside a channel, SHARP, two channels where NVLink falls into two halves.
+
+use super::constants::{Constants, Duplicate};
+use super::node::{Class, Node, Path};
+
+/// What is laid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pattern {
+    /// Every GPU to the next, and back.
+    Ring,
+    /// A chain whose first two GPUs share what goes to the network.
+    BalancedTree,
+    /// A chain whose first GPU talks to the network.
+    Tree,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Graph {
+    pub(super) pattern: Pattern,
+    /// How many channels; none if there is no such graph.
+    pub(super) channels: usize,
+    /// GB/s of a channel between GPUs.
+    pub(super) intra_gbps: f64,
+    /// GB/s of a channel between nodes; between GPUs if there is one node.
+    pub(super) inter_gbps: f64,
+    /// The worst path between GPUs.
+    pub(super) intra: Class,
+    /// The worst path to the network.
+    pub(super) inter: Class,
+    /// Every channel visits the GPUs in one order.
+    pub(super) is_same: bool,
+    order: Vec<Vec<usize>>,
+}
+
+impl Graph {
+    pub(super) fn none(pattern: Pattern) -> Self {
+        let (intra, inter) = (Class::Local, Class::Local);
+        let (intra_gbps, inter_gbps, order) = (0.0, 0.0, Vec::new());
+        Self { pattern, channels: 0, intra_gbps, inter_gbps, intra, inter, is_same: false, order }
+    }
+}
+
+/// What is tried.
+#[derive(Debug, Clone, Copy)]
+struct Goal {
+    pattern: Pattern,
+    intra: i64,
+    inter: i64,
+    intra_class: Class,
+    inter_class: Class,
+    is_same: bool,
+    least: usize,
+    most: usize,
+}
+
+/// Chosen, as NCCL does: how many GPUs a trial may visit.
+const VISITS: u32 = 1 << 14;
+const VISITS_SAME: u32 = 1 << 8;
+
+struct Trial<'a> {
+    node: &'a Node,
+    capacity: Vec<i64>,
+    goal: Goal,
+    order: Vec<Vec<usize>>,
+    best: Graph,
+    visits: u32,
+    is_perfect: bool,
+}
+
+/// In what order GPUs are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Position,
+    Replay,
+    Merit,
+}
+
+impl Trial<'_> {
+    /// Takes a path's bandwidth, all of it or nothing.
+    fn take(&mut self, path: &Path, speed: i64) -> bool {
+        let split = (speed as f64 * self.split_part()).round() as i64;
+        let need = |link: usize| if path.is_split && self.node.is_pcie[link] { split } else { speed };
+        for (taken, &link) in path.links.iter().enumerate() {
+            if self.capacity[link] < need(link) {
+                for &link in &path.links[..taken] {
+                    self.capacity[link] += need(link);
+                }
+                return false;
+            }
+            self.capacity[link] -= need(link);
+        }
+        true
+    }
+
+    fn give(&mut self, path: &Path, speed: i64) {
+        let split = (speed as f64 * self.split_part()).round() as i64;
+        for &link in &path.links {
+            self.capacity[link] += if path.is_split && self.node.is_pcie[link] { split } else { speed };
+        }
+    }
+
+    fn split_part(&self) -> f64 {
+        self.node.split_part
+    }
+
+    fn is_over(&self) -> bool {
+        self.visits == 0 || self.is_perfect
+    }
+
+    fn next_channel(&mut self) {
+        let nth = self.order.len();
+        let is_replay = nth > 0 && self.goal.is_same;
+        if self.node.nics == 0 {
+            if nth == 0 {
+                self.start(None, 0, By::Position);
+            } else {
+                self.start(None, self.order[nth - 1][0], By::Replay);
+            }
+            if !is_replay {
+                (0..self.node.gpus).for_each(|gpu| self.start(None, gpu, By::Merit));
+            }
+            return;
+        }
+        for nic in (0..self.node.nics).map(|i| (nth + i) % self.node.nics) {
+            if is_replay {
+                self.start(Some(nic), self.order[nth - 1][0], By::Replay);
+                continue;
+            }
+            if nth == 0 && !self.node.has_switch {
+                self.start(Some(nic), 0, By::Position);
+            }
+            for gpu in self.nearest(nic) {
+                self.start(Some(nic), gpu, By::Merit);
+            }
+        }
+    }
+
+    /// The GPUs that no GPU is nearer to a network card than, the one of its own number first.
+    fn nearest(&self, nic: usize) -> Vec<usize> {
+        let class = |gpu: usize| self.node.into(nic, gpu).map(|path| path.class);
+        let Some(best) = (0..self.node.gpus).filter_map(class).min() else { return Vec::new() };
+        let mut near: Vec<usize> = (0..self.node.gpus).filter(|&gpu| class(gpu) == Some(best)).collect();
+        let own = nic % near.len();
+        near.rotate_left(own);
+        near
+    }
+
+    fn start(&mut self, nic: Option<usize>, gpu: usize, by: By) {
+        if self.is_over() {
+            return;
+        }
+        let path = nic.and_then(|nic| self.node.into(nic, gpu));
+        if nic.is_some() {
+            let Some(path) = path.filter(|path| path.class <= self.goal.inter_class) else { return };
+            if !self.take(path, self.goal.inter) {
+                return;
+            }
+        }
+        self.order.push(vec![gpu]);
+        self.visit(nic, by, 0);
+        self.order.pop();
+        if let Some(path) = path {
+            self.give(path, self.goal.inter);
+        }
+    }
+
+    /// Goes on from the last GPU of the last channel; `returned` is how many GPUs have sent to the network.
+    fn visit(&mut self, nic: Option<usize>, by: By, returned: usize) {
+        if self.is_over() {
+            return;
+        }
+        self.visits -= 1;
+        let (channel, gpus) = (self.order.len() - 1, self.node.gpus);
+        let length = self.order[channel].len();
+        let (first, last) = (self.order[channel][0], self.order[channel][length - 1]);
+        let (places, part): (&[usize], i64) = match self.goal.pattern {
+            Pattern::Ring => (&[gpus][..], 1),
+            Pattern::Tree => (&[1][..], 1),
+            Pattern::BalancedTree => (&[1, 2][..], 2),
+        };
+        if let Some(nic) = nic.filter(|_| places.get(returned) == Some(&length)) {
+            let speed = self.goal.inter / part;
+            let Some(path) = self.node.out(last, nic).filter(|path| path.class <= self.goal.inter_class) else {
+                return;
+            };
+            if self.take(path, speed) {
+                self.visit(Some(nic), by, returned + 1);
+                self.give(path, speed);
+            }
+        } else if length < gpus {
+            for next in self.next_gpus(channel, by) {
+                self.hop(last, next, |trial| {
+                    trial.order[channel].push(next);
+                    trial.visit(nic, by, returned);
+                    trial.order[channel].pop();
+                });
+            }
+        } else if nic.is_none() && self.goal.pattern == Pattern::Ring && gpus > 1 {
+            self.hop(last, first, Self::record);
+        } else {
+            self.record();
+        }
+    }
+
+    fn hop(&mut self, from: usize, to: usize, then: impl FnOnce(&mut Self)) {
+        let node = self.node;
+        let Some(path) = node.between(from, to).filter(|path| path.class <= self.goal.intra_class) else { return };
+        if self.take(path, self.goal.intra) {
+            then(self);
+            self.give(path, self.goal.intra);
+        }
+    }
+
+    /// NVSwitches prefer neighbours; elsewhere the widest and shortest path, then the next number.
+    fn next_gpus(&self, channel: usize, by: By) -> Vec<usize> {
+        let (so_far, gpus) = (&self.order[channel], self.node.gpus);
+        let (length, last) = (so_far.len(), so_far[so_far.len() - 1]);
+        let is_free = |gpu: &usize| !so_far.contains(gpu);
+        match by {
+            By::Position => vec![length].into_iter().filter(is_free).collect(),
+            By::Replay => vec![self.order[channel - 1][length]],
+            By::Merit if self.node.has_switch => {
+                let (before, after) = ((last + gpus - 1) % gpus, (last + 1) % gpus);
+                let mut near =
+                    if self.goal.pattern == Pattern::Ring { vec![before, after] } else { vec![after, before] };
+                near.dedup();
+                near.retain(is_free);
+                near
+            }
+            By::Merit => {
+                let mut next: Vec<usize> = (1..gpus).map(|step| (last + step) % gpus).filter(is_free).collect();
+                let merit = |gpu: &usize| self.node.between(last, *gpu).map(|path| (-path.width, path.links.len()));
+                next.sort_by_key(merit);
+                next
+            }
+        }
+    }
+
+    fn record(&mut self) {
+        let channels = self.order.len();
+        let total = |channels: usize, gbps: f64| channels as f64 * gbps;
+        let intra_gbps = self.goal.intra as f64 / 1000.0;
+        let is_more = total(channels, intra_gbps) > total(self.best.channels, self.best.intra_gbps);
+        if channels >= self.goal.least && is_more {
+            self.best = Graph {
+                pattern: self.goal.pattern,
+                channels,
+                intra_gbps,
+                inter_gbps: self.goal.inter as f64 / 1000.0,
+                intra: self.goal.intra_class,
+                inter: self.goal.inter_class,
+                is_same: self.goal.is_same,
+                order: self.order.clone(),
+            };
+            self.is_perfect = channels == self.goal.most;
+        }
+        if channels < self.goal.most {
+            self.next_channel();
+        }
+    }
+}
+
+/// Returns how many channels of a goal there can be at most, by what leaves the GPUs and the network cards.
+///
+/// ```text
+/// rings on one node    every GPU sends every channel                  least over GPUs of what leaves / speed
+/// chains               all but one GPU send it, which is free         sum of what leaves / ((n - 1) speed)
+/// ```
+fn bound(node: &Node, goal: &Goal) -> usize {
+    let leaves = |&(nvlink, pcie): &(i64, i64)| nvlink + if goal.intra_class > Class::Nvb { pcie } else { 0 };
+    let gpus = node.leaving.iter().map(leaves);
+    let by_gpus = match (goal.pattern, node.nics) {
+        _ if node.gpus == 1 => i64::MAX,
+        (Pattern::Ring, 0) => gpus.min().unwrap_or(0) / goal.intra,
+        _ => gpus.sum::<i64>() / ((node.gpus as i64 - 1) * goal.intra),
+    };
+    let by_cards = if node.nics > 0 { node.cards.iter().map(|width| width / goal.inter).sum() } else { i64::MAX };
+    usize::try_from(by_gpus.min(by_cards)).unwrap_or(usize::MAX)
+}
+
+/// Tries a goal; a graph that moves more than `best` takes its place. Says whether no more channels may be.
+fn attempt(node: &Node, goal: Goal, best: &mut Graph) -> bool {
+    let can = bound(node, &goal).min(goal.most);
+    let more = can as f64 * goal.intra as f64 / 1000.0 > best.channels as f64 * best.intra_gbps;
+    if can < goal.least || !more {
+        return false;
+    }
+    let visits = if goal.is_same { VISITS_SAME } else { VISITS };
+    let (capacity, order) = (node.capacity.clone(), Vec::new());
+    let taken = std::mem::replace(best, Graph::none(goal.pattern));
+    let within = Goal { most: can, ..goal };
+    let mut trial = Trial { node, capacity, goal: within, order, best: taken, visits, is_perfect: false };
+    trial.next_channel();
+    *best = trial.best;
+    trial.is_perfect && can == goal.most
+}
+
+fn to_thousandths(gbps: f64) -> i64 {
+    (gbps * 1000.0).round() as i64
+}
+
+/// The index of the first speed that holds.
+fn first_speed(speeds: &[f64], holds: impl Fn(i64) -> bool) -> usize {
+    speeds.iter().position(|&speed| holds(to_thousandths(speed))).unwrap_or(speeds.len() - 1)
+}
+
+/// Finds rings or trees of `least` to `most` channels.
+pub(super) fn find(node: &Node, constants: &Constants, pattern: Pattern, least: usize, most: usize) -> Graph {
+    let speeds = if node.nics > 0 { &constants.speeds_network } else { &constants.speeds_node };
+    let mut best = lay(node, constants, speeds, pattern, least, most);
+    if constants.duplicate == Duplicate::First {
+        duplicate(&mut best, constants, most);
+    }
+    raise(node, constants, speeds, &mut best, pattern, most);
+    if constants.duplicate != Duplicate::First {
+        duplicate(&mut best, constants, most);
+    }
+    if best.channels == 0 {
+        // What NCCL takes if it finds nothing: one channel in the order of the ranks.
+        (best.channels, best.intra_gbps, best.inter_gbps) = (1, 0.1, 0.1);
+        (best.intra, best.inter) = (Class::Sys, Class::Sys);
+    }
+    best
+}
+
+/// From the greatest speed down.
+fn lay(node: &Node, constants: &Constants, speeds: &[f64], pattern: Pattern, least: usize, most: usize) -> Graph {
+    let patterns: &[Pattern] = match pattern {
+        Pattern::BalancedTree if node.gpus == 1 => &[Pattern::Tree],
+        Pattern::BalancedTree if constants.sm >= 90 => &[Pattern::BalancedTree, Pattern::Tree],
+        Pattern::BalancedTree => &[Pattern::BalancedTree],
+        Pattern::Ring => &[Pattern::Ring],
+        Pattern::Tree => &[Pattern::Tree],
+    };
+    let mut total = node.total;
+    if node.gpus > 1 && pattern != Pattern::Ring {
+        total = total * node.gpus as i64 / (node.gpus as i64 - 1);
+    }
+    let start = first_speed(speeds, |speed| speed <= node.widest && speed * least as i64 <= total);
+    let none = vec![Class::Local];
+    let inner = if node.gpus > 1 { node.classes(false) } else { none.clone() };
+    let outer = if node.nics > 0 { node.classes(true) } else { none };
+    let mut best = Graph::none(pattern);
+    for &speed in &speeds[start..] {
+        if best.channels > 0 && speed / best.inter_gbps <= 0.49 {
+            break;
+        }
+        let speed = to_thousandths(speed);
+        for &inter_class in &outer {
+            for &intra_class in &inner {
+                for (&pattern, is_same) in patterns.iter().flat_map(|pattern| [(pattern, true), (pattern, false)]) {
+                    let (intra, inter) = (speed, speed);
+                    let goal = Goal { pattern, intra, inter, intra_class, inter_class, is_same, least, most };
+                    let is_perfect = attempt(node, goal, &mut best);
+                    if is_perfect || to_thousandths(best.channels as f64 * best.inter_gbps) >= node.total {
+                        return best;
+                    }
+                }
+                if best.channels > 0 && intra_class >= best.intra {
+                    break;
+                }
+            }
+            if best.channels > 0 && inter_class >= best.inter && inter_class >= Class::Pxn {
+                break;
+            }
+        }
+    }
+    best
+}
+
+/// Makes two channels of one that is faster than a channel's threads are.
+fn duplicate(graph: &mut Graph, constants: &Constants, most: usize) {
+    let is_enough = constants.sm > 80 && graph.intra_gbps < 50.0 && graph.channels > 4;
+    let is_spared = is_enough && constants.duplicate != Duplicate::AllLast;
+    if graph.channels == 0 || graph.intra_gbps < 25.0 || is_spared {
+        return;
+    }
+    let channels = (2 * graph.channels).min(most);
+    let times = channels.div_ceil(graph.channels) as f64;
+    graph.order = (0..channels).map(|nth| graph.order[nth % graph.channels].clone()).collect();
+    (graph.intra_gbps, graph.inter_gbps, graph.channels) =
+        (graph.intra_gbps / times, graph.inter_gbps / times, channels);
+}
+
+/// Raises a ring's speed, or a tree's between GPUs to at most twice that between nodes.
+fn raise(node: &Node, constants: &Constants, speeds: &[f64], best: &mut Graph, pattern: Pattern, most: usize) {
+    let is_ring = pattern == Pattern::Ring;
+    if best.channels == 0 || is_ring && constants.duplicate != Duplicate::First {
+        return;
+    }
+    let (inter, least) = (to_thousandths(best.inter_gbps), best.channels);
+    let mut at = first_speed(speeds, |speed| speed <= inter);
+    let mut tried = to_thousandths(speeds[at]);
+    while at > 0 && (is_ring || tried == to_thousandths(best.intra_gbps) && tried < 2 * inter) {
+        at -= 1;
+        tried = to_thousandths(speeds[at]);
+        let (intra_class, inter_class, is_same) = (best.intra, best.inter, best.is_same);
+        let inter = if is_ring { tried } else { inter };
+        let pattern = best.pattern;
+        attempt(node, Goal { pattern, intra: tried, inter, intra_class, inter_class, is_same, least, most }, best);
+    }
+}
+
+/// Finds NVLS: channel k is pulled by GPU k, and every GPU's link carries each channel once, its own twice.
+///
+/// ```text
+/// one node      as many channels as GPUs: (n + 1) x speed <= what a GPU has to the switch
+/// several       as many as there are network cards with a GPU of their own
+/// ```
+pub(super) fn find_nvls(node: &Node, constants: &Constants) -> Graph {
+    let mut best = Graph::none(Pattern::Tree);
+    let mut heads: Vec<usize> = (0..node.nics)
+        .filter_map(|nic| (0..node.gpus).min_by_key(|&gpu| node.into(nic, gpu).map(|p| p.class)))
+        .collect();
+    heads.sort_unstable();
+    heads.dedup();
+    let several = node.nics > 0;
+    let most = constants.nvls_heads.min(if several { heads.len() } else { node.gpus });
+    let speeds = if several { &constants.speeds_network } else { &constants.speeds_node };
+    let per_card = if several { node.widest } else { i64::MAX };
+    for speed in speeds.iter().map(|&speed| to_thousandths(speed)).filter(|&speed| speed <= node.widest) {
+        if best.channels > 0 && (speed as f64 / 1000.0) / best.inter_gbps <= 0.49 {
+            break;
+        }
+        // GPUs that pull nothing carry each channel once, those that pull carry their own twice.
+        let fit =
+            (0..=most).rev().find(|&k| (k as i64 + 1) * speed <= node.to_switch && speed <= per_card).unwrap_or(0);
+        if fit > best.channels && (several || fit == most) {
+            best.channels = fit;
+            (best.intra_gbps, best.inter_gbps) = (speed as f64 / 1000.0, speed as f64 / 1000.0);
+            (best.intra, best.inter) = (Class::Nvl, if several { Class::Pix } else { Class::Local });
+        }
+        if best.channels == most {
+            break;
+        }
+    }
+    if best.channels > 0 && constants.duplicate == Duplicate::First {
+        let (node_gbps, found) = (best.intra_gbps, best.inter_gbps);
+        let above = speeds.iter().rev().copied().filter(|&speed| speed > found && to_thousandths(speed) <= per_card);
+        for speed in above {
+            if best.inter_gbps < 2.0 * node_gbps {
+                best.inter_gbps = speed;
+            }
+        }
+    }
+    best
+}
