@@ -11,22 +11,25 @@
 //! `versions.toml` that is not newer than the one asked for.
 //!
 //! **Sources.** github.com/NVIDIA/nccl at the tags of `versions.toml`; checked against estimates that NCCL printed
-//! (NVIDIA/nccl#1595 to all digits, #1453, a 2.29.7 tuning table) and against choices stated in public measurements
+//! (NVIDIA/nccl#1595 and #1453 to six digits, a tuning table of 2.29.7) and against choices stated in public measurements
 //! (stas00/ml-engineering): see `tests/nccl.rs`.
 //!
-//! **Where it is known to be off** (model / measured, all_reduce on one node; our evaluation, 2026):
+//! **Where it is known to be off** (its estimate of its own choice / measured; all_reduce on one node, out of place, on the
+//! presets, with the constants of a version near the one that ran; rows of public nccl-tests tables):
 //!
-//! | system | 1 KiB | 64 KiB | 1 MiB | 4-8 MiB | 64 MiB | 1 GiB | 8 GiB |
-//! |---|---|---|---|---|---|---|---|
-//! | H100 x 8, NVLS | 0.93 | 0.84 | 1.04 | 0.73-0.66 | 0.79 | 0.92 | 0.94 |
-//! | A100 x 8, one process | 0.42 | 0.43 | 0.48 | 0.66 | 0.93 | 0.97 | 0.98 |
-//! | V100 DGX-1, one process | 0.31 | 0.34 | 0.64 | 0.73-0.85 | 1.04 | | |
-//! | V100 PCIe x 4, one switch | 0.93 | 0.96 | 1.10 | 0.86-0.83 | 0.79 | | |
-//! | RTX 5090 x 8, PCIe 5 P2P | 0.84 | 0.62 | 1.21 | 1.22-1.17 | 0.98 | | |
+//! | system | version | 1 KiB | 64 KiB | 1 MiB | 4-8 MiB | 64 MiB | 1 GiB | 8 GiB |
+//! |---|---|---|---|---|---|---|---|---|
+//! | H100 x 8 | 2.27.7 | 0.89 | 0.81 | 1.02 | 0.75-0.68 | 0.85 | 1.01 | 1.03 |
+//! | B200 x 8, torch adds 20-30 us | 2.27.7 | | 0.29 | 0.42 | 0.34-0.35 | 0.51 | 0.78 | 0.90 |
+//! | A100 x 8, one process | 2.8.4 | 0.28 | 0.32 | 0.55 | 0.65-0.67 | 0.95 | 0.99 | 1.00 |
+//! | V100 DGX-1, one process | 2.8.4 | 0.21 | 0.26 | 0.61 | 0.74-0.85 | 1.00 | | |
+//! | V100 DGX-2, 12 of 16, one process | 2.8.4 | 0.23 | 0.27 | 0.79 | 0.69-0.72 | 1.01 | 0.98 | 0.98 |
+//! | RTX 2080 Ti x 2, staged | 2.20.5 | 0.77 | 0.77 | 0.70 | 0.67 | 0.67 | 0.67 | |
 //!
 //! It has no term for how a program launches (20-45 us for one process with many GPUs), none for filling a pipeline (1-128 MiB
-//! is 20-35 % too fast on NVLS), and it does not know that traffic without peer access crosses PCIe and memory twice: it says
-//! 12 GB/s where two RTX 2080 Ti reach 4. EFA's and TCP's latencies are not in its tables.
+//! is 15-35 % too fast), and does not know that traffic without peer access crosses memory. EFA's and TCP's latencies are not
+//! in its tables. Where its lists of speeds hold nothing slow enough (eight RTX 5090 on two AMD sockets: 18 GB/s is the least,
+//! 16 there are) its estimate means nothing: see [`Model::is_last_resort`].
 //!
 //! **What is not here.** CollNet (SHARP) and tuner plugins; sends and receives, so all_to_all, gather and scatter, for which
 //! NCCL has no model; environment variables; the latency that a network plugin reports of a card (InfiniBand's reports
@@ -232,6 +235,11 @@ impl Model {
     /// Returns the tag whose constants these are.
     pub fn tag(&self) -> &'static str {
         self.constants.tag
+    }
+
+    /// Says whether no ring was found: NCCL then takes one channel in the order of the ranks, counts 0.1 GB/s for it, and runs.
+    pub fn is_last_resort(&self) -> bool {
+        self.ring.channels > 0 && self.ring.intra_gbps <= search::LAST_RESORT_GBPS
     }
 
     /// Returns the channels of an algorithm; none if there is no such graph.

@@ -74,7 +74,10 @@ struct Goal {
     most: usize,
 }
 
-/// Chosen, as NCCL does: how many GPUs a trial may visit.
+/// Cited (src/graph/search.cc, all versions): of the one channel in the order of the ranks that is taken if nothing is found.
+pub(super) const LAST_RESORT_GBPS: f64 = 0.1;
+
+/// Cited (the same): how many GPUs a trial may visit.
 const VISITS: u32 = 1 << 14;
 const VISITS_SAME: u32 = 1 << 8;
 
@@ -337,8 +340,7 @@ pub(super) fn find(node: &Node, constants: &Constants, pattern: Pattern, least: 
         duplicate(&mut best, constants, most);
     }
     if best.channels == 0 {
-        // What NCCL takes if it finds nothing: one channel in the order of the ranks.
-        (best.channels, best.intra_gbps, best.inter_gbps) = (1, 0.1, 0.1);
+        (best.channels, best.intra_gbps, best.inter_gbps) = (1, LAST_RESORT_GBPS, LAST_RESORT_GBPS);
         (best.intra, best.inter) = (Class::Sys, Class::Sys);
     }
     best
