@@ -41,6 +41,14 @@ pub enum Error {
         /// What was asked, and what there is instead.
         message: String,
     },
+    /// A schedule that cannot run anywhere: the verifier refuses it too.
+    #[error("{schedule} cannot run: {message}")]
+    Schedule {
+        /// What it is called.
+        schedule: String,
+        /// What was found.
+        message: String,
+    },
 }
 
 /// The result of anything in this crate that can fail.

@@ -17,6 +17,7 @@
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
 //! | [`sharing`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
 //! | [`floor`] | the time that no schedule can undercut |
+//! | [`simulate`] | a schedule in virtual time: when each rank ends, which link is the bottleneck |
 //! | [`units`] | rates and times as integers |
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ pub mod preset;
 pub mod rates;
 pub mod route;
 pub mod sharing;
+pub mod simulate;
 pub mod units;
 
 pub use error::{Error, Result};

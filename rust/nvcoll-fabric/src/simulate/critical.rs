@@ -1,0 +1,222 @@
+//! The critical path: from the last leave backwards, at each step to what it waited for last.
+//!
+//! ```text
+//! r3 leaves ◀─ r3.q0.7 ◀─signal─ r2.q0.6 ◀─ r2.q0.5 (before it in the queue) ◀─ … ◀─ r0 enters
+//!                 each step: fixed │ latency │ moving alone │ and what sharing added
+//! ```
+//!
+//! Its pieces follow each other without gap from the moment a rank entered to the end. What a link is charged with is the
+//! time that the transfer would have taken on its narrowest link alone, and, apart, what sharing added on the link that held
+//! it back at its end.
+
+use std::collections::BTreeMap;
+
+use super::flat::Flat;
+use super::moves::{Moves, NOTHING};
+use super::run::{Cause, Record};
+use crate::hardware::Fabric;
+use crate::units::Ps;
+
+/// What the end was waiting for, in order of time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Critical {
+    /// The pieces, none of them empty; each begins where the one before ends.
+    pub pieces: Vec<Piece>,
+}
+
+/// A piece of the critical path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The rank that waits or works.
+    pub rank: u32,
+    /// Its queue; for a leave, the number of its queues.
+    pub queue: u32,
+    /// The step in that queue.
+    pub step: u32,
+    /// The tile.
+    pub tile: u32,
+    /// When it begins.
+    pub start_ps: Ps,
+    /// When it ends.
+    pub end_ps: Ps,
+    /// What passes the time.
+    pub reason: Reason,
+}
+
+/// What passes the time of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// A rank has not entered yet.
+    Entering(u32),
+    /// The signal of another rank is on the way.
+    Signal(u32),
+    /// What every step costs.
+    Fixed,
+    /// The first byte is on its way.
+    Latency,
+    /// Bytes, as fast as the narrowest link of the way allows: a position in the fabric's links.
+    Link(usize),
+    /// Bytes, because so many transfers share a link.
+    Shared(usize, u32),
+    /// Bytes, as fast as the memory of a rank allows.
+    Memory(u32),
+    /// Bytes, because transfers share the memory of a rank.
+    SharedMemory(u32, u32),
+    /// Bytes, link after link, each as soon as it was free.
+    Moving,
+}
+
+pub(super) fn trace(flat: &Flat, moves: &Moves, record: &Record, starts: &[Ps], links: usize, waits: bool) -> Critical {
+    let last = (0..flat.world_size)
+        .map(|rank| flat.number((flat.working_queues() as u32) + rank, 0))
+        .max_by_key(|&number| (record.done[number as usize], std::cmp::Reverse(number)));
+    let mut tracing = Tracing { flat, moves, record, starts, links, waits, pieces: Vec::new() };
+    let mut next = last;
+    while let Some(number) = next {
+        next = tracing.step(number);
+    }
+    tracing.pieces.reverse();
+    Critical { pieces: tracing.pieces }
+}
+
+struct Tracing<'a> {
+    flat: &'a Flat,
+    moves: &'a Moves,
+    record: &'a Record,
+    starts: &'a [Ps],
+    links: usize,
+    /// Whether transfers wait for the latency of all links first.
+    waits: bool,
+    /// The last first.
+    pieces: Vec<Piece>,
+}
+
+impl Tracing<'_> {
+    /// Adds the pieces of a step and of its wait; returns the step that it waited for.
+    fn step(&mut self, number: u64) -> Option<u64> {
+        let (queue, step, tile) = self.flat.of_number(number);
+        let rank = self.flat.ranks[queue as usize];
+        let (ready, done) = (self.record.ready[number as usize], self.record.done[number as usize]);
+        let name = Piece {
+            rank,
+            queue: if (queue as usize) < self.flat.working_queues() {
+                self.flat.queue_of_rank(queue)
+            } else {
+                self.queues_of(rank)
+            },
+            step,
+            tile,
+            start_ps: 0,
+            end_ps: 0,
+            reason: Reason::Fixed,
+        };
+        self.add_work(&name, self.flat.first(queue) + step, number, ready, done);
+        match self.record.cause(number) {
+            Cause::Own => {
+                self.add(&name, 0, ready, Reason::Entering(rank));
+                None
+            }
+            Cause::Enter(other) => {
+                let entered = self.starts[other as usize];
+                self.add(&name, entered, ready, Reason::Signal(other));
+                self.add(&name, 0, entered, Reason::Entering(other));
+                None
+            }
+            Cause::Step(before) => {
+                let (other, _, _) = self.flat.of_number(before);
+                let over = self.record.done[before as usize];
+                self.add(&name, over, ready, Reason::Signal(self.flat.ranks[other as usize]));
+                Some(before)
+            }
+        }
+    }
+
+    /// What a step did between being ready and being done, the last first.
+    fn add_work(&mut self, name: &Piece, step: u32, number: u64, ready: Ps, done: Ps) {
+        let flat = self.flat.step(step);
+        let path = &self.moves.paths[flat.path as usize];
+        let nbytes = self.flat.nbytes(flat.size, name.tile);
+        let begins = ready + path.fixed;
+        if flat.path != NOTHING && nbytes > 0 {
+            if self.waits {
+                let (moving, limit) = (begins + path.latency, self.record.limit[number as usize]);
+                let alone = moving + path.alone.time(nbytes);
+                self.add(name, alone.min(done), done, self.shared_by(limit.link, limit.users));
+                self.add(name, moving, alone.min(done), self.moved_by(path.narrowest));
+                self.add(name, begins, moving, Reason::Latency);
+            } else {
+                let moved = done - path.latency.min(done - begins);
+                self.add(name, moved, done, Reason::Latency);
+                self.add(name, begins, moved, Reason::Moving);
+            }
+        }
+        self.add(name, ready, begins, Reason::Fixed);
+    }
+
+    fn add(&mut self, name: &Piece, start_ps: Ps, end_ps: Ps, reason: Reason) {
+        if end_ps > start_ps {
+            self.pieces.push(Piece { start_ps, end_ps, reason, ..*name });
+        }
+    }
+
+    fn queues_of(&self, rank: u32) -> u32 {
+        self.flat.ranks[..self.flat.working_queues()].iter().filter(|&&other| other == rank).count() as u32
+    }
+
+    fn moved_by(&self, link: u32) -> Reason {
+        match (link as usize).checked_sub(self.links) {
+            None => Reason::Link(link as usize),
+            Some(rank) => Reason::Memory(rank as u32),
+        }
+    }
+
+    fn shared_by(&self, link: u32, users: u32) -> Reason {
+        match (link as usize).checked_sub(self.links) {
+            None => Reason::Shared(link as usize, users),
+            Some(rank) => Reason::SharedMemory(rank as u32, users),
+        }
+    }
+}
+
+impl Critical {
+    /// Says what the time is spent on, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency, 17 % steps`.
+    /// Of links, a transfer alone and what sharing adds are one; what is below one percent is left out.
+    pub fn words(&self, fabric: &Fabric) -> String {
+        let mut spent: BTreeMap<String, Ps> = BTreeMap::new();
+        for piece in &self.pieces {
+            *spent.entry(piece.reason.words(fabric)).or_default() += piece.end_ps - piece.start_ps;
+        }
+        let total: Ps = spent.values().sum();
+        let mut spent: Vec<(String, Ps)> = spent.into_iter().collect();
+        spent.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        let percent = |time: Ps| (u128::from(time) * 200 / u128::from(total) + 1) / 2;
+        let said = |(nth, (what, time)): (usize, &(String, Ps))| {
+            let percent = percent(*time);
+            let of = if nth == 0 { " of the time is" } else { "" };
+            (percent > 0).then(|| format!("{percent} %{of} {what}"))
+        };
+        let parts: Vec<String> = spent.iter().enumerate().filter_map(said).collect();
+        if parts.is_empty() {
+            "it takes no time".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    }
+}
+
+impl Reason {
+    fn words(self, fabric: &Fabric) -> String {
+        match self {
+            Reason::Entering(rank) => format!("rank {rank} entering late"),
+            Reason::Signal(_) => "signals".to_owned(),
+            Reason::Fixed => "steps".to_owned(),
+            Reason::Latency => "latency".to_owned(),
+            Reason::Link(link) | Reason::Shared(link, _) => {
+                let link = &fabric.links[link];
+                format!("{} -> {}", fabric.devices[link.from].name, fabric.devices[link.to].name)
+            }
+            Reason::Memory(rank) | Reason::SharedMemory(rank, _) => format!("the memory of rank {rank}"),
+            Reason::Moving => "moving".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Links that serve one transfer at a time, first come first served: a tile is on one link after the other, whole.
+//!
+//! ```text
+//! leg a ─▶ b      arrives at a ─waits─▶ served by a ─latency of a─▶ arrives at b ─waits─▶ served by b ─latency of b─▶ there
+//! ```
+//!
+//! The legs of a stage begin together and the next stage begins when all are there. Who comes to a link at the same time is
+//! served by rank, queue and leg. An event is one arrival: the cheapest way to run, and one that no rounding touches.
+
+use super::agenda::Agenda;
+use super::moves::Moves;
+use super::run::{event, Discipline, Limit, ENDS};
+use crate::units::Ps;
+
+use super::moves::Pace;
+
+/// A step on its way.
+#[derive(Clone, Default)]
+struct Way {
+    nbytes: u64,
+    path: u32,
+    /// The first leg of its stage, and how many legs of the stage are not there yet.
+    leg: u16,
+    missing: u16,
+    /// Before which it cannot end: its rank is slow, or its protocol is.
+    not_before: Ps,
+}
+
+/// First come, first served.
+pub(super) struct Fifo<'a> {
+    moves: &'a Moves,
+    latencies: &'a [Ps],
+    ways: Vec<Way>,
+    /// For each link, when it has served all who came.
+    free_at: Vec<Ps>,
+    busy: Vec<Ps>,
+    /// The last answer of a division: most transfers are like the one before.
+    last: (u64, u32, u64, Ps),
+}
+
+impl<'a> Fifo<'a> {
+    pub(super) fn new(moves: &'a Moves, latencies: &'a [Ps], queues: usize) -> Self {
+        let links = moves.capacities.len();
+        Self {
+            moves,
+            latencies,
+            ways: vec![Way::default(); queues],
+            free_at: vec![0; links],
+            busy: vec![0; links],
+            last: (0, 0, 1, 0),
+        }
+    }
+
+    fn service(&mut self, nbytes: u64, weight: u32, capacity: u64) -> Ps {
+        if (nbytes, weight, capacity) != (self.last.0, self.last.1, self.last.2) {
+            self.last = (nbytes, weight, capacity, Pace::over(weight.into(), capacity).time(nbytes));
+        }
+        self.last.3
+    }
+
+    /// A transfer comes to the `hop`-th link of a leg.
+    fn arrive(&mut self, queue: u32, leg: u16, hop: u16, now: Ps, agenda: &mut Agenda) {
+        let way = &self.ways[queue as usize];
+        let nbytes = way.nbytes;
+        let crossings = self.moves.leg_links(self.moves.legs(way.path)[leg as usize]);
+        let crossing = crossings[hop as usize];
+        let link = crossing.link as usize;
+        let service = self.service(nbytes, crossing.weight, self.moves.capacities[link]);
+        let served = now.max(self.free_at[link]) + service;
+        self.free_at[link] = served;
+        self.busy[link] += service;
+        agenda.push(served + self.latencies[link], event(queue, u32::from(leg) << 16 | u32::from(hop + 1)));
+    }
+
+    /// Begins all legs of the stage that begins with a leg.
+    fn begin_stage(&mut self, queue: u32, first: u16, now: Ps, agenda: &mut Agenda) {
+        let legs = self.moves.legs(self.ways[queue as usize].path);
+        let stage = legs[first as usize].stage;
+        let count = legs[first as usize..].iter().take_while(|leg| leg.stage == stage).count() as u16;
+        (self.ways[queue as usize].leg, self.ways[queue as usize].missing) = (first, count);
+        for leg in first..first + count {
+            self.arrive(queue, leg, 0, now, agenda);
+        }
+    }
+}
+
+impl Discipline for Fifo<'_> {
+    const WAITS_FOR_LATENCY: bool = false;
+
+    fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) {
+        let known = &self.moves.paths[path as usize];
+        let not_before = if known.most.is_finite() { now + known.alone.time(nbytes) } else { 0 };
+        self.ways[queue as usize] = Way { nbytes, path, not_before, ..Way::default() };
+        self.begin_stage(queue, 0, now, agenda);
+    }
+
+    fn happens(&mut self, happening: u64, now: Ps, agenda: &mut Agenda) -> bool {
+        let (queue, what) = ((happening >> 32) as u32, happening as u32);
+        if what == ENDS {
+            return true;
+        }
+        let (leg, hop) = ((what >> 16) as u16, what as u16);
+        let way = &mut self.ways[queue as usize];
+        let legs = self.moves.legs(way.path);
+        if usize::from(hop) < self.moves.leg_links(legs[leg as usize]).len() {
+            self.arrive(queue, leg, hop, now, agenda);
+            return false;
+        }
+        way.missing -= 1;
+        if way.missing > 0 {
+            return false;
+        }
+        let stage = legs[way.leg as usize].stage;
+        let next = legs.iter().position(|leg| leg.stage > stage);
+        if let Some(next) = next {
+            self.begin_stage(queue, next as u16, now, agenda);
+            return false;
+        }
+        if way.not_before > now {
+            agenda.push(way.not_before, event(queue, ENDS));
+            return false;
+        }
+        true
+    }
+
+    fn end(&mut self, _: u32, _: Ps) -> Limit {
+        Limit::default()
+    }
+
+    fn settle(&mut self, _: Ps, _: &mut Vec<u32>, _: &mut Agenda) {}
+
+    fn busy(&self) -> Vec<Ps> {
+        self.busy.clone()
+    }
+}

@@ -1,0 +1,173 @@
+//! The links of a run: those of the fabric as they are today, and the memory of each GPU, which is a link too.
+//!
+//! ```text
+//! number  0 .. links             the fabric's, by position; damaged ones slower, cut ones never on a route
+//!         links .. links + n     the memory of rank 0 .. n
+//! ```
+
+use std::collections::HashMap;
+
+use super::settings::Settings;
+use crate::error::{Error, Result};
+use crate::hardware::{Fabric, Kind, Link};
+use crate::units::{Ps, Rate};
+
+/// The links of a run, and how ranks reach each other over them.
+pub(super) struct Ground {
+    fabric: Fabric,
+    /// For each link of `fabric`, which has no cut links, its position in the fabric that was given.
+    positions: Vec<u32>,
+    /// For each link number, bytes per second.
+    pub(super) rates: Vec<u64>,
+    /// For each link number, its latency.
+    pub(super) latencies: Vec<Ps>,
+    /// For each rank, the device that it is.
+    pub(super) devices: Vec<u32>,
+    /// For each rank, the GPU of the fabric that it has.
+    gpus: Vec<u32>,
+    routes: HashMap<(u32, u32), Vec<u32>>,
+    /// For each device, the NVSwitches that it is linked to: (switch, link up, link down), the widest first.
+    switches: HashMap<u32, Vec<Port>>,
+}
+
+/// The two links between a GPU and an NVSwitch.
+#[derive(Clone, Copy)]
+pub(super) struct Port {
+    pub(super) switch: u32,
+    pub(super) up: u32,
+    pub(super) down: u32,
+}
+
+impl Ground {
+    /// Prepares a fabric for so many ranks.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if the fabric has not so many GPUs, or settings name what it has not.
+    pub(super) fn of(fabric: &Fabric, world_size: u32, settings: &Settings) -> Result<Self> {
+        let unable = |message: String| Error::Unable { fabric: fabric.name.clone(), message };
+        let gpus = place(fabric, world_size, &settings.placement).map_err(unable)?;
+        let mut rates: Vec<u64> = fabric.links.iter().map(|link| link.rate().0).collect();
+        for damage in &settings.damages {
+            let rate = rates.get_mut(damage.link).ok_or_else(|| {
+                unable(format!("there is no link {} to damage, it has {}", damage.link, fabric.links.len()))
+            })?;
+            let left = u128::from(*rate) * u128::from(damage.left.num) / u128::from(damage.left.den);
+            *rate = left.try_into().unwrap_or(u64::MAX);
+        }
+        let positions: Vec<u32> = (0..fabric.links.len() as u32).filter(|&link| rates[link as usize] > 0).collect();
+        let links = positions.iter().map(|&link| fabric.links[link as usize]).collect();
+        let of_rank = fabric.gpus();
+        let mut latencies: Vec<Ps> = fabric.links.iter().map(Link::latency).collect();
+        rates.extend(gpus.iter().map(|_| Rate::from_gbps(fabric.gpu.memory_gbps).0));
+        latencies.extend(gpus.iter().map(|_| 0));
+        let mut ground = Self {
+            fabric: Fabric { links, ..fabric.clone() },
+            positions,
+            rates,
+            latencies,
+            devices: gpus.iter().map(|&gpu| of_rank[gpu as usize] as u32).collect(),
+            gpus,
+            routes: HashMap::new(),
+            switches: HashMap::new(),
+        };
+        ground.switches = ground.ports();
+        Ok(ground)
+    }
+
+    pub(super) fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// Returns how many links the fabric has, cut ones too; numbers from there on are memories.
+    pub(super) fn fabric_links(&self) -> usize {
+        self.rates.len() - self.gpus.len()
+    }
+
+    /// Returns the number of the memory of a rank.
+    pub(super) fn memory_of(&self, rank: u32) -> u32 {
+        self.fabric_links() as u32 + rank
+    }
+
+    /// Returns the links that a transfer between two ranks crosses.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`].
+    pub(super) fn route(&mut self, from: u32, to: u32) -> Result<&[u32]> {
+        // The lookup is done twice: a borrow that is returned from one branch only would forbid the insertion.
+        if !self.routes.contains_key(&(from, to)) {
+            let route = self.fabric.route(self.gpus[from as usize], self.gpus[to as usize])?;
+            let links = route.links.iter().map(|&link| self.positions[link]).collect();
+            self.routes.insert((from, to), links);
+        }
+        Ok(&self.routes[&(from, to)])
+    }
+
+    /// Returns how long the first byte takes between two ranks.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`].
+    pub(super) fn latency(&mut self, from: u32, to: u32) -> Result<Ps> {
+        let links = self.route(from, to)?.to_vec();
+        Ok(self.latency_over(&links))
+    }
+
+    pub(super) fn latency_over(&self, links: &[u32]) -> Ps {
+        links.iter().map(|&link| self.latencies[link as usize]).sum()
+    }
+
+    /// Returns the ports of ranks at one NVSwitch that they share: the first of the first rank's that all have.
+    pub(super) fn star(&self, ranks: &[u32]) -> Option<Vec<Port>> {
+        let ports = |rank: u32| self.switches.get(&self.devices[rank as usize]).map_or(&[][..], Vec::as_slice);
+        let at = |switch: u32| -> Option<Vec<Port>> {
+            ranks.iter().map(|&rank| ports(rank).iter().find(|port| port.switch == switch).copied()).collect()
+        };
+        ports(*ranks.first()?).iter().find_map(|port| at(port.switch))
+    }
+
+    fn ports(&self) -> HashMap<u32, Vec<Port>> {
+        let fabric = &self.fabric;
+        let mut downs: HashMap<(usize, usize), u32> = HashMap::new();
+        for (at, link) in fabric.links.iter().enumerate() {
+            if fabric.devices[link.from].kind == Kind::Nvswitch {
+                downs.entry((link.to, link.from)).or_insert(self.positions[at]);
+            }
+        }
+        let mut ports: HashMap<u32, Vec<Port>> = HashMap::new();
+        for (at, link) in fabric.links.iter().enumerate() {
+            if fabric.devices[link.to].kind != Kind::Nvswitch {
+                continue;
+            }
+            if let Some(&down) = downs.get(&(link.from, link.to)) {
+                let port = Port { switch: link.to as u32, up: self.positions[at], down };
+                let of_device = ports.entry(link.from as u32).or_default();
+                if of_device.iter().all(|known| known.switch != port.switch) {
+                    of_device.push(port);
+                }
+            }
+        }
+        for of_device in ports.values_mut() {
+            of_device.sort_by_key(|port| std::cmp::Reverse(self.rates[port.up as usize]));
+        }
+        ports
+    }
+}
+
+/// Finds the GPU of every rank.
+fn place(fabric: &Fabric, world_size: u32, placement: &[u32]) -> std::result::Result<Vec<u32>, String> {
+    let have = fabric.world_size();
+    if placement.is_empty() {
+        let is_enough = world_size <= have;
+        return is_enough.then(|| (0..world_size).collect()).ok_or(format!(
+            "it has {have} GPUs, the schedule is of {world_size} ranks: take a larger fabric or a schedule of {have}"
+        ));
+    }
+    if placement.len() != world_size as usize {
+        return Err(format!("the placement is of {} ranks, the schedule of {world_size}", placement.len()));
+    }
+    let mut sorted = placement.to_vec();
+    sorted.sort_unstable();
+    if sorted.last().is_some_and(|&last| last >= have) || sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(format!("a placement names each of its {have} GPUs at most once"));
+    }
+    Ok(placement.to_vec())
+}

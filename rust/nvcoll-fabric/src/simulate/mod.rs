@@ -1,0 +1,207 @@
+//! Virtual time: any schedule on any fabric, moving no bytes. It knows steps, links and rates, and nothing of algorithms.
+//!
+//! ```text
+//! Schedule ──┐
+//! Partition ─┼─▶ flat arrays ─▶ queues in order, waits, tiles ─▶ transfers ─▶ links, shared ─▶ Timeline
+//! Fabric ────┘                                                                                 ends · links · spans · critical path
+//!
+//! one step   waits over │ fixed │ latency of the route │ bytes, as fast as shared links allow │ done ─signal─▶ those who wait
+//! ```
+//!
+//! **Tiles.** The schedule passes once per tile, which is `slice_bytes` of every chunk. Each queue goes through its steps in
+//! order, tile after tile. A step is ready when the step before it is done and what it waits for has happened, `lag` tiles
+//! back; of another rank it hears after the latency of the route from there times the protocol's signal ratio. A rank's enter
+//! happens when it is said to start. A rank leaves when its queues are through and what its leave waits for has happened.
+//!
+//! **Steps.** Every view that is not on the executing rank is bytes on its route, from the owner for a source and to it for a
+//! destination; every view that is there is bytes of the rank's memory, which is a link like others. A copy onto itself takes
+//! no time at all. A step streams: its views advance together, so it is *one* transfer over all these links, as fast as the
+//! slowest of them allows (two sources over the same port get half of it each). The first byte takes the longest source's
+//! latency plus the longest destination's, then bytes flow: latency first, then fluid, as in SimGrid's CM02.
+//!
+//! **At the switch.** Where one NVSwitch joins all ranks of a step marked so, and folds and multicasts, every source leaves its
+//! GPU once and one folded stream comes down to the executor; one stream goes up and the switch sends it to every
+//! destination. Then an nvswitch all_reduce of N bytes moves N (1 + 1/n) each way through each port. Elsewhere the step is
+//! refused, or, if the settings say so, done point to point.
+//!
+//! **Links** are shared [`Sharing::MaxMin`] fair ([`fluid`]'s note on progressive filling), or serve [`Sharing::Fifo`] one
+//! after the other, which is faster to run and a check. A step of no bytes pays its fixed time only.
+//!
+//! **Stragglers and damage.** A slow rank's fixed time is so many times as long, and its transfers never go faster than alone
+//! divided by that. A slow link has part of its rate; a cut one is not there, so routes go round it or there is
+//! [`Error::NoPath`].
+//!
+//! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to begin, one to
+//! end; sharing as [`fluid`] says; memory per queue below 200 bytes, per step 12 bytes and 16 for each wait. Limitations: a
+//! faster link may make a whole longer, as in any network that shares (Braess 1968); transfers of one step advance together
+//! even where a GPU could run ahead on one of them. Source: ours; max-min sharing of fluid flows as in SimGrid (Casanova,
+//! Giersch, Legrand, Quinson, Suter 2014).
+
+mod agenda;
+mod critical;
+mod fifo;
+mod flat;
+mod fluid;
+mod ground;
+mod moves;
+pub mod protocol;
+mod run;
+mod settings;
+mod timeline;
+
+pub use critical::{Critical, Piece, Reason};
+pub use protocol::Protocol;
+pub use settings::{AtSwitch, Damage, Detail, Ratio, Settings, Sharing};
+pub use timeline::{LinkUse, Span, Timeline};
+
+use nvcoll_core::dtype::DType;
+use nvcoll_core::partition::Partition;
+use nvcoll_core::schedule::Schedule;
+
+use crate::error::{Error, Result};
+use crate::hardware::Fabric;
+use crate::units::Ps;
+use fifo::Fifo;
+use flat::Flat;
+use fluid::Fluid;
+use ground::Ground;
+use moves::Moves;
+use run::{Discipline, Outcome, Run};
+
+/// A schedule prepared for one call on one fabric: it can run any number of times.
+pub struct Simulation {
+    schedule: String,
+    ground: Ground,
+    moves: Moves,
+    flat: Flat,
+    starts: Vec<Ps>,
+    settings: Settings,
+}
+
+/// Runs a schedule once: see [`Simulation`].
+///
+/// # Errors
+/// As [`Simulation::new`] and [`Simulation::run`].
+pub fn simulate(
+    schedule: &Schedule,
+    partition: &Partition,
+    dtype: DType,
+    fabric: &Fabric,
+    settings: &Settings,
+) -> Result<Timeline> {
+    Simulation::new(schedule, partition, dtype, fabric, settings)?.run()
+}
+
+impl Simulation {
+    /// Finds routes and flattens the schedule for a call with the element counts of `partition`.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] for a step at a switch that is not there, too few GPUs, or settings that fit neither;
+    /// [`Error::NoPath`]; [`Error::Schedule`] for steps that cannot be numbered.
+    pub fn new(
+        schedule: &Schedule,
+        partition: &Partition,
+        dtype: DType,
+        fabric: &Fabric,
+        settings: &Settings,
+    ) -> Result<Self> {
+        check(schedule, fabric, settings)?;
+        let mut ground = Ground::of(fabric, schedule.world_size, settings)?;
+        let mut moves = Moves::new(&ground, settings);
+        let flat = Flat::of(schedule, partition, dtype, &mut ground, &mut moves, settings)?;
+        moves.settle(&ground);
+        let mut starts = settings.starts_ps.clone();
+        starts.resize(schedule.world_size as usize, 0);
+        Ok(Self { schedule: schedule.title(), ground, moves, flat, starts, settings: settings.clone() })
+    }
+
+    /// Returns the number of steps over all tiles.
+    pub fn steps(&self) -> u64 {
+        self.flat.number(self.flat.working_queues() as u32, 0)
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`Error::Schedule`] if its waits make a circle.
+    pub fn run(&self) -> Result<Timeline> {
+        match self.settings.sharing {
+            Sharing::MaxMin => self.run_with(Fluid::new(&self.moves, self.flat.queues())),
+            Sharing::Fifo => self.run_with(Fifo::new(&self.moves, &self.ground.latencies, self.flat.queues())),
+        }
+    }
+
+    fn run_with<D: Discipline>(&self, discipline: D) -> Result<Timeline> {
+        let records = self.settings.detail >= Detail::Path;
+        let outcome = Run::run(&self.flat, &self.moves, &self.starts, discipline, records);
+        let outcome = outcome.map_err(|(queue, step)| self.stuck(queue, step))?;
+        let (links, memory_bytes) = self.uses(&outcome);
+        let mut timeline = Timeline {
+            links,
+            memory_bytes,
+            tiles: self.flat.tiles,
+            spans: Vec::new(),
+            critical: Critical::default(),
+            ends_ps: outcome.ends,
+        };
+        if let Some(record) = outcome.record {
+            let (links, waits) = (self.ground.fabric_links(), D::WAITS_FOR_LATENCY);
+            timeline.critical = critical::trace(&self.flat, &self.moves, &record, &self.starts, links, waits);
+            if self.settings.detail >= Detail::Spans {
+                timeline.spans = self.spans(&record);
+            }
+        }
+        Ok(timeline)
+    }
+
+    fn spans(&self, record: &run::Record) -> Vec<Span> {
+        let span = |number: u64| {
+            let (queue, step, tile) = self.flat.of_number(number);
+            let (rank, queue) = (self.flat.ranks[queue as usize], self.flat.queue_of_rank(queue));
+            let (start_ps, end_ps) = (record.ready[number as usize], record.done[number as usize]);
+            Span { rank, queue, step, tile, start_ps, end_ps }
+        };
+        (0..self.steps()).map(span).collect()
+    }
+
+    /// What links and memories did: bytes are counted from what each path moved.
+    fn uses(&self, outcome: &Outcome) -> (Vec<LinkUse>, Vec<u64>) {
+        let mut scaled = vec![0u128; self.moves.capacities.len()];
+        for (path, &nbytes) in outcome.moved.iter().enumerate() {
+            for crossing in self.moves.crossings(path as u32) {
+                scaled[crossing.link as usize] += u128::from(nbytes) * u128::from(crossing.weight);
+            }
+        }
+        let scale = u128::from(self.settings.protocol.wire.den);
+        let whole = |scaled: &u128| u64::try_from(scaled.div_ceil(scale)).unwrap_or(u64::MAX);
+        let (links, memories) = scaled.split_at(self.ground.fabric_links());
+        let busy = outcome.busy.iter();
+        let links = links.iter().zip(busy).map(|(scaled, &busy_ps)| LinkUse { nbytes: whole(scaled), busy_ps });
+        (links.collect(), memories.iter().map(whole).collect())
+    }
+
+    fn stuck(&self, queue: u32, step: u32) -> Error {
+        let (rank, working) = (self.flat.ranks[queue as usize], self.flat.working_queues());
+        let what = if (queue as usize) < working {
+            format!("r{rank}.q{}.{step}", self.flat.queue_of_rank(queue))
+        } else {
+            format!("the leave of r{rank}")
+        };
+        let message = format!("{what} waits for what never happens");
+        Error::Schedule { schedule: self.schedule.clone(), message }
+    }
+}
+
+fn check(schedule: &Schedule, fabric: &Fabric, settings: &Settings) -> Result<()> {
+    let n = schedule.world_size;
+    let unable = |message: String| Err(Error::Unable { fabric: fabric.name.clone(), message });
+    for (what, len) in [("start times", settings.starts_ps.len()), ("slowdowns", settings.slowdowns.len())] {
+        if len > 0 && len != n as usize {
+            return unable(format!("there are {len} {what} for {n} ranks: give one for each, or none"));
+        }
+    }
+    if let Some(slowdown) = settings.slowdowns.iter().find(|slowdown| slowdown.num < slowdown.den) {
+        return unable(format!("a slowdown of {}/{} is no slowdown: give 1 or more", slowdown.num, slowdown.den));
+    }
+    Ok(())
+}

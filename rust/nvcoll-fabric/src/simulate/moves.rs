@@ -1,0 +1,374 @@
+//! What a step moves, and over which links. Steps of one rank between the same ranks move over the same: a **path**.
+//!
+//! ```text
+//! stages of an ordinary step      1  every source that is not here, each by its route; every view that is here, from memory
+//!                                 2  every destination that is not here, each by its route
+//! sources folded at the switch    1  every source's GPU ─▶ switch              2  switch ─▶ executor
+//! destinations at the switch      3  executor ─▶ switch                        4  switch ─▶ every destination's GPU
+//! ```
+//!
+//! Sharing sees a path as links with weights: a byte of the chunk is so many bytes on that link, times the protocol's wire
+//! ratio, whose denominator is multiplied into all rates so that weights are whole. First come first served sees its legs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use nvcoll_core::algorithm;
+use nvcoll_core::schedule::{Aliasing, Schedule, Step, View};
+
+use super::ground::Ground;
+use super::settings::{AtSwitch, Ratio, Settings};
+use crate::error::{Error, Result};
+use crate::units::Ps;
+
+/// The path of a step that moves nothing: a copy onto itself.
+pub(super) const NOTHING: u32 = 0;
+
+/// Ps per byte, as a fraction without rounding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pace {
+    num: u128,
+    den: u128,
+}
+
+impl Pace {
+    const NONE: Pace = Pace { num: 0, den: 1 };
+
+    /// So many bytes of wire for each byte, on a link of so many bytes per second.
+    pub(super) fn over(weight: u64, rate: u64) -> Self {
+        Self { num: u128::from(weight) * 1_000_000_000_000, den: u128::from(rate) }
+    }
+
+    fn slowed(self, by: Ratio) -> Self {
+        Self { num: self.num * u128::from(by.num), den: self.den * u128::from(by.den) }
+    }
+
+    fn is_slower_than(self, other: Pace) -> bool {
+        self.num.saturating_mul(other.den) > other.num.saturating_mul(self.den)
+    }
+
+    /// Returns how long so many bytes take, rounded up.
+    pub(super) fn time(self, nbytes: u64) -> Ps {
+        let whole = u128::from(nbytes).saturating_mul(self.num);
+        let ps = match (u64::try_from(whole), u64::try_from(self.den)) {
+            (Ok(whole), Ok(den)) => return whole.div_ceil(den),
+            _ => whole.div_ceil(self.den),
+        };
+        u64::try_from(ps).unwrap_or(u64::MAX)
+    }
+
+    /// Returns bytes per second.
+    fn rate(self) -> f64 {
+        self.den as f64 * 1e12 / self.num as f64
+    }
+}
+
+/// A link of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Crossing {
+    pub(super) link: u32,
+    /// How many bytes of it a byte of the chunk takes, times the denominator of the protocol's wire ratio.
+    pub(super) weight: u32,
+}
+
+/// Links that bytes pass one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Leg {
+    /// Legs of one stage begin together, when those of the stage before have ended.
+    pub(super) stage: u16,
+    first: u32,
+    end: u32,
+}
+
+/// What is known of a path before it runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Path {
+    /// What its steps take before anything moves.
+    pub(super) fixed: Ps,
+    /// How long the first byte takes through all stages.
+    pub(super) latency: Ps,
+    /// How fast it is with all links to itself.
+    pub(super) alone: Pace,
+    /// The same, in bytes per second.
+    pub(super) rate: f64,
+    /// What it never exceeds, in bytes per second, where that is less than links allow; else infinite.
+    pub(super) most: f64,
+    /// The link that is the narrowest for it.
+    pub(super) narrowest: u32,
+    shared: (u32, u32),
+    crossings: (u32, u32),
+    legs: (u32, u32),
+}
+
+/// All paths of a run.
+pub(super) struct Moves {
+    pub(super) paths: Vec<Path>,
+    /// For each link, its bytes per second times the denominator of the wire ratio.
+    pub(super) capacities: Vec<u64>,
+    crossings: Vec<Crossing>,
+    shared: Vec<Crossing>,
+    legs: Vec<Leg>,
+    leg_links: Vec<Crossing>,
+    executors: Vec<u32>,
+    known: HashMap<Vec<u32>, u32>,
+    wire: Ratio,
+    settings: Settings,
+}
+
+/// A step's stages while its path is made: for each leg its links, and how many bytes of memory it takes if it is one.
+#[derive(Default)]
+struct Stages {
+    legs: Vec<(u16, Vec<u32>, u32)>,
+    reads: u64,
+    writes: u64,
+}
+
+impl Moves {
+    pub(super) fn new(ground: &Ground, settings: &Settings) -> Self {
+        let wire = settings.protocol.wire;
+        let nothing = Path {
+            fixed: 0,
+            latency: 0,
+            alone: Pace::NONE,
+            rate: f64::INFINITY,
+            most: f64::INFINITY,
+            narrowest: u32::MAX,
+            shared: (0, 0),
+            crossings: (0, 0),
+            legs: (0, 0),
+        };
+        Self {
+            paths: vec![nothing],
+            capacities: ground.rates.iter().map(|rate| rate * u64::from(wire.den)).collect(),
+            crossings: Vec::new(),
+            shared: Vec::new(),
+            legs: Vec::new(),
+            leg_links: Vec::new(),
+            executors: vec![0],
+            known: HashMap::new(),
+            wire,
+            settings: settings.clone(),
+        }
+    }
+
+    /// Returns all links of a path, each once.
+    pub(super) fn crossings(&self, path: u32) -> &[Crossing] {
+        let (first, end) = self.paths[path as usize].crossings;
+        &self.crossings[first as usize..end as usize]
+    }
+
+    /// Returns the links of a path that can be anybody's bottleneck.
+    pub(super) fn shared(&self, path: u32) -> &[Crossing] {
+        let (first, end) = self.paths[path as usize].shared;
+        &self.shared[first as usize..end as usize]
+    }
+
+    pub(super) fn legs(&self, path: u32) -> &[Leg] {
+        let (first, end) = self.paths[path as usize].legs;
+        &self.legs[first as usize..end as usize]
+    }
+
+    pub(super) fn leg_links(&self, leg: Leg) -> &[Crossing] {
+        &self.leg_links[leg.first as usize..leg.end as usize]
+    }
+
+    /// Finds the path of a step, or makes it.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`]; [`Error::Unable`] for a step at a switch that the fabric has not.
+    pub(super) fn path_of(&mut self, step: &Step, schedule: &Schedule, ground: &mut Ground) -> Result<u32> {
+        let (folds, spreads) = self.halves_at_switch(step, schedule, ground)?;
+        let kept: Vec<&View> = step.dst.iter().filter(|dst| spreads || !stays(step, dst, schedule)).collect();
+        if kept.is_empty() {
+            return Ok(NOTHING);
+        }
+        let mut key = vec![step.rank, u32::from(folds) | u32::from(spreads) << 1, step.src.len() as u32];
+        key.extend(step.src.iter().map(|source| source.view.rank).chain(kept.iter().map(|view| view.rank)));
+        if let Some(&path) = self.known.get(&key) {
+            return Ok(path);
+        }
+        let mut stages = Stages::default();
+        let sources: Vec<u32> = step.src.iter().map(|source| source.view.rank).collect();
+        let destinations: Vec<u32> = kept.iter().map(|view| view.rank).collect();
+        stages.add_half(step.rank, &sources, folds, true, ground)?;
+        stages.add_half(step.rank, &destinations, spreads, false, ground)?;
+        let here = |at_switch: bool, ranks: &[u32]| ranks.iter().filter(|&&r| !at_switch && r == step.rank).count();
+        let here = here(folds, &sources) + here(spreads, &destinations);
+        if here > 0 {
+            stages.legs.push((0, vec![ground.memory_of(step.rank)], here as u32));
+        }
+        stages.legs.sort_by_key(|leg| leg.0);
+        let path = self.add(step.rank, &stages, ground);
+        self.known.insert(key, path);
+        Ok(path)
+    }
+
+    /// Says which halves of a step the switch does: folding its sources, spreading to its destinations.
+    fn halves_at_switch(&self, step: &Step, schedule: &Schedule, ground: &Ground) -> Result<(bool, bool)> {
+        let (folds, spreads) = (step.src.len() > 1, step.dst.len() > 1);
+        if !step.at_switch || !(folds || spreads) {
+            return Ok((false, false));
+        }
+        let able = ground.fabric().abilities;
+        let ranks: Vec<u32> = [step.rank].into_iter().chain(step.views().map(|view| view.rank)).collect();
+        let is_able = (!folds || able.switch_folds) && (!spreads || able.multicast) && ground.star(&ranks).is_some();
+        match (is_able, self.settings.at_switch) {
+            (true, _) => Ok((folds, spreads)),
+            (false, AtSwitch::Ignore) => Ok((false, false)),
+            (false, AtSwitch::Refuse) => Err(unable(step, schedule, ground)),
+        }
+    }
+
+    fn add(&mut self, rank: u32, stages: &Stages, ground: &Ground) -> u32 {
+        let mut weights: BTreeMap<u32, u32> = BTreeMap::new();
+        let (first_leg, mut latencies) = (self.legs.len(), vec![0; 4]);
+        for (stage, links, here) in &stages.legs {
+            let weight = if *here > 0 { here * self.wire.den } else { self.wire.num };
+            let first = self.leg_links.len() as u32;
+            for &link in links {
+                *weights.entry(link).or_default() += weight;
+                self.leg_links.push(Crossing { link, weight });
+            }
+            self.legs.push(Leg { stage: *stage, first, end: self.leg_links.len() as u32 });
+            let latency = &mut latencies[*stage as usize];
+            *latency = ground.latency_over(links).max(*latency);
+        }
+        let first = self.crossings.len();
+        self.crossings.extend(weights.into_iter().map(|(link, weight)| Crossing { link, weight }));
+        let (alone, narrowest) = self.narrowest(first);
+        let slowdown = self.settings.slowdowns.get(rank as usize).copied().unwrap_or(Ratio::ONE);
+        let cap =
+            self.settings.protocol.cap.map_or(Pace::NONE, |cap| Pace::over(stages.reads.max(stages.writes), cap.0));
+        let at_best = if cap.is_slower_than(alone) { cap } else { alone };
+        let held = at_best.slowed(slowdown);
+        let is_held = held.is_slower_than(alone);
+        self.paths.push(Path {
+            fixed: slowdown.of(self.settings.protocol.fixed_ps),
+            latency: latencies.iter().sum(),
+            alone: if is_held { held } else { alone },
+            rate: if is_held { held.rate() } else { self.rate_of(first, narrowest) },
+            most: if is_held { held.rate() } else { f64::INFINITY },
+            narrowest,
+            shared: (0, 0),
+            crossings: (first as u32, self.crossings.len() as u32),
+            legs: (first_leg as u32, self.legs.len() as u32),
+        });
+        self.executors.push(rank);
+        self.paths.len() as u32 - 1
+    }
+
+    /// Finds the slowest of the crossings from `first` on.
+    fn narrowest(&self, first: usize) -> (Pace, u32) {
+        let mut slowest = (Pace::NONE, u32::MAX);
+        for crossing in &self.crossings[first..] {
+            let pace = Pace::over(crossing.weight.into(), self.capacities[crossing.link as usize]);
+            if pace.is_slower_than(slowest.0) {
+                slowest = (pace, crossing.link);
+            }
+        }
+        slowest
+    }
+
+    /// The division that sharing makes too, so that a transfer alone gets the same number there.
+    fn rate_of(&self, first: usize, link: u32) -> f64 {
+        let crossing = self.crossings[first..].iter().find(|crossing| crossing.link == link);
+        crossing.map_or(f64::INFINITY, |c| self.capacities[link as usize] as f64 / f64::from(c.weight))
+    }
+
+    /// Leaves out of sharing each memory that cannot be anybody's bottleneck: all that its GPU's links bring and take away at
+    /// full rate is no more than it holds out.
+    pub(super) fn settle(&mut self, ground: &Ground) {
+        let links = ground.fabric_links() as u32;
+        // For each memory, the links through which paths reach it, with the largest ratio of weights.
+        let mut through: Vec<BTreeMap<u32, (u32, u32)>> = vec![BTreeMap::new(); ground.devices.len()];
+        let mut is_free: Vec<bool> = vec![true; ground.devices.len()];
+        for path in 1..self.paths.len() as u32 {
+            let rank = self.executors[path as usize] as usize;
+            let crossings = self.crossings(path);
+            let Some(memory) = crossings.iter().find(|crossing| crossing.link >= links) else { continue };
+            match crossings.iter().filter(|crossing| crossing.link < links).min_by_key(|c| (c.weight, c.link)) {
+                None => is_free[rank] = false,
+                Some(port) => {
+                    let most = through[rank].entry(port.link).or_insert((0, 1));
+                    if u64::from(memory.weight) * u64::from(most.1) > u64::from(most.0) * u64::from(port.weight) {
+                        *most = (memory.weight, port.weight);
+                    }
+                }
+            }
+        }
+        for (rank, through) in through.iter().enumerate() {
+            let load = |(&link, &(num, den)): (&u32, &(u32, u32))| {
+                u128::from(self.capacities[link as usize] * u64::from(num)).div_ceil(u128::from(den))
+            };
+            let most: u128 = through.iter().map(load).sum();
+            is_free[rank] &= most <= u128::from(self.capacities[ground.memory_of(rank as u32) as usize]);
+        }
+        for path in 1..self.paths.len() {
+            let first = self.shared.len() as u32;
+            let leaves_out = is_free[self.executors[path] as usize];
+            let kept = self.crossings(path as u32).iter().filter(|crossing| !leaves_out || crossing.link < links);
+            let kept: Vec<Crossing> = kept.copied().collect();
+            self.shared.extend(kept);
+            self.paths[path].shared = (first, self.shared.len() as u32);
+        }
+    }
+}
+
+impl Stages {
+    /// Adds the sources, or the destinations, that are not on the executor, or all of them at its switch.
+    fn add_half(
+        &mut self,
+        rank: u32,
+        others: &[u32],
+        at_switch: bool,
+        is_source: bool,
+        ground: &mut Ground,
+    ) -> Result<()> {
+        if at_switch {
+            let all: Vec<u32> = [rank].iter().chain(others).copied().collect();
+            let ports = ground.star(&all).expect("it was there when the step was looked at");
+            let (own, others) = (ports[0], &ports[1..]);
+            if is_source {
+                self.legs.extend(others.iter().map(|port| (0, vec![port.up], 0)));
+                self.legs.push((1, vec![own.down], 0));
+                self.reads += 1;
+            } else {
+                self.legs.push((2, vec![own.up], 0));
+                self.legs.extend(others.iter().map(|port| (3, vec![port.down], 0)));
+                self.writes += 1;
+            }
+            return Ok(());
+        }
+        for &other in others.iter().filter(|&&other| other != rank) {
+            let (from, to) = if is_source { (other, rank) } else { (rank, other) };
+            let links = ground.route(from, to)?.to_vec();
+            self.legs.push((if is_source { 0 } else { 2 }, links, 0));
+            *(if is_source { &mut self.reads } else { &mut self.writes }) += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Says whether a copy leaves its destination as it is: the same memory under the schedule's aliasing.
+fn stays(step: &Step, dst: &View, schedule: &Schedule) -> bool {
+    let [source] = step.src.as_slice() else { return false };
+    let src = &source.view;
+    let is_like = src.rank == dst.rank && src.chunks == dst.chunks;
+    let is_in_both = |chunk| schedule.input_holds(dst.rank, chunk) && schedule.output_holds(dst.rank, chunk);
+    let is_shared = || schedule.aliasing == Aliasing::InPlace && dst.chunks.clone().all(is_in_both);
+    is_like && (src.buffer == dst.buffer || src.buffer.is_user() && dst.buffer.is_user() && is_shared())
+}
+
+/// The refusal of a step at a switch, with the algorithm that does the same without.
+fn unable(step: &Step, schedule: &Schedule, ground: &Ground) -> Error {
+    let has = |name: &&str| algorithm::of(schedule.collective).any(|known| known.name == *name);
+    let nearest = ["two_shot", "direct", "ring"].into_iter().find(has).unwrap_or("another algorithm");
+    let Step { rank, queue, index, .. } = step;
+    Error::Unable {
+        fabric: ground.fabric().name.clone(),
+        message: format!(
+            "no switch folds and multicasts what r{rank}.q{queue}.{index} of {} wants at one: take {nearest}, or ignore \
+             `at switch` so that ranks do it point to point",
+            schedule.title()
+        ),
+    }
+}

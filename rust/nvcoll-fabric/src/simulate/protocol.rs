@@ -1,0 +1,77 @@
+//! What a step costs besides its bytes: one row per protocol, in `protocols.toml`.
+
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use super::settings::Ratio;
+use crate::error::{Error, Result};
+use crate::units::{Ps, Rate};
+
+/// The cost constants of one way of moving bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Protocol {
+    /// What it is called, as `simple`.
+    pub name: String,
+    /// Picoseconds that a step takes before its first byte leaves.
+    pub fixed_ps: Ps,
+    /// Bytes on links per byte of data. Memory is touched without overhead.
+    pub wire: Ratio,
+    /// The most data that one queue reads, or writes, from or to other ranks per second.
+    pub cap: Option<Rate>,
+    /// What part of the route's latency passes until another rank knows that a step is done.
+    pub signal: Ratio,
+    /// Where the numbers are from, and whether they are cited or chosen.
+    pub source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    name: String,
+    fixed_ps: Ps,
+    wire: [u32; 2],
+    cap_gbps: Option<f64>,
+    signal: [u32; 2],
+    source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    protocol: Vec<Row>,
+}
+
+impl From<Row> for Protocol {
+    fn from(row: Row) -> Self {
+        Self {
+            name: row.name,
+            fixed_ps: row.fixed_ps,
+            wire: Ratio::new(row.wire[0], row.wire[1]),
+            cap: row.cap_gbps.map(Rate::from_gbps),
+            signal: Ratio::new(row.signal[0], row.signal[1]),
+            source: row.source,
+        }
+    }
+}
+
+/// Returns every protocol of the table that is shipped.
+pub fn all() -> &'static [Protocol] {
+    static TABLE: OnceLock<Vec<Protocol>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let table: Table = toml::from_str(include_str!("protocols.toml")).expect("a test reads the table");
+        table.protocol.into_iter().map(Protocol::from).collect()
+    })
+}
+
+/// Finds a protocol by name.
+///
+/// # Errors
+/// [`Error::Unknown`].
+pub fn named(name: &str) -> Result<&'static Protocol> {
+    all().iter().find(|protocol| protocol.name == name).ok_or_else(|| Error::Unknown {
+        kind: "protocol",
+        name: name.to_owned(),
+        known: all().iter().map(|protocol| protocol.name.as_str()).collect::<Vec<_>>().join(", "),
+    })
+}
