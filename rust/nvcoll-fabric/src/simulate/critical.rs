@@ -7,7 +7,7 @@
 //!
 //! Its pieces follow each other without gap from the moment a rank entered to the end. What a link is charged with is the
 //! time that the transfer would have taken on its narrowest link alone, and, apart, what sharing added on the link that held
-//! it back at its end.
+//! it back when that was most shared.
 
 use std::collections::BTreeMap;
 

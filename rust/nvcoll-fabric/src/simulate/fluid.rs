@@ -191,7 +191,9 @@ impl<'a> Fluid<'a> {
         }
         let flow = &mut self.flows[queue as usize];
         flow.has_rate = true;
-        flow.limit = limit;
+        if limit.users >= flow.limit.users {
+            flow.limit = limit;
+        }
         flow.go(rate, now, self.moves);
     }
 

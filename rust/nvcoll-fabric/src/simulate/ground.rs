@@ -23,8 +23,6 @@ pub(super) struct Ground {
     pub(super) latencies: Vec<Ps>,
     /// For each rank, the device that it is.
     pub(super) devices: Vec<u32>,
-    /// For each rank, the GPU of the fabric that it has.
-    gpus: Vec<u32>,
     routes: HashMap<(u32, u32), Vec<u32>>,
     /// For each device, the NVSwitches that it is linked to: (switch, link up, link down), the widest first.
     switches: HashMap<u32, Vec<Port>>,
@@ -45,7 +43,12 @@ impl Ground {
     /// [`Error::Unable`] if the fabric has not so many GPUs, or settings name what it has not.
     pub(super) fn of(fabric: &Fabric, world_size: u32, settings: &Settings) -> Result<Self> {
         let unable = |message: String| Error::Unable { fabric: fabric.name.clone(), message };
-        let gpus = place(fabric, world_size, &settings.placement).map_err(unable)?;
+        let have = fabric.world_size();
+        if have < world_size {
+            return Err(unable(format!(
+                "it has {have} GPUs, the schedule is of {world_size} ranks: take a larger fabric or a schedule of {have}"
+            )));
+        }
         let mut rates: Vec<u64> = fabric.links.iter().map(|link| link.rate().0).collect();
         for damage in &settings.damages {
             let rate = rates.get_mut(damage.link).ok_or_else(|| {
@@ -56,17 +59,17 @@ impl Ground {
         }
         let positions: Vec<u32> = (0..fabric.links.len() as u32).filter(|&link| rates[link as usize] > 0).collect();
         let links = positions.iter().map(|&link| fabric.links[link as usize]).collect();
-        let of_rank = fabric.gpus();
+        let devices = fabric.gpus().into_iter().take(world_size as usize);
+        let devices: Vec<u32> = devices.map(|device| device as u32).collect();
         let mut latencies: Vec<Ps> = fabric.links.iter().map(Link::latency).collect();
-        rates.extend(gpus.iter().map(|_| Rate::from_gbps(fabric.gpu.memory_gbps).0));
-        latencies.extend(gpus.iter().map(|_| 0));
+        rates.extend(devices.iter().map(|_| Rate::from_gbps(fabric.gpu.memory_gbps).0));
+        latencies.extend(devices.iter().map(|_| 0));
         let mut ground = Self {
             fabric: Fabric { links, ..fabric.clone() },
             positions,
             rates,
             latencies,
-            devices: gpus.iter().map(|&gpu| of_rank[gpu as usize] as u32).collect(),
-            gpus,
+            devices,
             routes: HashMap::new(),
             switches: HashMap::new(),
         };
@@ -80,7 +83,7 @@ impl Ground {
 
     /// Returns how many links the fabric has, cut ones too; numbers from there on are memories.
     pub(super) fn fabric_links(&self) -> usize {
-        self.rates.len() - self.gpus.len()
+        self.rates.len() - self.devices.len()
     }
 
     /// Returns the number of the memory of a rank.
@@ -95,7 +98,7 @@ impl Ground {
     pub(super) fn route(&mut self, from: u32, to: u32) -> Result<&[u32]> {
         // The lookup is done twice: a borrow that is returned from one branch only would forbid the insertion.
         if !self.routes.contains_key(&(from, to)) {
-            let route = self.fabric.route(self.gpus[from as usize], self.gpus[to as usize])?;
+            let route = self.fabric.route(from, to)?;
             let links = route.links.iter().map(|&link| self.positions[link]).collect();
             self.routes.insert((from, to), links);
         }
@@ -150,24 +153,4 @@ impl Ground {
         }
         ports
     }
-}
-
-/// Finds the GPU of every rank.
-fn place(fabric: &Fabric, world_size: u32, placement: &[u32]) -> std::result::Result<Vec<u32>, String> {
-    let have = fabric.world_size();
-    if placement.is_empty() {
-        let is_enough = world_size <= have;
-        return is_enough.then(|| (0..world_size).collect()).ok_or(format!(
-            "it has {have} GPUs, the schedule is of {world_size} ranks: take a larger fabric or a schedule of {have}"
-        ));
-    }
-    if placement.len() != world_size as usize {
-        return Err(format!("the placement is of {} ranks, the schedule of {world_size}", placement.len()));
-    }
-    let mut sorted = placement.to_vec();
-    sorted.sort_unstable();
-    if sorted.last().is_some_and(|&last| last >= have) || sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(format!("a placement names each of its {have} GPUs at most once"));
-    }
-    Ok(placement.to_vec())
 }

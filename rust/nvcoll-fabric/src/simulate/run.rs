@@ -26,12 +26,12 @@ pub(super) const fn event(queue: u32, what: u32) -> u64 {
     (queue as u64) << 32 | what as u64
 }
 
-/// What held a transfer back at its end.
+/// What held a transfer back while most others did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limit {
     /// The link; none if that is not known.
     pub(super) link: u32,
-    /// How many transfers were on it.
+    /// How many transfers were on it then.
     pub(super) users: u32,
 }
 

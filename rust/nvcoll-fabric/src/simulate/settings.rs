@@ -83,8 +83,6 @@ pub struct Settings {
     pub at_switch: AtSwitch,
     /// What is remembered.
     pub detail: Detail,
-    /// For each rank, its GPU, as a rank of the fabric; empty: rank r has GPU r.
-    pub placement: Vec<u32>,
     /// For each rank, when it enters the call; empty: all at 0.
     pub starts_ps: Vec<Ps>,
     /// For each rank, how many times as long its steps take as those of a healthy GPU would with the links to themselves; at
@@ -103,7 +101,6 @@ impl Settings {
             sharing: Sharing::MaxMin,
             at_switch: AtSwitch::Refuse,
             detail: Detail::Path,
-            placement: Vec::new(),
             starts_ps: Vec::new(),
             slowdowns: Vec::new(),
             damages: Vec::new(),

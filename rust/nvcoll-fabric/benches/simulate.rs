@@ -1,0 +1,217 @@
+//! How many events does virtual time pass in a second? An event is the completion of one step on one link.
+//!
+//! ```text
+//! cargo bench -p nvcoll-fabric --bench simulate
+//! ```
+//!
+//! Each line is the best of some rounds on one core: schedules are built and flattened beforehand, and that is timed apart.
+//! Bars: 10 M/s uncontended or first come first served, 1 M/s for max-min over 64 transfers, ring of 1,024 in 0.2 s,
+//! two_level of 16,384 in 1 s.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{link, machine, medium, partition, schedule, star};
+use nvcoll_core::collective::ALL_REDUCE;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::partition::Partition;
+use nvcoll_core::schedule::{Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
+use nvcoll_fabric::hardware::media::Family;
+use nvcoll_fabric::hardware::{Fabric, Kind};
+use nvcoll_fabric::simulate::{protocol, Detail, Settings, Sharing, Simulation};
+
+fn main() {
+    let is_named = |name: &str| std::env::args().skip(1).all(|arg| arg.starts_with('-') || name.contains(&arg));
+    let cases: &[(&str, fn() -> Case)] = &[
+        ("uncontended", uncontended),
+        ("max-min over 64", sixty_four),
+        ("ring of 1,024", ring),
+        ("two_level of 16,384", two_level),
+    ];
+    for (name, case) in cases.iter().filter(|(name, _)| is_named(name)) {
+        run(name, &case());
+    }
+}
+
+struct Case {
+    schedule: Schedule,
+    partition: Partition,
+    fabric: Fabric,
+    /// Links that the transfer of a step crosses.
+    crossings: u64,
+    slice_bytes: u64,
+}
+
+fn run(name: &str, case: &Case) {
+    for (sharing, detail) in
+        [(Sharing::MaxMin, Detail::Ends), (Sharing::MaxMin, Detail::Path), (Sharing::Fifo, Detail::Ends)]
+    {
+        let protocol = protocol::named("simple").unwrap();
+        let settings = Settings { sharing, detail, ..Settings::new(protocol, case.slice_bytes) };
+        let begin = Instant::now();
+        let simulation = Simulation::new(&case.schedule, &case.partition, DType::U8, &case.fabric, &settings).unwrap();
+        let flattening = begin.elapsed();
+        let mut best = Duration::MAX;
+        let mut total = 0;
+        for _ in 0..3 {
+            let begin = Instant::now();
+            total = simulation.run().unwrap().total_ps();
+            best = best.min(begin.elapsed());
+        }
+        let events = simulation.steps() * case.crossings;
+        println!(
+            "{name:20} {:16} {:>7.1} M events  {:>8.1} ms  {:>6.1} M/s   flattening {:>7.1} ms   virtual {:.3} ms",
+            format!("{sharing:?} {detail:?}"),
+            events as f64 / 1e6,
+            best.as_secs_f64() * 1e3,
+            events as f64 / best.as_secs_f64() / 1e6,
+            flattening.as_secs_f64() * 1e3,
+            total as f64 / 1e9
+        );
+    }
+}
+
+/// A copy of a chunk from a rank's input to another's output.
+fn copy(rank: u32, queue: u32, index: u32, from: u32, chunk: u32) -> Step {
+    let view = |rank, buffer| View { rank, buffer, chunks: chunk..chunk + 1 };
+    Step {
+        rank,
+        queue,
+        index,
+        src: vec![Source { view: view(from, Buffer::Input), contribution: None }],
+        dst: vec![view(rank, Buffer::Output)],
+        is_final: false,
+        at_switch: false,
+        after: Vec::new(),
+    }
+}
+
+fn all_reduce_of(world_size: u32, chunks: u32, steps: Vec<Step>) -> Schedule {
+    let mut schedule = schedule(&ALL_REDUCE, "ring", 2, Path::Mapped);
+    schedule.leave = vec![Vec::new(); world_size as usize];
+    (schedule.world_size, schedule.chunks_per_part, schedule.steps) = (world_size, chunks, steps);
+    schedule
+}
+
+/// Numbers without pattern (Marsaglia's xorshift, 2003).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % u64::from(end)) as u32
+    }
+}
+
+/// Chunks of a thousand lengths, so that nothing ends at the same time as anything else.
+fn uneven(chunks: u32) -> (u32, Partition) {
+    // Parts of one chunk each have any length; the schedule takes chunks by number.
+    let mut random = Random(1);
+    let counts = (0..chunks).map(|_| 100_000 + random.below(1_000_000) as usize).collect();
+    (chunks, Partition::new(counts, 1))
+}
+
+/// 64 pairs, each with a link of its own, a thousand copies one after the other.
+fn uncontended() -> Case {
+    let mut fabric = machine(&[Kind::Gpu; 128]);
+    for pair in 0..64 {
+        link(
+            &mut fabric,
+            &format!("gpu{}", 2 * pair),
+            &format!("gpu{}", 2 * pair + 1),
+            medium(Family::Nvlink, 10.0, 100),
+        );
+    }
+    let (chunks, partition) = uneven(1000);
+    let steps = (0..64)
+        .flat_map(|pair| (0..4000).map(move |nth| copy(2 * pair, 0, nth, 2 * pair + 1, (nth * 7 + pair) % 1000)));
+    Case {
+        schedule: all_reduce_of(128, chunks, steps.collect()),
+        partition,
+        fabric,
+        crossings: 1,
+        slice_bytes: u64::MAX,
+    }
+}
+
+/// 8 GPUs around a switch, 8 queues each that copy from anyone.
+fn sixty_four() -> Case {
+    let (chunks, partition) = uneven(1000);
+    let mut random = Random(2);
+    let mut steps = Vec::new();
+    for (rank, queue) in (0..8).flat_map(|rank| (0..8).map(move |queue| (rank, queue))) {
+        for index in 0..2000 {
+            let from = (rank + 1 + random.below(7)) % 8;
+            steps.push(copy(rank, queue, index, from, random.below(1000)));
+        }
+    }
+    Case {
+        schedule: all_reduce_of(8, chunks, steps),
+        partition,
+        fabric: star(&[10.0; 8]),
+        crossings: 2,
+        slice_bytes: u64::MAX,
+    }
+}
+
+fn ring() -> Case {
+    let schedule = schedule(&ALL_REDUCE, "ring", 1024, Path::Mapped);
+    let partition = partition(&schedule, 1 << 30);
+    Case { schedule, partition, fabric: star(&[400.0; 1024]), crossings: 2, slice_bytes: u64::MAX }
+}
+
+/// 2,048 nodes of 8: reduce in the node, exchange between nodes by halving and doubling, tell the node. The core builds
+/// schedules of up to 1,024 ranks, so the steps are written here; nodes hang on one switch, as routing through a network of
+/// so many cards is slow.
+fn two_level() -> Case {
+    let (nodes, per_node) = (2048u32, 8u32);
+    let n = nodes * per_node;
+    let fabric = star(&vec![400.0; n as usize]);
+    let chunks = nodes * per_node;
+    let view = |rank, buffer, chunks: std::ops::Range<u32>| View { rank, buffer, chunks };
+    let mut steps: Vec<Step> = Vec::new();
+    for rank in 0..n {
+        let (node, local) = (rank / per_node, rank % per_node);
+        let mine = local * nodes..(local + 1) * nodes;
+        let mut index = 0;
+        let mut push = |from: Vec<u32>, buffer: Buffer, range: std::ops::Range<u32>, after: Vec<Dependency>| {
+            let source = |rank| Source { view: view(rank, buffer, range.clone()), contribution: None };
+            let src = from.into_iter().map(source).collect();
+            let dst = vec![view(rank, Buffer::Output, range.clone())];
+            steps.push(Step { rank, queue: 0, index, src, dst, is_final: false, at_switch: false, after });
+            index += 1;
+        };
+        push((0..per_node).map(|peer| node * per_node + peer).collect(), Buffer::Input, mine.clone(), Vec::new());
+        let mut range = mine.clone();
+        let done = |rank, index| Dependency { rank, event: Event::Step { queue: 0, index }, lag: 0 };
+        let rounds = nodes.trailing_zeros();
+        for round in 0..rounds {
+            let peer = (node ^ (nodes >> (round + 1))) * per_node + local;
+            let middle = (range.start + range.end) / 2;
+            range = if node & (nodes >> (round + 1)) == 0 { range.start..middle } else { middle..range.end };
+            push(vec![peer, rank], Buffer::Output, range.clone(), vec![done(peer, round)]);
+        }
+        for round in (0..rounds).rev() {
+            let peer = (node ^ (nodes >> (round + 1))) * per_node + local;
+            let width = range.end - range.start;
+            let other = if node & (nodes >> (round + 1)) == 0 {
+                range.end..range.end + width
+            } else {
+                range.start - width..range.start
+            };
+            range = range.start.min(other.start)..range.end.max(other.end);
+            push(vec![peer], Buffer::Output, other, vec![done(peer, 2 * rounds - 1 - round)]);
+        }
+        for hop in 1..per_node {
+            let peer = node * per_node + (local + hop) % per_node;
+            let theirs = (peer % per_node) * nodes..(peer % per_node + 1) * nodes;
+            push(vec![peer], Buffer::Output, theirs, vec![done(peer, 2 * rounds)]);
+        }
+    }
+    let partition = Partition::new(vec![1 << 30], chunks);
+    Case { schedule: all_reduce_of(n, chunks, steps), partition, fabric, crossings: 2, slice_bytes: u64::MAX }
+}

@@ -1,0 +1,84 @@
+//! Machines made for a test, whose numbers no table changes.
+
+#![allow(dead_code, reason = "every test file takes what it needs")]
+
+use nvcoll_core::algorithm;
+use nvcoll_core::collective::{Collective, Roles};
+use nvcoll_core::counts::Counts;
+use nvcoll_core::lower::lower;
+use nvcoll_core::partition::Partition;
+use nvcoll_core::schedule::{Aliasing, Path, Schedule};
+use nvcoll_fabric::hardware::gpus::{Generation, Gpu};
+use nvcoll_fabric::hardware::media::{Family, Medium};
+use nvcoll_fabric::hardware::{Abilities, Device, Evidence, Fabric, Kind, Link};
+
+/// A medium of so many GB/s and nanoseconds.
+pub(crate) fn medium(family: Family, gbps: f64, latency_ns: u64) -> &'static Medium {
+    let name = format!("{family:?}");
+    let source = "made for a test".to_owned();
+    Box::leak(Box::new(Medium {
+        title: name.clone(),
+        name,
+        family,
+        lane_gbps: gbps,
+        efficiency: 1.0,
+        latency_ns,
+        source,
+    }))
+}
+
+/// A machine without links, its devices named after their kind.
+pub(crate) fn machine(kinds: &[Kind]) -> Fabric {
+    let gpu = Gpu {
+        name: "gpu".to_owned(),
+        title: "a GPU".to_owned(),
+        generation: Generation::Hopper,
+        memory_gbps: 1000.0,
+        source: "made for a test".to_owned(),
+    };
+    let name = |(nth, kind): (usize, &Kind)| {
+        let before = kinds[..nth].iter().filter(|other| *other == kind).count();
+        format!("{kind:?}{before}").to_lowercase()
+    };
+    let device = |(nth, &kind)| Device { name: name((nth, &kind)), kind, node: Some(0), chips: 1 };
+    Fabric {
+        name: "made".to_owned(),
+        title: "made for a test".to_owned(),
+        gpu: Box::leak(Box::new(gpu)),
+        devices: kinds.iter().enumerate().map(device).collect(),
+        links: Vec::new(),
+        abilities: Abilities { peer_access: true, multicast: true, switch_folds: true, gpu_direct: true },
+        evidence: Evidence::DatasheetOnly,
+        sources: Vec::new(),
+    }
+}
+
+/// Links two devices, both ways.
+pub(crate) fn link(fabric: &mut Fabric, a: &str, b: &str, medium: &'static Medium) {
+    let (from, to) = (fabric.device(a).unwrap(), fabric.device(b).unwrap());
+    fabric.links.push(Link { from, to, medium, lanes: 1 });
+    fabric.links.push(Link { from: to, to: from, medium, lanes: 1 });
+}
+
+/// GPUs around one NVSwitch: gpu0, gpu1, … with ports of so many GB/s, 100 ns each.
+pub(crate) fn star(ports_gbps: &[f64]) -> Fabric {
+    let mut kinds = vec![Kind::Gpu; ports_gbps.len()];
+    kinds.push(Kind::Nvswitch);
+    let mut fabric = machine(&kinds);
+    for (gpu, &gbps) in ports_gbps.iter().enumerate() {
+        link(&mut fabric, &format!("gpu{gpu}"), "nvswitch0", medium(Family::Nvlink, gbps, 100));
+    }
+    fabric
+}
+
+/// A schedule of the registry.
+pub(crate) fn schedule(collective: &'static Collective, algorithm: &str, n: u32, path: Path) -> Schedule {
+    let mapped = algorithm::build(collective, algorithm, Roles::of(n), Aliasing::Disjoint).unwrap();
+    lower(&mapped, path).unwrap()
+}
+
+/// The elements of a call of so many in all.
+pub(crate) fn partition(schedule: &Schedule, count: usize) -> Partition {
+    let counts = Counts::Even(count).of_parts(schedule.collective, schedule.roles());
+    Partition::new(counts, schedule.chunks_per_part)
+}
