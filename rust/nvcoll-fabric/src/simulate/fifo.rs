@@ -12,8 +12,6 @@ use super::moves::Moves;
 use super::run::{event, Discipline, Limit, ENDS};
 use crate::units::Ps;
 
-use super::moves::Pace;
-
 /// A step on its way.
 #[derive(Clone, Default)]
 struct Way {
@@ -34,38 +32,19 @@ pub(super) struct Fifo<'a> {
     /// For each link, when it has served all who came.
     free_at: Vec<Ps>,
     busy: Vec<Ps>,
-    /// The last answer of a division: most transfers are like the one before.
-    last: (u64, u32, u64, Ps),
 }
 
 impl<'a> Fifo<'a> {
     pub(super) fn new(moves: &'a Moves, latencies: &'a [Ps], queues: usize) -> Self {
         let links = moves.capacities.len();
-        Self {
-            moves,
-            latencies,
-            ways: vec![Way::default(); queues],
-            free_at: vec![0; links],
-            busy: vec![0; links],
-            last: (0, 0, 1, 0),
-        }
-    }
-
-    fn service(&mut self, nbytes: u64, weight: u32, capacity: u64) -> Ps {
-        if (nbytes, weight, capacity) != (self.last.0, self.last.1, self.last.2) {
-            self.last = (nbytes, weight, capacity, Pace::over(weight.into(), capacity).time(nbytes));
-        }
-        self.last.3
+        Self { moves, latencies, ways: vec![Way::default(); queues], free_at: vec![0; links], busy: vec![0; links] }
     }
 
     /// A transfer comes to the `hop`-th link of a leg.
     fn arrive(&mut self, queue: u32, leg: u16, hop: u16, now: Ps, agenda: &mut Agenda) {
         let way = &self.ways[queue as usize];
-        let nbytes = way.nbytes;
-        let crossings = self.moves.leg_links(self.moves.legs(way.path)[leg as usize]);
-        let crossing = crossings[hop as usize];
-        let link = crossing.link as usize;
-        let service = self.service(nbytes, crossing.weight, self.moves.capacities[link]);
+        let (crossing, pace) = self.moves.leg_links(self.moves.legs(way.path)[leg as usize])[hop as usize];
+        let (link, service) = (crossing.link as usize, pace.time(way.nbytes));
         let served = now.max(self.free_at[link]) + service;
         self.free_at[link] = served;
         self.busy[link] += service;

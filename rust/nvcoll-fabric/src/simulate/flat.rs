@@ -40,9 +40,6 @@ pub(super) struct Wait {
 /// The bit of [`Wait::queue`] that says enter.
 pub(super) const ENTER: u32 = 1 << 31;
 
-/// Bytes of a step in each tile: the lengths of its chunks, with how many are so long.
-struct Size(Vec<(u64, u32)>);
-
 /// A schedule, flat.
 pub(super) struct Flat {
     pub(super) world_size: u32,
@@ -54,7 +51,10 @@ pub(super) struct Flat {
     first_step: Vec<u32>,
     steps: Vec<FlatStep>,
     waits: Vec<Wait>,
-    sizes: Vec<Size>,
+    /// For each size, where its lengths begin and end.
+    sizes: Vec<(u32, u32)>,
+    /// Lengths of chunks in bytes, with how many are so long.
+    lengths: Vec<(u64, u32)>,
     pub(super) signals: Vec<Ps>,
     /// For each queue, the longest signal by which another rank hears of its steps.
     pub(super) farthest: Vec<Ps>,
@@ -91,7 +91,8 @@ impl Flat {
                 first_step: vec![0],
                 steps: Vec::with_capacity(schedule.steps.len() + schedule.world_size as usize),
                 waits: Vec::new(),
-                sizes: vec![Size(Vec::new())],
+                sizes: vec![(0, 0)],
+                lengths: Vec::new(),
                 signals: vec![0],
                 farthest: Vec::new(),
             },
@@ -166,7 +167,8 @@ impl Flat {
         let before = u64::from(tile) * self.slice_bytes;
         let slice =
             |&(length, count): &(u64, u32)| length.saturating_sub(before).min(self.slice_bytes) * u64::from(count);
-        self.sizes[size as usize].0.iter().map(slice).sum()
+        let (first, end) = self.sizes[size as usize];
+        self.lengths[first as usize..end as usize].iter().map(slice).sum()
     }
 }
 
@@ -249,7 +251,9 @@ impl Making<'_> {
         let next = self.flat.sizes.len() as u32;
         let size = *self.alike.entry(counted.clone()).or_insert(next);
         if size == next {
-            self.flat.sizes.push(Size(counted));
+            let first = self.flat.lengths.len() as u32;
+            self.flat.lengths.extend(counted);
+            self.flat.sizes.push((first, self.flat.lengths.len() as u32));
         }
         self.sizes.insert((chunks.start, chunks.end), size);
         Ok(size)

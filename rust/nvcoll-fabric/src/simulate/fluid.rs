@@ -37,6 +37,8 @@ struct Flow {
     mark: u32,
     has_rate: bool,
     is_active: bool,
+    /// Whether something else than links may hold it.
+    is_held: bool,
     limit: Limit,
 }
 
@@ -49,7 +51,8 @@ struct Shared {
     weight: u64,
     waiting: u64,
     taken: u64,
-    share: f64,
+    /// Where it is among the joined links.
+    place: u32,
     mark: u32,
     is_changed: bool,
     busy_since: Ps,
@@ -70,6 +73,12 @@ pub(super) struct Fluid<'a> {
     epoch: u32,
     joined_links: Vec<u32>,
     joined_flows: Vec<u32>,
+    /// Of the joined transfers, those that something else than links may hold.
+    held: Vec<u32>,
+    /// For each joined link, what it offers.
+    shares: Vec<f64>,
+    /// Links from which something is about to be taken.
+    touched: Vec<u32>,
 }
 
 impl<'a> Fluid<'a> {
@@ -86,6 +95,9 @@ impl<'a> Fluid<'a> {
             epoch: 0,
             joined_links: Vec::new(),
             joined_flows: Vec::new(),
+            held: Vec::new(),
+            shares: Vec::new(),
+            touched: Vec::new(),
         }
     }
 
@@ -105,6 +117,7 @@ impl<'a> Fluid<'a> {
     fn join(&mut self, link: u32) {
         self.joined_links.clear();
         self.joined_flows.clear();
+        self.held.clear();
         self.joined_links.push(link);
         self.links[link as usize].mark = self.epoch;
         let mut turn = 0;
@@ -119,6 +132,9 @@ impl<'a> Fluid<'a> {
                 flow.mark = self.epoch;
                 flow.has_rate = false;
                 self.joined_flows.push(queue);
+                if flow.is_held {
+                    self.held.push(queue);
+                }
                 for crossing in self.moves.shared(flow.path) {
                     let shared = &mut self.links[crossing.link as usize];
                     if shared.mark != self.epoch {
@@ -130,115 +146,144 @@ impl<'a> Fluid<'a> {
         }
     }
 
-    /// Gives every joined transfer its rate.
-    fn fill(&mut self, now: Ps) {
-        for &link in &self.joined_links {
+    /// Gives every joined transfer its rate, and puts the earliest end on the agenda; when it comes, all are looked at again.
+    fn fill(&mut self, now: Ps, agenda: &mut Agenda) {
+        self.shares.clear();
+        for (place, &link) in self.joined_links.iter().enumerate() {
             let shared = &mut self.links[link as usize];
-            (shared.left, shared.waiting, shared.taken) = (shared.capacity, shared.weight, 0);
+            (shared.left, shared.waiting, shared.taken, shared.place) =
+                (shared.capacity, shared.weight, 0, place as u32);
+            self.shares.push(shared.share());
         }
-        let is_held = |&queue: &u32| self.moves.paths[self.flows[queue as usize].path as usize].most.is_finite();
-        let mut held: Vec<u32> = self.joined_flows.iter().copied().filter(is_held).collect();
-        while !self.joined_links.is_empty() {
-            let level = self.level();
-            held.retain(|&queue| !self.flows[queue as usize].has_rate);
-            let most = |queue: u32| self.moves.paths[self.flows[queue as usize].path as usize].most;
-            let slowest = held.iter().map(|&queue| most(queue)).fold(f64::INFINITY, f64::min);
+        let mut filling = Filling { now, missing: self.joined_flows.len(), first: (Ps::MAX, 0) };
+        while filling.missing > 0 {
+            let level = self.shares.iter().copied().fold(f64::INFINITY, f64::min);
+            let slowest = self.slowest_held();
             if slowest <= level {
-                let those: Vec<u32> = held.iter().copied().filter(|&queue| most(queue) == slowest).collect();
-                for queue in those {
-                    let limit =
-                        Limit { link: self.moves.paths[self.flows[queue as usize].path as usize].narrowest, users: 1 };
-                    self.give(queue, slowest, limit, now);
-                }
+                self.serve_held(slowest, &mut filling);
+                self.take(slowest);
             } else {
-                for at in 0..self.joined_links.len() {
-                    self.serve(self.joined_links[at], level, now);
+                for place in 0..self.shares.len() {
+                    if self.shares[place] == level {
+                        self.serve(self.joined_links[place], level, &mut filling);
+                    }
                 }
+                self.take(level);
             }
-            self.settle_links(if slowest <= level { slowest } else { level });
+        }
+        let (ends, queue) = filling.first;
+        let flow = &mut self.flows[queue as usize];
+        if flow.noted != ends {
+            flow.noted = ends;
+            agenda.push(ends, event(queue, ENDS));
         }
     }
 
-    /// Returns the least share that a link offers to those who wait for a rate.
-    fn level(&mut self) -> f64 {
-        let mut level = f64::INFINITY;
-        for &link in &self.joined_links {
-            let shared = &mut self.links[link as usize];
-            shared.share = shared.left / shared.waiting as f64;
-            level = level.min(shared.share);
+    /// Returns the least rate at which a transfer without rate is held by its own rank or protocol.
+    fn slowest_held(&mut self) -> f64 {
+        if self.held.is_empty() {
+            return f64::INFINITY;
         }
-        level
+        let (flows, moves) = (&self.flows, self.moves);
+        self.held.retain(|&queue| !flows[queue as usize].has_rate);
+        let most = |&queue: &u32| moves.paths[flows[queue as usize].path as usize].most;
+        self.held.iter().map(most).fold(f64::INFINITY, f64::min)
     }
 
-    /// Gives the level to all who wait on a link that offers no more.
-    fn serve(&mut self, link: u32, level: f64, now: Ps) {
-        if self.links[link as usize].share != level {
-            return;
+    fn serve_held(&mut self, rate: f64, filling: &mut Filling) {
+        for at in 0..self.held.len() {
+            let queue = self.held[at];
+            let path = &self.moves.paths[self.flows[queue as usize].path as usize];
+            if path.most == rate {
+                self.give(queue, rate, 1e12 / rate, Limit { link: path.narrowest, users: 1 }, filling);
+            }
         }
+    }
+
+    /// Gives the level to all who wait on a link.
+    fn serve(&mut self, link: u32, level: f64, filling: &mut Filling) {
         let users = self.links[link as usize].users.len();
+        let (limit, pace) = (Limit { link, users: users as u32 }, 1e12 / level);
         for at in 0..users {
             let (queue, _) = self.links[link as usize].users[at];
             if !self.flows[queue as usize].has_rate {
-                self.give(queue, level, Limit { link, users: users as u32 }, now);
+                self.give(queue, level, pace, limit, filling);
             }
         }
     }
 
-    fn give(&mut self, queue: u32, rate: f64, limit: Limit, now: Ps) {
-        let crossings = self.crossings(queue);
-        for crossing in crossings {
-            self.links[crossing.link as usize].taken += u64::from(crossing.weight);
-        }
+    fn give(&mut self, queue: u32, rate: f64, pace: f64, limit: Limit, filling: &mut Filling) {
         let flow = &mut self.flows[queue as usize];
+        for crossing in self.moves.shared(flow.path) {
+            let shared = &mut self.links[crossing.link as usize];
+            if shared.taken == 0 {
+                self.touched.push(crossing.link);
+            }
+            shared.taken += u64::from(crossing.weight);
+        }
         flow.has_rate = true;
         if limit.users >= flow.limit.users {
             flow.limit = limit;
         }
-        flow.go(rate, now, self.moves);
+        flow.go(rate, pace, filling.now, self.moves);
+        filling.first = (flow.ends, queue).min(filling.first);
+        filling.missing -= 1;
     }
 
-    /// Takes what was given from the links; those on which nobody waits any more are left out.
-    fn settle_links(&mut self, level: f64) {
-        let links = &mut self.links;
-        self.joined_links.retain(|&link| {
-            let shared = &mut links[link as usize];
-            if shared.taken > 0 {
-                shared.left = (shared.left - level * shared.taken as f64).max(0.0);
-                shared.waiting -= shared.taken;
-                shared.taken = 0;
-            }
-            shared.waiting > 0
-        });
+    /// Takes what was given from the links.
+    fn take(&mut self, level: f64) {
+        for link in self.touched.drain(..) {
+            let shared = &mut self.links[link as usize];
+            shared.left = (shared.left - level * shared.taken as f64).max(0.0);
+            shared.waiting -= shared.taken;
+            shared.taken = 0;
+            self.shares[shared.place as usize] = shared.share();
+        }
     }
+}
 
-    /// Puts the earliest end of the joined transfers on the agenda; when it comes, the others are looked at again.
-    fn note(&mut self, agenda: &mut Agenda) {
-        let first = self.joined_flows.iter().min_by_key(|&&queue| (self.flows[queue as usize].ends, queue));
-        let Some(&queue) = first else { return };
-        let flow = &mut self.flows[queue as usize];
-        if flow.noted != flow.ends {
-            flow.noted = flow.ends;
-            agenda.push(flow.ends, event(queue, ENDS));
+/// What a filling has come to.
+struct Filling {
+    now: Ps,
+    /// How many transfers have no rate.
+    missing: usize,
+    /// The earliest end, and whose.
+    first: (Ps, u32),
+}
+
+impl Shared {
+    /// What it offers to each who waits for a rate.
+    fn share(&self) -> f64 {
+        if self.waiting > 0 {
+            self.left / self.waiting as f64
+        } else {
+            f64::INFINITY
         }
     }
 }
 
 impl Flow {
-    /// Goes on at a rate from now on.
-    fn go(&mut self, rate: f64, now: Ps, moves: &Moves) {
+    /// Goes on at a rate from now on; `pace` is the same as picoseconds per byte.
+    fn go(&mut self, rate: f64, pace: f64, now: Ps, moves: &Moves) {
         if rate == self.rate {
             return;
         }
-        self.left = (self.left - self.rate * (now - self.since) as f64 / 1e12).max(0.0);
+        self.left = (self.left - self.rate * (now - self.since) as f64 * 1e-12).max(0.0);
         let is_new = self.rate == 0.0 || self.since == now && self.left == self.nbytes as f64;
         (self.rate, self.since) = (rate, now);
         let path = &moves.paths[self.path as usize];
         self.ends = if is_new && rate == path.rate {
             now + path.alone.time(self.nbytes)
         } else {
-            now + (self.left * 1e12 / rate - SLACK_PS).max(0.0).ceil() as Ps
+            now + rounded_up((self.left * pace - SLACK_PS).max(0.0))
         };
     }
+}
+
+/// Rounds a time up that is not negative; `f64::ceil` is a call on the oldest x86-64.
+fn rounded_up(ps: f64) -> Ps {
+    let below = ps as i64;
+    below as Ps + Ps::from((below as f64) < ps)
 }
 
 impl Discipline for Fluid<'_> {
@@ -269,11 +314,12 @@ impl Discipline for Fluid<'_> {
             path,
             mark: flow.mark,
             is_active: true,
+            is_held: known.most.is_finite(),
             limit,
             ..Flow::default()
         };
         if is_alone {
-            flow.go(known.rate, now, self.moves);
+            flow.go(known.rate, 0.0, now, self.moves);
             flow.noted = flow.ends;
             agenda.push(flow.ends, event(queue, ENDS));
         } else if let Some(crossing) = crossings.first() {
@@ -327,8 +373,7 @@ impl Discipline for Fluid<'_> {
                 self.change(link);
                 continue;
             }
-            self.fill(now);
-            self.note(agenda);
+            self.fill(now, agenda);
         }
         if self.changed.is_empty() {
             self.changed = changed;

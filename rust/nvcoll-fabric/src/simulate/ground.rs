@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use super::settings::Settings;
 use crate::error::{Error, Result};
+use crate::hardware::media::Family;
 use crate::hardware::{Fabric, Kind, Link};
 use crate::units::{Ps, Rate};
 
@@ -24,6 +25,8 @@ pub(super) struct Ground {
     /// For each rank, the device that it is.
     pub(super) devices: Vec<u32>,
     routes: HashMap<(u32, u32), Vec<u32>>,
+    /// For each device, how many links of NVLink or its like leave it and come to it.
+    nvlinks: Vec<(u32, u32)>,
     /// For each device, the NVSwitches that it is linked to: (switch, link up, link down), the widest first.
     switches: HashMap<u32, Vec<Port>>,
 }
@@ -71,9 +74,11 @@ impl Ground {
             latencies,
             devices,
             routes: HashMap::new(),
+            nvlinks: Vec::new(),
             switches: HashMap::new(),
         };
         ground.switches = ground.ports();
+        ground.nvlinks = count_nvlinks(&ground.fabric);
         Ok(ground)
     }
 
@@ -98,11 +103,22 @@ impl Ground {
     pub(super) fn route(&mut self, from: u32, to: u32) -> Result<&[u32]> {
         // The lookup is done twice: a borrow that is returned from one branch only would forbid the insertion.
         if !self.routes.contains_key(&(from, to)) {
-            let route = self.fabric.route(from, to)?;
-            let links = route.links.iter().map(|&link| self.positions[link]).collect();
+            let links = match self.through_switch(from, to) {
+                Some(links) => links,
+                None => self.fabric.route(from, to)?.links.iter().map(|&link| self.positions[link]).collect(),
+            };
             self.routes.insert((from, to), links);
         }
         Ok(&self.routes[&(from, to)])
+    }
+
+    /// Finds the route of two GPUs each of whose only NVLink leads to the same switch, which is what [`Fabric::route`] finds
+    /// too, by looking at the whole fabric.
+    fn through_switch(&self, from: u32, to: u32) -> Option<Vec<u32>> {
+        let (a, b) = (self.devices[from as usize], self.devices[to as usize]);
+        let is_simple = a != b && self.nvlinks[a as usize] == (1, 1) && self.nvlinks[b as usize] == (1, 1);
+        let ports = is_simple.then(|| self.star(&[from, to])).flatten()?;
+        Some(vec![ports[0].up, ports[1].down])
     }
 
     /// Returns how long the first byte takes between two ranks.
@@ -153,4 +169,13 @@ impl Ground {
         }
         ports
     }
+}
+
+fn count_nvlinks(fabric: &Fabric) -> Vec<(u32, u32)> {
+    let mut counts = vec![(0, 0); fabric.devices.len()];
+    for link in fabric.links.iter().filter(|link| matches!(link.medium.family, Family::Nvlink | Family::Xgmi)) {
+        counts[link.from].0 += 1;
+        counts[link.to].1 += 1;
+    }
+    counts
 }

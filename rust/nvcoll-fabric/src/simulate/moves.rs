@@ -23,7 +23,7 @@ use crate::units::Ps;
 /// The path of a step that moves nothing: a copy onto itself.
 pub(super) const NOTHING: u32 = 0;
 
-/// Ps per byte, as a fraction without rounding.
+/// Picoseconds per byte, as a fraction in its lowest terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pace {
     num: u128,
@@ -35,11 +35,19 @@ impl Pace {
 
     /// So many bytes of wire for each byte, on a link of so many bytes per second.
     pub(super) fn over(weight: u64, rate: u64) -> Self {
-        Self { num: u128::from(weight) * 1_000_000_000_000, den: u128::from(rate) }
+        Self { num: u128::from(weight) * 1_000_000_000_000, den: u128::from(rate) }.reduced()
     }
 
     fn slowed(self, by: Ratio) -> Self {
-        Self { num: self.num * u128::from(by.num), den: self.den * u128::from(by.den) }
+        Self { num: self.num * u128::from(by.num), den: self.den * u128::from(by.den) }.reduced()
+    }
+
+    fn reduced(self) -> Self {
+        let (mut a, mut b) = (self.num, self.den);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        Self { num: self.num / a, den: self.den / a }
     }
 
     fn is_slower_than(self, other: Pace) -> bool {
@@ -47,12 +55,14 @@ impl Pace {
     }
 
     /// Returns how long so many bytes take, rounded up.
+    #[inline]
     pub(super) fn time(self, nbytes: u64) -> Ps {
-        let whole = u128::from(nbytes).saturating_mul(self.num);
-        let ps = match (u64::try_from(whole), u64::try_from(self.den)) {
-            (Ok(whole), Ok(den)) => return whole.div_ceil(den),
-            _ => whole.div_ceil(self.den),
-        };
+        let short =
+            u64::try_from(self.num).ok().and_then(|num| num.checked_mul(nbytes)).zip(u64::try_from(self.den).ok());
+        if let Some((whole, den)) = short {
+            return whole.div_ceil(den);
+        }
+        let ps = u128::from(nbytes).saturating_mul(self.num).div_ceil(self.den);
         u64::try_from(ps).unwrap_or(u64::MAX)
     }
 
@@ -107,7 +117,7 @@ pub(super) struct Moves {
     crossings: Vec<Crossing>,
     shared: Vec<Crossing>,
     legs: Vec<Leg>,
-    leg_links: Vec<Crossing>,
+    leg_links: Vec<(Crossing, Pace)>,
     executors: Vec<u32>,
     known: HashMap<Vec<u32>, u32>,
     wire: Ratio,
@@ -162,12 +172,14 @@ impl Moves {
         &self.shared[first as usize..end as usize]
     }
 
+    /// Returns the legs of a path, by stage.
     pub(super) fn legs(&self, path: u32) -> &[Leg] {
         let (first, end) = self.paths[path as usize].legs;
         &self.legs[first as usize..end as usize]
     }
 
-    pub(super) fn leg_links(&self, leg: Leg) -> &[Crossing] {
+    /// Returns the links of a leg in order, each with its pace for this leg.
+    pub(super) fn leg_links(&self, leg: Leg) -> &[(Crossing, Pace)] {
         &self.leg_links[leg.first as usize..leg.end as usize]
     }
 
@@ -226,7 +238,8 @@ impl Moves {
             let first = self.leg_links.len() as u32;
             for &link in links {
                 *weights.entry(link).or_default() += weight;
-                self.leg_links.push(Crossing { link, weight });
+                let pace = Pace::over(weight.into(), self.capacities[link as usize]);
+                self.leg_links.push((Crossing { link, weight }, pace));
             }
             self.legs.push(Leg { stage: *stage, first, end: self.leg_links.len() as u32 });
             let latency = &mut latencies[*stage as usize];
