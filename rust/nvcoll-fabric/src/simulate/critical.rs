@@ -189,7 +189,7 @@ impl Critical {
         let total: Ps = spent.values().sum();
         let mut spent: Vec<(String, Ps)> = spent.into_iter().collect();
         spent.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-        let percent = |time: Ps| (u128::from(time) * 200 / u128::from(total) + 1) / 2;
+        let percent = |time: Ps| (u128::from(time) * 100 + u128::from(total) / 2) / u128::from(total);
         let said = |(nth, (what, time)): (usize, &(String, Ps))| {
             let percent = percent(*time);
             let of = if nth == 0 { " of the time is" } else { "" };

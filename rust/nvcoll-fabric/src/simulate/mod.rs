@@ -24,7 +24,7 @@
 //! destination. Then an nvswitch all_reduce of N bytes moves N (1 + 1/n) each way through each port. Elsewhere the step is
 //! refused, or, if the settings say so, done point to point.
 //!
-//! **Links** are shared [`Sharing::MaxMin`] fair ([`fluid`]'s note on progressive filling), or serve [`Sharing::Fifo`] one
+//! **Links** are shared [`Sharing::MaxMin`] fair by progressive filling (`fluid.rs`), or serve [`Sharing::Fifo`] one
 //! after the other, which is faster to run and a check. A step of no bytes pays its fixed time only.
 //!
 //! **Stragglers and damage.** A slow rank's fixed time is so many times as long, and its transfers never go faster than alone
@@ -32,7 +32,7 @@
 //! [`Error::NoPath`].
 //!
 //! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to begin, one to
-//! end; sharing as [`fluid`] says; memory per queue below 200 bytes, per step 12 bytes and 16 for each wait. Limitations: a
+//! end; sharing as `fluid.rs` says; memory per queue below 200 bytes, per step 12 bytes and 16 for each wait. Limitations: a
 //! faster link may make a whole longer, as in any network that shares (Braess 1968); transfers of one step advance together
 //! even where a GPU could run ahead on one of them. Source: ours; max-min sharing of fluid flows as in SimGrid (Casanova,
 //! Giersch, Legrand, Quinson, Suter 2014).
