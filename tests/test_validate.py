@@ -1,0 +1,173 @@
+"""Judging predictions: what a system weighs, who is left out, coverage, disagreement, and the table that is shipped."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nvcoll import InvalidArgument, validate
+from nvcoll.validate import BANDS, MIB, Judged, Prediction, Row, System
+
+SHIPPED = Path(__file__).parent.parent / "data" / "nccl-tests"
+SYSTEM_COLUMNS = ["system_id", "family", "fabric", "network", "n_gpus", "n_nodes", "fabric_class", "launch"]
+ROW_COLUMNS = ["system_id", "collective", "algo", "proto", "dtype", "nbytes", "time_us", "in_place", "healthy"]
+
+
+def system(name="a", family="f", fabric="box", launch="single_process", nodes=1, kind="c"):
+    return System(name, family, fabric, "", 8, nodes, kind, launch, {})
+
+
+def row(owner, time_us, nbytes=MIB, collective="all_reduce", in_place=False, algo="", healthy="yes"):
+    return Row(owner, collective, algo, "", "float", nbytes, time_us, in_place, healthy)
+
+
+def judged(owner, measured, predicted, low=None, high=None):
+    return Judged(row(owner, measured), Prediction(predicted, low, high))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Returns a function that writes both tables; what is given replaces values of their only line."""
+
+    def write(systems=None, rows=None, lacks=None):
+        place = {"system_id": "a", "family": "f", "fabric": "box", "network": "", "n_gpus": "8", "n_nodes": "1"}
+        place |= {"fabric_class": "c", "launch": "unknown"} | (systems or {})
+        line = {"system_id": "a", "collective": "all_reduce", "algo": "", "proto": "", "dtype": "float"}
+        line |= {"nbytes": "8", "time_us": "2.5", "in_place": "1", "healthy": "yes"} | (rows or {})
+        for name, columns, values in (
+            ("systems.csv", SYSTEM_COLUMNS, place),
+            ("measurements.csv", ROW_COLUMNS, line),
+        ):
+            kept = [column for column in columns if column != lacks]
+            with (tmp_path / name).open("w", newline="") as file:
+                csv.writer(file).writerows([kept, [values[column] for column in kept]])
+        return tmp_path
+
+    return write
+
+
+def test_a_table_is_read_with_its_types(folder):
+    (only,) = validate.read(folder())
+    assert (only.nbytes, only.time_us, only.in_place, only.system.n_gpus) == (8, 2.5, True, 8)
+    assert only.system.facts["family"] == "f"
+
+
+@pytest.mark.parametrize(
+    ("systems", "rows", "lacks", "message"),
+    [
+        ({"n_gpus": "many"}, {}, None, r"systems\.csv, line 2: .*'many'"),
+        ({"launch": "mpirun"}, {}, None, "found 'mpirun', expected one of process_per_gpu"),
+        ({}, {"system_id": "b"}, None, "system 'b' is not in systems.csv"),
+        ({}, {"time_us": "0"}, None, "expected both above zero"),
+        ({}, {"time_us": "nan"}, None, "expected both above zero"),
+        ({}, {"nbytes": "-8"}, None, "expected both above zero"),
+        ({}, {"in_place": "2"}, None, "found '2', expected one of 0, 1"),
+        ({}, {"healthy": "ill"}, None, "found 'ill'"),
+        ({}, {}, "proto", r"measurements\.csv, line 2: there is no column 'proto'"),
+        ({}, {}, "family", r"systems\.csv, line 2: there is no column 'family'"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_with_its_line(folder, systems, rows, lacks, message):
+    with pytest.raises(InvalidArgument, match=message):
+        validate.read(folder(systems, rows, lacks))
+
+
+def test_every_size_has_one_band():
+    edges = [1, 64 * 1024, 64 * 1024 + 1, MIB - 1, MIB, 128 * MIB - 1, 128 * MIB, 1 << 40]
+    expected = [band for band, _, _ in BANDS for _ in range(2)]
+    assert [row(system(), 1.0, nbytes=size).band for size in edges] == expected
+
+
+def test_a_system_counts_once_however_many_rows_it_has():
+    many, few, other = system("many"), system("few"), system("other")
+    items = [judged(many, 100, 100)] * 60 + [judged(few, 100, 130), judged(other, 100, 80)]
+    cell = validate.cell(items)
+    assert (cell.systems, cell.rows) == (3, 62)
+    assert cell.median == pytest.approx(0.2) and cell.bias == pytest.approx(0.0)
+    assert cell.p90 == pytest.approx(0.28)
+
+
+def test_errors_of_both_signs_do_not_cancel_in_a_system():
+    owner = system()
+    cell = validate.cell([judged(owner, 100, 150), judged(owner, 100, 50)])
+    assert cell.median == pytest.approx(0.5) and cell.bias == pytest.approx(0.0)
+
+
+def test_coverage_is_of_rows_with_an_interval_per_system():
+    one, other = system("one"), system("other")
+    items = [judged(one, 100, 90, 80, 120), judged(one, 100, 90, 80, 99), judged(one, 100, 90)]
+    cell = validate.cell([*items, judged(other, 100, 90, 100, 100)])
+    assert (cell.coverage, cell.worst_coverage) == (0.75, 0.5)
+    assert validate.cell([judged(one, 100, 90)]).coverage is None
+    assert validate.cell([]) is None
+
+
+def test_a_family_is_predicted_by_a_fit_that_has_not_seen_it():
+    rows = [row(system(name, family), 10.0) for name, family in (("a", "f"), ("b", "f"), ("c", "g"))]
+    seen = []
+
+    def fit(others):
+        seen.append({other.system.family for other in others})
+        return lambda asked: Prediction(float(len(others)))
+
+    found = validate.left_out(rows, fit)
+    assert seen == [{"g"}, {"f"}]
+    assert [item.prediction.time_us for item in found] == [1.0, 1.0, 2.0]
+
+
+def test_rows_of_which_nothing_is_said_are_not_judged():
+    assert validate.judge([row(system(), 1.0)], lambda asked: None) == []
+
+
+def test_only_healthy_rows_count_unless_asked():
+    rows = [row(system(), 1.0, healthy=health) for health in validate.HEALTHS]
+    assert [item.healthy for item in validate.healthy(rows)] == ["yes"]
+    assert [item.healthy for item in validate.healthy(rows, also_unknown=True)] == ["yes", "unknown"]
+
+
+def test_measurements_of_the_same_hardware_are_compared_call_by_call():
+    one, same, other = system("one"), system("same"), system("other", fabric="else")
+    rows = [row(one, 100), row(same, 120), row(other, 900), row(one, 100, in_place=True), row(same, 80, in_place=True)]
+    rows += [row(one, 100, nbytes=2 * MIB)]
+    assert validate.disagreements(rows) == {("c", "all_reduce", "1 - 128 MiB"): pytest.approx((0.2 + 0.25) / 2)}
+
+
+def test_what_ran_by_another_algorithm_is_not_compared():
+    one, same = system("one"), system("same")
+    assert validate.disagreements([row(one, 100, algo="Ring"), row(same, 200, algo="NVLS")]) == {}
+    assert validate.disagreements([row(one, 100, algo="Ring"), row(same, 200)])
+    both = [row(one, 100, algo="Ring"), row(one, 50, algo="NVLS"), row(same, 200)]
+    assert validate.disagreements(both) == {}
+
+
+def test_scopes_tell_racks_from_nodes_and_launches_that_are_not_known():
+    assert validate.by_scope(row(system(), 1.0, nbytes=8))[0] == "one node"
+    assert validate.by_scope(row(system(launch="unknown"), 1.0, nbytes=8))[0] == "one node, launch unknown"
+    assert validate.by_scope(row(system(launch="unknown"), 1.0))[0] == "one node"
+    assert validate.by_scope(row(system(nodes=4), 1.0))[0] == "several nodes"
+    assert validate.by_scope(row(system(nodes=4, kind="mnnvl_nvl72"), 1.0))[0] == "NVLink rack"
+    assert validate.by_scope(row(system(), 1.0, collective="all_gather"))[1] == "others"
+
+
+def test_the_report_names_cells_and_worst_rows():
+    rows = [row(system("one"), 100), row(system("same"), 110), row(system("far"), 100, nbytes=1 << 30)]
+    output = io.StringIO()
+    items = validate.judge(rows, lambda asked: Prediction(120.0, 90.0, 130.0))
+    validate.report(rows, {"toy": items}, Console(file=output, width=160))
+    text = output.getvalue()
+    assert "15 % / 19 %  +15  100 % in" in text and "10 %" in text
+    assert "worst rows of toy" in text and "far" in text
+
+
+def test_the_shipped_table_can_be_read_and_hangs_together():
+    rows = validate.read(SHIPPED)
+    owners = {item.system.system_id: item.system for item in rows}
+    assert (len(rows), len(owners)) == (2640, 79)
+    for owner in owners.values():
+        nodes, gpus, each = (int(owner.facts[name]) for name in ("n_nodes", "n_gpus", "gpus_per_node"))
+        assert nodes * each == gpus, owner.system_id
+        assert owner.family and owner.fabric and owner.facts["source"], owner.system_id
+        assert (owner.launch == "unknown") == (not owner.facts["launch_source"]), owner.system_id
+        assert nodes > 1 or not owner.network, owner.system_id
