@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nvcoll import InvalidArgument, validate
+from nvcoll import InvalidArgument, pytorch_estimate, validate
 from nvcoll.validate import BANDS, MIB, Judged, Prediction, Row, System
 
 SHIPPED = Path(__file__).parent.parent / "data" / "nccl-tests"
@@ -171,3 +171,29 @@ def test_the_shipped_table_can_be_read_and_hangs_together():
         assert owner.family and owner.fabric and owner.facts["source"], owner.system_id
         assert (owner.launch == "unknown") == (not owner.facts["launch_source"]), owner.system_id
         assert nodes > 1 or not owner.network, owner.system_id
+
+
+@pytest.mark.parametrize(
+    ("gpu", "expected"),
+    [
+        ("Tesla V100-SXM2-16GB", "VOLTA"),
+        ("RTX 4090 (P2P driver)", "AMPERE"),
+        ("GH200 120GB", "HOPPER"),
+        ("GB300", "BLACKWELL"),
+    ],
+)
+def test_pytorchs_generation_of_a_gpu(gpu, expected):
+    assert pytorch_estimate.generation(gpu) == expected
+
+
+def test_pytorch_knows_nothing_of_other_makers():
+    assert pytorch_estimate.generation("MI300X") is None
+
+
+def test_pytorchs_estimate_is_asked_with_the_facts_of_the_system():
+    pytest.importorskip("torch")
+    predict = pytorch_estimate.predictor()
+    rows = {item.system.system_id: item for item in validate.read(SHIPPED) if item.nbytes == 1 << 30}
+    assert predict(rows["mi300x_8_aac8"]) is None
+    old, new = (predict(rows[name]).time_us for name in ("a100_8_mleng", "h100_8_dgxc"))
+    assert old == pytest.approx(rows["a100_8_mleng"].time_us, rel=0.1) and new < old
