@@ -2,6 +2,8 @@
 
 import csv
 import io
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,10 @@ from rich.console import Console
 from nvcoll import InvalidArgument, pytorch_estimate, validate
 from nvcoll.validate import BANDS, MIB, Judged, Prediction, Row, System
 
-SHIPPED = Path(__file__).parent.parent / "data" / "nccl-tests"
+ROOT = Path(__file__).parent.parent
+SHIPPED = ROOT / "data" / "nccl-tests"
+TABLES = ROOT / "rust" / "nvcoll-fabric" / "src"
+NO_PRESET_YET = {"gb10-1", "h100-pcie-1", "t4-1", "mi250x-16"}, {"ethernet-10-1", "roce-200-1", "tcpxo-200-8"}
 SYSTEM_COLUMNS = ["system_id", "family", "fabric", "network", "n_gpus", "n_nodes", "fabric_class", "launch"]
 ROW_COLUMNS = ["system_id", "collective", "algo", "proto", "dtype", "nbytes", "time_us", "in_place", "healthy"]
 
@@ -171,6 +176,17 @@ def test_the_shipped_table_can_be_read_and_hangs_together():
         assert owner.family and owner.fabric and owner.facts["source"], owner.system_id
         assert (owner.launch == "unknown") == (not owner.facts["launch_source"]), owner.system_id
         assert nodes > 1 or not owner.network, owner.system_id
+
+
+def test_fabrics_and_networks_of_the_shipped_table_are_presets():
+    files = [tomllib.loads(file.read_text()) for file in (TABLES / "presets").glob("*.toml")]
+    machines = {machine["name"] for file in files for machine in file["machines"]} | NO_PRESET_YET[0]
+    networks = {
+        row["name"] for row in tomllib.loads((TABLES / "networks.toml").read_text())["network"]
+    } | NO_PRESET_YET[1]
+    for owner in {item.system.system_id: item.system for item in validate.read(SHIPPED)}.values():
+        assert re.sub(r"\[.*\]$", "", owner.fabric) in machines, owner.system_id
+        assert not owner.network or owner.network in networks, owner.system_id
 
 
 @pytest.mark.parametrize(
