@@ -34,6 +34,11 @@ pub(crate) fn machine(kinds: &[Kind]) -> Fabric {
         title: "a GPU".to_owned(),
         generation: Generation::Hopper,
         memory_gbps: 1000.0,
+        sm: Some(90),
+        nvlink: None,
+        nvlinks: 0,
+        pcie: "pcie5".to_owned(),
+        pcie_lanes: 16,
         source: "made for a test".to_owned(),
     };
     let name = |(nth, kind): (usize, &Kind)| {
