@@ -91,8 +91,11 @@ pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
 /// The fabric's errors.
 pub(crate) fn of_fabric(py: Python<'_>, error: &FabricError) -> PyErr {
     let name = match error {
-        FabricError::Unknown { .. } | FabricError::Description { .. } => "InvalidArgument",
-        FabricError::NoPath { .. } | FabricError::Unable { .. } => "InvalidArgument",
+        FabricError::Unknown { .. }
+        | FabricError::Description { .. }
+        | FabricError::NoPath { .. }
+        | FabricError::Unable { .. } => "InvalidArgument",
+        FabricError::Schedule { .. } => "BuildError",
     };
     raise(py, name, error.to_string())
 }
