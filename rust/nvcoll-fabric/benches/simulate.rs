@@ -24,7 +24,7 @@ use nvcoll_fabric::simulate::{protocol, Detail, Settings, Sharing, Simulation};
 
 fn main() {
     let is_named = |name: &str| std::env::args().skip(1).all(|arg| arg.starts_with('-') || name.contains(&arg));
-    let cases: &[(&str, fn() -> Case)] = &[
+    let cases: [(&str, Make); 4] = [
         ("uncontended", uncontended),
         ("max-min over 64", sixty_four),
         ("ring of 1,024", ring),
@@ -34,6 +34,8 @@ fn main() {
         run(name, &case());
     }
 }
+
+type Make = fn() -> Case;
 
 struct Case {
     schedule: Schedule,

@@ -84,6 +84,22 @@ fn three_gpus_that_read_one_port_share_it_until_the_shorter_is_done() {
     assert_eq!(pieces, expected, "alone it takes 64 us");
 }
 
+/// An anomaly of every network that shares fairly, not a promise: the port of rank 1 is ten times as fast in the second run,
+/// so rank 1 takes more of what rank 0 sends, rank 2 gets its part later, and rank 3 waits for rank 2.
+#[test]
+fn a_faster_link_can_make_the_whole_slower() {
+    let steps = "r1.q0.0 output[r1].0..3 = input[r0].0..3\n\
+                 r2.q0.0 output[r2].3..21 = input[r0].3..21\n\
+                 r3.q0.0 output[r3].3..21 = output[r2].3..21 after r2.q0.0\n";
+    let total = |ports: &[f64]| run(&parsed(4, 21, steps), 64_000, &star(ports), &ideal()).total_ps();
+    assert_eq!(total(&[10.0, 1.0, 10.0, 10.0]), 600_000 + 128 * US + 115_200_000, "1,152 kB at 9 GB/s, then at 10");
+    assert_eq!(
+        total(&[10.0; 4]),
+        600_000 + 134_400_000 + 115_200_000,
+        "192 kB at 5 GB/s, 960 kB at 10; then all at 10"
+    );
+}
+
 #[test]
 fn first_come_first_served_stores_and_forwards() {
     let steps = "r1.q0.0 output[r1].0..2 = input[r0].0..2\nr2.q0.0 output[r2].2 = input[r0].2\n";

@@ -186,7 +186,7 @@ proptest! {
     ) {
         let settings = settings("simple", 1 << 40);
         let [few, many] = [count, count + more].map(|count| run(&schedule, count, &fabric, &settings).total_ps());
-        // A microsecond per thousand: who meets whom on a link changes with lengths that are uneven.
+        // One part in a thousand: who meets whom on a shared link changes with lengths that are uneven.
         prop_assert!(few <= many + many / 1000, "{few} {many} {}", schedule.title());
     }
 
@@ -296,7 +296,7 @@ fn filled(active: &[usize], routes: &[Vec<usize>], capacities: &[f64]) -> BTreeM
 }
 
 #[test]
-fn all_links_twice_as_fast_never_take_longer_without_latency() {
+fn all_links_twice_as_fast_never_take_longer() {
     for algorithm in ALGORITHMS {
         for schedule in algorithm.schedules(8).map(Result::unwrap) {
             let [slow, fast] = [10.0, 20.0]
