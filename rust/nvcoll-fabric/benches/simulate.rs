@@ -7,6 +7,9 @@
 //! Each line is the best of some rounds on one core: schedules are built and flattened beforehand, and that is timed apart.
 //! Bars: 10 M/s uncontended or first come first served, 1 M/s for max-min over 64 transfers, ring of 1,024 in 0.2 s,
 //! two_level of 16,384 in 1 s.
+//!
+//! Measured on one of two cores of a virtual machine, nothing else running: uncontended 6.9 M/s, first come first served 4.7 to
+//! 14 M/s, max-min over 64 transfers 0.3 M/s (each begin and end gives all 64 new rates), the ring 0.24 s, two_level 0.28 s.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
