@@ -4,12 +4,13 @@
 //! cargo bench -p nvcoll-fabric --bench simulate
 //! ```
 //!
-//! Each line is the best of some rounds on one core: schedules are built and flattened beforehand, and that is timed apart.
-//! Bars: 10 M/s uncontended or first come first served, 1 M/s for max-min over 64 transfers, ring of 1,024 in 0.2 s,
-//! two_level of 16,384 in 1 s.
+//! Each line is the best of some rounds on one core: schedules are built and flattened beforehand, and that is timed
+//! apart. Bars: 10 M/s uncontended or first come first served, 1 M/s for max-min over 64 transfers, ring of 1,024 in
+//! 0.2 s, two_level of 16,384 in 1 s.
 //!
-//! Measured on one of two cores of a virtual machine, nothing else running: uncontended 6.9 M/s, first come first served 4.7 to
-//! 14 M/s, max-min over 64 transfers 0.3 M/s (each begin and end gives all 64 new rates), the ring 0.24 s, two_level 0.28 s.
+//! Measured on one of two cores of a virtual machine, nothing else running: uncontended 6.9 M/s, first come first
+//! served 4.7 to 14 M/s, max-min over 64 transfers 0.3 M/s (each begin and end gives all 64 new rates), the ring 0.24
+//! s, two_level 0.28 s.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -169,9 +170,9 @@ fn ring() -> Case {
     Case { schedule, partition, fabric: star(&[400.0; 1024]), crossings: 2, slice_bytes: u64::MAX }
 }
 
-/// 2,048 nodes of 8: reduce in the node, exchange between nodes by halving and doubling, tell the node. The core builds
-/// schedules of up to 1,024 ranks, so the steps are written here; nodes hang on one switch, as routing through a network of
-/// so many cards is slow.
+/// 2,048 nodes of 8: reduce in the node, exchange between nodes by halving and doubling, tell the node. The core
+/// builds schedules of up to 1,024 ranks, so the steps are written here; nodes hang on one switch, as routing through
+/// a network of so many cards is slow.
 fn two_level() -> Case {
     let (nodes, per_node) = (2048u32, 8u32);
     let n = nodes * per_node;

@@ -48,7 +48,8 @@ const TAKE: &str = "r1.q0.0 output[r1].0 = input[r0].0 after r0.enter\nleave r0 
 #[test]
 fn a_copy_over_one_link_is_signal_latency_and_bytes() {
     let timeline = run(&parsed(2, 1, TAKE), 1_000_000, &pair(), &ideal());
-    // Rank 1 hears that rank 0 entered after 0.1 us, the first byte takes 0.1 us, 1 MB at 10 GB/s 100 us; rank 0 hears of it.
+    // Rank 1 hears that rank 0 entered after 0.1 us, the first byte takes 0.1 us, 1 MB at 10 GB/s 100 us; rank 0
+    // hears of it.
     assert_eq!(timeline.ends_ps, [100_300_000, 100_200_000]);
     let at: Vec<_> = timeline.links.iter().map(|link| (link.nbytes, link.busy_ps)).collect();
     assert_eq!(at, [(1_000_000, 100 * US), (0, 0)]);
@@ -84,8 +85,8 @@ fn three_gpus_that_read_one_port_share_it_until_the_shorter_is_done() {
     assert_eq!(pieces, expected, "alone it takes 64 us");
 }
 
-/// An anomaly of every network that shares fairly, not a promise: the port of rank 1 is ten times as fast in the second run,
-/// so rank 1 takes more of what rank 0 sends, rank 2 gets its part later, and rank 3 waits for rank 2.
+/// An anomaly of every network that shares fairly, not a promise: the port of rank 1 is ten times as fast in the
+/// second run, so rank 1 takes more of what rank 0 sends, rank 2 gets its part later, and rank 3 waits for rank 2.
 #[test]
 fn a_faster_link_can_make_the_whole_slower() {
     let steps = "r1.q0.0 output[r1].0..3 = input[r0].0..3\n\

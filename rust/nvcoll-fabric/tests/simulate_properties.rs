@@ -235,8 +235,8 @@ fn at_once(transfers: &[(u32, u32, usize)]) -> (Schedule, Partition) {
     (schedule, Partition::new(transfers.iter().map(|transfer| transfer.2).collect(), 1))
 }
 
-/// When each transfer ends, by recomputing all rates from nothing whenever one begins or ends. Links by number; the memory of
-/// the receiver comes after them.
+/// When each transfer ends, by recomputing all rates from nothing whenever one begins or ends. Links by number; the
+/// memory of the receiver comes after them.
 fn naive(transfers: &[(u32, u32, usize)], fabric: &Fabric, starts: &[u64]) -> Vec<f64> {
     let routes: Vec<Vec<usize>> = transfers
         .iter()

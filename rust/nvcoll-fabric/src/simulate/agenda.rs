@@ -46,7 +46,8 @@ impl Agenda {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Moves every event of a time, which must be the next, into `into`, which must be empty. A time may have several buckets.
+    /// Moves every event of a time, which must be the next, into `into`, which must be empty. A time may have several
+    /// buckets.
     pub(super) fn take(&mut self, at: Ps, into: &mut Vec<u64>) {
         while let Some(&Reverse((time, bucket))) = self.heap.peek() {
             if time != at {

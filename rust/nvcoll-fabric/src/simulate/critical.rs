@@ -5,9 +5,9 @@
 //!                 each step: fixed │ latency │ moving alone │ and what sharing added
 //! ```
 //!
-//! Its pieces follow each other without gap from the moment a rank entered to the end. What a link is charged with is the
-//! time that the transfer would have taken on its narrowest link alone, and, apart, what sharing added on the link that held
-//! it back when that was most shared.
+//! Its pieces follow each other without gap from the moment a rank entered to the end. What a link is charged with is
+//! the time that the transfer would have taken on its narrowest link alone, and, apart, what sharing added on the
+//! link that held it back when that was most shared.
 
 use std::collections::BTreeMap;
 
@@ -179,8 +179,8 @@ impl Tracing<'_> {
 }
 
 impl Critical {
-    /// Says what the time is spent on, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency, 17 % steps`.
-    /// Of links, a transfer alone and what sharing adds are one; what is below one percent is left out.
+    /// Says what the time is spent on, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency, 17 %
+    /// steps`. Of links, a transfer alone and what sharing adds are one; what is below one percent is left out.
     pub fn words(&self, fabric: &Fabric) -> String {
         let mut spent: BTreeMap<String, Ps> = BTreeMap::new();
         for piece in &self.pieces {

@@ -4,8 +4,9 @@
 //! leg a ─▶ b      arrives at a ─waits─▶ served by a ─latency of a─▶ arrives at b ─waits─▶ served by b ─latency of b─▶ there
 //! ```
 //!
-//! The legs of a stage begin together and the next stage begins when all are there. Who comes to a link at the same time is
-//! served by rank, queue and leg. An event is one arrival: the cheapest way to run, and one that no rounding touches.
+//! The legs of a stage begin together and the next stage begins when all are there. Who comes to a link at the same
+//! time is served by rank, queue and leg. An event is one arrival: the cheapest way to run, and one that no rounding
+//! touches.
 
 use super::agenda::Agenda;
 use super::moves::Moves;

@@ -7,12 +7,14 @@
 //!     every transfer without rate on a link with that share gets the level; what it takes is taken from its links
 //! ```
 //!
-//! All transfers of one level are served together and what they take from a link is added up as whole weights first, so that
-//! no order of links or transfers shows in the result. Rates change only where links changed: the transfers that are joined to
-//! them by links that they share. Work per change: their number times their links, times the number of levels.
+//! All transfers of one level are served together and what they take from a link is added up as whole weights first,
+//! so that no order of links or transfers shows in the result. Rates change only where links changed: the transfers
+//! that are joined to them by links that they share. Work per change: their number times their links, times the
+//! number of levels.
 //!
-//! Rates and what remains are doubles (sums, products and quotients only, hence the same on every machine); a transfer whose
-//! rate never differed from its rate alone ends at the exact picosecond, the others within a thousandth of one, rounded up.
+//! Rates and what remains are doubles (sums, products and quotients only, hence the same on every machine); a
+//! transfer whose rate never differed from its rate alone ends at the exact picosecond, the others within a
+//! thousandth of one, rounded up.
 
 use super::agenda::Agenda;
 use super::moves::{Crossing, Moves};
@@ -146,7 +148,8 @@ impl<'a> Fluid<'a> {
         }
     }
 
-    /// Gives every joined transfer its rate, and puts the earliest end on the agenda; when it comes, all are looked at again.
+    /// Gives every joined transfer its rate, and puts the earliest end on the agenda; when it comes, all are looked
+    /// at again.
     fn fill(&mut self, now: Ps, agenda: &mut Agenda) {
         self.shares.clear();
         for (place, &link) in self.joined_links.iter().enumerate() {

@@ -112,8 +112,8 @@ impl Ground {
         Ok(&self.routes[&(from, to)])
     }
 
-    /// Finds the route of two GPUs each of whose only NVLink leads to the same switch, which is what [`Fabric::route`] finds
-    /// too, by looking at the whole fabric.
+    /// Finds the route of two GPUs each of whose only NVLink leads to the same switch, which is what
+    /// [`Fabric::route`] finds too, by looking at the whole fabric.
     fn through_switch(&self, from: u32, to: u32) -> Option<Vec<u32>> {
         let (a, b) = (self.devices[from as usize], self.devices[to as usize]);
         let is_simple = a != b && self.nvlinks[a as usize] == (1, 1) && self.nvlinks[b as usize] == (1, 1);

@@ -1,4 +1,5 @@
-//! Virtual time: any schedule on any fabric, moving no bytes. It knows steps, links and rates, and nothing of algorithms.
+//! Virtual time: any schedule on any fabric, moving no bytes. It knows steps, links and rates, and nothing of
+//! algorithms.
 //!
 //! ```text
 //! Schedule ──┐
@@ -8,34 +9,36 @@
 //! one step   waits over │ fixed │ latency of the route │ bytes, as fast as shared links allow │ done ─signal─▶ those who wait
 //! ```
 //!
-//! **Tiles.** The schedule passes once per tile, which is `slice_bytes` of every chunk. Each queue goes through its steps in
-//! order, tile after tile. A step is ready when the step before it is done and what it waits for has happened, `lag` tiles
-//! back; of another rank it hears after the latency of the route from there times the protocol's signal ratio. A rank's enter
-//! happens when it is said to start. A rank leaves when its queues are through and what its leave waits for has happened.
+//! **Tiles.** The schedule passes once per tile, which is `slice_bytes` of every chunk. Each queue goes through its
+//! steps in order, tile after tile. A step is ready when the step before it is done and what it waits for has
+//! happened, `lag` tiles back; of another rank it hears after the latency of the route from there times the
+//! protocol's signal ratio. A rank's enter happens when it is said to start. A rank leaves when its queues are
+//! through and what its leave waits for has happened.
 //!
-//! **Steps.** Every view that is not on the executing rank is bytes on its route, from the owner for a source and to it for a
-//! destination; every view that is there is bytes of the rank's memory, which is a link like others. A copy onto itself takes
-//! no time at all. A step streams: its views advance together, so it is *one* transfer over all these links, as fast as the
-//! slowest of them allows (two sources over the same port get half of it each). The first byte takes the longest source's
-//! latency plus the longest destination's, then bytes flow: latency first, then fluid, as in SimGrid's CM02.
+//! **Steps.** Every view that is not on the executing rank is bytes on its route, from the owner for a source and to
+//! it for a destination; every view that is there is bytes of the rank's memory, which is a link like others. A copy
+//! onto itself takes no time at all. A step streams: its views advance together, so it is *one* transfer over all
+//! these links, as fast as the slowest of them allows (two sources over the same port get half of it each). The first
+//! byte takes the longest source's latency plus the longest destination's, then bytes flow: latency first, then
+//! fluid, as in SimGrid's CM02.
 //!
-//! **At the switch.** Where one NVSwitch joins all ranks of a step marked so, and folds and multicasts, every source leaves its
-//! GPU once and one folded stream comes down to the executor; one stream goes up and the switch sends it to every
-//! destination. Then an nvswitch all_reduce of N bytes moves N (1 + 1/n) each way through each port. Elsewhere the step is
-//! refused, or, if the settings say so, done point to point.
+//! **At the switch.** Where one NVSwitch joins all ranks of a step marked so, and folds and multicasts, every source
+//! leaves its GPU once and one folded stream comes down to the executor; one stream goes up and the switch sends it
+//! to every destination. Then an nvswitch all_reduce of N bytes moves N (1 + 1/n) each way through each port.
+//! Elsewhere the step is refused, or, if the settings say so, done point to point.
 //!
 //! **Links** are shared [`Sharing::MaxMin`] fair by progressive filling (`fluid.rs`), or serve [`Sharing::Fifo`] one
 //! after the other, which is faster to run and a check. A step of no bytes pays its fixed time only.
 //!
-//! **Stragglers and damage.** A slow rank's fixed time is so many times as long, and its transfers never go faster than alone
-//! divided by that. A slow link has part of its rate; a cut one is not there, so routes go round it or there is
-//! [`Error::NoPath`].
+//! **Stragglers and damage.** A slow rank's fixed time is so many times as long, and its transfers never go faster
+//! than alone divided by that. A slow link has part of its rate; a cut one is not there, so routes go round it or
+//! there is [`Error::NoPath`].
 //!
-//! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to begin, one to
-//! end; sharing as `fluid.rs` says; memory per queue about 250 bytes, per step 12 bytes and 16 for each wait. Limitations: a
-//! faster link may make a whole longer, as in any network that shares (Braess 1968); transfers of one step advance together
-//! even where a GPU could run ahead on one of them. Source: ours; max-min sharing of fluid flows as in SimGrid (Casanova,
-//! Giersch, Legrand, Quinson, Suter 2014).
+//! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to
+//! begin, one to end; sharing as `fluid.rs` says; memory per queue about 250 bytes, per step 12 bytes and 16 for each
+//! wait. Limitations: a faster link may make a whole longer, as in any network that shares (Braess 1968); transfers
+//! of one step advance together even where a GPU could run ahead on one of them. Source: ours; max-min sharing of
+//! fluid flows as in SimGrid (Casanova, Giersch, Legrand, Quinson, Suter 2014).
 
 mod agenda;
 mod critical;

@@ -7,8 +7,9 @@
 //! destinations at the switch      3  executor ─▶ switch                        4  switch ─▶ every destination's GPU
 //! ```
 //!
-//! Sharing sees a path as links with weights: a byte of the chunk is so many bytes on that link, times the protocol's wire
-//! ratio, whose denominator is multiplied into all rates so that weights are whole. First come first served sees its legs.
+//! Sharing sees a path as links with weights: a byte of the chunk is so many bytes on that link, times the protocol's
+//! wire ratio, whose denominator is multiplied into all rates so that weights are whole. First come first served sees
+//! its legs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -287,8 +288,8 @@ impl Moves {
         crossing.map_or(f64::INFINITY, |c| self.capacities[link as usize] as f64 / f64::from(c.weight))
     }
 
-    /// Leaves out of sharing each memory that cannot be anybody's bottleneck: all that its GPU's links bring and take away at
-    /// full rate is no more than it holds out.
+    /// Leaves out of sharing each memory that cannot be anybody's bottleneck: all that its GPU's links bring and take
+    /// away at full rate is no more than it holds out.
     pub(super) fn settle(&mut self, ground: &Ground) {
         let links = ground.fabric_links() as u32;
         // For each memory, the links through which paths reach it, with the largest ratio of weights.

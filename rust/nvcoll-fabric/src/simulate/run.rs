@@ -4,9 +4,9 @@
 //! a queue   ─waits are over─▶ ready ─fixed, latency─▶ begins to move ─▶ has moved: done ─▶ its next step; those who wait for it
 //! ```
 //!
-//! All events of one time are one batch: transfers that end, then transfers that begin, then links are shared anew. So nothing
-//! depends on an order among equal times, except who is first on a link that serves one after the other: there it is the order
-//! of ranks, queues and legs.
+//! All events of one time are one batch: transfers that end, then transfers that begin, then links are shared anew.
+//! So nothing depends on an order among equal times, except who is first on a link that serves one after the other:
+//! there it is the order of ranks, queues and legs.
 
 use std::collections::VecDeque;
 
