@@ -262,6 +262,7 @@ impl Builder {
             roles: self.roles,
             chunks_per_part: per_part as u32,
             path: Path::Mapped,
+            slots: Path::Mapped.slots(),
             aliasing: self.aliasing,
         };
         derive(frame, drafts.collect())

@@ -118,7 +118,7 @@ impl Cost {
             ranks,
             waits: waits::longest_chain(schedule),
             runs: runs::count(schedule),
-            slots: schedule.path.slots(),
+            slots: schedule.slots,
             buffer_chunks: buffer_chunks(schedule),
             least: least(schedule),
         }

@@ -24,6 +24,7 @@
 use std::ops::Range;
 
 use crate::collective::{Collective, Roles};
+use crate::words::counted;
 
 pub use crate::collective::Aliasing;
 
@@ -123,30 +124,37 @@ pub struct Dependency {
 pub enum Path {
     /// Its memory is addressable: views are used as they stand.
     Mapped,
-    /// Only its staging is addressable: values pass through slots.
+    /// Only its staging is addressable: values pass through slots of the rank that has them.
     Staged,
+    /// Only its staging is addressable, and only for stores: values pass through slots of the ranks that read them.
+    Pushed,
 }
 
 impl Path {
     /// Every path.
-    pub const ALL: &'static [Path] = &[Path::Mapped, Path::Staged];
+    pub const ALL: &'static [Path] = &[Path::Mapped, Path::Staged, Path::Pushed];
 
     /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Path::Mapped => "mapped",
             Path::Staged => "staged",
+            Path::Pushed => "pushed",
         }
     }
 
-    /// Returns how many slots staging has: a tile lives in slot `tile mod slots`.
+    /// Returns how many slots staging has unless a schedule is made for more or fewer: two let one tile be stored while the
+    /// one before is read.
     pub const fn slots(self) -> u32 {
         match self {
             Path::Mapped => 0,
-            Path::Staged => 2,
+            Path::Staged | Path::Pushed => 2,
         }
     }
 }
+
+/// The largest number of slots. Chosen: eight times those of NCCL.
+pub const MAX_SLOTS: u32 = 64;
 
 /// The program of all ranks for one collective, for any count, dtype and op.
 #[derive(Debug, Clone, PartialEq)]
@@ -163,6 +171,8 @@ pub struct Schedule {
     pub chunks_per_part: u32,
     /// How ranks reach each other's memory.
     pub path: Path,
+    /// How many slots staging has, 0 where memory is mapped: a tile lives in slot `tile mod slots`.
+    pub slots: u32,
     /// The aliasing for which its dependencies were derived.
     pub aliasing: Aliasing,
     /// All steps, in the author's sequential order.
@@ -175,10 +185,12 @@ impl Schedule {
     /// Returns what the schedule is called in messages: `broadcast tree of 5, root 3, staged, out of place`; without the hash
     /// that tells a schedule of its user's from another of that name.
     pub fn title(&self) -> String {
-        let Self { collective, algorithm, world_size, root, path, aliasing, .. } = self;
+        let Self { collective, algorithm, world_size, root, path, slots, aliasing, .. } = self;
         let algorithm = algorithm.split_once('#').map_or(algorithm.as_str(), |(name, _)| name);
         let root = if collective.has_root { format!(", root {root}") } else { String::new() };
-        format!("{} {algorithm} of {world_size}{root}, {}, {}", collective.name, path.name(), aliasing.words())
+        let slots = if *slots == path.slots() { String::new() } else { format!(" ({})", counted(*slots, "slot")) };
+        let (collective, path, aliasing) = (collective.name, path.name(), aliasing.words());
+        format!("{collective} {algorithm} of {world_size}{root}, {path}{slots}, {aliasing}")
     }
 
     /// Returns who takes part.

@@ -368,7 +368,7 @@ fn what_cannot_be_numbered_is_refused_before_anything_else() {
             broken(|s| s.leave[0].push(Dependency { rank: 0, event: Event::Step { queue: 0, index: 0 }, lag: 1 })),
             "0 to 0",
         ),
-        (broken(|s| s.path = Path::Mapped), "which the mapped path does not reach"),
+        (broken(|s| (s.path, s.slots) = (Path::Mapped, 0)), "which the mapped path does not reach"),
     ];
     for (violation, expected) in refused {
         assert!(violation.to_string().contains(expected), "`{violation}` does not say `{expected}`");

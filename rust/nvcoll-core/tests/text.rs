@@ -222,8 +222,8 @@ fn schedule() -> impl Strategy<Value = Schedule> {
         let forms = select(collective.forms(n).collect::<Vec<_>>());
         forms.prop_map(move |(roles, aliasing)| (collective, roles, aliasing))
     });
-    let frame = (forms, 1u32..5, select(Path::ALL), "[a-zé:._/-]{1,8}");
-    frame.prop_flat_map(|((collective, roles, aliasing), chunks_per_part, path, algorithm)| {
+    let frame = (forms, 1u32..5, select(Path::ALL), 0u32..10, "[a-zé:._/-]{1,8}");
+    frame.prop_flat_map(|((collective, roles, aliasing), chunks_per_part, path, slots, algorithm)| {
         let Roles { world_size, root } = roles;
         let chunks = collective.parts(roles) * chunks_per_part;
         let lines = if chunks == 0 { 0..1 } else { 0..12 };
@@ -243,7 +243,7 @@ fn schedule() -> impl Strategy<Value = Schedule> {
             }
             let leave = leave.iter().map(|after| waits(after, &placed)).collect();
             let algorithm = algorithm.clone();
-            Schedule { collective, algorithm, world_size, root, chunks_per_part, path, aliasing, steps, leave }
+            Schedule { collective, algorithm, world_size, root, chunks_per_part, path, slots, aliasing, steps, leave }
         })
     })
 }

@@ -40,7 +40,7 @@ fn subjects() -> Vec<Schedule> {
 fn slots_and_one_tiles_show_what_twice_as_many_and_four_show() {
     let (mut fine, mut races, mut deadlocks) = (0, 0, 0);
     for subject in subjects() {
-        let slots = subject.path.slots() as usize;
+        let slots = subject.slots as usize;
         let unrolled = unroll(&subject, 2 * slots + 4);
         assert_eq!(unroll(&subject, slots + 1), unrolled, "brute force over fewer tiles: {subject:?}");
         match verify(subject.clone()).map_err(|refutation| *refutation.violation) {

@@ -308,7 +308,7 @@ impl Crew {
 
     fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut Cursor, number: u32) {
         let program = pass.first();
-        let slot = Slot::of(number, cursor.tile);
+        let slot = Slot::of(number, cursor.tile, program.slots);
         let queue = &program.queues[cursor.rank as usize][cursor.queue as usize];
         let task = queue[cursor.index as usize];
         let ranks = world.lines.len();

@@ -96,7 +96,8 @@ impl Asked<'_> {
     fn mode(&self) -> Mode {
         match (self.sharing, self.call.path) {
             (Sharing::ByTile, _) => Mode::Tile,
-            (Sharing::ByRank, Path::Staged) => Mode::Staged,
+            // Pushing makes the handoffs of pulling and stores on the other side; it has no coefficients of its own.
+            (Sharing::ByRank, Path::Staged | Path::Pushed) => Mode::Staged,
             (Sharing::ByRank, Path::Mapped) => Mode::Ranks,
         }
     }
@@ -209,9 +210,9 @@ impl Counted {
         let longest_chunk =
             parts.iter().max().map_or(0, |longest| longest * element / self.chunks_per_part.max(1) as usize);
         let slice_bytes = match asked.call.path {
-            Path::Staged => {
+            Path::Staged | Path::Pushed => {
                 let homes = self.cost.most(|rank| rank.staging_chunks).max(1) as usize;
-                slot_bytes(asked.world_size) / homes
+                slot_bytes(asked.world_size, self.cost.slots) / homes
             }
             Path::Mapped => asked.sharing.slice_bytes(
                 longest_chunk,

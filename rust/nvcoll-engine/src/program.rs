@@ -113,7 +113,8 @@ pub struct Program {
     tile_bytes: usize,
     /// The most bytes of a chunk in one tile, if calls of the schedule can be laid end to end.
     pub(crate) slice_bytes: Option<usize>,
-    /// A quarter of the staging, whatever the program: two banks, by call, of two slots, by tile.
+    /// Of two banks, by call, of so many slots, by tile; one slot, without bytes, if it stages nothing.
+    pub(crate) slots: u32,
     slot_bytes: usize,
     is_staged: bool,
     scratch_bytes: usize,
@@ -123,7 +124,7 @@ pub struct Program {
     widest: usize,
 }
 
-/// A slot of staging: of two banks of two.
+/// A slot of staging: of two banks, each half of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot(u32);
 
@@ -131,9 +132,9 @@ impl Slot {
     /// For programs that stage nothing.
     pub(crate) const NONE: Slot = Slot(0);
 
-    /// The slot of a tile of a call, by their numbers.
-    pub(crate) fn of(call_number: u32, tile: u32) -> Self {
-        Self(2 * (call_number & 1) + (tile & 1))
+    /// The slot of a tile of a call, by their numbers, where a bank has so many.
+    pub(crate) fn of(call_number: u32, tile: u32, slots: u32) -> Self {
+        Self(slots * (call_number & 1) + tile % slots)
     }
 }
 
@@ -185,7 +186,7 @@ impl Program {
         let (roles, element) = (schedule.roles(), call.dtype.bytes());
         let partition = Partition::new(call.counts.of_parts(call.collective, roles), schedule.chunks_per_part);
         let extents = Extents::of(schedule, &partition);
-        let homes = Homes::of(schedule, &partition, element, slot_bytes(schedule.world_size));
+        let homes = Homes::of(schedule, &partition, element, slot_bytes(schedule.world_size, schedule.slots));
         let staged_count = homes.home_bytes.map_or(usize::MAX, |bytes| bytes / element);
         if staged_count < GRAIN {
             return Err(Error::Invalid(format!("{call} stages too many chunks for its staging: use fewer")));
@@ -224,7 +225,8 @@ impl Program {
             tile_count,
             tile_bytes: tile_count * element,
             slice_bytes,
-            slot_bytes: slot_bytes(schedule.world_size),
+            slots: schedule.slots.max(1),
+            slot_bytes: slot_bytes(schedule.world_size, schedule.slots),
             is_staged: homes.home_bytes.is_some(),
             scratch_bytes: homes.scratch_bytes,
             stores: None,

@@ -61,13 +61,13 @@ impl Sharing {
     pub fn of(path: Path) -> Self {
         match path {
             Path::Mapped => Sharing::ByTile,
-            Path::Staged => Sharing::ByRank,
+            Path::Staged | Path::Pushed => Sharing::ByRank,
         }
     }
 
     /// Returns the elements of a chunk in one tile; where tiles are staged there may be room for fewer.
     pub(crate) fn tile_count(self, schedule: &Schedule, call: &Call, workers: usize) -> usize {
-        if schedule.path == Path::Staged {
+        if schedule.path != Path::Mapped {
             return usize::MAX; // as long as there is room
         }
         let element = call.dtype.bytes();

@@ -34,6 +34,9 @@ pub(crate) struct World {
     pub(crate) groups: Groups,
 }
 
+/// Slots begin at multiples of this many bytes. Chosen: a cache line.
+const LINE_BYTES: usize = 64;
+
 /// Staging of a rank in a small world. Chosen: four slots that fit a second-level cache together.
 const STAGING_BYTES: usize = 1 << 20;
 
@@ -45,9 +48,9 @@ pub(crate) fn staging_bytes(world_size: u32) -> usize {
     STAGING_BYTES.max(STAGING_BYTES_PER_RANK * world_size as usize)
 }
 
-/// Returns the bytes of one slot: there are two banks, for calls by turns, of two slots, for tiles by turns.
-pub(crate) fn slot_bytes(world_size: u32) -> usize {
-    staging_bytes(world_size) / 4
+/// Returns the bytes of one slot: there are two banks, for calls by turns, of so many slots, for tiles by turns.
+pub(crate) fn slot_bytes(world_size: u32, slots: u32) -> usize {
+    staging_bytes(world_size) / (2 * slots.max(1) as usize) / LINE_BYTES * LINE_BYTES
 }
 
 impl World {

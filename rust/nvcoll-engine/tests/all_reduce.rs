@@ -109,7 +109,7 @@ fn ranks_that_are_threads_give_the_sum_round_after_round() {
                     for round in 0..60 {
                         let algorithms: Vec<_> = algorithm::of(&ALL_REDUCE).collect();
                         let algorithm = algorithms[round % algorithms.len()];
-                        let (path, count) = (Path::ALL[round / 7 % 2], COUNTS[round % COUNTS.len()]);
+                        let (path, count) = (Path::ALL[round / 7 % Path::ALL.len()], COUNTS[round % COUNTS.len()]);
                         let mut data = inputs(world_size, count);
                         let expected = sums(&data);
                         let mine = &mut data[rank as usize];

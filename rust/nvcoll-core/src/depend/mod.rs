@@ -35,6 +35,7 @@ pub(crate) struct Frame {
     pub(crate) roles: Roles,
     pub(crate) chunks_per_part: u32,
     pub(crate) path: Path,
+    pub(crate) slots: u32,
     pub(crate) aliasing: Aliasing,
 }
 
@@ -69,9 +70,10 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>) -> Result<Schedule> {
     for position in order {
         waits.settle_step(&mut steps, position, &needs, &reuse);
     }
-    let Frame { collective, algorithm, roles: Roles { world_size, root }, chunks_per_part, path, aliasing } = frame;
+    let Frame { collective, algorithm, roles: Roles { world_size, root }, chunks_per_part, path, slots, aliasing } =
+        frame;
     let leave = (0..world_size).map(|rank| waits.before_leave(&steps, rank, hazards.visitors(rank))).collect();
-    Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, aliasing, steps, leave })
+    Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, slots, aliasing, steps, leave })
 }
 
 /// Contributions are marked where they are folded, in folds that will be complete: `premul_sum` is of such folds only.

@@ -91,7 +91,7 @@ impl Waits {
         let (past, wanted) = (vec![(0, 0); queue_count], vec![(0, 0); queue_count]);
         Self {
             world_size: frame.roles.world_size,
-            slots: frame.path.slots(),
+            slots: frame.slots,
             synchronises: frame.collective.synchronises,
             queues,
             first_queue,

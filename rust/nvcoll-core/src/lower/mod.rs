@@ -1,18 +1,40 @@
 //! Lowering: from the path an author assumes (every rank's memory is mapped) to the path there is. Schedule to schedule,
 //! before the proof: what was proved is what runs.
 
+mod places;
+mod pushed;
 mod staged;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::schedule::{Path, Schedule};
 
-/// Rewrites a mapped schedule for `path`.
+pub use pushed::Fifo;
+
+/// Rewrites a mapped schedule for `path`, with as many slots as the path usually has.
 ///
 /// # Errors
 /// [`crate::Error::Build`] if the schedule is not a mapped one.
 pub fn lower(schedule: &Schedule, path: Path) -> Result<Schedule> {
+    check_mapped(schedule)?;
     match path {
         Path::Mapped => Ok(schedule.clone()),
         Path::Staged => staged::lower(schedule),
+        Path::Pushed => pushed::lower(schedule, Fifo { channels: 1, depth: path.slots() }),
+    }
+}
+
+/// Rewrites a mapped schedule so that ranks push through FIFOs, as NCCL does.
+///
+/// # Errors
+/// [`crate::Error::Build`] if the schedule is not a mapped one, or `fifo` is out of bounds or cuts it too finely.
+pub fn push(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
+    check_mapped(schedule)?;
+    pushed::lower(schedule, fifo)
+}
+
+fn check_mapped(schedule: &Schedule) -> Result<()> {
+    match schedule.path {
+        Path::Mapped => Ok(()),
+        path => Err(Error::Build(format!("a {} schedule cannot be lowered again: pass a mapped one", path.name()))),
     }
 }

@@ -23,12 +23,10 @@
 
 use std::collections::HashMap;
 
+use super::places::{memory, place_of, view_of, Layers, Place};
 use crate::depend::{derive, Draft, Frame};
-use crate::error::{Error, Result};
-use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
-
-/// One chunk of one buffer of one rank.
-type Place = (u32, Buffer, u32);
+use crate::error::Result;
+use crate::schedule::{Buffer, Path, Schedule, View};
 
 /// What is known of a place while the program is rewritten.
 #[derive(Clone, Copy, Default)]
@@ -45,18 +43,11 @@ struct Lowering<'a> {
     schedule: &'a Schedule,
     drafts: Vec<Draft>,
     contents: HashMap<Place, Content>,
-    /// For each (rank, chunk), how many layers of staging are taken.
-    layers: HashMap<(u32, u32), u16>,
+    layers: Layers,
 }
 
 pub(super) fn lower(schedule: &Schedule) -> Result<Schedule> {
-    if schedule.path != Path::Mapped {
-        return Err(Error::Build(format!(
-            "a {} schedule cannot be lowered again: pass a mapped one",
-            schedule.path.name()
-        )));
-    }
-    let mut lowering = Lowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: HashMap::new() };
+    let mut lowering = Lowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: Layers::default() };
     for step in &schedule.steps {
         for nth in 0..step.dst[0].chunks.len() as u32 {
             let one = |view: &View| -> Place { (view.rank, view.buffer, view.chunks.start + nth) };
@@ -77,6 +68,7 @@ pub(super) fn lower(schedule: &Schedule) -> Result<Schedule> {
         roles: schedule.roles(),
         chunks_per_part: schedule.chunks_per_part,
         path: Path::Staged,
+        slots: Path::Staged.slots(),
         aliasing: schedule.aliasing,
     };
     derive(frame, drafts)
@@ -100,7 +92,7 @@ impl Lowering<'_> {
         let (own, others): (Vec<Place>, Vec<Place>) = dst.iter().partition(|place| place.0 == rank);
         let result = match own.first() {
             Some(&first) => first,
-            None => self.fresh_staging(rank, dst[0].2),
+            None => self.layers.fresh(rank, dst[0].2),
         };
         self.emit(rank, channel, &from, if own.is_empty() { std::slice::from_ref(&result) } else { &own });
         self.copy(channel, result, &others);
@@ -118,7 +110,7 @@ impl Lowering<'_> {
             return (owner, Buffer::Staging(layer), chunk);
         }
         let writer = content.writer.filter(|&writer| self.drafts[writer].rank == owner);
-        let staging = self.fresh_staging(owner, chunk);
+        let staging = self.layers.fresh(owner, chunk);
         match writer {
             Some(writer) => {
                 self.drafts[writer].dst.push(view_of(staging));
@@ -150,27 +142,7 @@ impl Lowering<'_> {
         self.drafts.push(Draft { rank, channel, src, dst, at_switch: false });
     }
 
-    fn fresh_staging(&mut self, rank: u32, chunk: u32) -> Place {
-        let layers = self.layers.entry((rank, chunk)).or_default();
-        *layers += 1;
-        (rank, Buffer::Staging(*layers - 1), chunk)
-    }
-
     fn memory_of(&self, place: Place) -> Place {
         memory(self.schedule, place)
     }
-}
-
-/// In place, the input and the output are the same memory.
-fn memory(schedule: &Schedule, (rank, buffer, chunk): Place) -> Place {
-    let is_input = buffer == Buffer::Output && schedule.aliasing == Aliasing::InPlace;
-    (rank, if is_input { Buffer::Input } else { buffer }, chunk)
-}
-
-fn view_of((rank, buffer, chunk): Place) -> View {
-    View { rank, buffer, chunks: chunk..chunk + 1 }
-}
-
-fn place_of(view: &View) -> Place {
-    (view.rank, view.buffer, view.chunks.start)
 }

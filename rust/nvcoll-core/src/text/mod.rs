@@ -14,7 +14,7 @@
 //!
 //! ```text
 //! schedule = header {step | leave}
-//! header   = "schedule" COLLECTIVE ALGORITHM "world_size" n "chunks_per_part" n "path" PATH "aliasing" ALIASING
+//! header   = "schedule" COLLECTIVE ALGORITHM "world_size" n "chunks_per_part" n "path" PATH ["slots" n] "aliasing" ALIASING
 //! step     = place view {"," view} "=" source {"+" source} {"final" | "at switch"} [after]
 //! leave    = "leave" rank [after]
 //! after    = "after" (rank ".enter" | place ["@" lag]) {rank ".enter" | place ["@" lag]}

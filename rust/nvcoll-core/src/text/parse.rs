@@ -51,6 +51,8 @@ fn header(mut scan: Scanner<'_>) -> Result<Schedule> {
     check_sizes(&scan, collective, Roles { world_size, root }, chunks_per_part)?;
     keyword(&mut scan, "path")?;
     let path = *named(&mut scan, "path", Path::ALL, |p| p.name())?;
+    scan.skip_blanks();
+    let slots = if scan.is_next("slots") { setting(&mut scan, "slots")? } else { path.slots() };
     keyword(&mut scan, "aliasing")?;
     let aliasing = *named(&mut scan, "aliasing", Aliasing::ALL, |a| a.name())?;
     if !scan.is_done() {
@@ -61,7 +63,7 @@ fn header(mut scan: Scanner<'_>) -> Result<Schedule> {
         return Err(scan.error(format!("{} has no {} form", collective.name, aliasing.words())));
     }
     let steps = Vec::new();
-    Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, aliasing, steps, leave })
+    Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, slots, aliasing, steps, leave })
 }
 
 fn check_sizes(scan: &Scanner<'_>, collective: &Collective, roles: Roles, chunks_per_part: u32) -> Result<()> {

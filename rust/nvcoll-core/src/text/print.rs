@@ -58,13 +58,14 @@ impl Widths {
 /// Returns all lines of a schedule, its steps laid out in columns of these widths.
 pub(super) fn lines(schedule: &Schedule, widths: Widths) -> impl Iterator<Item = String> + '_ {
     let header = format!(
-        "schedule {} {}  world_size {}{}  chunks_per_part {}  path {}  aliasing {}",
+        "schedule {} {}  world_size {}{}  chunks_per_part {}  path {}{}  aliasing {}",
         schedule.collective.name,
         schedule.algorithm,
         schedule.world_size,
         if schedule.collective.has_root { format!("  root {}", schedule.root) } else { String::new() },
         schedule.chunks_per_part,
         schedule.path.name(),
+        if schedule.slots == schedule.path.slots() { String::new() } else { format!("  slots {}", schedule.slots) },
         schedule.aliasing.name()
     );
     let steps = schedule.steps.iter().map(move |step| widths.line(&cells(step)));

@@ -7,10 +7,10 @@
 
 use super::graph::name_of;
 use super::memory::Memory;
-use super::places::{Cell, Place, StepName};
+use super::places::{Access, Cell, Place, StepName};
 use super::report::Violation;
 use crate::error::MAX_WORLD_SIZE;
-use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
+use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View, MAX_SLOTS};
 
 /// Checks what must hold before anything of a schedule can be counted.
 pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
@@ -24,7 +24,12 @@ pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
     if schedule.leave.len() != world_size as usize {
         return Err(Violation::Leaves { found: schedule.leave.len(), expected: world_size });
     }
-    let (steps, most) = (schedule.steps.len() as u128, u128::from(u32::MAX / 8));
+    let is_mapped = schedule.path == Path::Mapped;
+    if is_mapped != (schedule.slots == 0) || schedule.slots > MAX_SLOTS {
+        return Err(Violation::Slots { path: schedule.path, found: schedule.slots });
+    }
+    // Steps of all tiles that the proof looks at are numbered through.
+    let (steps, most) = (schedule.steps.len() as u128, u128::from(u32::MAX / (schedule.slots + 2).max(8)));
     if steps > most {
         return Err(Violation::TooLarge { what: "steps", found: steps, most });
     }
@@ -37,7 +42,7 @@ pub(super) fn check_steps(schedule: &Schedule, memory: &Memory) -> Result<(), Vi
     for step in &schedule.steps {
         let place = Place::Step(name_of(step));
         check_views(schedule, memory, step)?;
-        step.after.iter().try_for_each(|wait| lengths.check(place, wait, schedule.path.slots()))?;
+        step.after.iter().try_for_each(|wait| lengths.check(place, wait, schedule.slots))?;
     }
     for (rank, after) in schedule.leave.iter().enumerate() {
         after.iter().try_for_each(|wait| lengths.check(Place::Leave(rank as u32), wait, 0))?;
@@ -77,7 +82,8 @@ fn check_views(schedule: &Schedule, memory: &Memory, step: &Step) -> Result<(), 
         return Err(Violation::Idle { step: name, src: step.src.len(), dst: step.dst.len() });
     }
     let first = &step.src[0].view;
-    for view in step.views() {
+    let roles = step.src.iter().map(|_| Access::Reads).chain(step.dst.iter().map(|_| Access::Writes));
+    for (view, access) in step.views().zip(roles) {
         let of = || view.clone();
         if view.rank >= schedule.world_size {
             return Err(no_such_rank(schedule, step, view.rank));
@@ -91,7 +97,7 @@ fn check_views(schedule: &Schedule, memory: &Memory, step: &Step) -> Result<(), 
         if !memory.holds(view) {
             return Err(Violation::NotHeld { step: name, view: of() });
         }
-        if !is_reachable(schedule.path, step.rank, view) {
+        if !is_reachable(schedule.path, step.rank, view, access) {
             return Err(Violation::Unreachable { step: name, view: of(), path: schedule.path });
         }
     }
@@ -99,10 +105,11 @@ fn check_views(schedule: &Schedule, memory: &Memory, step: &Step) -> Result<(), 
     step.dst.iter().filter(is_kept).try_for_each(|view| check_input_is_output(schedule.aliasing, memory, step, view))
 }
 
-fn is_reachable(path: Path, rank: u32, view: &View) -> bool {
+fn is_reachable(path: Path, rank: u32, view: &View, access: Access) -> bool {
     match path {
         Path::Mapped => !view.buffer.is_staging(),
         Path::Staged => view.rank == rank || view.buffer.is_staging(),
+        Path::Pushed => view.rank == rank || view.buffer.is_staging() && access == Access::Writes,
     }
 }
 

@@ -127,7 +127,7 @@ impl Verified {
 /// The first rule that it breaks.
 pub fn verify(schedule: impl Into<Arc<Schedule>>) -> Result<Verified, Refutation> {
     let schedule = schedule.into();
-    match prove(&schedule, schedule.path.slots()) {
+    match prove(&schedule, schedule.slots) {
         Ok(facts) => Ok(Verified { schedule, facts: Arc::new(facts) }),
         Err(violation) => Err(Refutation::of(&schedule, violation)),
     }
@@ -182,7 +182,7 @@ fn prove_reuse<'g, 'a>(
     clocks: &mut Clocks<'g, 'a>,
     races: &mut Races<'g, 'a>,
 ) -> Result<(), Violation> {
-    let longest_lag = graph.schedule.path.slots();
+    let longest_lag = graph.schedule.slots;
     for tile in 1..=if slots == 0 { 0 } else { slots.max(longest_lag) } {
         clocks.next_tile();
         for &step in graph.order() {

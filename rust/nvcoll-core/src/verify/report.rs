@@ -6,7 +6,7 @@
 //! contact, races, values, leaving, calls in succession.
 
 use super::places::{Access, Cell, Place, StepName};
-use crate::schedule::{Aliasing, Dependency, Path, Schedule, View};
+use crate::schedule::{Aliasing, Dependency, Path, Schedule, View, MAX_SLOTS};
 use crate::words::counted;
 
 /// A rule that a schedule breaks.
@@ -18,6 +18,14 @@ pub enum Violation {
     /// Parts that are cut into nothing.
     #[error("chunks_per_part is 0: cut each part into at least 1 chunk")]
     NoChunks,
+    /// Staging without slots, slots without staging, or too many.
+    #[error("the schedule has {}, and {}", counted(*found, "slot"), slots_of(*path))]
+    Slots {
+        /// The path.
+        path: Path,
+        /// How many slots.
+        found: u32,
+    },
     /// More than the proof can number, or than it has memory for.
     #[error("a proof of this schedule takes {found} {what}, and may take {most}: use fewer chunks per part")]
     TooLarge {
@@ -324,6 +332,7 @@ impl Violation {
         match self {
             V::WorldSize(_)
             | V::NoChunks
+            | V::Slots { .. }
             | V::TooLarge { .. }
             | V::Leaves { .. }
             | V::WrongOutput { .. }
@@ -400,6 +409,14 @@ fn reach(path: Path) -> &'static str {
     match path {
         Path::Mapped => "it has no staging",
         Path::Staged => "a step touches the buffers of its own rank, and anybody's staging",
+        Path::Pushed => "a step touches the buffers of its own rank, and stores to anybody's staging",
+    }
+}
+
+fn slots_of(path: Path) -> String {
+    match path {
+        Path::Mapped => "the mapped path has no staging: leave them out".to_owned(),
+        Path::Staged | Path::Pushed => format!("staging has from 1 to {MAX_SLOTS}: choose as many"),
     }
 }
 

@@ -169,7 +169,7 @@ impl<'r, 'a> Run<'r, 'a> {
         if self.left[access.rank] && !access.is_staging {
             return Err(format!("{} touches rank {}, which has left", name(), access.rank));
         }
-        let slots = self.of.schedule.path.slots().max(1);
+        let slots = self.of.schedule.slots.max(1);
         let home = if access.is_staging { cursor.tile % slots } else { cursor.tile } as usize;
         let places = access.cells.iter().map(|cell| cell * TILES as usize + home);
         if event < sources {

@@ -101,7 +101,7 @@ fn accesses(schedule: &Schedule, tiles: usize) -> HashMap<Cell, Vec<(usize, bool
             let reads = step.src.iter().map(|source| (&source.view, false));
             for (view, is_write) in reads.chain(step.dst.iter().map(|view| (view, true))) {
                 for chunk in view.chunks.clone() {
-                    let home = if view.buffer.is_staging() { tile % schedule.path.slots() as usize } else { tile };
+                    let home = if view.buffer.is_staging() { tile % schedule.slots as usize } else { tile };
                     let cell = (view.rank, memory(schedule, view, chunk), home, chunk);
                     accesses.entry(cell).or_default().push((tile * schedule.steps.len() + position, is_write));
                 }

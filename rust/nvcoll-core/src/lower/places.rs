@@ -1,0 +1,35 @@
+//! What lowerings rewrite: single chunks of buffers, and layers of staging that are still free.
+
+use std::collections::HashMap;
+
+use crate::schedule::{Aliasing, Buffer, Schedule, View};
+
+/// One chunk of one buffer of one rank.
+pub(super) type Place = (u32, Buffer, u32);
+
+/// Says which memory a place is: in place, the input and the output are the same.
+pub(super) fn memory(schedule: &Schedule, (rank, buffer, chunk): Place) -> Place {
+    let is_input = buffer == Buffer::Output && schedule.aliasing == Aliasing::InPlace;
+    (rank, if is_input { Buffer::Input } else { buffer }, chunk)
+}
+
+pub(super) fn view_of((rank, buffer, chunk): Place) -> View {
+    View { rank, buffer, chunks: chunk..chunk + 1 }
+}
+
+pub(super) fn place_of(view: &View) -> Place {
+    (view.rank, view.buffer, view.chunks.start)
+}
+
+/// For each (rank, chunk), how many layers of staging are taken.
+#[derive(Default)]
+pub(super) struct Layers(HashMap<(u32, u32), u16>);
+
+impl Layers {
+    /// Takes the next layer of a chunk in the staging of a rank.
+    pub(super) fn fresh(&mut self, rank: u32, chunk: u32) -> Place {
+        let layers = self.0.entry((rank, chunk)).or_default();
+        *layers += 1;
+        (rank, Buffer::Staging(*layers - 1), chunk)
+    }
+}
