@@ -584,7 +584,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
     [
         (("verify", "all_reduce", "rong"), "no all_reduce algorithm is called `rong`: choose from nvswitch"),
         (("verify", "all_rong", "ring"), "choose from all_reduce"),
-        (("verify", "all_reduce", "ring", "--path", "up"), "choose from mapped, staged"),
+        (("verify", "all_reduce", "ring", "--path", "up"), "choose from mapped, staged, pushed"),
         (("verify",), "name a collective (all_reduce, "),
         (("show",), "name a collective (all_reduce, "),
         (("explain",), "name a collective (all_reduce, "),

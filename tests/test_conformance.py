@@ -30,6 +30,7 @@ from nvcoll.cli.timing import dtype_named
 
 RANK_ORDER = [name for collective, name, order, *_ in algorithms() if collective == "all_reduce" and order == "rank"]
 EXAMPLES = int(os.environ.get("NVCOLL_EXAMPLES", "300"))
+PATHS = ("mapped", "staged", "pushed")
 NODES: dict[tuple, nvcoll.Node] = {}
 COUNTS = [0, 1, 2, 7, 31, 32, 33, 127, 509, 1000, 4099, 20_011]
 
@@ -61,7 +62,7 @@ def choices(draw, row=None, pair=None):
         op=op,
         dtype=dtype,
         root=draw(st.integers(0, world_size - 1)) if HAS_ROOT[collective] else 0,
-        path=draw(st.sampled_from(["mapped", "staged"])),
+        path=draw(st.sampled_from(PATHS)),
         form=draw(st.sampled_from(forms_of(collective))),
         is_special=draw(st.booleans()),
         offset=draw(st.sampled_from([0, 0, 1, 2, 4, 8, 17])),
@@ -70,7 +71,7 @@ def choices(draw, row=None, pair=None):
     )
 
 
-EVERY_ROW = {*ROWS, *(op for op, _ in ops()), *DTYPES, *FORMS, "mapped", "staged"}
+EVERY_ROW = {*ROWS, *(op for op, _ in ops()), *DTYPES, *FORMS, *PATHS}
 
 
 def drawn_by(choice: Choice) -> list:
@@ -126,7 +127,7 @@ def test_every_call_gives_the_oracle_s_bits_and_every_row_is_drawn(check):
 @pytest.mark.parametrize(("collective", "algorithm"), ROWS)
 def test_every_algorithm_op_and_dtype_gives_the_oracle_s_bits(collective, algorithm):
     for number, (op, dtype) in enumerate(pairs_of(collective)):
-        for path in ("mapped", "staged"):
+        for path in PATHS:
             for form in forms_of(collective):
                 root = number % 5 if HAS_ROOT[collective] else 0
                 check_driven(
@@ -139,7 +140,7 @@ def test_every_algorithm_runs_for_every_root_and_number_of_ranks(collective, alg
     for world_size in (1, 2, 3, 4, 7, 8):
         for root in range(world_size if HAS_ROOT[collective] else 1):
             counts = 97 if collective in OF_ONE_PART else [at % 5 * 7 for at in range(parts_of(collective, world_size))]
-            for path in ("mapped", "staged"):
+            for path in PATHS:
                 choice = Choice(
                     collective, algorithm, world_size, counts, root=root, path=path, form=forms_of(collective)[0]
                 )
@@ -158,7 +159,7 @@ def test_rank_order_gives_the_same_bits_wherever_an_element_lies_and_however_it_
     for count in (1000, 5000, 1_200_000 // values[0].itemsize):
         for at in {0, min(1, count - 1000), count - 1000}:
             for options in ({"workers": 1}, {"workers": 2}, *({"isa": isa} for isa in machine()["isas"])):
-                for path in ("mapped", "staged"):
+                for path in PATHS:
                     arrays = [contents(rng, dtype_named(dtype), count, False) for _ in range(6)]
                     for x, v in zip(arrays, values, strict=True):
                         x[at : at + 1000] = v

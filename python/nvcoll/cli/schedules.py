@@ -26,6 +26,9 @@ ALL_WORLD_SIZES = range(1, 18)
 LARGE_WORLD_SIZES = (32, 64)
 """Where no rank is the root: with one, there would be as many schedules as ranks."""
 
+LARGEST_PUSHED = 8
+"""Up to here every algorithm is proved pushed as well: there it differs from staged in who stores. Chosen."""
+
 
 def _check_ranks(ranks: int | None) -> int | None:
     if ranks is not None and not 1 <= ranks <= MOST_RANKS:
@@ -147,9 +150,10 @@ def _print_proof(proof: Proof, schedule: Schedule) -> None:
 
 def _prove(collective: str, algorithm: str, order: str, world_size: int) -> Iterator[Proof]:
     """Proves an algorithm for every root, path and aliasing, and that its order is the one it claims."""
+    paths = ("mapped", "staged", *(["pushed"] if world_size <= LARGEST_PUSHED else []))
     has_root, can_be_in_place = next(row[2:4] for row in collectives() if row[0] == collective)
     roots = range(world_size) if has_root else range(1)
-    for root, in_place, path in product(roots, (True, False)[not can_be_in_place :], ("mapped", "staged")):
+    for root, in_place, path in product(roots, (True, False)[not can_be_in_place :], paths):
         schedule = nvcoll.schedule(
             collective, algorithm, world_size=world_size, root=root, path=path, in_place=in_place
         )
@@ -176,6 +180,7 @@ def _verify_all() -> None:
         print(f"proved  {collective:15} {algorithm:18} {count:5} schedules   {time.perf_counter() - began:6.2f} s")
     print(f"proved  {total} schedules in {time.perf_counter() - start:.1f} s")
     print("        1..17 ranks, every root; 32, 64 where there is none; mapped and staged; in and out of place")
+    print(f"        1..{LARGEST_PUSHED} ranks pushed as well")
     print(f"        slowest proof at 8 ranks {slowest * 1e3:.2f} ms")
 
 
@@ -183,7 +188,7 @@ def verify(
     name: Name = None,
     algorithm: AlgorithmName = None,
     ranks: Annotated[int | None, _ranks("The number of ranks; default: 8.")] = None,
-    path: Annotated[str | None, typer.Option("--path", help="mapped or staged; default: mapped.")] = None,
+    path: Annotated[str | None, typer.Option("--path", help="mapped, staged or pushed; default: mapped.")] = None,
     out_of_place: OutOfPlace = False,
     root: Root = None,
     everything: Annotated[
@@ -223,7 +228,7 @@ def show(
     algorithm: AlgorithmName = None,
     ranks: Annotated[int | None, _ranks("The number of ranks; default: 4.")] = None,
     path: Annotated[
-        str | None, typer.Option("--path", help="mapped or staged; default: before and after lowering.")
+        str | None, typer.Option("--path", help="mapped, staged or pushed; default: mapped and staged.")
     ] = None,
     out_of_place: OutOfPlace = False,
     root: Root = None,

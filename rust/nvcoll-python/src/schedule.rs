@@ -11,7 +11,7 @@ use nvcoll_core::collective::{Collective, Parts, Roles};
 use nvcoll_core::cost::{why as core_why, Cost};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::error::MAX_WORLD_SIZE;
-use nvcoll_core::lower::lower;
+use nvcoll_core::lower::{lower, push, Fifo};
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify as core_verify, Verified};
@@ -123,9 +123,37 @@ impl Schedule {
         self.core.steps.len()
     }
 
+    /// How many slots staging has; 0 where memory is mapped.
+    #[getter]
+    fn slots(&self) -> u32 {
+        self.core.slots
+    }
+
     /// The schedule for another path.
-    fn lower(&self, py: Python<'_>, path: &str) -> PyResult<Self> {
-        Ok(Self::of(lowered(py, &self.core, path_named(py, path)?)?))
+    ///
+    /// `channels` and `slots` are of the path `pushed`, by which NCCL runs: into how many slices every chunk is cut, each with
+    /// queues of its own (default: 1), and how deep the FIFO is into which ranks push (default: 2; NCCL has 8).
+    #[pyo3(signature = (path, *, channels=None, slots=None))]
+    fn lower(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        channels: Option<&Bound<'_, PyAny>>,
+        slots: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let path = path_named(py, path)?;
+        if channels.is_none() && slots.is_none() {
+            return Ok(Self::of(lowered(py, &self.core, path)?));
+        }
+        if path != Path::Pushed {
+            let path = path.name();
+            return Err(invalid(py, format!("`channels` and `slots` are of the path pushed, not {path}: leave them out")));
+        }
+        let fifo = Fifo {
+            channels: channels.map_or(Ok(1), |channels| whole("channels", channels, ANY))?,
+            slots: slots.map_or(Ok(path.slots()), |slots| whole("slots", slots, ANY))?,
+        };
+        Ok(Self::of(py.detach(|| push(&self.core, fifo)).map_err(|error| of_core(py, &error))?))
     }
 
     /// A line diff of the two text forms.
@@ -371,9 +399,8 @@ pub(crate) fn collective_named(py: Python<'_>, name: &str) -> PyResult<&'static 
 
 /// Reads `path=`.
 pub(crate) fn path_named(py: Python<'_>, name: &str) -> PyResult<Path> {
-    Path::ALL
-        .iter()
-        .copied()
-        .find(|path| path.name() == name)
-        .ok_or_else(|| invalid(py, format!("no path is called `{name}`: choose from mapped, staged")))
+    Path::ALL.iter().copied().find(|path| path.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = Path::ALL.iter().map(|path| path.name()).collect();
+        invalid(py, format!("no path is called `{name}`: choose from {}", known.join(", ")))
+    })
 }

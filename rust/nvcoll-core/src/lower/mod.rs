@@ -19,7 +19,7 @@ pub fn lower(schedule: &Schedule, path: Path) -> Result<Schedule> {
     match path {
         Path::Mapped => Ok(schedule.clone()),
         Path::Staged => staged::lower(schedule),
-        Path::Pushed => pushed::lower(schedule, Fifo { channels: 1, depth: path.slots() }),
+        Path::Pushed => pushed::lower(schedule, Fifo { channels: 1, slots: path.slots() }),
     }
 }
 

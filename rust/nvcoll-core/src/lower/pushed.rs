@@ -57,7 +57,7 @@ pub struct Fifo {
     /// How many independent slices of every chunk there are, each with queues of its own.
     pub channels: u32,
     /// How many slots staging has, from 1 to [`MAX_SLOTS`]: tiles that can be under way from one rank to another.
-    pub depth: u32,
+    pub slots: u32,
 }
 
 /// What is known of a place while the program is rewritten.
@@ -105,16 +105,16 @@ pub(super) fn lower(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
         roles: schedule.roles(),
         chunks_per_part,
         path: Path::Pushed,
-        slots: fifo.depth,
+        slots: fifo.slots,
         aliasing: schedule.aliasing,
     };
     derive(frame, lowering.finish())
 }
 
 /// Checks the bounds of a FIFO, and returns into how many chunks it has each part cut.
-fn check(schedule: &Schedule, Fifo { channels, depth }: Fifo) -> Result<u32> {
-    if !(1..=MAX_SLOTS).contains(&depth) {
-        return Err(Error::Build(format!("a FIFO of depth {depth}: from 1 to {MAX_SLOTS} are possible")));
+fn check(schedule: &Schedule, Fifo { channels, slots }: Fifo) -> Result<u32> {
+    if !(1..=MAX_SLOTS).contains(&slots) {
+        return Err(Error::Build(format!("a FIFO of {slots} slots: from 1 to {MAX_SLOTS} are possible")));
     }
     let queues = schedule.steps.iter().map(|step| step.queue + 1).max().unwrap_or(1);
     let most = (MAX_CHANNELS / queues).max(1);

@@ -14,7 +14,7 @@ collectives! { Communicator(x)
     ///     op: a name, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
     ///     algorithm: a name, an algorithm or a schedule. Default: one that folds in the order of ranks.
     ///     out: where the result goes: the memory of `x`, or no byte of it.
-    ///     path: how ranks reach each other, mapped or staged.
+    ///     path: how ranks reach each other, mapped, staged or pushed.
     ///     timeout: seconds that the call may take. Default: that of `Node.run`.
     ///
     /// Returns:

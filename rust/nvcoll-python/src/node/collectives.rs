@@ -17,7 +17,7 @@ collectives! { Node(arrays)
     ///     algorithm: a name, an algorithm or a schedule. Default: one that folds in the order of ranks.
     ///     out: where the results go, like `arrays`. Either it is the memory of `arrays`, rank by rank, or it shares no byte
     ///         with it. No two written arrays share a byte.
-    ///     path: how ranks reach each other, mapped or staged.
+    ///     path: how ranks reach each other, mapped, staged or pushed.
     ///     timeout: seconds that the call may take.
     ///
     /// Returns:
