@@ -78,7 +78,7 @@ def read(file: str) -> Schedule:
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{file}: {error}") from None
     if (found := sum(line.startswith("schedule ") for line in text.splitlines())) > 1:
-        raise InvalidArgument(f"`{file}` holds {found} schedules: print one, with show --path mapped or staged")
+        raise InvalidArgument(f"`{file}` holds {found} schedules: print one, with show --path mapped, staged or pushed")
     try:
         return Schedule.parse(text)
     except Error as error:

@@ -113,7 +113,7 @@ pub struct Program {
     tile_bytes: usize,
     /// The most bytes of a chunk in one tile, if calls of the schedule can be laid end to end.
     pub(crate) slice_bytes: Option<usize>,
-    /// Of two banks, by call, of so many slots, by tile; one slot, without bytes, if it stages nothing.
+    /// Staging is two banks, by call, of so many slots, by tile; at least one.
     pub(crate) slots: u32,
     slot_bytes: usize,
     is_staged: bool,

@@ -147,7 +147,10 @@ impl Schedule {
         }
         if path != Path::Pushed {
             let path = path.name();
-            return Err(invalid(py, format!("`channels` and `slots` are of the path pushed, not {path}: leave them out")));
+            return Err(invalid(
+                py,
+                format!("`channels` and `slots` are of the path pushed, not {path}: leave them out"),
+            ));
         }
         let fifo = Fifo {
             channels: channels.map_or(Ok(1), |channels| whole("channels", channels, ANY))?,
