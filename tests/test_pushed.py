@@ -75,7 +75,7 @@ def test_only_pushing_has_channels_and_slots_of_its_own():
         with pytest.raises(nvcoll.InvalidArgument, match="`channels` and `slots` are of the path pushed"):
             mapped.lower(path, slots=8)
     for fifo in ({"slots": 0}, {"slots": 65}, {"channels": 0}, {"channels": -1}, {"slots": "8"}, {"channels": 10**6}):
-        with pytest.raises(nvcoll.InvalidArgument, match="are possible|must be a whole number"):
+        with pytest.raises((nvcoll.BuildError, nvcoll.InvalidArgument), match=r"are possible|must be a whole number"):
             mapped.lower("pushed", **fifo)
-    with pytest.raises(nvcoll.InvalidArgument, match="cannot be lowered again"):
+    with pytest.raises(nvcoll.BuildError, match="cannot be lowered again"):
         pushed.lower("pushed", slots=2)

@@ -127,26 +127,47 @@ fn channels_have_queues_of_their_own_and_change_no_bits() {
     assert!((0..four.chunks()).all(|chunk| wide.expression(chunk) == narrow.expression(chunk / 4)));
 }
 
+/// A chain from rank 0: nothing but credits holds back whoever sends.
+fn chain(world_size: u32) -> Schedule {
+    algorithm::build(&BROADCAST, "chain", Roles::of(world_size), Aliasing::Disjoint).unwrap()
+}
+
 #[test]
 fn a_fifo_that_is_shallower_than_its_credits_say_is_refuted() {
-    for schedule in [2, 3, 5].into_iter().flat_map(mapped).filter(|schedule| !schedule.steps.is_empty()) {
-        let schedule = pushed(&schedule, 1, 8);
-        for slots in [1, 4, 7] {
-            let found = refute(&schedule, slots).map(|refutation| *refutation.violation);
-            assert!(matches!(found, Some(Violation::Race { .. })), "{} in {slots} slots", schedule.title());
+    for world_size in [2, 3, 5] {
+        for schedule in [ring(world_size), chain(world_size)] {
+            let schedule = pushed(&schedule, 1, 8);
+            for slots in [1, 4, 7] {
+                let found = refute(&schedule, slots).map(|refutation| *refutation.violation);
+                let is_overrun = matches!(found, Some(Violation::Race { lag, .. }) if lag == slots);
+                assert!(is_overrun, "{} in {slots} slots: {found:?}", schedule.title());
+            }
+            assert!(refute(&schedule, 16).is_none(), "{}", schedule.title());
         }
-        assert!(refute(&schedule, 16).is_none(), "{}", schedule.title());
     }
 }
 
 #[test]
-fn a_credit_that_is_missing_is_refuted_with_the_wait_that_lacks() {
+fn a_schedule_without_credits_is_refuted() {
+    for schedule in [2, 3, 5].into_iter().flat_map(mapped) {
+        let mut broken = pushed(&schedule, 1, 1);
+        broken.steps.iter_mut().for_each(|step| step.after.retain(|wait| wait.lag == 0));
+        if broken.steps.iter().flat_map(Step::views).any(|view| view.buffer.is_staging()) {
+            let found = violation(broken);
+            assert!(matches!(found, Violation::Race { lag: 1, .. }), "{}: {found}", schedule.title());
+        }
+    }
+}
+
+#[test]
+fn a_credit_that_is_missing_is_refuted() {
     for depth in [1, 2, 8] {
-        let right = pushed(&ring(3), 1, depth);
-        for (at, step) in right.steps.iter().enumerate() {
-            let Some(nth) = step.after.iter().position(|wait| wait.lag > 0) else { continue };
+        let right = pushed(&chain(4), 1, depth);
+        let credits = right.steps.iter().enumerate().filter(|(_, step)| step.after.iter().any(|wait| wait.lag > 0));
+        assert_eq!(credits.clone().count(), 3, "one for every hop");
+        for (at, _) in credits {
             let mut broken = right.clone();
-            broken.steps[at].after.remove(nth);
+            broken.steps[at].after.retain(|wait| wait.lag == 0);
             let found = violation(broken);
             assert!(matches!(found, Violation::Race { lag, .. } if lag == depth), "{found}");
         }

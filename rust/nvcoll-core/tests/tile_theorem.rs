@@ -9,7 +9,8 @@ mod unrolled;
 
 use mutants::{mutants, Kind};
 use nvcoll_core::algorithm::ALGORITHMS;
-use nvcoll_core::schedule::Schedule;
+use nvcoll_core::lower::{push, Fifo};
+use nvcoll_core::schedule::{Path, Schedule};
 use nvcoll_core::verify::{verify, Violation};
 use random::Random;
 use unrolled::{unroll, Finding};
@@ -17,21 +18,28 @@ use unrolled::{unroll, Finding};
 /// How many mutants of each kind are unrolled for each schedule. Chosen.
 const PER_KIND: usize = 4;
 
+/// Every algorithm with the slots that its path usually has, and pushed with fewer and with more.
+fn originals() -> impl Iterator<Item = Schedule> {
+    let registered = |n| ALGORITHMS.iter().flat_map(move |algorithm| algorithm.schedules(n)).map(Result::unwrap);
+    let usual = (1..=5).flat_map(registered);
+    let mapped = [2, 3].into_iter().flat_map(registered).filter(|schedule| schedule.path == Path::Mapped);
+    let fifos = [Fifo { channels: 1, slots: 1 }, Fifo { channels: 2, slots: 3 }];
+    let pushed = mapped.flat_map(move |mapped| fifos.map(|fifo| push(&mapped, fifo).unwrap()));
+    usual.chain(pushed).filter(|schedule| [0, schedule.world_size - 1].contains(&schedule.root))
+}
+
 /// Right schedules and mutants of them.
 fn subjects() -> Vec<Schedule> {
     let mut subjects = Vec::new();
     let mut random = Random::new(1);
-    for (algorithm, world_size) in ALGORITHMS.iter().flat_map(|a| (1..=5).map(move |n| (a, n))) {
-        let schedules = algorithm.schedules(world_size).map(Result::unwrap);
-        for original in schedules.filter(|schedule| [0, world_size - 1].contains(&schedule.root)) {
-            for &kind in Kind::ALL {
-                let mut all: Vec<Schedule> = mutants(&original, kind).collect();
-                for _ in 0..PER_KIND.min(all.len()) {
-                    subjects.push(all.swap_remove(random.below(all.len())));
-                }
+    for original in originals() {
+        for &kind in Kind::ALL {
+            let mut all: Vec<Schedule> = mutants(&original, kind).collect();
+            for _ in 0..PER_KIND.min(all.len()) {
+                subjects.push(all.swap_remove(random.below(all.len())));
             }
-            subjects.push(original);
         }
+        subjects.push(original);
     }
     subjects
 }
