@@ -22,7 +22,7 @@ def total(arrays):
     return sum(arrays[1:], start=arrays[0].copy())
 
 
-@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
 @pytest.mark.parametrize("world_size", [1, 2, 5])
 def test_a_node_s_group_gives_every_result_when_the_block_ends_and_again(path, world_size):
     node = nvcoll.Node(world_size)
@@ -51,7 +51,7 @@ def test_a_node_s_group_gives_every_result_when_the_block_ends_and_again(path, w
         assert all(np.array_equal(x, expected) for x in grad)
 
 
-@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
 def test_the_groups_of_ranks_give_every_result_between_other_calls(path):
     names = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
 

@@ -53,7 +53,7 @@ def run_script(script: str) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
 def test_ctrl_c_in_calls_in_a_loop_is_raised_once_and_the_node_goes_on(path, workers):
     run_script(
         f"""
@@ -65,7 +65,7 @@ def test_ctrl_c_in_calls_in_a_loop_is_raised_once_and_the_node_goes_on(path, wor
     )
 
 
-@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
 def test_ctrl_c_ends_one_call_that_takes_long(path):
     # A fold of 64 ranks on one worker takes several looks at the clock; whatever it takes, Ctrl-C comes during the call
     # or the loop, and is raised by one of them.

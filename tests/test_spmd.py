@@ -93,7 +93,7 @@ def test_an_algorithm_that_its_user_wrote_differs_from_another_of_the_same_name(
 
 
 @pytest.mark.parametrize("calls", [0, 1, 4])
-@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
 def test_a_rank_that_returns_early_is_a_mismatch_on_every_other(calls, path):
     def program(comm):
         for _ in range(calls if comm.rank == 3 else calls + 1):
@@ -108,7 +108,7 @@ def test_a_rank_that_returns_early_is_a_mismatch_on_every_other(calls, path):
 
 
 @pytest.mark.parametrize("algorithm", ["nvswitch", "ring", "tree"])
-@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
 @pytest.mark.parametrize("pair", [(0, 1), (1, 4), (2, 5), (0, 5)])
 def test_ranks_that_pass_overlapping_memory_are_named_on_every_rank(algorithm, path, pair):
     shared = np.ones(1999, dtype="f4")
@@ -143,7 +143,7 @@ def test_ranks_may_read_the_same_memory_and_write_neighbouring_memory():
     assert (rows == 4).all() and (shared == 1).all()
 
 
-@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
 def test_memory_that_a_rank_has_back_may_be_passed_by_a_rank_that_enters_later(path):
     memory, is_back = np.zeros(4), threading.Event()
 
@@ -226,7 +226,7 @@ def test_a_timeout_that_is_no_time_is_refused(timeout):
     assert node.run(lambda comm: comm.barrier(timeout=float("inf"))) == [None, None]
 
 
-@pytest.mark.parametrize("path", ["mapped", "staged"])
+@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_driven_call_times_out_whoever_sees_it_first(path, workers):
     node = nvcoll.Node(4, workers=workers)

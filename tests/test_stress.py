@@ -42,7 +42,7 @@ class Reduction:
 
     def __init__(self, rng: random.Random, world_size: int) -> None:
         self.op, dtype = rng.choice(PAIRS)
-        self.algorithm, self.path = rng.choice(ALGORITHMS), rng.choice(["mapped", "staged"])
+        self.algorithm, self.path = rng.choice(ALGORITHMS), rng.choice(["mapped", "staged", "pushed"])
         self.in_place = rng.random() < 0.6
         count = rng.choice(COUNTS)
         values = np.random.default_rng(rng.getrandbits(32))
@@ -137,7 +137,7 @@ def rooted_round(number: int) -> None:
     rng = random.Random(number)
     world_size = rng.choice(WORLD_SIZES)
     node = nodes.setdefault((world_size, 2), nvcoll.Node(world_size, workers=2))
-    path = rng.choice(["mapped", "staged", "staged"])
+    path = rng.choice(["mapped", "staged", "pushed"])
     calls = [rooted(rng, world_size, path) for _ in range(rng.randint(3, 12))]
     slow = {rank for rank in range(world_size) if rng.random() < 0.3}
 

@@ -173,7 +173,7 @@ impl Batch {
     fn laid_out(&self, programs: &[Arc<Program>]) -> Option<EndToEnd> {
         let schedule = programs[0].verified().schedule();
         let is_of_one_rank = self.buffers.len() == self.shape.programs.len();
-        let is_by_rank = schedule.path == Path::Staged || is_of_one_rank;
+        let is_by_rank = schedule.path != Path::Mapped || is_of_one_rank;
         let laid = is_by_rank.then(|| EndToEnd::of(programs)).flatten()?;
         let longest_queue = programs[0].steps_of_longest_queue() / u64::from(programs[0].tiles);
         (longest_queue * u64::from(laid.tiles()) < MOST_STEPS).then_some(laid)

@@ -34,7 +34,7 @@
 //!
 //! It shares no code with the builder, the derivation of dependencies or the lowering, and believes nothing they wrote. Cost:
 //! steps x queues for the clocks, linear in views and waits for the rest. Measured on two busy cores of a server: 8 ranks
-//! 0.1 ms, all of `nvcoll verify --all` 1.2 s; 1024 ranks, mapped: 1 s for nvswitch, 5 s for the two million steps of a ring,
+//! 0.1 ms, all of `nvcoll verify --all` 2.3 s; 1024 ranks, mapped: 1 s for nvswitch, 5 s for the two million steps of a ring,
 //! 12 s for two_shot, whose million fetches wait for a fold each; staged: 0.1 s for a tree, 15 s for a ring, 75 s for nvswitch, whose steps learn in the third tile what the first did.
 //! Source: ours; the parts name theirs.
 //!
