@@ -1,12 +1,12 @@
 //! How good the verifier is: it must refute schedules with one thing wrong, and may accept one only if it is not wrong.
 //!
-//! Every registered algorithm on both paths, under both aliasings, is mutated in every way there is; a fixed sample of each
+//! Every registered algorithm on every path, under both aliasings, is mutated in every way there is; a fixed sample of each
 //! kind is tried. What the verifier accepts has to survive 1,000 random interleavings in the interpreter, which knows
 //! nothing of proofs, and has to end in exactly the expressions that the proof printed. To see that the verifier does not
 //! simply refute, some interleavings of refuted mutants are run too: most of them do go wrong.
 //!
 //! `cargo test --release --test mutation -- --nocapture` prints the counts. `NVCOLL_MUTANTS` sets how many mutants of each
-//! kind are tried for each schedule; the default keeps the debug run under a minute.
+//! kind are tried for each schedule; the default keeps the debug run near a minute.
 
 mod interpreter;
 mod mutants;

@@ -1,4 +1,4 @@
-//! Every row of the registry is proved, on both paths, under both aliasings.
+//! Every row of the registry is proved, on every path, under both aliasings.
 
 use nvcoll_core::algorithm::{self, Algorithm, Order, ALGORITHMS};
 use nvcoll_core::collective::{Roles, ALL_REDUCE, ALL_TO_ALL};

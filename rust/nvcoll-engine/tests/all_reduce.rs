@@ -1,4 +1,4 @@
-//! Every all_reduce algorithm, driven by one caller and by a thread per rank, on both paths, against a plain sum.
+//! Every all_reduce algorithm, driven by one caller and by a thread per rank, on every path, against a plain sum.
 
 use std::sync::Arc;
 
