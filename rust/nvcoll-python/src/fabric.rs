@@ -190,13 +190,9 @@ impl Fabric {
     /// Raises:
     ///     InvalidArgument: no collective is called so, or it has no floor.
     fn floor(&self, py: Python<'_>, collective: &str, nbytes: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let nbytes = whole("nbytes", nbytes, 0..=MOST_BYTES)?;
-        let contract = Collective::named(collective).ok_or_else(|| {
-            let known = COLLECTIVES.iter().map(|c| c.name).collect::<Vec<_>>().join(", ");
-            invalid(py, format!("no collective is called `{collective}`: choose from {known}"))
-        })?;
-        let floor = self.0.floor(contract).map_err(|error| of_fabric(py, &error))?;
-        Ok(floor.time(nbytes.unsigned_abs()) as f64 / PS_PER_US as f64)
+        let nbytes = nbytes_of(nbytes)?;
+        let floor = self.0.floor(contract(py, collective)?).map_err(|error| of_fabric(py, &error))?;
+        Ok(floor.time(nbytes) as f64 / PS_PER_US as f64)
     }
 
     /// Some of its GPUs, which are the ranks in this order.
@@ -212,8 +208,27 @@ impl Fabric {
     }
 }
 
+impl Fabric {
+    pub(crate) fn hardware(&self) -> &Hardware {
+        &self.0
+    }
+}
+
 /// More than any machine has. Chosen.
 const MOST_BYTES: i64 = 1 << 56;
+
+/// Reads a number of bytes.
+pub(crate) fn nbytes_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    Ok(whole("nbytes", value, 0..=MOST_BYTES)?.unsigned_abs())
+}
+
+/// Finds a collective by name.
+pub(crate) fn contract(py: Python<'_>, name: &str) -> PyResult<&'static Collective> {
+    Collective::named(name).ok_or_else(|| {
+        let known = COLLECTIVES.iter().map(|c| c.name).collect::<Vec<_>>().join(", ");
+        invalid(py, format!("no collective is called `{name}`: choose from {known}"))
+    })
+}
 
 fn rates(py: Python<'_>, matrix: Result<Matrix, Error>) -> PyResult<Rates> {
     let matrix = matrix.map_err(|error| of_fabric(py, &error))?;

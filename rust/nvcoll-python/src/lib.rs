@@ -12,6 +12,7 @@ mod fabric;
 mod gil;
 mod group;
 mod machine;
+mod nccl;
 mod node;
 mod plan;
 mod refuted;
@@ -47,6 +48,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tuning::auto_candidates, module)?)?;
     machine::register(module)?;
     fabric::register(module)?;
+    nccl::register(module)?;
     // What is public is said by the package, not by the extension.
     module.delattr("__all__")
 }

@@ -1,0 +1,178 @@
+//! What NCCL would choose on a fabric and its own estimate, as Python sees it.
+
+use pyo3::prelude::*;
+
+use nvcoll_core::collective::Collective;
+use nvcoll_fabric::nccl::{Candidate, Model};
+use nvcoll_fabric::units::PS_PER_US;
+use nvcoll_fabric::Result;
+
+use crate::error::of_fabric;
+use crate::fabric::{contract, nbytes_of, Fabric};
+
+/// An algorithm and a protocol that NCCL weighs for a call of one size.
+#[pyclass(frozen, get_all, module = "nvcoll")]
+pub(crate) struct NcclCandidate {
+    /// As NCCL prints it: `Tree`, `Ring`, `NVLS`, `NVLSTree`, `PAT`.
+    algorithm: &'static str,
+    /// As NCCL prints it: `LL`, `LL128`, `Simple`.
+    protocol: &'static str,
+    /// The most channels that the call has; 0 if the pair is not considered.
+    channels: u32,
+    /// NCCL's own estimate; None if the pair is not considered.
+    microseconds: Option<f64>,
+    /// Bytes over that, decimal GB/s; None if there is no estimate or it is 0.
+    algbw: Option<f64>,
+    /// algbw times nccl-tests' factor, decimal GB/s.
+    busbw: Option<f64>,
+    /// Why it is not considered; None if it is.
+    why_disabled: Option<&'static str>,
+}
+
+impl NcclCandidate {
+    fn of(candidate: &Candidate, nbytes: u64, bus_factor: f64) -> Self {
+        let microseconds = candidate.time_ps.map(|ps| ps as f64 / PS_PER_US as f64);
+        let algbw = microseconds.filter(|&us| us > 0.0).map(|us| nbytes as f64 / us / 1e3);
+        Self {
+            algorithm: candidate.algorithm.name(),
+            protocol: candidate.protocol.name(),
+            channels: candidate.channels,
+            microseconds,
+            algbw,
+            busbw: algbw.map(|algbw| algbw * bus_factor),
+            why_disabled: candidate.why_disabled,
+        }
+    }
+}
+
+#[pymethods]
+impl NcclCandidate {
+    fn __repr__(&self) -> String {
+        let what = match (self.microseconds, self.why_disabled) {
+            (Some(us), _) => format!("{us:.1} us, {} channels", self.channels),
+            (None, why) => format!("not considered: {}", why.unwrap_or("no time")),
+        };
+        format!("<nvcoll.NcclCandidate {} {}: {what}>", self.algorithm, self.protocol)
+    }
+}
+
+/// What NCCL would choose for a call of one size, and its own estimate. Made by :meth:`Fabric.nccl`.
+#[pyclass(frozen, get_all, module = "nvcoll")]
+pub(crate) struct NcclEstimate {
+    /// The size, as nccl-tests counts it.
+    nbytes: u64,
+    /// The tag of NCCL whose constants these are, as `v2.27.7-1`.
+    tag: &'static str,
+    /// Whether NCCL found no ring on this fabric and runs one channel as a last resort: then its estimates mean nothing.
+    is_last_resort: bool,
+    /// What it would choose first, then the others by estimate, at last those that are not considered.
+    candidates: Vec<Py<NcclCandidate>>,
+}
+
+#[pymethods]
+impl NcclEstimate {
+    /// What it would choose: the first of the candidates.
+    #[getter]
+    fn chosen(&self, py: Python<'_>) -> Py<NcclCandidate> {
+        self.candidates[0].clone_ref(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let first = self.candidates[0].get();
+        let doubt = if self.is_last_resort { ", a last resort: the estimate means nothing" } else { "" };
+        let us = first.microseconds.unwrap_or(f64::NAN);
+        let way = format!("{} {}", first.algorithm, first.protocol);
+        format!("<nvcoll.NcclEstimate {} bytes: {way}, {us:.1} us, {}{doubt}>", self.nbytes, self.tag)
+    }
+}
+
+#[pymethods]
+impl Fabric {
+    /// What NCCL would choose for a collective among all GPUs, and its own estimate: a port of its public cost model.
+    ///
+    /// It answers *what would NCCL do*, not *how long will it take*: the model has no term for launching a call nor for
+    /// filling a pipeline. Where it is known to be off stands in the Rust module `nvcoll_fabric::nccl`. The model is made
+    /// once for all sizes, without the GIL.
+    ///
+    /// Args:
+    ///     collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce: NCCL has no model of others.
+    ///     nbytes: int, or a sequence of them; bytes as nccl-tests counts them: of all ranks together for all_gather and
+    ///         reduce_scatter.
+    ///     version: of NCCL, as ``2.27.7`` or ``2.27``; the newest whose constants are known if None. A version has the
+    ///         constants of the newest known one that is not newer.
+    ///
+    /// Returns:
+    ///     An `NcclEstimate`; for a sequence, a list of them in its order.
+    ///
+    /// Raises:
+    ///     InvalidArgument: no collective is called so, or NCCL has no model of it; a size or version that cannot be;
+    ///         GPUs or links that NCCL does not know.
+    ///
+    /// Source: github.com/NVIDIA/nccl, src/graph/tuning.cc and search.cc, at the tags of ``versions.toml``.
+    #[pyo3(signature = (collective, nbytes, *, version=None))]
+    fn nccl<'py>(
+        &self,
+        py: Python<'py>,
+        collective: &str,
+        nbytes: &Bound<'py, PyAny>,
+        version: Option<&str>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let contract = contract(py, collective)?;
+        let sizes: Option<Vec<u64>> = match nbytes.try_iter() {
+            Ok(sizes) => Some(sizes.map(|size| nbytes_of(&size?)).collect::<PyResult<_>>()?),
+            Err(_) => None,
+        };
+        let Some(sizes) = sizes else {
+            let mut one = self.weighed(py, contract, &[nbytes_of(nbytes)?], version)?;
+            return Ok(one.remove(0).into_pyobject(py)?.into_any());
+        };
+        self.weighed(py, contract, &sizes, version)?.into_pyobject(py)
+    }
+}
+
+impl Fabric {
+    fn weighed(
+        &self,
+        py: Python<'_>,
+        collective: &'static Collective,
+        sizes: &[u64],
+        version: Option<&str>,
+    ) -> PyResult<Vec<NcclEstimate>> {
+        let version = version.or_else(|| Model::versions().last().copied()).unwrap_or_default();
+        let weigh = || -> Result<(Model, Vec<Vec<Candidate>>)> {
+            let model = Model::of(version, self.hardware())?;
+            let rows = sizes.iter().map(|&nbytes| in_order(&model, collective, nbytes)).collect::<Result<_>>()?;
+            Ok((model, rows))
+        };
+        let (model, rows) = py.detach(weigh).map_err(|error| of_fabric(py, &error))?;
+        let bus_factor = (collective.bus_factor)(self.hardware().world_size());
+        let estimate = |(&nbytes, row): (&u64, &Vec<Candidate>)| {
+            let candidates = row.iter().map(|one| Py::new(py, NcclCandidate::of(one, nbytes, bus_factor)));
+            let candidates = candidates.collect::<PyResult<_>>()?;
+            Ok(NcclEstimate { nbytes, tag: model.tag(), is_last_resort: model.is_last_resort(), candidates })
+        };
+        sizes.iter().zip(&rows).map(estimate).collect()
+    }
+}
+
+/// Sorts the candidates of a size: what is chosen, the others by time, those that are not considered.
+fn in_order(model: &Model, collective: &Collective, nbytes: u64) -> Result<Vec<Candidate>> {
+    model.choice(collective, nbytes)?;
+    let mut candidates = model.candidates(collective, nbytes)?;
+    // The sort is stable: among equals NCCL takes the first.
+    candidates.sort_by_key(|candidate| (candidate.time_ps.is_none(), candidate.time_ps));
+    Ok(candidates)
+}
+
+/// The versions of NCCL whose constants are known, from the oldest.
+#[pyfunction]
+fn nccl_versions() -> Vec<&'static str> {
+    Model::versions()
+}
+
+/// Adds the classes and the function to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<NcclCandidate>()?;
+    module.add_class::<NcclEstimate>()?;
+    module.add_function(wrap_pyfunction!(nccl_versions, module)?)
+}
