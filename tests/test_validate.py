@@ -3,13 +3,16 @@
 import csv
 import io
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from nvcoll import InvalidArgument, pytorch_estimate, validate
+import nvcoll
+from nvcoll import InvalidArgument, nccl_estimate, pytorch_estimate, validate
 from nvcoll.validate import BANDS, MIB, Judged, Prediction, Row, System
 
 ROOT = Path(__file__).parent.parent
@@ -213,3 +216,65 @@ def test_pytorchs_estimate_is_asked_with_the_facts_of_the_system():
     assert predict(rows["mi300x_8_aac8"]) is None
     old, new = (predict(rows[name]).time_us for name in ("a100_8_mleng", "h100_8_dgxc"))
     assert old == pytest.approx(rows["a100_8_mleng"].time_us, rel=0.1) and new < old
+
+
+def on_board(**facts):
+    return System("h", "f", "hgx-h100", "", 8, 1, "c", "unknown", {"nccl_version": "", **facts})
+
+
+def test_nccls_estimate_is_that_of_the_machine_the_version_and_what_was_forced():
+    free, forced, other = (row(on_board(nccl_version="2.27.7"), 100.0, algo=algo) for algo in ("", "Ring", "CollNet"))
+    predict = nccl_estimate.predictor([free, forced, other])
+    answer = nvcoll.fabric("hgx-h100").nccl("all_reduce", MIB, version="2.27.7")
+    ring = next(way for way in answer.candidates if way.algorithm == "Ring")
+    assert predict(free).time_us == answer.chosen.microseconds
+    assert predict(forced).time_us == ring.microseconds
+    assert predict(other) is None
+
+
+def test_nccls_estimate_is_silent_where_there_is_none():
+    last_resort = System("r", "f", "rtx5090-8-staged", "", 8, 1, "c", "unknown", {"nccl_version": ""})
+    rows = [
+        row(system(fabric="box"), 1.0),
+        row(on_board(), 1.0, collective="all_to_all"),
+        row(on_board(nccl_version="2.4.2"), 1.0),
+        row(last_resort, 1.0),
+    ]
+    predict = nccl_estimate.predictor(rows)
+    assert [predict(item) for item in rows] == [None] * len(rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("2.26.x", "2.26"), ("2.8/2.9 (CUDA 11.1)", "2.8"), ("RCCL 2.22.3", None)]
+)
+def test_the_version_of_a_cell(text, expected):
+    assert nccl_estimate.version(text) == expected
+
+
+def test_systems_of_the_shipped_table_have_machines_of_their_size():
+    owners = {item.system.system_id: item.system for item in validate.read(SHIPPED)}
+    machines = {name: nccl_estimate.machine(owner) for name, owner in owners.items()}
+    assert machines["h100_8_dgxc"] == nvcoll.fabric("hgx-h100")
+    assert all(one is None or one.world_size == owners[name].n_gpus for name, one in machines.items())
+
+
+def cli(folder, *arguments, status=0):
+    command = [sys.executable, "-m", "nvcoll", "validate", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_the_command_replays_a_table(tmp_path):
+    known = {item.system.system_id for item in validate.read(SHIPPED) if item.system.fabric == "hgx-h100"}
+    with (SHIPPED / "measurements.csv").open(newline="", encoding="utf-8") as file:
+        head, *lines = file
+    few = [line for line in lines if line.split(",")[0] in known][:40]
+    (tmp_path / "few.csv").write_text("".join([head, *few]))
+    text = cli(tmp_path, "--systems", SHIPPED / "systems.csv", "--measurements", "few.csv", "--worst", 2).stdout
+    assert "NCCL's own estimate" in text and "one line per scope" in text and "healthy rows of" in text
+
+
+def test_without_a_table_the_command_says_where_one_is(tmp_path):
+    assert "run this in a checkout" in cli(tmp_path, status=2).stderr
+    assert "no file none.csv" in cli(tmp_path, "--systems", "none.csv", status=2).stderr

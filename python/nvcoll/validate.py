@@ -152,8 +152,13 @@ def read(folder: str | Path) -> list[Row]:
         InvalidArgument: a column is missing, a value cannot be, or a measurement names a system that is not there.
         OSError: a file cannot be read.
     """
-    systems = {system.system_id: system for system in _records(Path(folder) / "systems.csv", _system)}
-    return _records(Path(folder) / "measurements.csv", lambda record: _row(record, systems))
+    return read_tables(Path(folder) / "systems.csv", Path(folder) / "measurements.csv")
+
+
+def read_tables(systems: Path, measurements: Path) -> list[Row]:
+    """Reads a table of systems and one of measurements; raises as :func:`read` does."""
+    known = {system.system_id: system for system in _records(systems, _system)}
+    return _records(measurements, lambda record: _row(record, known))
 
 
 def _records(path: Path, parse: Callable[[dict[str, str]], T]) -> list[T]:
