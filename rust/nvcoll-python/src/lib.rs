@@ -19,6 +19,7 @@ mod refuted;
 mod request;
 mod schedule;
 mod team;
+mod timeline;
 mod tuning;
 mod whole;
 
@@ -49,6 +50,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     machine::register(module)?;
     fabric::register(module)?;
     nccl::register(module)?;
+    timeline::register(module)?;
     // What is public is said by the package, not by the extension.
     module.delattr("__all__")
 }

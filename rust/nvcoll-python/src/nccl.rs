@@ -63,7 +63,7 @@ pub(crate) struct NcclEstimate {
     nbytes: u64,
     /// The tag of NCCL whose constants these are, as `v2.27.7-1`.
     tag: &'static str,
-    /// Whether NCCL found no ring on this fabric and runs one channel as a last resort: then its estimates mean nothing.
+    /// Whether NCCL found no ring here and runs one channel as a last resort: then its estimates mean nothing.
     is_last_resort: bool,
     /// What it would choose first, then the others by estimate, at last those that are not considered.
     candidates: Vec<Py<NcclCandidate>>,
@@ -91,13 +91,13 @@ impl Fabric {
     /// What NCCL would choose for a collective among all GPUs, and its own estimate: a port of its public cost model.
     ///
     /// It answers *what would NCCL do*, not *how long will it take*: the model has no term for launching a call nor for
-    /// filling a pipeline. Where it is known to be off stands in the Rust module `nvcoll_fabric::nccl`. The model is made
-    /// once for all sizes, without the GIL.
+    /// filling a pipeline. Where it is known to be off stands in the Rust module `nvcoll_fabric::nccl`. The model is
+    /// made once for all sizes, without the GIL.
     ///
     /// Args:
     ///     collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce: NCCL has no model of others.
-    ///     nbytes: int, or a sequence of them; bytes as nccl-tests counts them: of all ranks together for all_gather and
-    ///         reduce_scatter.
+    ///     nbytes: int, or any number of them; bytes as nccl-tests counts them: of all ranks together for all_gather
+    ///         and reduce_scatter.
     ///     version: of NCCL, as ``2.27.7`` or ``2.27``; the newest whose constants are known if None. A version has the
     ///         constants of the newest known one that is not newer.
     ///

@@ -1,0 +1,68 @@
+"""Schedules in virtual time as Python sees them; what the times must be is tested in Rust."""
+
+import pytest
+
+import nvcoll
+
+MIB = 1 << 20
+
+
+def ring(n=8):
+    return nvcoll.schedule("all_reduce", "ring", world_size=n)
+
+
+def test_a_timeline_says_when_ranks_end_and_what_links_moved():
+    board = nvcoll.fabric("hgx-h100")
+    timeline = board.simulate(ring(), 64 * MIB)
+    assert len(timeline.end) == 8 and timeline.microseconds == max(timeline.end) > board.floor("all_reduce", 64 * MIB)
+    assert [row[:2] for row in timeline.links] == [row[:2] for row in board.links]
+    # A ring sends 2 (n-1)/n of the buffer from each GPU.
+    assert max(nbytes for _, _, nbytes, _ in timeline.links) == 2 * 7 * 64 * MIB // 8
+    assert all(0 <= busy <= timeline.microseconds for *_, busy in timeline.links)
+    assert "of the time is" in timeline.bottleneck and timeline.spans is None
+    assert len(repr(timeline).splitlines()) == 1 and "hgx-h100" in repr(timeline)
+
+
+def test_the_same_call_takes_the_same_time_and_spans_change_nothing():
+    board = nvcoll.fabric("hgx-h100")
+    plain, with_spans = (board.simulate(ring(), MIB, slice_bytes=32 << 10, spans=spans) for spans in (False, True))
+    assert plain.end == with_spans.end and plain.tiles == 4
+    ranks, starts, ends = zip(*((rank, start, end) for rank, *_, start, end in with_spans.spans), strict=True)
+    assert set(ranks) == set(range(8)) and 0 < max(ends) <= plain.microseconds, "leaving comes after the last step"
+    assert all(start <= end for start, end in zip(starts, ends, strict=True))
+
+
+def test_protocols_and_dtypes_are_told_apart():
+    board = nvcoll.fabric("hgx-h100")
+    ideal, simple = (board.simulate(ring(), MIB, protocol=name).microseconds for name in ("ideal", "simple"))
+    assert ideal < simple
+    assert board.simulate(ring(), MIB, dtype="float16", protocol="ideal").microseconds == ideal
+
+
+def test_fewer_ranks_than_gpus_take_the_first():
+    assert len(nvcoll.fabric("hgx-h100").simulate(ring(4), MIB).end) == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda one: one.simulate(ring(16), MIB), "16 ranks"),
+        (lambda one: one.simulate(ring(), 6), "multiple of 4"),
+        (lambda one: one.simulate(ring(), -4), "nbytes is -4"),
+        (lambda one: one.simulate(ring(), MIB, dtype="float5"), "no dtype is called `float5`"),
+        (lambda one: one.simulate(ring(), MIB, protocol="tcp"), "no protocol is called `tcp`"),
+        (lambda one: one.simulate(ring(), MIB, slice_bytes=0), "slice_bytes is 0"),
+        (lambda one: one.simulate(ring(), 1 << 40, slice_bytes=1024), "slice_bytes above 1024"),
+        (lambda one: one.simulate(ring(), 1 << 56, slice_bytes=1), "slice_bytes above 1"),
+    ],
+)
+def test_what_cannot_be_simulated_is_a_typed_error(call, message):
+    with pytest.raises(nvcoll.InvalidArgument, match=message):
+        call(nvcoll.fabric("hgx-h100"))
+
+
+def test_a_step_at_a_switch_needs_one():
+    at_switch = nvcoll.schedule("all_reduce", "nvswitch", world_size=8)
+    assert nvcoll.fabric("hgx-h100").simulate(at_switch, MIB).microseconds > 0
+    with pytest.raises(nvcoll.InvalidArgument, match="switch"):
+        nvcoll.fabric("dgx1-v100").simulate(at_switch, MIB)
