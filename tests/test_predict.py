@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,8 @@ def test_the_command_prints_the_choice_its_own_estimate_the_floor_and_the_trust(
 def test_json_has_the_numbers_of_the_library():
     printed = json.loads(cli("predict", "all_gather", "-b", "1M", "--nccl", "2.27", "--json").stdout)
     (row,) = printed["predictions"]
+    page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    assert all(f"`{key}`" in page for key in row)
     board = nvcoll.fabric("hgx-h100")
     chosen = board.nccl("all_gather", MIB, version="2.27").chosen
     assert (row["nccl_algorithm"], row["nccl_estimate_us"]) == (chosen.algorithm, chosen.microseconds)
@@ -105,6 +108,31 @@ def test_a_machine_that_nccl_does_not_know_has_a_floor_and_a_reason():
     text = cli("predict", "all_reduce", "--on", "hgx-h100,mi300x-8").stdout
     assert "no estimate: " in text and "NCCL does not run on" in text
     assert "NCCL does not run on" in cli("predict", "all_reduce", "--on", "mi300x-8", status=2).stderr
+
+
+def test_machines_of_one_name_are_told_apart(tmp_path):
+    bridge = """
+gpu = "rtx3090"
+abilities = { peer_access = true, multicast = false, switch_folds = false, gpu_direct = false }
+sources = ["none"]
+[[machines]]
+name = "two"
+title = "two cards"
+[[devices]]
+names = "gpu[0-1]"
+kind = "gpu"
+[[links]]
+from = "gpu0"
+to = "gpu1"
+medium = "nvlink3-bridge"
+lanes = LANES
+"""
+    files = [tmp_path / name for name in ("narrow.toml", "wide.toml")]
+    for file, lanes in zip(files, "14", strict=True):
+        file.write_text(bridge.replace("LANES", lanes))
+    printed = cli("predict", "all_reduce", "-b", "1G", "--on", ",".join(map(str, files)), "--json").stdout
+    narrow, wide = (row["floor_us"] for row in json.loads(printed)["predictions"])
+    assert narrow > 3 * wide
 
 
 def test_last_resorts_are_not_to_be_believed():

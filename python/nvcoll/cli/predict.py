@@ -81,13 +81,14 @@ def machines(text: str, gpu: str | None) -> list[Fabric]:
 
 def predictions(
     collective: str, on: Sequence[Fabric], nbytes: Sequence[int], version: str | None
-) -> dict[str, list[Prediction]]:
-    """Predicts every size on every machine, by its name.
+) -> list[list[Prediction]]:
+    """Predicts every size on every machine, in their order.
 
     Raises:
         InvalidArgument: NCCL's model has an answer for none of the machines.
     """
-    found, refused = {}, []
+    found: list[list[Prediction]] = []
+    refused = []
     for one in on:
         answers: Sequence[NcclEstimate | str]
         try:
@@ -96,7 +97,7 @@ def predictions(
             refused.append(error)
             answers = [str(error)] * len(nbytes)
         pairs = zip(nbytes, answers, strict=True)
-        found[one.name] = [Prediction.of(one, collective, size, answer) for size, answer in pairs]
+        found.append([Prediction.of(one, collective, size, answer) for size, answer in pairs])
     if len(refused) == len(on):
         raise refused[0]
     return found
@@ -151,15 +152,14 @@ def predict(
     on_these = machines(on, gpu)
     found = predictions(collective, on_these, nbytes, nccl)
     if as_json:
-        trust = {one.name: one.trust for one in on_these}
         rows = [
-            {**asdict(row), "times_floor": row.times_floor, "trust": trust[name]}
-            for name, of_one in found.items()
+            {**asdict(row), "times_floor": row.times_floor, "trust": one.trust}
+            for one, of_one in zip(on_these, found, strict=True)
             for row in of_one
         ]
         print(json.dumps({"collective": collective, "predictions": rows}, indent=2))
         return
-    for one in on_these:
-        _show(collective, one, found[one.name])
+    for one, of_one in zip(on_these, found, strict=True):
+        _show(collective, one, of_one)
     print("NCCL's own estimate is what it chooses by, not what the call would take: launches and pipelines cost more")
     print("floor: no schedule is faster")
