@@ -50,7 +50,8 @@ pub(crate) struct Timeline {
 impl Timeline {
     fn __repr__(&self) -> String {
         let Self { schedule, fabric, microseconds, bottleneck, .. } = self;
-        format!("<nvcoll.Timeline {schedule} on {fabric}: {microseconds:.1} us, {bottleneck}>")
+        let most = bottleneck.split(", ").next().unwrap_or_default();
+        format!("<nvcoll.Timeline {schedule} on {fabric}: {microseconds:.1} us, {most}>")
     }
 }
 
