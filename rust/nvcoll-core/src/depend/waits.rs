@@ -9,11 +9,8 @@
 //! a is in the past of b  ⇒  depth of the shallowest step directly after a  <=  depth of b
 //! ```
 //!
-//! Of a queue a search keeps how far it has come, and looks only at the steps that wait for others: in an all_to_all, where
-//! none does, at none. [`super::needs`] has dropped what the program alone implies, so that it seldom has far to go.
+//! [`super::needs`] has dropped what the program alone implies, so that a search seldom has far to go.
 //! [`MOST_VISITS`] is for programs that defeat all this.
-
-use std::ops::Range;
 
 use super::places::QueueId;
 use super::Frame;
@@ -29,8 +26,6 @@ pub(super) struct Waits {
     synchronises: bool,
     /// For each queue of each rank the positions settled so far, and the ranks whose enter it has waited for.
     queues: Vec<Vec<Queue>>,
-    /// For each rank its first queue, when all queues are numbered through.
-    first_queue: Vec<u32>,
     /// The depth of every position settled so far.
     depths: Vec<u32>,
     /// The depth of the shallowest step directly after it; the highest number if none is settled.
@@ -41,8 +36,6 @@ pub(super) struct Waits {
 #[derive(Clone, Default)]
 struct Queue {
     positions: Vec<u32>,
-    /// Those of them that wait for steps of the same tile.
-    waiting: Vec<u32>,
     entered: Ranks,
 }
 
@@ -69,12 +62,10 @@ impl Ranks {
 #[derive(Default)]
 struct Search {
     number: u32,
-    /// For each queue, the search that last came there, and how many of its steps that one has found to be past.
-    past: Vec<(u32, u32)>,
-    /// For each queue, the search that last looked for a step of it, and for which.
-    wanted: Vec<(u32, u32)>,
-    /// Queues, each with how many of its steps are past.
-    frontier: Vec<(u32, u32)>,
+    /// For each position, the search that last visited it, and the search that last looked for it.
+    visited: Vec<u32>,
+    wanted: Vec<u32>,
+    frontier: Vec<u32>,
     visits_left: u64,
 }
 
@@ -85,19 +76,16 @@ impl Waits {
             let of_rank: &mut Vec<Queue> = &mut queues[step.rank as usize];
             of_rank.resize(of_rank.len().max(step.queue as usize + 1), Queue::default());
         }
-        let mut first_queue = vec![0];
-        queues.iter().for_each(|of_rank| first_queue.push(first_queue[first_queue.len() - 1] + of_rank.len() as u32));
-        let (count, queue_count) = (steps.len(), first_queue[first_queue.len() - 1] as usize);
-        let (past, wanted) = (vec![(0, 0); queue_count], vec![(0, 0); queue_count]);
+        let count = steps.len();
+        let (visited, wanted) = (vec![0; count], vec![0; count]);
         Self {
             world_size: frame.roles.world_size,
             slots: frame.slots,
             synchronises: frame.collective.synchronises,
             queues,
-            first_queue,
             depths: vec![0; count],
             depths_after: vec![u32::MAX; count],
-            search: Search { number: 0, past, wanted, frontier: Vec::new(), visits_left: MOST_VISITS },
+            search: Search { number: 0, visited, wanted, frontier: Vec::new(), visits_left: MOST_VISITS },
         }
     }
 
@@ -120,9 +108,6 @@ impl Waits {
 
         let contacts = others(rank, step.views().map(|v| v.rank).chain(after.iter().map(|d| d.rank)));
         let queue = &mut self.queues[own.0 as usize][own.1 as usize];
-        if !needed.is_empty() {
-            queue.waiting.push(position);
-        }
         let mut waits: Vec<Dependency> = contacts.into_iter().filter(|&r| queue.entered.insert(r)).map(enter).collect();
         waits.append(&mut after);
         queue.positions.push(position);
@@ -163,89 +148,51 @@ impl Waits {
             return candidates.to_vec();
         }
         let mut search = std::mem::take(&mut self.search);
-        search.begin();
-        for &p in candidates {
-            let step = &steps[p as usize];
-            let queue = self.number_of(step);
-            search.wanted[queue as usize] = (search.number, step.index);
-            if depth_of(p) >= lowest {
-                search.frontier.push((queue, step.index));
-                self.push_waits(step, &mut search.frontier);
-            }
-        }
-        search.frontier.extend(given.iter().map(|&p| self.done_with(&steps[p as usize])));
+        search.begin(candidates);
+        candidates
+            .iter()
+            .filter(|&&p| depth_of(p) >= lowest)
+            .for_each(|&p| self.push_past(steps, p, &mut search.frontier));
+        search.frontier.extend(given);
         while open > 0 && search.visits_left > 0 {
-            let Some((queue, done)) = search.frontier.pop() else { break };
-            let known = search.known(queue);
-            if done > known {
-                search.past[queue as usize] = (search.number, done);
-                open -= usize::from(search.is_wanted(queue, known..done));
-                self.push_past(steps, queue, known..done, lowest, &mut search);
+            let Some(position) = search.frontier.pop() else { break };
+            if search.visit(position) {
+                open -= usize::from(search.wanted[position as usize] == search.number);
+                if depth_of(position) >= lowest {
+                    self.push_past(steps, position, &mut search.frontier);
+                }
             }
         }
-        let is_past = |p: &u32| {
-            let step = &steps[*p as usize];
-            search.known(self.number_of(step)) > step.index
-        };
-        let left = candidates.iter().copied().filter(|p| !is_past(p)).collect();
+        let left = candidates.iter().copied().filter(|&p| search.visited[p as usize] != search.number).collect();
         self.search = search;
         left
     }
 
-    /// Pushes what the steps of a stretch of a queue wait for, the latest first, down to where nothing can be found.
-    fn push_past(&self, steps: &[Step], queue: u32, stretch: Range<u32>, lowest: u32, search: &mut Search) {
-        let rank = self.first_queue.partition_point(|&first| first <= queue) - 1;
-        let waiting = &self.queues[rank][(queue - self.first_queue[rank]) as usize].waiting;
-        let end = waiting.partition_point(|&p| steps[p as usize].index < stretch.end);
-        for &position in waiting[..end].iter().rev() {
-            let step = &steps[position as usize];
-            if step.index < stretch.start || self.depths[position as usize] < lowest || search.visits_left == 0 {
-                break;
-            }
-            search.visits_left -= 1;
-            self.push_waits(step, &mut search.frontier);
+    /// Pushes the steps that come directly before a step: in its queue, then by its waits, which are visited first.
+    fn push_past(&self, steps: &[Step], position: u32, frontier: &mut Vec<u32>) {
+        let step = &steps[position as usize];
+        if step.index > 0 {
+            frontier.push(self.queue((step.rank, step.queue)).positions[step.index as usize - 1]);
         }
-    }
-
-    /// Pushes what a step waits for in its tile.
-    fn push_waits(&self, step: &Step, frontier: &mut Vec<(u32, u32)>) {
         for dependency in step.after.iter().filter(|d| d.lag == 0) {
             if let Event::Step { queue, index } = dependency.event {
-                frontier.push((self.first_queue[dependency.rank as usize] + queue, index + 1));
+                frontier.push(self.queue((dependency.rank, queue)).positions[index as usize]);
             }
         }
-    }
-
-    fn number_of(&self, step: &Step) -> u32 {
-        self.first_queue[step.rank as usize] + step.queue
-    }
-
-    /// Returns the queue of a step, and how many of its steps are past once this one is.
-    fn done_with(&self, step: &Step) -> (u32, u32) {
-        (self.number_of(step), step.index + 1)
     }
 }
 
 impl Search {
-    fn begin(&mut self) {
+    fn begin(&mut self, candidates: &[u32]) {
         self.number += 1;
+        candidates.iter().for_each(|&p| self.wanted[p as usize] = self.number);
         self.frontier.clear();
     }
 
-    /// Returns how many steps of a queue this search has found to be past.
-    fn known(&self, queue: u32) -> u32 {
-        let (number, done) = self.past[queue as usize];
-        if number == self.number {
-            done
-        } else {
-            0
-        }
-    }
-
-    /// Says whether the step that is looked for in a queue is in a stretch of it.
-    fn is_wanted(&self, queue: u32, stretch: Range<u32>) -> bool {
-        let (number, index) = self.wanted[queue as usize];
-        number == self.number && stretch.contains(&index)
+    /// Marks a position, and says whether this is the first time.
+    fn visit(&mut self, position: u32) -> bool {
+        self.visits_left -= 1;
+        std::mem::replace(&mut self.visited[position as usize], self.number) != self.number
     }
 }
 
