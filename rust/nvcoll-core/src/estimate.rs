@@ -9,8 +9,7 @@
 //!         + step  x folds that a worker starts, over all tiles
 //!         + first x bytes touched for the first time                         read before, written after, wherever they lie
 //!         + again x bytes touched again                                      in a cache, since a moment ago
-//!         + spread x bytes that copies store to other places than their first     many streams of stores at once; none of it
-//!                                                                            where stores go past the caches
+//!         + spread x bytes that copies store to other places than their first     many streams of stores at once
 //!         + near  x first bytes beyond the near caches of the workers        first bytes x (1 - cache / buffers), if > 0
 //!         + far   x first bytes beyond the last-level cache
 //! ```
@@ -103,8 +102,6 @@ pub struct Load {
     pub workers: f64,
     /// Whether folds that continue each other are one.
     pub is_joined: bool,
-    /// Whether what is written once is stored past the caches, which have no lines of it to make room for then.
-    pub is_streamed: bool,
 }
 
 /// Counts the terms of a call.
@@ -129,7 +126,7 @@ pub fn terms(cost: &Cost, mode: Mode, load: &Load, caches: &Caches) -> Terms {
     let moved = share(&RankCost::moved_chunks) * load.chunk_bytes;
     let beyond = |cache: f64| first * (1.0 - cache / load.buffer_bytes.max(1.0)).max(0.0);
     let (near, far) = (beyond(caches.near_bytes * load.workers), beyond(caches.far_bytes));
-    let spread = if load.is_streamed { 0.0 } else { share(&|rank| rank.spread_chunks) * load.chunk_bytes };
+    let spread = share(&|rank| rank.spread_chunks) * load.chunk_bytes;
     [1.0, waits, steps, first, (moved - first).max(0.0), spread, near, far]
 }
 
@@ -171,7 +168,7 @@ mod tests {
     }
 
     fn load(workers: f64) -> Load {
-        Load { chunk_bytes: 125.0, buffer_bytes: 8000.0, tiles: 1.0, workers, is_joined: false, is_streamed: false }
+        Load { chunk_bytes: 125.0, buffer_bytes: 8000.0, tiles: 1.0, workers, is_joined: false }
     }
 
     #[test]
@@ -195,12 +192,6 @@ mod tests {
         let gather = build(&ALL_GATHER, "nvswitch", Roles::of(8), Aliasing::Disjoint).unwrap();
         assert_eq!(of(gather), 7.0 * 8.0 * 125.0, "each of 8 parts goes to 7 more");
         assert_eq!(of(build(&ALL_REDUCE, "nvswitch", Roles::of(8), Aliasing::InPlace).unwrap()), 0.0);
-    }
-
-    #[test]
-    fn what_goes_past_the_caches_is_not_spread() {
-        let cost = Cost::of(&build(&ALL_GATHER, "nvswitch", Roles::of(8), Aliasing::Disjoint).unwrap());
-        assert_eq!(terms(&cost, Mode::Tile, &Load { is_streamed: true, ..load(1.0) }, &CACHES)[5], 0.0);
     }
 
     #[test]
