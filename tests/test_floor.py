@@ -8,6 +8,7 @@ import pytest
 import nvcoll
 from nvcoll import validate
 from nvcoll._nvcoll import collectives
+from nvcoll.nccl_estimate import built
 
 DATA = Path(__file__).parent.parent / "data" / "nccl-tests"
 
@@ -24,16 +25,9 @@ NOT_MODELLED = {
 
 
 @cache
-def fabric_of(system: validate.System) -> nvcoll.Fabric:
-    one = nvcoll.fabric(system.fabric)
-    nodes = system.n_gpus // one.world_size
-    return nvcoll.cluster(one, nodes=nodes, network=system.network) if nodes > 1 else one
-
-
-@cache
 def floor_of(system: validate.System, collective: str) -> tuple[float, float]:
     """Returns the microseconds of no bytes and of one more."""
-    fabric = fabric_of(system)
+    fabric = built(system)
     latency, gib = (fabric.floor(collective, nbytes) for nbytes in (0, 1 << 30))
     return latency, (gib - latency) / (1 << 30)
 
@@ -66,4 +60,4 @@ def test_what_is_left_out_cannot_be_built(name):
     assert systems
     for system in systems:
         with pytest.raises(nvcoll.InvalidArgument):
-            fabric_of(system).floor("all_reduce", 1)
+            built(system).floor("all_reduce", 1)

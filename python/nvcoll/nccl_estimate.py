@@ -28,12 +28,22 @@ def version(text: str) -> str | None:
     return match[0] if match else None
 
 
+def built(system: System) -> Fabric:
+    """Returns the machine of a system, as far as presets go.
+
+    Raises:
+        InvalidArgument: it, or its network, is no preset.
+    """
+    one = fabric(system.fabric)
+    if system.network and system.n_gpus > one.world_size:
+        one = cluster(one, nodes=system.n_gpus // one.world_size, network=system.network)
+    return one
+
+
 def machine(system: System) -> Fabric | None:
     """Returns the machine of a system; nothing if it, or its network, is no preset."""
     try:
-        one = fabric(system.fabric)
-        if system.network and system.n_gpus > one.world_size:
-            one = cluster(one, nodes=system.n_gpus // one.world_size, network=system.network)
+        one = built(system)
     except InvalidArgument:
         return None
     return one if one.world_size == system.n_gpus else None

@@ -26,7 +26,6 @@ MOST_PRINTED = 16
 WIDEST = 1000
 """Columns of text that a table may take; a terminal that has less wraps its lines, and nothing is cut off. Chosen."""
 
-
 IMPORTERS = {".txt": Fabric.from_nvidia_smi, ".xml": Fabric.from_nccl_xml}
 """Who reads a file that does not say which GPUs it is about, by how its name ends."""
 
@@ -56,7 +55,7 @@ def named(name: str, gpu: str | None = None) -> Fabric:
     return cluster(node, nodes=int(nodes), network=network)
 
 
-def _print(headings: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> None:
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> None:
     """Prints a table; columns are set right but those that are named in ``left``."""
     table = Table(box=None, pad_edge=False)
     for heading in headings:
@@ -68,10 +67,10 @@ def _print(headings: Sequence[str], rows: Iterable[Sequence[str]], left: Sequenc
 
 def _list() -> None:
     machines = [(one.name, str(one.world_size), one.title, one.trust) for one in fabrics()]
-    _print(("name", "GPUs", "what it is", "numbers"), machines, left=("name", "what it is", "numbers"))
+    print_table(("name", "GPUs", "what it is", "numbers"), machines, left=("name", "what it is", "numbers"))
     print()
     rows = [(name, f"{gbps:g}", title) for name, title, gbps, _ in networks()]
-    _print(("network", "GB/s per node", "what it is"), rows, left=("network", "what it is"))
+    print_table(("network", "GB/s per node", "what it is"), rows, left=("network", "what it is"))
     print("\nnvcoll fabric hgx-h100   hgx-h100[0-3]   hgx-h100x4+ib-ndr-8   mine.toml   topo.txt --gpu h100-sxm")
 
 
@@ -111,7 +110,9 @@ def _show(one: Fabric) -> None:
         ("GB/s from row to column, everybody at once", _gbps(one.at_once())),
     ):
         print(f"\n{heading}")
-        _print(["", *names[shown]], [(name, *row[shown]) for name, row in zip(names[shown], rows[shown], strict=True)])
+        print_table(
+            ["", *names[shown]], [(name, *row[shown]) for name, row in zip(names[shown], rows[shown], strict=True)]
+        )
     print("\nGB/s, one way")
     for line in [*_cuts(one), *_links(one)]:
         print(line)

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate
 from nvcoll.cli import sizes
-from nvcoll.cli.fabric import IMPORTERS, WIDEST, named
+from nvcoll.cli.fabric import IMPORTERS, named, print_table
 
 DEFAULT_SIZE = "1M"
 
@@ -116,13 +114,9 @@ def _cells(row: Prediction) -> Sequence[str]:
 
 def _show(collective: str, one: Fabric, rows: Sequence[Prediction]) -> None:
     print(f"{one.name}   {one.title}   {collective}   {one.trust}")
-    table = Table(box=None, pad_edge=False)
-    headings = "size", "NCCL would take", "NCCL's own estimate us", "busbw GB/s", "NCCL", "floor us", "x floor"
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == headings[1] else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*_cells(row))
-    Console(width=WIDEST, highlight=False).print(table)
+    way = "NCCL would take"
+    headings = ("size", way, "NCCL's own estimate us", "busbw GB/s", "NCCL", "floor us", "x floor")
+    print_table(headings, map(_cells, rows), left=(way,))
     if rows[0].why_no_estimate:
         print(f"no estimate: {rows[0].why_no_estimate}")
     if rows[0].nccl_is_last_resort:

@@ -107,7 +107,7 @@ impl Fabric {
 
     fn over_nvlink(&self, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
         let is_passed = |kind| kind == Kind::Nvswitch;
-        let path = self.shortest(a, b, is_passed, |f| matches!(f, Family::Nvlink | Family::Xgmi))?;
+        let path = self.shortest(a, b, is_passed, Family::joins_gpus)?;
         Some((path, RouteKind::Nvlink))
     }
 
@@ -133,7 +133,7 @@ impl Fabric {
     /// Over NICs and what joins them.
     fn off_host(&self, a: usize, b: usize) -> Option<Vec<usize>> {
         let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket | Kind::Nic | Kind::NetworkSwitch);
-        self.shortest(a, b, is_passed, |f| !matches!(f, Family::Nvlink | Family::Xgmi))
+        self.shortest(a, b, is_passed, |f| !f.joins_gpus())
     }
 
     /// The memory that is nearest to a GPU.
@@ -145,7 +145,7 @@ impl Fabric {
     /// Over PCIe and between sockets.
     fn on_host(&self, a: usize, b: usize) -> Option<Vec<usize>> {
         let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket);
-        self.shortest(a, b, is_passed, |f| !matches!(f, Family::Nvlink | Family::Xgmi | Family::Network))
+        self.shortest(a, b, is_passed, |f| !f.joins_gpus() && f != Family::Network)
     }
 
     /// Fewest links, then widest, then first described (Dijkstra, 1959, on (links, -rate, position)).

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-use nvcoll_core::collective::{Collective, COLLECTIVES};
 use nvcoll_fabric::cluster::{self, networks};
 use nvcoll_fabric::hardware::gpus;
 use nvcoll_fabric::preset::{preset, presets};
@@ -13,6 +12,7 @@ use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
 use crate::error::{invalid, of_fabric};
+use crate::schedule::collective_named;
 use crate::whole::whole;
 
 /// Rates in decimal GB/s, row by row.
@@ -191,7 +191,7 @@ impl Fabric {
     ///     InvalidArgument: no collective is called so, or it has no floor.
     fn floor(&self, py: Python<'_>, collective: &str, nbytes: &Bound<'_, PyAny>) -> PyResult<f64> {
         let nbytes = nbytes_of(nbytes)?;
-        let floor = self.0.floor(contract(py, collective)?).map_err(|error| of_fabric(py, &error))?;
+        let floor = self.0.floor(collective_named(py, collective)?).map_err(|error| of_fabric(py, &error))?;
         Ok(floor.time(nbytes) as f64 / PS_PER_US as f64)
     }
 
@@ -220,14 +220,6 @@ const MOST_BYTES: i64 = 1 << 56;
 /// Reads a number of bytes.
 pub(crate) fn nbytes_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(whole("nbytes", value, 0..=MOST_BYTES)?.unsigned_abs())
-}
-
-/// Finds a collective by name.
-pub(crate) fn contract(py: Python<'_>, name: &str) -> PyResult<&'static Collective> {
-    Collective::named(name).ok_or_else(|| {
-        let known = COLLECTIVES.iter().map(|c| c.name).collect::<Vec<_>>().join(", ");
-        invalid(py, format!("no collective is called `{name}`: choose from {known}"))
-    })
 }
 
 fn rates(py: Python<'_>, matrix: Result<Matrix, Error>) -> PyResult<Rates> {

@@ -8,7 +8,8 @@ use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Result;
 
 use crate::error::of_fabric;
-use crate::fabric::{contract, nbytes_of, Fabric};
+use crate::fabric::{nbytes_of, Fabric};
+use crate::schedule::collective_named;
 
 /// An algorithm and a protocol that NCCL weighs for a call of one size.
 #[pyclass(frozen, get_all, module = "nvcoll")]
@@ -117,7 +118,7 @@ impl Fabric {
         nbytes: &Bound<'py, PyAny>,
         version: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let contract = contract(py, collective)?;
+        let contract = collective_named(py, collective)?;
         let sizes: Option<Vec<u64>> = match nbytes.try_iter() {
             Ok(sizes) => Some(sizes.map(|size| nbytes_of(&size?)).collect::<PyResult<_>>()?),
             Err(_) => None,

@@ -46,6 +46,13 @@ pub enum Family {
     Network,
 }
 
+impl Family {
+    /// Says whether it is for GPUs only: to each other, or to their switch.
+    pub const fn joins_gpus(self) -> bool {
+        matches!(self, Family::Nvlink | Family::Xgmi)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {

@@ -3,8 +3,9 @@
 mod nccl_xml;
 mod nvidia_smi;
 
+use crate::error::Result;
 use crate::hardware::gpus::Gpu;
-use crate::hardware::{Abilities, Device, Fabric, Kind};
+use crate::hardware::{media, Abilities, Device, Fabric, Kind};
 
 /// What GPUs of a model can do, and their switch, as the maker sells them.
 fn abilities_of(gpu: &Gpu) -> Abilities {
@@ -21,4 +22,22 @@ impl Fabric {
         self.devices.push(Device { name, kind, node: Some(0), chips: 1 });
         self.devices.len() - 1
     }
+
+    /// Adds a socket with its memory, joined to the sockets there are by this medium.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unknown`] for a medium that no table has.
+    fn add_socket(&mut self, between: &str) -> Result<usize> {
+        let others: Vec<usize> = self.of_kind(Kind::Socket).collect();
+        let socket = self.add(format!("socket{}", others.len()), Kind::Socket);
+        let memory = self.add(format!("memory{}", others.len()), Kind::Memory);
+        self.join(socket, memory, media::named(MEMORY)?, MEMORY_CHANNELS);
+        let between = media::named(between)?;
+        others.iter().for_each(|&other| self.join(other, socket, between, 1));
+        Ok(socket)
+    }
 }
+
+/// Memory of a socket, of which no format says anything. Chosen.
+const MEMORY: &str = "ddr4";
+const MEMORY_CHANNELS: u32 = 6;

@@ -25,9 +25,6 @@ use crate::hardware::{Evidence, Fabric, Kind};
 /// Chosen: the largest files of single machines have some hundred elements.
 const MOST_ELEMENTS: u32 = 1 << 16;
 
-/// Memory of a socket, of which the file says nothing. Chosen.
-const MEMORY: (&str, u32) = ("ddr4", 6);
-
 impl Fabric {
     /// Reads a topology of a node with GPUs of this model; `origin` is what to call it in errors.
     ///
@@ -112,13 +109,7 @@ impl<'a> Reading<'a> {
     }
 
     fn add_socket(&mut self, element: Node<'a, '_>) -> std::result::Result<(), String> {
-        let number = self.fabric.of_kind(Kind::Socket).count();
-        let others: Vec<usize> = self.fabric.of_kind(Kind::Socket).collect();
-        let socket = self.fabric.add(format!("socket{number}"), Kind::Socket);
-        let memory = self.fabric.add(format!("memory{number}"), Kind::Memory);
-        self.fabric.join(socket, memory, named(MEMORY.0)?, MEMORY.1);
-        let between = named(between_sockets(element))?;
-        others.iter().for_each(|&other| self.fabric.join(other, socket, between, 1));
+        let socket = self.fabric.add_socket(between_sockets(element)).map_err(|error| error.to_string())?;
         self.device_of.insert(element.id(), socket);
         Ok(())
     }

@@ -7,7 +7,7 @@
 //! NIC0    PIX   SYS    X
 //! ```
 //!
-//! What the words leave open is settled so, and noted in the fabric's sources:
+//! What the words leave open is settled so:
 //!
 //! - the model of the GPUs, and with it the generations of its links, is said by the caller: words count links only;
 //! - if the NVLinks of a row are more than the GPU has, they lead to an NVSwitch; otherwise straight to the other GPU;
@@ -214,13 +214,7 @@ impl Matrix {
         let mut seats = Vec::new();
         for (number, members) in sockets.iter().enumerate() {
             members.iter().for_each(|&at| socket_of[at as usize] = number);
-            let socket = fabric.add(format!("socket{number}"), Kind::Socket);
-            let memory = fabric.add(format!("memory{number}"), Kind::Memory);
-            fabric.join(socket, memory, media::named(MEMORY)?, MEMORY_CHANNELS);
-            seats
-                .iter()
-                .for_each(|&other| fabric.join(other, socket, media::named(BETWEEN_SOCKETS).unwrap_or(medium), 1));
-            seats.push(socket);
+            seats.push(fabric.add_socket(BETWEEN_SOCKETS)?);
         }
         let mut switches = 0;
         for above in &behind_several {
@@ -278,10 +272,8 @@ impl Matrix {
     }
 }
 
-/// What sockets are joined by, and memory: words do not say. Chosen: the slowest that NCCL counts of this decade.
+/// What sockets are joined by: words do not say. Chosen: the slowest that NCCL counts of this decade.
 const BETWEEN_SOCKETS: &str = "upi1";
-const MEMORY: &str = "ddr4";
-const MEMORY_CHANNELS: u32 = 6;
 
 fn is_gpu(name: &str) -> bool {
     name.strip_prefix("GPU")

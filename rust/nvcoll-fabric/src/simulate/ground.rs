@@ -9,7 +9,6 @@ use std::collections::HashMap;
 
 use super::settings::Settings;
 use crate::error::{Error, Result};
-use crate::hardware::media::Family;
 use crate::hardware::{Fabric, Kind, Link};
 use crate::units::{Ps, Rate};
 
@@ -173,7 +172,7 @@ impl Ground {
 
 fn count_nvlinks(fabric: &Fabric) -> Vec<(u32, u32)> {
     let mut counts = vec![(0, 0); fabric.devices.len()];
-    for link in fabric.links.iter().filter(|link| matches!(link.medium.family, Family::Nvlink | Family::Xgmi)) {
+    for link in fabric.links.iter().filter(|link| link.medium.family.joins_gpus()) {
         counts[link.from].0 += 1;
         counts[link.to].1 += 1;
     }
