@@ -1,4 +1,4 @@
-"""Schedules and proofs in a notebook: what they are, in a table, and a picture where it can be read.
+"""Schedules, proofs and timelines in a notebook: what they are, in a table, and a picture where it can be read.
 
 The table has no colours and takes the notebook's; the picture brings its own, for light and dark. A schedule that is
 too large to read is not drawn: a page with the picture of a million steps would not answer any more.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nvcoll import drawing
-from nvcoll._nvcoll import Proof, Schedule, collectives
+from nvcoll import drawing, timelines
+from nvcoll._nvcoll import Proof, Schedule, Timeline, collectives
 from nvcoll.words import EXPRESSIONS, counted, escaped, shortened
 
 MOST_RANKS, MOST_STEPS = 16, 256
@@ -45,6 +45,12 @@ def schedule_html(schedule: Schedule) -> str:
         limits = f"{counted(MOST_RANKS, 'rank')} and {counted(MOST_STEPS, 'step')}"
         picture = f"<p>Not drawn: a picture can be read up to {limits}. <code>str(schedule)</code> is the text.</p>"
     return f"<div>{_table(f'Schedule {schedule.collective} {schedule.algorithm}', rows)}{picture}</div>"
+
+
+def timeline_svg(timeline: Timeline) -> str | None:
+    """Returns the picture of a timeline; None if it has too many ranks, or no spans."""
+    is_drawable = timeline.spans is not None and len(timeline.end) <= MOST_RANKS
+    return timelines.svg([timeline]) if is_drawable else None
 
 
 def proof_html(proof: Proof) -> str:

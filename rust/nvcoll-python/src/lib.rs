@@ -6,6 +6,7 @@ mod builder;
 mod calls;
 mod collectives;
 mod communicator;
+mod conditions;
 mod counts;
 mod error;
 mod fabric;

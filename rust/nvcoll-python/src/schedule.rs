@@ -242,7 +242,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    fn of(step: &nvcoll_core::schedule::Step) -> Self {
+    pub(crate) fn of(step: &nvcoll_core::schedule::Step) -> Self {
         let view = |v: &nvcoll_core::schedule::View| (v.rank, v.buffer.to_string(), v.chunks.start, v.chunks.end);
         let source = |s: &nvcoll_core::schedule::Source| {
             let (rank, buffer, first, end) = view(&s.view);

@@ -5,13 +5,16 @@ use pyo3::prelude::*;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
-use nvcoll_fabric::simulate::{protocol, Detail, Settings, Simulation, Timeline as Simulated};
+use nvcoll_fabric::simulate::{
+    protocol, AtSwitch, Critical, Detail, Piece, Reason, Settings, Sharing, Simulation, Timeline as Simulated,
+};
 use nvcoll_fabric::units::{Ps, PS_PER_US};
 use nvcoll_fabric::{Error, Result};
 
+use crate::conditions::{damages_of, slowdowns_of, starts_of};
 use crate::error::{invalid, of_fabric};
 use crate::fabric::{nbytes_of, Fabric};
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Step};
 use crate::whole::whole;
 
 /// What one direction of a link did: from, to, bytes that crossed it, microseconds in which something was on it.
@@ -22,36 +25,173 @@ type SpanRow = (u32, u32, u32, u32, f64, f64);
 
 /// A schedule in virtual time: when each rank left, what each link did, what the end was waiting for.
 ///
-/// Made by :meth:`Fabric.simulate`. All ranks enter at 0.
-#[pyclass(frozen, get_all, module = "nvcoll")]
+/// Made by :meth:`Fabric.simulate`. Times are microseconds from 0, when the first rank enters unless `starts` says else.
+#[pyclass(frozen, module = "nvcoll")]
 pub(crate) struct Timeline {
     /// When the last rank left, in microseconds.
+    #[pyo3(get)]
     microseconds: f64,
     /// For each rank, when it left, in microseconds.
+    #[pyo3(get)]
     end: Vec<f64>,
     /// For each link of one direction: (from, to, bytes that crossed it, the protocol's included, busy microseconds).
+    #[pyo3(get)]
     links: Vec<LinkRow>,
     /// For each rank, the bytes that its own steps read from and wrote to its memory.
+    #[pyo3(get)]
     memory_bytes: Vec<u64>,
     /// What the time is spent on, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency`.
+    #[pyo3(get)]
     bottleneck: String,
     /// How often the schedule passed.
+    #[pyo3(get)]
     tiles: u32,
     /// Every step in every tile by rank, queue and time: (rank, queue, step, tile, start and end in microseconds); None
     /// unless asked for.
+    #[pyo3(get)]
     spans: Option<Vec<SpanRow>>,
     /// The schedule, in words.
+    #[pyo3(get)]
     schedule: String,
     /// The name of the fabric.
+    #[pyo3(get)]
     fabric: String,
+    path: Critical,
+    ran: Py<Schedule>,
 }
 
 #[pymethods]
 impl Timeline {
+    /// The critical path: what the end was waiting for, in order of time; each piece begins where the one before ends.
+    #[getter]
+    fn critical(&self) -> Vec<CriticalPiece> {
+        self.path.pieces.iter().map(|piece| self.told(piece)).collect()
+    }
+
+    /// The steps of the schedule, in the author's order.
+    #[getter]
+    fn steps(&self) -> Vec<Step> {
+        self.ran.get().core.steps.iter().map(Step::of).collect()
+    }
+
+    /// The timeline as Perfetto and Chrome (`chrome://tracing`) read it: a process for each rank, a thread for each queue.
+    ///
+    /// Returns:
+    ///     A dict that `json` can write. `traceEvents` has an event for every step in every tile, in microseconds, and the
+    ///     critical path as a process of its own; `otherData` says what ran where, and what each link moved.
+    ///
+    /// Raises:
+    ///     InvalidArgument: spans were not kept.
+    fn trace<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("nvcoll.trace")?.call_method1("trace", (slf,))
+    }
+
+    /// Writes :meth:`trace` to a file, which <https://ui.perfetto.dev> opens.
+    ///
+    /// Args:
+    ///     path: str or path; the file is made or replaced.
+    ///
+    /// Raises:
+    ///     InvalidArgument: spans were not kept.
+    ///     OSError: the file cannot be written.
+    fn save_trace(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+        slf.py().import("nvcoll.trace")?.call_method1("save", (slf, path))?;
+        Ok(())
+    }
+
+    /// Draws the timeline, and others below it on the same clock.
+    ///
+    /// Args:
+    ///     others: any number of timelines.
+    ///
+    /// Returns:
+    ///     A self-contained SVG document: ranks as rows, a bar for each step on a line for each queue.
+    ///
+    /// Raises:
+    ///     InvalidArgument: spans were not kept.
+    #[pyo3(signature = (*others))]
+    fn to_svg<'py>(slf: &Bound<'py, Self>, others: Vec<Bound<'py, Self>>) -> PyResult<Bound<'py, PyAny>> {
+        let all: Vec<&Bound<'py, Self>> = [slf].into_iter().chain(&others).collect();
+        slf.py().import("nvcoll.timelines")?.call_method1("svg", (all,))
+    }
+
+    /// For notebooks: a picture, or None if spans were not kept or it is too large.
+    fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("nvcoll.notebook")?.call_method1("timeline_svg", (slf,))
+    }
+
     fn __repr__(&self) -> String {
         let Self { schedule, fabric, microseconds, bottleneck, .. } = self;
         let most = bottleneck.split(", ").next().unwrap_or_default();
         format!("<nvcoll.Timeline {schedule} on {fabric}: {microseconds:.1} us, {most}>")
+    }
+}
+
+impl Timeline {
+    fn told(&self, piece: &Piece) -> CriticalPiece {
+        let ends = |link: usize| (self.links[link].0.clone(), self.links[link].1.clone());
+        let words = piece.words(|link| format!("{} -> {}", self.links[link].0, self.links[link].1));
+        let (link, users) = match piece.reason {
+            Reason::Link(link) => (Some(ends(link)), None),
+            Reason::Shared(link, users) => (Some(ends(link)), Some(users)),
+            Reason::SharedMemory(_, users) => (None, Some(users)),
+            _ => (None, None),
+        };
+        let other = match piece.reason {
+            Reason::Entering(rank) | Reason::Signal(rank) => Some(rank),
+            Reason::Memory(rank) | Reason::SharedMemory(rank, _) => Some(rank),
+            _ => None,
+        };
+        let of_step = |number: u32| (!piece.is_leave).then_some(number);
+        CriticalPiece {
+            rank: piece.rank,
+            queue: of_step(piece.queue),
+            step: of_step(piece.step),
+            tile: piece.tile,
+            start: micros(piece.start_ps),
+            end: micros(piece.end_ps),
+            reason: piece.reason.name(),
+            link,
+            users,
+            other,
+            words,
+        }
+    }
+}
+
+/// A piece of the critical path: who waits or works, when, and what passes the time.
+#[pyclass(frozen, get_all, module = "nvcoll")]
+pub(crate) struct CriticalPiece {
+    /// The rank that waits or works.
+    rank: u32,
+    /// Its queue; None where it leaves the call.
+    queue: Option<u32>,
+    /// The step in that queue; None where the rank leaves the call.
+    step: Option<u32>,
+    /// The tile.
+    tile: u32,
+    /// When it begins, in microseconds.
+    start: f64,
+    /// When it ends, in microseconds.
+    end: f64,
+    /// What passes the time: `entering` (`other` has not entered), `signal` (that of `other` is on the way), `fixed` (what
+    /// every step costs), `latency`, `link` (bytes over the narrowest), `shared_link`, `memory` (of `other`),
+    /// `shared_memory`, or `moving` (link after link: sharing `fifo` does not tell them apart).
+    reason: &'static str,
+    /// The link, as the names of its ends; None if it is no link.
+    link: Option<(String, String)>,
+    /// How many transfers shared it; None if it was not shared.
+    users: Option<u32>,
+    /// The rank that was waited for, or whose memory it is.
+    other: Option<u32>,
+    /// All this in words.
+    words: String,
+}
+
+#[pymethods]
+impl CriticalPiece {
+    fn __repr__(&self) -> String {
+        format!("<nvcoll.CriticalPiece {:.3} to {:.3} us, {}>", self.start, self.end, self.words)
     }
 }
 
@@ -68,7 +208,7 @@ const SLICE_BYTES: i64 = 1 << 20;
 
 #[pymethods]
 impl Fabric {
-    /// Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks; all enter at once.
+    /// Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks.
     ///
     /// Time is whole picoseconds inside: the same input gives the same output on every machine. It runs without the GIL
     /// and cannot be interrupted. What a step costs besides its bytes are the constants of the protocol, which are
@@ -81,15 +221,26 @@ impl Fabric {
     ///     protocol: ``ideal`` (links and nothing else), ``ll``, ``ll128`` or ``simple``.
     ///     slice_bytes: int; bytes of every chunk that one pass of the schedule moves; 1 MiB if None.
     ///     spans: whether to keep every step in every tile.
+    ///     sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one after the other).
+    ///     at_switch: what becomes of steps that ask for a switch where none can do them: ``refuse``, or ``ignore`` (ranks
+    ///         do them point to point).
+    ///     starts: when ranks enter, in microseconds: a number for each rank, or a mapping from some ranks, the others enter
+    ///         at 0.
+    ///     slowdowns: how many times as long the steps of ranks take as they would alone, 1 or more: a number for each rank,
+    ///         or a mapping from some ranks.
+    ///     damage: what is left of links, from 1 to 0, which cuts them, so that routes go round: a mapping from pairs of
+    ///         names in `devices`, as ``{("gpu0", "nvswitch"): 0.5}``. It holds in both directions, unless the pair is
+    ///         there in the other order too.
     ///
     /// Returns:
     ///     A `Timeline`.
     ///
     /// Raises:
-    ///     InvalidArgument: no protocol or dtype is called so; a number that cannot be; fewer GPUs than ranks; a step
-    ///         at a switch where there is none; no path; more steps than can be kept.
+    ///     InvalidArgument: nothing is called so; a number that cannot be; fewer GPUs than ranks; a step at a switch where
+    ///         there is none; no path; more steps than can be kept.
     ///     BuildError: the waits of the schedule make a circle.
-    #[pyo3(signature = (schedule, nbytes, *, dtype="float32", protocol="simple", slice_bytes=None, spans=false))]
+    #[pyo3(signature = (schedule, nbytes, *, dtype="float32", protocol="simple", slice_bytes=None, spans=false,
+        sharing="max_min", at_switch="refuse", starts=None, slowdowns=None, damage=None))]
     #[allow(clippy::too_many_arguments)]
     fn simulate(
         &self,
@@ -100,7 +251,13 @@ impl Fabric {
         protocol: &str,
         slice_bytes: Option<&Bound<'_, PyAny>>,
         spans: bool,
+        sharing: &str,
+        at_switch: &str,
+        starts: Option<&Bound<'_, PyAny>>,
+        slowdowns: Option<&Bound<'_, PyAny>>,
+        damage: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Timeline> {
+        let ran = schedule.clone().unbind();
         let schedule = &schedule.get().core;
         let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
         let (nbytes, element) = (nbytes_of(nbytes)?, dtype.bytes() as u64);
@@ -111,7 +268,16 @@ impl Fabric {
         let protocol = protocol::named(protocol).map_err(|error| of_fabric(py, &error))?;
         let slice_bytes = slice_bytes.map_or(Ok(SLICE_BYTES), |bytes| whole("slice_bytes", bytes, 1..=i64::MAX))?;
         let detail = if spans { Detail::Spans } else { Detail::Path };
-        let settings = Settings { detail, ..Settings::new(protocol, slice_bytes.unsigned_abs()) };
+        let world_size = schedule.world_size;
+        let settings = Settings {
+            detail,
+            sharing: Sharing::named(sharing).map_err(|error| of_fabric(py, &error))?,
+            at_switch: AtSwitch::named(at_switch).map_err(|error| of_fabric(py, &error))?,
+            starts_ps: starts_of(starts, world_size)?,
+            slowdowns: slowdowns_of(slowdowns, world_size)?,
+            damages: damages_of(damage, self.hardware())?,
+            ..Settings::new(protocol, slice_bytes.unsigned_abs())
+        };
         let count = usize::try_from(nbytes / element).map_err(|error| invalid(py, error.to_string()))?;
         let counts = Counts::Even(count).of_parts(schedule.collective, schedule.roles());
         let partition = Partition::new(counts, schedule.chunks_per_part);
@@ -129,12 +295,12 @@ impl Fabric {
             simulation.run()
         };
         let simulated = py.detach(run).map_err(|error| of_fabric(py, &error))?;
-        Ok(self.told(&simulated, schedule.title(), spans))
+        Ok(self.told(simulated, ran, spans))
     }
 }
 
 impl Fabric {
-    fn told(&self, simulated: &Simulated, schedule: String, spans: bool) -> Timeline {
+    fn told(&self, simulated: Simulated, ran: Py<Schedule>, spans: bool) -> Timeline {
         let fabric = self.hardware();
         let name = |device: usize| fabric.devices[device].name.clone();
         let links = fabric.links.iter().zip(&simulated.links);
@@ -145,17 +311,20 @@ impl Fabric {
             microseconds: micros(simulated.total_ps()),
             end: simulated.ends_ps.iter().copied().map(micros).collect(),
             links: links.map(|(link, did)| (name(link.from), name(link.to), did.nbytes, micros(did.busy_ps))).collect(),
-            memory_bytes: simulated.memory_bytes.clone(),
             bottleneck: simulated.critical.words(fabric),
             tiles: simulated.tiles,
             spans: spans.then(|| simulated.spans.iter().map(span).collect()),
-            schedule,
+            schedule: ran.get().core.title(),
             fabric: fabric.name.clone(),
+            memory_bytes: simulated.memory_bytes,
+            path: simulated.critical,
+            ran,
         }
     }
 }
 
 /// Adds the class to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Timeline>()
+    module.add_class::<Timeline>()?;
+    module.add_class::<CriticalPiece>()
 }

@@ -31,6 +31,8 @@ pub struct Piece {
     pub rank: u32,
     /// Its queue; for a leave, the number of its queues.
     pub queue: u32,
+    /// Whether it is the leave of the rank, which is no step.
+    pub is_leave: bool,
     /// The step in that queue.
     pub step: u32,
     /// The tile.
@@ -97,13 +99,11 @@ impl Tracing<'_> {
         let (queue, step, tile) = self.flat.of_number(number);
         let rank = self.flat.ranks[queue as usize];
         let (ready, done) = (self.record.ready[number as usize], self.record.done[number as usize]);
+        let is_leave = queue as usize >= self.flat.working_queues();
         let name = Piece {
             rank,
-            queue: if (queue as usize) < self.flat.working_queues() {
-                self.flat.queue_of_rank(queue)
-            } else {
-                self.queues_of(rank)
-            },
+            queue: if is_leave { self.queues_of(rank) } else { self.flat.queue_of_rank(queue) },
+            is_leave,
             step,
             tile,
             start_ps: 0,
@@ -204,7 +204,47 @@ impl Critical {
     }
 }
 
+impl Piece {
+    /// Says what waits or works, and what passes its time: `r3.q0.7, tile 2: bytes over gpu3 -> nvswitch`. `link` names
+    /// a link by its position in the fabric.
+    pub fn words(&self, link: impl Fn(usize) -> String) -> String {
+        let Self { rank, queue, step, tile, .. } = self;
+        let what = match self.reason {
+            Reason::Entering(other) => format!("rank {other} has not entered"),
+            Reason::Signal(other) => format!("the signal of rank {other} is on the way"),
+            Reason::Fixed => "what every step costs".to_owned(),
+            Reason::Latency => "the first byte is on its way".to_owned(),
+            Reason::Link(at) => format!("bytes over {}", link(at)),
+            Reason::Shared(at, users) => format!("bytes over {}, which {users} transfers share", link(at)),
+            Reason::Memory(of) => format!("bytes of the memory of rank {of}"),
+            Reason::SharedMemory(of, users) => {
+                format!("bytes of the memory of rank {of}, which {users} transfers share")
+            }
+            Reason::Moving => "bytes, link after link".to_owned(),
+        };
+        match self.is_leave {
+            true => format!("rank {rank} leaves: {what}"),
+            false => format!("r{rank}.q{queue}.{step}, tile {tile}: {what}"),
+        }
+    }
+}
+
 impl Reason {
+    /// Returns its name, without what it speaks of.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::Entering(_) => "entering",
+            Reason::Signal(_) => "signal",
+            Reason::Fixed => "fixed",
+            Reason::Latency => "latency",
+            Reason::Link(_) => "link",
+            Reason::Shared(..) => "shared_link",
+            Reason::Memory(_) => "memory",
+            Reason::SharedMemory(..) => "shared_memory",
+            Reason::Moving => "moving",
+        }
+    }
+
     fn words(self, fabric: &Fabric) -> String {
         match self {
             Reason::Entering(rank) => format!("rank {rank} entering late"),

@@ -42,6 +42,7 @@
 
 mod agenda;
 mod critical;
+mod damage;
 mod fifo;
 mod flat;
 mod fluid;
@@ -53,8 +54,9 @@ mod settings;
 mod timeline;
 
 pub use critical::{Critical, Piece, Reason};
+pub use damage::Damage;
 pub use protocol::Protocol;
-pub use settings::{AtSwitch, Damage, Detail, Ratio, Settings, Sharing};
+pub use settings::{AtSwitch, Detail, Ratio, Settings, Sharing};
 pub use timeline::{LinkUse, Span, Timeline};
 
 use nvcoll_core::dtype::DType;

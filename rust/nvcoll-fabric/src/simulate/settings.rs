@@ -1,7 +1,12 @@
 //! What a run is given besides a schedule and a fabric.
 
+use super::damage::Damage;
 use super::protocol::Protocol;
+use crate::error::{Error, Result};
 use crate::units::Ps;
+
+/// Below the line of ratios that are read from decimal fractions. Chosen: finer than anything that is measured.
+const MILLION: u32 = 1_000_000;
 
 /// A ratio of whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +30,12 @@ impl Ratio {
         Self { num, den }
     }
 
+    /// Returns the nearest number of millionths; none if there are more than fit.
+    pub fn nearest(value: f64) -> Option<Ratio> {
+        let millionths = (value * f64::from(MILLION)).round();
+        (0.0..=f64::from(u32::MAX)).contains(&millionths).then(|| Self::new(millionths as u32, MILLION))
+    }
+
     /// Returns so much of a number, rounded up.
     pub(super) fn of(self, whole: u64) -> u64 {
         let part = (u128::from(whole) * u128::from(self.num)).div_ceil(u128::from(self.den));
@@ -41,6 +52,18 @@ pub enum Sharing {
     Fifo,
 }
 
+impl Sharing {
+    const NAMES: [(&str, Self); 2] = [("max_min", Sharing::MaxMin), ("fifo", Sharing::Fifo)];
+
+    /// Finds a way of sharing by name.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub fn named(name: &str) -> Result<Self> {
+        named("way of sharing links", &Self::NAMES, name)
+    }
+}
+
 /// What becomes of a step `at switch` where no switch can do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtSwitch {
@@ -48,6 +71,27 @@ pub enum AtSwitch {
     Refuse,
     /// It is done by its rank, point to point.
     Ignore,
+}
+
+impl AtSwitch {
+    const NAMES: [(&str, Self); 2] = [("refuse", AtSwitch::Refuse), ("ignore", AtSwitch::Ignore)];
+
+    /// Finds what becomes of steps at a switch by name.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub fn named(name: &str) -> Result<Self> {
+        named("treatment of steps at a switch", &Self::NAMES, name)
+    }
+}
+
+fn named<T: Copy>(kind: &'static str, all: &[(&str, T)], name: &str) -> Result<T> {
+    let found = all.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    found.ok_or_else(|| Error::Unknown {
+        kind,
+        name: name.to_owned(),
+        known: all.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", "),
+    })
 }
 
 /// How much a run remembers.
@@ -59,15 +103,6 @@ pub enum Detail {
     Path,
     /// A span for every step and tile too.
     Spans,
-}
-
-/// What has happened to a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damage {
-    /// Which: a position in the fabric's `links`, which is one direction.
-    pub link: usize,
-    /// What is left of its rate; zero cuts it, and routes go round it.
-    pub left: Ratio,
 }
 
 /// What a run is given.

@@ -1,0 +1,53 @@
+//! Links that are slower than they should be, or cut.
+
+use super::settings::Ratio;
+use crate::error::{Error, Result};
+use crate::hardware::Fabric;
+
+/// How many names an error lists. Chosen: a screen.
+const LISTED: usize = 40;
+
+/// What has happened to a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damage {
+    /// Which: a position in the fabric's `links`, which is one direction.
+    pub link: usize,
+    /// What is left of its rate; zero cuts it, and routes go round it.
+    pub left: Ratio,
+}
+
+impl Damage {
+    /// Finds the links that go from one device to another, and leaves so much of each.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for a device that is not there, [`Error::Unable`] if no link goes there.
+    pub fn between(fabric: &Fabric, from: &str, to: &str, left: Ratio) -> Result<Vec<Damage>> {
+        let (a, b) = (device(fabric, from)?, device(fabric, to)?);
+        let goes = |&link: &usize| (fabric.links[link].from, fabric.links[link].to) == (a, b);
+        let found: Vec<Damage> = (0..fabric.links.len()).filter(goes).map(|link| Damage { link, left }).collect();
+        if found.is_empty() {
+            let names = fabric.links.iter().filter(|link| link.from == a).map(|link| link.to);
+            let there = listed(names.map(|at| fabric.devices[at].name.as_str()).collect());
+            let message = format!("no link goes from {from} to {to}: from {from} they go to {there}");
+            return Err(Error::Unable { fabric: fabric.name.clone(), message });
+        }
+        Ok(found)
+    }
+}
+
+fn device(fabric: &Fabric, name: &str) -> Result<usize> {
+    fabric.device(name).ok_or_else(|| Error::Unknown {
+        kind: "device of this fabric",
+        name: name.to_owned(),
+        known: listed(fabric.devices.iter().map(|device| device.name.as_str()).collect()),
+    })
+}
+
+fn listed(names: Vec<&str>) -> String {
+    let more = names.len().saturating_sub(LISTED);
+    let shown = names[..names.len() - more].join(", ");
+    match more {
+        0 => shown,
+        _ => format!("{shown} and {more} more"),
+    }
+}

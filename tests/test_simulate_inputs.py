@@ -1,0 +1,150 @@
+"""What a run in virtual time can be given: how links are shared, late and slow ranks, damaged links."""
+
+import itertools
+
+import pytest
+
+import nvcoll
+from nvcoll._nvcoll import algorithms, collectives
+
+MIB = 1 << 20
+REDUCTIONS = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+
+
+def scheduled(name="ring", n=8, collective="all_reduce"):
+    return nvcoll.schedule(collective, name, world_size=n)
+
+
+def simulated(name="ring", fabric="hgx-h100", nbytes=4 * MIB, **inputs):
+    return nvcoll.fabric(fabric).simulate(scheduled(name), nbytes, at_switch="ignore", **inputs)
+
+
+ANOMALIES = {
+    ("hgx-h100", "two_level", "max_min"),
+    ("pcie4-8-p2p", "nvswitch", "fifo"),
+    ("pcie4-8-p2p", "two_shot", "fifo"),
+    ("pcie4-8-p2p", "two_level", "fifo"),
+}
+"""Where steps that come later because a rank is slow leave links to others, and all are done sooner (Graham 1969)."""
+
+
+@pytest.mark.parametrize("sharing", ["max_min", "fifo"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("fabric", ["hgx-h100", "pcie4-8-p2p"])
+def test_a_straggler_never_makes_it_faster(fabric, name, sharing):
+    healthy = simulated(name, fabric, sharing=sharing).microseconds
+    is_faster = False
+    for rank in (0, 3):
+        slow = [simulated(name, fabric, sharing=sharing, slowdowns={rank: by}).microseconds for by in (1, 1.5, 10)]
+        assert slow[0] == healthy < slow[2] and slow[1] > 0.95 * healthy
+        is_faster |= not healthy <= slow[1] <= slow[2]
+    assert is_faster == ((fabric, name, sharing) in ANOMALIES)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_a_late_rank_delays_the_end_by_no_more_than_it_is_late(name):
+    on_time, late = (simulated(name, starts=starts).microseconds for starts in (None, {5: 40}))
+    assert on_time <= late <= on_time + 40
+    everybody = simulated(name, starts=[40] * 8)
+    assert everybody.microseconds == pytest.approx(on_time + 40)
+    assert everybody.critical[0].reason == "entering" and everybody.critical[0].end == 40
+
+
+@pytest.mark.parametrize("collective", [name for name, *_ in collectives() if name not in ("barrier", "split")])
+def test_fifo_and_max_min_move_the_same_bytes(collective):
+    board = nvcoll.fabric("dgx1-v100")
+    for name in (name for of, name, *_ in algorithms() if of == collective):
+        schedule = scheduled(name, collective=collective)
+        fair, fifo = (board.simulate(schedule, MIB, sharing=how, at_switch="ignore") for how in ("max_min", "fifo"))
+        assert [row[:3] for row in fair.links] == [row[:3] for row in fifo.links]
+        assert fair.memory_bytes == fifo.memory_bytes
+
+
+def bytes_between(timeline, source, target):
+    return sum(nbytes for a, b, nbytes, _ in timeline.links if (a, b) == (source, target))
+
+
+def test_a_slower_link_takes_longer_both_ways_or_one_way():
+    pair = ("gpu0", "nvswitch")
+    healthy, both, one = (simulated("ring", damage=damage) for damage in ({}, {pair: 0.5}, {pair: 0.5, pair[::-1]: 1}))
+    assert healthy.microseconds < one.microseconds <= both.microseconds
+    busy = {timeline: {row[:2]: row[3] for row in timeline.links} for timeline in (healthy, both, one)}
+    for ends, is_slow in ((pair, (both, one)), (pair[::-1], (both,))):
+        for timeline in (both, one):
+            slower = busy[timeline][ends] / busy[healthy][ends]
+            assert slower == pytest.approx(2 if timeline in is_slow else 1, rel=0.01)
+
+
+def test_a_cut_link_is_gone_round():
+    # In the hybrid cube mesh GPU 0 and GPU 1 are neighbours; without their link PCIe joins them.
+    cut = {("gpu0", "gpu1"): 0}
+    healthy, hurt = (simulated("ring", "dgx1-v100", damage=damage) for damage in ({}, cut))
+    assert bytes_between(healthy, "gpu0", "gpu1") > 0 == bytes_between(hurt, "gpu0", "gpu1")
+    assert hurt.microseconds > healthy.microseconds
+    assert any(nbytes and "pcie" in a + b for a, b, nbytes, _ in hurt.links)
+
+
+def test_where_nothing_else_joins_them_there_is_no_path():
+    board = nvcoll.fabric("gb200-nvl72")
+    gone = {(a, b): 0 for a, b, *_ in board.links if "gpu3" in (a, b)}
+    with pytest.raises(nvcoll.InvalidArgument, match=r"no path from gpu\d+ to gpu\d+"):
+        board.simulate(scheduled(), MIB, damage=gone)
+
+
+def test_steps_at_a_switch_are_refused_or_done_by_ranks():
+    board = nvcoll.fabric("dgx1-v100")
+    with pytest.raises(nvcoll.InvalidArgument, match="no switch folds"):
+        board.simulate(scheduled("nvswitch"), MIB)
+    assert board.simulate(scheduled("nvswitch"), MIB, at_switch="ignore").microseconds > 0
+
+
+def test_the_same_inputs_give_the_same_times():
+    inputs = {"starts": {1: 3.25}, "slowdowns": [1, 1, 2, 1, 1, 1, 1, 1.125], "damage": {("gpu2", "nvswitch"): 0.75}}
+    first, again = (simulated("tree", **inputs, spans=True) for _ in range(2))
+    assert (first.end, first.links, first.spans) == (again.end, again.links, again.spans)
+
+
+@pytest.mark.parametrize("sharing", ["max_min", "fifo"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_the_critical_path_has_no_gap_and_says_what_it_waited_for(name, sharing):
+    timeline = simulated(name, sharing=sharing, starts={2: 5}, slowdowns={1: 2})
+    pieces = timeline.critical
+    assert pieces[0].start == 0 and pieces[-1].end == timeline.microseconds
+    assert all(piece.end == after.start for piece, after in itertools.pairwise(pieces))
+    assert all(piece.start < piece.end and 0 <= piece.rank < 8 for piece in pieces)
+    for piece in pieces:
+        assert (piece.link is None) == (piece.reason not in ("link", "shared_link"))
+        assert (piece.other is None) == (piece.reason not in ("entering", "signal", "memory", "shared_memory"))
+        assert piece.link is None or " -> ".join(piece.link) in piece.words
+        assert (piece.step is None) == (piece.queue is None) == piece.words.startswith(f"rank {piece.rank} leaves")
+        assert piece.words in repr(piece)
+
+
+CALLS = [
+    ({"sharing": "fair"}, "no way of sharing links is called `fair`: choose from max_min, fifo"),
+    ({"at_switch": "pray"}, "no treatment of steps at a switch is called `pray`: choose from refuse, ignore"),
+    ({"starts": [0] * 7}, "starts has 7 numbers: the schedule is of 8 ranks"),
+    ({"starts": {8: 1}}, "a rank of starts is 8"),
+    ({"starts": {0: -1}}, "starts of rank 0 is -1: pass microseconds"),
+    ({"starts": {0: float("nan")}}, "starts of rank 0 is nan"),
+    ({"starts": {0: 1e30}}, "starts of rank 0 is 1e"),
+    ({"starts": 3}, "starts is 3: pass microseconds, 0 or more, for every rank"),
+    ({"starts": "12345678a"[1:]}, "starts of rank 0 is 2"),
+    ({"slowdowns": {1: 0.5}}, "slowdowns of rank 1 is 0.5: pass a factor from 1"),
+    ({"slowdowns": {1: float("inf")}}, "slowdowns of rank 1 is inf"),
+    ({"slowdowns": {"gpu1": 2}}, "a rank of slowdowns is 'gpu1'"),
+    ({"slowdowns": [1, 1, 1, 1, 1, 1, 1, None]}, "slowdowns of rank 7 is None"),
+    ({"damage": {("gpu0", "nvswitch"): 1.5}}, "damage of gpu0 and nvswitch is 1.5"),
+    ({"damage": {("gpu0", "nvswitch"): -1}}, "from 0 .cut. to 1"),
+    ({"damage": {("gpu0", "nvswitch"): 1e-9}}, "damage of gpu0 and nvswitch is 1e-09"),
+    ({"damage": {("gpu0", "gpu9"): 0}}, "no device of this fabric is called `gpu9`: choose from gpu0, gpu1"),
+    ({"damage": {("gpu0", "gpu1"): 0}}, "no link goes from gpu0 to gpu1: from gpu0 they go to"),
+    ({"damage": {"gpu0": 0}}, "damage must be a mapping from the names of two devices"),
+    ({"damage": [("gpu0", "gpu1")]}, "damage must be a mapping"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "message"), CALLS, ids=range(len(CALLS)))
+def test_what_cannot_be_given_is_a_typed_error(inputs, message):
+    with pytest.raises(nvcoll.InvalidArgument, match=message):
+        nvcoll.fabric("hgx-h100").simulate(scheduled(), MIB, **inputs)
