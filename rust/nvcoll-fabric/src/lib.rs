@@ -17,6 +17,7 @@
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
 //! | [`sharing`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
 //! | [`floor`] | the time that no schedule can undercut |
+//! | [`predict`] | how long NCCL's collectives take: closed forms over physical constants |
 //! | [`simulate`] | a schedule in virtual time: when each rank ends, which link is the bottleneck |
 //! | [`units`] | rates and times as integers |
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ pub mod hardware;
 mod import;
 mod matrix;
 pub mod nccl;
+pub mod predict;
 pub mod preset;
 pub mod rates;
 pub mod route;

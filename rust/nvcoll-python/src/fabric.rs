@@ -12,6 +12,7 @@ use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
 use crate::error::{invalid, of_fabric};
+use crate::prediction::Answers;
 use crate::schedule::collective_named;
 use crate::whole::whole;
 
@@ -25,8 +26,19 @@ type LinkRow<'a> = (&'a str, &'a str, &'a str, u32, f64, f64);
 ///
 /// Made by :func:`fabric`, :meth:`from_toml` and :func:`cluster`. Ranks are its GPUs. Rates are decimal GB/s, one direction.
 #[pyclass(frozen, module = "nvcoll", eq)]
-#[derive(PartialEq)]
-pub(crate) struct Fabric(Hardware);
+pub(crate) struct Fabric(Hardware, Answers);
+
+impl PartialEq for Fabric {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl From<Hardware> for Fabric {
+    fn from(hardware: Hardware) -> Self {
+        Self(hardware, Answers::default())
+    }
+}
 
 #[pymethods]
 impl Fabric {
@@ -38,7 +50,7 @@ impl Fabric {
     #[staticmethod]
     fn from_toml(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (text, origin) = text_of(source, ".toml")?;
-        Hardware::parse(&text, &origin).map(Self).map_err(|error| of_fabric(py, &error))
+        Hardware::parse(&text, &origin).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
     /// Reads what `nvidia-smi topo -m` prints: the text, or the path of a file.
@@ -187,12 +199,21 @@ impl Fabric {
 
     /// The least time in microseconds of a collective of `nbytes` (as nccl-tests counts them), whatever the schedule.
     ///
+    /// Args:
+    ///     collective: as all_reduce.
+    ///     nbytes: int, or any number of them: then a list is returned.
+    ///
     /// Raises:
     ///     InvalidArgument: no collective is called so, or it has no floor.
-    fn floor(&self, py: Python<'_>, collective: &str, nbytes: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let nbytes = nbytes_of(nbytes)?;
-        let floor = self.0.floor(collective_named(py, collective)?).map_err(|error| of_fabric(py, &error))?;
-        Ok(floor.time(nbytes) as f64 / PS_PER_US as f64)
+    fn floor<'py>(&self, py: Python<'py>, collective: &str, nbytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (contract, sizes) = (collective_named(py, collective)?, sizes_of(nbytes)?);
+        let floor = py.detach(|| self.1.floor(contract.name, || self.0.floor(contract)));
+        let floor = floor.map_err(|error| of_fabric(py, &error))?;
+        let us = |nbytes: u64| floor.time(nbytes) as f64 / PS_PER_US as f64;
+        match sizes {
+            Sizes::One(nbytes) => Ok(us(nbytes).into_pyobject(py)?.into_any()),
+            Sizes::Many(sizes) => sizes.into_iter().map(us).collect::<Vec<_>>().into_pyobject(py),
+        }
     }
 
     /// Some of its GPUs, which are the ranks in this order.
@@ -200,7 +221,7 @@ impl Fabric {
     /// Raises:
     ///     InvalidArgument: a rank does not exist or is named twice.
     fn among(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<Self> {
-        self.0.among(&ranks).map(Self).map_err(|error| of_fabric(py, &error))
+        self.0.among(&ranks).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
     fn __repr__(&self) -> String {
@@ -212,6 +233,10 @@ impl Fabric {
     pub(crate) fn hardware(&self) -> &Hardware {
         &self.0
     }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.1
+    }
 }
 
 /// More than any machine has. Chosen.
@@ -220,6 +245,29 @@ const MOST_BYTES: i64 = 1 << 56;
 /// Reads a number of bytes.
 pub(crate) fn nbytes_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(whole("nbytes", value, 0..=MOST_BYTES)?.unsigned_abs())
+}
+
+/// One size, or any number of them.
+pub(crate) enum Sizes {
+    One(u64),
+    Many(Vec<u64>),
+}
+
+impl Sizes {
+    pub(crate) fn all(&self) -> &[u64] {
+        match self {
+            Sizes::One(size) => std::slice::from_ref(size),
+            Sizes::Many(sizes) => sizes,
+        }
+    }
+}
+
+/// Reads a number of bytes, or any number of them.
+pub(crate) fn sizes_of(value: &Bound<'_, PyAny>) -> PyResult<Sizes> {
+    match value.try_iter() {
+        Ok(sizes) => Ok(Sizes::Many(sizes.map(|size| nbytes_of(&size?)).collect::<PyResult<_>>()?)),
+        Err(_) => Ok(Sizes::One(nbytes_of(value)?)),
+    }
 }
 
 fn rates(py: Python<'_>, matrix: Result<Matrix, Error>) -> PyResult<Rates> {
@@ -248,7 +296,7 @@ type Import = fn(&str, &'static gpus::Gpu, &str) -> nvcoll_fabric::Result<Hardwa
 fn import(py: Python<'_>, source: &Bound<'_, PyAny>, end: &str, gpu: &str, import: Import) -> PyResult<Fabric> {
     let gpu = gpus::named(gpu).map_err(|error| of_fabric(py, &error))?;
     let (text, origin) = text_of(source, end)?;
-    import(&text, gpu, &origin).map(Fabric).map_err(|error| of_fabric(py, &error))
+    import(&text, gpu, &origin).map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }
 
 /// A machine that is shipped, by name; `hgx-h100[0-3]` are four GPUs of one.
@@ -257,13 +305,13 @@ fn import(py: Python<'_>, source: &Bound<'_, PyAny>, end: &str, gpu: &str, impor
 ///     InvalidArgument: no machine is called so; the message lists them.
 #[pyfunction]
 fn fabric(py: Python<'_>, name: &str) -> PyResult<Fabric> {
-    preset(name).map(Fabric).map_err(|error| of_fabric(py, &error))
+    preset(name).map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }
 
 /// Every machine that is shipped.
 #[pyfunction]
 fn fabrics() -> Vec<Fabric> {
-    presets().iter().cloned().map(Fabric).collect()
+    presets().iter().cloned().map(Fabric::from).collect()
 }
 
 /// `nodes` nodes of one kind with a network between them.
@@ -284,7 +332,7 @@ fn make_cluster(py: Python<'_>, node: &Bound<'_, PyAny>, nodes: &Bound<'_, PyAny
         Err(_) => preset(&node.extract::<String>()?).map_err(|error| of_fabric(py, &error))?,
     };
     let made = cluster::network(network).and_then(|network| cluster::cluster(&node, nodes, network));
-    made.map(Fabric).map_err(|error| of_fabric(py, &error))
+    made.map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }
 
 /// Every network: (name, title, GB/s per node one way, source).

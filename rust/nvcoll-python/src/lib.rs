@@ -16,6 +16,7 @@ mod machine;
 mod nccl;
 mod node;
 mod plan;
+mod prediction;
 mod refuted;
 mod request;
 mod schedule;
@@ -51,6 +52,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     machine::register(module)?;
     fabric::register(module)?;
     nccl::register(module)?;
+    prediction::register(module)?;
     timeline::register(module)?;
     // What is public is said by the package, not by the extension.
     module.delattr("__all__")

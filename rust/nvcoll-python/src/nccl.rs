@@ -8,7 +8,7 @@ use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Result;
 
 use crate::error::of_fabric;
-use crate::fabric::{nbytes_of, Fabric};
+use crate::fabric::{sizes_of, Fabric, Sizes};
 use crate::schedule::collective_named;
 
 /// An algorithm and a protocol that NCCL weighs for a call of one size.
@@ -119,15 +119,12 @@ impl Fabric {
         version: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let contract = collective_named(py, collective)?;
-        let sizes: Option<Vec<u64>> = match nbytes.try_iter() {
-            Ok(sizes) => Some(sizes.map(|size| nbytes_of(&size?)).collect::<PyResult<_>>()?),
-            Err(_) => None,
-        };
-        let Some(sizes) = sizes else {
-            let mut one = self.weighed(py, contract, &[nbytes_of(nbytes)?], version)?;
-            return Ok(one.remove(0).into_pyobject(py)?.into_any());
-        };
-        self.weighed(py, contract, &sizes, version)?.into_pyobject(py)
+        let sizes = sizes_of(nbytes)?;
+        let mut weighed = self.weighed(py, contract, sizes.all(), version)?;
+        match sizes {
+            Sizes::One(_) => Ok(weighed.remove(0).into_pyobject(py)?.into_any()),
+            Sizes::Many(_) => weighed.into_pyobject(py),
+        }
     }
 }
 

@@ -1,0 +1,201 @@
+//! What of a fabric the closed forms look at: how many GPUs, over what they reach each other, how fast the lines are.
+//!
+//! Nodes are taken to be alike. GPUs that an NVSwitch joins are one node, however many trays they are in.
+
+use crate::error::{Error, Result};
+use crate::hardware::gpus::Generation;
+use crate::hardware::media::{Family, Medium};
+use crate::hardware::{Fabric, Kind, Link};
+
+/// Over what the GPUs of a node reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// NVLink or xGMI joins all of them.
+    Nvlink,
+    /// PCIe, from GPU to GPU.
+    Peer,
+    /// Host memory, which every byte enters and leaves over PCIe.
+    Staged,
+}
+
+impl Way {
+    /// Returns the name that constants have of it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Way::Nvlink => "nvlink",
+            Way::Peer => "pcie",
+            Way::Staged => "staged",
+        }
+    }
+}
+
+/// What lies between nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Network {
+    /// The medium of a port.
+    pub(super) medium: &'static Medium,
+    /// GB/s of all cards of a node at line rate.
+    pub(super) line_gbps: f64,
+}
+
+impl Network {
+    /// Returns the name that constants have of its software.
+    pub(super) fn stack(&self) -> &'static str {
+        match self.medium.name.split('-').next() {
+            Some("efa") => "efa",
+            Some("ethernet" | "tcpxo") => "tcp",
+            _ => "ib",
+        }
+    }
+}
+
+/// A fabric in the eyes of the closed forms.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Machine {
+    pub(super) ranks: u32,
+    pub(super) nodes: u32,
+    pub(super) generation: Generation,
+    pub(super) is_amd: bool,
+    pub(super) way: Way,
+    /// Of what the links are that a GPU has to the others of its node.
+    pub(super) medium: &'static Medium,
+    /// GB/s of those together at line rate, one way; of the GPU that has the fewest.
+    pub(super) line_gbps: f64,
+    /// An NVSwitch joins the GPUs.
+    pub(super) has_switch: bool,
+    /// It folds and multicasts.
+    pub(super) folds: bool,
+    /// Its GPUs hang at Grace processors and its NVSwitches join trays.
+    pub(super) is_rack: bool,
+    pub(super) network: Option<Network>,
+}
+
+impl Machine {
+    /// # Errors
+    /// [`Error::Unable`] for one GPU, or nodes with unlike numbers of GPUs; [`Error::NoPath`] if ranks cannot reach each
+    /// other.
+    pub(super) fn of(fabric: &Fabric) -> Result<Self> {
+        let unable = |message: String| Error::Unable { fabric: fabric.name.clone(), message };
+        let gpus = fabric.gpus();
+        let ranks = gpus.len() as u32;
+        if ranks < 2 {
+            return Err(unable(
+                "one GPU has nobody to talk to: nothing moves, and there is nothing to predict".to_owned(),
+            ));
+        }
+        let first = joined(fabric, gpus[0]);
+        let node: Vec<usize> = match first.len() == gpus.len() {
+            true => gpus.clone(),
+            false => {
+                gpus.iter().copied().filter(|&gpu| fabric.devices[gpu].node == fabric.devices[gpus[0]].node).collect()
+            }
+        };
+        let local = node.len() as u32;
+        let nodes = ranks / local;
+        if ranks % local != 0 {
+            return Err(unable(format!("the first node has {local} of {ranks} GPUs: nodes must be alike")));
+        }
+        fabric.route(0, 1)?;
+        fabric.route(0, ranks - 1)?;
+        let way = match (local > 1 && node.iter().all(|gpu| first.contains(gpu)), fabric.abilities.peer_access) {
+            (true, _) => Way::Nvlink,
+            (false, true) => Way::Peer,
+            (false, false) => Way::Staged,
+        };
+        let lines = node.iter().map(|&gpu| line(fabric, gpu, way, &node)).collect::<Option<Vec<_>>>();
+        let lines = lines.ok_or_else(|| unable("a GPU has no link to a host, nor to another GPU".to_owned()))?;
+        let (medium, line_gbps) = lines.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are two GPUs");
+        let has_switch =
+            way == Way::Nvlink && leaving(fabric, node[0]).any(|link| fabric.devices[link.to].kind == Kind::Nvswitch);
+        let is_rack = has_switch && leaving(fabric, node[0]).any(|link| link.medium.family == Family::C2c);
+        let folds = has_switch && fabric.abilities.switch_folds && fabric.abilities.multicast;
+        let network = (nodes > 1).then(|| network(fabric, node[0])).flatten();
+        if nodes > 1 && network.is_none() {
+            return Err(unable("nothing joins its nodes that has a rate".to_owned()));
+        }
+        let (generation, is_amd) = (fabric.gpu.generation, fabric.gpu.sm.is_none());
+        Ok(Self { ranks, nodes, generation, is_amd, way, medium, line_gbps, has_switch, folds, is_rack, network })
+    }
+
+    pub(super) fn local(&self) -> u32 {
+        self.ranks / self.nodes
+    }
+
+    /// Returns the class of systems of the table of measurements to which it belongs.
+    pub(super) fn class(&self) -> &'static str {
+        match (&self.network, self.way) {
+            (Some(_), _) if self.is_amd => "amd_multinode",
+            (Some(_), _) if self.is_rack => "mnnvl_multi_rack",
+            (Some(network), _) => match network.medium.name.split('-').next() {
+                Some("efa") => "multinode_efa",
+                Some("ethernet") => "multinode_tcp",
+                Some("tcpxo") => "multinode_tcpx",
+                Some("slingshot") => "multinode_slingshot",
+                Some("roce") => "multinode_roce",
+                _ => "multinode_ib",
+            },
+            (None, Way::Nvlink) if self.is_amd => "amd_xgmi",
+            (None, Way::Nvlink) if self.is_rack => "mnnvl_nvl72",
+            (None, Way::Nvlink) => match (self.has_switch, self.folds, self.generation) {
+                (true, true, Generation::Hopper) => "nvswitch_hopper_nvls",
+                (true, true, _) => "nvswitch_blackwell_nvls",
+                (true, false, _) => "nvswitch_no_nvls",
+                (false, ..) if self.ranks == 2 => "nvlink_bridge",
+                (false, _, Generation::Volta | Generation::Pascal) => "nvlink_mesh_v100",
+                (false, ..) => "nvlink_mesh",
+            },
+            (None, Way::Peer) => "pcie_p2p",
+            (None, Way::Staged) => "pcie_host_staged",
+        }
+    }
+}
+
+fn leaving(fabric: &Fabric, device: usize) -> impl Iterator<Item = &Link> {
+    fabric.links.iter().filter(move |link| link.from == device)
+}
+
+/// The GPUs that NVLink joins to one, directly, through switches or through each other, itself included.
+fn joined(fabric: &Fabric, gpu: usize) -> Vec<usize> {
+    let mut found = vec![gpu];
+    let mut seen = vec![false; fabric.devices.len()];
+    seen[gpu] = true;
+    let links: Vec<&Link> = fabric.links.iter().filter(|link| link.medium.family.joins_gpus()).collect();
+    let mut at = 0;
+    while at < found.len() {
+        let from = found[at];
+        for link in links.iter().filter(|link| link.from == from) {
+            if !std::mem::replace(&mut seen[link.to], true) {
+                found.push(link.to);
+            }
+        }
+        at += 1;
+    }
+    found.retain(|&device| fabric.devices[device].kind == Kind::Gpu);
+    found
+}
+
+/// The medium and the line rate in GB/s of what a GPU has to the others of its node.
+fn line(fabric: &Fabric, gpu: usize, way: Way, node: &[usize]) -> Option<(&'static Medium, f64)> {
+    let leads = |link: &&Link| match way {
+        Way::Nvlink => {
+            let is_switch = fabric.devices[link.to].kind == Kind::Nvswitch;
+            link.medium.family.joins_gpus() && (is_switch || node.contains(&link.to))
+        }
+        Way::Peer | Way::Staged => matches!(link.medium.family, Family::Pcie | Family::C2c),
+    };
+    let links: Vec<&Link> = leaving(fabric, gpu).filter(leads).collect();
+    let gbps = links.iter().map(|link| link.line_rate().gbps()).sum();
+    Some((links.first()?.medium, gbps))
+}
+
+/// The cards of the node in which a GPU is.
+fn network(fabric: &Fabric, gpu: usize) -> Option<Network> {
+    let node = fabric.devices[gpu].node;
+    let is_port = |link: &&Link| {
+        let (from, to) = (&fabric.devices[link.from], &fabric.devices[link.to]);
+        from.kind == Kind::Nic && from.node == node && to.kind == Kind::NetworkSwitch
+    };
+    let ports: Vec<&Link> = fabric.links.iter().filter(is_port).collect();
+    let line_gbps = ports.iter().map(|link| link.line_rate().gbps()).sum();
+    Some(Network { medium: ports.first()?.medium, line_gbps })
+}

@@ -1,0 +1,237 @@
+//! How long a collective of NCCL takes, really: closed forms of its patterns over physical constants.
+//!
+//! ```text
+//! Fabric ─machine─▶ GPUs, nodes, way, line rates, generation ─terms─▶ the constants that hold there
+//!            │                                                          │
+//!            └─nccl::Model─▶ which algorithm ────────choice─────────────┴─▶ ring · nvls · tree · sends ─▶ time of each protocol
+//!                                                                             least of them + launch, never below the floor
+//! ```
+//!
+//! `nccl` answers what NCCL would choose by its own formula, [`crate::simulate`] runs one schedule event by event; this answers
+//! what a program would measure. A test holds rings and chains to the event simulator with the same constants.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`constants`] | a number per physical effect and generation, with unit, source and range |
+//! | `machine`, `terms` | what of a fabric matters; the constants that hold on it |
+//! | `pattern`, `choice` | the collectives there are; which algorithm and protocols are weighed |
+//! | `ring`, `nvls`, `tree`, `sends` | the closed forms; their documentation has the formulas |
+//! | `spent`, `prediction` | what a time is made of; what a caller gets |
+//! | `trust` | intervals, and on how many systems they were seen |
+//!
+//! **Bytes and time.** A larger call of the same algorithm, protocol and chunk never takes less time. It may where one of them
+//! changes: NCCL takes larger chunks in the switch from some size on, and its own formula, not the time, takes the algorithm.
+//!
+//! **What is not modelled.** SHARP, tuner plugins and environment variables; NVLS of other collectives than all_reduce; PAT;
+//! what else runs on the machine; the processor, on which most of a small call's time depends. Launching from CUDA graphs: no
+//! public measurement says what it saves.
+
+mod choice;
+pub mod constants;
+mod machine;
+mod nvls;
+mod pattern;
+mod prediction;
+mod ring;
+mod sends;
+mod spent;
+mod terms;
+mod tree;
+mod trust;
+
+pub use choice::Forced;
+pub use pattern::Pattern;
+pub use prediction::Prediction;
+
+use crate::error::{Error, Result};
+use crate::floor::Floor;
+use crate::hardware::{Evidence, Fabric};
+use crate::nccl::{Algorithm, Model};
+use choice::{Choice, Way};
+use constants::Constants;
+use machine::Machine;
+use spent::Spent;
+use terms::Terms;
+
+/// How the program launches its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launch {
+    /// A process for each GPU, as nccl-tests with `-g 1`.
+    ProcessPerGpu,
+    /// One process for all GPUs of a node, as nccl-tests with `-g 8`.
+    SingleProcess,
+    /// A process for each GPU, called from a framework as torch.
+    Framework,
+}
+
+impl Launch {
+    /// Every launch.
+    pub const ALL: [Self; 3] = [Self::ProcessPerGpu, Self::SingleProcess, Self::Framework];
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ProcessPerGpu => "process_per_gpu",
+            Self::SingleProcess => "single_process",
+            Self::Framework => "framework",
+        }
+    }
+
+    /// Finds a launch by name.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`]; [`Error::Unable`] for `graph`, of which there is no public measurement.
+    pub fn named(name: &str) -> Result<Self> {
+        if name == "graph" {
+            let message = "no public measurement says what launching from a CUDA graph saves".to_owned();
+            return Err(Error::Unable { fabric: "launch `graph`".to_owned(), message });
+        }
+        let known = Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|launch| launch.name() == name);
+        found.ok_or_else(|| Error::Unknown { kind: "launch", name: name.to_owned(), known })
+    }
+}
+
+/// What predicts calls on one fabric.
+#[derive(Debug, Clone)]
+pub struct Predictor {
+    fabric: String,
+    machine: Machine,
+    terms: Terms,
+    model: Option<Model>,
+    chooses: String,
+}
+
+/// What is called, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// The collective.
+    pub pattern: Pattern,
+    /// How it is launched.
+    pub launch: Launch,
+    /// What is forced.
+    pub forced: Forced,
+}
+
+/// The ways of a call of one size, which do not depend on constants: a fit finds them once.
+#[derive(Debug, Clone)]
+pub struct Weighed {
+    nbytes: u64,
+    choice: Choice,
+}
+
+impl Predictor {
+    /// Makes the predictor of a fabric with the constants that are shipped; `version` of NCCL, the newest known if none.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for a version before the first known one; [`Error::Unable`] for one GPU or unlike nodes;
+    /// [`Error::NoPath`] if GPUs cannot reach each other.
+    pub fn of(fabric: &Fabric, version: Option<&str>) -> Result<Self> {
+        let machine = Machine::of(fabric)?;
+        let newest = Model::versions().last().copied().unwrap_or_default();
+        let (model, chooses) = match Model::of(version.unwrap_or(newest), fabric) {
+            Ok(model) if model.is_last_resort() => (None, LAST_RESORT.to_owned()),
+            Ok(model) => (Some(model), "NCCL's own cost model".to_owned()),
+            Err(error @ Error::Unknown { .. }) => return Err(error),
+            Err(error) => (None, format!("rings, since NCCL's model does not know this machine: {error}")),
+        };
+        let terms = terms_of(&machine, model.as_ref(), &Constants::shipped());
+        Ok(Self { fabric: fabric.name.clone(), machine, terms, model, chooses })
+    }
+
+    /// Takes other constants.
+    pub fn set(&mut self, constants: &Constants) {
+        self.terms = terms_of(&self.machine, self.model.as_ref(), constants);
+    }
+
+    /// Returns the class of systems, in the table of measurements, to which the fabric belongs.
+    pub fn class(&self) -> &'static str {
+        self.machine.class()
+    }
+
+    /// Returns on how many systems of that class predictions were judged.
+    pub fn evidence(&self) -> Evidence {
+        trust::evidence(self.class())
+    }
+
+    /// Says how predictions for such machines are known.
+    pub fn trust(&self) -> String {
+        match self.evidence() {
+            Evidence::DatasheetOnly => "not validated".to_owned(),
+            validated => validated.to_string(),
+        }
+    }
+
+    /// Says who takes the algorithm.
+    pub fn chooses(&self) -> &str {
+        &self.chooses
+    }
+
+    /// Finds the ways of a call of so many bytes, as nccl-tests counts them.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if what is forced is not possible here, or has no closed form.
+    pub fn weigh(&self, call: &Call, nbytes: u64) -> Result<Weighed> {
+        let choice = choice::choice(self.model.as_ref(), &self.terms, call.pattern, call.forced, nbytes);
+        if choice.ways.is_empty() {
+            return Err(self.refusal(call, choice.why_not));
+        }
+        Ok(Weighed { nbytes, choice })
+    }
+
+    fn refusal(&self, call: &Call, why: Option<&'static str>) -> Error {
+        let algorithm = call.forced.algorithm.map_or("any algorithm", Algorithm::name);
+        let protocol = call.forced.protocol.map_or("any protocol", |protocol| protocol.name());
+        let why = match (call.pattern.is_of_sends(), why) {
+            (true, _) => "NCCL builds it of sends and receives, of which none can be forced",
+            (false, Some(why)) => why,
+            (false, None) => "it has no prediction here",
+        };
+        let message = format!("{} by {algorithm} with {protocol}: {why}", call.pattern.name());
+        Error::Unable { fabric: self.fabric.clone(), message }
+    }
+
+    /// Returns the time alone, in microseconds; what a fit compares.
+    pub fn us(&self, call: &Call, weighed: &Weighed) -> f64 {
+        let (_, spent) = self.fastest(call, weighed);
+        spent.us() + self.launch_us(call, &spent)
+    }
+
+    /// Predicts a call whose ways were weighed; `floor` is the fabric's for that collective.
+    pub fn predict(&self, call: &Call, weighed: &Weighed, floor: &Floor) -> Prediction {
+        let (way, spent) = self.fastest(call, weighed);
+        let launch_us = self.launch_us(call, &spent);
+        prediction::made(self, call, weighed, way, spent, launch_us, floor)
+    }
+
+    fn fastest(&self, call: &Call, weighed: &Weighed) -> (Way, Spent) {
+        let nbytes = weighed.nbytes as f64;
+        let timed = weighed.choice.ways.iter().filter_map(|&way| {
+            let spent = choice::spent(&self.terms, call.pattern, way, nbytes)?;
+            Some((way, spent))
+        });
+        timed.min_by(|a, b| a.1.us().total_cmp(&b.1.us())).expect("a weighed call has a way that has a closed form")
+    }
+
+    /// What launching adds to the device's time.
+    fn launch_us(&self, call: &Call, spent: &Spent) -> f64 {
+        let terms = &self.terms.launching;
+        match call.launch {
+            Launch::ProcessPerGpu => 0.0,
+            Launch::Framework => terms.framework_us,
+            // One process starts the GPUs of its node one after the other; no call ends before the last has started.
+            Launch::SingleProcess => {
+                let peers = if call.pattern == Pattern::AllToAll { terms.per_peer_us } else { 0.0 };
+                (terms.single_process_us + peers - spent.us()).max(0.0)
+            }
+        }
+    }
+}
+
+fn terms_of(machine: &Machine, model: Option<&Model>, constants: &Constants) -> Terms {
+    // Rings run with twice the channels that the search found.
+    let channels = model.and_then(|model| model.channels(Algorithm::Ring));
+    Terms::of(machine, constants, channels.map(|channels| 2 * channels.count))
+}
+
+const LAST_RESORT: &str = "rings, since NCCL's search finds none and it would run one channel as a last resort";

@@ -1,0 +1,67 @@
+//! all_reduce in the switch (NVLS): each GPU owns a part; the switch folds it for its owner and multicasts the result.
+//!
+//! ```text
+//! ops  = channels x n                 a loop gives every GPU one chunk on every channel
+//! loop = ops chunk (1 + 1/n) / rate + n chunk_us          over the wire, then synchronisation, once for each of n owners
+//! time = start + (S / (ops chunk) + fill) loop            gather up, fold and multicast, gather down overlap
+//! ```
+//!
+//! The size of chunks is NCCL's rule, and the curve leaps where it changes:
+//!
+//! | chunk | Hopper, 16 channels | Blackwell, 32 channels |
+//! |---|---|---|
+//! | largest | 128 KiB | 512 KiB |
+//! | 64 KiB | below 64 ops x 128 KiB: 1 GiB with 8 GPUs | below 64 ops x 512 KiB: 8 GiB |
+//! | 32 KiB | below 8 ops x 64 KiB: 64 MiB | |
+//! | 16 KiB | below 2 ops x 32 KiB: 8 MiB | below 8 ops x 64 KiB: 128 MiB |
+//!
+//! Seen in `h100_8_dgxc` (64 MiB and 1 GiB), `b200_8_p6_mleng` and `b200_8_gke_a4` (128 MiB and 8 GiB); that it is 16 and not
+//! 32 KiB below 128 MiB on Blackwell is inferred from the slope.
+
+use super::spent::{us, Carrier, Spent};
+use super::terms::Nvls;
+
+const KIB: f64 = 1024.0;
+
+impl Nvls {
+    /// Returns the bytes of a chunk where `gpus` share `nbytes`.
+    pub(super) fn chunk(&self, gpus: f64, nbytes: f64) -> f64 {
+        let ops = self.channels * gpus;
+        let largest = if self.is_blackwell { 512.0 * KIB } else { 128.0 * KIB };
+        if nbytes >= 64.0 * ops * largest {
+            largest
+        } else if nbytes >= 8.0 * ops * 64.0 * KIB {
+            64.0 * KIB
+        } else if self.is_blackwell || nbytes < 2.0 * ops * 32.0 * KIB {
+            16.0 * KIB
+        } else {
+            32.0 * KIB
+        }
+    }
+
+    /// Returns what a loop takes with chunks of so many bytes.
+    fn loop_us(&self, gpus: f64, chunk: f64) -> f64 {
+        us(self.channels * gpus * chunk * (1.0 + 1.0 / gpus), self.gbps) + gpus * self.chunk_us
+    }
+
+    /// Returns GB/s of algbw once the stages are full.
+    pub(super) fn steady_gbps(&self, gpus: f64, chunk: f64) -> f64 {
+        self.channels * gpus * chunk / self.loop_us(gpus, chunk) / 1e3
+    }
+}
+
+/// Returns what all_reduce among the GPUs of one switch takes.
+pub(super) fn nvls(nvls: &Nvls, gpus: f64, nbytes: f64) -> Spent {
+    let ops = nvls.channels * gpus;
+    let chunk = nvls.chunk(gpus, nbytes).min((nbytes / ops).max(1.0));
+    let loop_us = nvls.loop_us(gpus, chunk);
+    Spent {
+        start_up: nvls.start_us,
+        network: 0.0,
+        hops: 0.0,
+        fill: nvls.fill_loops * loop_us,
+        bytes: nbytes / (ops * chunk) * loop_us,
+        carrier: Carrier::FoldingSwitch,
+        load: nbytes * (1.0 + 1.0 / gpus),
+    }
+}

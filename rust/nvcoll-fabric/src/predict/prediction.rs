@@ -1,0 +1,125 @@
+//! What a caller gets: the time, its interval, what it is made of, and what limits it.
+
+use super::choice::Way;
+use super::machine;
+use super::spent::{us, Carrier, Spent};
+use super::{trust, Call, Launch, Predictor, Weighed};
+use crate::floor::Floor;
+use crate::nccl::{Algorithm, Protocol};
+use crate::units::PS_PER_US;
+
+/// How long a call takes. Times are microseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// The size, as nccl-tests counts it.
+    pub nbytes: u64,
+    /// As NCCL prints it; `SendRecv` for what is built of sends and receives.
+    pub algorithm: &'static str,
+    /// As NCCL prints it.
+    pub protocol: &'static str,
+    /// The most channels that NCCL gives the call, if it knows the machine.
+    pub channels: Option<u32>,
+    /// The time; never less than the floor.
+    pub us: f64,
+    /// 90 % of measurements of such machines lie from here
+    pub low_us: f64,
+    /// to here.
+    pub high_us: f64,
+    /// What no schedule undercuts.
+    pub floor_us: f64,
+    /// NCCL's own estimate of what it would take.
+    pub nccl_us: Option<f64>,
+    /// What limits the call, in words.
+    pub bottleneck: String,
+    /// What the time is made of; the sum is the time.
+    pub parts: Vec<(&'static str, f64)>,
+}
+
+/// Puts a prediction together.
+pub(super) fn made(
+    predictor: &Predictor,
+    call: &Call,
+    weighed: &Weighed,
+    way: Way,
+    spent: Spent,
+    launch_us: f64,
+    floor: &Floor,
+) -> Prediction {
+    let floor_us = floor.time(weighed.nbytes) as f64 / PS_PER_US as f64;
+    let missing = (floor_us - spent.us() - launch_us).max(0.0);
+    let all = [
+        ("launch", launch_us),
+        ("start-up", spent.start_up),
+        ("network", spent.network),
+        ("hops", spent.hops),
+        ("fill", spent.fill),
+        ("bytes", spent.bytes),
+        ("floor", missing),
+    ];
+    let parts: Vec<(&'static str, f64)> = all.into_iter().filter(|part| part.1 > 0.0).collect();
+    let time: f64 = parts.iter().map(|part| part.1).sum::<f64>().max(floor_us);
+    let factor = trust::factor(predictor.class(), call.pattern, weighed.nbytes);
+    Prediction {
+        nbytes: weighed.nbytes,
+        algorithm: way.algorithm.map_or("SendRecv", Algorithm::name),
+        protocol: way.protocol.name(),
+        channels: way.channels,
+        us: time,
+        low_us: (time / factor).max(floor_us),
+        high_us: time * factor,
+        floor_us,
+        nccl_us: weighed.choice.nccl_us,
+        bottleneck: bottleneck(predictor, call, way, &spent, &parts, time),
+        parts,
+    }
+}
+
+/// Names what most of the time goes to.
+fn bottleneck(
+    predictor: &Predictor,
+    call: &Call,
+    way: Way,
+    spent: &Spent,
+    parts: &[(&'static str, f64)],
+    time: f64,
+) -> String {
+    let longest = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0);
+    let percent = |us: f64| 100.0 * us / time;
+    let of_time = |us: f64| format!("{:.0} % of the time", percent(us));
+    match longest {
+        "launch" if call.launch == Launch::SingleProcess => {
+            format!("launching: one process starts {} GPUs", predictor.terms.local)
+        }
+        "launch" => "launching from a framework".to_owned(),
+        "start-up" => format!("starting: kernel and {}, {}", way.protocol.name(), of_time(spent.start_up)),
+        "network" => format!("starting over the network, {}", of_time(spent.network)),
+        "hops" => format!("latency of the steps from GPU to GPU, {}", of_time(spent.hops)),
+        "fill" => format!("filling the pipeline, {}", of_time(spent.fill)),
+        "floor" => "the narrowest cut of the fabric".to_owned(),
+        _ => carried(predictor, way, spent, percent),
+    }
+}
+
+/// Names what carries the bytes, and how busy it is.
+fn carried(predictor: &Predictor, way: Way, spent: &Spent, percent: impl Fn(f64) -> f64) -> String {
+    let (terms, machine) = (&predictor.terms, &predictor.machine);
+    let flags = if way.protocol == Protocol::Ll { 2.0 } else { 1.0 };
+    let note = if flags > 1.0 { " (LL: half of what moves are flags)" } else { "" };
+    let line = match (spent.carrier, &terms.between) {
+        (Carrier::Cards, Some(network)) => network.line_gbps,
+        _ => terms.line_gbps,
+    };
+    let busy = percent(us(spent.load * flags, line)).min(100.0);
+    match (spent.carrier, machine.way) {
+        (Carrier::Cards, _) => format!("network cards, {busy:.0} % busy{note}"),
+        (Carrier::FoldingSwitch, _) => {
+            let each_way = 1.0 + 1.0 / terms.ranks;
+            format!("GPU ports, {busy:.0} % busy (the switch folds: {each_way:.3} N each way)")
+        }
+        (Carrier::Links, machine::Way::Nvlink) => format!("GPU ports, {busy:.0} % busy{note}"),
+        (Carrier::Links, machine::Way::Peer) => format!("PCIe, {busy:.0} % busy{note}"),
+        (Carrier::Links, machine::Way::Staged) => {
+            format!("host memory: every byte crosses PCIe twice, {:.0} % busy{note}", (2.0 * busy).min(100.0))
+        }
+    }
+}

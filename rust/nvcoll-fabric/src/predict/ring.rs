@@ -1,0 +1,83 @@
+//! Rings, and chains: what broadcast and reduce are there.
+//!
+//! ```text
+//! K = 2 (n-1) steps for all_reduce, n-1 for all_gather and reduce_scatter, each of c = S / n bytes
+//! chain: n-1 hops, then the bytes once: c = S
+//!
+//! LL      start + K hop + K max(c / min(rate of the generation, B/2), x / rate of a channel)   x = max(c/channels, min(c, 4 KiB))
+//! LL128   start + start-up + K hop + K c / min(20 x channels, 15/16 B)                          over NVLink, one node
+//! Simple  start + start-up + K hop + K c / B
+//! ```
+//!
+//! B is what a GPU sends, or what its node's cards do if that is less; hops between nodes cost what the network's cost. LL's
+//! second rate holds over NVLink: a channel moves the first 4 KiB of a step alone.
+
+use super::pattern::Pattern;
+use super::spent::{us, Carrier, Spent};
+use super::terms::Terms;
+use crate::nccl::Protocol;
+
+/// Until so many bytes the start-up of Simple over a network grows in proportion. Chosen.
+const STARTED_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
+
+/// How much of a step one channel moves before the others join. Fitted with the rate of a channel.
+const ALONE_BYTES: f64 = 4096.0;
+
+/// The steps of a pattern on a ring, and the bytes of one.
+struct Steps {
+    inside: f64,
+    between: f64,
+    /// How often the bytes of a step go by.
+    times: f64,
+    bytes: f64,
+}
+
+impl Steps {
+    fn of(pattern: Pattern, terms: &Terms, nbytes: f64) -> Self {
+        let (others, nodes) = (terms.ranks - 1.0, terms.nodes - 1.0);
+        let shard = nbytes / terms.ranks;
+        let (steps, between, times, bytes) = match pattern {
+            Pattern::AllReduce => (2.0 * others, 2.0 * nodes, 2.0 * others, shard),
+            Pattern::AllGather | Pattern::ReduceScatter => (others, nodes, others, shard),
+            _ => (others, nodes, 1.0, nbytes),
+        };
+        Self { inside: steps - between, between, times, bytes }
+    }
+}
+
+/// Returns what a ring takes; nothing for a protocol that is not used there.
+pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: f64) -> Option<Spent> {
+    let steps = Steps::of(pattern, terms, nbytes);
+    let inside = if pattern.is_chain() { terms.one_way_gbps } else { terms.both_gbps };
+    let between = terms.between.as_ref();
+    let gbps = between.map_or(inside, |network| network.ring_gbps.min(inside));
+    let (start_up, hops, step_us) = match protocol {
+        Protocol::Ll => {
+            let by_all = us(steps.bytes, terms.ll_gbps.min(gbps / 2.0));
+            let alone = (steps.bytes / terms.channels).max(steps.bytes.min(ALONE_BYTES));
+            let by_channel = terms.ll_channel_gbps.map_or(0.0, |rate| us(alone, rate));
+            let hops = steps.inside * terms.hops.ll + between.map_or(0.0, |network| steps.between * network.hops.ll);
+            (terms.start_ll_us, hops, by_all.max(by_channel))
+        }
+        Protocol::Ll128 => {
+            let most = terms.ll128_channel_gbps? * terms.channels;
+            let start_up = terms.start_ll128_us + terms.startup_ll128_us;
+            (start_up, steps.inside * terms.hops.ll128, us(steps.bytes, most.min(gbps * 15.0 / 16.0)))
+        }
+        Protocol::Simple => {
+            let hops = steps.inside * terms.hops.simple + between.map_or(0.0, |n| steps.between * n.hops.simple);
+            let started = |network: &super::terms::Between| network.ring_startup_us * (nbytes / STARTED_BYTES).min(1.0);
+            let start_up = terms.start_simple_us + terms.startup_us + between.map_or(0.0, started);
+            (start_up, hops, us(steps.bytes, gbps))
+        }
+    };
+    Some(Spent {
+        start_up,
+        network: between.map_or(0.0, |network| network.base_us),
+        hops,
+        fill: 0.0,
+        bytes: steps.times * step_us,
+        carrier: if gbps < inside { Carrier::Cards } else { Carrier::Links },
+        load: steps.times * steps.bytes,
+    })
+}

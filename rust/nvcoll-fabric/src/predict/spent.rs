@@ -1,0 +1,41 @@
+//! What a call's time is made of, and what carries its bytes.
+
+/// What limits the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carrier {
+    /// What joins a GPU to the others of its node.
+    Links,
+    /// The same, while a switch folds.
+    FoldingSwitch,
+    /// A node's cards.
+    Cards,
+}
+
+/// The parts of the device's time, in microseconds, and its load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Spent {
+    /// Kernel and protocol, before the first step.
+    pub(super) start_up: f64,
+    /// What every call over a network takes more.
+    pub(super) network: f64,
+    /// Steps from GPU to GPU.
+    pub(super) hops: f64,
+    /// Until the stages of a pipeline are full.
+    pub(super) fill: f64,
+    /// Bytes over rates.
+    pub(super) bytes: f64,
+    pub(super) carrier: Carrier,
+    /// Bytes that the carrier moves, each way.
+    pub(super) load: f64,
+}
+
+impl Spent {
+    pub(super) fn us(&self) -> f64 {
+        self.start_up + self.network + self.hops + self.fill + self.bytes
+    }
+}
+
+/// Microseconds of bytes at GB/s.
+pub(super) fn us(bytes: f64, gbps: f64) -> f64 {
+    bytes / (gbps * 1e3)
+}

@@ -1,0 +1,200 @@
+//! The constants that hold on one machine: by its generation, its links and its network, in GB/s and microseconds.
+
+use super::constants::Constants;
+use super::machine::{Machine, Way};
+use crate::hardware::gpus::Generation;
+use crate::hardware::media::Family;
+
+/// Channels of GPUs whose number NCCL's model does not tell: RCCL's on MI300X. Chosen.
+const CHANNELS: f64 = 32.0;
+
+const KIB: f64 = 1024.0;
+
+/// What a step to the next GPU takes, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Hops {
+    pub(super) ll: f64,
+    pub(super) ll128: f64,
+    pub(super) simple: f64,
+}
+
+/// What the network adds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Between {
+    /// What every call takes more.
+    pub(super) base_us: f64,
+    /// GB/s of a node's cards at line rate.
+    pub(super) line_gbps: f64,
+    /// What rings and trees get of it.
+    pub(super) ring_gbps: f64,
+    pub(super) tree_gbps: f64,
+    /// What rings with Simple take from 4 MiB on until they are at speed.
+    pub(super) ring_startup_us: f64,
+    /// What a tree with LL moves.
+    pub(super) tree_ll_gbps: f64,
+    /// What is in flight at each level of a tree, in bytes.
+    pub(super) in_flight: f64,
+    /// What trees inside a node get of half a GPU's rate.
+    pub(super) inner: f64,
+    /// What the switch keeps of its rate under a tree over nodes.
+    pub(super) nvlstree: f64,
+    pub(super) hops: Hops,
+}
+
+/// How the switch folds and multicasts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Nvls {
+    /// GB/s of a GPU, each way.
+    pub(super) gbps: f64,
+    /// Synchronisation per chunk and channel.
+    pub(super) chunk_us: f64,
+    /// How many loops pass until the three stages are full.
+    pub(super) fill_loops: f64,
+    pub(super) start_us: f64,
+    pub(super) channels: f64,
+    /// Hopper's rule of chunks, or Blackwell's.
+    pub(super) is_blackwell: bool,
+}
+
+/// How the program launches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Launching {
+    /// One process for all GPUs of a node: no call ends before.
+    pub(super) single_process_us: f64,
+    /// all_to_all: in addition to that.
+    pub(super) per_peer_us: f64,
+    pub(super) framework_us: f64,
+}
+
+/// Every constant that holds on a machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Terms {
+    pub(super) ranks: f64,
+    pub(super) nodes: f64,
+    pub(super) local: f64,
+    pub(super) is_nvlink: bool,
+    /// GB/s of a GPU at line rate, one way.
+    pub(super) line_gbps: f64,
+    /// What it sends while it receives as much; and if traffic goes one way only.
+    pub(super) both_gbps: f64,
+    pub(super) one_way_gbps: f64,
+    pub(super) channels: f64,
+    pub(super) start_ll_us: f64,
+    pub(super) start_ll128_us: f64,
+    pub(super) start_simple_us: f64,
+    /// What is more over NVLink.
+    pub(super) startup_us: f64,
+    pub(super) startup_ll128_us: f64,
+    pub(super) ll_gbps: f64,
+    /// Over NVLink the first bytes of a step go at this rate, per channel.
+    pub(super) ll_channel_gbps: Option<f64>,
+    /// None where LL128 is not used.
+    pub(super) ll128_channel_gbps: Option<f64>,
+    pub(super) hops: Hops,
+    pub(super) nvls: Option<Nvls>,
+    pub(super) between: Option<Between>,
+    pub(super) launching: Launching,
+}
+
+impl Terms {
+    /// Takes from the constants what a machine needs; `channels` as NCCL lays them, if it knows the machine.
+    pub(super) fn of(machine: &Machine, constants: &Constants, channels: Option<u32>) -> Self {
+        let at = |names: &[&str]| constants.at(&names.join("."));
+        let age = age(machine.generation);
+        let is_nvlink = machine.way == Way::Nvlink;
+        let (nodes, local) = (f64::from(machine.nodes), f64::from(machine.local()));
+        let channels = channels.map_or(CHANNELS, f64::from);
+        let (both_gbps, one_way_gbps) = rates(machine, constants, channels, age);
+        let of_age = |name: &str| if is_nvlink { constants.of(&[name, age]).unwrap_or(0.0) } else { 0.0 };
+        let hops = |way: &str| Hops {
+            ll: at(&["hop_us.ll", way]),
+            ll128: constants.of(&["hop_us.ll128", way]).unwrap_or(0.0),
+            simple: at(&["hop_us.simple", way]),
+        };
+        let nvls = machine.folds.then(|| nvls(machine, constants)).flatten();
+        let between = machine.network.as_ref().map(|network| Between {
+            base_us: at(&["network.base_us", network.stack()]),
+            line_gbps: network.line_gbps,
+            ring_gbps: network.line_gbps * at(&["network.ring"]),
+            tree_gbps: network.line_gbps * at(&["network.tree"]),
+            ring_startup_us: at(&["network.ring_startup_us"]),
+            tree_ll_gbps: at(&["network.tree_ll_gbps"]),
+            in_flight: at(&["network.tree_chunk_kib"]) * KIB * 16.0,
+            inner: at(&["network.tree_inner"]),
+            nvlstree: at(&["network.nvlstree"]),
+            hops: hops("network"),
+        });
+        let has_ll128 = is_nvlink && machine.nodes == 1 && age != "volta";
+        Self {
+            ranks: f64::from(machine.ranks),
+            nodes,
+            local,
+            is_nvlink,
+            line_gbps: machine.line_gbps,
+            both_gbps,
+            one_way_gbps,
+            channels,
+            start_ll_us: at(&["start_us.ll"]),
+            start_ll128_us: at(&["start_us.ll128"]),
+            start_simple_us: at(&["start_us.simple"]),
+            startup_us: of_age("startup_us"),
+            startup_ll128_us: of_age("startup_ll128_us"),
+            ll_gbps: at(&["ll_gbps", age]),
+            ll_channel_gbps: is_nvlink.then(|| at(&["ll_channel_gbps"])),
+            ll128_channel_gbps: has_ll128.then(|| at(&["ll128_channel_gbps"])),
+            hops: hops(machine.way.name()),
+            nvls,
+            between,
+            launching: Launching {
+                single_process_us: at(&["launch.single_process_us"]) * local * (local / 8.0).sqrt(),
+                per_peer_us: at(&["launch.per_peer_us"]) * local * (local - 1.0),
+                framework_us: at(&["launch.framework_us"]),
+            },
+        }
+    }
+}
+
+/// The generation whose constants hold: AMD's as those of NVIDIA's in the same years.
+const fn age(generation: Generation) -> &'static str {
+    match generation {
+        Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => "volta",
+        Generation::Ampere | Generation::Ada | Generation::Cdna2 => "ampere",
+        Generation::Hopper | Generation::Cdna3 => "hopper",
+        Generation::Blackwell => "blackwell",
+    }
+}
+
+/// What a GPU sends while it receives as much, and if traffic goes one way only.
+fn rates(machine: &Machine, constants: &Constants, channels: f64, age: &str) -> (f64, f64) {
+    let (line, medium) = (machine.line_gbps, machine.medium);
+    match machine.way {
+        Way::Nvlink => {
+            let part = constants.of(&["efficiency", &medium.name]).unwrap_or(medium.efficiency);
+            let most = constants.of(&["channel_gbps", age]).map_or(f64::INFINITY, |channel| channel * channels);
+            let gbps = (line * part).min(most);
+            (gbps, gbps)
+        }
+        Way::Peer => (line * constants.at("efficiency.pcie"), line * constants.at("efficiency.pcie")),
+        Way::Staged => {
+            let is_old = medium.family == Family::Pcie && matches!(medium.name.as_str(), "pcie1" | "pcie2" | "pcie3");
+            let both = constants.at(if is_old { "staged.pcie3" } else { "staged.pcie4" });
+            (line * both, line * constants.at("staged.one_way"))
+        }
+    }
+}
+
+fn nvls(machine: &Machine, constants: &Constants) -> Option<Nvls> {
+    let (age, channels) = match machine.generation {
+        Generation::Hopper => ("hopper", 16.0),
+        Generation::Blackwell => ("blackwell", 32.0),
+        _ => return None,
+    };
+    Some(Nvls {
+        gbps: machine.line_gbps * constants.of(&["nvls", age])?,
+        chunk_us: constants.at("nvls.chunk_us"),
+        fill_loops: constants.at("nvls.fill_loops"),
+        start_us: constants.of(&["nvls.start_us", age])?,
+        channels,
+        is_blackwell: age == "blackwell",
+    })
+}

@@ -1,0 +1,178 @@
+//! The closed forms: points computed by hand, curves that were measured, and what holds on every machine.
+
+use nvcoll_fabric::cluster::{cluster, network};
+use nvcoll_fabric::hardware::Fabric;
+use nvcoll_fabric::nccl::{Algorithm, Protocol};
+use nvcoll_fabric::predict::constants::{self, Constants};
+use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Prediction, Predictor};
+use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::Error;
+
+const MIB: u64 = 1 << 20;
+
+fn call(pattern: Pattern) -> Call {
+    Call { pattern, launch: Launch::ProcessPerGpu, forced: Forced::default() }
+}
+
+fn forced(pattern: Pattern, algorithm: Algorithm, protocol: Protocol) -> Call {
+    Call { forced: Forced { algorithm: Some(algorithm), protocol: Some(protocol) }, ..call(pattern) }
+}
+
+fn predicted(fabric: &Fabric, call: &Call, nbytes: u64) -> Prediction {
+    let predictor = Predictor::of(fabric, None).unwrap();
+    let weighed = predictor.weigh(call, nbytes).unwrap();
+    predictor.predict(call, &weighed, &call.pattern.floor(fabric).unwrap())
+}
+
+fn us(fabric: &Fabric, call: &Call, nbytes: u64) -> f64 {
+    let predictor = Predictor::of(fabric, None).unwrap();
+    predictor.us(call, &predictor.weigh(call, nbytes).unwrap())
+}
+
+/// With round constants, so that a fit does not change what is computed by hand.
+fn with_round_constants(name: &str, values: &[(&str, f64)], call: &Call, nbytes: u64) -> f64 {
+    let mut predictor = Predictor::of(&preset(name).unwrap(), None).unwrap();
+    predictor.set(&Constants::shipped().with(values.iter().copied()).unwrap());
+    predictor.us(call, &predictor.weigh(call, nbytes).unwrap())
+}
+
+fn is_near(found: f64, expected: f64) -> bool {
+    (found / expected - 1.0).abs() < 1e-9
+}
+
+#[test]
+fn every_constant_has_a_source_and_lies_in_its_range() {
+    let units = ["us", "GB/s", "part", "KiB", "loops"];
+    for constant in constants::all() {
+        assert!(!constant.source.is_empty() && units.contains(&constant.unit.as_str()), "{}", constant.name);
+        assert!(constant.value > 0.0 && constant.low <= constant.value, "{}", constant.name);
+        assert!(constant.value <= constant.high, "{}", constant.name);
+    }
+}
+
+#[test]
+fn a_ring_of_simple_is_its_start_its_hops_and_its_bytes() {
+    // 14 steps of 64 MiB / 8 at 0.8 x 450 GB/s, 3 us each, after 10 + 20 us.
+    let values = [
+        ("efficiency.nvlink4", 0.8),
+        ("hop_us.simple.nvlink", 3.0),
+        ("start_us.simple", 10.0),
+        ("startup_us.hopper", 20.0),
+    ];
+    let ring = forced(Pattern::AllReduce, Algorithm::Ring, Protocol::Simple);
+    let found = with_round_constants("hgx-h100", &values, &ring, 64 * MIB);
+    assert!(is_near(found, 30.0 + 14.0 * 3.0 + 14.0 * (8.0 * MIB as f64) / 360e3), "{found}");
+}
+
+#[test]
+fn a_chain_carries_the_bytes_once() {
+    // Three hops, then 16 MiB at 0.5 x 31.504 GB/s: PCIe 4 x16.
+    let values = [("efficiency.pcie", 0.5), ("hop_us.simple.pcie", 5.0), ("start_us.simple", 10.0)];
+    let chain = forced(Pattern::Broadcast, Algorithm::Ring, Protocol::Simple);
+    let found = with_round_constants("rtx4090-4-p2p", &values, &chain, 16 * MIB);
+    assert!(is_near(found, 10.0 + 15.0 + 16.0 * MIB as f64 / (0.5 * 31.504e3)), "{found}");
+}
+
+#[test]
+fn the_switch_works_in_loops_of_chunks() {
+    // 128 MiB: chunks of 64 KiB; ops = 16 x 8; a loop moves 8 MiB (9/8) at 0.75 x 450 GB/s and waits 8 x 0.5 us.
+    let values =
+        [("nvls.hopper", 0.75), ("nvls.chunk_us", 0.5), ("nvls.fill_loops", 1.0), ("nvls.start_us.hopper", 20.0)];
+    let switch = forced(Pattern::AllReduce, Algorithm::Nvls, Protocol::Simple);
+    let found = with_round_constants("hgx-h100", &values, &switch, 128 * MIB);
+    let one_loop = 8.0 * MIB as f64 * 1.125 / 337.5e3 + 4.0;
+    assert!(is_near(found, 20.0 + 17.0 * one_loop), "{found}");
+}
+
+#[test]
+fn the_curve_of_eight_h100_is_within_seven_percent() {
+    // Measured: h100_8_dgxc, in microseconds, from 2 MiB in powers of two.
+    let measured = [42.0, 54.0, 82.0, 124.0, 199.0, 325.0, 586.0, 1113.0, 2150.0, 4023.0, 7939.0];
+    let (board, all_reduce) = (preset("hgx-h100").unwrap(), call(Pattern::AllReduce));
+    for (power, expected) in measured.iter().enumerate() {
+        let found = predicted(&board, &all_reduce, 2 * MIB << power);
+        assert!((found.us / expected - 1.0).abs() < 0.07, "{} MiB: {found:?}", 2 << power);
+        assert_eq!((found.algorithm, found.protocol), ("NVLS", "Simple"));
+    }
+}
+
+#[test]
+fn every_machine_has_a_prediction_of_every_pattern_that_its_parts_add_up_to() {
+    for fabric in presets() {
+        for pattern in Pattern::ALL {
+            for nbytes in [0, 8, 64 << 10, 16 * MIB, 4096 * MIB] {
+                let found = predicted(fabric, &call(pattern), nbytes);
+                let sum: f64 = found.parts.iter().map(|part| part.1).sum();
+                assert!(found.us >= found.floor_us, "{} {}: {found:?}", fabric.name, pattern.name());
+                assert!((sum / found.us - 1.0).abs() < 1e-9, "{}: {found:?}", fabric.name);
+                assert!(found.low_us <= found.us && found.us <= found.high_us, "{}: {found:?}", fabric.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn wider_links_never_make_a_ring_slower() {
+    for fabric in presets() {
+        let mut wider = fabric.clone();
+        wider.links.iter_mut().for_each(|link| link.lanes *= 2);
+        for nbytes in [1 << 10, MIB, 256 * MIB] {
+            let ring = Call {
+                forced: Forced { algorithm: Some(Algorithm::Ring), protocol: None },
+                ..call(Pattern::AllReduce)
+            };
+            let (narrow, wide) = (us(fabric, &ring, nbytes), us(&wider, &ring, nbytes));
+            assert!(wide <= narrow, "{} {nbytes}: {wide} {narrow}", fabric.name);
+        }
+    }
+}
+
+#[test]
+fn one_process_is_a_floor_and_a_framework_an_addend() {
+    let board = preset("hgx-h100").unwrap();
+    let launched = |launch, nbytes| us(&board, &Call { launch, ..call(Pattern::AllReduce) }, nbytes);
+    let (small, large) = (8, 1024 * MIB);
+    let most = [Launch::SingleProcess, Launch::ProcessPerGpu].map(|launch| launched(launch, large));
+    assert_eq!(most[0], most[1]);
+    assert!(launched(Launch::SingleProcess, small) > 2.0 * launched(Launch::ProcessPerGpu, small));
+    let added = [small, large].map(|n| launched(Launch::Framework, n) - launched(Launch::ProcessPerGpu, n));
+    assert!((added[0] - added[1]).abs() < 1e-6);
+}
+
+#[test]
+fn more_cards_help_and_a_tree_over_two_nodes_passes_what_a_ring_over_them_reaches() {
+    let node = preset("hgx-h100").unwrap();
+    let of = |cards| cluster(&node, 2, network(cards).unwrap()).unwrap();
+    let all_reduce = call(Pattern::AllReduce);
+    let (few, many) =
+        (predicted(&of("ib-ndr-4"), &all_reduce, 1024 * MIB), predicted(&of("ib-ndr-8"), &all_reduce, 1024 * MIB));
+    assert!(many.us < few.us && few.bottleneck.contains("network cards"), "{few:?}");
+    let ring = forced(Pattern::AllReduce, Algorithm::Ring, Protocol::Simple);
+    assert!(many.us < us(&of("ib-ndr-8"), &ring, 1024 * MIB));
+}
+
+#[test]
+fn what_nccl_does_not_know_runs_rings_and_says_so() {
+    for (name, words) in [("mi300x-8", "does not know"), ("rtx5090-8-p2p", "last resort")] {
+        let fabric = preset(name).unwrap();
+        let found = predicted(&fabric, &call(Pattern::AllReduce), MIB);
+        assert_eq!((found.algorithm, found.nccl_us, found.channels), ("Ring", None, None));
+        assert!(Predictor::of(&fabric, None).unwrap().chooses().contains(words));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let board = preset("hgx-a100").unwrap();
+    let predictor = Predictor::of(&board, None).unwrap();
+    let refused = |call: &Call| predictor.weigh(call, MIB).unwrap_err().to_string();
+    assert!(refused(&forced(Pattern::AllReduce, Algorithm::Nvls, Protocol::Simple)).contains("NVLS"));
+    assert!(refused(&forced(Pattern::AllToAll, Algorithm::Ring, Protocol::Simple)).contains("sends and receives"));
+    assert!(matches!(Pattern::named("scan"), Err(Error::Unable { .. })));
+    assert!(matches!(Pattern::named("all_reduc"), Err(Error::Unknown { .. })));
+    assert!(matches!(Launch::named("graph"), Err(Error::Unable { .. })));
+    assert!(matches!(Predictor::of(&preset("hgx-h100[0]").unwrap(), None), Err(Error::Unable { .. })));
+    assert!(matches!(Predictor::of(&board, Some("1.0")), Err(Error::Unknown { .. })));
+    assert!(matches!(Constants::shipped().with([("hop", 1.0)]), Err(Error::Unknown { .. })));
+    assert!(matches!(Constants::shipped().with([("nvls.hopper", -1.0)]), Err(Error::Description { .. })));
+}

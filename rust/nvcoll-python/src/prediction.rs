@@ -1,0 +1,269 @@
+//! How long a collective of NCCL takes on a fabric, as Python sees it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use nvcoll_fabric::floor::Floor;
+use nvcoll_fabric::nccl::{Algorithm, Protocol};
+use nvcoll_fabric::predict::constants::{self, Constants};
+use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Predictor, Weighed};
+use nvcoll_fabric::{Error, Fabric as Hardware, Result};
+
+use crate::error::of_fabric;
+use crate::fabric::{sizes_of, Fabric, Sizes};
+
+/// What was found out of a fabric once: its predictors by version of NCCL, its floors by collective.
+#[derive(Default)]
+pub(crate) struct Answers {
+    predictors: Mutex<HashMap<Option<String>, Arc<Predictor>>>,
+    floors: Mutex<HashMap<&'static str, Floor>>,
+}
+
+impl Answers {
+    fn predictor(&self, fabric: &Hardware, version: Option<&str>) -> Result<Arc<Predictor>> {
+        let key = version.map(str::to_owned);
+        let known = self.predictors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(predictor) = known {
+            return Ok(predictor);
+        }
+        let made = Arc::new(Predictor::of(fabric, version)?);
+        self.predictors.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
+        Ok(made)
+    }
+
+    /// Returns the floor of what is called so; `find` finds it the first time.
+    pub(crate) fn floor(&self, name: &'static str, find: impl FnOnce() -> Result<Floor>) -> Result<Floor> {
+        let known = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        if let Some(floor) = known {
+            return Ok(floor);
+        }
+        let made = find()?;
+        self.floors.lock().unwrap_or_else(PoisonError::into_inner).insert(name, made);
+        Ok(made)
+    }
+}
+
+/// How long a call of one size takes. Made by :meth:`Fabric.predict`. Times are microseconds.
+#[pyclass(frozen, get_all, module = "nvcoll")]
+pub(crate) struct Prediction {
+    /// The name of the fabric.
+    fabric: String,
+    /// What is called.
+    collective: &'static str,
+    /// The size, as nccl-tests counts it.
+    nbytes: u64,
+    /// How it is launched.
+    launch: &'static str,
+    /// As NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives.
+    algorithm: &'static str,
+    /// As NCCL prints it: `LL`, `LL128`, `Simple`.
+    protocol: &'static str,
+    /// The most channels that NCCL gives the call; None if it does not know the machine, and for sends and receives.
+    channels: Option<u32>,
+    /// The time; never less than the floor.
+    microseconds: f64,
+    /// Where the 90 % interval begins: so many measurements of machines that were not fitted lie inside.
+    low: f64,
+    /// Where it ends.
+    high: f64,
+    /// Bytes over the time, decimal GB/s.
+    algbw: f64,
+    /// algbw times nccl-tests' factor, decimal GB/s.
+    busbw: f64,
+    /// What no schedule undercuts.
+    floor: f64,
+    /// NCCL's own estimate of what it would take; None where it has no model, or is at its last resort.
+    nccl: Option<f64>,
+    /// What most of the time goes to, in words.
+    bottleneck: String,
+    /// What the time is made of: (name, microseconds); they add up to it.
+    parts: Vec<(&'static str, f64)>,
+    /// How predictions for such machines are known: `validated on k systems` or `not validated`.
+    trust: String,
+    /// Who takes the algorithm: NCCL's cost model, or rings because of a reason that is said.
+    choice: String,
+}
+
+#[pymethods]
+impl Prediction {
+    fn __repr__(&self) -> String {
+        format!(
+            "<nvcoll.Prediction {} {} bytes on {}: {:.1} us ({:.1} to {:.1}), {} {}, {}, {}>",
+            self.collective,
+            self.nbytes,
+            self.fabric,
+            self.microseconds,
+            self.low,
+            self.high,
+            self.algorithm,
+            self.protocol,
+            self.bottleneck,
+            self.trust
+        )
+    }
+}
+
+/// What is asked, in Rust's words.
+fn call_of(collective: &str, launch: &str, algorithm: Option<&str>, protocol: Option<&str>) -> Result<Call> {
+    let unknown = |kind, name: &str, known: String| Error::Unknown { kind, name: name.to_owned(), known };
+    let algorithm = algorithm.map(|name| {
+        let known = || Algorithm::ALL.map(Algorithm::name).join(", ");
+        Algorithm::ALL.into_iter().find(|a| a.name() == name).ok_or_else(|| unknown("algorithm of NCCL", name, known()))
+    });
+    let protocol = protocol.map(|name| {
+        let known = || Protocol::ALL.map(Protocol::name).join(", ");
+        Protocol::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| unknown("protocol of NCCL", name, known()))
+    });
+    let forced = Forced { algorithm: algorithm.transpose()?, protocol: protocol.transpose()? };
+    Ok(Call { pattern: Pattern::named(collective)?, launch: Launch::named(launch)?, forced })
+}
+
+#[pymethods]
+impl Fabric {
+    /// How long a collective of NCCL takes among all GPUs: NCCL's formula takes the algorithm, closed forms over physical
+    /// constants say the time. The constants, and how far they are off, stand in ``docs/predictions.md``.
+    ///
+    /// Args:
+    ///     collective: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or sendrecv,
+    ///         nccl-tests' own.
+    ///     nbytes: int, or any number of them; bytes as nccl-tests counts them: of all ranks together for all_gather
+    ///         and reduce_scatter.
+    ///     launch: ``process_per_gpu``; ``single_process``: one for all GPUs of a node; ``framework``: from torch or its like.
+    ///     algorithm: of NCCL, as ``Ring``; what its formula takes if None.
+    ///     protocol: of NCCL, as ``LL``; the fastest if None.
+    ///     version: of NCCL, as ``2.27.7``; the newest whose constants are known if None.
+    ///
+    /// Returns:
+    ///     A `Prediction`; for a sequence, a list of them in its order. A fabric remembers what does not depend on the size.
+    ///
+    /// Raises:
+    ///     InvalidArgument: no collective, launch, algorithm, protocol or version is called so; what is forced is not
+    ///         possible there; the fabric has one GPU, or nodes that are not alike.
+    #[pyo3(signature = (collective, nbytes, *, launch="process_per_gpu", algorithm=None, protocol=None, version=None))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of one Python function")]
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        collective: &str,
+        nbytes: &Bound<'py, PyAny>,
+        launch: &str,
+        algorithm: Option<&str>,
+        protocol: Option<&str>,
+        version: Option<&str>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let sizes = sizes_of(nbytes)?;
+        let rows = py.detach(|| {
+            let call = call_of(collective, launch, algorithm, protocol)?;
+            let predictor = self.answers().predictor(self.hardware(), version)?;
+            let floor = self.answers().floor(call.pattern.name(), || call.pattern.floor(self.hardware()))?;
+            let predict = |&size: &u64| Ok(predictor.predict(&call, &predictor.weigh(&call, size)?, &floor));
+            let rows = sizes.all().iter().map(predict).collect::<Result<Vec<_>>>()?;
+            Ok((predictor, call, rows))
+        });
+        let (predictor, call, rows) = rows.map_err(|error| of_fabric(py, &error))?;
+        let bus_factor = call.pattern.bus_factor(self.hardware().world_size());
+        let mut made: Vec<Prediction> = rows
+            .into_iter()
+            .map(|row| {
+                let algbw = row.nbytes as f64 / row.us / 1e3;
+                Prediction {
+                    fabric: self.hardware().name.clone(),
+                    collective: call.pattern.name(),
+                    nbytes: row.nbytes,
+                    launch: call.launch.name(),
+                    algorithm: row.algorithm,
+                    protocol: row.protocol,
+                    channels: row.channels,
+                    microseconds: row.us,
+                    low: row.low_us,
+                    high: row.high_us,
+                    algbw,
+                    busbw: algbw * bus_factor,
+                    floor: row.floor_us,
+                    nccl: row.nccl_us,
+                    bottleneck: row.bottleneck,
+                    parts: row.parts,
+                    trust: predictor.trust(),
+                    choice: predictor.chooses().to_owned(),
+                }
+            })
+            .collect();
+        match sizes {
+            Sizes::One(_) => Ok(made.remove(0).into_pyobject(py)?.into_any()),
+            Sizes::Many(_) => made.into_pyobject(py),
+        }
+    }
+}
+
+/// Calls of one fabric whose times are wanted for many sets of constants: what `benches/fit.py` fits with. Not public.
+///
+/// The choice of NCCL, which no constant changes, is made once.
+#[pyclass(module = "nvcoll")]
+pub(crate) struct Trial {
+    predictor: Predictor,
+    call: Call,
+    weighed: Vec<Weighed>,
+}
+
+#[pymethods]
+impl Trial {
+    /// Weighs the calls; arguments as of :meth:`Fabric.predict`.
+    #[new]
+    #[pyo3(signature = (fabric, collective, nbytes, *, launch="process_per_gpu", algorithm=None, protocol=None, version=None))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of one Python function")]
+    fn new(
+        py: Python<'_>,
+        fabric: &Fabric,
+        collective: &str,
+        nbytes: Vec<u64>,
+        launch: &str,
+        algorithm: Option<&str>,
+        protocol: Option<&str>,
+        version: Option<&str>,
+    ) -> PyResult<Self> {
+        let made = || {
+            let call = call_of(collective, launch, algorithm, protocol)?;
+            let predictor = Predictor::of(fabric.hardware(), version)?;
+            let weighed = nbytes.iter().map(|&size| predictor.weigh(&call, size)).collect::<Result<_>>()?;
+            Ok(Self { predictor, call, weighed })
+        };
+        made().map_err(|error| of_fabric(py, &error))
+    }
+
+    /// The class, in the table of measurements, to which the fabric belongs.
+    #[getter]
+    fn fabric_class(&self) -> &'static str {
+        self.predictor.class()
+    }
+
+    /// Microseconds of each call, with these values in the place of the shipped ones; without floor and interval.
+    fn times(&mut self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<Vec<f64>> {
+        let values: HashMap<String, f64> = values.extract()?;
+        let values = values.iter().map(|(name, &value)| (name.as_str(), value));
+        let constants = Constants::shipped().with(values).map_err(|error| of_fabric(py, &error))?;
+        self.predictor.set(&constants);
+        Ok(self.weighed.iter().map(|weighed| self.predictor.us(&self.call, weighed)).collect())
+    }
+}
+
+/// A row of `constants.toml`: name, value, unit, how it is known, low, high, source.
+type ConstantRow = (&'static str, f64, &'static str, &'static str, f64, f64, &'static str);
+
+/// The constants of predictions: (name, value, unit, cited, fitted or chosen, least and most with a family left out, source).
+#[pyfunction]
+fn constants_of_predictions() -> Vec<ConstantRow> {
+    let row = |c: &'static constants::Constant| {
+        (c.name.as_str(), c.value, c.unit.as_str(), c.kind.name(), c.low, c.high, c.source.as_str())
+    };
+    constants::all().iter().map(row).collect()
+}
+
+/// Adds the classes and the function to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Prediction>()?;
+    module.add_class::<Trial>()?;
+    module.add_function(wrap_pyfunction!(constants_of_predictions, module)?)
+}

@@ -1,0 +1,148 @@
+"""How long collectives take, as ``Fabric.predict`` says: what holds on every machine, for every size."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nvcoll
+from nvcoll._nvcoll import Trial, constants_of_predictions, fabrics
+
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "all_to_all",
+    "gather",
+    "scatter",
+    "sendrecv",
+)
+LAUNCHES = ("process_per_gpu", "single_process", "framework")
+MACHINES = [one.name for one in fabrics()]
+CLUSTERS = [("hgx-h100", 2, "ib-ndr-8"), ("hgx-b200", 4, "efa-400-8"), ("mi300x-8", 2, "roce-400-8")]
+
+
+@cache
+def machine(which):
+    return (
+        nvcoll.fabric(which) if isinstance(which, str) else nvcoll.cluster(which[0], nodes=which[1], network=which[2])
+    )
+
+
+machines = st.sampled_from([*MACHINES, *CLUSTERS]).map(machine)
+sizes = st.integers(0, 45).flatmap(lambda power: st.integers(1 << power >> 1, 1 << power))
+
+
+@given(fabric=machines, collective=st.sampled_from(COLLECTIVES), launch=st.sampled_from(LAUNCHES), nbytes=sizes)
+def test_a_time_is_the_sum_of_its_parts_inside_its_interval_and_above_the_floor(fabric, collective, launch, nbytes):
+    found = fabric.predict(collective, nbytes, launch=launch)
+    assert found.microseconds == pytest.approx(sum(us for _, us in found.parts))
+    assert found.floor <= found.low <= found.microseconds <= found.high
+    assert (found.fabric, found.collective, found.nbytes, found.launch) == (fabric.name, collective, nbytes, launch)
+    assert found.algbw == pytest.approx(nbytes / found.microseconds / 1e3)
+    assert found.bottleneck and found.trust and found.choice and repr(found).count("\n") == 0
+    if collective != "sendrecv":
+        assert found.floor == fabric.floor(collective, nbytes)
+
+
+@given(fabric=machines, collective=st.sampled_from(COLLECTIVES), nbytes=st.lists(sizes, max_size=6))
+def test_many_sizes_are_answered_as_one_after_the_other(fabric, collective, nbytes):
+    for many, size in zip(fabric.predict(collective, nbytes), nbytes, strict=True):
+        one = fabric.predict(collective, size)
+        assert (many.microseconds, many.low, many.high, many.parts) == (one.microseconds, one.low, one.high, one.parts)
+        assert repr(many) == repr(one)
+
+
+@given(fabric=machines, collective=st.sampled_from(COLLECTIVES), one=sizes, other=sizes)
+def test_more_bytes_never_take_less_time_by_the_same_ring(fabric, collective, one, other):
+    way = "Ring" if collective in COLLECTIVES[:5] else None
+    less, more = fabric.predict(collective, sorted((one, other)), algorithm=way)
+    assert less.microseconds <= more.microseconds
+
+
+def test_in_the_switch_more_bytes_take_less_time_only_where_chunks_grow():
+    board, mib = nvcoll.fabric("hgx-h100"), 1 << 20
+    leaps = [8 * mib, 64 * mib, 1024 * mib]
+    for leap in leaps:
+        before, after = board.predict("all_reduce", [leap - 1, leap], algorithm="NVLS")
+        assert after.microseconds < before.microseconds * 1.001
+    bounds = [1, *leaps, 64 * 1024 * mib]
+    for low, high in zip(bounds, bounds[1:], strict=False):
+        steps = [low + (high - 1 - low) * step // 40 for step in range(41)]
+        times = [found.microseconds for found in board.predict("all_reduce", steps, algorithm="NVLS")]
+        assert times == sorted(times)
+
+
+@given(node=st.sampled_from(("hgx-h100", "hgx-a100", "mi300x-8")), nodes=st.integers(2, 6), nbytes=sizes)
+@settings(deadline=None, max_examples=20)
+def test_more_cards_never_make_a_ring_slower(node, nodes, nbytes):
+    few, many = (nvcoll.cluster(node, nodes=nodes, network=f"ib-ndr-{cards}") for cards in (4, 8))
+    few, many = (one.predict("all_reduce", nbytes, algorithm="Ring") for one in (few, many))
+    assert many.microseconds <= few.microseconds
+
+
+def test_the_protocol_is_the_fastest_and_the_algorithm_that_of_nccl():
+    board = nvcoll.fabric("hgx-h100")
+    for nbytes in (8, 1 << 16, 1 << 20, 1 << 28):
+        free = board.predict("all_reduce", nbytes)
+        assert free.algorithm == board.nccl("all_reduce", nbytes).chosen.algorithm
+        assert free.nccl == pytest.approx(board.nccl("all_reduce", nbytes).chosen.microseconds)
+        if free.algorithm == "Ring":
+            ways = [
+                board.predict("all_reduce", nbytes, algorithm="Ring", protocol=p) for p in ("LL", "LL128", "Simple")
+            ]
+            assert free.microseconds == min(way.microseconds for way in ways)
+
+
+def test_a_version_that_lacks_the_switch_runs_rings():
+    old = nvcoll.fabric("hgx-h100").predict("all_reduce", 1 << 30, version="2.14")
+    assert (
+        old.algorithm == "Ring"
+        and old.microseconds > nvcoll.fabric("hgx-h100").predict("all_reduce", 1 << 30).microseconds
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        (("all_reduc", 8), {}, "no collective is called"),
+        (("scan", 8), {}, "NCCL has no such collective"),
+        (("all_reduce", -1), {}, "nbytes"),
+        (("all_reduce", [8, 1 << 60]), {}, "nbytes"),
+        (("all_reduce", 8), {"launch": "graph"}, "CUDA graph"),
+        (("all_reduce", 8), {"launch": "mpi"}, "process_per_gpu, single_process, framework"),
+        (("all_reduce", 8), {"algorithm": "ring"}, "Ring"),
+        (("all_reduce", 8), {"algorithm": "NVLSTree"}, "NVLSTree"),
+        (("all_reduce", 8), {"protocol": "LL64"}, "LL128"),
+        (("all_to_all", 8), {"protocol": "LL"}, "sends and receives"),
+        (("all_reduce", 8), {"version": "1.0"}, "1.0"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused_with_the_reason(arguments, options, words):
+    with pytest.raises(nvcoll.InvalidArgument, match=words):
+        nvcoll.fabric("hgx-h100").predict(*arguments, **options)
+
+
+def test_one_gpu_is_refused():
+    with pytest.raises(nvcoll.InvalidArgument, match="nobody to talk to"):
+        nvcoll.fabric("hgx-h100[0]").predict("all_reduce", 8)
+
+
+def test_a_trial_answers_with_other_constants():
+    board = nvcoll.fabric("hgx-h100")
+    trial = Trial(board, "all_reduce", [1 << 30])
+    shipped, slower = trial.times({}), trial.times({"nvls.hopper": 0.5})
+    assert shipped == [board.predict("all_reduce", 1 << 30).microseconds]
+    assert slower[0] > 1.3 * shipped[0] and trial.times({}) == shipped
+    with pytest.raises(nvcoll.InvalidArgument, match="no constant is called"):
+        trial.times({"nvls": 1.0})
+
+
+def test_every_constant_can_be_tried():
+    names = [name for name, *_ in constants_of_predictions()]
+    assert len(set(names)) == len(names)
+    trial = Trial(nvcoll.fabric("hgx-h100"), "all_reduce", [8])
+    assert trial.times({name: value for name, value, *_ in constants_of_predictions()}) == trial.times({})
