@@ -77,10 +77,25 @@ impl Fabric {
         Ok(Floor { algbw: Some(Rate(bytes_per_second)), latency })
     }
 
-    /// Returns the latency from rank 0 to the farthest other.
+    /// Returns the latency from rank 0 to the farthest other by the quickest way: routes are chosen by rate, and a
+    /// schedule may pass on what it receives (Dijkstra 1959; it ends when nobody can be reached sooner).
     fn reach(&self) -> Result<Ps> {
-        let latency = |to| Ok(self.route(0, to)?.latency(self));
-        (1..self.world_size()).map(latency).try_fold(0, |most, one: Result<Ps>| Ok(most.max(one?)))
+        let n = self.world_size();
+        let mut latencies = vec![Ps::MAX; n as usize];
+        latencies[0] = 0;
+        let mut waiting: Vec<u32> = (0..n).collect();
+        loop {
+            let nearest = (0..waiting.len()).min_by_key(|&at| latencies[waiting[at] as usize]);
+            let farthest = latencies.iter().copied().max().unwrap_or(0);
+            let Some(by) = nearest.map(|at| waiting.swap_remove(at)).filter(|&by| latencies[by as usize] < farthest)
+            else {
+                return Ok(farthest);
+            };
+            for &to in &waiting {
+                let through = latencies[by as usize].saturating_add(self.route(by, to)?.latency(self));
+                latencies[to as usize] = latencies[to as usize].min(through);
+            }
+        }
     }
 }
 

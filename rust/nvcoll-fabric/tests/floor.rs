@@ -84,3 +84,12 @@ fn a_gpu_alone_has_nothing_to_wait_for() {
     let one = preset("hgx-h100[3]").unwrap();
     assert_eq!(one.floor(Collective::named("all_reduce").unwrap()).unwrap().time(1 << 30), 0);
 }
+
+#[test]
+fn what_is_quicker_over_another_gpu_may_go_there() {
+    // 0.6 us of NVLink to GPU 4 and from there to GPU 5; PCIe from 0 to 5 takes longer.
+    let cube = preset("dgx1-v100").unwrap();
+    let floor = cube.floor(Collective::named("barrier").unwrap()).unwrap();
+    assert_eq!(floor.time(0), 2 * cube.route(0, 4).unwrap().latency(&cube));
+    assert!(floor.time(0) < cube.route(0, 5).unwrap().latency(&cube));
+}
