@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import machine
-from nvcoll.cli import algorithms, bench, explain, fabric, info, predict, schedules, validate
+from nvcoll.cli import algorithms, bench, compare, explain, fabric, info, predict, schedules, validate
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 
@@ -103,6 +103,7 @@ app.command("show")(schedules.show)
 app.command("algorithms")(algorithms.algorithms)
 app.command("fabric")(fabric.fabric)
 app.command("predict")(predict.predict)
+app.command("compare")(compare.compare)
 app.command("validate")(validate.validate)
 app.command("info")(info.info)
 

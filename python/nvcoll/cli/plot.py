@@ -1,8 +1,9 @@
-"""The picture of ``nvcoll bench --plot``: algbw over bytes, by matplotlib, which the extra ``bench`` installs."""
+"""The pictures of ``--plot``: curves over bytes, by matplotlib, which the extra ``bench`` installs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,34 @@ from nvcoll.cli import sizes
 from nvcoll.cli.timing import Case
 
 SUFFIXES = (".svg", ".png", ".pdf")
+FLOOR: dict[str, Any] = {"color": "0.6", "linestyle": "--"}
 STYLES: dict[str, dict[str, Any]] = {
     "numpy": {"color": "0.35", "linestyle": ":", "marker": "s"},
     "memcpy": {"color": "0.35", "linestyle": ":", "marker": "s"},
-    "roofline": {"color": "0.6", "linestyle": "--"},
+    "roofline": FLOOR,
 }
+PANEL_INCHES = (8, 4.5)
+MOST_TICKS = 16
+"""Sizes that are written below a panel. Chosen: what does not overlap."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line over the sizes of its panel, between the edges of a band if it has one."""
+
+    name: str
+    values: Sequence[float]
+    band: tuple[Sequence[float], Sequence[float]] | None = None
+    style: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves over the same sizes."""
+
+    title: str
+    nbytes: Sequence[int]
+    curves: Sequence[Curve]
 
 
 def check(file: Path) -> None:
@@ -37,24 +61,26 @@ def check(file: Path) -> None:
 
 def draw(cases: Sequence[Case], title: str, file: Path) -> None:
     """Draws every candidate's algbw over the bytes of a rank's longer buffer: medians, and the quartiles as a band."""
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4.5))
-    nbytes = [case.nbytes for case in cases]
+    nbytes, curves = [case.nbytes for case in cases], []
     for name in cases[0].candidates:
         seconds = [case.seconds(name) for case in cases]
         slow, algbw, fast = (
             [n / second / 1e9 for n, second in zip(nbytes, times, strict=True)]
             for times in zip(*[(s.high, s.median, s.low) for s in seconds], strict=True)
         )
-        (line,) = axes.plot(nbytes, algbw, label=name, **STYLES.get(name, {"marker": "o"}))
-        axes.fill_between(nbytes, slow, fast, color=line.get_color(), alpha=0.15, linewidth=0)
-    axes.set(xlabel="longer buffer of a rank", ylabel="algbw, GB/s", title=title)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(nbytes, [sizes.show(n) for n in nbytes], rotation=30 if len(nbytes) > 8 else 0)
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, ncols=2)
+        curves.append(Curve(name, algbw, (slow, fast), STYLES.get(name, {"marker": "o"})))
+    draw_panels([Panel(title, nbytes, curves)], "algbw, GB/s", file)
+
+
+def draw_panels(panels: Sequence[Panel], ylabel: str, file: Path, is_log: bool = False) -> None:
+    """Draws panels below each other; values on a logarithmic axis, or on one that begins at 0."""
+    from matplotlib import pyplot
+
+    width, height = PANEL_INCHES
+    figure, all_axes = pyplot.subplots(len(panels), figsize=(width, height * len(panels)), squeeze=False)
+    for panel, axes in zip(panels, all_axes[:, 0], strict=True):
+        _draw_panel(panel, axes, is_log)
+        axes.set_ylabel(ylabel)
     figure.tight_layout()
     try:
         figure.savefig(file)
@@ -62,3 +88,22 @@ def draw(cases: Sequence[Case], title: str, file: Path) -> None:
         raise InvalidArgument(f"`{file}` cannot be written: {error.strerror}") from None
     finally:
         pyplot.close(figure)
+
+
+def _draw_panel(panel: Panel, axes: Any, is_log: bool) -> None:
+    nbytes = panel.nbytes
+    for curve in panel.curves:
+        (line,) = axes.plot(nbytes, curve.values, label=curve.name, **curve.style)
+        if curve.band is not None:
+            axes.fill_between(nbytes, *curve.band, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.set(xlabel="longer buffer of a rank", title=panel.title)
+    axes.set_xscale("log", base=2)
+    shown = nbytes[:: -(-len(nbytes) // MOST_TICKS)]
+    axes.set_xticks(shown, [sizes.show(n) for n in shown], rotation=30 if len(shown) > 8 else 0)
+    axes.minorticks_off()
+    if is_log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, ncols=2)

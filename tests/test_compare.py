@@ -1,0 +1,203 @@
+"""`nvcoll compare`: every algorithm in virtual time, who is the fastest where, and what does not run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nvcoll
+from nvcoll._nvcoll import algorithms, fabrics
+from nvcoll.cli import compare
+from nvcoll.contest import FINER, contest, folds_at_switch, protocols_on, timed
+
+KIB, MIB = 1 << 10, 1 << 20
+MOVING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "scatter", "gather")
+ALL_REDUCES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+
+MINE = """
+import nvcoll
+
+@nvcoll.algorithm("all_reduce")
+def star(b, per_node=2):
+    ranks = range(b.world_size)
+    b.fold([b.input(r, 0) for r in ranks], into=[b.output(r, 0) for r in ranks])
+
+@nvcoll.algorithm("all_reduce")
+def forgets(b):
+    ranks = range(b.world_size - 1)
+    b.fold([b.input(r, 0) for r in ranks], into=[b.output(r, 0) for r in range(b.world_size)])
+
+@nvcoll.algorithm("broadcast")
+def spread(b):
+    b.push(b.input(0, 0), into=[b.output(r, 0) for r in range(b.world_size)])
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    return str(file)
+
+
+def cli(*arguments, status=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "nvcoll", *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def compared(fabric, sizes, names=ALL_REDUCES, collective="all_reduce"):
+    one = nvcoll.fabric(fabric)
+    return contest(
+        one, collective, {n: nvcoll.schedule(collective, n, world_size=one.world_size) for n in names}, sizes
+    )
+
+
+def test_every_algorithm_has_a_time_or_a_reason_and_the_fastest_is_the_least():
+    found = compared("hgx-a100", [KIB, MIB, 64 * MIB])
+    assert {*found.times, *found.absent} == {*ALL_REDUCES} and "switch" in found.absent["nvswitch"]
+    for at in range(3):
+        assert found.times[found.fastest(at)][at].microseconds == min(t[at].microseconds for t in found.times.values())
+
+
+def test_ranges_are_the_fastest_of_each_size_put_together():
+    found = compared("hgx-h100", [KIB << shift for shift in range(20)])
+    by_size = {nbytes: found.fastest(at) for at, nbytes in enumerate(found.sizes)}
+    assert by_size == {n: r.algorithm for r in found.ranges() for n in found.sizes if r.first <= n <= r.last}
+    assert all(a.algorithm != b.algorithm for a, b in zip(found.ranges(), found.ranges()[1:], strict=False))
+    words = compare.summary(found)
+    assert words.startswith(f"{found.fastest(0)} up to ") and words.endswith(f"{found.fastest(19)} above")
+
+
+def test_an_algorithm_has_the_protocol_and_the_tiles_that_suit_it_best():
+    board = nvcoll.fabric("hgx-h100")
+    tree = nvcoll.schedule("all_reduce", "tree", world_size=8)
+    small, large = (timed(board, tree, nbytes, protocols_on(board)) for nbytes in (KIB, 256 * MIB))
+    assert (small.protocol, small.tiles, large.protocol) == ("ll", 1, "simple") and large.tiles > FINER
+    for protocol in ("ll", "ll128", "simple"):
+        assert large.microseconds <= board.simulate(tree, 256 * MIB, protocol=protocol).microseconds * 1.001
+
+
+def test_what_the_switch_folds_has_no_flags_in_it():
+    for name, folds in (("nvswitch", True), ("ring", False)):
+        schedule = nvcoll.schedule("all_reduce", name, world_size=8)
+        assert folds_at_switch(schedule) == folds
+    assert not folds_at_switch(nvcoll.schedule("all_gather", "nvswitch", world_size=8))
+    assert {time.protocol for time in compared("hgx-h100", [KIB, MIB], ["nvswitch"]).times["nvswitch"]} == {"simple"}
+    assert "ll128" not in protocols_on(nvcoll.fabric("pcie4-8-staged"))
+    assert protocols_on(nvcoll.fabric("mi300x-8")) == ["simple", "ll128", "ll"]
+
+
+@pytest.mark.parametrize("fabric", [one.name for one in fabrics() if one.world_size <= 16])
+def test_nothing_is_faster_than_the_floor(fabric):
+    collectives = (
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "broadcast",
+        "reduce",
+        "all_to_all",
+        "scatter",
+        "gather",
+    )
+    for collective in collectives:
+        names = [name for owner, name, *_ in algorithms() if owner == collective]
+        found = compared(fabric, [8, 64 * KIB, 16 * MIB], names, collective)
+        for name, times in found.times.items():
+            for time, floor in zip(times, found.floor, strict=True):
+                assert time.microseconds >= floor, (collective, name)
+
+
+def test_a_machine_that_nccl_does_not_know_says_why():
+    assert "NCCL does not run on" in compared("mi300x-8", [MIB], ["ring"]).nccl
+
+
+def test_where_none_runs_is_an_error_with_every_reason():
+    with pytest.raises(nvcoll.InvalidArgument, match=r"none runs on dgx1-v100: nvswitch: .*at switch"):
+        compared("dgx1-v100", [MIB], ["nvswitch"])
+
+
+def test_the_command_marks_the_fastest_and_says_what_does_not_run_there():
+    lines = cli("compare", "--on", "hgx-h100,hgx-a100", "-b", "1K", "-e", "1M", "-f", "32").stdout.splitlines()
+    rows = [line for line in lines if line.strip().startswith(("1 KiB", "32 KiB", "1 MiB"))]
+    assert len(rows) == 6 and all(row.count("*") == 1 for row in rows)
+    assert sum(line.startswith("fastest   ") for line in lines) == 2
+    assert any(line.startswith("not here  nvswitch: hgx-a100: ") for line in lines)
+
+
+def test_json_holds_the_documented_keys_and_the_numbers_of_the_library():
+    printed = json.loads(cli("compare", "ring,nvswitch", "--on", "hgx-a100", "--sizes", "1M,64K", "--json").stdout)
+    (machine,) = printed["machines"]
+    page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    keys = {*printed, *machine, *machine["rows"][0], *machine["rows"][0]["times"]["ring"], *machine["ranges"][0]}
+    assert [key for key in keys if f"`{key}`" not in page] == []
+    assert printed["schema"] == "nvcoll.compare/1" and [row["bytes"] for row in machine["rows"]] == [64 * KIB, MIB]
+    found = compared("hgx-a100", [64 * KIB, MIB], ["ring", "nvswitch"])
+    for at, row in enumerate(machine["rows"]):
+        assert row["fastest"] == "ring" and row["floor_us"] == found.floor[at]
+        assert row["times"]["ring"]["us"] == found.times["ring"][at].microseconds
+    assert machine["ranges"] == [{"algorithm": "ring", "first": 64 * KIB, "last": MIB}]
+    assert machine["absent"] == found.absent
+
+
+def test_an_algorithm_of_a_file_is_compared_and_says_which_collective_it_is_of(mine):
+    text = cli("compare", f"{mine}:star(per_node=4),ring", "--on", "hgx-a100", "--sizes", "1K").stdout
+    assert "star(per_node=4)" in text and "all_reduce, microseconds" in text
+    assert "broadcast, microseconds" in cli("compare", f"{mine}:spread", "--on", "hgx-a100", "-b", "1K").stdout
+
+
+def test_what_is_refuted_is_not_timed(mine):
+    text = cli("compare", f"ring,{mine}:forgets", "--on", "hgx-a100-4", "--sizes", "1K").stdout
+    assert "not here  forgets: refuted: " in text and f"see nvcoll verify {mine}:forgets -n 4" in text
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_a_picture_is_drawn(tmp_path, suffix):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / f"curves{suffix}"
+    cli("compare", "ring,tree", "--on", "hgx-h100,hgx-a100-4", "--sizes", "1K..64M", "-f", "8", "--plot", str(file))
+    assert file.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "factor", "listed", "expected"),
+    [
+        (None, None, None, "1K..4K", [KIB, 2 * KIB, 4 * KIB]),
+        (None, None, 4, "1K..64K,3K", [KIB, 3 * KIB, 4 * KIB, 16 * KIB, 64 * KIB]),
+        ("1M", None, None, None, [MIB]),
+        ("1M", "4M", 4.0, None, [MIB, 4 * MIB]),
+    ],
+)
+def test_sizes_are_a_list_or_a_sweep(begin, end, factor, listed, expected):
+    assert compare.sizes_of(begin, end, factor, listed) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rong"], "no all_reduce algorithm is called `rong`: choose from nvswitch, "),
+        (["pat"], "no all_reduce algorithm is called `pat`"),
+        (["--collective", "all_shout"], "no collective is called `all_shout`"),
+        (["ring", "--on", "hgx-h900"], "hgx-h900"),
+        (["nowhere.py:f"], "`nowhere.py` is not a file"),
+        (["--sizes", "1M", "-b", "1M"], "--sizes says what -b and -e say"),
+        (["-e", "1M"], "-e ends a sweep"),
+        (["--sizes", "1M..1K"], "the sweep goes from"),
+        (["--sizes", "many"], "`many` is not a size"),
+        (["--sizes", "1K..1M", "-f", "1"], "-f is 1"),
+        (["nvswitch", "--on", "dgx1-v100"], "none runs on dgx1-v100"),
+        (["ring", "--plot", "ring.gif"], "`ring.gif` is no picture"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line_and_status_2(arguments, message):
+    error = cli("compare", *arguments, status=2).stderr
+    assert message in error and len(error.splitlines()) == 1
+
+
+def test_an_algorithm_of_another_collective_is_refused(mine):
+    error = cli("compare", f"ring,{mine}:spread", "--collective", "all_reduce", status=2).stderr
+    assert "is an algorithm of broadcast: all_reduce is compared" in error
