@@ -37,10 +37,13 @@
 //!
 //! Cost: linear in steps and waits. Source: ours; counting loads and stores per rank is how STREAM counts (McCalpin, 1995).
 
+mod once;
 mod runs;
 mod waits;
 
 use std::collections::HashSet;
+
+pub use once::WrittenOnce;
 
 use crate::collective::{Parts, Promise};
 use crate::dtype::DType;
@@ -63,6 +66,9 @@ pub struct RankCost {
     pub first_chunks: u64,
     /// The chunks that its copies store to other destinations than their first.
     pub spread_chunks: u64,
+    /// The chunks of user's or scratch memory that it stores before anything read them, and that other steps touch too: unlike
+    /// stores to what is [`WrittenOnce`] these cannot go past the caches, so they fetch the lines that they overwrite.
+    pub fetched_chunks: u64,
     /// The chunks of its own staging that any rank's step touches, layers counted apart.
     pub staging_chunks: u64,
 }
@@ -95,9 +101,11 @@ impl Cost {
         let mut ranks = vec![RankCost::default(); schedule.world_size as usize];
         let mut staging = HashSet::new();
         let mut touched = Touched::default();
+        let once = WrittenOnce::of(schedule);
         for step in &schedule.steps {
             let traffic = Traffic::of(step, schedule);
             let rank = &mut ranks[step.rank as usize];
+            rank.fetched_chunks += touched.fetched(&traffic, schedule, &once);
             rank.first_chunks += touched.add(&traffic, schedule);
             if !step.is_fold() {
                 rank.spread_chunks += chunks_of(traffic.written.get(1..).unwrap_or_default());
@@ -238,6 +246,17 @@ struct Touched {
 }
 
 impl Touched {
+    /// Returns how many chunks a step would be the first to touch by storing to them, other than past the caches.
+    fn fetched(&self, traffic: &Traffic<'_>, schedule: &Schedule, once: &WrittenOnce) -> u64 {
+        let is_fetched = |view: &View, nth: u32| {
+            let cell = cell(view, view.chunks.start + nth, schedule);
+            let is_known = view.buffer.is_staging() || self.read.contains(&cell) || self.written.contains(&cell);
+            !is_known && !once.holds_all(&traffic.written, nth)
+        };
+        let of_view = |view: &&View| (0..view.chunks.len() as u32).filter(|&nth| is_fetched(view, nth)).count();
+        traffic.written.iter().map(of_view).sum::<usize>() as u64
+    }
+
     /// Adds the traffic of a step; returns the chunks that are read before anything touched them or written for the first
     /// time. Staging is written again and again, tile by tile, and counts as touched.
     fn add(&mut self, traffic: &Traffic<'_>, schedule: &Schedule) -> u64 {

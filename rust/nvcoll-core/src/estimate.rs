@@ -10,6 +10,7 @@
 //!         + first x bytes touched for the first time                         read before, written after, wherever they lie
 //!         + again x bytes touched again                                      in a cache, since a moment ago
 //!         + spread x bytes that copies store to other places than their first     many streams of stores at once
+//!                  in a call so large that stores may go past the caches: bytes of those that cannot, and fetch lines first
 //!         + near  x first bytes beyond the near caches of the workers        first bytes x (1 - cache / buffers), if > 0
 //!         + far   x first bytes beyond the last-level cache
 //! ```
@@ -102,6 +103,8 @@ pub struct Load {
     pub workers: f64,
     /// Whether folds that continue each other are one.
     pub is_joined: bool,
+    /// Whether stores to what no other step touches may go past the caches.
+    pub is_streamed: bool,
 }
 
 /// Counts the terms of a call.
@@ -126,7 +129,9 @@ pub fn terms(cost: &Cost, mode: Mode, load: &Load, caches: &Caches) -> Terms {
     let moved = share(&RankCost::moved_chunks) * load.chunk_bytes;
     let beyond = |cache: f64| first * (1.0 - cache / load.buffer_bytes.max(1.0)).max(0.0);
     let (near, far) = (beyond(caches.near_bytes * load.workers), beyond(caches.far_bytes));
-    let spread = share(&|rank| rank.spread_chunks) * load.chunk_bytes;
+    let spread: &dyn Fn(&RankCost) -> u64 =
+        if load.is_streamed { &|rank| rank.fetched_chunks } else { &|rank| rank.spread_chunks };
+    let spread = share(spread) * load.chunk_bytes;
     [1.0, waits, steps, first, (moved - first).max(0.0), spread, near, far]
 }
 
@@ -156,7 +161,7 @@ pub fn best(seconds: &[f64]) -> usize {
 mod tests {
     use super::*;
     use crate::algorithm::build;
-    use crate::collective::{Roles, ALL_GATHER, ALL_REDUCE, REDUCE};
+    use crate::collective::{Roles, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE};
     use crate::lower::lower;
     use crate::schedule::Aliasing;
 
@@ -168,7 +173,7 @@ mod tests {
     }
 
     fn load(workers: f64) -> Load {
-        Load { chunk_bytes: 125.0, buffer_bytes: 8000.0, tiles: 1.0, workers, is_joined: false }
+        Load { chunk_bytes: 125.0, buffer_bytes: 8000.0, tiles: 1.0, workers, is_joined: false, is_streamed: false }
     }
 
     #[test]
@@ -190,6 +195,11 @@ mod tests {
     fn a_copy_to_several_ranks_is_spread_and_a_fold_into_several_is_not() {
         let of = |schedule| terms(&Cost::of(&schedule), Mode::Tile, &load(1.0), &CACHES)[5];
         let gather = build(&ALL_GATHER, "nvswitch", Roles::of(8), Aliasing::Disjoint).unwrap();
+        let streamed = Load { is_streamed: true, ..load(1.0) };
+        assert_eq!(terms(&Cost::of(&gather), Mode::Tile, &streamed, &CACHES)[5], 0.0, "all of it is written once");
+        let tree = Cost::of(&build(&BROADCAST, "tree", Roles::of(8), Aliasing::InPlace).unwrap());
+        let passed_on = 3.0 * 2.0 * 125.0;
+        assert_eq!(terms(&tree, Mode::Tile, &streamed, &CACHES)[5], passed_on, "3 of 7 ranks pass a half on");
         assert_eq!(of(gather), 7.0 * 8.0 * 125.0, "each of 8 parts goes to 7 more");
         assert_eq!(of(build(&ALL_REDUCE, "nvswitch", Roles::of(8), Aliasing::InPlace).unwrap()), 0.0);
     }

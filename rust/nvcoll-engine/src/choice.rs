@@ -29,7 +29,7 @@ use nvcoll_core::tuning::{candidates, Form, Tuning};
 use crate::call::Call;
 use crate::error::Result;
 use crate::making::{Aside, Makers};
-use crate::sharing::{wants_help, Sharing};
+use crate::sharing::{may_stream, wants_help, Sharing};
 use crate::strands::strands;
 use crate::world::slot_bytes;
 
@@ -231,6 +231,7 @@ impl Counted {
             tiles: tiles as f64,
             workers: if is_alone { 1.0 } else { asked.workers.min(asked.world_size as usize) as f64 },
             is_joined: is_alone && tiles == 1 && self.has_one_step_each,
+            is_streamed: asked.call.path == Path::Mapped && may_stream(buffer_bytes),
         };
         let terms = terms(&self.cost, mode, &load, &tuning.caches);
         Estimate {

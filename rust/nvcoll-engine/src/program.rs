@@ -16,6 +16,7 @@ mod joining;
 use std::sync::Mutex;
 
 use nvcoll_core::algorithm::Order;
+use nvcoll_core::cost::WrittenOnce;
 use nvcoll_core::partition::{Partition, GRAIN};
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
@@ -26,7 +27,7 @@ use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
 use crate::sharing::{may_stream, wants_help};
-use crate::stores::{Stores, WrittenOnce};
+use crate::stores::Stores;
 use crate::strands::strands;
 use crate::world::{slot_bytes, staging_bytes, QUEUES};
 use extents::Extents;

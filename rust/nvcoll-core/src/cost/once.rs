@@ -1,0 +1,64 @@
+//! The chunks that a schedule writes once and does not touch otherwise: stores to them may go past the caches.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::schedule::{Aliasing, Buffer, Schedule, Step, View};
+
+/// A chunk of a buffer of a rank.
+type Cell = (u32, Buffer, u32);
+
+/// The chunks that a schedule writes once and does not touch otherwise.
+#[derive(Debug, Default)]
+pub struct WrittenOnce {
+    cells: HashSet<Cell>,
+    aliasing: Option<Aliasing>,
+}
+
+impl WrittenOnce {
+    /// Finds them. Cost: linear in the chunks that steps name.
+    pub fn of(schedule: &Schedule) -> Self {
+        let aliasing = Some(schedule.aliasing);
+        let mut touches: HashMap<Cell, u32> = HashMap::new();
+        for view in schedule.steps.iter().flat_map(Step::views) {
+            for nth in 0..view.chunks.len() as u32 {
+                *touches.entry(cell(aliasing, view, nth)).or_default() += 1;
+            }
+        }
+        // What is read only stays in the set and does no harm: it is no destination.
+        let cells = touches.into_iter().filter(|(_, touches)| *touches == 1).map(|(cell, _)| cell).collect();
+        Self { cells, aliasing }
+    }
+
+    /// Says whether the `nth` chunks of all these destinations are among them.
+    pub fn holds_all(&self, written: &[&View], nth: u32) -> bool {
+        written.iter().all(|view| self.cells.contains(&cell(self.aliasing, view, nth)))
+    }
+}
+
+/// In place, the input and the output are the same memory.
+fn cell(aliasing: Option<Aliasing>, view: &View, nth: u32) -> Cell {
+    let is_shared = aliasing == Some(Aliasing::InPlace) && view.buffer.is_user();
+    let buffer = if is_shared { Buffer::Output } else { view.buffer };
+    (view.rank, buffer, view.chunks.start + nth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::build;
+    use crate::collective::{Roles, ALL_REDUCE};
+
+    fn steps_written_once(name: &str, aliasing: Aliasing) -> usize {
+        let schedule = build(&ALL_REDUCE, name, Roles::of(4), aliasing).unwrap();
+        let written_once = WrittenOnce::of(&schedule);
+        let is_once = |step: &&Step| written_once.holds_all(&step.dst.iter().collect::<Vec<_>>(), 0);
+        schedule.steps.iter().filter(is_once).count()
+    }
+
+    #[test]
+    fn what_comes_into_question_is_what_no_step_reads_before_or_after() {
+        assert_eq!(steps_written_once("nvswitch", Aliasing::Disjoint), 4, "every step");
+        assert_eq!(steps_written_once("nvswitch", Aliasing::InPlace), 0, "all was read");
+        assert_eq!(steps_written_once("ring", Aliasing::Disjoint), 0, "partial sums pass through every output");
+    }
+}
