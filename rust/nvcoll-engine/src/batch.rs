@@ -34,6 +34,7 @@ use crate::buffers::Buffers;
 use crate::overlap::Footprint;
 use crate::program::Program;
 use crate::stores::Stores;
+use crate::tally::{Tallies, Tally};
 
 /// Queues count their steps in 31 bits. Cited: [`crate::sync::Progress`].
 const MOST_STEPS: u64 = 1 << 31;
@@ -144,12 +145,14 @@ pub struct Batch {
     pub(crate) buffers: Vec<Buffers>,
     /// Where the scratch of each program begins, and at last how much there is.
     scratch: Vec<usize>,
+    /// Who counts its launches; nobody before the first.
+    tallies: Vec<Arc<Tally>>,
 }
 
 impl Batch {
     /// Puts calls together, each with the buffers of the same ranks: all of a node, or one of a team.
     pub fn new(calls: Vec<(Arc<Program>, Vec<Buffers>)>) -> Self {
-        let mut batch = Self { shape: Shape::default(), buffers: Vec::new(), scratch: vec![0] };
+        let mut batch = Self { shape: Shape::default(), buffers: Vec::new(), scratch: vec![0], tallies: Vec::new() };
         let mut left: Vec<_> = calls.into_iter().enumerate().collect();
         while let Some((_, (first, _))) = left.first() {
             let first = first.clone();
@@ -248,6 +251,14 @@ impl Batch {
         if is_new {
             self.shape.id = new_ids(self.shape.passes.len());
         }
+    }
+
+    /// Counts a launch by these ranks, which are the same in every launch.
+    pub fn count(&mut self, tallies: &Tallies, ranks: &[u32]) {
+        if self.tallies.is_empty() {
+            self.tallies = tallies.of_group(&self.shape.programs, ranks);
+        }
+        self.tallies.iter().for_each(|tally| tally.count());
     }
 
     /// Finds out what the calls touch that `rank`, whose buffers these are, makes for itself.

@@ -26,6 +26,7 @@ use crate::program::{check_form, Program};
 use crate::programs::{Key, Programs};
 use crate::proofs::prove;
 use crate::sharing::Sharing;
+use crate::tally::Tallies;
 use crate::tuning::Tuning;
 
 const IN_USE: Error = Error::Busy(
@@ -47,6 +48,7 @@ pub struct Node {
     /// Where it was made.
     process: Process,
     programs: Mutex<Programs>,
+    tallies: Arc<Tallies>,
     makers: Makers<Key>,
     driver: OneAtATime<Driver>,
 }
@@ -71,6 +73,7 @@ impl Node {
             tuning: Tuning::shipped(),
             process: Process::current(),
             programs: Mutex::default(),
+            tallies: Arc::new(Tallies::new(world_size)),
             makers: Makers::new(),
             driver: OneAtATime::new(Driver::new(world_size, None)),
         })
@@ -106,6 +109,11 @@ impl Node {
     /// Returns the table by which `auto` chooses.
     pub fn tuning(&self) -> &Tuning {
         &self.tuning
+    }
+
+    /// Returns how often the node was asked for what.
+    pub fn tallies(&self) -> &Arc<Tallies> {
+        &self.tallies
     }
 
     /// Returns the program of a call that one caller drives for all ranks.
@@ -179,7 +187,9 @@ impl Node {
         check_counts(call, verified.schedule().roles())?;
         let program = aside.run(|| {
             let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);
-            Program::bind(&verified, call.clone(), tile_count, self.isa).map(Arc::new)
+            let mut program = Program::bind(&verified, call.clone(), tile_count, self.isa)?;
+            program.tally = (*world_size == self.world_size).then(|| self.tallies.of_all(&program));
+            Result::Ok(Arc::new(program))
         })?;
         self.lock_programs().keep(key.clone(), program.clone());
         Ok(program)
@@ -265,7 +275,9 @@ impl Node {
         let scratch = driver.prepare(self.world_size, self.workers, program.scratch_bytes())?;
         buffers.iter_mut().zip(scratch).for_each(|(own, scratch)| own.scratch = scratch.start());
         // SAFETY: the caller's.
-        unsafe { driver.run_pass(Pass::of_one(program), buffers, deadline, is_interrupted) }
+        unsafe { driver.run_pass(Pass::of_one(program), buffers, deadline, is_interrupted) }?;
+        program.count();
+        Ok(())
     }
 
     /// Runs calls that are launched as one: the batch has the buffers of all ranks.
@@ -292,6 +304,7 @@ impl Node {
             // SAFETY: the caller's; every call of the batch has scratch of its own.
             unsafe { driver.run_pass(pass, buffers, deadline, is_interrupted) }?;
         }
+        batch.count(&self.tallies, self.tallies.ranks());
         Ok(())
     }
 }

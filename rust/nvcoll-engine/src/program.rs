@@ -13,7 +13,7 @@ mod extents;
 mod homes;
 mod joining;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use nvcoll_core::algorithm::Order;
 use nvcoll_core::cost::WrittenOnce;
@@ -29,6 +29,7 @@ use crate::kernel::{Args, Arm, Isa, Kernel};
 use crate::sharing::{may_stream, wants_help};
 use crate::stores::Stores;
 use crate::strands::strands;
+use crate::tally::Tally;
 use crate::world::{slot_bytes, staging_bytes, QUEUES};
 use extents::Extents;
 use homes::Homes;
@@ -123,6 +124,8 @@ pub struct Program {
     /// How to store what is written only; `None` if there is nothing, or too little, or the program is run by rank.
     pub(crate) stores: Option<Mutex<Stores>>,
     widest: usize,
+    /// Counts its runs, if it is of all ranks of a node.
+    pub(crate) tally: Option<Arc<Tally>>,
 }
 
 /// A slot of staging: of two banks, each half of it.
@@ -232,6 +235,7 @@ impl Program {
             scratch_bytes: homes.scratch_bytes,
             stores: None,
             widest: 1,
+            tally: None,
             call,
         };
         let may_stream = schedule.path == Path::Mapped && may_stream(program.buffer_bytes);
@@ -320,6 +324,12 @@ impl Program {
     /// Returns the call.
     pub fn call(&self) -> &Call {
         &self.call
+    }
+
+    /// Counts a run by all ranks of the node that made the program.
+    #[inline]
+    pub fn count(&self) {
+        self.tally.iter().for_each(|tally| tally.count());
     }
 
     /// Returns the proof.

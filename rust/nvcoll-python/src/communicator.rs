@@ -3,7 +3,7 @@
 mod all_to_all;
 mod collectives;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -14,6 +14,7 @@ use nvcoll_engine::batch::Batch;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::member::Member;
 use nvcoll_engine::sharing::Sharing;
+use nvcoll_engine::tally::Tally;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 use crate::arrays::Caller;
@@ -32,7 +33,11 @@ pub(crate) struct Communicator {
     timeout: Option<f64>,
     member: Arc<Member>,
     group: OpenGroup,
+    tallies: Mutex<Vec<(SharedProgram, Arc<Tally>)>>,
 }
+
+/// So many tallies a communicator of a group remembers. Chosen: more than a training step has calls in it.
+const REMEMBERED: usize = 16;
 
 #[pymethods]
 impl Communicator {
@@ -61,7 +66,9 @@ impl Communicator {
         let program = self.program(py, &Call::without_data(&BARRIER), None)?;
         let nothing = std::ptr::null_mut();
         let buffers = Buffers::new(nothing, nothing, 1.0);
-        self.execute(py, &program, buffers, deadline(py, timeout.or(self.timeout))?)
+        self.execute(py, &program, buffers, deadline(py, timeout.or(self.timeout))?)?;
+        self.count(&program);
+        Ok(())
     }
 
     /// Splits the ranks into groups, each with a communicator of its own; every rank must call it.
@@ -143,7 +150,7 @@ impl Communicator {
 
 impl Communicator {
     pub(crate) fn new(node: Arc<nvcoll_engine::node::Node>, timeout: Option<f64>, member: Arc<Member>) -> Self {
-        Self { node, timeout, member, group: OpenGroup::default() }
+        Self { node, timeout, member, group: OpenGroup::default(), tallies: Mutex::default() }
     }
 
     /// Refuses to end its rank's program while a group is open; see [`OpenGroup::check_left`].
@@ -207,8 +214,27 @@ impl Communicator {
         let program = self.program(py, &call, proof.as_ref())?;
         operands.gather(py);
         self.execute(py, &program, operands.buffers(|at| reduction.scalar(at))[0], deadline)?;
+        self.count(&program);
         operands.write_back(py);
         Ok(result)
+    }
+
+    /// Counts a call that succeeded, on the first rank.
+    fn count(&self, program: &SharedProgram) {
+        if self.rank() != 0 {
+            return;
+        }
+        if !self.member.is_of_group() {
+            return program.count();
+        }
+        let mut known = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tally)) = known.iter().find(|(one, _)| Arc::ptr_eq(one, program)) {
+            return tally.count();
+        }
+        let tally = self.node.tallies().among(program, self.member.ranks());
+        tally.count();
+        known.truncate(REMEMBERED - 1);
+        known.insert(0, (program.clone(), tally));
     }
 
     fn execute(&self, py: Python<'_>, program: &SharedProgram, buffers: Buffers, deadline: Deadline) -> PyResult<()> {
@@ -232,7 +258,11 @@ impl Home for Py<Communicator> {
         // SAFETY: the arrays of this rank were checked, each call's and all among each other, and the group holds their
         // owners; that no rank writes what another one passed is checked when they meet.
         let outcome = py.detach(|| unsafe { comm.member.run_batch(batch.get(), deadline) });
-        outcome.map_err(|error| comm.error(py, &error))
+        outcome.map_err(|error| comm.error(py, &error))?;
+        if comm.rank() == 0 {
+            batch.get().count(comm.node.tallies(), comm.member.ranks());
+        }
+        Ok(())
     }
 }
 

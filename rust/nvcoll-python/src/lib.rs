@@ -20,6 +20,7 @@ mod prediction;
 mod refuted;
 mod request;
 mod schedule;
+mod tally;
 mod team;
 mod timeline;
 mod tuning;
@@ -35,6 +36,8 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<node::Node>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<group::Group>()?;
+    module.add_class::<tally::Tallies>()?;
+    module.add_class::<tally::Calls>()?;
     module.add_class::<team::Team>()?;
     module.add_class::<communicator::Communicator>()?;
     module.add_class::<schedule::Schedule>()?;

@@ -25,6 +25,7 @@ use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::plan::{Plan, Prepared};
 use crate::request::{Checked, Request};
 use crate::schedule::collective_named;
+use crate::tally::Tallies;
 use crate::team::Team;
 use crate::tuning::{estimates, Estimates};
 use crate::whole::whole;
@@ -199,6 +200,12 @@ impl Node {
     #[pyo3(signature = (*, timeout=None))]
     fn group(slf: Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Group> {
         Group::new(slf.py(), Box::new(slf.clone().unbind()), timeout)
+    }
+
+    /// How often the node was asked for what.
+    #[getter]
+    fn tallies(&self) -> Tallies {
+        Tallies(self.engine.tallies().clone())
     }
 
     /// Makes a team of this node's ranks, each of which makes its own calls.

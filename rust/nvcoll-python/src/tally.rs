@@ -1,0 +1,111 @@
+//! What a node was asked for and how often, as Python sees it.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use nvcoll_engine::tally::{Counted, Tallies as Engine};
+
+use crate::schedule::Schedule;
+
+/// How often a node was asked for what. It is filled while the node is used, and keeps nothing of the node alive.
+#[pyclass(name = "Tallies", module = "nvcoll._nvcoll", frozen)]
+pub(crate) struct Tallies(pub(crate) Arc<Engine>);
+
+/// Calls that are counted together: of one collective, algorithm, dtype, op, root, size and ranks.
+#[pyclass(name = "Calls", module = "nvcoll._nvcoll", frozen)]
+pub(crate) struct Calls(Counted);
+
+#[pymethods]
+impl Tallies {
+    /// The number of ranks of the node.
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.0.world_size()
+    }
+
+    /// What was called, in the order in which it was first called. A call that failed is none.
+    fn calls(&self) -> Vec<Calls> {
+        self.0.counted().into_iter().map(Calls).collect()
+    }
+
+    /// How many calls are not in `calls`, because there were too many kinds of them.
+    #[getter]
+    fn others(&self) -> u64 {
+        self.0.others()
+    }
+}
+
+#[pymethods]
+impl Calls {
+    #[getter]
+    fn collective(&self) -> &'static str {
+        self.0.kind.collective
+    }
+
+    /// The rank in `ranks` that has or receives everything; None if the collective has none.
+    #[getter]
+    fn root(&self) -> Option<u32> {
+        self.0.schedule.collective.has_root.then_some(self.0.kind.root)
+    }
+
+    /// The algorithm as the caller named it.
+    #[getter]
+    fn algorithm(&self) -> &str {
+        let name = &self.0.kind.algorithm;
+        name.split_once('#').map_or(name, |(name, _)| name)
+    }
+
+    /// None in a barrier.
+    #[getter]
+    fn dtype(&self) -> Option<&'static str> {
+        self.has_data().then(|| self.0.kind.dtype.name())
+    }
+
+    /// None if the collective folds nothing.
+    #[getter]
+    fn op(&self) -> Option<&'static str> {
+        self.0.schedule.collective.folds().then(|| self.0.kind.op.name())
+    }
+
+    /// Bytes of the longest buffer that a rank brings; in a group, of all its calls of the kind.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        if self.has_data() {
+            self.0.kind.count * self.0.kind.dtype.bytes()
+        } else {
+            0
+        }
+    }
+
+    /// How many calls of a group it is each time; 1 outside.
+    #[getter]
+    fn grouped(&self) -> usize {
+        self.0.kind.calls
+    }
+
+    /// The ranks of the run that took part, by rank in the call.
+    #[getter]
+    fn ranks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.kind.ranks.iter())
+    }
+
+    /// How often.
+    #[getter]
+    fn times(&self) -> u64 {
+        self.0.times
+    }
+
+    /// What the first of them ran.
+    #[getter]
+    fn schedule(&self) -> Schedule {
+        Schedule::of((*self.0.schedule).clone())
+    }
+}
+
+impl Calls {
+    fn has_data(&self) -> bool {
+        self.0.schedule.collective.parts(self.0.schedule.roles()) > 0
+    }
+}
