@@ -43,6 +43,8 @@ from nvcoll._nvcoll import (
 )
 from nvcoll.algorithms import Algorithm, algorithm
 from nvcoll.node import Node
+from nvcoll.price import Price
+from nvcoll.report import Report, ReportRow
 
 __all__ = [
     "Aborted",
@@ -64,8 +66,11 @@ __all__ = [
     "Plan",
     "Prediction",
     "PremulSum",
+    "Price",
     "Proof",
     "Refuted",
+    "Report",
+    "ReportRow",
     "Schedule",
     "Step",
     "Timeline",

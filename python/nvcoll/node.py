@@ -8,11 +8,14 @@ import inspect
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, TypeVarTuple
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
+from typing import Any, Self, TypeVar, TypeVarTuple
 
 from nvcoll import _nvcoll
-from nvcoll._nvcoll import Aborted, Communicator, InvalidArgument
+from nvcoll._nvcoll import Aborted, Communicator, Fabric, InvalidArgument
+from nvcoll.price import Pricer
+from nvcoll.report import Report, announce, clock_of, machine_of, machines_of, report_of
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -36,12 +39,14 @@ class Node(_nvcoll.Node):
         tuning: a file that ``nvcoll bench --tune --save`` wrote: the table by which ``auto`` chooses among algorithms
             of the same bits. Default: the file that the environment variable ``NVCOLL_TUNING`` names, else the table
             that is shipped.
+        on: a machine, by name or as a :class:`Fabric`, with at least as many GPUs; rank r is GPU r. Then ``clock`` is
+            what the calls so far would have taken there.
 
     Threads and memory go with the object: ``with`` is optional.
 
     Raises:
         InvalidArgument: a number out of range, an instruction set that this processor lacks, or a tuning table that
-            cannot be used.
+            cannot be used; no machine is called so, or it has too few GPUs.
 
     Example:
         >>> import numpy as np
@@ -50,11 +55,72 @@ class Node(_nvcoll.Node):
         array([4., 4., 4.], dtype=float32)
     """
 
+    _on: Pricer | None
+
+    def __new__(
+        cls,
+        world_size: int,
+        *,
+        workers: int | None = None,
+        isa: str | None = None,
+        tuning: str | PathLike[str] | None = None,
+        on: str | Fabric | None = None,
+    ) -> Self:
+        node = super().__new__(cls, world_size, workers=workers, isa=isa, tuning=tuning)
+        node._on = None if on is None else Pricer(machine_of(on, node.world_size))
+        announce(node.tallies)
+        return node
+
     def __enter__(self) -> Node:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Leaves nothing to do: threads and memory go with the object."""
+
+    @property
+    def clock(self) -> float:
+        """Microseconds that the calls so far would have taken on the machine ``on=``: virtual time beside the real run.
+
+        Every collective that succeeded advances it by its predicted time, whoever called it: the node, a plan, a group,
+        the ranks of ``run`` and the groups that they split into. Each rank has a clock of its own, which stands still
+        in calls of others and does not wait for them; this is the one that is furthest ahead.
+
+        Raises:
+            InvalidArgument: the node was made without ``on=``.
+        """
+        if self._on is None:
+            raise InvalidArgument("the node has no clock: make it with on=, as Node(8, on='hgx-h100')")
+        return clock_of(self.tallies, self._on)
+
+    def report(self, on: str | Fabric | Iterable[str | Fabric] | None = None) -> Report:
+        """Tabulates every collective that was made so far, and what it would cost on each machine.
+
+        Args:
+            on: machines, by name or as :class:`Fabric`; one or several. Each has at least as many GPUs as the node has
+                ranks; rank r is GPU r. Default: that of the node.
+
+        Returns:
+            The report; ``print`` shows it as a table.
+
+        Raises:
+            InvalidArgument: no machine is called so, it has too few GPUs, or there is none.
+
+        Example:
+            >>> import numpy as np
+            >>> node = Node(8)
+            >>> for _ in range(3):
+            ...     _ = node.all_reduce(np.ones((8, 1 << 18), dtype="f4"))
+            >>> row = node.report(on=["hgx-h100", "pcie4-8-staged"]).rows[0]
+            >>> row.collective, row.nbytes, row.times
+            ('all_reduce', 1048576, 3)
+            >>> row.prices[0].microseconds < row.prices[1].microseconds
+            True
+        """
+        if on is None and self._on is None:
+            raise InvalidArgument("`on` names no machine: pass one, as on='hgx-h100'")
+        machines = [] if on is None else machines_of(on, self.world_size)
+        pricers = [Pricer(one) for one in machines] or [one for one in [self._on] if one is not None]
+        return report_of([self.tallies], pricers)
 
     def run(
         self,

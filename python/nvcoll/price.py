@@ -1,0 +1,122 @@
+"""What one call would cost on a machine that one does not have.
+
+Three answers, the first that there is, and each says which it is:
+
+====================  ==============================================================================================
+predicted             NCCL's way on that machine: its choice of algorithm, and the time of that
+simulated schedule    NCCL has no model of the collective (scan, gather, ...): the schedule that ran here, in virtual
+                      time. It is held to no measurement
+floor only            neither: no schedule is faster
+====================  ==============================================================================================
+
+A call of one rank, or of no bytes, crosses no link and costs nothing. A barrier is priced as an all_reduce of 4 bytes,
+which is what frameworks make of it. Rank r is GPU r, also in a group of ranks; a call is alone on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from nvcoll._nvcoll import Calls, Fabric, InvalidArgument
+
+MOST_CAUSES: Final = 2
+"""So much is said of what a simulated time is spent on. Chosen."""
+
+Way = Literal["predicted", "simulated schedule", "floor only", "nothing crosses", "no answer"]
+
+BARRIER_BYTES: Final = 4
+"""An element of float32. Cited: torch's ProcessGroupNCCL::barrier reduces a tensor of one element."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one call would take on one machine.
+
+    ``way`` says which answer it is, ``why`` why it is none better. Fields that have no answer are None.
+    """
+
+    fabric: str
+    way: Way
+    microseconds: float | None
+    low: float | None = None
+    high: float | None = None
+    algorithm: str | None = None
+    protocol: str | None = None
+    bottleneck: str | None = None
+    why: str | None = None
+
+
+class Pricer:
+    """Prices calls on one machine, each kind once.
+
+    Args:
+        fabric: the machine; it may have more GPUs than the calls have ranks.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self._known: dict[tuple[object, ...], Price] = {}
+
+    def prices(self, calls: Sequence[Calls]) -> list[Price]:
+        """Returns what one call of each kind costs."""
+        new: dict[tuple[object, ...], list[Calls]] = {}
+        for one in calls:
+            if _key(one) not in self._known:
+                new.setdefault((one.collective, one.ranks), []).append(one)
+        for of_one_model in new.values():
+            for one, price in zip(of_one_model, self._priced(of_one_model), strict=True):
+                self._known[_key(one)] = price
+        return [self._known[_key(one)] for one in calls]
+
+    def _priced(self, calls: Sequence[Calls]) -> Iterable[Price]:
+        """Prices calls of one collective among the same ranks."""
+        collective, ranks, name = calls[0].collective, calls[0].ranks, self.fabric.name
+        if len(ranks) == 1 or not (collective == "barrier" or any(one.nbytes for one in calls)):
+            return [Price(name, "nothing crosses", 0.0, 0.0, 0.0) for _ in calls]
+        if max(ranks) >= self.fabric.world_size:
+            why = f"{name} has {self.fabric.world_size} GPUs, the call is of rank {max(ranks)} too"
+            return [Price(name, "no answer", None, why=why) for _ in calls]
+        among = self.fabric if ranks == tuple(range(self.fabric.world_size)) else self.fabric.among(ranks)
+        try:
+            if collective == "barrier":
+                return [_predicted(name, among, "all_reduce", [BARRIER_BYTES])[0] for _ in calls]
+            return _predicted(name, among, collective, [one.nbytes for one in calls])
+        except InvalidArgument as error:
+            return [_otherwise(name, among, one, str(error)) for one in calls]
+
+
+def _key(one: Calls) -> tuple[object, ...]:
+    """Returns what tells calls apart."""
+    return one.collective, one.root, one.algorithm, one.dtype, one.op, one.nbytes, one.grouped, one.ranks
+
+
+def _predicted(name: str, fabric: Fabric, collective: str, nbytes: Sequence[int]) -> list[Price]:
+    """Returns NCCL's way on a machine.
+
+    Raises:
+        InvalidArgument: NCCL has no model of the collective, or does not run on the machine.
+    """
+    chosen = [(one.chosen, one.nbytes) for one in fabric.nccl(collective, nbytes)]
+    return [
+        Price(name, "predicted", one.microseconds, None, None, one.algorithm, one.protocol, "")
+        if size
+        else Price(name, "nothing crosses", 0.0, 0.0, 0.0)
+        for one, size in chosen
+    ]
+
+
+def _otherwise(name: str, fabric: Fabric, call: Calls, why: str) -> Price:
+    """Prices what has no model: by the schedule that ran, else by the floor."""
+    if call.dtype is None:
+        return Price(name, "floor only", fabric.floor(call.collective, 0), why=why)
+    if not call.nbytes:
+        return Price(name, "nothing crosses", 0.0, 0.0, 0.0)
+    schedule = call.schedule
+    try:
+        timeline = fabric.simulate(schedule, call.nbytes, dtype=call.dtype)
+    except InvalidArgument as error:
+        return Price(name, "floor only", fabric.floor(call.collective, call.nbytes), why=f"{why}; {error}")
+    us, bottleneck = timeline.microseconds, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])
+    return Price(name, "simulated schedule", us, algorithm=schedule.algorithm, bottleneck=bottleneck, why=why)

@@ -1,0 +1,323 @@
+"""What a node counts of its calls, and what a report and a clock make of that."""
+
+import gc
+import html
+import json
+import threading
+import weakref
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nvcoll
+from nvcoll._nvcoll import collectives
+
+RANKS = 4
+BOARD = "hgx-h100"
+
+
+def counted(node):
+    """Returns how often each kind of call was made."""
+    rows = node.report(on=BOARD).rows
+    return {
+        (row.collective, row.nbytes, row.dtype, row.op, row.algorithm, row.ranks, row.grouped): row.times
+        for row in rows
+    }
+
+
+def kind(collective, nbytes, *, dtype="float32", op=None, algorithm="auto", ranks=range(RANKS), grouped=1):
+    return collective, nbytes, dtype, op, algorithm, tuple(ranks), grouped
+
+
+def ones(count, dtype="f4", ranks=RANKS):
+    return np.ones((ranks, count), dtype=dtype)
+
+
+def test_every_collective_is_counted_with_the_bytes_of_its_longest_buffer():
+    node, called = nvcoll.Node(RANKS), {}
+    for name, _, _, _, folds in collectives():
+        if name in ("barrier", "split"):
+            continue
+        arrays = ones(12) if name != "scatter" else np.ones(12, dtype="f4")
+        getattr(node, name)(arrays)
+        longest = 4 * 12 * (RANKS if name in ("all_gather", "gather") else 1)
+        called[kind(name, longest, op=None if folds == "nothing" else "sum")] = 1
+    node.barrier()
+    called[kind("barrier", 0, dtype=None)] = 1
+    assert counted(node) == called
+
+
+def test_tables_of_counts_count_the_longest_buffer_of_a_rank():
+    node = nvcoll.Node(2)
+    node.all_gather([np.ones(1, "f8"), np.ones(5, "f8")])
+    node.all_to_all([np.ones(3, "f8"), np.ones(9, "f8")], counts=[[1, 2], [8, 1]])
+    node.reduce_scatter(np.ones((2, 5), "f8"), counts=[5, 0])
+    assert [(row.collective, row.nbytes) for row in node.report(on=BOARD).rows] == [
+        ("all_gather", 48),
+        ("all_to_all", 72),
+        ("reduce_scatter", 40),
+    ]
+
+
+@st.composite
+def programs(draw):
+    """Draws what a node is asked for: calls, plans that run some times, groups that are launched some times."""
+    call = st.tuples(
+        st.sampled_from(["all_reduce", "broadcast", "scan"]),
+        st.integers(0, 40),
+        st.sampled_from(["f4", "f8", "i4"]),
+        st.sampled_from([None, "direct", "ring"]),
+    )
+    one = st.tuples(st.sampled_from(["call", "plan"]), st.lists(call, min_size=1, max_size=1), st.integers(1, 3))
+    group = st.tuples(st.just("group"), st.lists(call, min_size=1, max_size=5), st.integers(1, 3))
+    return draw(st.lists(st.one_of(one, group), max_size=8))
+
+
+def options(collective, algorithm):
+    known = {"all_reduce": {"ring": "ring"}, "broadcast": {"direct": "direct"}, "scan": {"direct": "direct"}}
+    return known[collective].get(algorithm)
+
+
+@settings(deadline=None, max_examples=40)
+@given(programs())
+def test_counts_are_exactly_what_was_called(program):
+    node, called, names = nvcoll.Node(RANKS), Counter(), {"f4": "float32", "f8": "float64", "i4": "int32"}
+    for how, calls, times in program:
+        asked, grouped = [], {}
+        for collective, count, dtype, algorithm in calls:
+            algorithm = options(collective, algorithm)
+            asked.append((collective, ones(count, dtype), algorithm))
+            key = (collective, names[dtype], algorithm or "auto")
+            grouped.setdefault(key, []).append(count * np.dtype(dtype).itemsize)
+        if how == "call":
+            for _ in range(times):
+                for collective, arrays, algorithm in asked:
+                    getattr(node, collective)(arrays, algorithm=algorithm)
+        elif how == "plan":
+            plan = node.plan(asked[0][0], asked[0][1], algorithm=asked[0][2])
+            for _ in range(times):
+                plan.run()
+        else:
+            with node.group() as group:
+                for collective, arrays, algorithm in asked:
+                    getattr(node, collective)(arrays, algorithm=algorithm)
+            for _ in range(times - 1):
+                group.run()
+        for (collective, dtype, algorithm), nbytes in grouped.items():
+            op = None if collective == "broadcast" else "sum"
+            what = kind(collective, sum(nbytes), dtype=dtype, op=op, algorithm=algorithm, grouped=len(nbytes))
+            called[what] += times
+    assert counted(node) == dict(called)
+
+
+def test_ranks_that_call_for_themselves_are_counted_once_and_groups_of_them_apart():
+    node = nvcoll.Node(RANKS)
+
+    def program(comm):
+        x = np.ones(8, "f4")
+        for _ in range(3):
+            comm.all_reduce(x)
+        comm.barrier()
+        row, other = comm.split(comm.rank // 2), comm.split(0, key=-comm.rank)
+        for _ in range(2):
+            row.all_reduce(x, "max")
+        other.broadcast(x, root=1)
+        with row.group() as group:
+            row.all_reduce(x)
+            row.all_reduce(np.ones(2, "f4"))
+        group.run()
+        comm.all_to_all(np.ones(4, "f4"), counts=[1] * RANKS)  # ranks tell each other their rows first: not counted
+
+    node.run(program)
+    expected = {
+        kind("all_reduce", 32, op="sum"): 3,
+        kind("barrier", 0, dtype=None): 1,
+        kind("broadcast", 32, ranks=(3, 2, 1, 0)): 1,
+        kind("all_to_all", 16): 1,
+    }
+    for ranks in ((0, 1), (2, 3)):
+        expected[kind("all_reduce", 32, op="max", ranks=ranks)] = 2
+        expected[kind("all_reduce", 40, op="sum", ranks=ranks, grouped=2)] = 2
+    assert counted(node) == expected
+    assert next(row.root for row in node.report(on=BOARD).rows if row.collective == "broadcast") == 1
+
+
+def test_threads_that_call_in_groups_at_once_lose_no_count():
+    node, calls = nvcoll.Node(RANKS), 200
+
+    def program(comm):
+        communicators = [comm.split(0) for _ in range(3)]
+
+        def repeat(one):
+            for _ in range(calls):
+                one.all_reduce(np.ones(4, "f4"))
+
+        threads = [threading.Thread(target=repeat, args=(one,)) for one in communicators]
+        for thread in threads:
+            thread.start()
+        repeat(comm)
+        for thread in threads:
+            thread.join()
+
+    node.run(program)
+    assert counted(node) == {kind("all_reduce", 16, op="sum"): 4 * calls}
+
+
+def test_a_call_that_failed_is_not_counted():
+    node = nvcoll.Node(RANKS)
+    with pytest.raises(nvcoll.InvalidArgument):
+        node.all_reduce(np.ones((3, 4), "f4"))
+    with pytest.raises(ZeroDivisionError), node.group():
+        node.all_reduce(ones(4))
+        raise ZeroDivisionError
+
+    def program(comm):
+        if comm.rank == 1:
+            raise ZeroDivisionError
+        comm.all_reduce(np.ones(4, "f4"))
+
+    with pytest.raises(ZeroDivisionError):
+        node.run(program)
+    plan = node.plan("all_reduce", ones(4))
+    with pytest.raises(nvcoll.InvalidArgument):
+        plan.run(timeout=-1)
+    assert counted(node) == {} and node.report(on=BOARD).totals[0].microseconds == 0
+    plan.run()
+    assert counted(node) == {kind("all_reduce", 16, op="sum"): 1}
+
+
+def test_the_users_algorithm_has_its_own_name():
+    node = nvcoll.Node(RANKS)
+
+    @nvcoll.algorithm("broadcast")
+    def mine(b):
+        for c in b.chunks(1):
+            b.copy(b.input(b.root, c), into=[b.output(r, c) for r in range(b.world_size)])
+
+    node.broadcast(ones(4), algorithm=mine)
+    assert [row.algorithm for row in node.report(on=BOARD).rows] == ["mine"]
+
+
+def test_a_price_is_that_of_the_library_and_says_which_answer_it_is():
+    node = nvcoll.Node(8, on=BOARD)
+    node.all_reduce(ones(1 << 18, ranks=8))
+    node.scan(ones(1 << 10, ranks=8))
+    node.barrier()
+    node.all_reduce(ones(0, ranks=8))
+    predicted, simulated, barrier, nothing = (row.prices[0] for row in node.report().rows)
+    board = nvcoll.fabric(BOARD)
+    assert (predicted.way, predicted.microseconds) == (
+        "predicted",
+        board.nccl("all_reduce", 1 << 20).chosen.microseconds,
+    )
+    assert (simulated.way, simulated.low) == ("simulated schedule", None) and "scan" in simulated.why
+    assert (barrier.way, barrier.microseconds) == ("predicted", board.nccl("all_reduce", 4).chosen.microseconds)
+    assert (nothing.way, nothing.microseconds) == ("nothing crosses", 0)
+    alone = nvcoll.Node(1, on=BOARD)
+    alone.all_reduce(ones(4, ranks=1))
+    assert alone.clock == 0
+
+
+def test_a_group_of_ranks_is_priced_on_its_own_gpus():
+    two = nvcoll.cluster(BOARD, nodes=2, network="ib-ndr-8")
+    node = nvcoll.Node(16)
+
+    def program(comm):
+        inner, outer = comm.split(comm.rank // 8), comm.split(comm.rank % 8)
+        for one in (inner, outer):
+            one.all_reduce(np.ones(1 << 16, "f4"))
+
+    node.run(program)
+    report = node.report(on=two)
+    of = {row.ranks: row.prices[0].microseconds for row in report.rows}
+    for ranks, microseconds in of.items():
+        assert microseconds == two.among(ranks).nccl("all_reduce", 1 << 18).chosen.microseconds
+    assert report.totals[0].microseconds == pytest.approx(of[tuple(range(8))] + of[0, 8])
+    assert "2 x 8" in str(report) and "8 x 2" in str(report), "groups that cost the same are one line"
+
+
+def test_the_clock_is_the_sum_over_the_calls_of_the_busiest_rank():
+    node = nvcoll.Node(RANKS, on=BOARD)
+    assert node.clock == 0
+    node.all_reduce(ones(1000))
+    first = node.clock
+    plan = node.plan("all_reduce", ones(1000))
+    plan.run()
+    assert node.clock == pytest.approx(2 * first) and first > 0
+
+    def program(comm):
+        pair = comm.split(comm.rank // 2)
+        for _ in range(1 + comm.rank // 2):
+            pair.all_reduce(np.ones(1000, "f4"))
+
+    node.run(program)
+    report = node.report()
+    prices = {row.ranks: row.prices[0].microseconds for row in report.rows}
+    assert node.clock == pytest.approx(2 * prices[0, 1, 2, 3] + 2 * prices[2, 3])
+    assert node.clock == report.totals[0].microseconds
+
+
+def test_a_machine_may_have_more_gpus_than_the_node_has_ranks():
+    node = nvcoll.Node(RANKS, on=BOARD)
+    node.all_reduce(ones(1000))
+    assert node.clock == nvcoll.fabric("hgx-h100[0-3]").nccl("all_reduce", 4000).chosen.microseconds
+
+
+@pytest.mark.parametrize(
+    ("on", "message"),
+    [
+        ("hgx-h900", "hgx-h900"),
+        ("4xv100", None),
+        (3, "`on` is a int"),
+        ([3], "`on` is a int"),
+        ([], "names no machine"),
+        (None, "names no machine"),
+        ("hgx-a100-4", "has 4 GPUs, and the node has 8 ranks"),
+    ],
+)
+def test_a_machine_that_cannot_be_is_a_typed_error(on, message):
+    with pytest.raises(nvcoll.InvalidArgument, match=message):
+        nvcoll.Node(8).report(on=on)
+    if isinstance(on, str):
+        with pytest.raises(nvcoll.InvalidArgument, match=message):
+            nvcoll.Node(8, on=on)
+
+
+def test_a_node_without_a_machine_has_no_clock():
+    with pytest.raises(nvcoll.InvalidArgument, match="on='hgx-h100'"):
+        _ = nvcoll.Node(2).clock
+
+
+def test_text_html_and_json_tell_the_same():
+    node = nvcoll.Node(8)
+    for _ in range(5):
+        node.all_reduce(ones(1 << 10, ranks=8), "max", algorithm="ring")
+    node.scan(ones(7, ranks=8))
+    report = node.report(on=[BOARD, "pcie4-8-staged"])
+    text, page, document = str(report), html.unescape(report._repr_html_()), json.loads(report.to_json())
+    for word in ("all_reduce", "4 KiB", "float32 max", "ring", "28 B", BOARD, "pcie4-8-staged", "total", "simulated"):
+        assert word in text and word in page, word
+    assert [row["times"] for row in document["rows"]] == [5, 1]
+    assert [total["fabric"] for total in document["totals"]] == [BOARD, "pcie4-8-staged"]
+    for at, total in enumerate(document["totals"]):
+        spent = sum(row["times"] * row["prices"][at]["microseconds"] for row in document["rows"])
+        assert total["microseconds"] == pytest.approx(spent)
+    empty = nvcoll.Node(2).report(on=BOARD)
+    assert empty.rows == () and "total" in str(empty)
+
+
+def test_a_report_and_its_counts_keep_no_node_and_no_array():
+    node = nvcoll.Node(2, on=BOARD)
+    x = np.ones((2, 3), "f4")
+    node.all_reduce(x)
+    with node.group() as group:
+        node.all_reduce(x)
+    report, tallies, _ = node.report(), node.tallies, node.clock
+    gone = [weakref.ref(node), weakref.ref(x)]
+    del node, x, group
+    gc.collect()
+    assert [one() for one in gone] == [None, None]
+    assert report.rows[0].times == 2 and tallies.calls()[0].times == 2
