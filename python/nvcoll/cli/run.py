@@ -1,0 +1,98 @@
+"""``nvcoll run``: a script in this process, and what its collectives would cost on machines that one does not have.
+
+The script sees what ``python script.py`` shows it: ``sys.argv``, ``__main__``, ``sys.path[0]``; its output, traceback
+and exit status are its own. Every ``Node`` that it makes counts its calls anyway; the table comes when the script has
+ended, however it ended. Processes that it starts are not seen.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated
+
+import typer
+
+from nvcoll._nvcoll import InvalidArgument
+from nvcoll.cli.predict import machines
+from nvcoll.price import Pricer
+from nvcoll.report import report_of, watched
+
+FAILED, INTERRUPTED = 1, 130
+
+
+def run(
+    script: Annotated[Path, typer.Argument(help="A Python script that uses a Node.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own.")] = None,
+    on: Annotated[
+        str, typer.Option(help="Machines with commas between: names, NODExNODES+NETWORK, files.")
+    ] = "hgx-h100",
+    gpu: Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write everything to this file too, as JSON.")] = None,
+) -> None:
+    """Runs a script, then prints what its collectives would cost on each machine. Options stand before the script.
+
+    The status is the script's.
+    """
+    pricers = [Pricer(one) for one in machines(on, gpu)]
+    if not script.exists():
+        raise InvalidArgument(f"there is no {script}: pass a Python script")
+    with watched() as tallies:
+        status = _status_of(script, arguments or [])
+    sys.stdout.flush()
+    report = report_of(tallies, pricers)
+    print(f"\nwhat the collectives of {script.name} would cost")
+    print(report)
+    if json is not None:
+        json.write_text(report.to_json() + "\n")
+    raise typer.Exit(status)
+
+
+def _status_of(script: Path, arguments: list[str]) -> int:
+    """Runs a script as ``python`` would, to the end of its threads; returns its status."""
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    if not sys.flags.safe_path and script.is_file():
+        sys.path[0] = os.path.dirname(os.path.realpath(script))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+        _wait_for_threads()
+        return 0
+    except SystemExit as stop:
+        _wait_for_threads()
+        return _status(stop.code)
+    except BaseException as error:
+        sys.stdout.flush()
+        error = error.with_traceback(_from(error.__traceback__, str(script)))
+        sys.excepthook(type(error), error, error.__traceback__)
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def _wait_for_threads() -> None:
+    """Waits for the threads that Python would wait for before it exits."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+
+
+def _status(code: object) -> int:
+    """Returns the status that ``sys.exit(code)`` stands for, and prints what is none."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return FAILED
+
+
+def _from(trace: TracebackType | None, script: str) -> TracebackType | None:
+    """Returns the part of a traceback that begins in the script."""
+    while trace is not None and trace.tb_frame.f_code.co_filename != script:
+        trace = trace.tb_next
+    return trace

@@ -1,0 +1,108 @@
+"""``nvcoll run``: the script as python would run it, then the table."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import sys
+import numpy as np
+import nvcoll
+for _ in range(3):
+    nvcoll.Node(4).all_reduce(np.ones((4, 256), dtype="f4"), algorithm="ring")
+"""
+
+SHOW = (
+    "import json, sys; print(json.dumps([sys.argv, sys.path[0], __name__, __file__, sys.modules['__main__'].__file__]))"
+)
+
+
+def run(*arguments, status=0, cwd=None, python=(sys.executable, "-m", "nvcoll", "run")):
+    done = subprocess.run([*python, *map(str, arguments)], capture_output=True, text=True, timeout=100, cwd=cwd)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def script_of(tmp_path, text):
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    return script
+
+
+def test_the_table_has_every_call_of_every_node_on_every_machine(tmp_path):
+    found = tmp_path / "found.json"
+    script = script_of(tmp_path, SCRIPT + "print('done')\n")
+    text = run("--on", "hgx-h100,pcie4-8-staged", "--json", found, script).stdout
+    assert text.startswith("done\n") and "hgx-h100 us" in text and "pcie4-8-staged us" in text
+    document = json.loads(found.read_text())
+    (row,) = document["rows"]
+    assert (row["collective"], row["nbytes"], row["algorithm"], row["times"]) == ("all_reduce", 1024, "ring", 3)
+    assert [total["fabric"] for total in document["totals"]] == ["hgx-h100", "pcie4-8-staged"]
+
+
+def test_the_script_sees_what_python_shows_it(tmp_path):
+    script = script_of(tmp_path, SHOW)
+    os.symlink(script, tmp_path / "link.py")
+    (tmp_path / "elsewhere").mkdir()
+    for arguments in ([script, "a", "--on", "b", "-h"], ["../link.py"]):
+        ours, theirs = (
+            json.loads(run(*arguments, cwd=tmp_path / "elsewhere", python=python).stdout.splitlines()[0])
+            for python in ((sys.executable, "-m", "nvcoll", "run"), (sys.executable,))
+        )
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("sys.exit()", 0),
+        ("sys.exit(7)", 7),
+        ("sys.exit(256 + 5)", 5),
+        ("sys.exit('it is over')", 1),
+        ("raise KeyError('lost')", 1),
+        ("nvcoll.Node(0)", 1),
+        ("def broken(:", 1),
+    ],
+)
+def test_status_and_traceback_are_those_of_python_and_the_table_comes_after(tmp_path, end, status):
+    script = script_of(tmp_path, SCRIPT + end + "\n")
+    ours, theirs = run(script, status=status), run(script, status=status, python=(sys.executable,))
+    assert ours.stderr == theirs.stderr
+    assert "total" in ours.stdout
+
+
+def test_an_interrupted_script_has_its_table(tmp_path):
+    text = run(script_of(tmp_path, SCRIPT + "raise KeyboardInterrupt\n"), status=130)
+    assert "all_reduce" in text.stdout and text.stderr.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_calls_of_threads_that_outlive_the_script_are_in_the_table(tmp_path):
+    late = "import threading, time\ndef late():\n    time.sleep(0.3)\n    nvcoll.Node(2).scan(np.ones((2, 4)))\n"
+    assert "scan" in run(script_of(tmp_path, SCRIPT + late + "threading.Thread(target=late).start()\n")).stdout
+
+
+def test_more_ranks_than_a_machine_has_gpus_are_no_number(tmp_path):
+    more = "nvcoll.Node(12).all_reduce(np.ones((12, 4)))\n"
+    text = run("--on", "hgx-h100,gb200-nvl72", script_of(tmp_path, SCRIPT + more)).stdout
+    assert "1 call of ranks that hgx-h100 has no GPU for" in text and "gb200-nvl72 has no GPU" not in text
+
+
+def test_a_script_without_a_node_has_an_empty_table(tmp_path):
+    assert "total" in run(script_of(tmp_path, "print(1)\n")).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.py"], "nowhere.py"),
+        (["--on", "hgx-h900", "nowhere.py"], "hgx-h900"),
+        (["--gpu", "h200", "nowhere.py"], "--gpu is for files"),
+        ([], "script"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(arguments, message):
+    error = run(*arguments, status=2).stderr
+    assert message in error.lower() and len(error.splitlines()) == 1
