@@ -15,9 +15,13 @@ for _ in range(3):
     nvcoll.Node(4).all_reduce(np.ones((4, 256), dtype="f4"), algorithm="ring")
 """
 
-SHOW = (
-    "import json, sys; print(json.dumps([sys.argv, sys.path[0], __name__, __file__, sys.modules['__main__'].__file__]))"
-)
+SHOW = """
+import json, sys
+def annotated(x: int): ...
+main = sys.modules["__main__"]
+told = [sys.argv, sys.path[0], __name__, __file__, main.__file__, vars(main) is globals()]
+print(json.dumps([*told, sorted(globals()), str(annotated.__annotations__), annotated.__code__.co_filename]))
+"""
 
 
 def run(*arguments, status=0, cwd=None, python=(sys.executable, "-m", "nvcoll", "run")):

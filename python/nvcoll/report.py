@@ -175,7 +175,7 @@ def _total(fabric: Fabric, rows: Sequence[ReportRow], at: int) -> Total:
 
 
 _WAYS = {
-    "simulated schedule": "simulated: NCCL has no model of it; the schedule that ran here, in virtual time, held to no measurement",
+    "simulated schedule": "simulated: NCCL has no model of it; the schedule that ran, in virtual time; not validated",
     "floor only": "floor: there is no estimate; no schedule is faster",
     "no answer": "-: the machine has too few GPUs",
 }

@@ -7,17 +7,17 @@ ended, however it ended. Processes that it starts are not seen.
 
 from __future__ import annotations
 
+import builtins
 import os
-import runpy
 import sys
 import threading
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import InvalidArgument
 from nvcoll.cli.predict import machines
 from nvcoll.price import Pricer
 from nvcoll.report import report_of, watched
@@ -39,10 +39,9 @@ def run(
     The status is the script's.
     """
     pricers = [Pricer(one) for one in machines(on, gpu)]
-    if not script.exists():
-        raise InvalidArgument(f"there is no {script}: pass a Python script")
+    source = script.read_bytes()
     with watched() as tallies:
-        status = _status_of(script, arguments or [])
+        status = _status_of(source, str(script), arguments or [])
     sys.stdout.flush()
     report = report_of(tallies, pricers)
     print(f"\nwhat the collectives of {script.name} would cost")
@@ -52,14 +51,15 @@ def run(
     raise typer.Exit(status)
 
 
-def _status_of(script: Path, arguments: list[str]) -> int:
+def _status_of(source: bytes, script: str, arguments: list[str]) -> int:
     """Runs a script as ``python`` would, to the end of its threads; returns its status."""
-    argv, path = sys.argv, list(sys.path)
-    sys.argv = [str(script), *arguments]
-    if not sys.flags.safe_path and script.is_file():
-        sys.path[0] = os.path.dirname(os.path.realpath(script))
+    path = os.path.join(os.getcwd(), script)
+    sys.argv = [script, *arguments]
+    if not sys.flags.safe_path:
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    sys.modules["__main__"] = main = _main_module(path)
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
         _wait_for_threads()
         return 0
     except SystemExit as stop:
@@ -67,11 +67,17 @@ def _status_of(script: Path, arguments: list[str]) -> int:
         return _status(stop.code)
     except BaseException as error:
         sys.stdout.flush()
-        error = error.with_traceback(_from(error.__traceback__, str(script)))
+        error = error.with_traceback(_from(error.__traceback__, path))
         sys.excepthook(type(error), error, error.__traceback__)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
-    finally:
-        sys.argv, sys.path[:] = argv, path
+
+
+def _main_module(path: str) -> ModuleType:
+    """Makes the module that a script runs in, with what ``python`` puts there."""
+    main = ModuleType("__main__")
+    main.__loader__ = SourceFileLoader("__main__", path)
+    main.__dict__.update(__file__=path, __cached__=None, __builtins__=builtins, __annotations__={})
+    return main
 
 
 def _wait_for_threads() -> None:
@@ -91,8 +97,8 @@ def _status(code: object) -> int:
     return FAILED
 
 
-def _from(trace: TracebackType | None, script: str) -> TracebackType | None:
+def _from(trace: TracebackType | None, path: str) -> TracebackType | None:
     """Returns the part of a traceback that begins in the script."""
-    while trace is not None and trace.tb_frame.f_code.co_filename != script:
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
     return trace
