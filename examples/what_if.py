@@ -1,0 +1,55 @@
+"""What would this training step's collectives cost on machines that I do not have?
+
+    python examples/what_if.py --on hgx-h100 hgx-a100 pcie4-8-staged
+    nvcoll run --on hgx-h100,hgx-a100,pcie4-8-staged examples/what_if.py
+
+Eight ranks train a stack of transformer layers, four tensor parallel and two data parallel: groups of four add up
+activations, pairs average gradients, all of them agree on the loss. The collectives are real, every sum is checked; the
+layers are not computed. Sources: Megatron-LM (Shoeybi et al., 2019) for the four all_reduces of a layer.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+import nvcoll
+
+RANKS, TENSOR = 8, 4
+LAYERS, TOKENS, WIDTH = 4, 512, 1024
+
+
+def step(comm: nvcoll.Communicator) -> float:
+    """Makes the collectives of one training step; returns the mean loss."""
+    tensor, data = comm.split(comm.rank // TENSOR), comm.split(comm.rank % TENSOR)
+    activations = np.empty((TOKENS, WIDTH), dtype="f2")
+    for _ in range(4 * LAYERS):  # two on the way forward and two on the way back
+        activations.fill(1)
+        tensor.all_reduce(activations)
+        assert (activations == tensor.world_size).all()
+    of_layer = [(WIDTH, 3 * WIDTH // TENSOR), (WIDTH // TENSOR, WIDTH), (WIDTH, 4 * WIDTH // TENSOR)]
+    gradients = [np.full(shape, comm.rank, dtype="f4") for shape in of_layer * LAYERS]
+    with data.group():  # one launch for all of them
+        for gradient in gradients:
+            data.all_reduce(gradient, "avg")
+    assert all((gradient == np.mean(data.ranks)).all() for gradient in gradients)
+    loss = np.array([comm.rank], dtype="f4")
+    comm.all_reduce(loss, "avg")
+    return float(loss[0])
+
+
+def main() -> None:
+    """Runs a step and prints what it would cost."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--on", nargs="*", default=["hgx-h100"], help="machines; nvcoll fabric lists them")
+    arguments = parser.parse_args()
+
+    node = nvcoll.Node(RANKS)
+    assert node.run(step) == [np.mean(range(RANKS))] * RANKS
+    if arguments.on:
+        print(node.report(on=arguments.on))
+
+
+if __name__ == "__main__":
+    main()
