@@ -8,6 +8,7 @@ What cannot be done is one line on stderr, ``nvcoll: what was found, what was ex
 2     it could not be done: the arguments, a file, memory, the disk
 130   interrupted (Ctrl-C)
 141   whoever read the output went away (``nvcoll show ... | head``)
+any   for ``run``, that of the script
 ====  =====================================================================
 """
 
