@@ -1,6 +1,7 @@
 """How long collectives take, as ``Fabric.predict`` says: what holds on every machine, for every size."""
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -70,7 +71,7 @@ def test_in_the_switch_more_bytes_take_less_time_only_where_chunks_grow():
         before, after = board.predict("all_reduce", [leap - 1, leap], algorithm="NVLS")
         assert after.microseconds < before.microseconds * 1.001
     bounds = [1, *leaps, 64 * 1024 * mib]
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         steps = [low + (high - 1 - low) * step // 40 for step in range(41)]
         times = [found.microseconds for found in board.predict("all_reduce", steps, algorithm="NVLS")]
         assert times == sorted(times)

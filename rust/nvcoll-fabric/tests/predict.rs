@@ -90,7 +90,7 @@ fn the_curve_of_eight_h100_is_within_seven_percent() {
     let measured = [42.0, 54.0, 82.0, 124.0, 199.0, 325.0, 586.0, 1113.0, 2150.0, 4023.0, 7939.0];
     let (board, all_reduce) = (preset("hgx-h100").unwrap(), call(Pattern::AllReduce));
     for (power, expected) in measured.iter().enumerate() {
-        let found = predicted(&board, &all_reduce, 2 * MIB << power);
+        let found = predicted(&board, &all_reduce, (2 * MIB) << power);
         assert!((found.us / expected - 1.0).abs() < 0.07, "{} MiB: {found:?}", 2 << power);
         assert_eq!((found.algorithm, found.protocol), ("NVLS", "Simple"));
     }

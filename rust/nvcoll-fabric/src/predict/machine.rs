@@ -92,7 +92,7 @@ impl Machine {
         };
         let local = node.len() as u32;
         let nodes = ranks / local;
-        if ranks % local != 0 {
+        if !ranks.is_multiple_of(local) {
             return Err(unable(format!("the first node has {local} of {ranks} GPUs: nodes must be alike")));
         }
         fabric.route(0, 1)?;
