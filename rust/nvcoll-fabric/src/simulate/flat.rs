@@ -111,19 +111,23 @@ impl Flat {
     }
 
     /// Returns the number of queues that are not a leave.
+    #[inline]
     pub(super) fn working_queues(&self) -> usize {
         self.ranks.len() - self.world_size as usize
     }
 
+    #[inline]
     pub(super) fn first(&self, queue: u32) -> u32 {
         self.first_step[queue as usize]
     }
 
+    #[inline]
     pub(super) fn len(&self, queue: u32) -> u32 {
         self.first_step[queue as usize + 1] - self.first_step[queue as usize]
     }
 
     /// Returns the number that a step has in a record: the so-many-eth that its queue does, from 0.
+    #[inline]
     pub(super) fn number(&self, queue: u32, done: u64) -> u64 {
         let working = self.working_queues() as u32;
         let tiles = u64::from(self.tiles);
@@ -153,16 +157,19 @@ impl Flat {
         queue - self.ranks[..queue as usize].partition_point(|&other| other < rank) as u32
     }
 
+    #[inline]
     pub(super) fn step(&self, step: u32) -> FlatStep {
         self.steps[step as usize]
     }
 
+    #[inline]
     pub(super) fn waits(&self, step: u32) -> &[Wait] {
         let end = self.steps.get(step as usize + 1).map_or(self.waits.len(), |next| next.first_wait as usize);
         &self.waits[self.steps[step as usize].first_wait as usize..end]
     }
 
     /// Returns the bytes of each view of a step in a tile.
+    #[inline]
     pub(super) fn nbytes(&self, size: u32, tile: u32) -> u64 {
         let before = u64::from(tile) * self.slice_bytes;
         let slice =

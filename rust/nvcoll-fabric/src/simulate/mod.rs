@@ -27,7 +27,7 @@
 //! to every destination. Then an nvswitch all_reduce of N bytes moves N (1 + 1/n) each way through each port.
 //! Elsewhere the step is refused, or, if the settings say so, done point to point.
 //!
-//! **Links** are shared [`Sharing::MaxMin`] fair by progressive filling (`fluid.rs`), or serve [`Sharing::Fifo`] one
+//! **Links** are shared [`Sharing::MaxMin`] fair by progressive filling (`fluid/`), or serve [`Sharing::Fifo`] one
 //! after the other, which is faster to run and a check. A step of no bytes pays its fixed time only.
 //!
 //! **Stragglers and damage.** A slow rank's fixed time is so many times as long, and its transfers never go faster
@@ -35,7 +35,7 @@
 //! there is [`Error::NoPath`].
 //!
 //! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to
-//! begin, one to end; sharing as `fluid.rs` says; memory per queue about 250 bytes, per step 12 bytes and 16 for each
+//! begin, one to end; sharing as `fluid/` says; memory per queue about 250 bytes, per step 12 bytes and 16 for each
 //! wait. Limitations: a faster link may make a whole longer, as in any network that shares (Braess 1968); transfers
 //! of one step advance together even where a GPU could run ahead on one of them. Source: ours; max-min sharing of
 //! fluid flows as in SimGrid (Casanova, Giersch, Legrand, Quinson, Suter 2014).
@@ -131,14 +131,17 @@ impl Simulation {
     /// [`Error::Schedule`] if its waits make a circle.
     pub fn run(&self) -> Result<Timeline> {
         match self.settings.sharing {
-            Sharing::MaxMin => self.run_with(Fluid::new(&self.moves, self.flat.queues())),
+            Sharing::MaxMin => self.run_with(Fluid::new(&self.moves, self.flat.queues(), self.records())),
             Sharing::Fifo => self.run_with(Fifo::new(&self.moves, &self.ground.latencies, self.flat.queues())),
         }
     }
 
+    fn records(&self) -> bool {
+        self.settings.detail >= Detail::Path
+    }
+
     fn run_with<D: Discipline>(&self, discipline: D) -> Result<Timeline> {
-        let records = self.settings.detail >= Detail::Path;
-        let outcome = Run::run(&self.flat, &self.moves, &self.starts, discipline, records);
+        let outcome = Run::run(&self.flat, &self.moves, &self.starts, discipline, self.records());
         let outcome = outcome.map_err(|(queue, step)| self.stuck(queue, step))?;
         let (links, memory_bytes) = self.uses(&outcome);
         let mut timeline = Timeline {

@@ -162,24 +162,28 @@ impl Moves {
     }
 
     /// Returns all links of a path, each once.
+    #[inline]
     pub(super) fn crossings(&self, path: u32) -> &[Crossing] {
         let (first, end) = self.paths[path as usize].crossings;
         &self.crossings[first as usize..end as usize]
     }
 
     /// Returns the links of a path that can be anybody's bottleneck.
+    #[inline]
     pub(super) fn shared(&self, path: u32) -> &[Crossing] {
         let (first, end) = self.paths[path as usize].shared;
         &self.shared[first as usize..end as usize]
     }
 
     /// Returns the legs of a path, by stage.
+    #[inline]
     pub(super) fn legs(&self, path: u32) -> &[Leg] {
         let (first, end) = self.paths[path as usize].legs;
         &self.legs[first as usize..end as usize]
     }
 
     /// Returns the links of a leg in order, each with its pace for this leg.
+    #[inline]
     pub(super) fn leg_links(&self, leg: Leg) -> &[(Crossing, Pace)] {
         &self.leg_links[leg.first as usize..leg.end as usize]
     }

@@ -1,0 +1,347 @@
+//! Links shared max-min fair: every transfer gets as much as it can without taking from one that has less.
+//!
+//! ```text
+//! begin, end ─▶ links changed ─▶ island of each (`island.rs`) ─▶ filled (`fill.rs`) ─▶ rates, the earliest end
+//! ```
+//!
+//! Transfers of one path are a **bundle**: they have the same links, hence the same rate. Rates change only where
+//! links changed: the bundles that are joined to them by links that they share, an **island**. Work per change: that
+//! of a filling of the island, plus the transfers whose rate changed. A transfer that has its links to itself is in
+//! no island and costs a table look-up per link.
+//!
+//! Rates and what remains are doubles (sums, products and quotients only, hence the same on every machine); a
+//! transfer whose rate never differed from its rate alone ends at the exact picosecond, the others within a
+//! thousandth of one, rounded up.
+
+mod fill;
+mod island;
+
+use super::agenda::Agenda;
+use super::moves::{Moves, Path};
+use super::run::{event, Discipline, Limit, ENDS};
+use crate::units::Ps;
+use fill::Level;
+use island::Island;
+
+/// The picoseconds by which a quotient may exceed a whole number without being rounded up: more than doubles err over a
+/// second, less than anything that is simulated. Chosen.
+const SLACK_PS: f64 = 1.0 / 1024.0;
+
+/// No transfer, path or island.
+const NONE: u32 = u32::MAX;
+
+/// A transfer; each queue has at most one.
+#[derive(Clone, Default)]
+struct Flow {
+    left: f64,
+    rate: f64,
+    since: Ps,
+    ends: Ps,
+    /// The last time for which its end was put on the agenda.
+    noted: Ps,
+    nbytes: u64,
+    path: u32,
+    /// Its neighbours among the transfers of its path.
+    before: u32,
+    after: u32,
+    is_active: bool,
+    limit: Limit,
+}
+
+/// The transfers of one path.
+#[derive(Clone)]
+struct Bundle {
+    rate: f64,
+    limit: Limit,
+    /// The earliest end among its transfers, and whose.
+    first_end: Ps,
+    first: u32,
+    /// The last transfer that began, and how many there are.
+    member: u32,
+    members: u32,
+    /// The last filling that gave it a rate.
+    filled: u32,
+    /// Where it is in its island.
+    place: u32,
+    /// Whether a transfer has begun since it was given a rate.
+    has_new: bool,
+    /// Whether something else than links may hold it.
+    is_held: bool,
+}
+
+/// A link as it is shared now.
+#[derive(Clone)]
+struct Shared {
+    transfers: u32,
+    island: u32,
+    is_changed: bool,
+    busy_since: Ps,
+    busy: Ps,
+    /// The paths with transfers on it: path, and the how many-eth of its links this is.
+    paths: Vec<(u32, u32)>,
+}
+
+/// Max-min fair sharing.
+pub(super) struct Fluid<'a> {
+    moves: &'a Moves,
+    /// Whether somebody asks what held a transfer back.
+    records: bool,
+    flows: Vec<Flow>,
+    bundles: Vec<Bundle>,
+    links: Vec<Shared>,
+    levels: Vec<Level>,
+    islands: Vec<Island>,
+    free: Vec<u32>,
+    /// For each path and each of its links, where in the link's `paths` it is.
+    places: Vec<u32>,
+    most_links: usize,
+    changed: Vec<u32>,
+    again: Vec<u32>,
+    settling: u32,
+    filling: u32,
+    /// For each link of the island that is filled, what it offers.
+    shares: Vec<f64>,
+    /// Of its paths without rate, those that something else than links may hold.
+    held: Vec<u32>,
+    /// Paths that are about to get a rate, and links from which something is about to be taken; longer than needed.
+    found: Vec<u32>,
+    touched: Vec<u32>,
+}
+
+impl<'a> Fluid<'a> {
+    /// Starts with idle links. Without `records` nobody may ask for limits.
+    pub(super) fn new(moves: &'a Moves, queues: usize, records: bool) -> Self {
+        let most_links = (0..moves.paths.len() as u32).map(|path| moves.shared(path).len()).max().unwrap_or(0);
+        let bundle = |path: &Path| Bundle {
+            rate: 0.0,
+            limit: Limit::default(),
+            first_end: Ps::MAX,
+            first: NONE,
+            member: NONE,
+            members: 0,
+            filled: 0,
+            place: NONE,
+            has_new: false,
+            is_held: path.most.is_finite(),
+        };
+        let link =
+            Shared { transfers: 0, island: NONE, is_changed: false, busy_since: 0, busy: 0, paths: Vec::new() };
+        Self {
+            moves,
+            records,
+            flows: vec![Flow::default(); queues],
+            bundles: moves.paths.iter().map(bundle).collect(),
+            links: vec![link; moves.capacities.len()],
+            levels: moves.capacities.iter().map(Level::idle).collect(),
+            islands: Vec::new(),
+            free: Vec::new(),
+            places: vec![0; moves.paths.len() * most_links],
+            most_links,
+            changed: Vec::new(),
+            again: Vec::new(),
+            settling: 0,
+            filling: 0,
+            shares: Vec::new(),
+            held: Vec::new(),
+            found: Vec::new(),
+            touched: vec![0; moves.capacities.len() + 1],
+        }
+    }
+
+    fn change(&mut self, link: u32) {
+        let shared = &mut self.links[link as usize];
+        if !shared.is_changed {
+            shared.is_changed = true;
+            self.changed.push(link);
+        }
+    }
+
+    /// Adds a transfer to its bundle.
+    fn join(&mut self, queue: u32) {
+        let path = self.flows[queue as usize].path;
+        let bundle = &mut self.bundles[path as usize];
+        let after = std::mem::replace(&mut bundle.member, queue);
+        bundle.members += 1;
+        bundle.has_new = true;
+        (self.flows[queue as usize].before, self.flows[queue as usize].after) = (NONE, after);
+        if after != NONE {
+            self.flows[after as usize].before = queue;
+        } else {
+            self.appear(path);
+        }
+    }
+
+    /// Takes a transfer out of its bundle.
+    fn part(&mut self, queue: u32) {
+        let Flow { path, before, after, .. } = self.flows[queue as usize];
+        if before != NONE {
+            self.flows[before as usize].after = after;
+        } else {
+            self.bundles[path as usize].member = after;
+        }
+        if after != NONE {
+            self.flows[after as usize].before = before;
+        }
+        self.bundles[path as usize].members -= 1;
+        if self.bundles[path as usize].members == 0 {
+            self.vanish(path);
+        } else {
+            self.find_first(path);
+        }
+    }
+
+    fn find_first(&mut self, path: u32) {
+        let bundle = &mut self.bundles[path as usize];
+        (bundle.first_end, bundle.first) = (Ps::MAX, NONE);
+        let mut queue = bundle.member;
+        while queue != NONE {
+            let flow = &self.flows[queue as usize];
+            if flow.ends < bundle.first_end {
+                (bundle.first_end, bundle.first) = (flow.ends, queue);
+            }
+            queue = flow.after;
+        }
+    }
+
+    /// Lets the transfers of a path go on at a rate, which `limit` allows no higher.
+    fn go(&mut self, path: u32, rate: f64, limit: Limit, now: Ps) {
+        let known = &self.moves.paths[path as usize];
+        let pace = 1e12 / rate;
+        let mut queue = self.bundles[path as usize].member;
+        while queue != NONE {
+            let flow = &mut self.flows[queue as usize];
+            if limit.users >= flow.limit.users {
+                flow.limit = limit;
+            }
+            flow.go(rate, pace, now, known);
+            queue = flow.after;
+        }
+        let bundle = &mut self.bundles[path as usize];
+        (bundle.rate, bundle.limit, bundle.has_new) = (rate, limit, false);
+        self.find_first(path);
+    }
+}
+
+impl Flow {
+    /// Goes on at a rate from now on; `pace` is the same as picoseconds per byte.
+    fn go(&mut self, rate: f64, pace: f64, now: Ps, path: &Path) {
+        if rate == self.rate {
+            return;
+        }
+        self.left = (self.left - self.rate * (now - self.since) as f64 * 1e-12).max(0.0);
+        let is_new = self.rate == 0.0 || self.since == now && self.left == self.nbytes as f64;
+        (self.rate, self.since) = (rate, now);
+        self.ends = if is_new && rate == path.rate {
+            now + path.alone.time(self.nbytes)
+        } else {
+            now + rounded_up((self.left * pace - SLACK_PS).max(0.0))
+        };
+    }
+}
+
+/// Rounds a time up that is not negative; `f64::ceil` is a call on the oldest x86-64.
+fn rounded_up(ps: f64) -> Ps {
+    let below = ps as i64;
+    below as Ps + Ps::from((below as f64) < ps)
+}
+
+impl Discipline for Fluid<'_> {
+    const WAITS_FOR_LATENCY: bool = true;
+
+    fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) {
+        let crossings = self.moves.shared(path);
+        let mut is_alone = true;
+        for crossing in crossings {
+            let shared = &mut self.links[crossing.link as usize];
+            if shared.transfers == 0 {
+                shared.busy_since = now;
+            }
+            is_alone &= shared.transfers == 0;
+            shared.transfers += 1;
+            self.levels[crossing.link as usize].weight += f64::from(crossing.weight);
+        }
+        let known = &self.moves.paths[path as usize];
+        let limit = Limit { link: known.narrowest, users: 1 };
+        self.flows[queue as usize] = Flow {
+            left: nbytes as f64,
+            since: now,
+            ends: Ps::MAX,
+            nbytes,
+            path,
+            is_active: true,
+            limit,
+            ..Flow::default()
+        };
+        self.join(queue);
+        if is_alone {
+            self.go(path, known.rate, limit, now);
+            let flow = &mut self.flows[queue as usize];
+            flow.noted = flow.ends;
+            agenda.push(flow.ends, event(queue, ENDS));
+        } else {
+            self.change(crossings[0].link);
+        }
+    }
+
+    fn happens(&mut self, happening: u64, now: Ps, _: &mut Agenda) -> bool {
+        let flow = &self.flows[(happening >> 32) as usize];
+        flow.is_active && flow.ends == now
+    }
+
+    fn end(&mut self, queue: u32, now: Ps) -> Limit {
+        let path = self.flows[queue as usize].path;
+        self.flows[queue as usize].is_active = false;
+        let island = self.island_of(path);
+        self.part(queue);
+        let mut is_gone = true;
+        for crossing in self.moves.shared(path) {
+            self.levels[crossing.link as usize].weight -= f64::from(crossing.weight);
+            let shared = &mut self.links[crossing.link as usize];
+            shared.transfers -= 1;
+            if shared.transfers == 0 {
+                shared.busy += now - shared.busy_since;
+            } else {
+                is_gone = false;
+                self.change(crossing.link);
+            }
+        }
+        if is_gone {
+            self.look_at(island);
+        }
+        self.flows[queue as usize].limit
+    }
+
+    fn settle(&mut self, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda) {
+        if self.changed.is_empty() {
+            return;
+        }
+        self.settling += 1;
+        let mut turn = 0;
+        while let Some(&link) = self.changed.get(turn) {
+            turn += 1;
+            self.links[link as usize].is_changed = false;
+            if self.links[link as usize].transfers == 0 {
+                continue;
+            }
+            let (island, is_new) = self.island_to_settle(link);
+            if is_new {
+                self.add_ended(island, now, ended);
+            }
+            if self.islands[island as usize].has_ended {
+                self.again.push(link);
+            } else if is_new {
+                self.fill(island, now, agenda);
+                self.release_small(island);
+            }
+        }
+        self.changed.clear();
+        while let Some(link) = self.again.pop() {
+            self.change(link);
+            self.release_small(self.links[link as usize].island);
+        }
+    }
+
+    fn busy(&self) -> Vec<Ps> {
+        self.links.iter().map(|link| link.busy).collect()
+    }
+}
