@@ -200,31 +200,47 @@ impl<'a, D: Discipline> Run<'a, D> {
         while let Some(now) = self.agenda.next_time() {
             loop {
                 self.agenda.take(now, &mut batch);
-                if batch.is_empty() {
-                    self.discipline.settle(now, &mut ended, &mut self.agenda);
-                    if ended.is_empty() && self.agenda.next_time() != Some(now) {
-                        break;
-                    }
-                    for queue in ended.drain(..) {
-                        self.end(queue, now);
-                    }
+                if !batch.is_empty() {
+                    self.happen(&mut batch, now);
                     continue;
                 }
-                if !D::WAITS_FOR_LATENCY && !batch.is_sorted() {
-                    batch.sort_unstable();
+                self.discipline.settle(now, &mut ended, &mut self.agenda);
+                if ended.is_empty() && self.agenda.next_time() != Some(now) {
+                    break;
                 }
-                if D::WAITS_FOR_LATENCY {
-                    for &happening in batch.iter().filter(|&&happening| happening as u32 != BEGINS) {
-                        self.happens(happening, now);
-                    }
-                    batch.retain(|&happening| happening as u32 == BEGINS);
+                for queue in ended.drain(..) {
+                    self.end(queue, now);
                 }
-                for &happening in &batch {
-                    self.happens(happening, now);
-                }
-                batch.clear();
             }
         }
+    }
+
+    /// What happens at one time: first the discipline's events, then transfers begin; where links serve one after the
+    /// other all of it by queue.
+    fn happen(&mut self, batch: &mut Vec<u64>, now: Ps) {
+        if !D::WAITS_FOR_LATENCY {
+            if !batch.is_sorted() {
+                batch.sort_unstable();
+            }
+            for happening in batch.drain(..) {
+                self.happens(happening, now);
+            }
+            return;
+        }
+        let mut begins = 0;
+        for at in 0..batch.len() {
+            let happening = batch[at];
+            if happening as u32 == BEGINS {
+                batch[begins] = happening;
+                begins += 1;
+            } else {
+                self.happens(happening, now);
+            }
+        }
+        for &happening in &batch[..begins] {
+            self.happens(happening, now);
+        }
+        batch.clear();
     }
 
     #[inline]
