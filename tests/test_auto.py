@@ -2,9 +2,8 @@
 
 import os
 import re
-import subprocess
-import sys
 
+import command_line
 import numpy as np
 import pytest
 
@@ -40,16 +39,8 @@ def pinned(tmp_path):
 
 
 def run(*arguments, status=0, **environment):
-    done = subprocess.run(
-        [sys.executable, "-m", "nvcoll", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env=os.environ | environment,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout if status == 0 else done.stderr
+    stdout, stderr = command_line.run(*arguments, status=status, env=os.environ | environment if environment else None)
+    return stderr if status else stdout
 
 
 def algorithm_of(node, count=1000):

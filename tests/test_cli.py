@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import PROGRAM, refused, run
 
 import nvcoll
 from nvcoll.cli import sizes, tables
 from nvcoll.cli.timing import Case, Reduction
 
-PROGRAM = [sys.executable, "-m", "nvcoll"]
 ALGORITHMS = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
 TIMED = [name for name, *_ in nvcoll._nvcoll.collectives() if nvcoll._nvcoll.bus_factor(name, 2) > 0]
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
@@ -63,21 +63,6 @@ def grouped(b, per_node=8, missing=0):
     if not missing:
         b.all_gather(total, into=b.outputs, over=ranks)
 """
-
-
-def run(*arguments, status=0, **options):
-    """Runs the command; returns its stdout and stderr."""
-    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=100, **options)
-    assert done.returncode == status, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout, done.stderr
-
-
-def refused(*arguments, **options):
-    """Runs a command that cannot be done; returns its one message."""
-    stdout, stderr = run(*arguments, status=2, **options)
-    assert stdout == "" and 1 <= len(stderr.splitlines()) <= 2 and stderr.startswith("nvcoll: ")
-    return stderr
 
 
 @pytest.fixture
@@ -768,11 +753,8 @@ def test_sweeps_multiply_or_add():
 
 
 def test_show_and_verify_take_a_root():
-    shown = subprocess.run(
-        [*PROGRAM, "show", "broadcast", "direct", "-n", "3", "--root", "2"], capture_output=True, text=True
-    )
-    assert shown.returncode == 0 and "output[r0].0 = input[r2].0" in shown.stdout and "root 2" in shown.stdout
-    proved = subprocess.run([*PROGRAM, "verify", "gather", "-n", "5", "--root", "3"], capture_output=True, text=True)
-    assert proved.returncode == 0 and "gather direct, 5 ranks, root 3, mapped, in place" in proved.stdout
-    refused = subprocess.run([*PROGRAM, "verify", "all_reduce", "--root", "3"], capture_output=True, text=True)
-    assert refused.returncode != 0 and "all_reduce has no root" in refused.stderr
+    shown = run("show", "broadcast", "direct", "-n", "3", "--root", "2")[0]
+    assert "output[r0].0 = input[r2].0" in shown and "root 2" in shown
+    proved = run("verify", "gather", "-n", "5", "--root", "3")[0]
+    assert "gather direct, 5 ranks, root 3, mapped, in place" in proved
+    assert "all_reduce has no root" in refused("verify", "all_reduce", "--root", "3")

@@ -1,9 +1,8 @@
 """Machines as Python and the command line see them; what their numbers must be is tested in Rust."""
 
 import math
-import subprocess
-import sys
 
+import command_line
 import pytest
 
 import nvcoll
@@ -29,9 +28,7 @@ lanes = 4
 
 
 def cli(*arguments, status=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "nvcoll", *arguments], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = command_line.done(*arguments)
     assert done.returncode == status, done.stderr
     return done
 

@@ -1,10 +1,9 @@
 """What NCCL would choose, as Python and the command line tell it; what the numbers must be is tested in Rust."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import command_line
 import pytest
 
 import nvcoll
@@ -14,9 +13,7 @@ MIB = 1 << 20
 
 
 def cli(*arguments, status=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "nvcoll", *arguments], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = command_line.done(*arguments)
     assert done.returncode == status, done.stderr
     return done
 

@@ -119,8 +119,13 @@ fn undefined(arm: Arm) -> ! {
     panic!("the table of ops has no {arm:?} on this dtype")
 }
 
+/// Whether the crate's own unit tests or loom's models are compiled. They ask nothing of kernels but a right result, and the
+/// others are two thirds of the compiler's time. The library has all of them, and so do the tests beside it.
+const ONLY_BASELINE: bool = cfg!(any(test, loom));
+
 fn of<E: Element, F: Fold<E::Acc>, const L: usize>(isa: Isa) -> Kernel {
     let run: Run = match isa {
+        _ if ONLY_BASELINE => with_baseline::<E, F, Baseline, L>,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => with_avx512::<E, F, L>,
         #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,119 @@
+"""The command line as tests run it: ``nvcoll ARGUMENTS`` in a process of its own, which is forked rather than started.
+
+Starting Python and importing numpy, typer and rich takes a third of a second of a processor, which the tests would
+pay some three hundred times. So one process imports them and waits. For every command it forks a child that takes
+over the command's output, folder and environment and runs the module as ``python -m nvcoll`` does; nothing that a
+command does can be seen by the next.
+
+What a process reads once, when it starts, is not read again: a command whose environment is its own (``env=``) is
+started in the usual way, and so are those that tests run on a terminal or interrupt (`PROGRAM`).
+"""
+
+import functools
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = [sys.executable, "-m", "nvcoll"]
+
+LIMIT_S = 100
+"""How long a command may take. Chosen: below the limit of a test."""
+
+MESSAGE_BYTES = 1 << 17
+"""The longest command with its environment. Chosen; the system lets a message be a little longer."""
+
+
+def done(*arguments, env=None) -> "subprocess.CompletedProcess[str]":
+    """Runs the command; returns its status and what it printed."""
+    words = [str(argument) for argument in arguments]
+    if env is not None:
+        return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=LIMIT_S, env=env)
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        status = forked(words, stdout.fileno(), stderr.fileno())
+        stdout.seek(0)
+        stderr.seek(0)
+        return subprocess.CompletedProcess(words, status, stdout.read(), stderr.read())
+
+
+def run(*arguments, status=0, env=None):
+    """Runs the command, which ends with `status`; returns its stdout and stderr."""
+    ended = done(*arguments, env=env)
+    assert ended.returncode == status, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+    return ended.stdout, ended.stderr
+
+
+def refused(*arguments, env=None):
+    """Runs a command that cannot be done; returns its one message."""
+    stdout, stderr = run(*arguments, status=2, env=env)
+    assert stdout == "" and 1 <= len(stderr.splitlines()) <= 2 and stderr.startswith("nvcoll: ")
+    return stderr
+
+
+def forked(words, stdout, stderr) -> int:
+    """Has the waiting process run a command; returns its status."""
+    process, door = waiting_process()
+    message = json.dumps({"words": words, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
+    assert len(message) <= MESSAGE_BYTES
+    socket.send_fds(door, [message], [stdout, stderr])
+    try:
+        return int(door.recv(16))
+    except (TimeoutError, ValueError):  # it takes too long, or the process has ended and the message is empty
+        os.killpg(process.pid, signal.SIGKILL)
+        waiting_process.cache_clear()
+        raise
+
+
+@functools.cache
+def waiting_process() -> "tuple[subprocess.Popen[bytes], socket.socket]":
+    """Starts the process that forks; it ends when its door closes, which it does when the tests end."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(LIMIT_S)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, __file__, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # what hangs is killed with all that it started
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # a process with threads is no good to fork
+        )
+    return process, ours
+
+
+def wait_for_commands(door: socket.socket) -> None:
+    """Forks a child for each command. Returns in the child, which is ready to run it, and when the door has closed."""
+    while True:
+        message, descriptors, *_ = socket.recv_fds(door, MESSAGE_BYTES, 2)
+        if not message:
+            sys.exit()
+        child = os.fork()
+        if child == 0:
+            door.close()
+            return take_over(json.loads(message), *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        door.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+
+
+def take_over(command, stdout, stderr) -> None:
+    """Makes this process that of a command."""
+    for descriptor, place in ((stdout, 1), (stderr, 2)):
+        os.dup2(descriptor, place)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(command["environment"])
+    os.chdir(command["folder"])
+    sys.path[0] = command["folder"]
+    sys.argv[1:] = command["words"]
+
+
+if __name__ == "__main__":
+    import nvcoll.cli  # noqa: F401
+
+    wait_for_commands(socket.socket(fileno=int(sys.argv[1])))
+    runpy.run_module("nvcoll", run_name="__main__", alter_sys=True)
