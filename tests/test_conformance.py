@@ -157,10 +157,11 @@ def test_rank_order_gives_the_same_bits_wherever_an_element_lies_and_however_it_
     values = [contents(rng, dtype_named(dtype), 1000, False) for _ in range(6)]
     results = []
     for count in (1000, 5000, 1_200_000 // values[0].itemsize):
+        around = [contents(rng, dtype_named(dtype), count, False) for _ in range(6)]
         for at in {0, min(1, count - 1000), count - 1000}:
             for options in ({"workers": 1}, {"workers": 2}, *({"isa": isa} for isa in machine()["isas"])):
                 for path in PATHS:
-                    arrays = [contents(rng, dtype_named(dtype), count, False) for _ in range(6)]
+                    arrays = [x.copy() for x in around]
                     for x, v in zip(arrays, values, strict=True):
                         x[at : at + 1000] = v
                     node_of(6, **options).all_reduce(arrays, algorithm=algorithm, path=path)
