@@ -1,6 +1,7 @@
 """What a run in virtual time can be given: how links are shared, late and slow ranks, damaged links."""
 
 import itertools
+import signal
 
 import pytest
 
@@ -148,3 +149,28 @@ CALLS = [
 def test_what_cannot_be_given_is_a_typed_error(inputs, message):
     with pytest.raises(nvcoll.InvalidArgument, match=message):
         nvcoll.fabric("hgx-h100").simulate(scheduled(), MIB, **inputs)
+
+
+@pytest.mark.parametrize("sharing", ["max_min", "fifo"])
+def test_a_long_run_ends_when_a_signal_handler_raises(sharing):
+    class Enough(Exception):
+        pass
+
+    seen = []
+
+    def handler(*_):
+        seen.append(len(seen))
+        # Without a look in between, a signal is seen once, after the run.
+        if len(seen) == 2:
+            raise Enough
+
+    board, ring = nvcoll.fabric("hgx-h100"), scheduled()
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    try:
+        with pytest.raises(Enough):
+            board.simulate(ring, 1 << 40, slice_bytes=3 << 20, sharing=sharing)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert board.simulate(ring, MIB, sharing=sharing).microseconds > 0

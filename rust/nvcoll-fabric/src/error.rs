@@ -49,6 +49,9 @@ pub enum Error {
         /// What was found.
         message: String,
     },
+    /// It was told to stop.
+    #[error("it was interrupted")]
+    Interrupted,
 }
 
 /// The result of anything in this crate that can fail.

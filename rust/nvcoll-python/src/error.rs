@@ -96,6 +96,7 @@ pub(crate) fn of_fabric(py: Python<'_>, error: &FabricError) -> PyErr {
         | FabricError::NoPath { .. }
         | FabricError::Unable { .. } => "InvalidArgument",
         FabricError::Schedule { .. } => "BuildError",
+        FabricError::Interrupted => return PyKeyboardInterrupt::new_err(()),
     };
     raise(py, name, error.to_string())
 }

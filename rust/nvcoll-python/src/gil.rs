@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use nvcoll_engine::making::Aside;
 
-use crate::error::of_engine;
+use crate::error::{of_engine, of_fabric};
 
 /// How often a long call looks for Ctrl-C. Chosen.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
@@ -33,22 +33,32 @@ impl Signals {
     }
 }
 
+/// Does something without the GIL, with an eye on Ctrl-C; what a signal raised comes first.
+#[inline]
+fn interruptibly<T: Send>(py: Python<'_>, work: impl FnOnce(&mut dyn FnMut() -> bool) -> T + Send) -> PyResult<T> {
+    let (outcome, raised) = py.detach(|| {
+        let mut signals = Signals::new();
+        let outcome = work(&mut || signals.check());
+        (outcome, signals.raised)
+    });
+    raised.map_or(Ok(outcome), Err)
+}
+
 /// Does what the engine is asked without the GIL, with an eye on Ctrl-C.
 #[inline]
 pub(crate) fn watched(
     py: Python<'_>,
     work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()> + Send,
 ) -> PyResult<()> {
-    let (outcome, raised) = py.detach(|| {
-        let mut signals = Signals::new();
-        let outcome = work(&mut || signals.check());
-        (outcome, signals.raised)
-    });
-    match (outcome, raised) {
-        (_, Some(raised)) => Err(raised),
-        (Err(error), None) => Err(of_engine(py, &error)),
-        (Ok(()), None) => Ok(()),
-    }
+    interruptibly(py, work)?.map_err(|error| of_engine(py, &error))
+}
+
+/// Does what the fabric is asked without the GIL, with an eye on Ctrl-C.
+pub(crate) fn watched_in_fabric<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_fabric::Result<T> + Send,
+) -> PyResult<T> {
+    interruptibly(py, work)?.map_err(|error| of_fabric(py, &error))
 }
 
 /// Lets a value cross into a closure that runs without the GIL.

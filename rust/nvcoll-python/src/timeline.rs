@@ -14,6 +14,7 @@ use nvcoll_fabric::{Error, Result};
 use crate::conditions::{damages_of, slowdowns_of, starts_of};
 use crate::error::{invalid, of_fabric};
 use crate::fabric::{nbytes_of, Fabric};
+use crate::gil::watched_in_fabric;
 use crate::schedule::{Schedule, Step};
 use crate::whole::whole;
 
@@ -211,7 +212,7 @@ impl Fabric {
     /// Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks.
     ///
     /// Time is whole picoseconds inside: the same input gives the same output on every machine. It runs without the GIL
-    /// and cannot be interrupted. What a step costs besides its bytes are the constants of the protocol, which are
+    /// and ends on Ctrl-C. What a step costs besides its bytes are the constants of the protocol, which are
     /// NCCL's latencies and not fitted to measurements: it compares schedules, and does not say what a call would take.
     ///
     /// Args:
@@ -287,14 +288,14 @@ impl Fabric {
             let too_many = || Error::Unable { fabric: fabric.name.clone(), message: message() };
             (steps <= MOST_STEPS).then_some(()).ok_or_else(too_many)
         };
-        let run = || -> Result<Simulated> {
+        let run = |is_interrupted: &mut dyn FnMut() -> bool| -> Result<Simulated> {
             // Every byte of a buffer is moved by some step of some tile.
             check(nbytes / settings.slice_bytes.max(element))?;
             let simulation = Simulation::new(schedule, &partition, dtype, fabric, &settings)?;
             check(simulation.steps())?;
-            simulation.run()
+            simulation.run_until(is_interrupted)
         };
-        let simulated = py.detach(run).map_err(|error| of_fabric(py, &error))?;
+        let simulated = watched_in_fabric(py, run)?;
         Ok(self.told(simulated, ran, spans))
     }
 }

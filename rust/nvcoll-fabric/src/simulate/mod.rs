@@ -71,7 +71,7 @@ use flat::Flat;
 use fluid::Fluid;
 use ground::Ground;
 use moves::Moves;
-use run::{Discipline, Outcome, Run};
+use run::{Discipline, Outcome, Run, Stopped};
 
 /// A schedule prepared for one call on one fabric: it can run any number of times.
 pub struct Simulation {
@@ -130,9 +130,18 @@ impl Simulation {
     /// # Errors
     /// [`Error::Schedule`] if its waits make a circle.
     pub fn run(&self) -> Result<Timeline> {
+        self.run_until(&mut || false)
+    }
+
+    /// Runs it to the end, or until `is_interrupted`, which is asked every few ten thousand events, says to stop.
+    ///
+    /// # Errors
+    /// [`Error::Schedule`] if its waits make a circle; [`Error::Interrupted`].
+    pub fn run_until(&self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
+        let (moves, queues) = (&self.moves, self.flat.queues());
         match self.settings.sharing {
-            Sharing::MaxMin => self.run_with(Fluid::new(&self.moves, self.flat.queues(), self.records())),
-            Sharing::Fifo => self.run_with(Fifo::new(&self.moves, &self.ground.latencies, self.flat.queues())),
+            Sharing::MaxMin => self.run_with(Fluid::new(moves, queues, self.records()), is_interrupted),
+            Sharing::Fifo => self.run_with(Fifo::new(moves, &self.ground.latencies, queues), is_interrupted),
         }
     }
 
@@ -140,9 +149,13 @@ impl Simulation {
         self.settings.detail >= Detail::Path
     }
 
-    fn run_with<D: Discipline>(&self, discipline: D) -> Result<Timeline> {
-        let outcome = Run::run(&self.flat, &self.moves, &self.starts, discipline, self.records());
-        let outcome = outcome.map_err(|(queue, step)| self.stuck(queue, step))?;
+    fn run_with<D: Discipline>(&self, discipline: D, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
+        let records = self.records();
+        let outcome = Run::run(&self.flat, &self.moves, &self.starts, discipline, records, is_interrupted);
+        let outcome = outcome.map_err(|stopped| match stopped {
+            Stopped::Stuck(queue, step) => self.stuck(queue, step),
+            Stopped::Interrupted => Error::Interrupted,
+        })?;
         let (links, memory_bytes) = self.uses(&outcome);
         let mut timeline = Timeline {
             links,

@@ -123,6 +123,17 @@ struct Queue {
     nbytes: u64,
 }
 
+/// How many events pass between two looks at whether to go on. Chosen: some milliseconds.
+const LOOK: usize = 1 << 15;
+
+/// Why a run did not come to its end.
+pub(super) enum Stopped {
+    /// A queue, and the place in it of a step that never becomes ready.
+    Stuck(u32, u32),
+    /// Somebody said so.
+    Interrupted,
+}
+
 /// A run on its way.
 pub(super) struct Run<'a, D> {
     flat: &'a Flat,
@@ -152,14 +163,15 @@ pub(super) struct Outcome {
 }
 
 impl<'a, D: Discipline> Run<'a, D> {
-    /// Runs to the end; fails with a queue and the place of a step in it that never becomes ready.
+    /// Runs to the end, unless `is_interrupted` says to stop.
     pub(super) fn run(
         flat: &'a Flat,
         moves: &'a Moves,
         starts: &'a [Ps],
         discipline: D,
         records: bool,
-    ) -> Result<Outcome, (u32, u32)> {
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Outcome, Stopped> {
         let queues = flat.queues();
         let working = flat.working_queues();
         let queue = |number: usize| Queue {
@@ -191,16 +203,24 @@ impl<'a, D: Discipline> Run<'a, D> {
         for queue in 0..queues as u32 {
             run.go_on(queue, None);
         }
-        run.pass();
+        run.pass(is_interrupted)?;
         run.outcome()
     }
 
-    fn pass(&mut self) {
+    fn pass(&mut self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<(), Stopped> {
         let (mut batch, mut ended) = (Vec::new(), Vec::new());
+        let mut passed = 0;
         while let Some(now) = self.agenda.next_time() {
+            if passed >= LOOK {
+                passed = 0;
+                if is_interrupted() {
+                    return Err(Stopped::Interrupted);
+                }
+            }
             loop {
                 self.agenda.take(now, &mut batch);
                 if !batch.is_empty() {
+                    passed += batch.len();
                     self.happen(&mut batch, now);
                     continue;
                 }
@@ -213,6 +233,7 @@ impl<'a, D: Discipline> Run<'a, D> {
                 }
             }
         }
+        Ok(())
     }
 
     /// What happens at one time: first the discipline's events, then transfers begin; where links serve one after the
@@ -372,11 +393,11 @@ impl<'a, D: Discipline> Run<'a, D> {
         heard.len().checked_sub(back + 1).map(|at| heard[at])
     }
 
-    fn outcome(self) -> Result<Outcome, (u32, u32)> {
+    fn outcome(self) -> Result<Outcome, Stopped> {
         let flat = self.flat;
         let stuck = (0..flat.queues() as u32).find(|&queue| self.queues[queue as usize].tile < flat.tiles);
         if let Some(queue) = stuck {
-            return Err((queue, self.queues[queue as usize].step - flat.first(queue)));
+            return Err(Stopped::Stuck(queue, self.queues[queue as usize].step - flat.first(queue)));
         }
         let leaves = flat.working_queues()..flat.queues();
         Ok(Outcome {
