@@ -11,7 +11,7 @@ use nvcoll_core::text;
 use nvcoll_fabric::hardware::media::Family;
 use nvcoll_fabric::hardware::{Fabric, Kind};
 use nvcoll_fabric::simulate::{
-    protocol, simulate, AtSwitch, Damage, Detail, Protocol, Ratio, Reason, Settings, Sharing, Timeline,
+    protocol, simulate, AtSwitch, Damage, Detail, Protocol, Ratio, Reason, Settings, Sharing, Simulation, Timeline,
 };
 use nvcoll_fabric::units::Rate;
 use nvcoll_fabric::Error;
@@ -250,6 +250,40 @@ fn a_damaged_link_is_slower_and_a_cut_one_is_gone_round_or_missed() {
         (0, 1_000_000),
         "positions stay those of the fabric given"
     );
+}
+
+#[test]
+fn a_run_that_is_told_to_stop_stops_and_can_run_again() {
+    for sharing in [Sharing::MaxMin, Sharing::Fifo] {
+        let settings = Settings { slice_bytes: 1, sharing, ..ideal() };
+        let whole = Partition::new(vec![100_000], 1);
+        let simulation = Simulation::new(&parsed(2, 1, TAKE), &whole, DType::U8, &pair(), &settings).unwrap();
+        let mut looks = 0;
+        let mut second = || {
+            looks += 1;
+            looks == 2
+        };
+        assert_eq!(simulation.run_until(&mut second), Err(Error::Interrupted), "{sharing:?}");
+        assert_eq!(looks, 2);
+        assert_eq!(simulation.run().unwrap().tiles, 100_000);
+    }
+}
+
+#[test]
+fn links_and_ways_of_running_have_names() {
+    let fabric = star(&[10.0; 3]);
+    let name = |device: usize| fabric.devices[device].name.as_str();
+    let half = Ratio::new(1, 2);
+    let [up] = Damage::between(&fabric, "gpu1", name(fabric.links[0].to), half).unwrap()[..] else {
+        panic!("one link")
+    };
+    assert_eq!((name(fabric.links[up.link].from), up.left), ("gpu1", half));
+    assert!(matches!(Damage::between(&fabric, "gpu0", "gpu1", half), Err(Error::Unable { .. })));
+    assert!(matches!(Damage::between(&fabric, "gpu0", "gpu9", half), Err(Error::Unknown { .. })));
+    assert_eq!((Sharing::named("fifo"), AtSwitch::named("ignore")), (Ok(Sharing::Fifo), Ok(AtSwitch::Ignore)));
+    assert!(Sharing::named("").is_err() && AtSwitch::named("").is_err());
+    assert_eq!(Ratio::nearest(1.5), Some(Ratio::new(1_500_000, 1_000_000)));
+    assert_eq!([-1.0, f64::NAN, 5000.0].map(Ratio::nearest), [None; 3]);
 }
 
 #[test]
