@@ -307,8 +307,8 @@ fn every_preset_has_a_model_or_a_reason() {
                 match Model::of(version, fabric) {
                     Ok(model) => {
                         let choice = model.choice(&ALL_REDUCE, MIB).unwrap();
-                        // Blackwell's list of speeds ends at 18 GB/s, NCCL counts 16 between AMD's sockets: it would find no
-                        // ring and take its last resort, one channel of 0.1.
+                        // Blackwell's list of speeds ends at 18 GB/s, NCCL counts 16 between AMD's sockets: it finds no
+                        // ring and takes its last resort, one channel of 0.1, as logs show (`search.rs`).
                         let is_listed = ["2.25.1", "2.27.7", "2.28.9", "2.30.7"].contains(&version);
                         let is_lost = is_listed && fabric.name.starts_with("rtx5090-8") && fabric.nodes() == 1;
                         assert_eq!(model.is_last_resort(), is_lost, "{} {version} {choice:?}", fabric.name);

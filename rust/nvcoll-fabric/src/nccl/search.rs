@@ -17,6 +17,7 @@
 //! | H100 x 8, NVSwitch | 12 x 30 | 8 x 40 | NVIDIA/nccl#1197; 360 in all: NVIDIA/nccl#1595 |
 //! | B200 x 8, NVSwitch | 16 x 45 | 8 x 80 | 720 in all |
 //! | DGX-1, V100 | 6 x 20 | | NVIDIA's rings of the cube mesh |
+//! | Blackwell x 8, PCIe, two AMD sockets | none: 0.1 GB/s, 2 channels after doubling | | voipmonitor/rtx6kpro (2.28.3); NVIDIA/nccl#2113 |
 //!
 //! Not here: crossing from one network card to another inside a channel, SHARP, two channels where NVLink falls into two halves.
 
