@@ -7,9 +7,11 @@
 //! ```
 //!
 //! NICs are spread evenly over the GPUs of a node: the k-th of m hangs where GPU k g/m of g hangs, at its PCIe switch or
-//! socket. A network is one row of `networks.toml`: its medium, ports per NIC, NICs per node, and the PCIe behind a NIC.
+//! socket. A rack of NVLink is one node, and each of its trays has the NICs of a node: the k-th of every tray is on rail k.
+//! A network is one row of `networks.toml`: its medium, ports per NIC, NICs per node, and the PCIe behind a NIC.
 //! Source: NVIDIA DGX SuperPOD reference architecture (rail-optimised fat tree).
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
@@ -31,7 +33,7 @@ pub struct Network {
     pub medium: String,
     /// How many ports of it a NIC has.
     pub ports: u32,
-    /// How many NICs a node has, each on a rail of its own.
+    /// How many NICs a node has, or a tray of a rack, each on a rail of its own.
     pub nics: u32,
     /// The PCIe generation behind a NIC, as a medium.
     pub host_medium: String,
@@ -99,6 +101,7 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
         return Err(wrong("the node has a network already: pass a single node".to_owned()));
     }
     let seats = seats(node, &gpus, network.nics).map_err(&wrong)?;
+    let trays = seats.len() as u32 / network.nics;
     let mut all = Fabric {
         title: format!("{nodes} x ({}), {}", node.title, network.title),
         devices: Vec::new(),
@@ -109,47 +112,51 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     };
     all.abilities.gpu_direct &= network.gpu_direct;
     all.name.clone_from(&name);
-    let rails = all.add_rails(network, nodes)?;
+    all.add_rails(network, nodes * trays)?;
     for nth in 0..nodes {
-        all.add_node(node, nth, network, &seats, &rails)?;
+        all.add_node(node, nth, network, &seats)?;
     }
     Ok(all)
 }
 
-/// For each NIC, the device of a node at which it hangs.
+/// For each NIC of each tray, the device of a node at which it hangs.
 fn seats(node: &Fabric, gpus: &[usize], nics: u32) -> std::result::Result<Vec<usize>, String> {
     let is_host = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket);
     let host_of = |gpu: usize| {
         let own = |link: &&Link| link.from == gpu && is_host(node.devices[link.to].kind);
         node.links.iter().find(own).map(|link| link.to)
     };
-    let seat = |nic: usize| {
-        let gpu = gpus[nic * gpus.len() / nics as usize];
+    let mut trays: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
+    for &gpu in gpus {
+        trays.entry(node.devices[gpu].tray).or_default().push(gpu);
+    }
+    let nics = nics as usize;
+    let at = trays.values().flat_map(|tray| (0..nics).map(move |nic| tray[nic * tray.len() / nics]));
+    let seat = |gpu: usize| {
         host_of(gpu).ok_or_else(|| format!("{} hangs at no PCIe switch or socket", node.devices[gpu].name))
     };
-    (0..nics as usize).map(seat).collect()
+    at.map(seat).collect()
 }
 
 impl Fabric {
-    fn add_rails(&mut self, network: &Network, nodes: u32) -> Result<Vec<usize>> {
+    /// Adds a rail for each NIC of a box, at the position of its number; there are so many boxes.
+    fn add_rails(&mut self, network: &Network, boxes: u32) -> Result<()> {
         let medium = media::named(&network.medium)?;
         if medium.family != Family::Network {
             let message = format!("{} is no medium of networks", medium.name);
             return Err(Error::Description { origin: network.name.clone(), message });
         }
-        let switch = |name| Device { name, kind: Kind::NetworkSwitch, node: None, chips: 1 };
+        let switch = |name| Device { name, kind: Kind::NetworkSwitch, node: None, tray: None, chips: 1 };
         self.devices.extend((0..network.nics).map(|rail| switch(format!("rail{rail}"))));
-        let rails: Vec<usize> = (0..network.nics as usize).collect();
-        if network.nics > 1 {
+        let rails = network.nics as usize;
+        if rails > 1 {
             self.devices.push(switch("spine".to_owned()));
-            for &rail in &rails {
-                self.join(rail, network.nics as usize, medium, network.ports * nodes);
-            }
+            (0..rails).for_each(|rail| self.join(rail, rails, medium, network.ports * boxes));
         }
-        Ok(rails)
+        Ok(())
     }
 
-    fn add_node(&mut self, node: &Fabric, nth: u32, network: &Network, seats: &[usize], rails: &[usize]) -> Result<()> {
+    fn add_node(&mut self, node: &Fabric, nth: u32, network: &Network, seats: &[usize]) -> Result<()> {
         let first = self.devices.len();
         let named =
             |device: &Device| Device { name: format!("n{nth}.{}", device.name), node: Some(nth), ..device.clone() };
@@ -158,11 +165,11 @@ impl Fabric {
             self.links.push(Link { from: first + link.from, to: first + link.to, ..*link });
         }
         let (port, host) = (media::named(&network.medium)?, media::named(&network.host_medium)?);
-        for (nic, (&seat, &rail)) in seats.iter().zip(rails).enumerate() {
-            let at = self.devices.len();
-            self.devices.push(Device { name: format!("n{nth}.nic{nic}"), kind: Kind::Nic, node: Some(nth), chips: 1 });
+        for (nic, &seat) in seats.iter().enumerate() {
+            let (at, name) = (self.devices.len(), format!("n{nth}.nic{nic}"));
+            self.devices.push(Device { name, kind: Kind::Nic, node: Some(nth), tray: None, chips: 1 });
             self.join(first + seat, at, host, network.host_lanes);
-            self.join(at, rail, port, network.ports);
+            self.join(at, nic % network.nics as usize, port, network.ports);
         }
         Ok(())
     }

@@ -41,6 +41,7 @@ static FILES: &[&str] = &[
     include_str!("presets/rtx5090.toml"),
     include_str!("presets/l40s.toml"),
     include_str!("presets/l4.toml"),
+    include_str!("presets/t4.toml"),
     include_str!("presets/mi300x.toml"),
 ];
 

@@ -49,6 +49,24 @@ fn nodes_are_joined_by_rails() {
 }
 
 #[test]
+fn every_tray_of_a_rack_has_cards_of_its_own() {
+    let by = network("roce-400-4").unwrap();
+    let pair = cluster(&preset("gb200-64").unwrap(), 2, by).unwrap();
+    assert_eq!((pair.nodes(), pair.of_kind(Kind::Nic).count()), (2, 2 * 16 * 4));
+    for gpu in [0, 5, 63] {
+        let route = pair.route(gpu, 64 + gpu).unwrap();
+        // GPU, socket, card, rail, card, socket, GPU.
+        assert_eq!((route.kind, route.links.len()), (RouteKind::Network, 6));
+        let card = &pair.devices[pair.links[route.links[1]].to].name;
+        assert_eq!(card.strip_prefix("n0.nic").unwrap().parse::<u32>().unwrap() / 4, gpu / 4, "of its own tray");
+    }
+    let rack: Vec<u32> = (0..64).collect();
+    assert_eq!(pair.cut(&rack).gbps(), 64.0 * 50.0 * 0.96);
+    let three = cluster(&preset("gb300-nvl72[0,4,70]").unwrap(), 2, by).unwrap();
+    assert_eq!(three.of_kind(Kind::Nic).count(), 2 * 3 * 4, "each GPU is on a tray of its own");
+}
+
+#[test]
 fn what_is_no_cluster_is_refused() {
     let node = preset("hgx-h100").unwrap();
     let ndr = network("ib-ndr-8").unwrap();

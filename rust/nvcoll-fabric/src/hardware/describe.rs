@@ -4,6 +4,7 @@
 //! gpu = "rtx3090"
 //! abilities = { peer_access = false, multicast = false, switch_folds = false, gpu_direct = false }
 //! sources = ["..."]
+//! gpus_per_tray = 4                  of a rack, whose trays have network cards each; without it, one box
 //!
 //! [[machines]]                       one or more: what of it there is, under a name
 //! name = "rtx3090-2-bridge"
@@ -34,6 +35,7 @@ pub(crate) struct Description {
     gpu: String,
     abilities: Abilities,
     sources: Vec<String>,
+    gpus_per_tray: Option<u32>,
     pub(crate) machines: Vec<Machine>,
     devices: Vec<Devices>,
     links: Vec<Links>,
@@ -99,7 +101,7 @@ impl Description {
             sources: self.sources.clone(),
         };
         for devices in &self.devices {
-            fabric.add_devices(devices).map_err(|message| wrong(origin, message))?;
+            fabric.add_devices(devices, self.gpus_per_tray).map_err(|message| wrong(origin, message))?;
         }
         for links in &self.links {
             let medium = media::named(&links.medium)?;
@@ -132,13 +134,18 @@ impl Fabric {
         }
     }
 
-    fn add_devices(&mut self, devices: &Devices) -> std::result::Result<(), String> {
+    fn add_devices(&mut self, devices: &Devices, gpus_per_tray: Option<u32>) -> std::result::Result<(), String> {
+        if gpus_per_tray == Some(0) {
+            return Err("gpus_per_tray is 0: a tray has GPUs, or there is none".to_owned());
+        }
         for name in names::expand(&devices.names)? {
             if self.device(&name).is_some() {
                 return Err(format!("there are two devices called {name}"));
             }
             let node = (devices.kind != Kind::NetworkSwitch).then_some(0);
-            self.devices.push(Device { name, kind: devices.kind, node, chips: devices.chips });
+            let tray_of = |gpus: u32| gpus_per_tray.map(|each| gpus / each);
+            let tray = (devices.kind == Kind::Gpu).then(|| tray_of(self.world_size())).flatten();
+            self.devices.push(Device { name, kind: devices.kind, node, tray, chips: devices.chips });
         }
         Ok(())
     }

@@ -56,6 +56,8 @@ pub struct Device {
     pub kind: Kind,
     /// The node in which it is, from 0; a network switch is in none.
     pub node: Option<u32>,
+    /// Of a GPU in a rack, the tray in which it is, which has network cards of its own; none where the node is one box.
+    pub tray: Option<u32>,
     /// Of how many chips it is made.
     pub chips: u32,
 }

@@ -19,7 +19,7 @@ const LINKS_OF_HOPPER: u32 = 18;
 
 impl Fabric {
     fn add(&mut self, name: String, kind: Kind) -> usize {
-        self.devices.push(Device { name, kind, node: Some(0), chips: 1 });
+        self.devices.push(Device { name, kind, node: Some(0), tray: None, chips: 1 });
         self.devices.len() - 1
     }
 

@@ -178,7 +178,8 @@ impl Matrix {
             sources: vec![format!("nvidia-smi topo -m of {origin}; rates of {}", gpu.source)],
         };
         let kind = |name: &str| if is_gpu(name) { Kind::Gpu } else { Kind::Nic };
-        let device = |name: &String| Device { name: name.to_lowercase(), kind: kind(name), node: Some(0), chips: 1 };
+        let device =
+            |name: &String| Device { name: name.to_lowercase(), kind: kind(name), node: Some(0), tray: None, chips: 1 };
         fabric.devices = self.names.iter().map(device).collect();
         self.add_nvlinks(&mut fabric)?;
         self.add_host(&mut fabric)?;

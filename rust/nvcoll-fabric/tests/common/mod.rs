@@ -45,7 +45,7 @@ pub(crate) fn machine(kinds: &[Kind]) -> Fabric {
         let before = kinds[..nth].iter().filter(|other| *other == kind).count();
         format!("{kind:?}{before}").to_lowercase()
     };
-    let device = |(nth, &kind)| Device { name: name((nth, &kind)), kind, node: Some(0), chips: 1 };
+    let device = |(nth, &kind)| Device { name: name((nth, &kind)), kind, node: Some(0), tray: None, chips: 1 };
     Fabric {
         name: "made".to_owned(),
         title: "made for a test".to_owned(),
