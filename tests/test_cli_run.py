@@ -91,7 +91,8 @@ def test_calls_of_threads_that_outlive_the_script_are_in_the_table(tmp_path):
 def test_more_ranks_than_a_machine_has_gpus_are_no_number(tmp_path):
     more = "nvcoll.Node(12).all_reduce(np.ones((12, 4)))\n"
     text = run("--on", "hgx-h100,gb200-nvl72", script_of(tmp_path, SCRIPT + more)).stdout
-    assert "1 call of ranks that hgx-h100 has no GPU for" in text and "gb200-nvl72 has no GPU" not in text
+    assert "1 call without an answer, not in the total: hgx-h100 has 8 GPUs" in text
+    assert "gb200-nvl72 has 72" not in text
 
 
 def test_a_script_without_a_node_has_an_empty_table(tmp_path):
@@ -104,6 +105,7 @@ def test_a_script_without_a_node_has_an_empty_table(tmp_path):
         (["nowhere.py"], "nowhere.py"),
         (["--on", "hgx-h900", "nowhere.py"], "hgx-h900"),
         (["--gpu", "h200", "nowhere.py"], "--gpu is for files"),
+        (["--json", "no/such/folder.json", __file__], "no/such/folder.json"),
         ([], "script"),
     ],
 )

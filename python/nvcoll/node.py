@@ -86,7 +86,7 @@ class Node(_nvcoll.Node):
         in calls of others and does not wait for them; this is the one that is furthest ahead.
 
         Raises:
-            InvalidArgument: the node was made without ``on=``.
+            InvalidArgument: the node was made without ``on=``, or a call has no price there.
         """
         if self._on is None:
             raise InvalidArgument("the node has no clock: make it with on=, as Node(8, on='hgx-h100')")

@@ -110,13 +110,21 @@ def _predicted(name: str, fabric: Fabric, collective: str, nbytes: Sequence[int]
 def _otherwise(name: str, fabric: Fabric, call: Calls, why: str) -> Price:
     """Prices what has no model: by the schedule that ran, else by the floor."""
     if call.dtype is None:
-        return Price(name, "floor only", fabric.floor(call.collective, 0), why=why)
+        return _floor(name, fabric, call, why)
     if not call.nbytes:
         return Price(name, "nothing crosses", 0.0, 0.0, 0.0)
     schedule = call.schedule
     try:
         timeline = fabric.simulate(schedule, call.nbytes, dtype=call.dtype)
     except InvalidArgument as error:
-        return Price(name, "floor only", fabric.floor(call.collective, call.nbytes), why=f"{why}; {error}")
+        return _floor(name, fabric, call, f"{why}; {error}")
     us, bottleneck = timeline.microseconds, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])
     return Price(name, "simulated schedule", us, algorithm=schedule.algorithm, bottleneck=bottleneck, why=why)
+
+
+def _floor(name: str, fabric: Fabric, call: Calls, why: str) -> Price:
+    """Prices what has no estimate."""
+    try:
+        return Price(name, "floor only", fabric.floor(call.collective, call.nbytes), why=why)
+    except InvalidArgument as error:
+        return Price(name, "no answer", None, why=str(error))

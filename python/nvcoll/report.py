@@ -130,8 +130,15 @@ def report_of(tallies: Sequence[Tallies], pricers: Sequence[Pricer]) -> Report:
 
 
 def clock_of(tallies: Tallies, pricer: Pricer) -> float:
-    """Returns the microseconds that the busiest rank of a node has spent in its calls."""
-    return report_of([tallies], [pricer]).totals[0].microseconds
+    """Returns the microseconds that the busiest rank of a node has spent in its calls.
+
+    Raises:
+        InvalidArgument: a call has no price there.
+    """
+    report = report_of([tallies], [pricer])
+    if why := _why_unpriced(report, 0):
+        raise InvalidArgument(f"the clock does not know what every call takes: {why}")
+    return report.totals[0].microseconds
 
 
 @contextmanager
@@ -177,7 +184,6 @@ def _total(fabric: Fabric, rows: Sequence[ReportRow], at: int) -> Total:
 _WAYS = {
     "simulated schedule": "simulated: NCCL has no model of it; the schedule that ran, in virtual time; not validated",
     "floor only": "floor: there is no estimate; no schedule is faster",
-    "no answer": "-: the machine has too few GPUs",
 }
 """What is said of prices that are not predictions."""
 
@@ -262,12 +268,17 @@ def notes(report: Report) -> Iterator[str]:
     yield from (f"numbers   {total.fabric}: {total.trust}" for total in report.totals)
     found = {price.way for row in report.rows for price in row.prices}
     yield from (f"note      {meaning}" for way, meaning in _WAYS.items() if way in found)
-    for total in report.totals:
-        if total.unpriced:
-            calls = counted(total.unpriced, "call")
-            yield f"note      {calls} of ranks that {total.fabric} has no GPU for: not in its total"
+    for at, total in enumerate(report.totals):
+        if why := _why_unpriced(report, at):
+            yield f"note      {counted(total.unpriced, 'call')} without an answer, not in the total: {why}"
     if report.others:
         yield f"note      {counted(report.others, 'call')} more, of more kinds than a node tells apart: in no row"
+
+
+def _why_unpriced(report: Report, at: int) -> str | None:
+    """Says why some call has no price on a machine; None if all have."""
+    prices = (row.prices[at] for row in report.rows)
+    return next((price.why for price in prices if price.microseconds is None), None)
 
 
 def _lines(report: Report) -> Iterator[str]:

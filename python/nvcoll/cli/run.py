@@ -40,6 +40,8 @@ def run(
     """
     pricers = [Pricer(one) for one in machines(on, gpu)]
     source = script.read_bytes()
+    if json is not None:
+        json.touch()  # what cannot be written is found out before the script runs
     with watched() as tallies:
         status = _status_of(source, str(script), arguments or [])
     sys.stdout.flush()
