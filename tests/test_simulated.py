@@ -22,7 +22,7 @@ COLLECTIVES = (
     "sendrecv",
 )
 LAUNCHES = ("process_per_gpu", "single_process", "framework")
-MACHINES = [one.name for one in fabrics()]
+MACHINES = [one.name for one in fabrics() if one.world_size > 1]
 CLUSTERS = [("hgx-h100", 2, "ib-ndr-8"), ("hgx-b200", 4, "efa-400-8"), ("mi300x-8", 2, "roce-400-8")]
 
 

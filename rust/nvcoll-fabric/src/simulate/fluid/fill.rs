@@ -55,11 +55,7 @@ impl Fluid<'_> {
         while missing > 0 {
             let level = least(&self.shares);
             let slowest = self.slowest_held();
-            missing -= if slowest <= level {
-                self.serve_held(slowest, now)
-            } else {
-                self.serve(island, level, now)
-            };
+            missing -= if slowest <= level { self.serve_held(slowest, now) } else { self.serve(island, level, now) };
         }
         self.note_first(island, agenda);
     }

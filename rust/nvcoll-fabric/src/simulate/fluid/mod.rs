@@ -124,8 +124,7 @@ impl<'a> Fluid<'a> {
             has_new: false,
             is_held: path.most.is_finite(),
         };
-        let link =
-            Shared { transfers: 0, island: NONE, is_changed: false, busy_since: 0, busy: 0, paths: Vec::new() };
+        let link = Shared { transfers: 0, island: NONE, is_changed: false, busy_since: 0, busy: 0, paths: Vec::new() };
         Self {
             moves,
             records,
