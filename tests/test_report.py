@@ -211,10 +211,11 @@ def test_a_price_is_that_of_the_library_and_says_which_answer_it_is():
     board = nvcoll.fabric(BOARD)
     assert (predicted.way, predicted.microseconds) == (
         "predicted",
-        board.nccl("all_reduce", 1 << 20).chosen.microseconds,
+        board.predict("all_reduce", 1 << 20).microseconds,
     )
+    assert predicted.low < predicted.microseconds < predicted.high and predicted.trust.startswith("validated on")
     assert (simulated.way, simulated.low) == ("simulated schedule", None) and "scan" in simulated.why
-    assert (barrier.way, barrier.microseconds) == ("predicted", board.nccl("all_reduce", 4).chosen.microseconds)
+    assert (barrier.way, barrier.microseconds) == ("predicted", board.predict("all_reduce", 4).microseconds)
     assert (nothing.way, nothing.microseconds) == ("nothing crosses", 0)
     alone = nvcoll.Node(1, on=BOARD)
     alone.all_reduce(ones(4, ranks=1))
@@ -234,7 +235,7 @@ def test_a_group_of_ranks_is_priced_on_its_own_gpus():
     report = node.report(on=two)
     of = {row.ranks: row.prices[0].microseconds for row in report.rows}
     for ranks, microseconds in of.items():
-        assert microseconds == two.among(ranks).nccl("all_reduce", 1 << 18).chosen.microseconds
+        assert microseconds == two.among(ranks).predict("all_reduce", 1 << 18).microseconds
     assert report.totals[0].microseconds == pytest.approx(of[tuple(range(8))] + of[0, 8])
     assert "2 x 8" in str(report) and "8 x 2" in str(report), "groups that cost the same are one line"
 
@@ -263,7 +264,7 @@ def test_the_clock_is_the_sum_over_the_calls_of_the_busiest_rank():
 def test_a_machine_may_have_more_gpus_than_the_node_has_ranks():
     node = nvcoll.Node(RANKS, on=BOARD)
     node.all_reduce(ones(1000))
-    assert node.clock == nvcoll.fabric("hgx-h100[0-3]").nccl("all_reduce", 4000).chosen.microseconds
+    assert node.clock == nvcoll.fabric("hgx-h100[0-3]").predict("all_reduce", 4000).microseconds
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 Three answers, the first that there is, and each says which it is:
 
 ====================  ==============================================================================================
-predicted             NCCL's way on that machine: its choice of algorithm, and the time of that
-simulated schedule    NCCL has no model of the collective (scan, gather, ...): the schedule that ran here, in virtual
-                      time. It is held to no measurement
+predicted             NCCL's way on that machine: ``Fabric.predict``
+simulated schedule    NCCL has no such collective (scan, exscan): the schedule that ran here, in virtual time. It is
+                      held to no measurement
 floor only            neither: no schedule is faster
 ====================  ==============================================================================================
 
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from nvcoll._nvcoll import Calls, Fabric, InvalidArgument
+from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Prediction
 
 MOST_CAUSES: Final = 2
 """So much is said of what a simulated time is spent on. Chosen."""
@@ -34,7 +34,8 @@ BARRIER_BYTES: Final = 4
 class Price:
     """What one call would take on one machine.
 
-    ``way`` says which answer it is, ``why`` why it is none better. Fields that have no answer are None.
+    ``way`` says which answer it is, ``why`` why it is none better, ``trust`` how predictions for such machines are
+    known; ``low`` and ``high`` are the 90 % interval. Fields that have no answer are None.
     """
 
     fabric: str
@@ -45,6 +46,7 @@ class Price:
     algorithm: str | None = None
     protocol: str | None = None
     bottleneck: str | None = None
+    trust: str | None = None
     why: str | None = None
 
 
@@ -58,6 +60,7 @@ class Pricer:
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
         self._known: dict[tuple[object, ...], Price] = {}
+        self._parts = {tuple(range(fabric.world_size)): fabric}
 
     def prices(self, calls: Sequence[Calls]) -> list[Price]:
         """Returns what one call of each kind costs."""
@@ -78,7 +81,9 @@ class Pricer:
         if max(ranks) >= self.fabric.world_size:
             why = f"{name} has {self.fabric.world_size} GPUs, the call is of rank {max(ranks)} too"
             return [Price(name, "no answer", None, why=why) for _ in calls]
-        among = self.fabric if ranks == tuple(range(self.fabric.world_size)) else self.fabric.among(ranks)
+        if ranks not in self._parts:
+            self._parts[ranks] = self.fabric.among(ranks)
+        among = self._parts[ranks]
         try:
             if collective == "barrier":
                 return [_predicted(name, among, "all_reduce", [BARRIER_BYTES])[0] for _ in calls]
@@ -93,18 +98,27 @@ def _key(one: Calls) -> tuple[object, ...]:
 
 
 def _predicted(name: str, fabric: Fabric, collective: str, nbytes: Sequence[int]) -> list[Price]:
-    """Returns NCCL's way on a machine.
+    """Returns what NCCL's way takes on a machine.
 
     Raises:
-        InvalidArgument: NCCL has no model of the collective, or does not run on the machine.
+        InvalidArgument: there is no prediction of the collective, or on the machine.
     """
-    chosen = [(one.chosen, one.nbytes) for one in fabric.nccl(collective, nbytes)]
-    return [
-        Price(name, "predicted", one.microseconds, None, None, one.algorithm, one.protocol, "")
-        if size
-        else Price(name, "nothing crosses", 0.0, 0.0, 0.0)
-        for one, size in chosen
-    ]
+    predictions = iter(fabric.predict(collective, [size for size in nbytes if size]))
+    return [_of(name, next(predictions)) if size else Price(name, "nothing crosses", 0.0, 0.0, 0.0) for size in nbytes]
+
+
+def _of(name: str, one: Prediction) -> Price:
+    return Price(
+        name,
+        "predicted",
+        one.microseconds,
+        one.low,
+        one.high,
+        algorithm=one.algorithm,
+        protocol=one.protocol,
+        bottleneck=one.bottleneck,
+        trust=one.trust,
+    )
 
 
 def _otherwise(name: str, fabric: Fabric, call: Calls, why: str) -> Price:

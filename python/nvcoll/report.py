@@ -49,8 +49,9 @@ class ReportRow:
 class Total:
     """What all calls would cost on one machine, in microseconds: the calls of the busiest rank.
 
-    ``low`` and ``high`` are the sums of the intervals; a call without one counts as what it costs. ``is_least``: for
-    some calls there is a floor only. ``unpriced`` calls have no answer and are not in the sum.
+    ``trust`` is that of the calls that take most of it. ``low`` and ``high`` are the sums of the 90 % intervals; a call
+    without one counts as what it costs. ``is_least``: for some calls there is a floor only. ``unpriced`` calls have no
+    answer and are not in the sum.
     """
 
     fabric: str
@@ -178,7 +179,14 @@ def _total(fabric: Fabric, rows: Sequence[ReportRow], at: int) -> Total:
     us, low, high = max(spent.values(), default=[0.0, 0.0, 0.0])
     unpriced = sum(row.times for row in rows if row.prices[at].microseconds is None)
     is_least = any(row.prices[at].way == "floor only" for row in rows)
-    return Total(fabric.name, fabric.trust, us, low, high, is_least, unpriced)
+    most = _most(rows, at)
+    trust = (most and most.prices[at].trust) or "not validated"
+    return Total(fabric.name, trust, us, low, high, is_least, unpriced)
+
+
+def _most(rows: Iterable[ReportRow], at: int) -> ReportRow | None:
+    """Returns the calls that take most of the time on a machine."""
+    return max(rows, key=lambda row: row.times * (row.prices[at].microseconds or 0.0), default=None)
 
 
 _WAYS = {
@@ -262,9 +270,9 @@ def notes(report: Report) -> Iterator[str]:
     """Says what the numbers are, and what most of the time is spent on."""
     yield "microseconds of a call; the total is of the busiest rank, every call alone on the machine, without computing"
     for at, total in enumerate(report.totals):
-        most = max(report.rows, key=lambda row: row.times * (row.prices[at].microseconds or 0.0), default=None)
+        most = _most(report.rows, at)
         if most is not None and (bottleneck := most.prices[at].bottleneck):
-            yield f"bound by  {total.fabric}: {bottleneck} ({most.collective} of {_size(most.nbytes)})"
+            yield f"bound by  {total.fabric}, in {most.collective} of {_size(most.nbytes)}: {bottleneck}"
     yield from (f"numbers   {total.fabric}: {total.trust}" for total in report.totals)
     found = {price.way for row in report.rows for price in row.prices}
     yield from (f"note      {meaning}" for way, meaning in _WAYS.items() if way in found)
