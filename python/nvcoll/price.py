@@ -4,8 +4,8 @@ Three answers, the first that there is, and each says which it is:
 
 ====================  ==============================================================================================
 predicted             NCCL's way on that machine: ``Fabric.predict``
-simulated schedule    NCCL has no such collective (scan, exscan): the schedule that ran here, in virtual time. It is
-                      held to no measurement
+simulated schedule    NCCL has no such collective (scan, exscan), or there is no prediction among these ranks: the
+                      schedule that ran here, in virtual time. It is held to no measurement
 floor only            neither: no schedule is faster
 ====================  ==============================================================================================
 

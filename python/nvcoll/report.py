@@ -190,7 +190,7 @@ def _most(rows: Iterable[ReportRow], at: int) -> ReportRow | None:
 
 
 _WAYS = {
-    "simulated schedule": "simulated: NCCL has no model of it; the schedule that ran, in virtual time; not validated",
+    "simulated schedule": "simulated: there is no prediction; the schedule that ran, in virtual time, not validated",
     "floor only": "floor: there is no estimate; no schedule is faster",
 }
 """What is said of prices that are not predictions."""
