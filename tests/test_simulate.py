@@ -52,6 +52,10 @@ def test_fewer_ranks_than_gpus_take_the_first():
         (lambda one: one.simulate(ring(), MIB, dtype="float5"), "no dtype is called `float5`"),
         (lambda one: one.simulate(ring(), MIB, protocol="tcp"), "no protocol is called `tcp`"),
         (lambda one: one.simulate(ring(), MIB, slice_bytes=0), "slice_bytes is 0"),
+        (lambda one: one.simulate(ring(), MIB, launch="graph"), "CUDA graph"),
+        (lambda one: one.simulate(ring(), MIB, launch="slowly"), "no launch is called `slowly`"),
+        (lambda one: one.simulate(ring(), MIB, launch="framework", protocol="ideal"), "`ideal`"),
+        (lambda one: one.simulate(ring(), MIB, launch="framework", sharing="fifo"), "share max-min fair"),
         (lambda one: one.simulate(ring(), 1 << 40, slice_bytes=1024), "slice_bytes above 1024"),
         (lambda one: one.simulate(ring(), 1 << 56, slice_bytes=1), "slice_bytes above 1"),
     ],
@@ -66,3 +70,23 @@ def test_a_step_at_a_switch_needs_one():
     assert nvcoll.fabric("hgx-h100").simulate(at_switch, MIB).microseconds > 0
     with pytest.raises(nvcoll.InvalidArgument, match="switch"):
         nvcoll.fabric("dgx1-v100").simulate(at_switch, MIB)
+
+
+def test_a_launched_call_has_what_it_takes_to_start_and_late_ranks_enter_after_it():
+    board = nvcoll.fabric("hgx-h100")
+    parts = dict(board.predict("all_reduce", MIB, algorithm="Ring", protocol="Simple").parts)
+    timeline = board.simulate(ring(), MIB, launch="process_per_gpu")
+    first = timeline.critical[0]
+    assert (first.reason, first.start, first.end) == ("starting", 0, parts["start-up"])
+    late = board.simulate(ring(), MIB, launch="process_per_gpu", starts={3: 100})
+    assert late.critical[1].reason == "entering" and late.critical[1].end == parts["start-up"] + 100
+    one_process = board.simulate(ring(), 8, launch="single_process")
+    assert one_process.end == [board.predict("all_reduce", 8, launch="single_process").microseconds] * 8
+
+
+def test_a_launched_call_on_a_machine_without_constants_says_so():
+    with pytest.raises(nvcoll.InvalidArgument, match="LL128 is used inside one node"):
+        nvcoll.fabric("pcie4-8-p2p").simulate(ring(), MIB, protocol="ll128", launch="process_per_gpu")
+    with pytest.raises(nvcoll.InvalidArgument, match="flags"):
+        at_switch = nvcoll.schedule("all_reduce", "nvswitch", world_size=8)
+        nvcoll.fabric("hgx-h100").simulate(at_switch, MIB, protocol="ll", launch="process_per_gpu")

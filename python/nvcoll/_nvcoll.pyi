@@ -799,6 +799,7 @@ class Fabric:
         spans: bool = False,
         sharing: str = "max_min",
         at_switch: str = "refuse",
+        launch: str | None = None,
         starts: Sequence[float] | Mapping[int, float] | None = None,
         slowdowns: Sequence[float] | Mapping[int, float] | None = None,
         damage: Mapping[tuple[str, str], float] | None = None,

@@ -23,7 +23,8 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    fn predictor(&self, fabric: &Hardware, version: Option<&str>) -> Result<Arc<Predictor>> {
+    /// Returns the predictor of a version of NCCL, the newest known if none; it is made the first time.
+    pub(crate) fn predictor(&self, fabric: &Hardware, version: Option<&str>) -> Result<Arc<Predictor>> {
         let key = version.map(str::to_owned);
         let known = self.predictors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         if let Some(predictor) = known {

@@ -5,6 +5,9 @@ use pyo3::prelude::*;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
+use nvcoll_core::schedule::Schedule as Core;
+use nvcoll_fabric::nccl;
+use nvcoll_fabric::predict::Launch;
 use nvcoll_fabric::simulate::{
     protocol, AtSwitch, Critical, Detail, Piece, Reason, Settings, Sharing, Simulation, Timeline as Simulated,
 };
@@ -175,7 +178,7 @@ pub(crate) struct CriticalPiece {
     start: f64,
     /// When it ends, in microseconds.
     end: f64,
-    /// What passes the time: `entering` (`other` has not entered), `signal` (that of `other` is on the way), `fixed` (what
+    /// What passes the time: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (that of `other` is on the way), `fixed` (what
     /// every step costs), `latency`, `link` (bytes over the narrowest), `shared_link`, `memory` (of `other`),
     /// `shared_memory`, or `moving` (link after link: sharing `fifo` does not tell them apart).
     reason: &'static str,
@@ -225,6 +228,9 @@ impl Fabric {
     ///     sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one after the other).
     ///     at_switch: what becomes of steps that ask for a switch where none can do them: ``refuse``, or ``ignore`` (ranks
     ///         do them point to point).
+    ///     launch: None (the protocol's own constants, which are NCCL's latencies and not fitted), or how the program
+    ///         launches its calls, as of :meth:`predict`: then rates, latencies and what a call takes before its first step
+    ///         are the fitted constants of :meth:`predict`, and a ring takes the time that it predicts.
     ///     starts: when ranks enter, in microseconds: a number for each rank, or a mapping from some ranks, the others enter
     ///         at 0.
     ///     slowdowns: how many times as long the steps of ranks take as they would alone, 1 or more: a number for each rank,
@@ -241,7 +247,7 @@ impl Fabric {
     ///         there is none; no path; more steps than can be kept.
     ///     BuildError: the waits of the schedule make a circle.
     #[pyo3(signature = (schedule, nbytes, *, dtype="float32", protocol="simple", slice_bytes=None, spans=false,
-        sharing="max_min", at_switch="refuse", starts=None, slowdowns=None, damage=None))]
+        sharing="max_min", at_switch="refuse", launch=None, starts=None, slowdowns=None, damage=None))]
     #[allow(clippy::too_many_arguments)]
     fn simulate(
         &self,
@@ -254,6 +260,7 @@ impl Fabric {
         spans: bool,
         sharing: &str,
         at_switch: &str,
+        launch: Option<&str>,
         starts: Option<&Bound<'_, PyAny>>,
         slowdowns: Option<&Bound<'_, PyAny>>,
         damage: Option<&Bound<'_, PyAny>>,
@@ -266,7 +273,7 @@ impl Fabric {
             let message = format!("nbytes is {nbytes}: pass a multiple of {element}, which {dtype} has");
             return Err(invalid(py, message));
         }
-        let protocol = protocol::named(protocol).map_err(|error| of_fabric(py, &error))?;
+        let costs = protocol::named(protocol).map_err(|error| of_fabric(py, &error))?;
         let slice_bytes = slice_bytes.map_or(Ok(SLICE_BYTES), |bytes| whole("slice_bytes", bytes, 1..=i64::MAX))?;
         let detail = if spans { Detail::Spans } else { Detail::Path };
         let world_size = schedule.world_size;
@@ -277,7 +284,7 @@ impl Fabric {
             starts_ps: starts_of(starts, world_size)?,
             slowdowns: slowdowns_of(slowdowns, world_size)?,
             damages: damages_of(damage, self.hardware())?,
-            ..Settings::new(protocol, slice_bytes.unsigned_abs())
+            ..Settings::new(costs, slice_bytes.unsigned_abs())
         };
         let count = usize::try_from(nbytes / element).map_err(|error| invalid(py, error.to_string()))?;
         let counts = Counts::Even(count).of_parts(schedule.collective, schedule.roles());
@@ -291,16 +298,51 @@ impl Fabric {
         let run = |is_interrupted: &mut dyn FnMut() -> bool| -> Result<Simulated> {
             // Every byte of a buffer is moved by some step of some tile.
             check(nbytes / settings.slice_bytes.max(element))?;
+            let longest = (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).max();
+            let step_bytes = longest.unwrap_or(0).min(settings.slice_bytes);
+            let call = launch.map(|launch| Calibrated { protocol, launch, nbytes, step_bytes });
+            let (settings, least) = match &call {
+                Some(call) => self.calibrated(schedule, call, settings)?,
+                None => (settings, 0),
+            };
             let simulation = Simulation::new(schedule, &partition, dtype, fabric, &settings)?;
             check(simulation.steps())?;
-            simulation.run_until(is_interrupted)
+            let mut simulated = simulation.run_until(is_interrupted)?;
+            simulated.ends_ps.iter_mut().for_each(|end| *end = least.max(*end));
+            Ok(simulated)
         };
         let simulated = watched_in_fabric(py, run)?;
         Ok(self.told(simulated, ran, spans))
     }
 }
 
+/// What is run at the cost of the fitted constants.
+struct Calibrated<'a> {
+    protocol: &'a str,
+    launch: &'a str,
+    nbytes: u64,
+    /// What a step moves in a tile.
+    step_bytes: u64,
+}
+
 impl Fabric {
+    /// Puts the constants of predictions into settings; returns also the time before which no call ends.
+    fn calibrated(&self, schedule: &Core, call: &Calibrated<'_>, settings: Settings) -> Result<(Settings, Ps)> {
+        let launch = Launch::named(call.launch)?;
+        let found = nccl::Protocol::ALL.into_iter().find(|p| p.name().eq_ignore_ascii_case(call.protocol));
+        let protocol = found.ok_or_else(|| Error::Unknown {
+            kind: "protocol that is launched",
+            name: call.protocol.to_owned(),
+            known: nccl::Protocol::ALL.map(|p| p.name().to_lowercase()).join(", "),
+        })?;
+        let fabric = self.hardware();
+        let predictor = self.answers().predictor(fabric, None)?;
+        let bytes = (call.nbytes, call.step_bytes);
+        let fitted = predictor.settings(fabric, schedule, protocol, launch, bytes)?;
+        let least = predictor.least(launch, schedule.collective.name == "all_to_all");
+        Ok((Settings { protocol: fitted.protocol, fitted: fitted.fitted, ..settings }, least))
+    }
+
     fn told(&self, simulated: Simulated, ran: Py<Schedule>, spans: bool) -> Timeline {
         let fabric = self.hardware();
         let name = |device: usize| fabric.devices[device].name.clone();

@@ -17,6 +17,7 @@
 //! | `pattern`, `choice` | the collectives there are; which algorithm and protocols are weighed |
 //! | `ring`, `nvls`, `tree`, `sends` | the closed forms; their documentation has the formulas |
 //! | `spent`, `prediction` | what a time is made of; what a caller gets |
+//! | `calibration` | the same constants as settings of the event simulator |
 //! | `trust` | intervals, and on how many systems they were seen |
 //!
 //! **Bytes and time.** A larger call of the same algorithm, protocol and chunk never takes less time. It may where one of them
@@ -26,6 +27,7 @@
 //! what else runs on the machine; the processor, on which most of a small call's time depends. Launching from CUDA graphs: no
 //! public measurement says what it saves.
 
+mod calibration;
 mod choice;
 pub mod constants;
 mod machine;

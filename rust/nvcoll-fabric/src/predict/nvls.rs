@@ -39,8 +39,13 @@ impl Nvls {
         }
     }
 
+    /// Returns the bytes of a chunk, which is smaller where there is less for a loop.
+    pub(super) fn chunk_of(&self, gpus: f64, nbytes: f64) -> f64 {
+        self.chunk(gpus, nbytes).min((nbytes / (self.channels * gpus)).max(1.0))
+    }
+
     /// Returns what a loop takes with chunks of so many bytes.
-    fn loop_us(&self, gpus: f64, chunk: f64) -> f64 {
+    pub(super) fn loop_us(&self, gpus: f64, chunk: f64) -> f64 {
         us(self.channels * gpus * chunk * (1.0 + 1.0 / gpus), self.gbps) + gpus * self.chunk_us
     }
 
@@ -53,7 +58,7 @@ impl Nvls {
 /// Returns what all_reduce among the GPUs of one switch takes.
 pub(super) fn nvls(nvls: &Nvls, gpus: f64, nbytes: f64) -> Spent {
     let ops = nvls.channels * gpus;
-    let chunk = nvls.chunk(gpus, nbytes).min((nbytes / ops).max(1.0));
+    let chunk = nvls.chunk_of(gpus, nbytes);
     let loop_us = nvls.loop_us(gpus, chunk);
     Spent {
         start_up: nvls.start_us,

@@ -45,6 +45,13 @@ impl Steps {
     }
 }
 
+/// Returns what the bytes of a step take with LL, where the links carry `gbps`, half of which are flags.
+pub(super) fn ll_us(terms: &Terms, bytes: f64, gbps: f64) -> f64 {
+    let by_all = us(bytes, terms.ll_gbps.min(gbps / 2.0));
+    let alone = (bytes / terms.channels).max(bytes.min(ALONE_BYTES));
+    by_all.max(terms.ll_channel_gbps.map_or(0.0, |rate| us(alone, rate)))
+}
+
 /// Returns what a ring takes; nothing for a protocol that is not used there.
 pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: f64) -> Option<Spent> {
     let steps = Steps::of(pattern, terms, nbytes);
@@ -53,11 +60,8 @@ pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: 
     let gbps = between.map_or(inside, |network| network.ring_gbps.min(inside));
     let (start_up, hops, step_us) = match protocol {
         Protocol::Ll => {
-            let by_all = us(steps.bytes, terms.ll_gbps.min(gbps / 2.0));
-            let alone = (steps.bytes / terms.channels).max(steps.bytes.min(ALONE_BYTES));
-            let by_channel = terms.ll_channel_gbps.map_or(0.0, |rate| us(alone, rate));
             let hops = steps.inside * terms.hops.ll + between.map_or(0.0, |network| steps.between * network.hops.ll);
-            (terms.start_ll_us, hops, by_all.max(by_channel))
+            (terms.start_ll_us, hops, ll_us(terms, steps.bytes, gbps))
         }
         Protocol::Ll128 => {
             let most = terms.ll128_channel_gbps? * terms.channels;

@@ -48,6 +48,8 @@ pub struct Piece {
 /// What passes the time of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
+    /// What a call takes before ranks can enter, where it was fitted.
+    Starting,
     /// A rank has not entered yet.
     Entering(u32),
     /// The signal of another rank is on the way.
@@ -68,11 +70,18 @@ pub enum Reason {
     Moving,
 }
 
-pub(super) fn trace(flat: &Flat, moves: &Moves, record: &Record, starts: &[Ps], links: usize, waits: bool) -> Critical {
+pub(super) fn trace(
+    flat: &Flat,
+    moves: &Moves,
+    record: &Record,
+    enters: Enters<'_>,
+    links: usize,
+    waits: bool,
+) -> Critical {
     let last = (0..flat.world_size)
         .map(|rank| flat.number((flat.working_queues() as u32) + rank, 0))
         .max_by_key(|&number| (record.done[number as usize], std::cmp::Reverse(number)));
-    let mut tracing = Tracing { flat, moves, record, starts, links, waits, pieces: Vec::new() };
+    let mut tracing = Tracing { flat, moves, record, enters, links, waits, pieces: Vec::new() };
     let mut next = last;
     while let Some(number) = next {
         next = tracing.step(number);
@@ -81,11 +90,20 @@ pub(super) fn trace(flat: &Flat, moves: &Moves, record: &Record, starts: &[Ps], 
     Critical { pieces: tracing.pieces }
 }
 
+/// When ranks enter.
+#[derive(Clone, Copy)]
+pub(super) struct Enters<'a> {
+    /// For each rank.
+    pub(super) at: &'a [Ps],
+    /// What the call takes before.
+    pub(super) after: Ps,
+}
+
 struct Tracing<'a> {
     flat: &'a Flat,
     moves: &'a Moves,
     record: &'a Record,
-    starts: &'a [Ps],
+    enters: Enters<'a>,
     links: usize,
     /// Whether transfers wait for the latency of all links first.
     waits: bool,
@@ -113,13 +131,13 @@ impl Tracing<'_> {
         self.add_work(&name, self.flat.first(queue) + step, number, ready, done);
         match self.record.cause(number) {
             Cause::Own => {
-                self.add(&name, 0, ready, Reason::Entering(rank));
+                self.add_entering(&name, rank, ready);
                 None
             }
             Cause::Enter(other) => {
-                let entered = self.starts[other as usize];
+                let entered = self.enters.at[other as usize];
                 self.add(&name, entered, ready, Reason::Signal(other));
-                self.add(&name, 0, entered, Reason::Entering(other));
+                self.add_entering(&name, other, entered);
                 None
             }
             Cause::Step(before) => {
@@ -129,6 +147,12 @@ impl Tracing<'_> {
                 Some(before)
             }
         }
+    }
+
+    fn add_entering(&mut self, name: &Piece, rank: u32, entered: Ps) {
+        let after = self.enters.after.min(entered);
+        self.add(name, after, entered, Reason::Entering(rank));
+        self.add(name, 0, after, Reason::Starting);
     }
 
     /// What a step did between being ready and being done, the last first.
@@ -210,6 +234,7 @@ impl Piece {
     pub fn words(&self, link: impl Fn(usize) -> String) -> String {
         let Self { rank, queue, step, tile, .. } = self;
         let what = match self.reason {
+            Reason::Starting => "the call starts".to_owned(),
             Reason::Entering(other) => format!("rank {other} has not entered"),
             Reason::Signal(other) => format!("the signal of rank {other} is on the way"),
             Reason::Fixed => "what every step costs".to_owned(),
@@ -233,6 +258,7 @@ impl Reason {
     /// Returns its name, without what it speaks of.
     pub const fn name(self) -> &'static str {
         match self {
+            Reason::Starting => "starting",
             Reason::Entering(_) => "entering",
             Reason::Signal(_) => "signal",
             Reason::Fixed => "fixed",
@@ -247,6 +273,7 @@ impl Reason {
 
     fn words(self, fabric: &Fabric) -> String {
         match self {
+            Reason::Starting => "starting".to_owned(),
             Reason::Entering(rank) => format!("rank {rank} entering late"),
             Reason::Signal(_) => "signals".to_owned(),
             Reason::Fixed => "steps".to_owned(),

@@ -7,9 +7,11 @@
 
 use std::collections::HashMap;
 
+use super::fitted::{self, Hops};
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::hardware::{Fabric, Kind, Link};
+use crate::route::RouteKind;
 use crate::units::{Ps, Rate};
 
 /// The links of a run, and how ranks reach each other over them.
@@ -21,6 +23,8 @@ pub(super) struct Ground {
     pub(super) rates: Vec<u64>,
     /// For each link number, its latency.
     pub(super) latencies: Vec<Ps>,
+    /// What a whole route takes instead, with how each link of the fabric makes one go.
+    hops: Option<(Hops, Vec<RouteKind>)>,
     /// For each rank, the device that it is.
     pub(super) devices: Vec<u32>,
     routes: HashMap<(u32, u32), Vec<u32>>,
@@ -51,7 +55,10 @@ impl Ground {
                 "it has {have} GPUs, the schedule is of {world_size} ranks: take a larger fabric or a schedule of {have}"
             )));
         }
-        let mut rates: Vec<u64> = fabric.links.iter().map(|link| link.rate().0).collect();
+        let mut rates: Vec<u64> = match &settings.fitted {
+            Some(fitted) => fitted.rates.iter().map(|rate| rate.0).collect(),
+            None => fabric.links.iter().map(|link| link.rate().0).collect(),
+        };
         for damage in &settings.damages {
             let rate = rates.get_mut(damage.link).ok_or_else(|| {
                 unable(format!("there is no link {} to damage, it has {}", damage.link, fabric.links.len()))
@@ -71,6 +78,9 @@ impl Ground {
             positions,
             rates,
             latencies,
+            hops: settings.fitted.as_ref().map(|fitted| {
+                (fitted.hops, fabric.links.iter().map(|link| fitted::kind_of(link.medium.family)).collect())
+            }),
             devices,
             routes: HashMap::new(),
             nvlinks: Vec::new(),
@@ -130,7 +140,13 @@ impl Ground {
     }
 
     pub(super) fn latency_over(&self, links: &[u32]) -> Ps {
-        links.iter().map(|&link| self.latencies[link as usize]).sum()
+        match &self.hops {
+            None => links.iter().map(|&link| self.latencies[link as usize]).sum(),
+            Some((hops, kinds)) => {
+                let kind = links.iter().filter_map(|&link| kinds.get(link as usize)).max();
+                kind.map_or(0, |&kind| hops.of(kind))
+            }
+        }
     }
 
     /// Returns the ports of ranks at one NVSwitch that they share: the first of the first rank's that all have.

@@ -30,6 +30,9 @@
 //! **Links** are shared [`Sharing::MaxMin`] fair by progressive filling (`fluid/`), or serve [`Sharing::Fifo`] one
 //! after the other, which is faster to run and a check. A step of no bytes pays its fixed time only.
 //!
+//! **Fitted costs.** Settings may bring rates of links and one time per hop that were fitted to measurements: they stand
+//! in place of the fabric's rates and latencies ([`Fitted`]; [`crate::predict`] has the constants).
+//!
 //! **Stragglers and damage.** A slow rank's fixed time is so many times as long, and its transfers never go faster
 //! than alone divided by that. A slow link has part of its rate; a cut one is not there, so routes go round it or
 //! there is [`Error::NoPath`].
@@ -44,6 +47,7 @@ mod agenda;
 mod critical;
 mod damage;
 mod fifo;
+mod fitted;
 mod flat;
 mod fluid;
 mod ground;
@@ -55,6 +59,7 @@ mod timeline;
 
 pub use critical::{Critical, Piece, Reason};
 pub use damage::Damage;
+pub use fitted::{Fitted, Hops};
 pub use protocol::Protocol;
 pub use settings::{AtSwitch, Detail, Ratio, Settings, Sharing};
 pub use timeline::{LinkUse, Span, Timeline};
@@ -66,6 +71,7 @@ use nvcoll_core::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::units::Ps;
+use critical::Enters;
 use fifo::Fifo;
 use flat::Flat;
 use fluid::Fluid;
@@ -111,12 +117,15 @@ impl Simulation {
         settings: &Settings,
     ) -> Result<Self> {
         check(schedule, fabric, settings)?;
+        fitted::check(fabric, settings)?;
         let mut ground = Ground::of(fabric, schedule.world_size, settings)?;
         let mut moves = Moves::new(&ground, settings);
         let flat = Flat::of(schedule, partition, dtype, &mut ground, &mut moves, settings)?;
         moves.settle(&ground);
         let mut starts = settings.starts_ps.clone();
         starts.resize(schedule.world_size as usize, 0);
+        let before = settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
+        starts.iter_mut().for_each(|start| *start += before);
         Ok(Self { schedule: schedule.title(), ground, moves, flat, starts, settings: settings.clone() })
     }
 
@@ -167,7 +176,9 @@ impl Simulation {
         };
         if let Some(record) = outcome.record {
             let (links, waits) = (self.ground.fabric_links(), D::WAITS_FOR_LATENCY);
-            timeline.critical = critical::trace(&self.flat, &self.moves, &record, &self.starts, links, waits);
+            let after = self.settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
+            let enters = Enters { at: &self.starts, after };
+            timeline.critical = critical::trace(&self.flat, &self.moves, &record, enters, links, waits);
             if self.settings.detail >= Detail::Spans {
                 timeline.spans = self.spans(&record);
             }

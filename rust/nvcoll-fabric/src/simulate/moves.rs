@@ -214,7 +214,7 @@ impl Moves {
             stages.legs.push((0, vec![ground.memory_of(step.rank)], here as u32));
         }
         stages.legs.sort_by_key(|leg| leg.0);
-        let path = self.add(step.rank, &stages, ground);
+        let path = self.add(step.rank, &stages, (folds, spreads), ground);
         self.known.insert(key, path);
         Ok(path)
     }
@@ -235,11 +235,14 @@ impl Moves {
         }
     }
 
-    fn add(&mut self, rank: u32, stages: &Stages, ground: &Ground) -> u32 {
+    /// Adds a path; `at_switch` says whether its sources, and its destinations, are a switch's.
+    fn add(&mut self, rank: u32, stages: &Stages, at_switch: (bool, bool), ground: &Ground) -> u32 {
+        let fitted = self.settings.fitted.as_ref().map(|fitted| fitted.switch_wire);
         let mut weights: BTreeMap<u32, u32> = BTreeMap::new();
         let (first_leg, mut latencies) = (self.legs.len(), vec![0; 4]);
         for (stage, links, here) in &stages.legs {
-            let weight = if *here > 0 { here * self.wire.den } else { self.wire.num };
+            let by_switch = fitted.filter(|_| if *stage < 2 { at_switch.0 } else { at_switch.1 });
+            let weight = if *here > 0 { here * self.wire.den } else { by_switch.unwrap_or(self.wire.num) };
             let first = self.leg_links.len() as u32;
             for &link in links {
                 *weights.entry(link).or_default() += weight;
@@ -247,8 +250,10 @@ impl Moves {
                 self.leg_links.push((Crossing { link, weight }, pace));
             }
             self.legs.push(Leg { stage: *stage, first, end: self.leg_links.len() as u32 });
-            let latency = &mut latencies[*stage as usize];
-            *latency = ground.latency_over(links).max(*latency);
+            if by_switch.is_none() {
+                let latency = &mut latencies[*stage as usize];
+                *latency = ground.latency_over(links).max(*latency);
+            }
         }
         let first = self.crossings.len();
         self.crossings.extend(weights.into_iter().map(|(link, weight)| Crossing { link, weight }));
@@ -315,7 +320,7 @@ impl Moves {
         }
         for (rank, through) in through.iter().enumerate() {
             let load = |(&link, &(num, den)): (&u32, &(u32, u32))| {
-                u128::from(self.capacities[link as usize] * u64::from(num)).div_ceil(u128::from(den))
+                (u128::from(self.capacities[link as usize]) * u128::from(num)).div_ceil(u128::from(den))
             };
             let most: u128 = through.iter().map(load).sum();
             is_free[rank] &= most <= u128::from(self.capacities[ground.memory_of(rank as u32) as usize]);

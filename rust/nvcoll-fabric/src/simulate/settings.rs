@@ -1,6 +1,7 @@
 //! What a run is given besides a schedule and a fabric.
 
 use super::damage::Damage;
+use super::fitted::Fitted;
 use super::protocol::Protocol;
 use crate::error::{Error, Result};
 use crate::units::Ps;
@@ -125,6 +126,8 @@ pub struct Settings {
     pub slowdowns: Vec<Ratio>,
     /// Links that are slower than they should be, or cut.
     pub damages: Vec<Damage>,
+    /// What was fitted to measurements, in place of the fabric's own rates and latencies.
+    pub fitted: Option<Fitted>,
 }
 
 impl Settings {
@@ -139,6 +142,7 @@ impl Settings {
             starts_ps: Vec::new(),
             slowdowns: Vec::new(),
             damages: Vec::new(),
+            fitted: None,
         }
     }
 }

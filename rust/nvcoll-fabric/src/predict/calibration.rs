@@ -1,0 +1,151 @@
+//! The constants of the closed forms as settings of the event simulator, for any schedule.
+//!
+//! ```text
+//! enter      start of the protocol, and its start-up over NVLink, of the network, of a framework         every rank at once
+//! a step     hop + bytes / rate, as links are shared                a hop for its sources, one for its destinations
+//!            LL: twice the bytes on links, at most what a GPU moves with LL;  LL128: 16/15 of the bytes, and so on
+//! at switch  (1 + 1/n) x its loop / what the loop moves             no hop: enter has the start, and the filling, of NVLS
+//! ```
+//!
+//! A rate is that of links in use: what both ways at once reach, and a ring's over a network. So a ring that is run event by
+//! event takes what the closed form says wherever one ring has all links of a GPU: on a switch, and on PCIe. NCCL lays
+//! several rings over a mesh; a schedule of one ring has a part of the links there.
+//!
+//! What the closed forms know and this does not: that chains go faster through host memory, what trees get of a network, and
+//! the size of NCCL's chunks in other schedules than that of NVLS. One process that starts the GPUs of its node is no part of
+//! a schedule: no call ends before ([`Predictor::least`]).
+
+use nvcoll_core::schedule::Schedule;
+
+use super::machine::Way;
+use super::spent::us;
+use super::{ring, Launch, Predictor};
+use crate::error::{Error, Result};
+use crate::hardware::media::Family;
+use crate::hardware::{Fabric, Kind, Link};
+use crate::nccl::Protocol;
+use crate::simulate::{Fitted, Hops, Protocol as Costs, Ratio, Settings};
+use crate::units::{Ps, Rate, PS_PER_US};
+
+/// Below the line of ratios of bytes on links to bytes of data. Chosen: a multiple of 15, for LL128, and fine.
+const WIRE: u32 = 960;
+
+impl Predictor {
+    /// Returns the settings under which the event simulator runs a schedule at the cost of the constants.
+    ///
+    /// `fabric` is the predictor's; `nbytes` is the size as nccl-tests counts it, `step_bytes` what a step moves in a tile,
+    /// on which the rate of LL depends.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] for a protocol that is not used there, and for steps that the switch folds under another than Simple.
+    pub fn settings(
+        &self,
+        fabric: &Fabric,
+        schedule: &Schedule,
+        protocol: Protocol,
+        launch: Launch,
+        (nbytes, step_bytes): (u64, u64),
+    ) -> Result<Settings> {
+        let unable = |message: String| Err(Error::Unable { fabric: self.fabric.clone(), message });
+        let by_switch = self.terms.nvls.filter(|_| schedule.steps.iter().any(|step| step.at_switch));
+        if by_switch.is_some() && protocol != Protocol::Simple {
+            return unable(format!(
+                "{} travels with its flags, which the switch would fold: take Simple",
+                protocol.name()
+            ));
+        }
+        let terms = &self.terms;
+        let between = terms.between.as_ref();
+        if protocol == Protocol::Ll128 && terms.ll128_channel_gbps.is_none() {
+            return unable("LL128 is used inside one node that NVLink joins, from Ampere on".to_owned());
+        }
+        let (start, wire, cap, inside, network) = match protocol {
+            Protocol::Ll => {
+                let bytes = step_bytes.max(1) as f64;
+                let cap = bytes / ring::ll_us(terms, bytes, terms.both_gbps) / 1e3;
+                (terms.start_ll_us, 2 * WIRE, Some(cap), terms.hops.ll, between.map(|network| network.hops.ll))
+            }
+            Protocol::Ll128 => {
+                let cap = terms.ll128_channel_gbps.map(|channel| channel * terms.channels);
+                (terms.start_ll128_us + terms.startup_ll128_us, WIRE / 15 * 16, cap, terms.hops.ll128, None)
+            }
+            Protocol::Simple => {
+                let start = terms.start_simple_us + terms.startup_us;
+                (start, WIRE, None, terms.hops.simple, between.map(|network| network.hops.simple))
+            }
+        };
+        let (start, switch_wire) = match by_switch {
+            Some(nvls) => {
+                let loop_us = nvls.loop_us(terms.local, nvls.chunk_of(terms.local, nbytes as f64));
+                (nvls.start_us + nvls.fill_loops * loop_us, self.switch_wire(nbytes as f64))
+            }
+            None => (start, wire),
+        };
+        let framework = if launch == Launch::Framework { terms.launching.framework_us } else { 0.0 };
+        let start = ps(start + between.map_or(0.0, |network| network.base_us) + framework);
+        let inside = ps(inside);
+        let fitted = Fitted {
+            start,
+            rates: fabric.links.iter().map(|link| self.rate(fabric, link)).collect(),
+            hops: Hops { nvlink: inside, peer: inside, staged: inside, network: network.map_or(inside, ps) },
+            switch_wire,
+        };
+        let costs = Costs {
+            name: protocol.name().to_lowercase(),
+            fixed_ps: 0,
+            wire: Ratio::new(wire, WIRE),
+            cap: cap.map(Rate::from_gbps),
+            signal: Ratio::new(0, 1),
+            source: "predict/constants.toml".to_owned(),
+        };
+        Ok(Settings { fitted: Some(fitted), ..Settings::new(&costs, step_bytes.max(1)) })
+    }
+
+    /// Returns the time before which no call ends, however short: one process starts the GPUs of its node one by one.
+    pub fn least(&self, launch: Launch, is_all_to_all: bool) -> Ps {
+        let launching = &self.terms.launching;
+        let peers = if is_all_to_all { launching.per_peer_us } else { 0.0 };
+        if launch == Launch::SingleProcess {
+            ps(launching.single_process_us + peers)
+        } else {
+            0
+        }
+    }
+
+    /// What a link carries: its part of what the constants say of a GPU's, or of a node's cards. Those of PCIe that no GPU
+    /// is at have the fabric's: what GPUs leave each other there is in the constants.
+    fn rate(&self, fabric: &Fabric, link: &Link) -> Rate {
+        let line = link.line_rate().gbps();
+        let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == Kind::Gpu);
+        let gbps = match (link.medium.family, self.machine.way) {
+            (Family::Nvlink | Family::Xgmi, Way::Nvlink) => line * self.terms.both_gbps / self.terms.line_gbps,
+            (Family::Pcie | Family::C2c, Way::Peer | Way::Staged) if is_of_gpu => {
+                line * self.terms.both_gbps / self.terms.line_gbps
+            }
+            (Family::Network, _) => match &self.terms.between {
+                Some(network) => line * network.ring_gbps / network.line_gbps,
+                None => return link.rate(),
+            },
+            _ => return link.rate(),
+        };
+        Rate::from_gbps(gbps)
+    }
+
+    /// Bytes on links per byte that the switch folds or multicasts, over [`WIRE`]: its rate is not that of a ring, and each
+    /// loop waits.
+    fn switch_wire(&self, nbytes: f64) -> u32 {
+        let Some(nvls) = &self.terms.nvls else { return WIRE };
+        let gpus = self.terms.local;
+        let moved = us(nbytes * (1.0 + 1.0 / gpus), self.terms.both_gbps);
+        let taken = us(nbytes, nvls.steady_gbps(gpus, nvls.chunk_of(gpus, nbytes)));
+        if moved > 0.0 {
+            (taken / moved * f64::from(WIRE)).round() as u32
+        } else {
+            WIRE
+        }
+    }
+}
+
+fn ps(us: f64) -> Ps {
+    (us * PS_PER_US as f64).round() as Ps
+}

@@ -1,0 +1,74 @@
+//! Costs that were fitted to measurements, in place of those that a fabric and a protocol have.
+
+use super::settings::Settings;
+use crate::error::{Error, Result};
+use crate::hardware::media::Family;
+use crate::hardware::Fabric;
+use crate::route::RouteKind;
+use crate::simulate::Sharing;
+use crate::units::{Ps, Rate};
+
+/// Costs of one machine under one protocol, whose own fixed time and signals are then zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fitted {
+    /// What a call takes before any rank enters; it is added to what the settings say of each.
+    pub start: Ps,
+    /// For each link of the fabric, its rate.
+    pub rates: Vec<Rate>,
+    /// What the first byte takes to another rank until it is seen there, instead of the latencies of links.
+    pub hops: Hops,
+    /// Bytes on links per byte of data that a switch folds or multicasts: so many over the denominator of the protocol's
+    /// `wire`. No hop is added there.
+    pub switch_wire: u32,
+}
+
+/// What the first byte takes, by how it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hops {
+    /// Over NVLink or its like.
+    pub nvlink: Ps,
+    /// Over PCIe.
+    pub peer: Ps,
+    /// Through host memory.
+    pub staged: Ps,
+    /// To another node.
+    pub network: Ps,
+}
+
+impl Hops {
+    pub(super) fn of(&self, kind: RouteKind) -> Ps {
+        match kind {
+            RouteKind::Local => 0,
+            RouteKind::Nvlink => self.nvlink,
+            RouteKind::Peer => self.peer,
+            RouteKind::Staged => self.staged,
+            RouteKind::Network => self.network,
+        }
+    }
+}
+
+/// Returns how a transfer goes that crosses links of this family; a route goes as the last of its links' kinds.
+pub(super) const fn kind_of(family: Family) -> RouteKind {
+    match family {
+        Family::Nvlink | Family::Xgmi => RouteKind::Nvlink,
+        Family::Pcie | Family::C2c | Family::Socket => RouteKind::Peer,
+        Family::Memory => RouteKind::Staged,
+        Family::Network => RouteKind::Network,
+    }
+}
+
+/// # Errors
+/// [`Error::Unable`] for costs of another fabric, or links that serve one after the other, whose latencies are their own.
+pub(super) fn check(fabric: &Fabric, settings: &Settings) -> Result<()> {
+    let Some(fitted) = &settings.fitted else { return Ok(()) };
+    let unable = |message: String| Err(Error::Unable { fabric: fabric.name.clone(), message });
+    match (fitted.rates.len(), settings.sharing) {
+        (rates, _) if rates != fabric.links.len() => {
+            unable(format!("there are {rates} fitted rates for {} links: give one for each", fabric.links.len()))
+        }
+        (_, Sharing::Fifo) => {
+            unable("fitted costs are of whole routes, fifo adds those of links: share max-min fair".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
