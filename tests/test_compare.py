@@ -10,7 +10,7 @@ import pytest
 import nvcoll
 from nvcoll._nvcoll import algorithms, fabrics
 from nvcoll.cli import compare
-from nvcoll.contest import FINER, contest, folds_at_switch, protocols_on, timed
+from nvcoll.contest import FINER, LAUNCH, contest, is_at_switch, protocols_on, timed, timeline
 
 KIB, MIB = 1 << 10, 1 << 20
 MOVING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "scatter", "gather")
@@ -79,14 +79,39 @@ def test_an_algorithm_has_the_protocol_and_the_tiles_that_suit_it_best():
     small, large = (timed(board, tree, nbytes, protocols_on(board)) for nbytes in (KIB, 256 * MIB))
     assert (small.protocol, small.tiles, large.protocol) == ("ll", 1, "simple") and large.tiles > FINER
     for protocol in ("ll", "ll128", "simple"):
-        assert large.microseconds <= board.simulate(tree, 256 * MIB, protocol=protocol).microseconds * 1.001
+        one = board.simulate(tree, 256 * MIB, protocol=protocol, launch=LAUNCH)
+        assert large.microseconds <= one.microseconds * 1.001
+    again = timeline(board, tree, 256 * MIB, protocols_on(board))
+    assert (again.microseconds, again.tiles) == (large.microseconds, large.tiles) and again.spans
 
 
-def test_what_the_switch_folds_has_no_flags_in_it():
-    for name, folds in (("nvswitch", True), ("ring", False)):
-        schedule = nvcoll.schedule("all_reduce", name, world_size=8)
-        assert folds_at_switch(schedule) == folds
-    assert not folds_at_switch(nvcoll.schedule("all_gather", "nvswitch", world_size=8))
+def test_a_ring_takes_what_is_predicted_of_it_and_the_switch_what_is_of_nvls():
+    sizes = [KIB, MIB, 256 * MIB]
+    found, board = compared("hgx-h100", sizes, ["ring", "nvswitch"]), nvcoll.fabric("hgx-h100")
+    for name, theirs in (("ring", "Ring"), ("nvswitch", "NVLS")):
+        for time, predicted in zip(
+            found.times[name], board.predict("all_reduce", sizes, algorithm=theirs), strict=True
+        ):
+            assert time.microseconds == pytest.approx(predicted.microseconds, rel=0.02)
+
+
+def test_a_launch_costs_every_algorithm_the_same():
+    board, ring = nvcoll.fabric("hgx-h100"), nvcoll.schedule("all_reduce", "ring", world_size=8)
+    alone, framework, single = (
+        timed(board, ring, 8, ["ll"], launch).microseconds for launch in (LAUNCH, "framework", "single_process")
+    )
+    added = dict(board.predict("all_reduce", 8, launch="framework").parts)["launch"]
+    assert framework == pytest.approx(alone + added)
+    assert single == pytest.approx(board.predict("all_reduce", 8, launch="single_process").microseconds)
+
+
+def test_what_goes_through_the_switch_has_no_flags_in_it():
+    for collective, name, is_there in (
+        ("all_reduce", "nvswitch", True),
+        ("all_reduce", "ring", False),
+        ("all_gather", "nvswitch", True),
+    ):
+        assert is_at_switch(nvcoll.schedule(collective, name, world_size=8)) == is_there
     assert {time.protocol for time in compared("hgx-h100", [KIB, MIB], ["nvswitch"]).times["nvswitch"]} == {"simple"}
     assert "ll128" not in protocols_on(nvcoll.fabric("pcie4-8-staged"))
     assert protocols_on(nvcoll.fabric("mi300x-8")) == ["simple", "ll128", "ll"]
@@ -176,9 +201,16 @@ def test_sizes_are_a_list_or_a_sweep(begin, end, factor, listed, expected):
     assert compare.sizes_of(begin, end, factor, listed) == expected
 
 
+def test_one_gpu_has_nobody_to_talk_to():
+    with pytest.raises(nvcoll.InvalidArgument, match="nobody to talk to"):
+        compared("hgx-h100[0]", [MIB], ["ring"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--launch", "graph"], "CUDA graph"),
+        (["--launch", "slowly"], "no launch is called `slowly`"),
         (["rong"], "no all_reduce algorithm is called `rong`: choose from nvswitch, "),
         (["pat"], "no all_reduce algorithm is called `pat`"),
         (["--collective", "all_shout"], "no collective is called `all_shout`"),

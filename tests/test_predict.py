@@ -1,4 +1,4 @@
-"""What NCCL would choose, as Python and the command line tell it; what the numbers must be is tested in Rust."""
+"""What NCCL would choose, as Python tells it, and `nvcoll predict`; what the numbers must be is tested in Rust."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,9 @@ import pytest
 
 import nvcoll
 from nvcoll._nvcoll import bus_factor, nccl_versions
+from nvcoll.cli.answers import link_rates
+from nvcoll.cli.fabric import named
+from nvcoll.cli.predict import duration
 
 MIB = 1 << 20
 
@@ -81,30 +84,123 @@ def test_what_nccl_does_not_know_is_a_typed_error(wrong, message):
         wrong(nvcoll.fabric("hgx-h100"))
 
 
-def test_the_command_prints_the_choice_its_own_estimate_the_floor_and_the_trust():
+def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
+    lines = cli("predict", "all_reduce", "-b", "1G", "--on", "hgx-h100,rtx4090-4-staged").stdout.splitlines()
+    head = lines[1].split()
+    assert head[-6:] == ["|", "NCCL's", "own", "floor", "x", "floor"], "the other two answers stand behind a bar"
+    fast, slow = lines[2:4]
+    assert "NVLS/Simple" in fast and " 450 " in fast and " 1.0x" in fast and "█" not in fast
+    assert "Ring/Simple" in slow and "█" in slow
+    for name, line in (("hgx-h100", fast), ("rtx4090-4-staged", slow)):
+        found = nvcoll.fabric(name).predict("all_reduce", 1 << 30)
+        assert duration(found.microseconds) in line and duration(found.low, found.high) in line
+        assert line.split("|")[1].split()[-3:-1] == duration(found.floor).split()
+        assert any(found.bottleneck in line for line in lines)
+        assert any(line.endswith(found.trust) for line in lines)
+    assert any(line.startswith("bound by") for line in lines) and any(line.startswith("trust") for line in lines)
+
+
+def test_a_sweep_is_a_table_per_machine():
     text = cli("predict", "all_reduce", "-b", "64K", "-e", "1G", "-f", "16", "--on", "hgx-h100,hgx-a100[0,3]").stdout
-    assert "NCCL's own estimate" in text and "floor" in text and "not what the call would take" in text
     for name in ("hgx-h100", "hgx-a100[0,3]"):
-        assert name in text and nvcoll.fabric(name).trust in text
-    assert all(size in text for size in ("64 KiB", "1 MiB", "16 MiB", "256 MiB"))
+        assert f"\n{name}   " in f"\n{text}" and nvcoll.fabric(name).predict("all_reduce", MIB).trust in text
+    assert all(text.count(f"{size}  ") >= 2 for size in (" 64 KiB", "  1 MiB", " 16 MiB", "256 MiB"))
+    assert text.count("bound by") == 2
+
+
+def test_what_limits_successive_sizes_is_said_once():
+    text = cli("predict", "all_reduce", "-b", "32M", "-e", "1G", "--on", "hgx-h100").stdout
+    assert "bound by  32 MiB to 1 GiB: GPU ports (the switch folds: 1.125 N each way)" in text
+
+
+@pytest.mark.parametrize(
+    ("times", "text"),
+    [((28.04,), "28.0 us"), ((999,), "999 us"), ((4020, 3800, 4300), "4.0-3.8-4.3 ms"), ((622e3,), "622 ms")],
+)
+def test_times_are_written_in_the_unit_of_the_first(times, text):
+    assert duration(*times) == text
 
 
 def test_json_has_the_numbers_of_the_library():
     printed = json.loads(cli("predict", "all_gather", "-b", "1M", "--nccl", "2.27", "--json").stdout)
     (row,) = printed["predictions"]
     page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
-    assert all(f"`{key}`" in page for key in row)
+    assert [key for key in (*printed, *row) if f"`{key}`" not in page] == []
     board = nvcoll.fabric("hgx-h100")
     chosen = board.nccl("all_gather", MIB, version="2.27").chosen
     assert (row["nccl_algorithm"], row["nccl_estimate_us"]) == (chosen.algorithm, chosen.microseconds)
-    assert row["floor_us"] == board.floor("all_gather", MIB) and row["trust"] == board.trust
-    assert row["times_floor"] == pytest.approx(chosen.microseconds / row["floor_us"])
+    found = board.predict("all_gather", MIB, version="2.27")
+    assert (row["algorithm"], row["protocol"], row["channels"]) == (found.algorithm, found.protocol, found.channels)
+    assert (row["time_us"], row["low_us"], row["high_us"]) == (found.microseconds, found.low, found.high)
+    assert (row["busbw"], row["trust"], row["parts"]) == (found.busbw, found.trust, dict(found.parts))
+    assert row["floor_us"] == board.floor("all_gather", MIB) and row["link_gbps"] == 450
+    assert row["times_floor"] == pytest.approx(found.microseconds / row["floor_us"]) and row["vs_best"] == 1
+    assert row["buckets"] is None and row["network_gbps"] is None and printed["schema"] == "nvcoll.predict/1"
 
 
-def test_a_machine_that_nccl_does_not_know_has_a_floor_and_a_reason():
+def test_buckets_are_calls_one_after_the_other():
+    arguments = ("predict", "all_reduce", "-b", "1G", "--bucket", "25MiB", "--launch", "framework")
+    text, printed = cli(*arguments).stdout, json.loads(cli(*arguments, "--json").stdout)
+    (row,) = printed["predictions"]
+    board = nvcoll.fabric("hgx-h100")
+    full, rest, whole = board.predict("all_reduce", [25 * MIB, 24 * MIB, 1 << 30], launch="framework")
+    assert (row["buckets"], row["bucket_us"], row["time_us"]) == (41, full.microseconds, whole.microseconds)
+    assert row["total_us"] == pytest.approx(40 * full.microseconds + rest.microseconds)
+    assert row["total_low_us"] == pytest.approx(40 * full.low + rest.low) < row["total_us"] < row["total_high_us"]
+    assert "one after the other" in text and "overlaps with computing is not modelled" in text
+    assert f"{row['total_us'] / row['time_us']:.2f}x" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "network"),
+    [
+        ("hgx-h100", 450, None),
+        ("hgx-h100[0]", 63, None),
+        ("dgx1-v100", 150, None),
+        ("mi300x-8", 448, None),
+        ("a100-pcie-8-bridge", 31.5, None),
+        ("rtx3090-2-bridge", 56.25, None),
+        ("hgx-h100x2+ib-ndr-8", 450, 50),
+        ("hgx-h100x2+ib-ndr-4", 450, 25),
+    ],
+)
+def test_the_rate_of_links_is_that_of_what_joins_gpus(name, link, network):
+    assert link_rates(named(name)) == (pytest.approx(link, rel=1e-3), network)
+
+
+@pytest.mark.parametrize(
+    ("on", "collective", "ours"),
+    [
+        ("hgx-h100", "all_reduce", "nvswitch"),
+        ("hgx-a100", "all_reduce", "ring"),
+        ("hgx-h100", "broadcast", "chain"),
+        ("hgx-h100", "all_to_all", "direct"),
+        ("hgx-h100x2+ib-ndr-8", "all_reduce", "two_level"),
+    ],
+)
+def test_the_schedule_that_does_what_nccl_would_pick_is_traced(tmp_path, on, collective, ours):
+    file = tmp_path / "trace.json"
+    said = cli("predict", collective, "-b", "64M", "--on", on, "--trace", str(file)).stderr
+    assert said.startswith(f"traced to {file}: {ours}, simple, ") and said.endswith("in virtual time\n")
+    assert json.loads(file.read_text())["traceEvents"]
+
+
+def test_a_picture_is_drawn_of_a_sweep(tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "busbw.svg"
+    cli("predict", "all_reduce", "-b", "1M", "-e", "1G", "--on", "hgx-h100,mi300x-8", "--plot", str(file))
+    assert file.stat().st_size > 5000
+
+
+def test_a_machine_that_nccl_does_not_know_has_a_prediction_and_a_reason():
     text = cli("predict", "all_reduce", "--on", "hgx-h100,mi300x-8").stdout
-    assert "no estimate: " in text and "NCCL does not run on" in text
-    assert "NCCL does not run on" in cli("predict", "all_reduce", "--on", "mi300x-8", status=2).stderr
+    assert "choice    mi300x-8: rings, since" in text and "no NCCL   mi300x-8: NCCL does not run on" in text
+
+
+def test_a_machine_without_prediction_says_why_and_has_a_floor():
+    text = cli("predict", "all_reduce", "--on", "hgx-h100,hgx-h100[0]").stdout
+    assert "no time   hgx-h100[0]: one GPU has nobody to talk to" in text
+    assert "nobody to talk to" in cli("predict", "all_reduce", "--on", "hgx-h100[0]", status=2).stderr
 
 
 def test_machines_of_one_name_are_told_apart(tmp_path):
@@ -132,15 +228,22 @@ lanes = LANES
     assert narrow > 3 * wide
 
 
-def test_last_resorts_are_not_to_be_believed():
-    assert "not to be believed" in cli("predict", "all_reduce", "--on", "rtx5090-8-staged").stdout
+def test_of_a_last_resort_there_is_no_estimate():
+    text = cli("predict", "all_reduce", "--on", "rtx5090-8-staged").stdout
+    assert "last resort" in text and text.splitlines()[2].split("|")[1].split()[0] == "-"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["all_shout"], "all_shout"),
-        (["all_to_all"], "no cost model"),
+        (["scan"], "scan has no prediction"),
+        (["all_reduce", "--launch", "graph"], "CUDA graph"),
+        (["all_reduce", "--plot", "x.svg"], "pass -e"),
+        (["all_reduce", "-e", "4M", "--trace", "x.json"], "pass one size and one machine"),
+        (["all_reduce", "--trace", "nowhere/x.json"], "`nowhere/x.json` cannot be written"),
+        (["all_reduce", "-e", "4M", "--bucket", "1M"], "--bucket cuts one size"),
+        (["all_reduce", "--bucket", "2M"], "--bucket is 2097152 bytes"),
         (["all_reduce", "--on", "hgx-h900"], "hgx-h900"),
         (["all_reduce", "--on", ","], "--on names no machine"),
         (["all_reduce", "--gpu", "h200"], "--gpu is for files"),

@@ -8,9 +8,10 @@
                └─ ll         └─ 16 ..   the fastest of all is the algorithm's time
 
 Every algorithm is given the protocol and the number of tiles that suit it best at that size, as a tuned library would
-give it: else it would be settings that are compared. A protocol is tried where NCCL allows it for a ring on that
-machine; where NCCL has no model, all are. A schedule that folds in the switch runs under simple alone: the flags of ll
-and ll128 travel with the data, and the switch would fold them too.
+give it: else it would be settings that are compared. Costs are the fitted constants of `Fabric.predict`, the same for
+all. A protocol is tried where NCCL allows it for a ring on that machine, or has no model of it, and constants are
+known. A schedule with steps at a switch runs under simple alone: the flags of ll and ll128 travel with the data, and
+the switch would fold them too.
 
 What does not run on a machine has a reason in place of times. Source: ours.
 """
@@ -20,10 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nvcoll._nvcoll import Error, Fabric, InvalidArgument, NcclEstimate, Schedule
+from nvcoll._nvcoll import Error, Fabric, InvalidArgument, Prediction, Schedule, Timeline, schedule
 
 PROTOCOLS = {"Simple": "simple", "LL128": "ll128", "LL": "ll"}
 """What NCCL calls the protocols of the simulator."""
+
+LAUNCH = "process_per_gpu"
+"""How calls are launched unless it is said."""
 
 FINER = 4
 """By how much the number of tiles grows from one try to the next. Chosen."""
@@ -41,6 +45,7 @@ class Timed:
 
     microseconds: float
     protocol: str
+    slice_bytes: int
     tiles: int
     bottleneck: str
 
@@ -65,8 +70,13 @@ class Contest:
     absent: Mapping[str, str]
     """Those that do not run there, and why."""
     floor: Sequence[float]
-    nccl: Sequence[NcclEstimate] | str
-    """What NCCL would choose, or why that is not known."""
+    nccl: Sequence[Prediction] | str
+    """What NCCL would pick and what it would take, or why that is not known."""
+
+    @property
+    def trust(self) -> str:
+        """How the constants are known: on how many such systems what they predict of NCCL was judged."""
+        return "not validated" if isinstance(self.nccl, str) else self.nccl[0].trust
 
     def fastest(self, at: int) -> str:
         """Returns who is the fastest at the size with this index; of equals the first."""
@@ -85,44 +95,79 @@ class Contest:
 
 
 def protocols_on(fabric: Fabric) -> list[str]:
-    """Returns the simulator's names of what NCCL allows for a ring on this machine; all if it has no model."""
+    """Returns the simulator's names of what NCCL allows for a ring on this machine, and of which constants are known.
+
+    Raises:
+        InvalidArgument: there is none, as on one GPU.
+    """
     try:
         ways = fabric.nccl("all_reduce", 1).candidates
+        allowed = [PROTOCOLS[way.protocol] for way in ways if way.algorithm == "Ring" and way.why_disabled is None]
     except InvalidArgument:
-        return [*PROTOCOLS.values()]
-    return [PROTOCOLS[way.protocol] for way in ways if way.algorithm == "Ring" and way.why_disabled is None]
+        allowed = [*PROTOCOLS.values()]
+    known, error = [], None
+    for protocol in allowed:
+        try:
+            _run(fabric, schedule("all_reduce", "ring", world_size=1), 1, protocol, 1, LAUNCH)
+            known.append(protocol)
+        except InvalidArgument as refused:
+            error = refused
+    if not known and error is not None:
+        raise error
+    return known
 
 
-def folds_at_switch(schedule: Schedule) -> bool:
-    """Says whether a switch has to fold."""
-    return any(step.at_switch and len(step.src) > 1 for step in schedule.steps)
+def is_at_switch(run: Schedule) -> bool:
+    """Says whether a switch has to fold or to multicast."""
+    return any(step.at_switch for step in run.steps)
 
 
-def timed(fabric: Fabric, schedule: Schedule, nbytes: int, protocols: Sequence[str]) -> Timed:
+def timed(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: str = LAUNCH) -> Timed:
     """Runs a schedule in virtual time with the protocol and the tiles that suit it best.
 
     Raises:
         InvalidArgument: it does not run there.
     """
-    tries = [one for protocol in protocols for one in _tries(fabric, schedule, nbytes, protocol)]
+    able = ["simple"] if is_at_switch(run) else protocols
+    tries = [one for protocol in able for one in _tries(fabric, run, nbytes, protocol, launch)]
     return min(tries, key=lambda one: one.microseconds)
 
 
-def _tries(fabric: Fabric, schedule: Schedule, nbytes: int, protocol: str) -> Iterator[Timed]:
+def timeline(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: str = LAUNCH) -> Timeline:
+    """Returns the timeline of what `timed` finds, with every step in every tile."""
+    best = timed(fabric, run, nbytes, protocols, launch)
+    return _run(fabric, run, nbytes, best.protocol, best.slice_bytes, launch, spans=True)
+
+
+def _tries(fabric: Fabric, run: Schedule, nbytes: int, protocol: str, launch: str) -> Iterator[Timed]:
     """Yields the schedule in more and more tiles, until that makes it slower."""
-    chunk = max((end - start for start, end in schedule.chunk_ranges(nbytes)), default=1) or 1
+    chunk = max((end - start for start, end in run.chunk_ranges(nbytes)), default=1) or 1
     wanted, last = 1, float("inf")
     while True:
         slice_bytes = -(-chunk // wanted)
-        line = fabric.simulate(schedule, nbytes, dtype=DTYPE, protocol=protocol, slice_bytes=slice_bytes)
-        yield Timed(line.microseconds, protocol, line.tiles, line.bottleneck)
+        line = _run(fabric, run, nbytes, protocol, slice_bytes, launch)
+        yield Timed(line.microseconds, protocol, slice_bytes, line.tiles, line.bottleneck)
         wanted *= FINER
-        if line.microseconds >= last or wanted > chunk or wanted * schedule.step_count > MOST_STEPS:
+        if line.microseconds >= last or wanted > chunk or wanted * run.step_count > MOST_STEPS:
             return
         last = line.microseconds
 
 
-def contest(fabric: Fabric, collective: str, schedules: Mapping[str, Schedule | str], sizes: Sequence[int]) -> Contest:
+def _run(
+    fabric: Fabric, run: Schedule, nbytes: int, protocol: str, slice_bytes: int, launch: str, spans: bool = False
+) -> Timeline:
+    return fabric.simulate(
+        run, nbytes, dtype=DTYPE, protocol=protocol, slice_bytes=slice_bytes, launch=launch, spans=spans
+    )
+
+
+def contest(
+    fabric: Fabric,
+    collective: str,
+    schedules: Mapping[str, Schedule | str],
+    sizes: Sequence[int],
+    launch: str = LAUNCH,
+) -> Contest:
     """Times every schedule at every size.
 
     Args:
@@ -130,28 +175,30 @@ def contest(fabric: Fabric, collective: str, schedules: Mapping[str, Schedule | 
         collective: what all of them do.
         schedules: by name, a schedule or why there is none.
         sizes: bytes of a rank's longer buffer, as nccl-tests counts them.
+        launch: how calls are launched, as of `Fabric.predict`.
 
     Raises:
         InvalidArgument: none of them runs there, or the collective has no floor.
     """
-    protocols, times, absent = protocols_on(fabric), {}, {}
-    for name, schedule in schedules.items():
-        if isinstance(schedule, str):
-            absent[name] = schedule
+    protocols = protocols_on(fabric)
+    times: dict[str, list[Timed]] = {}
+    absent: dict[str, str] = {}
+    for name, run in schedules.items():
+        if isinstance(run, str):
+            absent[name] = run
             continue
-        able = ["simple"] if folds_at_switch(schedule) else protocols
         try:
-            times[name] = [timed(fabric, schedule, nbytes, able) for nbytes in sizes]
+            times[name] = [timed(fabric, run, nbytes, protocols, launch) for nbytes in sizes]
         except Error as error:
             absent[name] = str(error)
     if not times:
         raise InvalidArgument(f"none runs on {fabric.name}: {'; '.join(f'{n}: {why}' for n, why in absent.items())}")
-    floor = [fabric.floor(collective, nbytes) for nbytes in sizes]
-    return Contest(fabric, collective, sizes, times, absent, floor, _nccl(fabric, collective, sizes))
+    nccl = _nccl(fabric, collective, sizes, launch)
+    return Contest(fabric, collective, sizes, times, absent, fabric.floor(collective, sizes), nccl)
 
 
-def _nccl(fabric: Fabric, collective: str, sizes: Sequence[int]) -> Sequence[NcclEstimate] | str:
+def _nccl(fabric: Fabric, collective: str, sizes: Sequence[int], launch: str) -> Sequence[Prediction] | str:
     try:
-        return fabric.nccl(collective, sizes)
+        return fabric.predict(collective, sizes, launch=launch)
     except InvalidArgument as error:
         return str(error)

@@ -1,7 +1,7 @@
 """``nvcoll compare``: algorithms in virtual time on machines that nobody has to own: who is the fastest where.
 
 Every algorithm has the protocol and the tiles that suit it best at each size (`nvcoll.contest`). Beside them stand what
-NCCL would choose and the floor.
+NCCL would pick, what that would take, and the floor.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from nvcoll.cli import files, plot, sizes
 from nvcoll.cli.fabric import print_table
 from nvcoll.cli.operands import HAS_ROOT
 from nvcoll.cli.predict import machines
-from nvcoll.contest import Contest, contest
+from nvcoll.contest import LAUNCH, Contest, contest
 
 DEFAULT_SIZES = "1K..1G"
 DEFAULT_COLLECTIVE = "all_reduce"
 JSON_SCHEMA = "nvcoll.compare/1"
+
+NCCL = ("NCCL would pick", "time", "vs fastest")
 
 
 def _words(names: Sequence[str]) -> list[str]:
@@ -125,17 +127,21 @@ def _rows(one: Contest) -> Iterator[Sequence[str]]:
         cells = [f"{micros(time.microseconds)}{'*' if name == best else ' '}" for name, time in times.items()]
         others = [time.microseconds for name, time in times.items() if name != best]
         ahead = f"{min(others) / least:.2f}x" if others and least else "-"
-        way = "-" if isinstance(one.nccl, str) else f"{one.nccl[at].chosen.algorithm} {one.nccl[at].chosen.protocol}"
+        picked: tuple[str, ...] = ("-", "-", "-")
+        if not isinstance(one.nccl, str):
+            found = one.nccl[at]
+            ratio = f"{found.microseconds / least:.2f}x"
+            picked = (f"{found.algorithm}/{found.protocol}", micros(found.microseconds), ratio)
         floor = one.floor[at]
         over = f"{least / floor:.2f}" if floor else "-"
-        yield sizes.show(nbytes), *cells, f"{best} {times[best].protocol}", ahead, way, micros(floor), over
+        yield sizes.show(nbytes), *cells, f"{best} {times[best].protocol}", ahead, *picked, micros(floor), over
 
 
 def _show(one: Contest) -> None:
     fabric = one.fabric
-    print(f"{fabric.name}   {fabric.title}   {one.collective}, microseconds   {fabric.trust}")
-    headings = ("size", *(f"{name} " for name in one.times), "fastest", "ahead", "NCCL takes", "floor", "x floor")
-    print_table(headings, _rows(one), left=("fastest", "NCCL takes"))
+    print(f"{fabric.name}   {fabric.title}   {one.collective}, microseconds   constants: {one.trust}")
+    headings = ("size", *(f"{name} " for name in one.times), "fastest", "ahead", *NCCL, "floor", "x floor")
+    print_table(headings, _rows(one), left=("fastest", NCCL[0]))
     for name, why in one.absent.items():
         print(f"not here  {name}: {why}")
     if isinstance(one.nccl, str):
@@ -147,7 +153,7 @@ def _of(one: Contest) -> dict[str, Any]:
     """Returns what JSON has of one machine."""
     rows = []
     for at, nbytes in enumerate(one.sizes):
-        chosen = None if isinstance(one.nccl, str) else one.nccl[at].chosen
+        picked = None if isinstance(one.nccl, str) else one.nccl[at]
         rows.append(
             {
                 "bytes": nbytes,
@@ -157,12 +163,14 @@ def _of(one: Contest) -> dict[str, Any]:
                         "us": of_all[at].microseconds,
                         "protocol": of_all[at].protocol,
                         "tiles": of_all[at].tiles,
+                        "slice_bytes": of_all[at].slice_bytes,
                         "bottleneck": of_all[at].bottleneck,
                     }
                     for name, of_all in one.times.items()
                 },
-                "nccl_algorithm": chosen and chosen.algorithm,
-                "nccl_protocol": chosen and chosen.protocol,
+                "nccl_algorithm": picked and picked.algorithm,
+                "nccl_protocol": picked and picked.protocol,
+                "nccl_us": picked and picked.microseconds,
                 "floor_us": one.floor[at],
             }
         )
@@ -170,7 +178,7 @@ def _of(one: Contest) -> dict[str, Any]:
     fabric = one.fabric
     return {
         "fabric": fabric.name,
-        "trust": fabric.trust,
+        "trust": one.trust,
         "world_size": fabric.world_size,
         "rows": rows,
         "ranges": ranges,
@@ -184,6 +192,8 @@ def _panel(one: Contest) -> plot.Panel:
         plot.Curve(name, [time.microseconds for time in of_all], style={"marker": "."})
         for name, of_all in one.times.items()
     ]
+    if not isinstance(one.nccl, str):
+        curves.append(plot.Curve("NCCL", [found.microseconds for found in one.nccl], style=plot.STYLES["numpy"]))
     curves.append(plot.Curve("floor", one.floor, style=plot.FLOOR))
     return plot.Panel(f"{one.collective} on {one.fabric.name}", one.sizes, curves)
 
@@ -210,6 +220,9 @@ def compare(
         str | None, typer.Option(help=f"What they do; default: what a file is of, else {DEFAULT_COLLECTIVE}.")
     ] = None,
     gpu: Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")] = None,
+    launch: Annotated[
+        str, typer.Option(help="How calls are launched: process_per_gpu, single_process or framework.")
+    ] = LAUNCH,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
 ) -> None:
@@ -220,7 +233,7 @@ def compare(
     if plot_file is not None:
         plot.check(plot_file)
     done = [
-        contest(one, collective, {each.column: each.schedule(collective, one.world_size) for each in chosen}, nbytes)
+        contest(one, collective, {c.column: c.schedule(collective, one.world_size) for c in chosen}, nbytes, launch)
         for one in on_these
     ]
     if as_json:
@@ -229,7 +242,7 @@ def compare(
         for one in done:
             _show(one)
         print("* is the fastest at that size, so many times ahead of the next; each algorithm has the protocol and the")
-        print("tiles that suit it best there, and all have the same constants; floor: no schedule is faster")
+        print("tiles that suit it best there, and all have the same constants; NCCL is that of nvcoll predict")
     if plot_file is not None:
         plot.draw_panels([_panel(one) for one in done], "us", plot_file, is_log=True)
         typer.echo(f"drawn to {plot_file}", err=True)

@@ -1,0 +1,186 @@
+"""What ``nvcoll predict`` asks of the library, and puts together: a row per machine and size.
+
+Three answers, kept apart: the *prediction*, what the call would take; *NCCL's own estimate*, by which it chooses; the
+*floor*, which no schedule undercuts. Where one of them is not to be had its place is None, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction
+
+JOINING = ("nvlink", "xgmi")
+"""How the media begin that join GPUs to each other, or to their switch."""
+
+TO_HOSTS = ("pcie", "c2c")
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A gradient that is reduced bucket after bucket; microseconds."""
+
+    nbytes: int
+    """Of a full one."""
+    count: int
+    each: Prediction
+    total: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A call of one size on one machine."""
+
+    fabric: Fabric
+    nbytes: int
+    floor: float
+    prediction: Prediction | None = None
+    why_no_prediction: str | None = None
+    nccl: NcclEstimate | None = None
+    why_no_nccl: str | None = None
+    buckets: Buckets | None = None
+
+    @property
+    def times_floor(self) -> float | None:
+        """How many times the floor the prediction is."""
+        return self.prediction.microseconds / self.floor if self.prediction and self.floor else None
+
+    def to_json(self, best: float | None) -> dict[str, Any]:
+        """Returns every field; ``best`` is the time of the fastest machine at that size."""
+        found, way = self.prediction, self.nccl and self.nccl.chosen
+        link, network = link_rates(self.fabric)
+        return {
+            "fabric": self.fabric.name,
+            "nbytes": self.nbytes,
+            "algorithm": found and found.algorithm,
+            "protocol": found and found.protocol,
+            "channels": found and found.channels,
+            "time_us": found and found.microseconds,
+            "low_us": found and found.low,
+            "high_us": found and found.high,
+            "algbw": found and found.algbw,
+            "busbw": found and found.busbw,
+            "link_gbps": link,
+            "network_gbps": network,
+            "vs_best": found.microseconds / best if found and best else None,
+            "bottleneck": found and found.bottleneck,
+            "parts": dict(found.parts) if found else None,
+            "trust": found and found.trust,
+            "choice": found and found.choice,
+            "why_no_prediction": self.why_no_prediction,
+            "floor_us": self.floor,
+            "times_floor": self.times_floor,
+            "nccl_tag": self.nccl and self.nccl.tag,
+            "nccl_algorithm": way and way.algorithm,
+            "nccl_protocol": way and way.protocol,
+            "nccl_channels": way and way.channels,
+            "nccl_estimate_us": way and way.microseconds,
+            "nccl_is_last_resort": bool(self.nccl and self.nccl.is_last_resort),
+            "why_no_estimate": self.why_no_nccl,
+            "bucket_bytes": self.buckets and self.buckets.nbytes,
+            "buckets": self.buckets and self.buckets.count,
+            "bucket_us": self.buckets and self.buckets.each.microseconds,
+            "total_us": self.buckets and self.buckets.total,
+            "total_low_us": self.buckets and self.buckets.low,
+            "total_high_us": self.buckets and self.buckets.high,
+        }
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every machine."""
+
+    collective: str
+    sizes: Sequence[int]
+    launch: str
+    version: str | None
+    bucket: int | None = None
+
+    def ask(self, one: Fabric) -> list[Answer]:
+        """Asks one machine.
+
+        Raises:
+            InvalidArgument: no collective is called so.
+        """
+        predictions: Sequence[Prediction | None] = [None] * len(self.sizes)
+        estimates: Sequence[NcclEstimate | None] = [None] * len(self.sizes)
+        why_no_prediction = why_no_nccl = None
+        try:
+            predictions = self._predict(one, self.sizes)
+        except InvalidArgument as error:
+            why_no_prediction = str(error)
+        try:
+            estimates = one.nccl(self.collective, self.sizes, version=self.version)
+        except InvalidArgument as error:
+            why_no_nccl = str(error)
+        floors = one.floor(self.collective, self.sizes)
+        return [
+            Answer(
+                one,
+                size,
+                floor,
+                found,
+                why_no_prediction,
+                nccl,
+                why_no_nccl,
+                self._buckets(one, size) if found else None,
+            )
+            for size, floor, found, nccl in zip(self.sizes, floors, predictions, estimates, strict=True)
+        ]
+
+    def _predict(self, one: Fabric, sizes: Sequence[int]) -> list[Prediction]:
+        return one.predict(self.collective, sizes, launch=self.launch, version=self.version)
+
+    def _buckets(self, one: Fabric, nbytes: int) -> Buckets | None:
+        """Cuts a call into buckets, the last of which has what is left, and adds up their times."""
+        if self.bucket is None:
+            return None
+        full, rest = divmod(nbytes, self.bucket)
+        sizes = [self.bucket] * bool(full) + [rest] * bool(rest)
+        counts = [full] * bool(full) + [1] * bool(rest)
+        found = self._predict(one, sizes)
+        low, total, high = (
+            sum(count * time for count, time in zip(counts, times, strict=True))
+            for times in ([p.low for p in found], [p.microseconds for p in found], [p.high for p in found])
+        )
+        return Buckets(self.bucket, sum(counts), found[0], total, low, high)
+
+
+def ask_all(question: Question, machines: Sequence[Fabric]) -> list[list[Answer]]:
+    """Asks every machine, in their order.
+
+    Raises:
+        InvalidArgument: there is a prediction for none of them.
+    """
+    found = [question.ask(one) for one in machines]
+    refused = [answers[0].why_no_prediction for answers in found]
+    if all(refused):
+        raise InvalidArgument(refused[0])
+    return found
+
+
+def link_rates(one: Fabric) -> tuple[float, float | None]:
+    """Returns GB/s at line rate, one way: of a GPU's links to the others of its node, and of its share of the cards."""
+    devices = {name: (kind, node) for name, kind, node, _ in one.devices}
+    first = next(name for name, (kind, _) in devices.items() if kind == "gpu")
+    node = devices[first][1]
+    gpus = {name for name, (kind, of) in devices.items() if kind == "gpu" and of == node}
+    joining = [link for link in one.links if link[2].startswith(JOINING)]
+    reached, left = {first}, [first]
+    while left:
+        at = left.pop()
+        new = {link[1] for link in joining if link[0] == at} - reached
+        reached |= new
+        left += new
+    media = JOINING if gpus <= reached and len(gpus) > 1 else TO_HOSTS
+    rate = sum(line for source, _, medium, _, line, _ in one.links if source == first and medium.startswith(media))
+    ports = [
+        line
+        for source, target, _, _, line, _ in one.links
+        if devices[source] == ("nic", node) and devices[target][0] == "network_switch"
+    ]
+    return rate, sum(ports) / len(gpus) if ports and one.nodes > 1 else None
