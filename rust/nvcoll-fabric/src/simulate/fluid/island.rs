@@ -4,6 +4,7 @@
 //! fall apart while it is kept: that changes no rate, only how much is looked at, so it is looked for anew after as
 //! many fillings as half its paths. A small one is not kept: finding it is as cheap as keeping it.
 
+use super::fill::Rounds;
 use super::{Bundle, Fluid, NONE};
 use crate::units::Ps;
 
@@ -18,8 +19,11 @@ pub(super) struct Island {
     pub(super) paths: Vec<u32>,
     /// How many of the paths something else than links may hold.
     pub(super) held: u32,
+    /// Whether there were such paths at the last filling.
+    pub(super) was_held: bool,
     /// The earliest end for which a filling has put an event on the agenda.
     pub(super) next_end: Ps,
+    pub(super) rounds: Rounds,
     /// How many fillings it is kept for.
     lasts: usize,
     /// The last settling that looked at it, and whether transfers ended in that.
@@ -48,6 +52,8 @@ impl Fluid<'_> {
         } else if island != NONE {
             self.islands[island as usize].add(path, &mut self.bundles[path as usize]);
         }
+        self.serial += 1;
+        self.bundles[path as usize].served = self.serial;
         for (nth, crossing) in crossings.iter().enumerate() {
             let paths = &mut self.links[crossing.link as usize].paths;
             self.places[path as usize * self.most_links + nth] = paths.len() as u32;
@@ -149,7 +155,8 @@ impl Fluid<'_> {
         let island = &mut self.islands[number as usize];
         island.links.clear();
         island.paths.clear();
-        (island.held, island.next_end) = (0, 0);
+        island.rounds.clear();
+        (island.held, island.was_held, island.next_end) = (0, false, 0);
         island.links.push(link);
         self.links[link as usize].island = number;
         let mut turn = 0;
@@ -173,7 +180,7 @@ impl Fluid<'_> {
         }
         island.links.sort_unstable();
         for (place, &link) in island.links.iter().enumerate() {
-            self.levels[link as usize].place = place as u32;
+            self.levels[link as usize].reset(place as u32);
         }
         island.lasts = island.paths.len() / 2;
         number

@@ -59,8 +59,8 @@ struct Bundle {
     /// The last transfer that began, and how many there are.
     member: u32,
     members: u32,
-    /// The last filling that gave it a rate.
-    filled: u32,
+    /// The round that gave it its rate; while it has none, a number that no round has.
+    served: u64,
     /// Where it is in its island.
     place: u32,
     /// Whether a transfer has begun since it was given a rate.
@@ -98,7 +98,9 @@ pub(super) struct Fluid<'a> {
     changed: Vec<u32>,
     again: Vec<u32>,
     settling: u32,
-    filling: u32,
+    /// The number of the last round, and which numbers say that a path has no rate yet.
+    serial: u64,
+    unserved: (u64, u64),
     /// For each link of the island that is filled, what it offers.
     shares: Vec<f64>,
     /// Of its paths without rate, those that something else than links may hold.
@@ -119,7 +121,7 @@ impl<'a> Fluid<'a> {
             first: NONE,
             member: NONE,
             members: 0,
-            filled: 0,
+            served: 0,
             place: NONE,
             has_new: false,
             is_held: path.most.is_finite(),
@@ -139,7 +141,8 @@ impl<'a> Fluid<'a> {
             changed: Vec::new(),
             again: Vec::new(),
             settling: 0,
-            filling: 0,
+            serial: 0,
+            unserved: (0, 0),
             shares: Vec::new(),
             held: Vec::new(),
             found: Vec::new(),
@@ -257,7 +260,7 @@ impl Discipline for Fluid<'_> {
             }
             is_alone &= shared.transfers == 0;
             shared.transfers += 1;
-            self.levels[crossing.link as usize].weight += f64::from(crossing.weight);
+            self.levels[crossing.link as usize].change(f64::from(crossing.weight));
         }
         let known = &self.moves.paths[path as usize];
         let limit = Limit { link: known.narrowest, users: 1 };
@@ -294,7 +297,7 @@ impl Discipline for Fluid<'_> {
         self.part(queue);
         let mut is_gone = true;
         for crossing in self.moves.shared(path) {
-            self.levels[crossing.link as usize].weight -= f64::from(crossing.weight);
+            self.levels[crossing.link as usize].change(-f64::from(crossing.weight));
             let shared = &mut self.links[crossing.link as usize];
             shared.transfers -= 1;
             if shared.transfers == 0 {
