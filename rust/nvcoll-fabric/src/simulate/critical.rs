@@ -206,9 +206,13 @@ impl Critical {
     /// Says what the time is spent on, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency, 17 %
     /// steps`. Of links, a transfer alone and what sharing adds are one; what is below one percent is left out.
     pub fn words(&self, fabric: &Fabric) -> String {
-        let mut spent: BTreeMap<String, Ps> = BTreeMap::new();
+        let mut by_reason: BTreeMap<Reason, Ps> = BTreeMap::new();
         for piece in &self.pieces {
-            *spent.entry(piece.reason.words(fabric)).or_default() += piece.end_ps - piece.start_ps;
+            *by_reason.entry(piece.reason).or_default() += piece.end_ps - piece.start_ps;
+        }
+        let mut spent: BTreeMap<String, Ps> = BTreeMap::new();
+        for (reason, time) in by_reason {
+            *spent.entry(reason.words(fabric)).or_default() += time;
         }
         let total: Ps = spent.values().sum();
         let mut spent: Vec<(String, Ps)> = spent.into_iter().collect();

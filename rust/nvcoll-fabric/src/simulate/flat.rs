@@ -6,13 +6,12 @@
 //! waits   in the same order                         16 bytes each: queue, place in it, lag, latency of the signal
 //! ```
 
-use std::collections::HashMap;
-
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Dependency, Event, Schedule, Step};
 
 use super::ground::Ground;
+use super::hashing::{table, Table};
 use super::moves::{Moves, NOTHING};
 use super::settings::Settings;
 use crate::error::{Error, Result};
@@ -50,6 +49,10 @@ pub(super) struct Flat {
     /// For each queue its first step; one more at the end.
     first_step: Vec<u32>,
     steps: Vec<FlatStep>,
+    /// For each step, which of `ranges` its views have.
+    range_of: Vec<u32>,
+    /// Ranges of chunks; the first is none at all.
+    ranges: Vec<(u32, u32)>,
     waits: Vec<Wait>,
     /// For each size, where its lengths begin and end.
     sizes: Vec<(u32, u32)>,
@@ -61,48 +64,68 @@ pub(super) struct Flat {
 }
 
 impl Flat {
-    /// Flattens a schedule for one call.
+    /// Flattens a schedule for calls whose sizes [`Flat::resize`] says.
     ///
     /// # Errors
     /// [`Error::Schedule`] for what cannot be numbered, and whatever [`Moves::path_of`] says.
     pub(super) fn of(
         schedule: &Schedule,
-        partition: &Partition,
-        dtype: DType,
         ground: &mut Ground,
         moves: &mut Moves,
         settings: &Settings,
     ) -> Result<Self> {
-        let element = dtype.bytes() as u64;
-        let slice_bytes = (settings.slice_bytes / element).max(1) * element;
-        let lengths: Vec<u64> =
-            (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).collect();
-        let tiles = lengths.iter().max().map_or(1, |longest| longest.div_ceil(slice_bytes).max(1));
-        let tiles = u32::try_from(tiles).map_err(|_| wrong(schedule, format!("{tiles} tiles are too many")))?;
+        let (flat, first_queue, places) = numbered(schedule)?;
         let mut making = Making {
             schedule,
-            lengths,
-            queues: number(schedule)?,
-            flat: Flat {
-                world_size: schedule.world_size,
-                tiles,
-                slice_bytes,
-                ranks: Vec::new(),
-                first_step: vec![0],
-                steps: Vec::with_capacity(schedule.steps.len() + schedule.world_size as usize),
-                waits: Vec::new(),
-                sizes: vec![(0, 0)],
-                lengths: Vec::new(),
-                signals: vec![0],
-                farthest: Vec::new(),
-            },
-            sizes: HashMap::from([((0, 0), 0)]),
-            alike: HashMap::from([(Vec::new(), 0)]),
-            signals: HashMap::new(),
-            classes: HashMap::from([(0, 0)]),
+            first_queue,
+            flat,
+            ranges: table([((0, 0), 0)]),
+            signals: table([]),
+            classes: table([(0, 0)]),
         };
-        making.run(ground, moves, settings)?;
+        making.run(&places, ground, moves, settings)?;
         Ok(making.flat)
+    }
+
+    /// Makes it one for calls with the element counts of `partition`.
+    ///
+    /// # Errors
+    /// [`Error::Schedule`] if there are too many tiles, or steps name chunks that `partition` has not.
+    pub(super) fn resize(
+        &mut self,
+        schedule: &str,
+        partition: &Partition,
+        dtype: DType,
+        slice_bytes: u64,
+    ) -> Result<()> {
+        let wrong = |message: String| Error::Schedule { schedule: schedule.to_owned(), message };
+        let element = dtype.bytes() as u64;
+        let lengths: Vec<u64> =
+            (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).collect();
+        self.slice_bytes = (slice_bytes / element).max(1) * element;
+        let tiles = lengths.iter().max().map_or(1, |longest| longest.div_ceil(self.slice_bytes).max(1));
+        self.tiles = u32::try_from(tiles).map_err(|_| wrong(format!("{tiles} tiles are too many")))?;
+        self.sizes.clear();
+        self.lengths.clear();
+        let mut alike: Table<Vec<(u64, u32)>, u32> = table([]);
+        let mut sizes = Vec::with_capacity(self.ranges.len());
+        for &(first, end) in &self.ranges {
+            let lengths = lengths.get(first as usize..end as usize);
+            let lengths =
+                lengths.ok_or_else(|| wrong(format!("chunks {first}..{end} are not among {}", partition.chunks())))?;
+            let counted = counted(lengths);
+            let next = self.sizes.len() as u32;
+            sizes.push(*alike.entry(counted).or_insert_with_key(|counted| {
+                let first = self.lengths.len() as u32;
+                self.lengths.extend(counted);
+                self.sizes.push((first, self.lengths.len() as u32));
+                next
+            }));
+        }
+        for (step, &range) in self.steps.iter_mut().zip(&self.range_of) {
+            step.size = sizes[range as usize];
+        }
+        Ok(())
     }
 
     /// Returns the number of queues, those of leaves too.
@@ -179,122 +202,92 @@ impl Flat {
     }
 }
 
-/// The queues of a schedule: which are whose, and what is in them.
-struct Numbered {
-    /// For each rank its first queue; one more at the end.
-    first_queue: Vec<u32>,
-    /// For each queue, its steps as positions in the schedule.
-    steps: Vec<Vec<u32>>,
+/// Lengths with how many are so long, the shortest first.
+fn counted(lengths: &[u64]) -> Vec<(u64, u32)> {
+    let mut lengths = lengths.to_vec();
+    lengths.sort_unstable();
+    let mut counted: Vec<(u64, u32)> = Vec::new();
+    for length in lengths {
+        match counted.last_mut() {
+            Some((known, count)) if *known == length => *count += 1,
+            _ => counted.push((length, 1)),
+        }
+    }
+    counted
 }
 
+/// A schedule while it is flattened. Its steps are read in the order in which they lie in memory, which is that of
+/// the author: by queue, millions of steps would be as many waits for memory.
 struct Making<'a> {
     schedule: &'a Schedule,
-    lengths: Vec<u64>,
-    queues: Numbered,
+    /// For each rank its first queue; one more at the end.
+    first_queue: Vec<u32>,
     flat: Flat,
-    /// Sizes by range of chunks, and by what they are made of.
-    sizes: HashMap<(u32, u32), u32>,
-    alike: HashMap<Vec<(u64, u32)>, u32>,
+    ranges: Table<(u32, u32), u32>,
     /// Signals by pair of ranks, and by latency.
-    signals: HashMap<(u32, u32), u32>,
-    classes: HashMap<Ps, u32>,
+    signals: Table<(u32, u32), u32>,
+    classes: Table<Ps, u32>,
 }
 
 impl Making<'_> {
-    fn run(&mut self, ground: &mut Ground, moves: &mut Moves, settings: &Settings) -> Result<()> {
+    fn run(&mut self, places: &[u32], ground: &mut Ground, moves: &mut Moves, settings: &Settings) -> Result<()> {
         let schedule = self.schedule;
-        self.flat.farthest = vec![0; self.queues.steps.len() + schedule.world_size as usize];
-        for rank in 0..schedule.world_size {
-            for queue in self.queues.first_queue[rank as usize]..self.queues.first_queue[rank as usize + 1] {
-                for at in 0..self.queues.steps[queue as usize].len() {
-                    let step = &schedule.steps[self.queues.steps[queue as usize][at] as usize];
-                    let path = moves.path_of(step, schedule, ground)?;
-                    let size = self.size_of(step)?;
-                    self.begin(path, size);
-                    self.add_waits(rank, &step.after, ground, settings)?;
-                }
-                self.end_queue(rank);
+        for (step, &place) in schedule.steps.iter().zip(places) {
+            self.flat.steps[place as usize].path = moves.path_of(step, schedule, ground)?;
+            self.flat.range_of[place as usize] = self.range_of(step);
+            let mut at = self.flat.steps[place as usize].first_wait as usize;
+            for dependency in &step.after {
+                self.flat.waits[at] = self.wait(step.rank, dependency, ground, settings)?;
+                at += 1;
             }
         }
         for rank in 0..schedule.world_size {
-            self.begin(NOTHING, 0);
-            for queue in self.queues.first_queue[rank as usize]..self.queues.first_queue[rank as usize + 1] {
-                let index = self.queues.steps[queue as usize].len() as u32 - 1;
+            let first_wait = self.flat.waits.len() as u32;
+            self.flat.steps.push(FlatStep { path: NOTHING, size: 0, first_wait });
+            self.flat.range_of.push(0);
+            for queue in self.first_queue[rank as usize]..self.first_queue[rank as usize + 1] {
+                let index = self.flat.len(queue) - 1;
                 self.flat.waits.push(Wait { queue, index, lag: 0, signal: 0 });
             }
-            let leave = schedule.leave.get(rank as usize).map_or(&[][..], Vec::as_slice);
-            self.add_waits(rank, leave, ground, settings)?;
-            self.end_queue(rank);
-        }
-        Ok(())
-    }
-
-    fn begin(&mut self, path: u32, size: u32) {
-        self.flat.steps.push(FlatStep { path, size, first_wait: self.flat.waits.len() as u32 });
-    }
-
-    fn end_queue(&mut self, rank: u32) {
-        self.flat.ranks.push(rank);
-        self.flat.first_step.push(self.flat.steps.len() as u32);
-    }
-
-    fn size_of(&mut self, step: &Step) -> Result<u32> {
-        let chunks = &step.dst[0].chunks;
-        if let Some(&size) = self.sizes.get(&(chunks.start, chunks.end)) {
-            return Ok(size);
-        }
-        let lengths = self.lengths.get(chunks.start as usize..chunks.end as usize);
-        let mut lengths = lengths
-            .ok_or_else(|| wrong(self.schedule, format!("chunks {chunks:?} are not among {}", self.lengths.len())))?
-            .to_vec();
-        lengths.sort_unstable();
-        let mut counted: Vec<(u64, u32)> = Vec::new();
-        for length in lengths {
-            match counted.last_mut() {
-                Some((known, count)) if *known == length => *count += 1,
-                _ => counted.push((length, 1)),
+            for dependency in schedule.leave.get(rank as usize).map_or(&[][..], Vec::as_slice) {
+                let wait = self.wait(rank, dependency, ground, settings)?;
+                self.flat.waits.push(wait);
             }
-        }
-        let next = self.flat.sizes.len() as u32;
-        let size = *self.alike.entry(counted.clone()).or_insert(next);
-        if size == next {
-            let first = self.flat.lengths.len() as u32;
-            self.flat.lengths.extend(counted);
-            self.flat.sizes.push((first, self.flat.lengths.len() as u32));
-        }
-        self.sizes.insert((chunks.start, chunks.end), size);
-        Ok(size)
-    }
-
-    fn add_waits(&mut self, rank: u32, after: &[Dependency], ground: &mut Ground, settings: &Settings) -> Result<()> {
-        for dependency in after {
-            let signal = self.signal(dependency.rank, rank, ground, settings)?;
-            let wait = match dependency.event {
-                Event::Enter => Wait { queue: ENTER | dependency.rank, index: 0, lag: 0, signal },
-                Event::Step { queue, index } => {
-                    let number = self.queues.first_queue[dependency.rank as usize] + queue;
-                    let is_there = number < self.queues.first_queue[dependency.rank as usize + 1]
-                        && (index as usize) < self.queues.steps[number as usize].len();
-                    if !is_there {
-                        let name = format!("r{}.q{queue}.{index}", dependency.rank);
-                        return Err(wrong(self.schedule, format!("rank {rank} waits for {name}, which is not there")));
-                    }
-                    let farthest = &mut self.flat.farthest[number as usize];
-                    *farthest = self.flat.signals[signal as usize].max(*farthest);
-                    Wait { queue: number, index, lag: dependency.lag, signal }
-                }
-            };
-            self.flat.waits.push(wait);
+            self.flat.ranks.push(rank);
+            self.flat.first_step.push(self.flat.steps.len() as u32);
         }
         Ok(())
+    }
+
+    fn range_of(&mut self, step: &Step) -> u32 {
+        let chunks = &step.dst[0].chunks;
+        *self.ranges.entry((chunks.start, chunks.end)).or_insert_with(|| {
+            self.flat.ranges.push((chunks.start, chunks.end));
+            self.flat.ranges.len() as u32 - 1
+        })
+    }
+
+    fn wait(&mut self, rank: u32, on: &Dependency, ground: &mut Ground, settings: &Settings) -> Result<Wait> {
+        let signal = self.signal(on.rank, rank, ground, settings)?;
+        let Event::Step { queue, index } = on.event else {
+            return Ok(Wait { queue: ENTER | on.rank, index: 0, lag: 0, signal });
+        };
+        let number = self.first_queue[on.rank as usize].saturating_add(queue);
+        if number >= self.first_queue[on.rank as usize + 1] || index >= self.flat.len(number) {
+            let name = format!("r{}.q{queue}.{index}", on.rank);
+            return Err(wrong(self.schedule, format!("rank {rank} waits for {name}, which is not there")));
+        }
+        let farthest = &mut self.flat.farthest[number as usize];
+        *farthest = self.flat.signals[signal as usize].max(*farthest);
+        Ok(Wait { queue: number, index, lag: on.lag, signal })
     }
 
     fn signal(&mut self, from: u32, to: u32, ground: &mut Ground, settings: &Settings) -> Result<u32> {
-        if from == to {
-            return Ok(0);
-        }
         if from >= self.schedule.world_size {
             return Err(wrong(self.schedule, format!("rank {to} waits for rank {from}, which is not there")));
+        }
+        if from == to {
+            return Ok(0);
         }
         if let Some(&class) = self.signals.get(&(from, to)) {
             return Ok(class);
@@ -310,14 +303,64 @@ impl Making<'_> {
     }
 }
 
-fn number(schedule: &Schedule) -> Result<Numbered> {
+/// Numbers queues and steps. Returns the steps with nothing known of them but their waits, which are not there yet;
+/// for each rank its first queue, and one more; for each step of the schedule its place.
+fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
+    let queues = lengths(schedule)?;
+    let (mut first_queue, mut first_step, mut ranks) = (vec![0], vec![0], Vec::new());
+    for (rank, lengths) in (0..).zip(&queues) {
+        if lengths.contains(&0) {
+            return Err(wrong(schedule, "a queue has no step".to_owned()));
+        }
+        first_queue.push(first_queue[first_queue.len() - 1] + lengths.len() as u32);
+        for &len in lengths {
+            first_step.push(first_step[first_step.len() - 1] + len);
+            ranks.push(rank);
+        }
+    }
+    let none = FlatStep { path: NOTHING, size: 0, first_wait: u32::MAX };
+    let mut steps = Vec::with_capacity(schedule.steps.len() + queues.len());
+    steps.resize(schedule.steps.len(), none);
+    let mut places = Vec::with_capacity(schedule.steps.len());
+    for step in &schedule.steps {
+        let queue = (first_queue[step.rank as usize] + step.queue) as usize;
+        let place = u64::from(first_step[queue]) + u64::from(step.index);
+        let is_free = place < u64::from(first_step[queue + 1]) && steps[place as usize].first_wait == u32::MAX;
+        if !is_free {
+            return Err(wrong(schedule, format!("{} leaves a gap in its queue", name_of(step))));
+        }
+        steps[place as usize].first_wait = step.after.len() as u32;
+        places.push(place as u32);
+    }
+    let mut waits = 0;
+    for step in &mut steps {
+        waits += std::mem::replace(&mut step.first_wait, waits);
+    }
+    let nothing = Wait { queue: 0, index: 0, lag: 0, signal: 0 };
+    let flat = Flat {
+        world_size: schedule.world_size,
+        tiles: 1,
+        slice_bytes: 1,
+        farthest: vec![0; ranks.len() + queues.len()],
+        ranks,
+        first_step,
+        range_of: vec![0; steps.len()],
+        steps,
+        ranges: vec![(0, 0)],
+        waits: vec![nothing; waits as usize],
+        sizes: Vec::new(),
+        lengths: Vec::new(),
+        signals: vec![0],
+    };
+    Ok((flat, first_queue, places))
+}
+
+/// For each rank, how many steps each of its queues has.
+fn lengths(schedule: &Schedule) -> Result<Vec<Vec<u32>>> {
     let n = schedule.world_size as usize;
     let mut lengths: Vec<Vec<u32>> = vec![Vec::new(); n];
     for step in &schedule.steps {
-        if step.src.is_empty()
-            || step.dst.is_empty()
-            || step.views().chain([&step.dst[0]]).any(|v| v.rank as usize >= n)
-        {
+        if step.src.is_empty() || step.dst.is_empty() || step.views().any(|view| view.rank as usize >= n) {
             return Err(wrong(schedule, format!("{} has no source, no destination or no rank", name_of(step))));
         }
         let chunks = step.dst[0].chunks.len();
@@ -328,22 +371,7 @@ fn number(schedule: &Schedule) -> Result<Numbered> {
         queues.resize(queues.len().max(step.queue as usize + 1), 0);
         queues[step.queue as usize] += 1;
     }
-    let mut first_queue = vec![0];
-    for queues in &lengths {
-        first_queue.push(first_queue[first_queue.len() - 1] + queues.len() as u32);
-    }
-    let mut steps: Vec<Vec<u32>> = lengths.iter().flatten().map(|&len| vec![u32::MAX; len as usize]).collect();
-    for (position, step) in schedule.steps.iter().enumerate() {
-        let queue = &mut steps[(first_queue[step.rank as usize] + step.queue) as usize];
-        match queue.get_mut(step.index as usize) {
-            Some(place) if *place == u32::MAX => *place = position as u32,
-            _ => return Err(wrong(schedule, format!("{} leaves a gap in its queue", name_of(step)))),
-        }
-    }
-    if steps.iter().any(Vec::is_empty) {
-        return Err(wrong(schedule, "a queue has no step".to_owned()));
-    }
-    Ok(Numbered { first_queue, steps })
+    Ok(lengths)
 }
 
 fn name_of(step: &Step) -> String {

@@ -51,6 +51,7 @@ mod fitted;
 mod flat;
 mod fluid;
 mod ground;
+mod hashing;
 mod moves;
 pub mod protocol;
 mod run;
@@ -79,7 +80,7 @@ use ground::Ground;
 use moves::Moves;
 use run::{Discipline, Outcome, Run, Stopped};
 
-/// A schedule prepared for one call on one fabric: it can run any number of times.
+/// A schedule prepared for one call on one fabric: it can run any number of times, and be resized for another call.
 pub struct Simulation {
     schedule: String,
     ground: Ground,
@@ -120,13 +121,23 @@ impl Simulation {
         fitted::check(fabric, settings)?;
         let mut ground = Ground::of(fabric, schedule.world_size, settings)?;
         let mut moves = Moves::new(&ground, settings);
-        let flat = Flat::of(schedule, partition, dtype, &mut ground, &mut moves, settings)?;
+        let mut flat = Flat::of(schedule, &mut ground, &mut moves, settings)?;
+        flat.resize(&schedule.title(), partition, dtype, settings.slice_bytes)?;
         moves.settle(&ground);
         let mut starts = settings.starts_ps.clone();
         starts.resize(schedule.world_size as usize, 0);
         let before = settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
         starts.iter_mut().for_each(|start| *start += before);
         Ok(Self { schedule: schedule.title(), ground, moves, flat, starts, settings: settings.clone() })
+    }
+
+    /// Makes it one for a call with other element counts, or elements: routes, paths and waits stay.
+    ///
+    /// # Errors
+    /// [`Error::Schedule`] if that are more tiles than can be counted, or chunks are missing. It is fit for no run
+    /// then, until it is resized again.
+    pub fn resize(&mut self, partition: &Partition, dtype: DType) -> Result<()> {
+        self.flat.resize(&self.schedule, partition, dtype, self.settings.slice_bytes)
     }
 
     /// Returns the number of steps over all tiles.

@@ -11,12 +11,13 @@
 //! wire ratio, whose denominator is multiplied into all rates so that weights are whole. First come first served sees
 //! its legs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use nvcoll_core::algorithm;
 use nvcoll_core::schedule::{Aliasing, Schedule, Step, View};
 
 use super::ground::Ground;
+use super::hashing::{table, Table};
 use super::settings::{AtSwitch, Ratio, Settings};
 use crate::error::{Error, Result};
 use crate::units::Ps;
@@ -120,7 +121,9 @@ pub(super) struct Moves {
     legs: Vec<Leg>,
     leg_links: Vec<(Crossing, Pace)>,
     executors: Vec<u32>,
-    known: HashMap<Vec<u32>, u32>,
+    known: Table<Vec<u32>, u32>,
+    /// The key of the step that is looked at.
+    key: Vec<u32>,
     wire: Ratio,
     settings: Settings,
 }
@@ -155,7 +158,8 @@ impl Moves {
             legs: Vec::new(),
             leg_links: Vec::new(),
             executors: vec![0],
-            known: HashMap::new(),
+            known: table([]),
+            key: Vec::new(),
             wire,
             settings: settings.clone(),
         }
@@ -194,28 +198,28 @@ impl Moves {
     /// [`Error::NoPath`]; [`Error::Unable`] for a step at a switch that the fabric has not.
     pub(super) fn path_of(&mut self, step: &Step, schedule: &Schedule, ground: &mut Ground) -> Result<u32> {
         let (folds, spreads) = self.halves_at_switch(step, schedule, ground)?;
-        let kept: Vec<&View> = step.dst.iter().filter(|dst| spreads || !stays(step, dst, schedule)).collect();
-        if kept.is_empty() {
+        let kept = step.dst.iter().filter(|dst| spreads || !stays(step, dst, schedule));
+        self.key.clear();
+        self.key.extend([step.rank, u32::from(folds) | u32::from(spreads) << 1, step.src.len() as u32]);
+        self.key.extend(step.src.iter().map(|source| source.view.rank).chain(kept.map(|view| view.rank)));
+        let (sources, destinations) = self.key[3..].split_at(step.src.len());
+        if destinations.is_empty() {
             return Ok(NOTHING);
         }
-        let mut key = vec![step.rank, u32::from(folds) | u32::from(spreads) << 1, step.src.len() as u32];
-        key.extend(step.src.iter().map(|source| source.view.rank).chain(kept.iter().map(|view| view.rank)));
-        if let Some(&path) = self.known.get(&key) {
+        if let Some(&path) = self.known.get(&self.key) {
             return Ok(path);
         }
         let mut stages = Stages::default();
-        let sources: Vec<u32> = step.src.iter().map(|source| source.view.rank).collect();
-        let destinations: Vec<u32> = kept.iter().map(|view| view.rank).collect();
-        stages.add_half(step.rank, &sources, folds, true, ground)?;
-        stages.add_half(step.rank, &destinations, spreads, false, ground)?;
+        stages.add_half(step.rank, sources, folds, true, ground)?;
+        stages.add_half(step.rank, destinations, spreads, false, ground)?;
         let here = |at_switch: bool, ranks: &[u32]| ranks.iter().filter(|&&r| !at_switch && r == step.rank).count();
-        let here = here(folds, &sources) + here(spreads, &destinations);
+        let here = here(folds, sources) + here(spreads, destinations);
         if here > 0 {
             stages.legs.push((0, vec![ground.memory_of(step.rank)], here as u32));
         }
         stages.legs.sort_by_key(|leg| leg.0);
         let path = self.add(step.rank, &stages, (folds, spreads), ground);
-        self.known.insert(key, path);
+        self.known.insert(self.key.clone(), path);
         Ok(path)
     }
 
