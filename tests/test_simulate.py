@@ -43,10 +43,44 @@ def test_fewer_ranks_than_gpus_take_the_first():
     assert len(nvcoll.fabric("hgx-h100").simulate(ring(4), MIB).end) == 4
 
 
+def test_several_sizes_are_the_runs_of_each():
+    board, sizes = nvcoll.fabric("hgx-h100"), [0, 4, 64 * MIB, 12, MIB]
+    together = board.simulate(ring(), iter(sizes))
+    alone = [board.simulate(ring(), nbytes) for nbytes in sizes]
+    assert [(one.end, one.links, one.bottleneck) for one in together] == [
+        (one.end, one.links, one.bottleneck) for one in alone
+    ]
+    assert board.simulate(ring(), []) == []
+
+
+def test_an_algorithm_by_name_or_written_in_python_is_its_schedule_for_all_gpus():
+    board = nvcoll.fabric("hgx-a100-4")
+
+    @nvcoll.algorithm("all_gather")
+    def mine(b):
+        for c in b.chunks(1):
+            b.copy(b.input(c, c), into=[b.output(r, c) for r in range(b.world_size)])
+
+    for given, collective, schedule in [
+        ("ring", "all_reduce", nvcoll.schedule("all_reduce", "ring", world_size=4)),
+        ("direct", "all_to_all", nvcoll.schedule("all_to_all", "direct", world_size=4)),
+        (mine, None, mine.schedule(4)),
+        (mine, "all_gather", mine.schedule(4)),
+    ]:
+        timeline = board.simulate(given, MIB, collective=collective)
+        assert timeline.end == board.simulate(schedule, MIB).end and len(timeline.end) == 4
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda one: one.simulate(ring(16), MIB), "16 ranks"),
+        (lambda one: one.simulate("ring", MIB), "of which collective"),
+        (lambda one: one.simulate("rang", MIB, collective="all_reduce"), "rang"),
+        (lambda one: one.simulate("ring", MIB, collective="all_redoce"), "no collective is called `all_redoce`"),
+        (lambda one: one.simulate(7, MIB), "a schedule, an algorithm or a name"),
+        (lambda one: one.simulate(ring(), MIB, collective="all_gather"), "is for all_reduce"),
+        (lambda one: one.simulate(ring(), [MIB, 6]), "multiple of 4"),
         (lambda one: one.simulate(ring(), 6), "multiple of 4"),
         (lambda one: one.simulate(ring(), -4), "nbytes is -4"),
         (lambda one: one.simulate(ring(), MIB, dtype="float5"), "no dtype is called `float5`"),

@@ -788,11 +788,13 @@ class Fabric:
         protocol: str | None = None,
         version: str | None = None,
     ) -> list[Prediction]: ...
+    @overload
     def simulate(
         self,
-        schedule: Schedule,
+        schedule: Schedule | Algorithm | str,
         nbytes: int,
         *,
+        collective: str | None = None,
         dtype: str = "float32",
         protocol: str = "simple",
         slice_bytes: int | None = None,
@@ -804,6 +806,24 @@ class Fabric:
         slowdowns: Sequence[float] | Mapping[int, float] | None = None,
         damage: Mapping[tuple[str, str], float] | None = None,
     ) -> Timeline: ...
+    @overload
+    def simulate(
+        self,
+        schedule: Schedule | Algorithm | str,
+        nbytes: Iterable[int],
+        *,
+        collective: str | None = None,
+        dtype: str = "float32",
+        protocol: str = "simple",
+        slice_bytes: int | None = None,
+        spans: bool = False,
+        sharing: str = "max_min",
+        at_switch: str = "refuse",
+        launch: str | None = None,
+        starts: Sequence[float] | Mapping[int, float] | None = None,
+        slowdowns: Sequence[float] | Mapping[int, float] | None = None,
+        damage: Mapping[tuple[str, str], float] | None = None,
+    ) -> list[Timeline]: ...
     def among(self, ranks: Sequence[int]) -> Fabric: ...
     def __eq__(self, other: object, /) -> bool: ...
 

@@ -20,6 +20,7 @@ mod prediction;
 mod refuted;
 mod request;
 mod schedule;
+mod simulate;
 mod tally;
 mod team;
 mod timeline;

@@ -2,24 +2,11 @@
 
 use pyo3::prelude::*;
 
-use nvcoll_core::counts::Counts;
-use nvcoll_core::dtype::DType;
-use nvcoll_core::partition::Partition;
-use nvcoll_core::schedule::Schedule as Core;
-use nvcoll_fabric::nccl;
-use nvcoll_fabric::predict::Launch;
-use nvcoll_fabric::simulate::{
-    protocol, AtSwitch, Critical, Detail, Piece, Reason, Settings, Sharing, Simulation, Timeline as Simulated,
-};
+use nvcoll_fabric::simulate::{Critical, Piece, Reason, Timeline as Simulated};
 use nvcoll_fabric::units::{Ps, PS_PER_US};
-use nvcoll_fabric::{Error, Result};
 
-use crate::conditions::{damages_of, slowdowns_of, starts_of};
-use crate::error::{invalid, of_fabric};
-use crate::fabric::{nbytes_of, Fabric};
-use crate::gil::watched_in_fabric;
+use crate::fabric::Fabric;
 use crate::schedule::{Schedule, Step};
-use crate::whole::whole;
 
 /// What one direction of a link did: from, to, bytes that crossed it, microseconds in which something was on it.
 type LinkRow = (String, String, u64, f64);
@@ -203,147 +190,9 @@ fn micros(ps: Ps) -> f64 {
     ps as f64 / PS_PER_US as f64
 }
 
-/// Steps over all tiles that a simulation may have: the record takes 32 bytes of each. Chosen: 2 GB, and minutes.
-const MOST_STEPS: u64 = 1 << 26;
-
-/// How much of a chunk a tile moves unless it is said. Cited: a slice of NCCL's all_reduce under Simple, two of the
-/// eight steps of its buffer of 4 MiB.
-const SLICE_BYTES: i64 = 1 << 20;
-
-#[pymethods]
 impl Fabric {
-    /// Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks.
-    ///
-    /// Time is whole picoseconds inside: the same input gives the same output on every machine. It runs without the GIL
-    /// and ends on Ctrl-C. What a step costs besides its bytes are the constants of the protocol, which are
-    /// NCCL's latencies and not fitted to measurements: it compares schedules, and does not say what a call would take.
-    ///
-    /// Args:
-    ///     schedule: a `Schedule` for as many ranks as the fabric has GPUs, or fewer.
-    ///     nbytes: int; bytes of a rank's longer buffer, as nccl-tests counts them; a multiple of the dtype's bytes.
-    ///     dtype: name of the dtype of the elements.
-    ///     protocol: ``ideal`` (links and nothing else), ``ll``, ``ll128`` or ``simple``.
-    ///     slice_bytes: int; bytes of every chunk that one pass of the schedule moves; 1 MiB if None.
-    ///     spans: whether to keep every step in every tile.
-    ///     sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one after the other).
-    ///     at_switch: what becomes of steps that ask for a switch where none can do them: ``refuse``, or ``ignore`` (ranks
-    ///         do them point to point).
-    ///     launch: None (the protocol's own constants, which are NCCL's latencies and not fitted), or how the program
-    ///         launches its calls, as of :meth:`predict`: then rates, latencies and what a call takes before its first step
-    ///         are the fitted constants of :meth:`predict`, and a ring takes the time that it predicts.
-    ///     starts: when ranks enter, in microseconds: a number for each rank, or a mapping from some ranks, the others enter
-    ///         at 0.
-    ///     slowdowns: how many times as long the steps of ranks take as they would alone, 1 or more: a number for each rank,
-    ///         or a mapping from some ranks.
-    ///     damage: what is left of links, from 1 to 0, which cuts them, so that routes go round: a mapping from pairs of
-    ///         names in `devices`, as ``{("gpu0", "nvswitch"): 0.5}``. It holds in both directions, unless the pair is
-    ///         there in the other order too.
-    ///
-    /// Returns:
-    ///     A `Timeline`.
-    ///
-    /// Raises:
-    ///     InvalidArgument: nothing is called so; a number that cannot be; fewer GPUs than ranks; a step at a switch where
-    ///         there is none; no path; more steps than can be kept.
-    ///     BuildError: the waits of the schedule make a circle.
-    #[pyo3(signature = (schedule, nbytes, *, dtype="float32", protocol="simple", slice_bytes=None, spans=false,
-        sharing="max_min", at_switch="refuse", launch=None, starts=None, slowdowns=None, damage=None))]
-    #[allow(clippy::too_many_arguments)]
-    fn simulate(
-        &self,
-        py: Python<'_>,
-        schedule: &Bound<'_, Schedule>,
-        nbytes: &Bound<'_, PyAny>,
-        dtype: &str,
-        protocol: &str,
-        slice_bytes: Option<&Bound<'_, PyAny>>,
-        spans: bool,
-        sharing: &str,
-        at_switch: &str,
-        launch: Option<&str>,
-        starts: Option<&Bound<'_, PyAny>>,
-        slowdowns: Option<&Bound<'_, PyAny>>,
-        damage: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Timeline> {
-        let ran = schedule.clone().unbind();
-        let schedule = &schedule.get().core;
-        let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
-        let (nbytes, element) = (nbytes_of(nbytes)?, dtype.bytes() as u64);
-        if nbytes % element != 0 {
-            let message = format!("nbytes is {nbytes}: pass a multiple of {element}, which {dtype} has");
-            return Err(invalid(py, message));
-        }
-        let costs = protocol::named(protocol).map_err(|error| of_fabric(py, &error))?;
-        let slice_bytes = slice_bytes.map_or(Ok(SLICE_BYTES), |bytes| whole("slice_bytes", bytes, 1..=i64::MAX))?;
-        let detail = if spans { Detail::Spans } else { Detail::Path };
-        let world_size = schedule.world_size;
-        let settings = Settings {
-            detail,
-            sharing: Sharing::named(sharing).map_err(|error| of_fabric(py, &error))?,
-            at_switch: AtSwitch::named(at_switch).map_err(|error| of_fabric(py, &error))?,
-            starts_ps: starts_of(starts, world_size)?,
-            slowdowns: slowdowns_of(slowdowns, world_size)?,
-            damages: damages_of(damage, self.hardware())?,
-            ..Settings::new(costs, slice_bytes.unsigned_abs())
-        };
-        let count = usize::try_from(nbytes / element).map_err(|error| invalid(py, error.to_string()))?;
-        let counts = Counts::Even(count).of_parts(schedule.collective, schedule.roles());
-        let partition = Partition::new(counts, schedule.chunks_per_part);
-        let fabric = self.hardware();
-        let check = |steps: u64| {
-            let message = || format!("{steps} steps are more than {MOST_STEPS}: pass slice_bytes above {slice_bytes}");
-            let too_many = || Error::Unable { fabric: fabric.name.clone(), message: message() };
-            (steps <= MOST_STEPS).then_some(()).ok_or_else(too_many)
-        };
-        let run = |is_interrupted: &mut dyn FnMut() -> bool| -> Result<Simulated> {
-            // Every byte of a buffer is moved by some step of some tile.
-            check(nbytes / settings.slice_bytes.max(element))?;
-            let longest = (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).max();
-            let step_bytes = longest.unwrap_or(0).min(settings.slice_bytes);
-            let call = launch.map(|launch| Calibrated { protocol, launch, nbytes, step_bytes });
-            let (settings, least) = match &call {
-                Some(call) => self.calibrated(schedule, call, settings)?,
-                None => (settings, 0),
-            };
-            let simulation = Simulation::new(schedule, &partition, dtype, fabric, &settings)?;
-            check(simulation.steps())?;
-            let mut simulated = simulation.run_until(is_interrupted)?;
-            simulated.ends_ps.iter_mut().for_each(|end| *end = least.max(*end));
-            Ok(simulated)
-        };
-        let simulated = watched_in_fabric(py, run)?;
-        Ok(self.told(simulated, ran, spans))
-    }
-}
-
-/// What is run at the cost of the fitted constants.
-struct Calibrated<'a> {
-    protocol: &'a str,
-    launch: &'a str,
-    nbytes: u64,
-    /// What a step moves in a tile.
-    step_bytes: u64,
-}
-
-impl Fabric {
-    /// Puts the constants of predictions into settings; returns also the time before which no call ends.
-    fn calibrated(&self, schedule: &Core, call: &Calibrated<'_>, settings: Settings) -> Result<(Settings, Ps)> {
-        let launch = Launch::named(call.launch)?;
-        let found = nccl::Protocol::ALL.into_iter().find(|p| p.name().eq_ignore_ascii_case(call.protocol));
-        let protocol = found.ok_or_else(|| Error::Unknown {
-            kind: "protocol that is launched",
-            name: call.protocol.to_owned(),
-            known: nccl::Protocol::ALL.map(|p| p.name().to_lowercase()).join(", "),
-        })?;
-        let fabric = self.hardware();
-        let predictor = self.answers().predictor(fabric, None)?;
-        let bytes = (call.nbytes, call.step_bytes);
-        let fitted = predictor.settings(fabric, schedule, protocol, launch, bytes)?;
-        let least = predictor.least(launch, schedule.collective.name == "all_to_all");
-        Ok((Settings { protocol: fitted.protocol, fitted: fitted.fitted, ..settings }, least))
-    }
-
-    fn told(&self, simulated: Simulated, ran: Py<Schedule>, spans: bool) -> Timeline {
+    /// Makes the timeline of what was simulated.
+    pub(crate) fn told(&self, simulated: Simulated, ran: Py<Schedule>, spans: bool) -> Timeline {
         let fabric = self.hardware();
         let name = |device: usize| fabric.devices[device].name.clone();
         let links = fabric.links.iter().zip(&simulated.links);

@@ -68,12 +68,7 @@ impl Flat {
     ///
     /// # Errors
     /// [`Error::Schedule`] for what cannot be numbered, and whatever [`Moves::path_of`] says.
-    pub(super) fn of(
-        schedule: &Schedule,
-        ground: &mut Ground,
-        moves: &mut Moves,
-        settings: &Settings,
-    ) -> Result<Self> {
+    pub(super) fn of(schedule: &Schedule, ground: &mut Ground, moves: &mut Moves, settings: &Settings) -> Result<Self> {
         let (flat, first_queue, places) = numbered(schedule)?;
         let mut making = Making {
             schedule,

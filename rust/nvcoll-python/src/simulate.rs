@@ -1,0 +1,248 @@
+//! `Fabric.simulate`: a schedule, or an algorithm for all GPUs, in virtual time.
+
+use pyo3::prelude::*;
+
+use nvcoll_core::algorithm::build;
+use nvcoll_core::collective::{Collective, Roles};
+use nvcoll_core::counts::Counts;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::partition::Partition;
+use nvcoll_core::schedule::{Aliasing, Schedule as Core};
+use nvcoll_fabric::nccl;
+use nvcoll_fabric::predict::Launch;
+use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, Settings, Sharing, Simulation, Timeline as Simulated};
+use nvcoll_fabric::units::Ps;
+use nvcoll_fabric::{Error, Result};
+
+use crate::conditions::{damages_of, slowdowns_of, starts_of};
+use crate::error::{invalid, of_core, of_fabric};
+use crate::fabric::{nbytes_of, Fabric};
+use crate::gil::watched_in_fabric;
+use crate::schedule::{collective_named, written, Schedule};
+use crate::timeline::Timeline;
+use crate::whole::whole;
+
+/// Steps over all tiles that a simulation may have: the record takes 32 bytes of each. Chosen: 2 GB, and minutes.
+const MOST_STEPS: u64 = 1 << 26;
+
+/// How much of a chunk a tile moves unless it is said. Cited: a slice of NCCL's all_reduce under Simple, two of the
+/// eight steps of its buffer of 4 MiB.
+const SLICE_BYTES: i64 = 1 << 20;
+
+#[pymethods]
+impl Fabric {
+    /// Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks.
+    ///
+    /// Time is whole picoseconds inside: the same input gives the same output on every machine. It runs without the GIL
+    /// and ends on Ctrl-C. What a step costs besides its bytes are the constants of the protocol, which are
+    /// NCCL's latencies and not fitted to measurements: it compares schedules, and does not say what a call would take.
+    /// For several sizes routes are found once, unless `launch` is given.
+    ///
+    /// Args:
+    ///     schedule: a `Schedule` for as many ranks as the fabric has GPUs, or fewer; an algorithm for all of its GPUs:
+    ///         one written in Python, or the name of one of `collective`.
+    ///     nbytes: int, or any number of them; bytes of a rank's longer buffer, as nccl-tests counts them; multiples of
+    ///         the dtype's bytes.
+    ///     collective: of which collective an algorithm is that is a name; None for others.
+    ///     dtype: name of the dtype of the elements.
+    ///     protocol: ``ideal`` (links and nothing else), ``ll``, ``ll128`` or ``simple``.
+    ///     slice_bytes: int; bytes of every chunk that one pass of the schedule moves; 1 MiB if None.
+    ///     spans: whether to keep every step in every tile.
+    ///     sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one after the other).
+    ///     at_switch: what becomes of steps that ask for a switch where none can do them: ``refuse``, or ``ignore`` (ranks
+    ///         do them point to point).
+    ///     launch: None (the protocol's own constants, which are NCCL's latencies and not fitted), or how the program
+    ///         launches its calls, as of :meth:`predict`: then rates, latencies and what a call takes before its first step
+    ///         are the fitted constants of :meth:`predict`, and a ring takes the time that it predicts.
+    ///     starts: when ranks enter, in microseconds: a number for each rank, or a mapping from some ranks, the others enter
+    ///         at 0.
+    ///     slowdowns: how many times as long the steps of ranks take as they would alone, 1 or more: a number for each rank,
+    ///         or a mapping from some ranks.
+    ///     damage: what is left of links, from 1 to 0, which cuts them, so that routes go round: a mapping from pairs of
+    ///         names in `devices`, as ``{("gpu0", "nvswitch"): 0.5}``. It holds in both directions, unless the pair is
+    ///         there in the other order too.
+    ///
+    /// Returns:
+    ///     A `Timeline`; for a sequence, a list of them in its order.
+    ///
+    /// Raises:
+    ///     InvalidArgument: nothing is called so; a number that cannot be; fewer GPUs than ranks; a step at a switch where
+    ///         there is none; no path; more steps than can be kept.
+    ///     BuildError: the waits of the schedule make a circle, or an algorithm broke a rule of the builder.
+    #[pyo3(signature = (schedule, nbytes, *, collective=None, dtype="float32", protocol="simple", slice_bytes=None,
+        spans=false, sharing="max_min", at_switch="refuse", launch=None, starts=None, slowdowns=None, damage=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn simulate<'py>(
+        &self,
+        py: Python<'py>,
+        schedule: &Bound<'py, PyAny>,
+        nbytes: &Bound<'py, PyAny>,
+        collective: Option<&str>,
+        dtype: &str,
+        protocol: &str,
+        slice_bytes: Option<&Bound<'_, PyAny>>,
+        spans: bool,
+        sharing: &str,
+        at_switch: &str,
+        launch: Option<&str>,
+        starts: Option<&Bound<'_, PyAny>>,
+        slowdowns: Option<&Bound<'_, PyAny>>,
+        damage: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
+        let costs = protocol::named(protocol).map_err(|error| of_fabric(py, &error))?;
+        let slice_bytes = slice_bytes.map_or(Ok(SLICE_BYTES), |bytes| whole("slice_bytes", bytes, 1..=i64::MAX))?;
+        let sizes: Option<Vec<u64>> = match nbytes.try_iter() {
+            Ok(sizes) => Some(sizes.map(|size| elements_of(&size?, dtype)).collect::<PyResult<_>>()?),
+            Err(_) => None,
+        };
+        let given = self.schedule_of(schedule, collective)?;
+        let core = &given.get().core;
+        let settings = Settings {
+            detail: if spans { Detail::Spans } else { Detail::Path },
+            sharing: Sharing::named(sharing).map_err(|error| of_fabric(py, &error))?,
+            at_switch: AtSwitch::named(at_switch).map_err(|error| of_fabric(py, &error))?,
+            starts_ps: starts_of(starts, core.world_size)?,
+            slowdowns: slowdowns_of(slowdowns, core.world_size)?,
+            damages: damages_of(damage, self.hardware())?,
+            ..Settings::new(costs, slice_bytes.unsigned_abs())
+        };
+        let asked = Asked { fabric: self, schedule: core, dtype, settings, launch, protocol };
+        let Some(sizes) = sizes else {
+            let one = [elements_of(nbytes, dtype)?];
+            let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&one, is_interrupted))?;
+            let mut told = simulated.into_iter().map(|one| self.told(one, given.clone().unbind(), spans));
+            return Ok(told.next().expect("a size has a timeline").into_pyobject(py)?.into_any());
+        };
+        let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&sizes, is_interrupted))?;
+        let told = simulated.into_iter().map(|one| self.told(one, given.clone().unbind(), spans));
+        told.collect::<Vec<Timeline>>().into_pyobject(py)
+    }
+}
+
+/// Reads a number of bytes, which must be whole elements; returns how many.
+fn elements_of(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<u64> {
+    let (nbytes, element) = (nbytes_of(value)?, dtype.bytes() as u64);
+    if nbytes % element != 0 {
+        let message = format!("nbytes is {nbytes}: pass a multiple of {element}, which {dtype} has");
+        return Err(invalid(value.py(), message));
+    }
+    Ok(nbytes / element)
+}
+
+/// In place where the collective can be, as the default of `nvcoll.schedule`.
+fn aliasing_of(collective: &Collective) -> Aliasing {
+    if collective.can_be_in_place {
+        Aliasing::InPlace
+    } else {
+        Aliasing::Disjoint
+    }
+}
+
+impl Fabric {
+    /// Finds the schedule that is meant: itself, or that of an algorithm for all GPUs.
+    fn schedule_of<'py>(&self, given: &Bound<'py, PyAny>, collective: Option<&str>) -> PyResult<Bound<'py, Schedule>> {
+        let py = given.py();
+        let contract = collective.map(|name| collective_named(py, name)).transpose()?;
+        let roles = Roles { world_size: self.hardware().world_size(), root: 0 };
+        if let Ok(name) = given.extract::<String>() {
+            let contract = contract.ok_or_else(|| {
+                invalid(py, format!("`{name}` is an algorithm of which collective? Pass collective="))
+            })?;
+            let mapped = py.detach(|| build(contract, &name, roles, aliasing_of(contract)));
+            return Bound::new(py, Schedule::of(mapped.map_err(|error| of_core(py, &error))?));
+        }
+        let schedule = match given.cast::<Schedule>() {
+            Ok(schedule) => schedule.clone(),
+            Err(_) => {
+                let own = || given.getattr("collective").and_then(|name| name.extract::<String>());
+                let own = own().map_err(|_| invalid(py, "`schedule` must be a schedule, an algorithm or a name"))?;
+                written(given, roles, aliasing_of(collective_named(py, &own)?))?
+            }
+        };
+        let found = schedule.get().core.collective;
+        match contract {
+            Some(contract) if contract != found => {
+                Err(invalid(py, format!("`schedule` is for {}, `collective` is {}", found.name, contract.name)))
+            }
+            _ => Ok(schedule),
+        }
+    }
+}
+
+/// What is simulated, whatever its size.
+struct Asked<'a> {
+    fabric: &'a Fabric,
+    schedule: &'a Core,
+    dtype: DType,
+    settings: Settings,
+    /// How calls are launched, if the fitted constants are to be paid.
+    launch: Option<&'a str>,
+    protocol: &'a str,
+}
+
+impl Asked<'_> {
+    /// Runs the schedule for each number of elements.
+    fn run(&self, counts: &[u64], is_interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Simulated>> {
+        let (fabric, dtype) = (self.fabric.hardware(), self.dtype);
+        let mut kept = None;
+        let mut one = |&count: &u64| {
+            // Every element of a buffer is moved by some step of some tile.
+            self.check(count / (self.settings.slice_bytes / dtype.bytes() as u64).max(1))?;
+            let partition = self.partition(count)?;
+            let Some(launch) = self.launch else {
+                let simulation = match &mut kept {
+                    Some(simulation) => simulation,
+                    none => {
+                        none.insert(Simulation::new(self.schedule, &self.partition(0)?, dtype, fabric, &self.settings)?)
+                    }
+                };
+                simulation.resize(&partition, dtype)?;
+                self.check(simulation.steps())?;
+                return simulation.run_until(is_interrupted);
+            };
+            let (settings, least) = self.calibrated(launch, count, &partition)?;
+            let simulation = Simulation::new(self.schedule, &partition, dtype, fabric, &settings)?;
+            self.check(simulation.steps())?;
+            let mut simulated = simulation.run_until(is_interrupted)?;
+            simulated.ends_ps.iter_mut().for_each(|end| *end = least.max(*end));
+            Ok(simulated)
+        };
+        counts.iter().map(&mut one).collect()
+    }
+
+    fn check(&self, steps: u64) -> Result<()> {
+        let slice_bytes = self.settings.slice_bytes;
+        let message = || format!("{steps} steps are more than {MOST_STEPS}: pass slice_bytes above {slice_bytes}");
+        (steps <= MOST_STEPS).then_some(()).ok_or_else(|| self.unable(message()))
+    }
+
+    fn unable(&self, message: String) -> Error {
+        Error::Unable { fabric: self.fabric.hardware().name.clone(), message }
+    }
+
+    fn partition(&self, count: u64) -> Result<Partition> {
+        let count = usize::try_from(count).map_err(|error| self.unable(error.to_string()))?;
+        let counts = Counts::Even(count).of_parts(self.schedule.collective, self.schedule.roles());
+        Ok(Partition::new(counts, self.schedule.chunks_per_part))
+    }
+
+    /// Puts the constants of predictions into settings; returns also the time before which no call ends.
+    fn calibrated(&self, launch: &str, count: u64, partition: &Partition) -> Result<(Settings, Ps)> {
+        let launch = Launch::named(launch)?;
+        let found = nccl::Protocol::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(self.protocol));
+        let protocol = found.ok_or_else(|| Error::Unknown {
+            kind: "protocol that is launched",
+            name: self.protocol.to_owned(),
+            known: nccl::Protocol::ALL.map(|known| known.name().to_lowercase()).join(", "),
+        })?;
+        let (fabric, element) = (self.fabric.hardware(), self.dtype.bytes() as u64);
+        let predictor = self.fabric.answers().predictor(fabric, None)?;
+        let longest = (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).max();
+        let step_bytes = longest.unwrap_or(0).min(self.settings.slice_bytes);
+        let fitted = predictor.settings(fabric, self.schedule, protocol, launch, (count * element, step_bytes))?;
+        let least = predictor.least(launch, self.schedule.collective.name == "all_to_all");
+        let settings = Settings { protocol: fitted.protocol, fitted: fitted.fitted, ..self.settings.clone() };
+        Ok((settings, least))
+    }
+}
