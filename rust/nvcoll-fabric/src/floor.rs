@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::flow::UNBOUNDED;
 use crate::flows::Flows;
 use crate::hardware::{Fabric, Link};
+use crate::route::Router;
 use crate::units::{Ps, Rate};
 
 /// The least time of a collective on a fabric, as a line over its bytes.
@@ -80,7 +81,7 @@ impl Fabric {
     /// Returns the latency from rank 0 to the farthest other by the quickest way: routes are chosen by rate, and a
     /// schedule may pass on what it receives (Dijkstra 1959; it ends when nobody can be reached sooner).
     fn reach(&self) -> Result<Ps> {
-        let n = self.world_size();
+        let (n, mut router) = (self.world_size(), Router::of(self));
         let mut latencies = vec![Ps::MAX; n as usize];
         latencies[0] = 0;
         let mut waiting: Vec<u32> = (0..n).collect();
@@ -92,7 +93,7 @@ impl Fabric {
                 return Ok(farthest);
             };
             for &to in &waiting {
-                let through = latencies[by as usize].saturating_add(self.route(by, to)?.latency(self));
+                let through = latencies[by as usize].saturating_add(router.route(self, by, to)?.latency(self));
                 latencies[to as usize] = latencies[to as usize].min(through);
             }
         }

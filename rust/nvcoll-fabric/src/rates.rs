@@ -6,7 +6,7 @@
 use crate::error::Result;
 use crate::flows::Flows;
 use crate::hardware::{Fabric, Link};
-use crate::route::Route;
+use crate::route::{Route, Router};
 use crate::sharing::share;
 use crate::units::Rate;
 
@@ -19,8 +19,9 @@ impl Fabric {
     /// # Errors
     /// [`crate::Error::NoPath`].
     pub fn routes(&self) -> Result<Vec<Vec<Route>>> {
-        let ranks = 0..self.world_size();
-        ranks.clone().map(|from| ranks.clone().map(|to| self.route(from, to)).collect()).collect()
+        let (ranks, mut router) = (0..self.world_size(), Router::of(self));
+        let row = |from| -> Result<Vec<Route>> { ranks.clone().map(|to| router.route(self, from, to)).collect() };
+        ranks.clone().map(row).collect()
     }
 
     /// Returns what each pair reaches when nothing else moves.

@@ -12,7 +12,8 @@
 //! Source: the order of NCCL's path types (`src/graph/paths.cc`: NVL, PIX, PXB, PHB, SYS, NET).
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::hardware::media::Family;
@@ -69,7 +70,8 @@ impl Route {
 }
 
 impl Fabric {
-    /// Finds how a transfer from the memory of GPU `from` to that of GPU `to` goes; both are ranks.
+    /// Finds how a transfer from the memory of GPU `from` to that of GPU `to` goes; both are ranks. Who asks for many
+    /// takes a [`Router`].
     ///
     /// # Errors
     /// [`Error::NoPath`].
@@ -77,24 +79,7 @@ impl Fabric {
     /// # Panics
     /// If there are not so many ranks.
     pub fn route(&self, from: u32, to: u32) -> Result<Route> {
-        let gpus = self.gpus();
-        let (a, b) = (gpus[from as usize], gpus[to as usize]);
-        if a == b {
-            return Ok(Route { links: Vec::new(), kind: RouteKind::Local });
-        }
-        let is_one_node = self.devices[a].node == self.devices[b].node;
-        let found = if is_one_node {
-            self.over_nvlink(a, b).or_else(|| self.over_peers(a, b)).or_else(|| self.through_memory(a, b))
-        } else {
-            self.over_nvlink(a, b).or_else(|| self.over_network(a, b))
-        };
-        let (links, kind) = found.ok_or_else(|| Error::NoPath {
-            fabric: self.name.clone(),
-            from: self.devices[a].name.clone(),
-            to: self.devices[b].name.clone(),
-            reason: self.why_not(is_one_node).to_owned(),
-        })?;
-        Ok(Route { links, kind })
+        Router::of(self).route(self, from, to)
     }
 
     fn why_not(&self, is_one_node: bool) -> &'static str {
@@ -105,50 +90,7 @@ impl Fabric {
         }
     }
 
-    fn over_nvlink(&self, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
-        let is_passed = |kind| kind == Kind::Nvswitch;
-        let path = self.shortest(a, b, is_passed, Family::joins_gpus)?;
-        Some((path, RouteKind::Nvlink))
-    }
-
-    fn over_peers(&self, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
-        let path = self.abilities.peer_access.then(|| self.on_host(a, b)).flatten()?;
-        Some((path, RouteKind::Peer))
-    }
-
-    fn through_memory(&self, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
-        let memory = self.memory_of(b)?;
-        Some(([self.on_host(a, memory)?, self.on_host(memory, b)?].concat(), RouteKind::Staged))
-    }
-
-    fn over_network(&self, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
-        if self.abilities.gpu_direct {
-            return Some((self.off_host(a, b)?, RouteKind::Network));
-        }
-        let (from, to) = (self.memory_of(a)?, self.memory_of(b)?);
-        let path = [self.on_host(a, from)?, self.off_host(from, to)?, self.on_host(to, b)?].concat();
-        Some((path, RouteKind::Network))
-    }
-
-    /// Over NICs and what joins them.
-    fn off_host(&self, a: usize, b: usize) -> Option<Vec<usize>> {
-        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket | Kind::Nic | Kind::NetworkSwitch);
-        self.shortest(a, b, is_passed, |f| !f.joins_gpus())
-    }
-
-    /// The memory that is nearest to a GPU.
-    fn memory_of(&self, gpu: usize) -> Option<usize> {
-        let near = |&memory: &usize| self.on_host(memory, gpu).map_or(usize::MAX, |path| path.len());
-        self.of_kind(Kind::Memory).filter(|memory| near(memory) < usize::MAX).min_by_key(near)
-    }
-
-    /// Over PCIe and between sockets.
-    fn on_host(&self, a: usize, b: usize) -> Option<Vec<usize>> {
-        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket);
-        self.shortest(a, b, is_passed, |f| !f.joins_gpus() && f != Family::Network)
-    }
-
-    /// Fewest links, then widest, then first described (Dijkstra, 1959, on (links, -rate, position)).
+    /// Fewest links, then widest, then first described.
     pub(crate) fn shortest(
         &self,
         a: usize,
@@ -156,24 +98,182 @@ impl Fabric {
         is_passed: impl Fn(Kind) -> bool,
         is_taken: impl Fn(Family) -> bool,
     ) -> Option<Vec<usize>> {
-        let leaving = self.links_by_start();
-        let mut best: Vec<Option<(u32, Reverse<Rate>, usize)>> = vec![None; self.devices.len()];
+        Router::of(self).shortest(self, a, b, is_passed, is_taken)
+    }
+}
+
+/// Finds routes in one fabric, any number of them: what a search needs to know of the whole is looked up once. Between
+/// two nodes of a cluster a search looks at these two and what joins them, not at the others; the route is the same
+/// (`goes_round`). Work for a pair: the links of two nodes and of the switches between nodes.
+pub struct Router {
+    gpus: Vec<usize>,
+    memories: Vec<usize>,
+    /// For GPUs that were asked about, the memory that is nearest.
+    nearest: BTreeMap<usize, Option<usize>>,
+    /// For each device, the links that leave it.
+    leaving: Vec<Vec<usize>>,
+    /// Whether all nodes are alike.
+    has_copies: bool,
+    /// For each device, how it is reached best, and in which search that was found.
+    best: Vec<(u64, Reached)>,
+    search: u64,
+}
+
+/// How a device is reached: links, the narrowest of them, and the last.
+type Reached = (u32, Reverse<Rate>, usize);
+
+impl Router {
+    /// Prepares for a fabric; the others' methods must be given the same.
+    pub fn of(fabric: &Fabric) -> Self {
+        let mut leaving = vec![Vec::new(); fabric.devices.len()];
+        for (position, link) in fabric.links.iter().enumerate() {
+            leaving[link.from].push(position);
+        }
+        Self {
+            gpus: fabric.gpus(),
+            memories: fabric.of_kind(Kind::Memory).collect(),
+            nearest: BTreeMap::new(),
+            has_copies: has_copies(fabric),
+            best: vec![(0, (0, Reverse(Rate(0)), 0)); leaving.len()],
+            leaving,
+            search: 0,
+        }
+    }
+
+    /// As [`Fabric::route`].
+    ///
+    /// # Errors
+    /// [`Error::NoPath`].
+    ///
+    /// # Panics
+    /// If there are not so many ranks.
+    pub fn route(&mut self, fabric: &Fabric, from: u32, to: u32) -> Result<Route> {
+        let (a, b) = (self.gpus[from as usize], self.gpus[to as usize]);
+        if a == b {
+            return Ok(Route { links: Vec::new(), kind: RouteKind::Local });
+        }
+        let is_one_node = fabric.devices[a].node == fabric.devices[b].node;
+        let mut found = self.over_nvlink(fabric, a, b);
+        if found.is_none() && is_one_node {
+            found = self.over_peers(fabric, a, b).or_else(|| self.through_memory(fabric, a, b));
+        } else if found.is_none() {
+            found = self.over_network(fabric, a, b);
+        }
+        let (links, kind) = found.ok_or_else(|| Error::NoPath {
+            fabric: fabric.name.clone(),
+            from: fabric.devices[a].name.clone(),
+            to: fabric.devices[b].name.clone(),
+            reason: fabric.why_not(is_one_node).to_owned(),
+        })?;
+        Ok(Route { links, kind })
+    }
+
+    fn over_nvlink(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
+        let path = self.shortest(fabric, a, b, |kind| kind == Kind::Nvswitch, Family::joins_gpus)?;
+        Some((path, RouteKind::Nvlink))
+    }
+
+    fn over_peers(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
+        let path = fabric.abilities.peer_access.then(|| self.on_host(fabric, a, b)).flatten()?;
+        Some((path, RouteKind::Peer))
+    }
+
+    fn through_memory(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
+        let memory = self.memory_of(fabric, b)?;
+        let path = [self.on_host(fabric, a, memory)?, self.on_host(fabric, memory, b)?].concat();
+        Some((path, RouteKind::Staged))
+    }
+
+    fn over_network(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
+        if fabric.abilities.gpu_direct {
+            return Some((self.off_host(fabric, a, b)?, RouteKind::Network));
+        }
+        let (from, to) = (self.memory_of(fabric, a)?, self.memory_of(fabric, b)?);
+        let path =
+            [self.on_host(fabric, a, from)?, self.off_host(fabric, from, to)?, self.on_host(fabric, to, b)?].concat();
+        Some((path, RouteKind::Network))
+    }
+
+    /// Over NICs and what joins them.
+    fn off_host(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<Vec<usize>> {
+        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket | Kind::Nic | Kind::NetworkSwitch);
+        self.shortest(fabric, a, b, is_passed, |f| !f.joins_gpus())
+    }
+
+    /// The memory that is nearest to a GPU.
+    fn memory_of(&mut self, fabric: &Fabric, gpu: usize) -> Option<usize> {
+        if let Some(&known) = self.nearest.get(&gpu) {
+            return known;
+        }
+        let mut nearest: Option<(usize, usize)> = None;
+        for at in 0..self.memories.len() {
+            let memory = self.memories[at];
+            let links = self.on_host(fabric, memory, gpu).map(|path| path.len());
+            if let Some(links) = links.filter(|&links| nearest.is_none_or(|(least, _)| links < least)) {
+                nearest = Some((links, memory));
+            }
+        }
+        let nearest = nearest.map(|(_, memory)| memory);
+        self.nearest.insert(gpu, nearest);
+        nearest
+    }
+
+    /// Over PCIe and between sockets.
+    fn on_host(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<Vec<usize>> {
+        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket);
+        self.shortest(fabric, a, b, is_passed, |f| !f.joins_gpus() && f != Family::Network)
+    }
+
+    fn shortest(
+        &mut self,
+        fabric: &Fabric,
+        a: usize,
+        b: usize,
+        is_passed: impl Fn(Kind) -> bool,
+        is_taken: impl Fn(Family) -> bool,
+    ) -> Option<Vec<usize>> {
+        if self.has_copies {
+            let nodes = [a, b].map(|end| fabric.devices[end].node);
+            let is_seen = |device: usize| {
+                let node = fabric.devices[device].node;
+                node.is_none() || nodes.contains(&node)
+            };
+            let path = self.search(fabric, a, b, &is_passed, &is_taken, is_seen);
+            if path.as_ref().is_some_and(|path| !goes_round(fabric, path)) {
+                return path;
+            }
+        }
+        self.search(fabric, a, b, is_passed, is_taken, |_| true)
+    }
+
+    /// Fewest links, then widest, then first described (Dijkstra, 1959, on (links, -rate, position)), over devices that
+    /// are seen.
+    fn search(
+        &mut self,
+        fabric: &Fabric,
+        a: usize,
+        b: usize,
+        is_passed: impl Fn(Kind) -> bool,
+        is_taken: impl Fn(Family) -> bool,
+        is_seen: impl Fn(usize) -> bool,
+    ) -> Option<Vec<usize>> {
+        self.search += 1;
         let mut waiting = BinaryHeap::from([Reverse((0u32, Reverse(Rate(u64::MAX)), a, usize::MAX))]);
         while let Some(Reverse((hops, narrowest, at, by))) = waiting.pop() {
-            if best[at].is_some() {
+            if self.best[at].0 == self.search {
                 continue;
             }
-            best[at] = Some((hops, narrowest, by));
+            self.best[at] = (self.search, (hops, narrowest, by));
             if at == b {
                 break;
             }
-            if at != a && !is_passed(self.devices[at].kind) {
+            if at != a && !is_passed(fabric.devices[at].kind) {
                 continue;
             }
-            for &link in &leaving[at] {
-                let Link { to, medium, .. } = self.links[link];
-                if is_taken(medium.family) {
-                    let rate = narrowest.0.min(self.links[link].rate());
+            for &link in &self.leaving[at] {
+                let Link { to, medium, .. } = fabric.links[link];
+                if is_taken(medium.family) && is_seen(to) {
+                    let rate = narrowest.0.min(fabric.links[link].rate());
                     waiting.push(Reverse((hops + 1, Reverse(rate), to, link)));
                 }
             }
@@ -181,19 +281,93 @@ impl Fabric {
         let mut path = Vec::new();
         let mut at = b;
         while at != a {
-            let (_, _, by) = best[at]?;
+            let (search, (_, _, by)) = self.best[at];
+            if search != self.search {
+                return None;
+            }
             path.push(by);
-            at = self.links[by].from;
+            at = fabric.links[by].from;
         }
         path.reverse();
         Some(path)
     }
+}
 
-    fn links_by_start(&self) -> Vec<Vec<usize>> {
-        let mut leaving = vec![Vec::new(); self.devices.len()];
-        for (position, link) in self.links.iter().enumerate() {
-            leaving[link.from].push(position);
+/// Says whether a path comes back to devices between nodes after it was in a node. One that does not is the one that a
+/// search of a fabric of copies finds, too: what leads through a third node leads through the copy in one of the two as
+/// well, so nothing is shorter or wider; and among equals links between nodes, being described first, win.
+fn goes_round(fabric: &Fabric, path: &[usize]) -> bool {
+    let is_between = |device: usize| fabric.devices[device].node.is_none();
+    let entries = path.iter().map(|&link| &fabric.links[link]).filter(|l| !is_between(l.from) && is_between(l.to));
+    entries.count() > 1
+}
+
+/// Says whether a fabric is what stands between nodes, described first, then nodes one after the other, each like the
+/// first.
+fn has_copies(fabric: &Fabric) -> bool {
+    let Some(shared) = fabric.devices.iter().position(|device| device.node.is_some()) else { return false };
+    let joins = |link: &Link| link.from < shared && link.to < shared;
+    let between = fabric.links.iter().take_while(|link| joins(link)).count();
+    let nodes = fabric.nodes() as usize;
+    let block = |all: Range<usize>| (nodes > 2 && all.len() % nodes == 0).then_some(all.len() / nodes);
+    let (Some(devices), Some(links)) = (block(shared..fabric.devices.len()), block(between..fabric.links.len())) else {
+        return false;
+    };
+    let moved = |device: usize, nth: usize| if device < shared { device } else { device + nth * devices };
+    let is_device = |(at, device): (usize, &crate::hardware::Device)| {
+        let (nth, first) = (at / devices, &fabric.devices[shared + at % devices]);
+        device.node == Some(nth as u32) && device.kind == first.kind && first.node == Some(0)
+    };
+    let is_link = |(at, link): (usize, &Link)| {
+        let (nth, first) = (at / links, &fabric.links[between + at % links]);
+        let ends = (moved(first.from, nth), moved(first.to, nth));
+        let is_own = |device: usize| device < shared + devices;
+        is_own(first.from)
+            && is_own(first.to)
+            && (link.from, link.to) == ends
+            && std::ptr::eq(link.medium, first.medium)
+            && link.rate() == first.rate()
+    };
+    fabric.devices[shared..].iter().enumerate().all(is_device)
+        && fabric.links[between..].iter().enumerate().all(is_link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{goes_round, Router};
+    use crate::cluster::{cluster, network};
+    use crate::preset::preset;
+
+    #[test]
+    fn what_is_not_looked_at_changes_no_route() {
+        for (node, net) in [
+            ("hgx-h100", "ib-ndr-8"),
+            ("dgx1-v100", "ib-hdr-8"),
+            ("rtx4090-4-staged", "ib-ndr-8"),
+            ("hgx-a100-4", "ib-hdr-8"),
+        ] {
+            let node = preset(node).unwrap();
+            let all = cluster(&node, 4, network(net).unwrap()).unwrap();
+            let (mut few, mut whole) = (Router::of(&all), Router::of(&all));
+            assert!(few.has_copies, "{}", all.name);
+            whole.has_copies = false;
+            for (from, to) in (0..all.world_size()).flat_map(|from| (0..all.world_size()).map(move |to| (from, to))) {
+                let route = few.route(&all, from, to).unwrap();
+                assert_eq!(route, whole.route(&all, from, to).unwrap(), "{from} -> {to} of {}", all.name);
+                assert!(!goes_round(&all, &route.links));
+            }
         }
-        leaving
+    }
+
+    #[test]
+    fn nodes_that_differ_are_no_copies() {
+        let mut all = cluster(&preset("hgx-h100").unwrap(), 3, network("ib-ndr-8").unwrap()).unwrap();
+        assert!(Router::of(&all).has_copies);
+        let last = all.links.len() - 1;
+        all.links[last].lanes += 1;
+        assert!(!Router::of(&all).has_copies);
+        all.links.remove(last);
+        assert!(!Router::of(&all).has_copies);
+        assert!(!Router::of(&preset("hgx-h100").unwrap()).has_copies);
     }
 }

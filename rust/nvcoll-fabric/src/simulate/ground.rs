@@ -11,12 +11,13 @@ use super::fitted::{self, Hops};
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::hardware::{Fabric, Kind, Link};
-use crate::route::RouteKind;
+use crate::route::{RouteKind, Router};
 use crate::units::{Ps, Rate};
 
 /// The links of a run, and how ranks reach each other over them.
 pub(super) struct Ground {
     fabric: Fabric,
+    router: Router,
     /// For each link of `fabric`, which has no cut links, its position in the fabric that was given.
     positions: Vec<u32>,
     /// For each link number, bytes per second.
@@ -73,8 +74,10 @@ impl Ground {
         let mut latencies: Vec<Ps> = fabric.links.iter().map(Link::latency).collect();
         rates.extend(devices.iter().map(|_| Rate::from_gbps(fabric.gpu.memory_gbps).0));
         latencies.extend(devices.iter().map(|_| 0));
+        let fabric = Fabric { links, ..fabric.clone() };
         let mut ground = Self {
-            fabric: Fabric { links, ..fabric.clone() },
+            router: Router::of(&fabric),
+            fabric,
             positions,
             rates,
             latencies,
@@ -114,15 +117,18 @@ impl Ground {
         if !self.routes.contains_key(&(from, to)) {
             let links = match self.through_switch(from, to) {
                 Some(links) => links,
-                None => self.fabric.route(from, to)?.links.iter().map(|&link| self.positions[link]).collect(),
+                None => {
+                    let route = self.router.route(&self.fabric, from, to)?;
+                    route.links.iter().map(|&link| self.positions[link]).collect()
+                }
             };
             self.routes.insert((from, to), links);
         }
         Ok(&self.routes[&(from, to)])
     }
 
-    /// Finds the route of two GPUs each of whose only NVLink leads to the same switch, which is what
-    /// [`Fabric::route`] finds too, by looking at the whole fabric.
+    /// Finds the route of two GPUs each of whose only NVLink leads to the same switch, which is what a [`Router`] finds
+    /// too, by looking at everything around the switch.
     fn through_switch(&self, from: u32, to: u32) -> Option<Vec<u32>> {
         let (a, b) = (self.devices[from as usize], self.devices[to as usize]);
         let is_simple = a != b && self.nvlinks[a as usize] == (1, 1) && self.nvlinks[b as usize] == (1, 1);
