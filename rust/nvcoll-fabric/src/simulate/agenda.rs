@@ -5,7 +5,11 @@
 //! a small table of times seen lately finds the list of a time that is there already
 //! ```
 //!
+//! Events that come one after the other anyhow, as what begins a fixed time from now, wait in a line instead.
+//!
 //! The heap has four children per node: half as deep as with two, and the least of four is found without a branch.
+
+use std::collections::VecDeque;
 
 use crate::units::Ps;
 
@@ -16,6 +20,8 @@ const NONE: u32 = u32::MAX;
 
 /// Events by time.
 pub(super) struct Agenda {
+    /// By time.
+    line: VecDeque<(Ps, u64)>,
     heap: Heap,
     /// By hash of a time: a time, and the last of its list.
     lately: Vec<(Ps, u32)>,
@@ -27,7 +33,7 @@ pub(super) struct Agenda {
 impl Agenda {
     pub(super) fn new() -> Self {
         let lately = vec![(Ps::MAX, NONE); 1 << TABLE_BITS];
-        Self { heap: Heap::default(), lately, events: Vec::new(), free: NONE }
+        Self { line: VecDeque::new(), heap: Heap::default(), lately, events: Vec::new(), free: NONE }
     }
 
     #[inline]
@@ -41,6 +47,15 @@ impl Agenda {
             self.heap.push(at, number);
         }
         row.1 = number;
+    }
+
+    /// As `push`, for events that mostly come in order of time.
+    #[inline]
+    pub(super) fn push_in_order(&mut self, at: Ps, event: u64) {
+        match self.line.back() {
+            Some(&(last, _)) if last > at => self.push(at, event),
+            _ => self.line.push_back((at, event)),
+        }
     }
 
     /// Puts an event at the end of no list.
@@ -62,12 +77,20 @@ impl Agenda {
 
     #[inline]
     pub(super) fn next_time(&self) -> Option<Ps> {
-        self.heap.first().map(|(at, _)| at)
+        let (line, heap) = (self.line.front().map(|&(at, _)| at), self.heap.first().map(|(at, _)| at));
+        line.into_iter().chain(heap).min()
     }
 
     /// Adds every event of a time, which must be the next, to `into`. A time may have several lists.
     #[inline]
     pub(super) fn take(&mut self, at: Ps, into: &mut Vec<u64>) {
+        while let Some(&(time, event)) = self.line.front() {
+            if time != at {
+                break;
+            }
+            into.push(event);
+            self.line.pop_front();
+        }
         while let Some((time, list)) = self.heap.first() {
             if time != at {
                 break;
@@ -175,7 +198,7 @@ mod tests {
                 prop_assert!(!batch.is_empty() && batch.iter().all(|&event| event == at));
                 seen += batch.len();
                 for after in later.by_ref().take(if agenda.next_time().is_none() { usize::MAX } else { 3 }) {
-                    agenda.push(at + after, at + after);
+                    agenda.push_in_order(at + after, at + after);
                 }
             }
             prop_assert_eq!(seen, all);

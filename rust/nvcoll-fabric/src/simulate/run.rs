@@ -377,7 +377,7 @@ impl<'a, D: Discipline> Run<'a, D> {
         let path = &self.moves.paths[flat.path as usize];
         let moves = D::WAITS_FOR_LATENCY && queue.nbytes > 0;
         let begins = ready + path.fixed + if moves { path.latency } else { 0 };
-        self.agenda.push(begins, event(number, BEGINS));
+        self.agenda.push_in_order(begins, event(number, BEGINS));
     }
 
     /// Returns how many steps the awaited queue must have done; none if that was before the first tile.

@@ -9,7 +9,7 @@ use super::{Bundle, Fluid, NONE};
 use crate::units::Ps;
 
 /// Islands of fewer paths are not kept. Chosen: below, they come and go with each transfer.
-const LEAST_KEPT: usize = 8;
+pub(super) const LEAST_KEPT: usize = 8;
 
 /// Links, and the paths with transfers on them.
 #[derive(Default)]
@@ -104,7 +104,7 @@ impl Fluid<'_> {
             if island.settled == self.settling {
                 return (number, false);
             }
-            if island.lasts == 0 || island.paths.len() < LEAST_KEPT {
+            if island.lasts == 0 || island.paths.len() < self.least_kept {
                 self.give_up(number);
                 number = NONE;
             } else {
@@ -120,7 +120,7 @@ impl Fluid<'_> {
 
     /// Forgets an island that is small and has just been looked at: a change will find it again.
     pub(super) fn release_small(&mut self, island: u32) {
-        if self.islands.get(island as usize).is_some_and(|island| island.paths.len() < LEAST_KEPT) {
+        if self.islands.get(island as usize).is_some_and(|island| island.paths.len() < self.least_kept) {
             self.release(island);
         }
     }
