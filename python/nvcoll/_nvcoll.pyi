@@ -5,6 +5,8 @@ from typing import Any, Literal, Self, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
+from nvcoll.algorithms import Algorithm
+
 __version__: str
 
 _ArraysT = TypeVar("_ArraysT")

@@ -74,6 +74,10 @@ impl Ground {
         let mut latencies: Vec<Ps> = fabric.links.iter().map(Link::latency).collect();
         rates.extend(devices.iter().map(|_| Rate::from_gbps(fabric.gpu.memory_gbps).0));
         latencies.extend(devices.iter().map(|_| 0));
+        let hops = settings
+            .fitted
+            .as_ref()
+            .map(|fitted| (fitted.hops, fabric.links.iter().map(|link| fitted::kind_of(link.medium.family)).collect()));
         let fabric = Fabric { links, ..fabric.clone() };
         let mut ground = Self {
             router: Router::of(&fabric),
@@ -81,9 +85,7 @@ impl Ground {
             positions,
             rates,
             latencies,
-            hops: settings.fitted.as_ref().map(|fitted| {
-                (fitted.hops, fabric.links.iter().map(|link| fitted::kind_of(link.medium.family)).collect())
-            }),
+            hops,
             devices,
             routes: HashMap::new(),
             nvlinks: Vec::new(),
