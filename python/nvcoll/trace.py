@@ -71,6 +71,6 @@ def trace(timeline: Timeline) -> dict[str, Any]:
 
 def save(timeline: Timeline, path: str | PathLike[str]) -> None:
     """Writes a timeline to a file; see `Timeline.save_trace`."""
-    document = trace(timeline)
+    text = json.dumps(trace(timeline), separators=(",", ":"))
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(document, file, separators=(",", ":"))
+        file.write(text)
