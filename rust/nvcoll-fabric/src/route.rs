@@ -7,7 +7,8 @@
 //! 4. another node: the sender's NIC, the network, the receiver's NIC
 //! ```
 //!
-//! The first that exists is taken, over the fewest links; among equals the widest, then the first described. Links between
+//! The first that exists is taken, over the fewest links; among equals the widest, then the first described. GPUs that share
+//! a PCIe switch or socket with as many network cards use one each: of two ways that are equal the own card's. Links between
 //! GPUs are not passed on: a GPU forwards nothing by itself, an algorithm that wants that has a step there.
 //! Source: the order of NCCL's path types (`src/graph/paths.cc`: NVL, PIX, PXB, PHB, SYS, NET).
 
@@ -185,19 +186,32 @@ impl Router {
     }
 
     fn over_network(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
+        let own = [self.own_card(fabric, a), self.own_card(fabric, b)];
         if fabric.abilities.gpu_direct {
-            return Some((self.off_host(fabric, a, b)?, RouteKind::Network));
+            return Some((self.off_host(fabric, a, b, own)?, RouteKind::Network));
         }
         let (from, to) = (self.memory_of(fabric, a)?, self.memory_of(fabric, b)?);
-        let path =
-            [self.on_host(fabric, a, from)?, self.off_host(fabric, from, to)?, self.on_host(fabric, to, b)?].concat();
+        let between = self.off_host(fabric, from, to, own)?;
+        let path = [self.on_host(fabric, a, from)?, between, self.on_host(fabric, to, b)?].concat();
         Some((path, RouteKind::Network))
     }
 
-    /// Over NICs and what joins them.
-    fn off_host(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<Vec<usize>> {
+    /// Over NICs and what joins them, among equal ways over the NICs that are somebody's own.
+    fn off_host(&mut self, fabric: &Fabric, a: usize, b: usize, own: [Option<usize>; 2]) -> Option<Vec<usize>> {
         let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket | Kind::Nic | Kind::NetworkSwitch);
-        self.shortest(fabric, a, b, is_passed, |f| !f.joins_gpus())
+        let is_strange = |at: usize| fabric.devices[at].kind == Kind::Nic && !own.contains(&Some(at));
+        self.shortest_but(fabric, a, b, is_passed, |f| !f.joins_gpus(), is_strange)
+    }
+
+    /// Of the NICs at the switch or socket of a GPU, the one that is its own: they are shared out evenly, in order.
+    fn own_card(&self, fabric: &Fabric, gpu: usize) -> Option<usize> {
+        let kind = |at: usize| fabric.devices[at].kind;
+        let ends = |from: usize| self.leaving[from].iter().map(|&link| fabric.links[link].to);
+        let seat = ends(gpu).find(|&at| matches!(kind(at), Kind::PcieSwitch | Kind::Socket))?;
+        let at_seat = |of: Kind| ends(seat).filter(|&at| kind(at) == of).collect::<Vec<usize>>();
+        let (gpus, cards) = (at_seat(Kind::Gpu), at_seat(Kind::Nic));
+        let nth = gpus.iter().position(|&other| other == gpu)?;
+        cards.get(nth * cards.len() / gpus.len()).copied()
     }
 
     /// The memory that is nearest to a GPU.
@@ -232,34 +246,46 @@ impl Router {
         is_passed: impl Fn(Kind) -> bool,
         is_taken: impl Fn(Family) -> bool,
     ) -> Option<Vec<usize>> {
-        if self.has_copies {
-            let nodes = [a, b].map(|end| fabric.devices[end].node);
-            let is_seen = |device: usize| {
-                let node = fabric.devices[device].node;
-                node.is_none() || nodes.contains(&node)
-            };
-            let path = self.search(fabric, a, b, &is_passed, &is_taken, is_seen);
-            if path.as_ref().is_some_and(|path| !goes_round(fabric, path)) {
-                return path;
-            }
-        }
-        self.search(fabric, a, b, is_passed, is_taken, |_| true)
+        self.shortest_but(fabric, a, b, is_passed, is_taken, |_| false)
     }
 
-    /// Fewest links, then widest, then first described (Dijkstra, 1959, on (links, -rate, position)), over devices that
-    /// are seen.
-    fn search(
+    fn shortest_but(
         &mut self,
         fabric: &Fabric,
         a: usize,
         b: usize,
         is_passed: impl Fn(Kind) -> bool,
         is_taken: impl Fn(Family) -> bool,
+        is_avoided: impl Fn(usize) -> bool,
+    ) -> Option<Vec<usize>> {
+        if self.has_copies {
+            let nodes = [a, b].map(|end| fabric.devices[end].node);
+            let is_seen = |device: usize| {
+                let node = fabric.devices[device].node;
+                node.is_none() || nodes.contains(&node)
+            };
+            let path = self.search(fabric, (a, b), &is_passed, &is_taken, &is_avoided, is_seen);
+            if path.as_ref().is_some_and(|path| !goes_round(fabric, path)) {
+                return path;
+            }
+        }
+        self.search(fabric, (a, b), is_passed, is_taken, is_avoided, |_| true)
+    }
+
+    /// Fewest links, then widest, then fewest devices that are avoided, then first described (Dijkstra, 1959, on all of
+    /// these), over devices that are seen.
+    fn search(
+        &mut self,
+        fabric: &Fabric,
+        (a, b): (usize, usize),
+        is_passed: impl Fn(Kind) -> bool,
+        is_taken: impl Fn(Family) -> bool,
+        is_avoided: impl Fn(usize) -> bool,
         is_seen: impl Fn(usize) -> bool,
     ) -> Option<Vec<usize>> {
         self.search += 1;
-        let mut waiting = BinaryHeap::from([Reverse((0u32, Reverse(Rate(u64::MAX)), a, usize::MAX))]);
-        while let Some(Reverse((hops, narrowest, at, by))) = waiting.pop() {
+        let mut waiting = BinaryHeap::from([Reverse((0u32, Reverse(Rate(u64::MAX)), 0u32, a, usize::MAX))]);
+        while let Some(Reverse((hops, narrowest, avoided, at, by))) = waiting.pop() {
             if self.best[at].0 == self.search {
                 continue;
             }
@@ -274,7 +300,8 @@ impl Router {
                 let Link { to, medium, .. } = fabric.links[link];
                 if is_taken(medium.family) && is_seen(to) {
                     let rate = narrowest.0.min(fabric.links[link].rate());
-                    waiting.push(Reverse((hops + 1, Reverse(rate), to, link)));
+                    let avoided = avoided + u32::from(is_avoided(to));
+                    waiting.push(Reverse((hops + 1, Reverse(rate), avoided, to, link)));
                 }
             }
         }

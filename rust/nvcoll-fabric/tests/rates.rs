@@ -1,5 +1,7 @@
 //! Pairs alone and at once, cuts, and clusters.
 
+use std::collections::BTreeSet;
+
 use nvcoll_fabric::cluster::{cluster, network, networks};
 use nvcoll_fabric::hardware::Kind;
 use nvcoll_fabric::preset::{preset, presets};
@@ -46,6 +48,22 @@ fn nodes_are_joined_by_rails() {
     assert_eq!(own_rail.links.len() + 2, other_rail.links.len(), "from one rail to another over the spine");
     assert_eq!(all.route(0, 1).unwrap().kind, RouteKind::Nvlink);
     assert_eq!(all.of_kind(Kind::Nic).count(), 32);
+}
+
+#[test]
+fn gpus_that_share_a_switch_or_socket_use_a_card_each() {
+    for (name, by) in
+        [("hgx-a100", "ib-hdr-8"), ("dgx1-v100", "ib-edr-4"), ("hgx-h100", "ib-ndr-8"), ("gb200-8", "roce-400-4")]
+    {
+        let by = network(by).unwrap();
+        let pair = cluster(&preset(name).unwrap(), 2, by).unwrap();
+        let card = |gpu: u32| {
+            let links = pair.route(gpu, gpu + pair.world_size() / 2).unwrap().links;
+            links.into_iter().map(|link| pair.links[link].to).find(|&at| pair.devices[at].kind == Kind::Nic).unwrap()
+        };
+        let used: BTreeSet<usize> = (0..pair.world_size() / 2).map(card).collect();
+        assert_eq!(used.len() as u32, pair.of_kind(Kind::Nic).count() as u32 / 2, "{name}");
+    }
 }
 
 #[test]
