@@ -44,11 +44,26 @@ def test_a_trace_names_its_processes_and_holds_the_critical_path_and_the_links()
     timeline = simulated()
     document = timeline.trace()
     named = {event["args"]["name"] for event in document["traceEvents"] if event["name"] == "process_name"}
-    assert named == {"rank 0", "rank 1", "rank 2", "rank 3", "critical path"}
+    assert named == {"rank 0", "rank 1", "rank 2", "rank 3", "critical path", "links"}
     path = [event for event in document["traceEvents"] if event["ph"] == "X" and event["pid"] == 4]
     assert [event["args"]["words"] for event in path] == [piece.words for piece in timeline.critical]
     links = document["otherData"]["links"]
     assert sum(link["bytes"] for link in links) == sum(row[2] for row in timeline.links)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_counters_say_when_bytes_are_on_links(name):
+    timeline = simulated(name)
+    counted = {}
+    for event in timeline.trace()["traceEvents"]:
+        if event["ph"] == "C":
+            counted.setdefault(event["name"], []).append((event["ts"], event["args"]["steps"]))
+    used = {f"{source} -> {target}": busy for source, target, nbytes, busy in timeline.links if nbytes}
+    assert counted.keys() == used.keys()
+    for link, changes in counted.items():
+        busy = sum(after - at for (at, steps), (after, _) in pairwise(changes) if steps)
+        assert changes[-1][1] == 0 and all(steps >= 0 for _, steps in changes)
+        assert busy == pytest.approx(used[link])
 
 
 def test_without_spans_there_is_no_trace_and_no_picture(tmp_path):

@@ -2,18 +2,19 @@
 
 ::
 
-    process   rank 0, rank 1, …                    critical path
-    thread    queue 0, queue 1, …                  one
-    event     a step in a tile: fold, copy, …      a piece: what the end was waiting for
+    process   rank 0, rank 1, …                critical path                     links
+    thread    queue 0, queue 1, …              one                               -
+    event     a step in a tile: fold, copy     a piece: what the end waits for   a counter: steps whose bytes are on it
 
 Times are microseconds, as the format has them; digits behind the point are picoseconds. An event begins when all
-that its step waits for is over. Source of the format: "Trace Event Format" of Chromium, events of phase X (complete)
-and M (metadata).
+that its step waits for is over. Source of the format: "Trace Event Format" of Chromium, events of phase X (complete),
+C (counter) and M (metadata).
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from os import PathLike
 from typing import Any
 
@@ -57,6 +58,28 @@ def critical_events(timeline: Timeline) -> list[Event]:
     return [named("process", "critical path", process), named("thread", "what the end waits for", process), *events]
 
 
+def link_events(timeline: Timeline) -> list[Event]:
+    """Returns a counter for each link that was used: how many steps have bytes on it, wherever that changes."""
+    process = len(timeline.end) + 1
+    of_span, ways = timeline._ways()
+    changes: dict[int, Counter[float]] = defaultdict(Counter)
+    for way, (*_, start, end) in zip(of_span, timeline.spans or [], strict=True):
+        before, links = ways[way]
+        for link in links:
+            changes[link][round(start + before, 6)] += 1
+            changes[link][end] -= 1
+    events = [named("process", "links", process)]
+    for link, at in sorted(changes.items()):
+        source, target, *_ = timeline.links[link]
+        steps = 0
+        for time, change in sorted(at.items()):
+            steps += change
+            if change:
+                shared = {"ph": "C", "name": f"{source} -> {target}", "pid": process, "tid": 0}
+                events.append(shared | {"ts": time, "args": {"steps": steps}})
+    return events
+
+
 def trace(timeline: Timeline) -> dict[str, Any]:
     """Returns a timeline as a document of the trace format; see `Timeline.trace`."""
     links = [
@@ -65,7 +88,7 @@ def trace(timeline: Timeline) -> dict[str, Any]:
         if nbytes
     ]
     about = {"schedule": timeline.schedule, "fabric": timeline.fabric, "microseconds": timeline.microseconds}
-    events = step_events(timeline) + critical_events(timeline)
+    events = step_events(timeline) + critical_events(timeline) + link_events(timeline)
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about | {"links": links}}
 
 

@@ -49,6 +49,10 @@ pub(crate) struct Timeline {
     fabric: String,
     path: Critical,
     ran: Py<Schedule>,
+    /// For each span, over what its bytes went: a position in `ways`.
+    way_of_span: Vec<u32>,
+    /// How long after a step is ready its bytes begin to move, in microseconds, and over which links.
+    ways: Vec<(f64, Vec<usize>)>,
 }
 
 #[pymethods]
@@ -65,11 +69,18 @@ impl Timeline {
         self.ran.get().core.steps.iter().map(Step::of).collect()
     }
 
+    /// For each span a position in the list beside it, which says how many microseconds after a step is ready its bytes begin
+    /// to move, and over which of `links`.
+    fn _ways(&self) -> (Vec<u32>, Vec<(f64, Vec<usize>)>) {
+        (self.way_of_span.clone(), self.ways.clone())
+    }
+
     /// The timeline as Perfetto and Chrome (`chrome://tracing`) read it: a process for each rank, a thread for each queue.
     ///
     /// Returns:
-    ///     A dict that `json` can write. `traceEvents` has an event for every step in every tile, in microseconds, and the
-    ///     critical path as a process of its own; `otherData` says what ran where, and what each link moved.
+    ///     A dict that `json` can write. `traceEvents` has an event for every step in every tile, in microseconds, the
+    ///     critical path as a process of its own, and for each link a counter of the steps whose bytes are on it;
+    ///     `otherData` says what ran where, and what each link moved.
     ///
     /// Raises:
     ///     InvalidArgument: spans were not kept.
@@ -210,6 +221,8 @@ impl Fabric {
             fabric: fabric.name.clone(),
             memory_bytes: simulated.memory_bytes,
             path: simulated.critical,
+            way_of_span: simulated.spans.iter().map(|span| span.way).collect(),
+            ways: simulated.ways.into_iter().map(|way| (micros(way.before_ps), way.links)).collect(),
             ran,
         }
     }

@@ -63,7 +63,7 @@ pub use damage::Damage;
 pub use fitted::{Fitted, Hops};
 pub use protocol::Protocol;
 pub use settings::{AtSwitch, Detail, Ratio, Settings, Sharing};
-pub use timeline::{LinkUse, Span, Timeline};
+pub use timeline::{LinkUse, Span, Timeline, Way};
 
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
@@ -77,7 +77,7 @@ use fifo::Fifo;
 use flat::Flat;
 use fluid::Fluid;
 use ground::Ground;
-use moves::Moves;
+use moves::{Moves, NOTHING};
 use run::{Discipline, Outcome, Run, Stopped};
 
 /// A schedule prepared for one call on one fabric: it can run any number of times, and be resized for another call.
@@ -182,6 +182,7 @@ impl Simulation {
             memory_bytes,
             tiles: self.flat.tiles,
             spans: Vec::new(),
+            ways: Vec::new(),
             critical: Critical::default(),
             ends_ps: outcome.ends,
         };
@@ -192,6 +193,7 @@ impl Simulation {
             timeline.critical = critical::trace(&self.flat, &self.moves, &record, enters, links, waits);
             if self.settings.detail >= Detail::Spans {
                 timeline.spans = self.spans(&record);
+                timeline.ways = self.ways(waits);
             }
         }
         Ok(timeline)
@@ -199,12 +201,24 @@ impl Simulation {
 
     fn spans(&self, record: &run::Record) -> Vec<Span> {
         let span = |number: u64| {
-            let (queue, step, tile) = self.flat.of_number(number);
-            let (rank, queue) = (self.flat.ranks[queue as usize], self.flat.queue_of_rank(queue));
+            let (number_of_queue, step, tile) = self.flat.of_number(number);
+            let (rank, queue) = (self.flat.ranks[number_of_queue as usize], self.flat.queue_of_rank(number_of_queue));
             let (start_ps, end_ps) = (record.ready[number as usize], record.done[number as usize]);
-            Span { rank, queue, step, tile, start_ps, end_ps }
+            let flat = self.flat.step(self.flat.first(number_of_queue) + step);
+            let way = if self.flat.nbytes(flat.size, tile) > 0 { flat.path } else { NOTHING };
+            Span { rank, queue, step, tile, start_ps, end_ps, way }
         };
         (0..self.steps()).map(span).collect()
+    }
+
+    /// For each path, what of it a reader of spans sees; `waits` says whether bytes wait for the latency of all links.
+    fn ways(&self, waits: bool) -> Vec<Way> {
+        let way = |(at, path): (usize, &moves::Path)| {
+            let crossed = self.moves.crossings(at as u32).iter().map(|crossing| crossing.link as usize);
+            let links = crossed.filter(|&link| link < self.ground.fabric_links()).collect();
+            Way { before_ps: path.fixed + if waits { path.latency } else { 0 }, links }
+        };
+        self.moves.paths.iter().enumerate().map(way).collect()
     }
 
     /// What links and memories did: bytes are counted from what each path moved.

@@ -16,6 +16,8 @@ pub struct Timeline {
     pub tiles: u32,
     /// Every step in every tile, by rank, queue and time; empty unless asked for.
     pub spans: Vec<Span>,
+    /// Over what the bytes of spans go, the first over nothing; empty unless spans were asked for.
+    pub ways: Vec<Way>,
     /// What the end was waiting for; empty unless asked for.
     pub critical: Critical,
 }
@@ -51,4 +53,15 @@ pub struct Span {
     pub start_ps: Ps,
     /// When it was done.
     pub end_ps: Ps,
+    /// Over what its bytes went: a position in the timeline's `ways`.
+    pub way: u32,
+}
+
+/// Over what the bytes of a step go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// How long after the step is ready they begin to move.
+    pub before_ps: Ps,
+    /// The links that they cross: positions in the fabric's links.
+    pub links: Vec<usize>,
 }
