@@ -1,5 +1,5 @@
 //! The protocols under the model checker loom, each with the broken variant that loom must catch:
-//! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --release -p nvcoll-engine --test loom`.
+//! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --profile gate -p nvcoll-engine --test loom`.
 //!
 //! A broken variant leaves out a step of the real words' protocol, or repeats the protocol on bare words with a weaker
 //! ordering. loom treats sequentially consistent loads and stores as weaker than they are, so the protocols use fences.
