@@ -10,10 +10,9 @@ Sizes are those of NCCL's formula: all ranks together for gathers and the like.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest import mock
 
 from nvcoll.validate import Prediction, Row, System
 
@@ -72,5 +71,16 @@ def _on(comm_analysis: Any, system: System, which: str) -> ExitStack:
         (comm_analysis.torch.cuda, "is_available", True),
         (comm_analysis.torch.cuda, "device_count", system.n_gpus // system.n_nodes),
     ):
-        stack.enter_context(mock.patch.object(place, name, mock.Mock(return_value=answer)))
+        stack.enter_context(_answering(place, name, answer))
     return stack
+
+
+@contextmanager
+def _answering(place: Any, name: str, answer: object) -> Iterator[None]:
+    """Has a function of a module give one answer, for a while."""
+    before = getattr(place, name)
+    setattr(place, name, lambda *_, **__: answer)
+    try:
+        yield
+    finally:
+        setattr(place, name, before)
