@@ -27,6 +27,49 @@ LIMIT_S = 100
 MESSAGE_BYTES = 1 << 17
 """The longest command with its environment. Chosen; the system lets a message be a little longer."""
 
+MINE = """
+import nvcoll
+
+@nvcoll.algorithm("all_reduce")
+def ring(b):
+    n = b.world_size
+    for c in b.chunks(n):
+        x = b.input(c, c)
+        for hop in range(1, n):
+            r = (c + hop) % n
+            x = b.fold(x, b.input(r, c), into=b.output(r, c))
+        for hop in range(n, 2 * n - 1):
+            x = b.copy(x, into=b.output((c + hop) % n, c))
+
+@nvcoll.algorithm("all_reduce")
+def lazy(b):
+    b.copy(b.input(0, 0), into=[b.output(r, 0) for r in range(b.world_size)])
+
+@nvcoll.algorithm("all_gather")
+def other(b):
+    pass
+
+@nvcoll.algorithm("all_reduce")
+def outside(b):
+    b.copy(b.input(0, 0), into=b.output(99, 0))
+
+@nvcoll.algorithm("all_reduce")
+def raising(b):
+    raise LookupError("no such\\nthing")
+
+def plain(b):
+    pass
+
+@nvcoll.algorithm("all_reduce")
+def grouped(b, per_node=8, missing=0):
+    whole = b.reduce_scatter(b.inputs, over=b.groups(per_node), algorithm="nvswitch")
+    total = b.all_reduce(whole, over=b.groups(stride=per_node), algorithm="ring")
+    ranks = [group[missing:] + group[:missing] for group in b.groups(per_node)]
+    if not missing:
+        b.all_gather(total, into=b.outputs, over=ranks)
+"""
+"""Algorithms of a user, right and wrong ones."""
+
 
 def done(*arguments, env=None) -> "subprocess.CompletedProcess[str]":
     """Runs the command; returns its status and what it printed."""
@@ -53,6 +96,13 @@ def refused(*arguments, env=None):
     stdout, stderr = run(*arguments, status=2, env=env)
     assert stdout == "" and 1 <= len(stderr.splitlines()) <= 2 and stderr.startswith("nvcoll: ")
     return stderr
+
+
+def file_of_mine(folder) -> str:
+    """Writes `MINE` to a file; returns its path."""
+    file = folder / "mine of two words.py"
+    file.write_text(MINE)
+    return str(file)
 
 
 def forked(words, stdout, stderr) -> int:

@@ -1,10 +1,9 @@
 """`nvcoll compare`: every algorithm in virtual time, who is the fastest where, and what does not run."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import command_line
 import pytest
 
 import nvcoll
@@ -43,9 +42,7 @@ def mine(tmp_path):
 
 
 def cli(*arguments, status=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "nvcoll", *arguments], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = command_line.done(*arguments)
     assert done.returncode == status, done.stderr
     return done
 
