@@ -19,10 +19,8 @@
 //! Source: the group calls of NCCL, which aggregates operations into one launch; that a pass is only more tiles is ours.
 
 mod end_to_end;
-mod table;
 
-pub(crate) use end_to_end::{EndToEnd, Piece};
-pub(crate) use table::Table;
+pub(crate) use end_to_end::EndToEnd;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -30,8 +30,8 @@ use crate::call::Call;
 use crate::error::Result;
 use crate::making::{Aside, Makers};
 use crate::sharing::{may_stream, wants_help, Sharing};
+use crate::staging::slot_bytes;
 use crate::strands::strands;
-use crate::world::slot_bytes;
 
 /// With more ranks `auto` is the first of the registry. Chosen: counting a ring of 64 ranks takes tens of milliseconds, one
 /// of 1024 takes seconds.

@@ -19,8 +19,7 @@
 //! others *find* the new world is a map of this process: ranks that are processes will pass its memory by descriptor, from
 //! the first of the group to the others, and whoever watches the processes must raise the abort in every world of a dead one.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::buffers::Buffers;
 use crate::program::Program;
@@ -79,31 +78,6 @@ pub(crate) fn join(world: &World, program: &Program, call: u32, rank: u32) -> Op
     Some((world.groups.find_or_make(call, color, ranks), own as u32))
 }
 
-/// The worlds of groups of which not every member has come yet.
-#[derive(Debug, Default)]
-pub(crate) struct Groups(Mutex<HashMap<(u32, u32), Gathering>>);
-
-#[derive(Debug)]
-struct Gathering {
-    world: Arc<World>,
-    missing: usize,
-}
-
-impl Groups {
-    fn find_or_make(&self, call: u32, color: u32, ranks: Vec<u32>) -> Arc<World> {
-        let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = ranks.len();
-        let make = || Gathering { world: Arc::new(World::of_group(ranks)), missing };
-        let gathering = groups.entry((call, color)).or_insert_with(make);
-        gathering.missing -= 1;
-        let (world, is_complete) = (gathering.world.clone(), gathering.missing == 0);
-        if is_complete {
-            groups.remove(&(call, color));
-        }
-        world
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -127,17 +101,5 @@ mod tests {
         assert_eq!(group(&wishes, 0), [2, 0, 4]);
         assert_eq!(group(&wishes, 4), [2, 0, 4]);
         assert_eq!(group(&wishes, 1), [1]);
-    }
-
-    #[test]
-    fn a_world_is_made_once_per_call_and_color_and_taken_away_by_the_last() {
-        let groups = Groups::default();
-        let first = groups.find_or_make(1, 0, vec![4, 2]);
-        let (other_color, other_call) = (groups.find_or_make(1, 1, vec![3]), groups.find_or_make(2, 0, vec![4, 2]));
-        let second = groups.find_or_make(1, 0, vec![4, 2]);
-        assert!(Arc::ptr_eq(&first, &second) && first.ranks() == [4, 2]);
-        assert!(!Arc::ptr_eq(&first, &other_color) && !Arc::ptr_eq(&first, &other_call));
-        assert_eq!(Arc::strong_count(&first), 2, "the two that came hold it");
-        assert_eq!(groups.0.lock().unwrap().len(), 1, "one group waits for its second rank");
     }
 }

@@ -49,6 +49,7 @@ mod programs;
 pub mod proofs;
 pub mod roofline;
 pub mod sharing;
+mod staging;
 mod stores;
 mod strands;
 pub mod strided;

@@ -12,6 +12,7 @@
 mod extents;
 mod homes;
 mod joining;
+mod piece;
 
 use std::sync::{Arc, Mutex};
 
@@ -21,18 +22,19 @@ use nvcoll_core::partition::{Partition, GRAIN};
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
 
-use crate::batch::Piece;
 use crate::buffers::Buffers;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
 use crate::sharing::{may_stream, wants_help};
+use crate::staging::{slot_bytes, staging_bytes};
 use crate::stores::Stores;
 use crate::strands::strands;
+use crate::sync::progress::QUEUES;
 use crate::tally::Tally;
-use crate::world::{slot_bytes, staging_bytes, QUEUES};
 use extents::Extents;
 use homes::Homes;
+pub(crate) use piece::Piece;
 
 /// Where a view begins, given the ranks' buffers, tile and call.
 #[derive(Debug, Clone, Copy)]

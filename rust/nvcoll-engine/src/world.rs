@@ -1,15 +1,17 @@
 //! The words and the memory that the ranks of one world share.
 
+mod gathering;
+mod table;
+
 use std::sync::OnceLock;
 
-use crate::batch::Table;
 use crate::error::{Error, Result};
-use crate::groups::Groups;
 use crate::memory::Block;
+use crate::staging::staging_bytes;
+use crate::sync::progress::QUEUES;
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
-
-/// Queues of one rank that have a progress word. Chosen: three phases of a two-level tree need no more.
-pub(crate) const QUEUES: usize = 16;
+use gathering::Groups;
+use table::Table;
 
 /// The lines of one rank.
 #[derive(Debug, Default)]
@@ -32,25 +34,6 @@ pub(crate) struct World {
     ranks: Vec<u32>,
     is_group: bool,
     pub(crate) groups: Groups,
-}
-
-/// Slots begin at multiples of this many bytes. Chosen: a cache line.
-const LINE_BYTES: usize = 64;
-
-/// Staging of a rank in a small world. Chosen: four slots that fit a second-level cache together.
-const STAGING_BYTES: usize = 1 << 20;
-
-/// Staging per rank of the world, where that is more. Chosen: four slots of three layers of the shortest float64 tiles.
-const STAGING_BYTES_PER_RANK: usize = 4096;
-
-/// Returns the bytes of staging of one rank.
-pub(crate) fn staging_bytes(world_size: u32) -> usize {
-    STAGING_BYTES.max(STAGING_BYTES_PER_RANK * world_size as usize)
-}
-
-/// Returns the bytes of one slot: there are two banks, for calls by turns, of so many slots, for tiles by turns.
-pub(crate) fn slot_bytes(world_size: u32, slots: u32) -> usize {
-    staging_bytes(world_size) / (2 * slots.max(1) as usize) / LINE_BYTES * LINE_BYTES
 }
 
 impl World {

@@ -19,22 +19,10 @@ use std::sync::Arc;
 
 use nvcoll_core::partition::GRAIN;
 
-use crate::program::Program;
+use crate::program::{Piece, Program};
 
 /// Pieces begin at multiples of this many bytes of their chunk's home. Chosen: a cache line.
 const LINE_BYTES: usize = 64;
-
-/// Elements of one call that follow each other in one chunk and tile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
-    /// The call, by its place in the pass.
-    pub(crate) call: u32,
-    /// The first element, by its place in the call, and how many there are.
-    pub(crate) start: usize,
-    pub(crate) count: usize,
-    /// Where it lies in the chunk's home in staging.
-    pub(crate) home_bytes: usize,
-}
 
 /// Which pieces each chunk has in each tile.
 #[derive(Debug)]

@@ -11,6 +11,9 @@
 
 use super::atomic::{AtomicU64, Ordering};
 
+/// Queues of one rank that have a progress word. Chosen: three phases of a two-level tree need no more.
+pub const QUEUES: usize = 16;
+
 /// The progress word of one queue. One writer.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
