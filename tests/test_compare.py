@@ -134,8 +134,11 @@ def test_nothing_is_faster_than_the_floor(fabric):
                 assert time.microseconds >= floor, (collective, name)
 
 
-def test_a_machine_that_nccl_does_not_know_says_why():
-    assert "NCCL does not run on" in compared("mi300x-8", [MIB], ["ring"]).nccl
+def test_a_collective_that_nccl_does_not_have_says_so():
+    found = compared("hgx-h100", [MIB], ["chain"], "scan")
+    assert "scan has no prediction" in found.nccl and found.trust == "not validated"
+    text = cli("compare", "--collective", "scan", "-b", "1M").stdout
+    assert "NCCL      scan has no prediction" in text.replace("predict: ", "")
 
 
 def test_where_none_runs_is_an_error_with_every_reason():

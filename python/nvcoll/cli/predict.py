@@ -303,7 +303,7 @@ def predict(
     else:
         _show(question, found)
     if plot_file is not None:
-        plot.draw_panels([_panel(question, found)], "busbw, GB/s", plot_file)
+        plot.draw_panels([_panel(question, found)], "busbw, GB/s", plot_file, is_log=len(found) > 1)
         typer.echo(f"drawn to {plot_file}", err=True)
     if trace is not None:
         typer.echo(f"traced to {trace}: {_trace(found[0][0], collective, launch, trace)}", err=True)
