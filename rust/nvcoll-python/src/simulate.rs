@@ -34,8 +34,8 @@ impl Fabric {
     /// Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks.
     ///
     /// Time is whole picoseconds inside: the same input gives the same output on every machine. It runs without the GIL
-    /// and ends on Ctrl-C. What a step costs besides its bytes are the constants of the protocol, which are
-    /// NCCL's latencies and not fitted to measurements: it compares schedules, and does not say what a call would take.
+    /// and ends on Ctrl-C. Without `launch`, what a step costs besides its bytes are the constants of the protocol, which are
+    /// NCCL's latencies and not fitted: it compares schedules, and does not say what a call would take.
     /// For several sizes routes are found once, unless `launch` is given.
     ///
     /// Args:
@@ -51,9 +51,8 @@ impl Fabric {
     ///     sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one after the other).
     ///     at_switch: what becomes of steps that ask for a switch where none can do them: ``refuse``, or ``ignore`` (ranks
     ///         do them point to point).
-    ///     launch: None (the protocol's own constants, which are NCCL's latencies and not fitted), or how the program
-    ///         launches its calls, as of :meth:`predict`: then rates, latencies and what a call takes before its first step
-    ///         are the fitted constants of :meth:`predict`, and a ring takes the time that it predicts.
+    ///     launch: None, or how the program launches its calls, as of :meth:`predict`: then rates, latencies and what a call
+    ///         takes before its first step are the fitted constants of :meth:`predict`, and a ring takes what it predicts.
     ///     starts: when ranks enter, in microseconds: a number for each rank, or a mapping from some ranks, the others enter
     ///         at 0.
     ///     slowdowns: how many times as long the steps of ranks take as they would alone, 1 or more: a number for each rank,
