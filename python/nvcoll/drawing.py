@@ -14,7 +14,7 @@ are those of paper; rules in the picture give others to who prefers dark. Source
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nvcoll._nvcoll import Schedule, Step
 from nvcoll.layout import BOX_HEIGHT, LEFT, LINE_GAP, MARGIN, Box, Layout, Place, place, waits
@@ -142,11 +142,11 @@ def marker(colour: str) -> str:
     return f"{CLASS}-{colour.removeprefix('#')}"
 
 
-def style() -> str:
-    """Writes the rules: fonts, and the colours for who prefers dark."""
+def style(colours: Mapping[str, str] = DARK) -> str:
+    """Writes the rules: fonts, and what each colour is for who prefers dark."""
     inside = f":is(.{CLASS},.{CLASS} *)"
     rules = [
-        f'{inside}[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
+        f'{inside}[{what}="{light}"]{{{what}:{dark}}}' for light, dark in colours.items() for what in ("fill", "stroke")
     ]
     notebook = "".join(f'[data-jp-theme-light="false"] {rule}' for rule in rules)
     fonts = f".{CLASS} .view{{font:11px monospace}}.{CLASS} .note{{font-size:9px}}"

@@ -1,4 +1,4 @@
-"""Schedules, proofs and timelines in a notebook: what they are, in a table, and a picture where it can be read.
+"""Schedules, proofs, machines and timelines in a notebook: what they are, in tables and pictures that can be read.
 
 The table has no colours and takes the notebook's; the picture brings its own, for light and dark. A schedule that is
 too large to read is not drawn: a page with the picture of a million steps would not answer any more.
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nvcoll import drawing, timelines
-from nvcoll._nvcoll import Proof, Schedule, Timeline, collectives
+from nvcoll import drawing, machine_drawing, timelines
+from nvcoll._nvcoll import Fabric, Proof, Schedule, Timeline, collectives
 from nvcoll.report import Report, cells, headings, notes
 from nvcoll.words import EXPRESSIONS, counted, escaped, shortened
 
 MOST_RANKS, MOST_STEPS = 16, 256
 """What is drawn. Chosen: a picture of some screens' size, and less than a megabyte."""
+
+MOST_GPUS = 144
+"""Of a machine that is drawn. Chosen: two racks of 72."""
 
 MOST_COUNTED_STEPS = 1 << 18
 """Above it nothing is counted from the steps. Chosen: it takes a moment, not seconds."""
@@ -28,6 +31,11 @@ def is_drawn(schedule: Schedule) -> bool:
 def schedule_svg(schedule: Schedule) -> str | None:
     """Returns the picture of a schedule; None if it is too large."""
     return drawing.svg(schedule) if is_drawn(schedule) else None
+
+
+def fabric_svg(fabric: Fabric) -> str | None:
+    """Returns the picture of a machine; None if it is too large."""
+    return machine_drawing.svg(fabric) if fabric.world_size <= MOST_GPUS else None
 
 
 def schedule_html(schedule: Schedule) -> str:

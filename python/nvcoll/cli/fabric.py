@@ -16,8 +16,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from nvcoll import machine_drawing
 from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, fabrics, networks
 from nvcoll._nvcoll import fabric as preset
+from nvcoll.cli import picture
 from nvcoll.words import counted
 
 MOST_PRINTED = 16
@@ -127,9 +129,15 @@ def fabric(
     gpu: Annotated[
         str | None, typer.Option(help="The GPUs of a file of nvidia-smi topo -m (.txt) or NCCL (.xml).")
     ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Draw the machine to this file.")] = None,
 ) -> None:
     """Prints how the GPUs of a machine are joined, what pairs reach alone and at once, and what crosses cuts."""
     if name is None:
+        if svg is not None:
+            raise InvalidArgument("--svg draws one machine: name it, as nvcoll fabric hgx-h100 --svg hgx-h100.svg")
         _list()
-    else:
-        _show(named(name, gpu))
+        return
+    one = named(name, gpu)
+    if svg is not None:
+        picture.write(svg, machine_drawing.svg(one), one.name)
+    _show(one)

@@ -16,7 +16,7 @@ import nvcoll
 from nvcoll import InvalidArgument, Proof, Refuted, Schedule, drawing
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import collectives, why
-from nvcoll.cli import files
+from nvcoll.cli import files, picture
 from nvcoll.words import EXPRESSIONS, counted, shortened
 
 MOST_RANKS = 1024
@@ -213,16 +213,6 @@ def verify(
     _print_proof(proof, schedule)
 
 
-def _draw(schedule: Schedule, svg: Path) -> None:
-    if svg.suffix != ".svg":
-        raise InvalidArgument(f"`{svg}` is drawn as SVG: end it in .svg")
-    try:
-        svg.write_text(drawing.svg(schedule))
-    except OSError as error:
-        raise InvalidArgument(f"`{svg}` cannot be written: {error.strerror}") from None
-    typer.echo(f"drawn to {svg}: {_title(schedule)}", err=True)
-
-
 def show(
     name: Name = None,
     algorithm: AlgorithmName = None,
@@ -242,5 +232,5 @@ def show(
         schedule = _schedule(name, algorithm, form, 4, each)
         explained = why([schedule])
         if svg is not None and number == 0:
-            _draw(schedule, svg)
+            picture.write(svg, drawing.svg(schedule), _title(schedule))
         print("" if number == 0 else "\n", schedule, f"# {explained} on the longest chain", sep="")

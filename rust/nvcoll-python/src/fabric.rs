@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 
 use nvcoll_fabric::cluster::{self, networks};
-use nvcoll_fabric::hardware::gpus;
+use nvcoll_fabric::hardware::{gpus, media};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::rates::Matrix;
 use nvcoll_fabric::units::PS_PER_US;
@@ -13,7 +13,7 @@ use nvcoll_fabric::{Error, Fabric as Hardware};
 
 use crate::error::{invalid, of_fabric};
 use crate::prediction::Answers;
-use crate::schedule::collective_named;
+use crate::schedule::{collective_named, in_notebook};
 use crate::whole::whole;
 
 /// Rates in decimal GB/s, row by row.
@@ -227,6 +227,11 @@ impl Fabric {
     fn __repr__(&self) -> String {
         format!("<nvcoll.Fabric {}: {}; {}>", self.0.name, self.0.title, self.0.evidence)
     }
+
+    /// For notebooks: a picture, or None if it is too large.
+    fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        in_notebook("fabric_svg", slf.as_any())
+    }
 }
 
 impl Fabric {
@@ -346,11 +351,43 @@ fn all_networks(py: Python<'_>) -> PyResult<Vec<(&'static str, &'static str, f64
     networks().iter().map(row).collect()
 }
 
+/// A medium as Python sees it: name, title, family, GB/s of a lane, efficiency, latency in ns, source.
+type MediumRow = (&'static str, &'static str, &'static str, f64, f64, u64, &'static str);
+
+/// Every medium of links: (name, title, family, GB/s of one lane or link one way at line rate, what part of that a long
+/// transfer reaches, nanoseconds until the first byte is across, source).
+#[pyfunction(name = "media")]
+fn all_media() -> Vec<MediumRow> {
+    let row = |one: &'static media::Medium| {
+        let words = (one.name.as_str(), one.title.as_str(), one.family.name(), one.source.as_str());
+        (words.0, words.1, words.2, one.lane_gbps, one.efficiency, one.latency_ns, words.3)
+    };
+    media::all().iter().map(row).collect()
+}
+
+/// A model of GPU as Python sees it: name, title, medium and number of its NVLinks, medium and lanes of its PCIe, GB/s of
+/// its memory, source.
+type GpuRow = (&'static str, &'static str, Option<&'static str>, u32, &'static str, u32, f64, &'static str);
+
+/// Every model of GPU: (name, title, medium of its NVLinks or None, how many it has, medium of its PCIe, lanes of that,
+/// GB/s of its memory, source). NVLinks of AMD's are links of Infinity Fabric.
+#[pyfunction(name = "gpus")]
+fn all_gpus() -> Vec<GpuRow> {
+    let row = |one: &'static gpus::Gpu| {
+        let (nvlink, pcie) = (one.nvlink.as_deref(), one.pcie.as_str());
+        let (name, title, source) = (one.name.as_str(), one.title.as_str(), one.source.as_str());
+        (name, title, nvlink, one.nvlinks, pcie, one.pcie_lanes, one.memory_gbps, source)
+    };
+    gpus::all().iter().map(row).collect()
+}
+
 /// Adds the class and the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Fabric>()?;
     module.add_function(wrap_pyfunction!(fabric, module)?)?;
     module.add_function(wrap_pyfunction!(fabrics, module)?)?;
     module.add_function(wrap_pyfunction!(make_cluster, module)?)?;
-    module.add_function(wrap_pyfunction!(all_networks, module)?)
+    module.add_function(wrap_pyfunction!(all_networks, module)?)?;
+    module.add_function(wrap_pyfunction!(all_media, module)?)?;
+    module.add_function(wrap_pyfunction!(all_gpus, module)?)
 }

@@ -220,7 +220,7 @@ impl Schedule {
 }
 
 /// Shows an object as the Python package does; imported here, because few programs run in a notebook.
-fn in_notebook<'py>(function: &str, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn in_notebook<'py>(function: &str, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     object.py().import("nvcoll.notebook")?.call_method1(function, (object,))
 }
 

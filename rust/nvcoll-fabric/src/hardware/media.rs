@@ -47,6 +47,19 @@ pub enum Family {
 }
 
 impl Family {
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Family::Nvlink => "nvlink",
+            Family::Xgmi => "xgmi",
+            Family::Pcie => "pcie",
+            Family::C2c => "c2c",
+            Family::Socket => "socket",
+            Family::Memory => "memory",
+            Family::Network => "network",
+        }
+    }
+
     /// Says whether it is for GPUs only: to each other, or to their switch.
     pub const fn joins_gpus(self) -> bool {
         matches!(self, Family::Nvlink | Family::Xgmi)

@@ -1,0 +1,209 @@
+"""A machine as a picture: its devices as boxes, every link as a line as thick as it is fast.
+
+`nvcoll.machine_layout` says which box stands where. A line is both directions of a link; hovering shows its medium,
+how many lanes, and the rate of one direction, at line rate and as long transfers reach it. Below the picture each
+kind of link is listed once, with the same rates. GPUs that are joined directly are joined by arcs. Lines of networks
+are drawn last and end in dots: they cross what is in their way. The colours are those of `nvcoll.drawing`, for paper
+and for the dark. Source: ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from nvcoll._nvcoll import Fabric, media
+from nvcoll.drawing import BAND, CLASS, COLOURS, DARK, FAINT, GRID, INK, PAPER, TEXT_GLYPH, TITLE_GLYPH, style, text
+from nvcoll.machine_layout import MARGIN, RAIL_END, Cable, Device, Layout, Spot, depth
+from nvcoll.words import counted, escaped
+
+FILLS = {
+    "gpu": COLOURS["publish"],
+    "nvswitch": COLOURS["publish"],
+    "pcie_switch": COLOURS["copy"],
+    "socket": GRID,
+    "memory": PAPER,
+    "nic": COLOURS["fold"],
+    "network_switch": COLOURS["fold"],
+}
+"""The colour of a device, which is that of what joins such devices."""
+
+LINES = {
+    "nvlink": "#3f8f4f",
+    "xgmi": "#3f8f4f",
+    "pcie": "#3f72b5",
+    "c2c": "#7d5ba6",
+    "socket": "#8a6d3b",
+    "memory": FAINT,
+    "network": "#d17a22",
+}
+"""The colour of a family of links."""
+
+IN_THE_DARK = DARK | {
+    LINES["nvlink"]: "#7fce8d",
+    LINES["pcie"]: "#7fb0ee",
+    LINES["c2c"]: "#b79ae0",
+    LINES["socket"]: "#c9ab76",
+    LINES["network"]: "#f0a558",
+}
+
+NOTE_GLYPH = 5.4
+"""What a character of a small note takes, in pixels. Chosen, a little wide: fonts differ."""
+
+
+def svg(fabric: Fabric) -> str:
+    """Draws a machine, or several with a network between them.
+
+    Args:
+        fabric: any; up to some hundred GPUs can be read.
+
+    Returns:
+        A self-contained SVG document: one element of class `device` for each device, one of class `link` for each
+        pair of devices and medium that joins them.
+
+    Example:
+        >>> import nvcoll
+        >>> from nvcoll import machine_drawing
+        >>> machine_drawing.svg(nvcoll.fabric("hgx-h100"))[:4]
+        '<svg'
+    """
+    layout = Layout.of(fabric)
+    title = f"{fabric.name}: {fabric.title}"
+    able = ", ".join(ability.replace("_", " ") for ability in fabric.abilities)
+    hint = f"{counted(fabric.world_size, 'GPU')}, {fabric.gpu}; {able or 'moves bytes, nothing else'}; {fabric.trust}"
+    legend = _legend(layout)
+    words = [TITLE_GLYPH * len(title), TEXT_GLYPH * len(hint), *(70 + TEXT_GLYPH * len(line) for _, line in legend)]
+    width = max(layout.width, 2 * MARGIN + max(words))
+    height = layout.height + 34 + 20 * len(legend)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12" fill="{INK}">',
+        f"<title>{escaped(title)}</title><style>{style(IN_THE_DARK)}</style>",
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
+        text(MARGIN, 28, title, font_size=16, font_weight="bold"),
+        text(MARGIN, 48, hint, fill=FAINT),
+    ]
+    parts += _frames(layout)
+    parts += (_line(layout, cable) for cable in layout.cables if _family(cable) != "network")
+    parts += (_box(device, layout.spots[name]) for name, device in layout.devices.items())
+    parts += (_line(layout, cable) for cable in layout.cables if _family(cable) == "network")
+    for nth, (cable, line) in enumerate(legend):
+        y = layout.height + 30 + 20 * nth
+        parts.append(f'<path d="M{MARGIN} {y - 4:.1f}h44" {_stroke(cable)}/>{text(MARGIN + 56, y, line)}')
+    return "\n".join([*parts, "</svg>"])
+
+
+MEDIA = {name: (title, family) for name, title, family, *_ in media()}
+
+
+def _family(cable: Cable) -> str:
+    return MEDIA[cable.medium][1]
+
+
+def _rates(cable: Cable) -> str:
+    """Says what a link is and what it carries one way."""
+    title, family = MEDIA[cable.medium]
+    what = f"{title} x{cable.lanes}" if family == "pcie" else f"{cable.lanes} x {title}"
+    return f"{what}: {cable.line_gbps:.4g} GB/s one way at line rate, {cable.used_gbps:.3g} in use"
+
+
+def _legend(layout: Layout) -> list[tuple[Cable, str]]:
+    """Each kind of link once, and how many there are."""
+    kinds: Counter[tuple[str, int]] = Counter()
+    first: dict[tuple[str, int], Cable] = {}
+    for cable in layout.cables:
+        kinds[cable.medium, cable.lanes] += cable.times
+        first.setdefault((cable.medium, cable.lanes), cable)
+    return [(cable, f"{_rates(cable)}; {kinds[key]} of these") for key, cable in first.items()]
+
+
+def _stroke(cable: Cable) -> str:
+    """A line is thicker by the same amount for each doubling of its rate."""
+    width = max(0.8, min(0.9 * math.log2(cable.line_gbps / 8), 7.0))
+    return f'stroke="{LINES[_family(cable)]}" stroke-width="{width:.1f}" fill="none"'
+
+
+def _frames(layout: Layout) -> list[str]:
+    """Draws a frame round each node, if there are several."""
+    parts = []
+    for node, spot in layout.frames if len(layout.frames) > 1 else []:
+        frame = f'x="{spot.x:.1f}" y="{spot.y:.1f}" width="{spot.width:.1f}" height="{spot.height:.1f}"'
+        parts.append(f'<rect class="node" {frame} rx="8" fill="{BAND}" stroke="{GRID}"/>')
+        parts.append(text(spot.x + 12, spot.y + 16, f"node {node}", font_weight="bold"))
+    return parts
+
+
+def _box(device: Device, spot: Spot) -> str:
+    """Draws a device with its name, which in a cluster leaves out that of the node."""
+    name = device.name.split(".")[-1]
+    chips = f", {counted(device.chips, 'chip')}" if device.chips > 1 else ""
+    shown = f"{name}{chips}"
+    whole = f"{device.name}: {device.kind.replace('_', ' ')}{chips}"
+    size = min(11.0, (spot.width - 4) / (0.6 * len(shown)))
+    frame = f'x="{spot.x:.1f}" y="{spot.y:.1f}" width="{spot.width:.1f}" height="{spot.height:.1f}" rx="5"'
+    label = text(spot.centre, spot.middle + size / 3, shown, font_size=f"{size:.1f}", text_anchor="middle")
+    return (
+        f'<g class="device"><title>{escaped(whole)}</title>'
+        f'<rect {frame} fill="{FILLS[device.kind]}" stroke="{INK}" stroke-width="0.8"/>{label}</g>'
+    )
+
+
+def _line(layout: Layout, cable: Cable) -> str:
+    """Draws what joins two devices, with its rate beside it where there is room."""
+    path, label = _path(layout, cable)
+    times = f"{cable.times} times " if cable.times > 1 else ""
+    head = f'<g class="link"><title>{escaped(f"{cable.a} - {cable.b}: {times}{_rates(cable)}")}</title>'
+    parts = [head, f'<path d="{path}" {_stroke(cable)}/>']
+    if _family(cable) == "network":
+        ends = [layout.spots[name] for name in (cable.a, cable.b)]
+        x = _crossing(layout, cable, *ends)
+        dots = (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{LINES["network"]}"/>' for y in _edges(*ends))
+        parts += dots
+    if label is not None and layout.is_roomy:
+        x, y, anchor = label
+        parts.append(text(x, y, f"{cable.line_gbps:.4g}", class_="note", text_anchor=anchor))
+    return "".join(parts) + "</g>"
+
+
+def _path(layout: Layout, cable: Cable) -> tuple[str, tuple[float, float, str] | None]:
+    """Returns the line, and where its rate is written."""
+    a, b = layout.spots[cable.a], layout.spots[cable.b]
+    if a.y != b.y:
+        x, (y1, y2) = _crossing(layout, cable, a, b), _edges(a, b)
+        beside = (x + 6, (y1 + y2) / 2 + 3, "start")
+        if _family(cable) == "network":
+            beside = (x + 4, y1 + 12, "start")
+        end = x if b.x <= x <= b.right else b.centre
+        start = x if a.x <= x <= a.right else a.centre
+        return f"M{start:.1f} {y1:.1f}L{end:.1f} {y2:.1f}", None if layout.is_rail(cable.a) else beside
+    left, right = (a, b) if a.x < b.x else (b, a)
+    kind = layout.devices[cable.a].kind
+    if kind == "gpu":
+        return _arc(left, right, left.bottom, 4 / 3 * depth(layout.spots, cable) - 10 * cable.aside), None
+    row = (spot for spot in layout.spots.values() if spot.y == a.y)
+    between = any(left.right <= spot.x < right.x for spot in row)
+    if between:
+        return _arc(left, right, left.y, -4 / 3 * (layout.size.box + 1.6 * layout.size.row)), None
+    middle = (left.right + right.x) / 2
+    path = f"M{left.right:.1f} {left.middle:.1f}H{right.x:.1f}"
+    return path, (middle, left.middle - 5, "middle")
+
+
+def _arc(left: Spot, right: Spot, y: float, reach: float) -> str:
+    """Joins two boxes of a row; each goes out of its middle, a little to the other's side."""
+    x1, x2 = left.centre + left.width / 8, right.centre - right.width / 8
+    return f"M{x1:.1f} {y:.1f}C{x1:.1f} {y + reach:.1f} {x2:.1f} {y + reach:.1f} {x2:.1f} {y:.1f}"
+
+
+def _edges(a: Spot, b: Spot) -> tuple[float, float]:
+    """Where a line between two boxes, one above the other, leaves the first and meets the second."""
+    return (a.bottom, b.y) if a.y < b.y else (a.y, b.bottom)
+
+
+def _crossing(layout: Layout, cable: Cable, a: Spot, b: Spot) -> float:
+    """Returns where a line between two rows goes down: through the middle of the narrower box."""
+    if layout.is_rail(cable.a) and layout.is_rail(cable.b):
+        nth = layout.rails.index(cable.a if a.y < b.y else cable.b)
+        return a.right - RAIL_END * (nth + 1)
+    narrow, wide = (a, b) if a.width <= b.width else (b, a)
+    return min(max(narrow.centre, wide.x + 3), wide.right - 3) + 8.0 * cable.aside

@@ -1,0 +1,303 @@
+"""Where the parts of a machine stand in its picture: hosts above, GPUs under their PCIe, NVLink and networks beneath.
+
+::
+
+    memory          [memory0]                 [memory1]
+    sockets     [     socket0      ]──────[     socket1      ]      as wide as what hangs under them
+    PCIe        [ pcie0 ]  [ pcie1 ]      [ pcie2 ]  [ pcie3 ]
+    ends        gpu0 nic0  gpu1 nic1      gpu2 nic2  gpu3 nic3
+    NVSwitch    [                   nvswitch                  ]
+    networks    [                     rail0                   ]     every node of a cluster stands on the same rails
+
+A node of more than `FOLDED` GPUs, all on a switch, stands half above and half below it. Everything is derived from
+the devices and links, in their order: the same fabric has the same picture. What no socket leads to (machines that
+were read from a file may have it) stands beside the others. Source: ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nvcoll._nvcoll import Fabric
+
+FOLDED = 16
+"""GPUs of one node above which it stands in two halves. Chosen: what a wide screen holds in a row."""
+
+ROOMY = 16
+"""GPUs above which boxes are small and rates are in the legend only. Chosen, likewise."""
+
+MARGIN, TITLE = 24.0, 64.0
+RAIL, RAIL_PITCH, RAIL_END = 14.0, 22.0, 9.0
+LOOP = 11.0
+"""How much deeper an arc between two GPUs goes for each GPU that it passes, in pixels. Chosen."""
+
+DEEPEST = 120.0
+"""The depth of the deepest arc, in pixels. Chosen."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A part of a machine, as `Fabric.devices` has it."""
+
+    name: str
+    kind: str
+    node: int | None
+    chips: int
+
+
+@dataclass(frozen=True)
+class Cable:
+    """What joins two devices: both directions of a link, and `times` of them if there are several alike.
+
+    `aside` tells apart what joins the same two by different media: 0 in the middle, -0.5 and 0.5 for two.
+    """
+
+    a: str
+    b: str
+    medium: str
+    lanes: int
+    line_gbps: float
+    used_gbps: float
+    times: int
+    aside: float
+
+
+@dataclass(frozen=True)
+class Spot:
+    """The box of a device."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        """Where it ends."""
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        """Where it ends below."""
+        return self.y + self.height
+
+    @property
+    def centre(self) -> float:
+        """The middle between left and right."""
+        return self.x + self.width / 2
+
+    @property
+    def middle(self) -> float:
+        """The middle between top and bottom."""
+        return self.y + self.height / 2
+
+
+@dataclass(frozen=True)
+class Size:
+    """Widths and heights in pixels."""
+
+    end: float
+    gap: float
+    box: float
+    row: float
+    between: float
+
+
+LARGE = Size(end=60, gap=8, box=28, row=34, between=34)
+SMALL = Size(end=33, gap=3, box=20, row=18, between=8)
+"""Of a roomy picture and of a dense one. Chosen: names of five letters fit in the box of a GPU."""
+
+
+def cables_of(fabric: Fabric) -> list[Cable]:
+    """Returns what joins the devices of a fabric, each pair and medium once, in the order of its links."""
+    found: Counter[tuple[str, str, str, int]] = Counter()
+    rates: dict[tuple[str, str, str, int], tuple[float, float]] = {}
+    for source, target, medium, lanes, line, used in fabric.links:
+        key = (source, target, medium, lanes)
+        back = (target, source, medium, lanes)
+        key = back if back in rates else key
+        rates.setdefault(key, (line, used))
+        found[key] += 1
+    alike: dict[frozenset[str], list[tuple[str, str, str, int]]] = {}
+    for key in rates:
+        alike.setdefault(frozenset(key[:2]), []).append(key)
+    aside = {key: nth - (len(keys) - 1) / 2 for keys in alike.values() for nth, key in enumerate(keys)}
+    return [Cable(*key, *rates[key], times=(found[key] + 1) // 2, aside=aside[key]) for key in rates]
+
+
+@dataclass
+class Layout:
+    """The picture's boxes by name, the frames of the nodes, and its size."""
+
+    devices: dict[str, Device]
+    cables: list[Cable]
+    spots: dict[str, Spot] = field(default_factory=dict)
+    frames: list[tuple[int, Spot]] = field(default_factory=list)
+    rails: list[str] = field(default_factory=list)
+    is_roomy: bool = True
+    width: float = 0
+    height: float = 0
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> Layout:
+        """Places every device of a fabric."""
+        devices = {row[0]: Device(*row) for row in fabric.devices}
+        rails = [name for name, device in devices.items() if device.node is None]
+        layout = cls(devices, cables_of(fabric), rails=rails, is_roomy=fabric.world_size <= ROOMY)
+        nodes = sorted({device.node for device in devices.values() if device.node is not None})
+        x, bottom = MARGIN, TITLE
+        for node in nodes:
+            members = [device for device in devices.values() if device.node == node]
+            block = _Block.of(members, layout)
+            inset = 0.0 if len(nodes) == 1 else 12.0
+            for name, spot in block.spots.items():
+                layout.spots[name] = Spot(x + inset + spot.x, TITLE + 2 * inset + spot.y, spot.width, spot.height)
+            frame = Spot(x, TITLE, block.width + 2 * inset, block.height + 3 * inset)
+            layout.frames.append((node, frame))
+            x, bottom = frame.right + 24, max(bottom, frame.bottom)
+        end = x - 24 + (RAIL_END * (len(rails) + 1) if len(rails) > 1 else 0.0)
+        for nth, name in enumerate(rails):
+            layout.spots[name] = Spot(MARGIN, bottom + 24 + RAIL_PITCH * nth, end - MARGIN, RAIL)
+        layout.width = end + MARGIN
+        layout.height = max(bottom, *(spot.bottom for spot in layout.spots.values()))
+        return layout
+
+    @property
+    def size(self) -> Size:
+        """The sizes of its boxes."""
+        return LARGE if self.is_roomy else SMALL
+
+    def is_rail(self, name: str) -> bool:
+        """Says whether a device is in no node: a rail of a network, or what joins rails."""
+        return self.devices[name].node is None
+
+
+@dataclass
+class _Block:
+    """One node, its corner at the origin."""
+
+    spots: dict[str, Spot]
+    width: float
+    height: float
+
+    @classmethod
+    def of(cls, members: list[Device], layout: Layout) -> _Block:
+        names = {device.name for device in members}
+        cables = [cable for cable in layout.cables if cable.a in names and cable.b in names]
+        kinds = {device.name: device.kind for device in members}
+        size, tree = layout.size, Tree.of(kinds, cables)
+        switches = [name for name, kind in kinds.items() if kind in ("nvswitch", "network_switch")]
+        gpus = [name for name, kind in kinds.items() if kind == "gpu"]
+        has_arcs = any(kinds[cable.a] == kinds[cable.b] == "gpu" for cable in cables)
+        is_alone = not layout.rails
+        halves = [tree.roots]
+        if len(gpus) > FOLDED and switches and not has_arcs and is_alone:
+            half = (len(tree.roots) + 1) // 2
+            halves = [tree.roots[:half], tree.roots[half:]]
+        upper = _placed(tree, halves[0], kinds, cables, size)
+        width = max((spot.right for spot in upper.values()), default=size.end)
+        bottom = max((spot.bottom for spot in upper.values()), default=0.0)
+        spots = dict(upper)
+        for name in switches:
+            spots[name] = Spot(0, bottom + size.row, width, size.box)
+            bottom += size.row + size.box
+        if len(halves) == 2:
+            lower = _placed(tree, halves[1], kinds, cables, size)
+            deepest = max(spot.bottom for spot in lower.values())
+            for name, spot in lower.items():
+                y = bottom + size.row + deepest - spot.bottom
+                spots[name] = Spot(spot.x, y, spot.width, spot.height)
+            bottom += size.row + deepest
+        arcs = [cable for cable in cables if kinds[cable.a] == kinds[cable.b] == "gpu"]
+        bottom += max((depth(spots, cable) for cable in arcs), default=0.0)
+        return cls(spots, width, bottom)
+
+
+def depth(spots: Mapping[str, Spot], cable: Cable) -> float:
+    """Returns how far an arc between two boxes of one row goes beyond them."""
+    a, b = spots[cable.a], spots[cable.b]
+    return min(12 + LOOP * abs(a.centre - b.centre) / (a.width + LARGE.gap), DEEPEST)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What hangs under what: PCIe switches, GPUs and NICs under sockets."""
+
+    roots: list[str]
+    under: dict[str, list[str]]
+    memories: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, kinds: Mapping[str, str], cables: Iterable[Cable]) -> Tree:
+        """Finds it, from the sockets down; whatever is not under one is a root itself."""
+        order = {name: nth for nth, name in enumerate(kinds)}
+        beside: dict[str, list[str]] = {name: [] for name in kinds}
+        for cable in cables:
+            beside[cable.a].append(cable.b)
+            beside[cable.b].append(cable.a)
+        roots = [name for name, kind in kinds.items() if kind == "socket"]
+        under: dict[str, list[str]] = {name: [] for name in kinds}
+        memories: dict[str, list[str]] = {name: [] for name in kinds}
+        placed = set(roots)
+        waiting = deque(roots)
+        while waiting:
+            name = waiting.popleft()
+            for other in sorted(set(beside[name]) - placed, key=order.__getitem__):
+                if kinds[other] in ("pcie_switch", "gpu", "nic") and kinds[name] in ("socket", "pcie_switch"):
+                    under[name].append(other)
+                    waiting.append(other)
+                elif kinds[other] == "memory" and kinds[name] == "socket":
+                    memories[name].append(other)
+                else:
+                    continue
+                placed.add(other)
+        for name, kind in kinds.items():
+            if name not in placed and kind not in ("nvswitch", "network_switch"):
+                roots.append(name)
+        return cls(roots, under, memories)
+
+
+def _placed(
+    tree: Tree, roots: Iterable[str], kinds: Mapping[str, str], cables: Iterable[Cable], size: Size
+) -> dict[str, Spot]:
+    """Places these roots and what hangs under them from left to right, ends in one row at the bottom."""
+    has_memory = any(tree.memories[root] for root in roots)
+    top = size.box + size.row if has_memory else 0.0
+    top += _arch(roots, cables, size)
+
+    def levels(name: str) -> int:
+        return 1 + max((levels(other) for other in tree.under[name]), default=-1)
+
+    deepest = max((levels(root) for root in roots), default=0)
+    spots: dict[str, Spot] = {}
+    x = 0.0
+
+    def put(name: str, level: int) -> Spot:
+        nonlocal x
+        first = x
+        for other in tree.under[name]:
+            put(other, level + 1)
+        if x == first:
+            x += size.end + size.gap
+        row = level if kinds[name] not in ("gpu", "nic") else deepest
+        spots[name] = Spot(first, top + row * (size.box + size.row), x - size.gap - first, size.box)
+        return spots[name]
+
+    for root in roots:
+        spot = put(root, 0)
+        held = tree.memories[root]
+        for nth, name in enumerate(held):
+            width = min(spot.width / len(held) - size.gap * (len(held) > 1), 1.5 * size.end)
+            centre = spot.x + spot.width * (2 * nth + 1) / (2 * len(held))
+            spots[name] = Spot(centre - width / 2, spot.y - size.row - size.box, width, size.box)
+        x += size.between
+    return spots
+
+
+def _arch(roots: Iterable[str], cables: Iterable[Cable], size: Size) -> float:
+    """Returns what arcs between sockets that are no neighbours need above everything."""
+    order = {name: nth for nth, name in enumerate(roots)}
+    reach = [abs(order[c.a] - order[c.b]) for c in cables if c.a in order and c.b in order]
+    return size.row if max(reach, default=0) > 1 else 0.0
