@@ -1,0 +1,202 @@
+"""The figures of docs/FACTS.md are those of the tables and machines that nvcoll computes with."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import nvcoll
+from nvcoll._nvcoll import fabrics, gpus, media
+
+PAGE = (Path(__file__).parent.parent / "docs" / "FACTS.md").read_text()
+MEDIA = {name: lane for name, _, _, lane, *_ in media()}
+GPUS = {row[0]: row for row in gpus()}
+LINKS_OF_GPUS = ("nvlink", "xgmi")
+
+
+def tables(first: str) -> list[dict[str, str]]:
+    """The rows of every table whose headings begin so, by heading."""
+    rows = []
+    for heading, body in re.findall(r"^(\|.*\|)\n\|[-|]+\|\n((?:\|.*\|\n)+)", PAGE, re.MULTILINE):
+        names = [cell.strip() for cell in heading.strip("|").split("|")]
+        if heading.startswith(f"| {first} "):
+            for line in body.splitlines():
+                cells = [cell.strip() for cell in line.strip("|").split("|")]
+                rows.append(dict(zip(names, cells, strict=True)))
+    return rows
+
+
+def name_in(cell: str) -> str:
+    return cell.strip("`")
+
+
+def agrees(cell: str, value: float) -> bool:
+    """Whether a figure is the value, rounded to the places that it has."""
+    places = len(cell.partition(".")[2])
+    return f"{value:.{places}f}" == cell
+
+
+def sent(fabric: nvcoll.Fabric, families: tuple[str, ...], gpu: str = "gpu0", *, used: bool = False) -> float:
+    """GB/s that leave a GPU over links of some families, at line rate or in use."""
+    family = {name: family for name, _, family, *_ in media()}
+    own = [row for row in fabric.links if row[0] == gpu and family[row[2]] in families]
+    return sum(row[5] if used else row[4] for row in own)
+
+
+def neighbours(fabric: nvcoll.Fabric) -> dict[str, set[str]]:
+    """What every device is joined to by NVLink or Infinity Fabric."""
+    family = {name: family for name, _, family, *_ in media()}
+    beside: dict[str, set[str]] = {name: set() for name, *_ in fabric.devices}
+    for a, b, medium, *_ in fabric.links:
+        if family[medium] in LINKS_OF_GPUS:
+            beside[a].add(b)
+    return beside
+
+
+def domain(fabric: nvcoll.Fabric) -> int:
+    beside, found, waiting = neighbours(fabric), {"gpu0"}, ["gpu0"]
+    while waiting:
+        new = beside[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return sum(name.startswith("gpu") for name in found)
+
+
+def peers(fabric: nvcoll.Fabric, gpu: str = "gpu0") -> int:
+    """GPUs that one reaches over NVLink without passing another GPU."""
+    beside = neighbours(fabric)
+    reached = set(beside[gpu]).union(*(beside[name] for name in beside[gpu] if not name.startswith("gpu")))
+    return sum(name.startswith("gpu") and name != gpu for name in reached)
+
+
+def chips(fabric: nvcoll.Fabric) -> int:
+    return sum(chips for _, kind, _, chips in fabric.devices if kind == "nvswitch")
+
+
+def links_of(fabric: nvcoll.Fabric) -> int:
+    family = {name: family for name, _, family, *_ in media()}
+    return sum(row[3] for row in fabric.links if row[0] == "gpu0" and family[row[2]] in LINKS_OF_GPUS)
+
+
+@pytest.mark.parametrize("row", tables("GPU"), ids=lambda row: row["GPU"])
+def test_links_of_a_model_of_gpu(row):
+    _, _, medium, links, *_ = GPUS[name_in(row["GPU"])]
+    lane = MEDIA[medium]
+    assert (name_in(row["medium"]), int(row["links"])) == (medium, links)
+    figures = (row["per link, one way"], row["per GPU, one way"], row["per GPU, both ways"])
+    assert [float(figure) for figure in figures] == [lane, lane * links, 2 * lane * links]
+
+
+def test_every_model_of_gpu_that_has_links_is_on_the_page():
+    assert {name_in(row["GPU"]) for row in tables("GPU")} == {name for name, _, medium, *_ in gpus() if medium}
+
+
+@pytest.mark.parametrize("one", fabrics(), ids=lambda one: one.name)
+def test_the_links_of_every_machine_are_those_of_its_gpus(one):
+    (gpu,) = [row for row in gpus() if row[1] == one.gpu]
+    whole = MEDIA[gpu[2]] * gpu[3] if gpu[2] else 0.0
+    ranks = [name for name, kind, *_ in one.devices if kind == "gpu"]
+    for rank in ranks:
+        has = sent(one, LINKS_OF_GPUS, rank)
+        # A bridge that is not plugged in joins nothing; a part of a mesh lacks the links to the rest.
+        assert has in (0.0, whole) or (one.world_size < domain_of_whole(one) and has < whole), one.name
+
+
+def domain_of_whole(one: nvcoll.Fabric) -> int:
+    """GPUs of the largest machine of the same name's stem."""
+    stem = re.split(r"-\d|\[", one.name)[0]
+    return max(other.world_size for other in fabrics() if re.split(r"-\d|\[", other.name)[0] == stem)
+
+
+@pytest.mark.parametrize("row", tables("medium"), ids=lambda row: row["medium"])
+def test_rates_of_a_medium(row):
+    name, _, _, lane, efficiency, *_ = next(m for m in media() if m[0] == name_in(row["medium"]))
+    if "Gbit/s per port" in row:
+        assert float(row["Gbit/s per port"]) / 8 == float(row["per port, one way"]) == lane
+        return
+    gigatransfers = float(row["GT/s"])
+    coded = gigatransfers / 8 * (128 / 130 if gigatransfers < 64 else 242 / 256)
+    assert lane == pytest.approx(coded, abs=1e-3), f"{name}: {gigatransfers} GT/s, one bit each, less its line code"
+    assert agrees(row["per lane, one way"], lane)
+    assert agrees(row["x16, one way"], 16 * lane) and agrees(row["x16, both ways"], 32 * lane)
+    assert agrees(row["x16 in use, one way"], 16 * lane * efficiency)
+
+
+@pytest.mark.parametrize("row", tables("machine"), ids=lambda row: row["machine"])
+def test_what_a_machine_has(row):
+    one = nvcoll.fabric(name_in(row["machine"]))
+    says = [int(row[heading]) for heading in ("GPUs", "NVLink domain", "direct peers", "NVSwitch chips")]
+    assert says == [one.world_size, domain(one), peers(one), chips(one)]
+    assert int(row["links per GPU"]) == links_of(one)
+    able = {"yes": True, "no": False}
+    assert able[row["folds"]] == ("switch_folds" in one.abilities) == ("multicast" in one.abilities)
+    assert able[row["peer access"]] == ("peer_access" in one.abilities)
+
+
+@pytest.mark.parametrize("row", tables("collective"), ids=lambda row: f"{row['collective']} {row['algorithm']}")
+def test_what_passes_a_port(row):
+    n, nbytes = 8, 8 << 20
+    schedule = nvcoll.schedule(row["collective"], row["algorithm"], world_size=n, in_place=False)
+    links = nvcoll.fabric("hgx-h100").simulate(schedule, nbytes, protocol="ideal").links
+    for way, ends in (("out", ("gpu0", "nvswitch")), ("in", ("nvswitch", "gpu0"))):
+        (crossed,) = [moved for source, target, moved, _ in links if (source, target) == ends]
+        formula = row[way].replace("2(", "2*(")
+        assert float(row[f"{way} at n = 8"]) == crossed / nbytes == eval(formula, {"n": n}), way
+
+
+@pytest.mark.parametrize("row", tables("scheme"), ids=lambda row: row["scheme"])
+def test_memory_of_training(row):
+    n = 64
+    per_parameter = eval(row["bytes per parameter"], {"n": n})
+    sharded = {"DDP": 0, "ZeRO-1": 12, "ZeRO-2": 14, "ZeRO-3, FSDP": 16}[row["scheme"]]
+    assert per_parameter == 16 - sharded + sharded / n
+    assert agrees(row["7.5 B, n = 64"], 7.5 * per_parameter) and agrees(row["70 B, n = 64"], 70 * per_parameter)
+    ports = {(r["collective"], r["algorithm"]): float(r["out at n = 8"]) for r in tables("collective")}
+    gather, scatter = ports["all_gather", "ring"], ports["reduce_scatter", "ring"]
+    assert gather + scatter == ports["all_reduce", "ring"]
+    gathers = 2 if row["scheme"] == "ZeRO-3, FSDP" else 1
+    assert float(row["traffic, times DDP's"]) == (scatter + gathers * gather) / (scatter + gather)
+
+
+def port(one: nvcoll.Fabric) -> float:
+    return sent(one, LINKS_OF_GPUS) or sent(one, ("pcie",))
+
+
+CHECKS = {
+    "switch chips": chips,
+    "links per chip": lambda one: links_of(one) / chips(one),
+    "links": links_of,
+    "peers": peers,
+    "domain": domain,
+    "pair": lambda one: next(row[4] for row in one.links if row[:2] == ("gpu0", "gpu1")),
+    "both ways": lambda one: 2 * port(one),
+    "one way": port,
+    "in use": lambda one: one.alone()[0][1],
+    "joined pairs": lambda one: sum(peers(one, f"gpu{rank}") for rank in range(one.world_size)) / 2,
+    "pairs": lambda one: one.world_size * (one.world_size - 1) / 2,
+    "terabytes": lambda one: 2 * one.world_size * port(one) / 1e3,
+    "half": lambda one: one.world_size / 2 * port(one) / 1e3,
+    "sent": lambda one: 1 + 1 / one.world_size,
+    "in use over memory": lambda one: one.alone()[0][1] / next(row[6] for row in gpus() if row[1] == one.gpu),
+}
+
+SCHEMES = {"DDP": 70 * 16, "ZeRO-3": 70 * 16 / 64}
+"""GB that 70 billion parameters take of each of 64 GPUs."""
+
+
+@pytest.mark.parametrize("row", tables("said"), ids=lambda row: row["check"])
+def test_common_slips(row):
+    figures, checks = re.findall(r"\*\*([\d.]+)\*\*", row["what is so"]), re.findall(r"`([^`]+)`", row["check"])
+    assert len(figures) == len(checks) > 0
+    for figure, check in zip(figures, checks, strict=True):
+        what, _, machine = check.rpartition(" ")
+        value = SCHEMES[machine] if what == "gigabytes" else CHECKS[what](nvcoll.fabric(machine))
+        assert agrees(figure, value), f"{check} is {value}, the page says {figure}"
+
+
+def test_the_page_uses_every_check_and_names_a_source_in_every_row():
+    named = {check.rpartition(" ")[0] for row in tables("said") for check in re.findall(r"`([^`]+)`", row["check"])}
+    assert {*CHECKS, "gigabytes"} == named
+    for first in ("GPU", "medium", "machine", "collective", "scheme"):
+        rows = list(tables(first))
+        assert rows and all(row["source"] for row in rows), first
