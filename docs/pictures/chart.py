@@ -1,0 +1,183 @@
+"""The kinds of picture that docs/answers.md has: bars and lines over powers of ten, matrices as colours.
+
+Each function returns parts of an SVG; `page` puts parts into a document in the style of `nvcoll.drawing`. Coordinates
+are pixels, rounded to tenths: the same numbers give the same file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from nvcoll.drawing import CLASS, FAINT, GRID, INK, PAPER, style, text
+from nvcoll.machine_drawing import IN_THE_DARK, LINES
+from nvcoll.words import escaped
+
+BUS, SWITCH, NETWORK, MESH = LINES["pcie"], LINES["nvlink"], LINES["network"], LINES["c2c"]
+"""Colours of what joins GPUs; but for meshes those of the pictures of machines."""
+
+FONT = 'font-family="system-ui, sans-serif" font-size="12"'
+
+
+def page(title: str, note: str, width: float, height: float, parts: Iterable[str]) -> str:
+    """Puts parts into a document below its title and a note."""
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" {FONT} fill="{INK}">',
+        f"<title>{escaped(title)}</title><style>{style(IN_THE_DARK)}</style>",
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
+        text(24, 28, title, font_size=16, font_weight="bold"),
+        text(24, 48, note, fill=FAINT),
+    ]
+    return "\n".join([*head, *parts, "</svg>", ""])
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Powers of ten from `low` to `high` along `length` pixels from `start`; upwards if `length` is negative."""
+
+    low: float
+    high: float
+    start: float
+    length: float
+
+    def at(self, value: float) -> float:
+        """Where a value stands; what is outside stands at the end."""
+        share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        return self.start + self.length * min(share, 1.0)
+
+    def decades(self) -> list[float]:
+        """The powers of ten that it holds."""
+        first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+        return [10.0**power for power in range(first, last + 1)]
+
+
+def plain(value: float) -> str:
+    """Writes a mark of a scale as a number."""
+    return f"{value:,.6g}"
+
+
+def seconds(microseconds: float) -> str:
+    """Writes a time with three digits in the unit that fits."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= size:
+            return f"{microseconds / size:,.3g} {unit}"
+    return f"{microseconds:.3g} us"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A line of a chart: what it is, its value and interval, words behind it; hollow if nothing vouches for it.
+
+    Dots are other values with what they are, as measurements.
+    """
+
+    name: str
+    value: float
+    words: str
+    low: float | None = None
+    high: float | None = None
+    hue: str = BUS
+    is_hollow: bool = False
+    dots: Sequence[tuple[float, str]] = ()
+
+
+def bars(
+    rows: Sequence[Bar], x: float, y: float, names: float, scale: Scale, unit: str, mark: Callable[[float], str] = plain
+) -> list[str]:
+    """Draws horizontal bars, 24 pixels each, names to their left, with a scale above."""
+    bottom = y + 24 * len(rows)
+    parts = []
+    for value in scale.decades():
+        at = scale.at(value)
+        parts.append(f'<path d="M{at:.1f} {y - 4:.1f}V{bottom:.1f}" stroke="{GRID}"/>')
+        parts.append(text(at, y - 8, mark(value), class_="note", fill=FAINT, text_anchor="middle"))
+    parts.append(text(x + names - 8, y - 8, unit, class_="note", fill=FAINT, text_anchor="end"))
+    for nth, row in enumerate(rows):
+        top = y + 24 * nth + 4
+        end = scale.at(row.value)
+        fill = PAPER if row.is_hollow else row.hue
+        frame = f'x="{scale.start:.1f}" y="{top:.1f}" width="{max(end - scale.start, 1):.1f}" height="16"'
+        parts.append(f'<g class="bar"><title>{escaped(f"{row.name}: {row.words}")}</title>')
+        parts.append(text(x + names - 8, top + 12, row.name, text_anchor="end"))
+        parts.append(f'<rect {frame} fill="{fill}" stroke="{row.hue}"/>')
+        furthest = end
+        if row.low is not None and row.high is not None:
+            low, high = scale.at(row.low), scale.at(row.high)
+            parts.append(
+                f'<path d="M{low:.1f} {top + 4:.1f}v8m0 -4H{high:.1f}m0 -4v8" stroke="{INK}" stroke-width="1.5" '
+                'fill="none"/>'
+            )
+            furthest = max(end, high)
+        for value, what in row.dots:
+            at = scale.at(value)
+            dot = f'<circle cx="{at:.1f}" cy="{top + 8:.1f}" r="3.5" fill="{NETWORK}" stroke="{PAPER}"/>'
+            parts.append(f'<g class="dot"><title>{escaped(what)}</title>{dot}</g>')
+            furthest = max(furthest, at + 3.5)
+        parts.append(text(furthest + 7, top + 12, row.words) + "</g>")
+    return parts
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line through points, with a band from low to high behind it."""
+
+    name: str
+    points: Sequence[tuple[float, float, float, float]]
+    hue: str
+    is_dashed: bool = False
+
+
+def lines(series: Sequence[Series], x: Scale, y: Scale, names: Sequence[tuple[float, str]]) -> list[str]:
+    """Draws series of microseconds over two scales; `names` are the marks of the lower one."""
+    parts = []
+    top, bottom = y.start + y.length, y.start
+    right = x.start + x.length
+    for value in y.decades():
+        parts.append(f'<path d="M{x.start:.1f} {y.at(value):.1f}H{right:.1f}" stroke="{GRID}"/>')
+        parts.append(text(x.start - 6, y.at(value) + 3, seconds(value), class_="note", fill=FAINT, text_anchor="end"))
+    for value, name in names:
+        parts.append(f'<path d="M{x.at(value):.1f} {top:.1f}V{bottom:.1f}" stroke="{GRID}"/>')
+        parts.append(text(x.at(value), bottom + 14, name, class_="note", fill=FAINT, text_anchor="middle"))
+    for one in series:
+        upper = [f"{x.at(n):.1f} {y.at(high):.1f}" for n, _, _, high in one.points]
+        lower = [f"{x.at(n):.1f} {y.at(low):.1f}" for n, _, low, _ in reversed(one.points)]
+        parts.append(f'<path d="M{"L".join([*upper, *lower])}Z" fill="{one.hue}" fill-opacity="0.18"/>')
+        middle = "L".join(f"{x.at(n):.1f} {y.at(value):.1f}" for n, value, *_ in one.points)
+        dashes = ' stroke-dasharray="6 4"' if one.is_dashed else ""
+        parts.append(f'<path d="M{middle}" stroke="{one.hue}" stroke-width="2" fill="none"{dashes}/>')
+    return parts
+
+
+def key(series: Sequence[Series], x: float, y: float) -> list[str]:
+    """Names series, one below the other."""
+    parts = []
+    for nth, one in enumerate(series):
+        dashes = ' stroke-dasharray="6 4"' if one.is_dashed else ""
+        at = y + 18 * nth
+        parts.append(f'<path d="M{x:.1f} {at - 4:.1f}h22" stroke="{one.hue}" stroke-width="2"{dashes}/>')
+        parts.append(text(x + 30, at, one.name))
+    return parts
+
+
+def heat(
+    rows: Sequence[Sequence[float]], x: float, y: float, cell: float, scale: tuple[float, float], hue: str
+) -> list[str]:
+    """Draws a matrix of rates: darker is more, on a scale of powers; the diagonal is empty."""
+    low, high = scale
+    cells, words, marks = [], [], []
+    for i, row in enumerate(rows):
+        marks.append(text(x - 6, y + cell * (i + 0.62), str(i), text_anchor="end"))
+        marks.append(text(x + cell * (i + 0.5), y - 5, str(i), text_anchor="middle"))
+        for j, value in enumerate(row):
+            if not math.isnan(value):
+                share = min(math.log(max(value, low) / low) / math.log(high / low), 1)
+                corner = f'x="{x + cell * j:.1f}" y="{y + cell * i:.1f}" width="{cell - 1:.1f}" height="{cell - 1:.1f}"'
+                cells.append(f'<rect {corner} fill-opacity="{0.08 + 0.82 * share:.2f}"/>')
+                words.append(text(x + cell * (j + 0.5) - 0.5, y + cell * (i + 0.62), f"{value:.3g}"))
+    return [
+        f'<g class="note" fill="{FAINT}">{"".join(marks)}</g>',
+        f'<g fill="{hue}">{"".join(cells)}</g>',
+        f'<g class="note" text-anchor="middle">{"".join(words)}</g>',
+    ]

@@ -1,0 +1,74 @@
+"""docs/answers.md says what nvcoll says today, and what it concludes follows from that."""
+
+import importlib.util
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+import nvcoll
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = (DOCS / "answers.md").read_text()
+NAMES = re.findall(r"\(pictures/([\w-]+)\.svg\)", PAGE)
+GIB = 1 << 30
+
+
+def loaded():
+    spec = importlib.util.spec_from_file_location("make", DOCS / "pictures" / "make.py")
+    module = sys.modules["make"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+make = loaded()
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return make.answered(PAGE)
+
+
+def test_every_figure_and_output_of_the_page_is_what_nvcoll_says_today(answers):
+    assert make.refreshed(PAGE, answers) == PAGE, "run: python docs/pictures/make.py"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_picture_is_up_to_date_and_can_be_read(name, answers):
+    assert (DOCS / "pictures" / f"{name}.svg").read_text() == answers[name].svg, "run: python docs/pictures/make.py"
+    root = ET.fromstring(answers[name].svg)
+    width = float(root.get("width"))
+    for line in root.iter("{http://www.w3.org/2000/svg}text"):
+        glyph = {"16": 9.5, None: 6.4}[line.get("font-size")] * (0.85 if line.get("class") == "note" else 1)
+        if line.get("text-anchor") is None and line.get("x") is not None:
+            assert float(line.get("x")) + glyph * len(line.text) <= width, line.text
+
+
+def test_every_picture_is_on_the_page_and_every_section_has_one():
+    assert {file.stem for file in (DOCS / "pictures").glob("*.svg")} == set(NAMES)
+    assert len(NAMES) == PAGE.count("\n## ") and "Trust:" in PAGE
+    for section in PAGE.split("\n## ")[1:]:
+        assert "Trust:" in section and ("\n$ " in section or "```python" in section), section.splitlines()[0]
+
+
+def test_a_changed_figure_makes_the_page_out_of_date(answers):
+    changed = PAGE.replace(f"**{answers['wire-bytes'].figures[0]}**", "**1.7**")
+    assert changed != PAGE and make.refreshed(changed, answers) == PAGE
+    with pytest.raises(ValueError, match="figures for"):
+        make.refreshed(PAGE.replace("## ", "## **", 1).replace("?\n", "**?\n", 1), answers)
+
+
+def test_a_ring_of_eight_is_as_fast_on_the_mesh_as_on_the_switch_and_four_gpus_are_not():
+    mesh, switch = nvcoll.fabric("dgx1-v100"), nvcoll.fabric("dgx2[0-7]")
+    busbw = [one.nccl("all_reduce", GIB).chosen.busbw for one in (mesh, switch)]
+    assert busbw[0] == pytest.approx(busbw[1], rel=0.01)
+    four = [one.among([0, 1, 2, 3]).nccl("all_reduce", GIB).chosen.busbw for one in (mesh, switch)]
+    assert four[0] < four[1]
+
+
+def test_the_switch_sends_less_than_a_ring_except_for_two():
+    assert make.sent("nvswitch", "hgx-h100", 2) > make.sent("ring", "hgx-h100", 2)
+    for n in (4, 8):
+        assert make.sent("nvswitch", "hgx-h100", n) < make.sent("ring", "hgx-h100", n)
