@@ -17,7 +17,7 @@ were read from a file may have it) stands beside the others. Source: ours.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nvcoll._nvcoll import Fabric
@@ -260,7 +260,7 @@ class Tree:
 
 
 def _placed(
-    tree: Tree, roots: Iterable[str], kinds: Mapping[str, str], cables: Iterable[Cable], size: Size
+    tree: Tree, roots: Sequence[str], kinds: Mapping[str, str], cables: Iterable[Cable], size: Size
 ) -> dict[str, Spot]:
     """Places these roots and what hangs under them from left to right, ends in one row at the bottom."""
     has_memory = any(tree.memories[root] for root in roots)
@@ -296,7 +296,7 @@ def _placed(
     return spots
 
 
-def _arch(roots: Iterable[str], cables: Iterable[Cable], size: Size) -> float:
+def _arch(roots: Sequence[str], cables: Iterable[Cable], size: Size) -> float:
     """Returns what arcs between sockets that are no neighbours need above everything."""
     order = {name: nth for nth, name in enumerate(roots)}
     reach = [abs(order[c.a] - order[c.b]) for c in cables if c.a in order and c.b in order]
