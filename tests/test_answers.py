@@ -64,6 +64,13 @@ def test_a_ring_of_eight_is_as_fast_on_the_mesh_as_on_the_switch_and_four_gpus_a
     mesh, switch = nvcoll.fabric("dgx1-v100"), nvcoll.fabric("dgx2[0-7]")
     busbw = [one.nccl("all_reduce", GIB).chosen.busbw for one in (mesh, switch)]
     assert busbw[0] == pytest.approx(busbw[1], rel=0.01)
+    schedule = make.program("rings_of_the_mesh").schedule(world_size=8)
+    assert nvcoll.verify(schedule).steps == 6 * 8 * 14
+    simulated = [one.simulate(schedule, GIB).microseconds for one in (mesh, switch)]
+    assert simulated[0] == pytest.approx(simulated[1], rel=0.02)
+    measured = [make.measured(name)[0][0] for name in ("dgx1-v100", "dgx2[0-11]")]
+    for time in simulated:
+        assert GIB * 1.75 / time / 1e3 == pytest.approx(sum(measured) / 2, rel=0.08)
     four = [one.among([0, 1, 2, 3]).nccl("all_reduce", GIB).chosen.busbw for one in (mesh, switch)]
     assert four[0] < four[1]
 
