@@ -68,7 +68,7 @@ def test_a_ring_of_eight_is_as_fast_on_the_mesh_as_on_the_switch_and_four_gpus_a
     assert nvcoll.verify(schedule).steps == 6 * 8 * 14
     simulated = [one.simulate(schedule, GIB).microseconds for one in (mesh, switch)]
     assert simulated[0] == pytest.approx(simulated[1], rel=0.02)
-    measured = [make.measured(name)[0][0] for name in ("dgx1-v100", "dgx2[0-11]")]
+    measured = [make.busbw_measured(name) for name in ("v100_dgx1_8_blog2019", "v100_dgx2_12of16_seville")]
     for time in simulated:
         assert GIB * 1.75 / time / 1e3 == pytest.approx(sum(measured) / 2, rel=0.08)
     four = [one.among([0, 1, 2, 3]).nccl("all_reduce", GIB).chosen.busbw for one in (mesh, switch)]
@@ -79,3 +79,46 @@ def test_the_switch_sends_less_than_a_ring_except_for_two():
     assert make.sent("nvswitch", "hgx-h100", 2) > make.sent("ring", "hgx-h100", 2)
     for n in (4, 8):
         assert make.sent("nvswitch", "hgx-h100", n) < make.sent("ring", "hgx-h100", n)
+
+
+def predicted(name, nbytes=GIB):
+    return nvcoll.fabric(name).predict("all_reduce", nbytes).microseconds
+
+
+def test_peers_beat_staging_and_nvlink_beats_both():
+    for card in ("rtx4090", "rtx5090"):
+        staged, peers, switch = (predicted(name) for name in (f"{card}-8-staged", f"{card}-8-p2p", "hgx-h100"))
+        assert staged > 1.2 * peers > 5 * switch
+
+
+def test_the_seven_machines_stand_in_the_order_of_the_page_and_a_second_node_takes_longer():
+    times = [predicted(name, make.GRADIENT) for _, name, _ in make.SEVEN]
+    assert times[0] > times[1] and times[3:] == sorted(times[3:], reverse=True) and min(times[:3]) > max(times[3:])
+    for (_, node, network), one in zip(make.TWO_NODES, times[-3:], strict=True):
+        two = nvcoll.cluster(node, nodes=2, network=network).predict("all_reduce", make.GRADIENT).microseconds
+        assert one < two < 2 * one
+
+
+def test_a_bridge_helps_large_calls_and_not_small_ones():
+    names = ("rtx3090-2-bridge", "rtx4090-2-staged", "rtx4090-2-p2p")
+    bridge, *others = (predicted(name) for name in names)
+    assert all(other > 1.5 * bridge for other in others)
+    small = [predicted(name, 1 << 10) for name in names]
+    assert max(small) < 1.5 * min(small)
+
+
+def test_nodes_are_bound_by_their_network_whichever_gpus_are_in_them_and_a_rack_is_not():
+    nodes = [nvcoll.cluster(node, nodes=9, network="ib-ndr-8") for node in ("hgx-b200", "hgx-h100")]
+    newer, older = (one.predict("all_reduce", GIB) for one in nodes)
+    assert newer.microseconds == pytest.approx(older.microseconds, rel=0.05)
+    assert "network" in newer.bottleneck and "network" in older.bottleneck
+    rack = nvcoll.fabric("gb200-nvl72").predict("all_reduce", GIB)
+    assert newer.microseconds > 1.5 * rack.microseconds and "network" not in rack.bottleneck
+
+
+def test_the_page_says_validated_of_what_is():
+    trusted = [nvcoll.fabric(name) for name in ("hgx-h100", "hgx-b200")]
+    trusted += [nvcoll.cluster(node, nodes=n, network="ib-ndr-8") for node in ("hgx-h100", "hgx-b200") for n in (2, 9)]
+    doubtful = ("gb200-nvl72", "rtx3090-2-bridge", "rtx4090-2-staged", "rtx4090-8-p2p", "dgx1-v100", "hgx-a100")
+    assert all("not" not in one.predict("all_reduce", GIB).trust for one in trusted)
+    assert all("not" in nvcoll.fabric(name).predict("all_reduce", GIB).trust for name in doubtful)

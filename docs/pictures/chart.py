@@ -67,10 +67,25 @@ def seconds(microseconds: float) -> str:
 
 
 @dataclass(frozen=True)
+class Dot:
+    """A value beside what is drawn, and what it is; hollow if it is doubtful."""
+
+    value: float
+    what: str
+    is_hollow: bool = False
+
+    def drawn(self, x: float, y: float, hue: str = NETWORK) -> str:
+        """Draws it at a point."""
+        fill, edge = (PAPER, hue) if self.is_hollow else (hue, PAPER)
+        circle = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" stroke="{edge}" stroke-width="1.5"/>'
+        return f'<g class="dot"><title>{escaped(self.what)}</title>{circle}</g>'
+
+
+@dataclass(frozen=True)
 class Bar:
     """A line of a chart: what it is, its value and interval, words behind it; hollow if nothing vouches for it.
 
-    Dots are other values with what they are, as measurements.
+    Dots are measurements.
     """
 
     name: str
@@ -80,7 +95,7 @@ class Bar:
     high: float | None = None
     hue: str = BUS
     is_hollow: bool = False
-    dots: Sequence[tuple[float, str]] = ()
+    dots: Sequence[Dot] = ()
 
 
 def bars(
@@ -110,23 +125,23 @@ def bars(
                 'fill="none"/>'
             )
             furthest = max(end, high)
-        for value, what in row.dots:
-            at = scale.at(value)
-            dot = f'<circle cx="{at:.1f}" cy="{top + 8:.1f}" r="3.5" fill="{NETWORK}" stroke="{PAPER}"/>'
-            parts.append(f'<g class="dot"><title>{escaped(what)}</title>{dot}</g>')
-            furthest = max(furthest, at + 3.5)
+        for dot in row.dots:
+            at = scale.at(dot.value)
+            parts.append(dot.drawn(at, top + 8))
+            furthest = max(furthest, at + 4)
         parts.append(text(furthest + 7, top + 12, row.words) + "</g>")
     return parts
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line through points, with a band from low to high behind it."""
+    """A line through points, with a band from low to high behind it, and measurements at their places."""
 
     name: str
     points: Sequence[tuple[float, float, float, float]]
     hue: str
     is_dashed: bool = False
+    dots: Sequence[tuple[float, Dot]] = ()
 
 
 def lines(series: Sequence[Series], x: Scale, y: Scale, names: Sequence[tuple[float, str]]) -> list[str]:
@@ -140,13 +155,15 @@ def lines(series: Sequence[Series], x: Scale, y: Scale, names: Sequence[tuple[fl
     for value, name in names:
         parts.append(f'<path d="M{x.at(value):.1f} {top:.1f}V{bottom:.1f}" stroke="{GRID}"/>')
         parts.append(text(x.at(value), bottom + 14, name, class_="note", fill=FAINT, text_anchor="middle"))
-    for one in series:
+    for nth, one in enumerate(series):
         upper = [f"{x.at(n):.1f} {y.at(high):.1f}" for n, _, _, high in one.points]
         lower = [f"{x.at(n):.1f} {y.at(low):.1f}" for n, _, low, _ in reversed(one.points)]
         parts.append(f'<path d="M{"L".join([*upper, *lower])}Z" fill="{one.hue}" fill-opacity="0.18"/>')
         middle = "L".join(f"{x.at(n):.1f} {y.at(value):.1f}" for n, value, *_ in one.points)
         dashes = ' stroke-dasharray="6 4"' if one.is_dashed else ""
-        parts.append(f'<path d="M{middle}" stroke="{one.hue}" stroke-width="2" fill="none"{dashes}/>')
+        width = max(4 - nth, 1.5)  # what lies on top lets the line below be seen
+        parts.append(f'<path d="M{middle}" stroke="{one.hue}" stroke-width="{width}" fill="none"{dashes}/>')
+        parts += (dot.drawn(x.at(place), y.at(dot.value), one.hue) for place, dot in one.dots)
     return parts
 
 
@@ -174,7 +191,7 @@ def heat(
             if not math.isnan(value):
                 share = min(math.log(max(value, low) / low) / math.log(high / low), 1)
                 corner = f'x="{x + cell * j:.1f}" y="{y + cell * i:.1f}" width="{cell - 1:.1f}" height="{cell - 1:.1f}"'
-                cells.append(f'<rect {corner} fill-opacity="{0.08 + 0.82 * share:.2f}"/>')
+                cells.append(f'<rect {corner} fill-opacity="{0.06 + 0.56 * share:.2f}"/>')
                 words.append(text(x + cell * (j + 0.5) - 0.5, y + cell * (i + 0.62), f"{value:.3g}"))
     return [
         f'<g class="note" fill="{FAINT}">{"".join(marks)}</g>',

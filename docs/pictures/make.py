@@ -10,7 +10,6 @@ replaced. The same nvcoll gives the same files; `tests/test_answers.py` says whi
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import subprocess
 import sys
@@ -47,25 +46,45 @@ class Answer:
 
 @cache
 def _measurements() -> list[validate.Row]:
-    return validate.healthy(validate.read(HERE.parent.parent / "data" / "nccl-tests"))
+    rows = validate.healthy(validate.read(HERE.parent.parent / "data" / "nccl-tests"), also_unknown=True)
+    return [row for row in rows if row.collective == "all_reduce"]
 
 
-def measured(fabric: str, network: str = "", nodes: int = 1) -> list[tuple[float, str]]:
-    """The fastest busbw of an all_reduce that was published for such hardware, of each system, and which that is.
+def busbw_of(row: validate.Row) -> float:
+    """The busbw that was measured."""
+    return row.nbytes / row.time_us / 1e3 * bus_factor("all_reduce", row.system.n_gpus)
 
-    Only the largest size of a system counts, and none below 32 MiB.
+
+def dot(row: validate.Row, value: float) -> chart.Dot:
+    """A measurement: hollow if nobody knows whether the machine was well."""
+    return chart.Dot(value, f"measured: {row.system.system_id}, {sizes.show(row.nbytes)}", row.healthy != "yes")
+
+
+def measured(fabric: str, network: str = "", nodes: int = 1) -> list[validate.Row]:
+    """The largest all_reduce that was published of each such system, the fastest if there are several of that size.
+
+    None is below 32 MiB.
     """
     rows: dict[str, validate.Row] = {}
     for row in _measurements():
         is_such = (row.system.fabric, row.system.network, row.system.n_nodes) == (fabric, network, nodes)
-        if is_such and row.collective == "all_reduce" and row.nbytes >= 1 << 25:
+        if is_such and row.nbytes >= 1 << 25:
             best = rows.setdefault(row.system.system_id, row)
             if (row.nbytes, -row.time_us) > (best.nbytes, -best.time_us):
                 rows[row.system.system_id] = row
-    busbw = {
-        name: row.nbytes / row.time_us / 1e3 * bus_factor("all_reduce", row.system.n_gpus) for name, row in rows.items()
-    }
-    return [(busbw[name], f"{name}, {sizes.show(row.nbytes)}") for name, row in sorted(rows.items())]
+    return [rows[name] for name in sorted(rows)]
+
+
+def every(fabric: str, nodes: int = 1) -> list[validate.Row]:
+    """Every all_reduce that was published of such a machine without a network, out of place."""
+    rows = (row for row in _measurements() if (row.system.fabric, row.system.n_nodes) == (fabric, nodes))
+    return [row for row in rows if not row.system.network and not row.in_place]
+
+
+def busbw_measured(system: str) -> float:
+    """The busbw of the largest all_reduce of a system that is named."""
+    row = max((row for row in _measurements() if row.system.system_id == system), key=lambda row: row.nbytes)
+    return busbw_of(row)
 
 
 def span(one: nvcoll.Prediction) -> str:
@@ -73,18 +92,34 @@ def span(one: nvcoll.Prediction) -> str:
     return f"{seconds(one.microseconds)} ({seconds(one.low)} to {seconds(one.high)})"
 
 
-def time_bar(name: str, one: nvcoll.Prediction, hue: str, busbw: Sequence[tuple[float, str]]) -> chart.Bar:
+def time_bar(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[validate.Row]) -> chart.Bar:
     """A bar of a predicted time: hollow where nothing vouches for it; dots are what measured busbw would take."""
     words = f"{span(one)}, {one.trust}"
-    times = [(one.microseconds * one.busbw / rate, what) for rate, what in busbw]
-    return chart.Bar(name, one.microseconds, words, one.low, one.high, hue, "not" in one.trust, times)
+    dots = [dot(row, one.microseconds * one.busbw / busbw_of(row)) for row in rows]
+    return chart.Bar(name, one.microseconds, words, one.low, one.high, hue, "not" in one.trust, dots)
 
 
-def busbw_bar(name: str, one: nvcoll.Prediction, hue: str) -> chart.Bar:
+def busbw_bar(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[validate.Row]) -> chart.Bar:
     """A bar of a predicted busbw, which has the interval of the time; dots are measured."""
     low, high = (one.busbw * one.microseconds / time for time in (one.high, one.low))
     words = f"{one.busbw:.3g} GB/s ({low:.3g} to {high:.3g}), {one.trust}"
-    return chart.Bar(name, one.busbw, words, low, high, hue, "not" in one.trust, measured(name))
+    dots = [dot(row, busbw_of(row)) for row in rows]
+    return chart.Bar(name, one.busbw, words, low, high, hue, "not" in one.trust, dots)
+
+
+EIGHT = (
+    ("PCIe 3, staged", "pcie3-8-staged", BUS),
+    ("PCIe 3, P2P", "pcie3-8-p2p", BUS),
+    ("PCIe 4, staged: RTX 4090", "rtx4090-8-staged", BUS),
+    ("PCIe 4, P2P: RTX 4090", "rtx4090-8-p2p", BUS),
+    ("PCIe 5, staged: RTX 5090", "rtx5090-8-staged", BUS),
+    ("PCIe 5, P2P: RTX 5090", "rtx5090-8-p2p", BUS),
+    ("NVLink 1: DGX-1 P100", "dgx1-p100", SWITCH),
+    ("NVLink 2: DGX-1 V100", "dgx1-v100", SWITCH),
+    ("NVLink 3: HGX A100", "hgx-a100", SWITCH),
+    ("NVLink 4: HGX H100", "hgx-h100", SWITCH),
+    ("NVLink 5: HGX B200", "hgx-b200", SWITCH),
+)
 
 
 def link_gap() -> Answer:
@@ -98,21 +133,23 @@ def link_gap() -> Answer:
         chart.Bar(label, ports[name][0], f"{ports[name][0]:.4g} GB/s, in use {ports[name][1]:.3g}", hue=hue)
         for name, _, label, hue in one_gpu
     ]
-    eight = [(f"pcie{n}-8-{way}", BUS) for n in (3, 4, 5) for way in ("staged", "p2p")]
-    eight += [(name, SWITCH) for name in ("dgx1-p100", "dgx1-v100", "hgx-a100", "hgx-h100", "hgx-b200")]
-    found = {name: nvcoll.fabric(name).predict("all_reduce", GIB) for name, _ in eight}
-    lower = [busbw_bar(name, found[name], hue) for name, hue in eight]
+    found = {name: nvcoll.fabric(name).predict("all_reduce", GIB) for _, name, _ in EIGHT}
+    lower = [busbw_bar(label, found[name], hue, measured(name)) for label, name, hue in EIGHT]
     scale = chart.Scale(1, 1000, 220, 420)
     parts = chart.bars(upper, 24, 90, 196, scale, "one way, GB/s")
     parts += chart.bars(lower, 24, 90 + 24 * len(upper) + 44, 196, scale, "busbw, GB/s")
     height = 90 + 24 * len(upper) + 44 + 24 * len(lower) + 16
     note = "Above: links of one GPU. Below: all_reduce of 1 GiB on eight; hollow: not validated; dots: measured."
-    times = [found[f"pcie4-8-{way}"].microseconds / found["hgx-h100"].microseconds for way in ("p2p", "staged")]
+    best = found["hgx-h100"].microseconds
+    same_host = [busbw_measured(f"rtx4090_8_{way}_bus01e1") for way in ("p2p", "staged")]
     figures = [
         f"{ports['nvlink4'][0] / ports['pcie5'][0]:.1f}",
         f"{ports['nvlink5'][0] / ports['pcie5'][0]:.1f}",
-        *(f"{ratio:.0f}" for ratio in times),
-        f"{found['pcie4-8-staged'].microseconds / found['pcie4-8-p2p'].microseconds:.1f}",
+        *(f"{found[f'rtx4090-8-{way}'].microseconds / best:.0f}" for way in ("p2p", "staged")),
+        *(f"{found[f'rtx5090-8-{way}'].microseconds / best:.0f}" for way in ("p2p", "staged")),
+        *(f"{busbw:.3g}" for busbw in same_host),
+        f"{same_host[0] / same_host[1]:.1f}",
+        f"{busbw_measured('rtx4090_4_kalavai'):.2g}",
     ]
     return Answer(chart.page("PCIe against NVLink", note, 1000, height, parts), figures)
 
@@ -148,7 +185,8 @@ def gradient() -> Answer:
     parts = chart.bars(rows, 24, 90, 216, scale, "", seconds)
     note = "all_reduce of 140 GB; hollow: not validated; dots: at the busbw that was measured with fewer bytes."
     picture = chart.page("A gradient of 140 GB", note, 1000, 90 + 24 * len(rows) + 16, parts)
-    return Answer(picture, [*(seconds(one.microseconds) for one in [*found, *over])])
+    more = [two.microseconds / one.microseconds - 1 for one, two in zip(found[-3:], over, strict=True)]
+    return Answer(picture, [*(seconds(one.microseconds) for one in [*found, *over]), *(f"{100 * x:.0f}" for x in more)])
 
 
 def program(name: str) -> Any:
@@ -203,7 +241,7 @@ def mesh() -> Answer:
         f"{max(at_once[meshed]):.3g}",
         f"{min(at_once[meshed]):.2g}",
         *(f"{rate:.4g}" for rate in [*simulated, *whole]),
-        *(f"{measured(name)[0][0]:.4g}" for name in (meshed, "dgx2[0-11]")),
+        *(f"{busbw_measured(name):.4g}" for name in ("v100_dgx1_8_blog2019", "v100_dgx2_12of16_seville")),
         f"{subsets[switched][0]:.4g}",
         f"{subsets[meshed][-1]:.3g}",
         f"{subsets[meshed][0]:.2g}",
@@ -248,86 +286,69 @@ def wire_bytes() -> Answer:
 def one_clock() -> Answer:
     """A ring and the algorithm of a switch that folds, simulated, on one clock."""
     board, nbytes = nvcoll.fabric("hgx-h100"), 8 << 20
-    simulated = {}
-    for name in ("ring", "nvswitch"):
-        schedule = nvcoll.schedule("all_reduce", name, world_size=8)
-        simulated[name] = board.simulate(schedule, nbytes, protocol="simple", spans=True)
-    ring, switch = (simulated[name].microseconds for name in ("ring", "nvswitch"))
-    return Answer(spans(simulated, max(ring, switch)), [seconds(ring), seconds(switch), f"{ring / switch:.1f}"])
-
-
-def spans(simulated: dict[str, nvcoll.Timeline], end: float) -> str:
-    """Draws timelines below each other, ranks as rows, on one clock."""
-    left, width, row = 84, 800, 14
-    parts, top = [], 84
-    for nth, (name, timeline) in enumerate(simulated.items()):
-        parts.append(chart.text(24, top - 8, f"{name}: {timeline.microseconds:.1f} us", font_weight="bold"))
-        for rank, done in enumerate(timeline.end):
-            y = top + (row + 3) * rank
-            parts.append(chart.text(left - 8, y + 11, f"rank {rank}", class_="note", text_anchor="end"))
-            frame = f'x="{left}" y="{y}" width="{width * done / end:.1f}" height="{row}"'
-            parts.append(f'<rect {frame} fill="{chart.GRID}"/>')
-        for rank, _, _, _, start, stop in timeline.spans:
-            x, y = left + width * start / end, top + (row + 3) * rank
-            frame = f'x="{x:.1f}" y="{y}" width="{max(width * (stop - start) / end - 0.6, 0.4):.1f}" height="{row}"'
-            parts.append(f'<rect class="span" {frame} fill="{(BUS, SWITCH)[nth]}"/>')
-        top += (row + 3) * len(timeline.end) + 40
-    for mark in range(0, math.ceil(end), 20):
-        x = left + width * mark / end
-        parts.append(f'<path d="M{x:.1f} 84V{top - 36}" stroke="{chart.FAINT}" stroke-width="0.4"/>')
-        parts.append(chart.text(x, top - 22, f"{mark} us", class_="note", fill=chart.FAINT, text_anchor="middle"))
-    note = "all_reduce of 8 MiB on eight H100, simulated with the costs of NCCL's Simple protocol; a bar is a step."
-    return chart.page("Ring and switch on one clock", note, 920, top, parts)
+    schedules = [nvcoll.schedule("all_reduce", name, world_size=8) for name in ("ring", "nvswitch")]
+    both = [board.simulate(schedule, nbytes, protocol="simple", spans=True) for schedule in schedules]
+    ring, switch = (timeline.microseconds for timeline in both)
+    return Answer(both[0].to_svg(both[1]) + "\n", [seconds(ring), seconds(switch), f"{ring / switch:.1f}"])
 
 
 SIZES = [1 << shift for shift in range(10, 34, 1)]
 MARKS = [(1 << 10, "1 KiB"), (1 << 15, "32 KiB"), (1 << 20, "1 MiB"), (1 << 25, "32 MiB"), (1 << 30, "1 GiB")]
 
 
-def sweep(names: dict[str, tuple[nvcoll.Fabric, str]], title: str, top: float) -> tuple[str, dict]:
+Lines = dict[str, tuple[nvcoll.Fabric, str, list[validate.Row]]]
+"""Machines by what they are called in a picture, with a colour and measurements of them."""
+
+
+def sweep(names: Lines, title: str, top: float) -> tuple[str, dict[str, list[nvcoll.Prediction]]]:
     """Draws predicted times over sizes, a line with its interval for each machine."""
-    found = {label: one.predict("all_reduce", SIZES) for label, (one, _) in names.items()}
+    found = {label: one.predict("all_reduce", SIZES) for label, (one, *_) in names.items()}
     series = [
         chart.Series(
             f"{label} ({found[label][-1].trust})",
             [(one.nbytes, one.microseconds, one.low, one.high) for one in found[label]],
             hue,
             "not" in found[label][-1].trust,
+            [(row.nbytes, dot(row, row.time_us)) for row in rows if row.nbytes >= SIZES[0]],
         )
-        for label, (_, hue) in names.items()
+        for label, (_, hue, rows) in names.items()
     ]
     x, y = chart.Scale(SIZES[0], SIZES[-1], 70, 540), chart.Scale(1, top, 400, -310)
     parts = chart.lines(series, x, y, MARKS) + chart.key(series, 632, 110)
-    note = "all_reduce: predicted time over bytes; the bands are the intervals, dashed lines are not validated."
+    note = "all_reduce: predicted time over bytes; bands are intervals, dashed lines not validated, dots measured."
     return chart.page(title, note, 1000, 434, parts), found
 
 
 def bridge() -> Answer:
     """Two RTX 3090 with their bridge against two RTX 4090, which have none."""
-    machines = {
-        "2 x RTX 3090, bridge": (nvcoll.fabric("rtx3090-2-bridge"), SWITCH),
-        "2 x RTX 4090, staged": (nvcoll.fabric("rtx4090-2-staged"), BUS),
-        "2 x RTX 4090, patched driver": (nvcoll.fabric("rtx4090-2-p2p"), NETWORK),
+    machines: Lines = {
+        "2 x RTX 3090, bridge": (nvcoll.fabric("rtx3090-2-bridge"), SWITCH, []),
+        "2 x RTX 4090, staged": (nvcoll.fabric("rtx4090-2-staged"), BUS, every("rtx4090-2-staged")),
+        "2 x RTX 4090, patched driver": (nvcoll.fabric("rtx4090-2-p2p"), NETWORK, []),
     }
     svg, found = sweep(machines, "A bridge against none", 1e7)
     at = SIZES.index(GIB)
     bridged, staged, patched = (rows[at] for rows in found.values())
     figures = [f"{one.busbw:.3g}" for one in (bridged, staged, patched)]
-    return Answer(svg, [*figures, f"{staged.microseconds / bridged.microseconds:.1f}"])
+    ratios = [one.microseconds / bridged.microseconds for one in (staged, patched)]
+    seen = [busbw_measured(name) for name in ("rtx4090_2_sys_kalavai", "rtx2080ti_2_pix_autodl")]
+    return Answer(svg, [*figures, *(f"{ratio:.1f}" for ratio in ratios), *(f"{busbw:.2g}" for busbw in seen)])
 
 
 def rack() -> Answer:
     """72 GPUs in one rack against 72 in nine nodes."""
-    machines = {
-        "GB200 NVL72": (nvcoll.fabric("gb200-nvl72"), SWITCH),
-        "9 x HGX B200, 8 x NDR": (nvcoll.cluster("hgx-b200", nodes=9, network="ib-ndr-8"), NETWORK),
-        "9 x HGX H100, 8 x NDR": (nvcoll.cluster("hgx-h100", nodes=9, network="ib-ndr-8"), BUS),
+    machines: Lines = {
+        "GB200 NVL72": (nvcoll.fabric("gb200-nvl72"), SWITCH, every("gb200-nvl72", 18)),
+        "9 x HGX B200, 8 x NDR": (nvcoll.cluster("hgx-b200", nodes=9, network="ib-ndr-8"), NETWORK, []),
+        "9 x HGX H100, 8 x NDR": (nvcoll.cluster("hgx-h100", nodes=9, network="ib-ndr-8"), BUS, []),
     }
     svg, found = sweep(machines, "72 GPUs in a rack, and in nine nodes", 1e6)
-    figures = []
-    for nbytes in (1 << 20, GIB):
-        rows = [rows[SIZES.index(nbytes)].microseconds for rows in found.values()]
-        figures += [seconds(us) for us in rows]
+    one_rack, newer, older = (rows[SIZES.index(GIB)] for rows in found.values())
+    floors = [one.floor("all_to_all", GIB) for one, *_ in machines.values()]
+    row = max(every("gb200-nvl72", 18), key=lambda row: row.nbytes)
+    figures = [seconds(one.microseconds) for one in (one_rack, newer, older)]
+    figures += [f"{newer.microseconds / one_rack.microseconds:.1f}", f"{floors[1] / floors[0]:.0f}"]
+    figures += [f"{found['GB200 NVL72'][SIZES.index(row.nbytes)].busbw:.3g}", f"{busbw_of(row):.3g}"]
     return Answer(svg, figures)
 
 
@@ -345,9 +366,10 @@ BOLD = re.compile(r"\*\*(.+?)\*\*")
 COMMAND = re.compile(r"^```\n\$ (.+)\n(?:.*\n)*?```$", re.MULTILINE)
 
 
+@cache
 def printed(command: str) -> str:
-    """Runs a command of the page; `nvcoll` is the one that this Python has."""
-    shell = f'nvcoll() {{ "{sys.executable}" -m nvcoll "$@"; }}\n{command}'
+    """Runs a command of the page; its `python` and its `nvcoll` are those that run this."""
+    shell = f'python() {{ "{sys.executable}" "$@"; }}\nnvcoll() {{ python -m nvcoll "$@"; }}\n{command}'
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=100, check=True)
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
 
