@@ -98,6 +98,13 @@ def test_the_protocol_is_the_fastest_and_the_algorithm_that_of_nccl():
             assert free.microseconds == min(way.microseconds for way in ways)
 
 
+def test_the_algorithm_is_what_public_measurements_state():
+    """stas00/ml-engineering, H200, NCCL 2.27.7: rings among four GPUs, the switch from five on."""
+    for gpus, algorithm in ((4, "Ring"), (5, "NVLS"), (6, "NVLS"), (7, "NVLS"), (8, "NVLS")):
+        some = nvcoll.fabric(f"hgx-h200[0-{gpus - 1}]")
+        assert some.predict("all_reduce", 8 << 30, version="2.27.7").algorithm == algorithm
+
+
 def test_a_version_that_lacks_the_switch_runs_rings():
     old = nvcoll.fabric("hgx-h100").predict("all_reduce", 1 << 30, version="2.14")
     assert (

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from nvcoll import InvalidArgument, nccl_estimate, pytorch_estimate
+from nvcoll import InvalidArgument, nccl_estimate, pytorch_estimate, simulated_estimate
 from nvcoll import validate as judging
 from nvcoll.cli.fabric import WIDEST
 
@@ -33,7 +33,13 @@ def validate(
     """Prints how far predictions are from public measurements of healthy machines."""
     tables = _table(systems, "systems", "systems.csv"), _table(measurements, "measurements", "measurements.csv")
     rows = judging.healthy(judging.read_tables(*tables))
-    predictors = {"NCCL's own estimate": judging.judge(rows, nccl_estimate.predictor(rows))}
+    calls = simulated_estimate.calls(rows)
+    predictors = {"simulated, fitted on all": simulated_estimate.judge(calls, lambda _: {})}
+    if (left_out := tables[0].parent / "folds.toml").is_file():
+        folds = simulated_estimate.folds(left_out)
+        known = [call for call in calls if call.system.family in folds]
+        predictors = {"simulated, left out": simulated_estimate.judge(known, lambda s: folds[s.family])} | predictors
+    predictors["NCCL's own estimate"] = judging.judge(rows, nccl_estimate.predictor(rows))
     estimator = pytorch_estimate.predictor()
     if estimator is not None:
         predictors["PyTorch's estimator"] = judging.judge(rows, estimator)

@@ -116,6 +116,7 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     for nth in 0..nodes {
         all.add_node(node, nth, network, &seats)?;
     }
+    all.evidence = crate::predict::evidence(&all);
     Ok(all)
 }
 

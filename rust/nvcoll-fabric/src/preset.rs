@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 use crate::hardware::{Description, Fabric};
+use crate::predict::evidence;
 
 /// The descriptions, in the order in which they are listed.
 static FILES: &[&str] = &[
@@ -54,7 +55,13 @@ pub fn presets() -> &'static [Fabric] {
 
 fn machines_of(text: &str) -> Result<Vec<Fabric>> {
     let description = Description::parse(text, "preset")?;
-    description.machines.iter().map(|machine| description.build(machine, &machine.name)).collect()
+    let built = description.machines.iter().map(|machine| description.build(machine, &machine.name));
+    built.map(|fabric| fabric.map(judged)).collect()
+}
+
+/// Says on how many systems of its class predictions were judged.
+fn judged(fabric: Fabric) -> Fabric {
+    Fabric { evidence: evidence(&fabric), ..fabric }
 }
 
 /// Makes a preset, or of one the GPUs that `name[0-3,5]` names.
@@ -77,7 +84,7 @@ pub fn preset(name: &str) -> Result<Fabric> {
         message: format!("`[{ranks}]` names no GPUs: write {stem}[0-3] or {stem}[0,2,5]"),
     };
     let among = found.among(&ranks_of(ranks).ok_or_else(wrong)?)?;
-    Ok(Fabric { name: name.to_owned(), ..among })
+    Ok(judged(Fabric { name: name.to_owned(), ..among }))
 }
 
 /// Reads `0-3,5`.

@@ -187,7 +187,7 @@ impl Fabric {
                     nccl: row.nccl_us,
                     bottleneck: row.bottleneck,
                     parts: row.parts,
-                    trust: predictor.trust(),
+                    trust: predictor.trust(call.pattern),
                     choice: predictor.chooses().to_owned(),
                 }
             })

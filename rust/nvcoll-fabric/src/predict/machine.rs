@@ -61,6 +61,10 @@ pub(super) struct Machine {
     pub(super) medium: &'static Medium,
     /// GB/s of those together at line rate, one way; of the GPU that has the fewest.
     pub(super) line_gbps: f64,
+    /// Of what a GPU's link to its host is, and its line rate in GB/s, if it has one.
+    pub(super) host: Option<(&'static Medium, f64)>,
+    /// Network cards reach the memory of GPUs.
+    pub(super) is_direct: bool,
     /// An NVSwitch joins the GPUs.
     pub(super) has_switch: bool,
     /// It folds and multicasts.
@@ -113,8 +117,23 @@ impl Machine {
         if nodes > 1 && network.is_none() {
             return Err(unable("nothing joins its nodes that has a rate".to_owned()));
         }
+        let (host, is_direct) = (line(fabric, node[0], Way::Staged, &node), fabric.abilities.gpu_direct);
         let (generation, is_amd) = (fabric.gpu.generation, fabric.gpu.sm.is_none());
-        Ok(Self { ranks, nodes, generation, is_amd, way, medium, line_gbps, has_switch, folds, is_rack, network })
+        Ok(Self {
+            ranks,
+            nodes,
+            generation,
+            is_amd,
+            way,
+            medium,
+            line_gbps,
+            host,
+            is_direct,
+            has_switch,
+            folds,
+            is_rack,
+            network,
+        })
     }
 
     pub(super) fn local(&self) -> u32 {

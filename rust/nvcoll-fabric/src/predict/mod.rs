@@ -94,6 +94,11 @@ impl Launch {
     }
 }
 
+/// Returns on how many systems of a fabric's class predictions of all_reduce were judged.
+pub fn evidence(fabric: &Fabric) -> Evidence {
+    Machine::of(fabric).map_or(Evidence::DatasheetOnly, |machine| trust::evidence(machine.class(), Pattern::AllReduce))
+}
+
 /// What predicts calls on one fabric.
 #[derive(Debug, Clone)]
 pub struct Predictor {
@@ -151,14 +156,9 @@ impl Predictor {
         self.machine.class()
     }
 
-    /// Returns on how many systems of that class predictions were judged.
-    pub fn evidence(&self) -> Evidence {
-        trust::evidence(self.class())
-    }
-
-    /// Says how predictions for such machines are known.
-    pub fn trust(&self) -> String {
-        match self.evidence() {
+    /// Says how predictions of a pattern for such machines are known.
+    pub fn trust(&self, pattern: Pattern) -> String {
+        match trust::evidence(self.class(), pattern) {
             Evidence::DatasheetOnly => "not validated".to_owned(),
             validated => validated.to_string(),
         }

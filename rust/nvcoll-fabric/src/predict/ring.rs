@@ -4,8 +4,8 @@
 //! K = 2 (n-1) steps for all_reduce, n-1 for all_gather and reduce_scatter, each of c = S / n bytes
 //! chain: n-1 hops, then the bytes once: c = S
 //!
-//! LL      start + K hop + K max(c / min(rate of the generation, B/2), x / rate of a channel)   x = max(c/channels, min(c, 4 KiB))
-//! LL128   start + start-up + K hop + K c / min(20 x channels, 15/16 B)                          over NVLink, one node
+//! LL      start + K hop + K max(c / min(rate of the generation, B/2, LL over the network), x / rate of a channel)   x = max(c/channels, min(c, 4 KiB))
+//! LL128   start + start-up + K hop + K c / min(20 x channels, 15/16 B)                          over NVLink
 //! Simple  start + start-up + K hop + K c / B
 //! ```
 //!
@@ -14,7 +14,7 @@
 
 use super::pattern::Pattern;
 use super::spent::{us, Carrier, Spent};
-use super::terms::Terms;
+use super::terms::{Between, Hops, Terms};
 use crate::nccl::Protocol;
 
 /// Until so many bytes the start-up of Simple over a network grows in proportion. Chosen.
@@ -43,6 +43,11 @@ impl Steps {
         };
         Self { inside: steps - between, between, times, bytes }
     }
+
+    /// What the steps take without bytes.
+    fn hops(&self, terms: &Terms, of: impl Fn(&Hops) -> f64) -> f64 {
+        self.inside * of(&terms.hops) + terms.between.as_ref().map_or(0.0, |network| self.between * of(&network.hops))
+    }
 }
 
 /// Returns what the bytes of a step take with LL, where the links carry `gbps`, half of which are flags.
@@ -60,24 +65,24 @@ pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: 
     let gbps = between.map_or(inside, |network| network.ring_gbps.min(inside));
     let (start_up, hops, step_us) = match protocol {
         Protocol::Ll => {
-            let hops = steps.inside * terms.hops.ll + between.map_or(0.0, |network| steps.between * network.hops.ll);
-            (terms.start_ll_us, hops, ll_us(terms, steps.bytes, gbps))
+            let over_network = between.map_or(0.0, |network| us(steps.bytes, network.ll_gbps));
+            let step = ll_us(terms, steps.bytes, gbps).max(over_network);
+            (terms.start_ll_us, steps.hops(terms, |hops| hops.ll), step)
         }
         Protocol::Ll128 => {
             let most = terms.ll128_channel_gbps? * terms.channels;
             let start_up = terms.start_ll128_us + terms.startup_ll128_us;
-            (start_up, steps.inside * terms.hops.ll128, us(steps.bytes, most.min(gbps * 15.0 / 16.0)))
+            (start_up, steps.hops(terms, |hops| hops.ll128), us(steps.bytes, most.min(gbps * 15.0 / 16.0)))
         }
         Protocol::Simple => {
-            let hops = steps.inside * terms.hops.simple + between.map_or(0.0, |n| steps.between * n.hops.simple);
-            let started = |network: &super::terms::Between| network.ring_startup_us * (nbytes / STARTED_BYTES).min(1.0);
+            let started = |network: &Between| network.ring_startup_us * (nbytes / STARTED_BYTES).min(1.0);
             let start_up = terms.start_simple_us + terms.startup_us + between.map_or(0.0, started);
-            (start_up, hops, us(steps.bytes, gbps))
+            (start_up, steps.hops(terms, |hops| hops.simple), us(steps.bytes, gbps))
         }
     };
     Some(Spent {
         start_up,
-        network: between.map_or(0.0, |network| network.base_us),
+        network: between.map_or(0.0, |network| steps.between * network.software_us),
         hops,
         fill: 0.0,
         bytes: steps.times * step_us,

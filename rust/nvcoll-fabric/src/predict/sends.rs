@@ -35,7 +35,7 @@ pub(super) fn sends(terms: &Terms, pattern: Pattern, nbytes: f64) -> Spent {
         _ => (outside, 1.0 / local),
     };
     let by_cards = Spent {
-        network: network.base_us,
+        network: network.software_us,
         hops: network.hops.simple,
         bytes: us(load, network.ring_gbps * part),
         carrier: Carrier::Cards,

@@ -3,7 +3,7 @@
 use super::constants::Constants;
 use super::machine::{Machine, Way};
 use crate::hardware::gpus::Generation;
-use crate::hardware::media::Family;
+use crate::hardware::media::Medium;
 
 /// Channels of GPUs whose number NCCL's model does not tell: RCCL's on MI300X. Chosen.
 const CHANNELS: f64 = 32.0;
@@ -21,8 +21,8 @@ pub(super) struct Hops {
 /// What the network adds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Between {
-    /// What every call takes more.
-    pub(super) base_us: f64,
+    /// What its software adds to every hop.
+    pub(super) software_us: f64,
     /// GB/s of a node's cards at line rate.
     pub(super) line_gbps: f64,
     /// What rings and trees get of it.
@@ -30,8 +30,8 @@ pub(super) struct Between {
     pub(super) tree_gbps: f64,
     /// What rings with Simple take from 4 MiB on until they are at speed.
     pub(super) ring_startup_us: f64,
-    /// What a tree with LL moves.
-    pub(super) tree_ll_gbps: f64,
+    /// What LL moves over it.
+    pub(super) ll_gbps: f64,
     /// What is in flight at each level of a tree, in bytes.
     pub(super) in_flight: f64,
     /// What trees inside a node get of half a GPU's rate.
@@ -82,7 +82,7 @@ pub(super) struct Terms {
     pub(super) start_ll_us: f64,
     pub(super) start_ll128_us: f64,
     pub(super) start_simple_us: f64,
-    /// What is more over NVLink.
+    /// What is more over NVLink, on one node.
     pub(super) startup_us: f64,
     pub(super) startup_ll128_us: f64,
     pub(super) ll_gbps: f64,
@@ -104,27 +104,31 @@ impl Terms {
         let is_nvlink = machine.way == Way::Nvlink;
         let (nodes, local) = (f64::from(machine.nodes), f64::from(machine.local()));
         let channels = channels.map_or(CHANNELS, f64::from);
-        let (both_gbps, one_way_gbps) = rates(machine, constants, channels, age);
-        let of_age = |name: &str| if is_nvlink { constants.of(&[name, age]).unwrap_or(0.0) } else { 0.0 };
+        let (both_gbps, one_way_gbps) = rates(machine, constants);
+        // Over several nodes the network's own start-up takes its place.
+        let has_startup = is_nvlink && machine.nodes == 1;
+        let of_age = |name: &str| if has_startup { constants.of(&[name, age]).unwrap_or(0.0) } else { 0.0 };
         let hops = |way: &str| Hops {
             ll: at(&["hop_us.ll", way]),
             ll128: constants.of(&["hop_us.ll128", way]).unwrap_or(0.0),
             simple: at(&["hop_us.simple", way]),
         };
         let nvls = machine.folds.then(|| nvls(machine, constants)).flatten();
+        let staged = machine.host.map_or(f64::INFINITY, |(host, gbps)| gbps * staged_part(host, constants) * local);
+        let most = if machine.is_direct { f64::INFINITY } else { staged };
         let between = machine.network.as_ref().map(|network| Between {
-            base_us: at(&["network.base_us", network.stack()]),
+            software_us: at(&["network.hop_us", network.stack()]),
             line_gbps: network.line_gbps,
-            ring_gbps: network.line_gbps * at(&["network.ring"]),
-            tree_gbps: network.line_gbps * at(&["network.tree"]),
+            ring_gbps: most.min(network.line_gbps * at(&["network.ring"])),
+            tree_gbps: most.min(network.line_gbps * at(&["network.tree"])),
             ring_startup_us: at(&["network.ring_startup_us"]),
-            tree_ll_gbps: at(&["network.tree_ll_gbps"]),
+            ll_gbps: at(&["network.ll_gbps"]),
             in_flight: at(&["network.tree_chunk_kib"]) * KIB * 16.0,
             inner: at(&["network.tree_inner"]),
             nvlstree: at(&["network.nvlstree"]),
             hops: hops("network"),
         });
-        let has_ll128 = is_nvlink && machine.nodes == 1 && age != "volta";
+        let has_ll128 = is_nvlink && age != "volta";
         Self {
             ranks: f64::from(machine.ranks),
             nodes,
@@ -165,22 +169,22 @@ const fn age(generation: Generation) -> &'static str {
 }
 
 /// What a GPU sends while it receives as much, and if traffic goes one way only.
-fn rates(machine: &Machine, constants: &Constants, channels: f64, age: &str) -> (f64, f64) {
+fn rates(machine: &Machine, constants: &Constants) -> (f64, f64) {
     let (line, medium) = (machine.line_gbps, machine.medium);
     match machine.way {
         Way::Nvlink => {
             let part = constants.of(&["efficiency", &medium.name]).unwrap_or(medium.efficiency);
-            let most = constants.of(&["channel_gbps", age]).map_or(f64::INFINITY, |channel| channel * channels);
-            let gbps = (line * part).min(most);
-            (gbps, gbps)
+            (line * part, line * part)
         }
         Way::Peer => (line * constants.at("efficiency.pcie"), line * constants.at("efficiency.pcie")),
-        Way::Staged => {
-            let is_old = medium.family == Family::Pcie && matches!(medium.name.as_str(), "pcie1" | "pcie2" | "pcie3");
-            let both = constants.at(if is_old { "staged.pcie3" } else { "staged.pcie4" });
-            (line * both, line * constants.at("staged.one_way"))
-        }
+        Way::Staged => (line * staged_part(medium, constants), line * constants.at("staged.one_way")),
     }
+}
+
+/// What part of its line to the host a GPU keeps in each direction if every byte goes through host memory.
+fn staged_part(host: &Medium, constants: &Constants) -> f64 {
+    let is_old = matches!(host.name.as_str(), "pcie1" | "pcie2" | "pcie3");
+    constants.at(if is_old { "staged.pcie3" } else { "staged.pcie4" })
 }
 
 fn nvls(machine: &Machine, constants: &Constants) -> Option<Nvls> {

@@ -3,8 +3,9 @@
 //! ```text
 //! rate = min(inside, cards of a node; half of them with more than two nodes: up and down share them)
 //! inside: Tree, half of what a GPU sends; NVLSTree, what the switch does at that chunk
-//! time = base of the network + start + 2 depth (hop + bytes in flight / rate) + S / rate
-//! LL: a chain of LL hops inside, S at no more than a quarter of the narrower rate, nor than tree_ll
+//! time = start + hops inside + levels (hop + software + bytes in flight / rate) + S / rate        levels = 2 depth
+//! in flight: Tree, an eighth of S, from 32 to 512 KiB on each of 16 channels; NVLSTree, one loop of the switch
+//! LL: no more than a quarter of the narrower rate, nor than what LL moves over a network;  LL128: 15/16 of it
 //! ```
 //!
 //! The depth of the trees is log2 of the nodes; between powers of two it is drawn straight.
@@ -13,38 +14,71 @@ use super::spent::{us, Carrier, Spent};
 use super::terms::{Between, Terms};
 use crate::nccl::{Algorithm, Protocol};
 
+/// Least in flight at a level, in bytes: 32 KiB on each of 16 channels. Cited: NVIDIA/nccl v2.30.7 src/enqueue.cc.
+const LEAST_IN_FLIGHT: f64 = 16.0 * 32.0 * 1024.0;
+
 /// Returns what all_reduce by a tree over nodes takes; nothing where it is not used.
 pub(super) fn tree(terms: &Terms, algorithm: Algorithm, protocol: Protocol, nbytes: f64) -> Option<Spent> {
     let network = terms.between.as_ref()?;
-    match (algorithm, protocol) {
-        (Algorithm::Tree, Protocol::Simple) => {
-            let inside = if terms.local > 1.0 { terms.both_gbps * network.inner / 2.0 } else { f64::INFINITY };
-            let hops = 2.0 * (terms.local - 1.0) * terms.hops.simple;
-            Some(over(
-                network,
-                terms,
-                nbytes,
-                Inside { gbps: inside, start_up: terms.start_simple_us, hops, fill: 0.0 },
-            ))
+    let chain = |hop: f64| 2.0 * (terms.local - 1.0) * hop;
+    let gbps = if terms.local > 1.0 { terms.both_gbps * network.inner / 2.0 } else { f64::INFINITY };
+    let inside = match (algorithm, protocol) {
+        (Algorithm::Tree, Protocol::Simple) => Inside {
+            gbps,
+            start_up: terms.start_simple_us,
+            hops: chain(terms.hops.simple),
+            fill: 0.0,
+            hop: network.hops.simple,
+            in_flight: (nbytes / 8.0).clamp(LEAST_IN_FLIGHT, network.in_flight),
+        },
+        (Algorithm::Tree, Protocol::Ll128) => {
+            let most = terms.ll128_channel_gbps? * terms.channels / 2.0;
+            Inside {
+                gbps: most.min(gbps * 15.0 / 16.0),
+                start_up: terms.start_ll128_us,
+                hops: chain(terms.hops.ll128),
+                fill: 0.0,
+                hop: network.hops.ll128,
+                in_flight: 0.0,
+            }
         }
-        (Algorithm::Tree, Protocol::Ll) => Some(by_ll(network, terms, nbytes)),
+        (Algorithm::Tree, Protocol::Ll) => Inside {
+            gbps: (network.tree_gbps.min(gbps * 2.0) / 4.0).min(network.ll_gbps),
+            start_up: terms.start_ll_us,
+            hops: chain(terms.hops.ll),
+            fill: 0.0,
+            hop: network.hops.ll,
+            in_flight: 0.0,
+        },
         (Algorithm::NvlsTree, Protocol::Simple) => {
             let nvls = terms.nvls?;
             let (ops, chunk) = (nvls.channels * terms.local, nvls.chunk(terms.local, nbytes));
             let gbps = nvls.steady_gbps(terms.local, chunk) * network.nvlstree;
-            let fill = nvls.fill_loops * us(ops * chunk.min(nbytes / ops), gbps);
-            Some(over(network, terms, nbytes, Inside { gbps, start_up: nvls.start_us, hops: 0.0, fill }))
+            let one_loop = (ops * chunk).min(nbytes);
+            Inside {
+                gbps,
+                start_up: nvls.start_us,
+                hops: 0.0,
+                fill: nvls.fill_loops * us(one_loop, gbps),
+                hop: network.hops.simple,
+                in_flight: one_loop,
+            }
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(over(network, terms, nbytes, &inside))
 }
 
-/// What happens inside a node.
+/// What happens inside a node, and what of it matters between nodes.
 struct Inside {
     gbps: f64,
     start_up: f64,
     hops: f64,
     fill: f64,
+    /// A hop between nodes.
+    hop: f64,
+    /// Bytes that each level holds before it passes them on.
+    in_flight: f64,
 }
 
 /// Levels of the trees, there and back.
@@ -54,31 +88,18 @@ fn levels(nodes: f64) -> f64 {
     2.0 * (below + (nodes - power) / power).max(1.0)
 }
 
-fn over(network: &Between, terms: &Terms, nbytes: f64, inside: Inside) -> Spent {
+fn over(network: &Between, terms: &Terms, nbytes: f64, inside: &Inside) -> Spent {
     let shared = if terms.nodes > 2.0 { 2.0 } else { 1.0 };
     let gbps = inside.gbps.min(network.tree_gbps / shared);
     let levels = levels(terms.nodes);
+    let is_of_cards = gbps < inside.gbps;
     Spent {
         start_up: inside.start_up,
-        network: network.base_us,
-        hops: inside.hops + levels * network.hops.simple,
-        fill: inside.fill + levels * us(network.in_flight.min(nbytes), gbps),
+        network: levels * network.software_us,
+        hops: inside.hops + levels * inside.hop,
+        fill: inside.fill + levels * us(inside.in_flight.min(nbytes), gbps),
         bytes: us(nbytes, gbps),
-        carrier: if gbps < inside.gbps { Carrier::Cards } else { Carrier::Links },
-        load: nbytes * if gbps < inside.gbps { shared } else { 2.0 },
-    }
-}
-
-fn by_ll(network: &Between, terms: &Terms, nbytes: f64) -> Spent {
-    let inside = if terms.local > 1.0 { terms.both_gbps } else { f64::INFINITY };
-    let gbps = (network.tree_gbps.min(inside) / 4.0).min(network.tree_ll_gbps);
-    Spent {
-        start_up: terms.start_ll_us,
-        network: network.base_us,
-        hops: 2.0 * (terms.local - 1.0) * terms.hops.ll + levels(terms.nodes) * network.hops.ll,
-        fill: 0.0,
-        bytes: us(nbytes, gbps),
-        carrier: Carrier::Cards,
-        load: nbytes,
+        carrier: if is_of_cards { Carrier::Cards } else { Carrier::Links },
+        load: nbytes * if is_of_cards { shared } else { 2.0 },
     }
 }

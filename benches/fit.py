@@ -1,0 +1,232 @@
+"""Which constants make `Fabric.predict` err least on machines that the fit has not seen?
+
+    python benches/fit.py            fits, and prints what it reaches left out
+    python benches/fit.py --write    and writes constants.toml, trust.toml and data/nccl-tests/folds.toml
+
+Least squares of log(predicted / measured) with a soft L1 loss, so that single odd systems do not pull. A system weighs as
+much as any other in each band. Priors are NCCL's published constants or round numbers, with wide spread: nothing of the
+table is in them. Constants of one node are fitted to rows of one node first, those of networks then to rows of several
+nodes. The fit to all rows is what is shipped; for each family a fit without it gives the range of a constant and the
+predictions by which everything is judged.
+
+Needs scipy. A few minutes on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from nvcoll import simulated_estimate as simulated
+from nvcoll import validate
+from nvcoll._nvcoll import constants_of_predictions
+from nvcoll.intervals import KINDS, Widths, bands, with_intervals
+from nvcoll.validate import Judged, Prediction
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "data" / "nccl-tests"
+PREDICT = ROOT / "rust" / "nvcoll-fabric" / "src" / "predict"
+
+PRIORS = {
+    "efficiency.nvlink2": (0.83, 0.1),
+    "efficiency.nvlink3": (0.79, 0.1),
+    "efficiency.nvlink4": (0.82, 0.1),
+    "efficiency.nvlink5": (0.76, 0.1),
+    "efficiency.xgmi3": (0.7, 0.1),
+    "efficiency.pcie": (0.72, 0.15),
+    "staged.pcie3": (0.27, 0.1),
+    "staged.pcie4": (0.45, 0.1),
+    "staged.one_way": (0.7, 0.15),
+    "startup_us.volta": (60.0, 0.5),
+    "startup_us.ampere": (60.0, 0.5),
+    "startup_us.hopper": (15.0, 0.5),
+    "startup_ll128_us.ampere": (40.0, 0.5),
+    "ll_gbps.volta": (39.0, 0.4),
+    "ll_gbps.ampere": (50.0, 0.4),
+    "ll_gbps.hopper": (130.0, 0.4),
+    "ll_channel_gbps": (11.7, 0.3),
+    "hop_us.ll.staged": (1.5, 0.4),
+    "nvls.hopper": (0.74, 0.1),
+    "nvls.blackwell": (0.62, 0.1),
+    "nvls.chunk_us": (0.6, 0.3),
+    "nvls.fill_loops": (1.6, 0.4),
+    "nvls.start_us.hopper": (14.0, 0.4),
+    "nvls.start_us.blackwell": (25.0, 0.4),
+    "launch.single_process_us": (4.5, 0.3),
+    "launch.per_peer_us": (0.9, 0.05),
+    "launch.framework_us": (13.0, 0.4),
+    "network.ring": (0.85, 0.15),
+    "network.tree": (0.92, 0.1),
+    "network.nvlstree": (0.91, 0.1),
+    "network.tree_inner": (1.05, 0.05),
+    "network.ring_startup_us": (50.0, 0.7),
+    "network.hop_us.ib": (1.0, 1.0),
+    "network.hop_us.efa": (50.0, 0.7),
+    "network.hop_us.tcp": (45.0, 0.7),
+    "network.ll_gbps": (20.0, 1.0),
+}
+"""Value, and spread of its logarithm, that each fitted constant has before any row is seen."""
+
+TIES = {"startup_us.blackwell": "startup_us.hopper"}
+"""Constants that no row shows, and of which they are taken."""
+
+WEIGHTS = dict(zip(bands(), (1.0, 0.7, 1.5, 6.0), strict=True))
+"""Of a band: large sizes are measured best."""
+
+PRIOR_WEIGHT, SOFT = 0.3, 0.05
+"""Of a prior beside a system; where the loss turns from squares to absolute values."""
+
+
+class Problem:
+    """Rows to which constants are fitted."""
+
+    def __init__(self, rows: Sequence[validate.Row]) -> None:
+        self.groups = simulated.calls(rows)
+        self.names = list(PRIORS)
+        self.logs = [np.log([row.time_us for row in group.rows]) for group in self.groups]
+        counts: dict[tuple[str, bool, str], int] = defaultdict(int)
+        for group in self.groups:
+            for row in group.rows:
+                counts[cell(row)] += 1
+        self.weights = [
+            np.array([WEIGHTS[row.band] / math.sqrt(counts[cell(row)]) for row in group.rows]) for group in self.groups
+        ]
+        self.prior = np.log([PRIORS[name][0] for name in self.names])
+        self.spread = np.array([PRIORS[name][1] for name in self.names])
+
+    def constants(self, logs: np.ndarray) -> dict[str, float]:
+        """Names values."""
+        values = dict(zip(self.names, map(float, np.exp(logs)), strict=True))
+        return values | {name: values[other] for name, other in TIES.items()}
+
+    def fit(self, logs: np.ndarray, without: str | None, rounds: tuple[int, int]) -> np.ndarray:
+        """Fits what belongs to one node, then what belongs to networks."""
+        for is_network, most in zip((False, True), rounds, strict=True):
+            members = [
+                at
+                for at, group in enumerate(self.groups)
+                if (group.system.scope == "several nodes") == is_network and group.system.family != without
+            ]
+            free = np.array([at for at, name in enumerate(self.names) if ("network" in name) == is_network])
+            logs = self._fit(logs, free, members, most)
+        return logs
+
+    def _fit(self, start: np.ndarray, free: np.ndarray, members: Sequence[int], most: int) -> np.ndarray:
+        def residuals(values: np.ndarray) -> np.ndarray:
+            logs = start.copy()
+            logs[free] = values
+            constants = self.constants(logs)
+            errors = [self.weights[at] * (np.log(self.groups[at].times(constants)) - self.logs[at]) for at in members]
+            return np.concatenate([*errors, PRIOR_WEIGHT * (values - self.prior[free]) / self.spread[free]])
+
+        found = least_squares(residuals, start[free], loss="soft_l1", f_scale=SOFT, max_nfev=most, diff_step=1e-3)
+        fitted = start.copy()
+        fitted[free] = found.x
+        return fitted
+
+
+def cell(row: validate.Row) -> tuple[str, bool, str]:
+    """In what rows of a system share its weight."""
+    return row.system.system_id, row.collective == "all_reduce", row.band
+
+
+def judged(problem: Problem, of_family: Mapping[str, Mapping[str, float]]) -> list[Judged]:
+    """Predicts every row by the constants of its family."""
+    return [
+        Judged(row, Prediction(time))
+        for group in problem.groups
+        for row, time in zip(group.rows, group.times(of_family[group.system.family]), strict=True)
+    ]
+
+
+def summary(found: Sequence[Judged]) -> str:
+    """Writes the short table."""
+    lines = []
+    for key, one in validate.cells(with_intervals(found), validate.by_scope).items():
+        covered = "" if one.coverage is None else f"  in {one.coverage * 100:3.0f} %, least {one.worst_coverage * 100:3.0f} %"
+        figures = f"{one.median * 100:6.1f} {one.p90 * 100:6.1f} {one.bias * 100:+6.1f}{covered}"
+        lines.append("{:32} {:11} {:15} {:3d} ".format(*key, one.systems) + figures)
+    return "\n".join(lines)
+
+
+def rounded(value: float) -> float:
+    """Four digits: more is noise."""
+    return float(f"{value:.4g}")
+
+
+def write_constants(shipped: Mapping[str, float], of_family: Mapping[str, Mapping[str, float]]) -> None:
+    """Puts values and ranges into constants.toml, whose other lines stay."""
+    path = PREDICT / "constants.toml"
+    text = path.read_text(encoding="utf-8")
+    for name, value in shipped.items():
+        over = [values[name] for values in of_family.values()] + [value]
+        numbers = {"value": value, "low": min(over), "high": max(over)}
+        start = text.index(f'name = "{name}"')
+        end = text.index("source", start)
+        row = text[start:end]
+        for key, number in numbers.items():
+            row = re.sub(rf"^{key} = .*$", f"{key} = {rounded(number)!r}", row, flags=re.MULTILINE)
+        text = text[:start] + row + text[end:]
+    path.write_text(text, encoding="utf-8")
+
+
+def write_folds(shipped: Mapping[str, float], of_family: Mapping[str, Mapping[str, float]]) -> None:
+    """Writes, for each family, the constants that differ without it."""
+    lines = ["# For each family of systems, the constants that were fitted without it, where they differ from the shipped ones."]
+    lines += ["# By them `nvcoll validate` judges its rows. Written by benches/fit.py."]
+    for family, values in sorted(of_family.items()):
+        lines += ["", "[[fold]]", f'family = "{family}"', "[fold.constants]"]
+        differs = {name: rounded(value) for name, value in values.items() if rounded(value) != rounded(shipped[name])}
+        lines += [f'"{name}" = {value!r}' for name, value in differs.items()]
+    (DATA / "folds.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_trust(found: Sequence[Judged]) -> None:
+    """Writes the factors of intervals, and on how many systems they stand."""
+    path = PREDICT / "trust.toml"
+    head = path.read_text(encoding="utf-8").split("\n[[", 1)[0].rstrip()
+    widths, lines = Widths.of(found), [head]
+    classes = {item.row.system.fabric_class: item.row.system.scope for item in found}
+    for name, scope in sorted(classes.items()):
+        for kind in KINDS:
+            factors = [round(widths.factor(name, scope, kind, band), 3) for band in bands()]
+            systems = widths.systems.get((name, kind), 0)
+            lines += ["", "[[class]]", f'name = "{name}"', f'collective = "{kind}"']
+            lines += [f"systems = {systems}", f"factor = {factors}"]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Fits, judges and, if asked, writes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the tables")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: to see whether an effect helps")
+    arguments = parser.parse_args()
+    problem = Problem(validate.healthy(validate.read(DATA)))
+    all_rounds, fold_rounds = ((20, 15), (5, 4)) if arguments.quick else ((80, 50), (14, 10))
+    logs = problem.fit(problem.prior.copy(), None, all_rounds)
+    shipped = problem.constants(logs)
+    families = sorted({group.system.family for group in problem.groups})
+    of_family = {family: problem.constants(problem.fit(logs, family, fold_rounds)) for family in families}
+    everything = dict.fromkeys(families, shipped)
+    for title, constants in (("fitted on all", everything), ("left out", of_family)):
+        print(title)
+        print(summary(judged(problem, constants)), flush=True)
+    for name, value in shipped.items():
+        low, high = (end((values[name], family) for family, values in of_family.items()) for end in (min, max))
+        print(f"{name:28} {value:9.4g}   {low[0]:9.4g} ({low[1]}) .. {high[0]:9.4g} ({high[1]})")
+    if arguments.write:
+        write_constants(shipped, of_family)
+        write_folds(shipped, of_family)
+        write_trust(judged(problem, of_family))
+
+
+if __name__ == "__main__":
+    main()

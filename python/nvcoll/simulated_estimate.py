@@ -1,0 +1,92 @@
+"""What ``Fabric.predict`` says of measured calls: as a predictor, with the constants that are shipped or with others.
+
+A fit tries constants on all rows of a table many times. :class:`Calls` asks the fabric once for what no constant changes
+(NCCL's choice), and answers quickly then. ``data/nccl-tests/folds.toml`` has, for each family of systems, the constants that
+were fitted without it: by them its rows are predicted *left out*.
+
+Nothing is said of machines that are no preset, and of algorithms that have no closed form (CollNet).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nvcoll import InvalidArgument
+from nvcoll._nvcoll import Trial, nccl_versions
+from nvcoll.intervals import with_intervals
+from nvcoll.nccl_estimate import machine, version
+from nvcoll.validate import Judged, Prediction, Row, System
+
+LAUNCHES = {"torch_bench": "framework", "unknown": "process_per_gpu"}
+"""How predictions call a launch of the table, where it is not its name. What is not known is taken for the usual one."""
+
+Constants = Mapping[str, float]
+"""Values in the place of shipped ones, by name."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Rows of one system, collective, algorithm and protocol."""
+
+    system: System
+    rows: list[Row]
+    trial: Trial
+
+    def times(self, constants: Constants) -> list[float]:
+        """Microseconds of each row."""
+        return self.trial.times(constants)
+
+
+def known_version(text: str) -> str | None:
+    """Returns the version of a cell; the first whose constants are known if it is older; nothing if it has none."""
+    found, first = version(text), nccl_versions()[0].lstrip("v")
+    if found is None:
+        return None
+    return max(found, first, key=lambda one: [int(part) for part in one.split("-")[0].split(".")])
+
+
+def calls(rows: Iterable[Row]) -> list[Calls]:
+    """Groups the rows of which something can be said."""
+    groups: dict[tuple[System, str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.system, row.collective, row.algo, row.proto].append(row)
+    machines = {system: machine(system) for system in {system for system, *_ in groups}}
+    found = []
+    for (system, collective, algorithm, protocol), members in groups.items():
+        one = machines[system]
+        if one is None:
+            continue
+        try:
+            trial = Trial(
+                one,
+                collective,
+                [row.nbytes for row in members],
+                launch=LAUNCHES.get(system.launch, system.launch),
+                algorithm=algorithm or None,
+                protocol=protocol or None,
+                version=known_version(system.facts["nccl_version"]),
+            )
+        except InvalidArgument:
+            continue
+        found.append(Calls(system, members, trial))
+    return found
+
+
+def judge(groups: Iterable[Calls], constants: Callable[[System], Constants]) -> list[Judged]:
+    """Predicts rows, those of a system by the constants that belong to it; then gives each its interval."""
+    pairs = [
+        Judged(row, Prediction(time))
+        for group in groups
+        for row, time in zip(group.rows, group.times(constants(group.system)), strict=True)
+    ]
+    return with_intervals(pairs)
+
+
+def folds(path: Path) -> dict[str, dict[str, float]]:
+    """Reads, for each family, the constants that were fitted without it."""
+    with path.open("rb") as file:
+        return {fold["family"]: fold["constants"] for fold in tomllib.load(file)["fold"]}

@@ -1,0 +1,83 @@
+//! The closed forms beside the event simulator, with the same constants: they must say the same of one node.
+
+mod common;
+
+use common::{partition, schedule, star};
+use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST};
+use nvcoll_core::dtype::DType;
+use nvcoll_core::schedule::Path;
+use nvcoll_fabric::hardware::Fabric;
+use nvcoll_fabric::nccl::{Algorithm, Protocol};
+use nvcoll_fabric::predict::constants::Constants;
+use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Predictor};
+use nvcoll_fabric::simulate::{protocol, simulate, Settings};
+
+const MIB: u64 = 1 << 20;
+
+/// A hop of the machines here, in microseconds: two links of 100 ns there, and as much until the next rank knows.
+const HOP_US: f64 = 0.4;
+
+/// Small enough to be nothing.
+const NOTHING: f64 = 1e-6;
+
+fn simulated_us(fabric: &Fabric, collective: &'static Collective, algorithm: &str, nbytes: u64, slice_bytes: u64) -> f64 {
+    let schedule = schedule(collective, algorithm, fabric.world_size(), Path::Mapped);
+    let settings = Settings::new(protocol::named("ideal").unwrap(), slice_bytes);
+    let partition = partition(&schedule, nbytes as usize);
+    let timeline = simulate(&schedule, &partition, DType::U8, fabric, &settings).unwrap();
+    timeline.total_ps() as f64 / 1e6
+}
+
+fn predicted_us(fabric: &Fabric, pattern: Pattern, algorithm: Algorithm, nbytes: u64) -> f64 {
+    let mut predictor = Predictor::of(fabric, None).unwrap();
+    let same = [
+        ("hop_us.simple.nvlink", HOP_US),
+        ("start_us.simple", NOTHING),
+        ("startup_us.hopper", NOTHING),
+        ("nvls.hopper", 1.0),
+        ("nvls.chunk_us", NOTHING),
+        ("nvls.start_us.hopper", NOTHING),
+    ];
+    predictor.set(&Constants::shipped().with(same).unwrap());
+    let forced = Forced { algorithm: Some(algorithm), protocol: Some(Protocol::Simple) };
+    let call = Call { pattern, launch: Launch::ProcessPerGpu, forced };
+    predictor.us(&call, &predictor.weigh(&call, nbytes).unwrap())
+}
+
+fn assert_alike(predicted: f64, simulated: f64, within: f64) {
+    assert!((predicted / simulated - 1.0).abs() < within, "predicted {predicted}, simulated {simulated}");
+}
+
+#[test]
+fn rings_take_as_long_as_their_schedules() {
+    for gpus in [2, 4, 8] {
+        let fabric = star(&vec![100.0; gpus]);
+        for nbytes in [MIB, 16 * MIB, 256 * MIB] {
+            for (pattern, collective) in [(Pattern::AllReduce, &ALL_REDUCE), (Pattern::AllGather, &ALL_GATHER)] {
+                let predicted = predicted_us(&fabric, pattern, Algorithm::Ring, nbytes);
+                assert_alike(predicted, simulated_us(&fabric, collective, "ring", nbytes, u64::MAX), 0.02);
+            }
+        }
+    }
+}
+
+#[test]
+fn chains_take_as_long_as_their_schedules_in_slices() {
+    for gpus in [2, 4, 8] {
+        let (fabric, nbytes) = (star(&vec![100.0; gpus]), 4096 * MIB);
+        let predicted = predicted_us(&fabric, Pattern::Broadcast, Algorithm::Ring, nbytes);
+        assert_alike(predicted, simulated_us(&fabric, &BROADCAST, "chain", nbytes, 4 * MIB), 0.02);
+    }
+}
+
+#[test]
+fn the_switch_takes_as_long_as_its_schedule_in_loops() {
+    let fabric = star(&[450.0; 8]);
+    for nbytes in [256 * MIB, 1024 * MIB, 4096 * MIB] {
+        let predicted = predicted_us(&fabric, Pattern::AllReduce, Algorithm::Nvls, nbytes);
+        let one_loop = if nbytes < 1024 * MIB { 8 * MIB } else { 16 * MIB };
+        let simulated = simulated_us(&fabric, &ALL_REDUCE, "nvswitch", nbytes, one_loop / 8);
+        println!("{nbytes} {predicted} {simulated} {}", predicted / simulated);
+        assert_alike(predicted, simulated, 0.05);
+    }
+}
