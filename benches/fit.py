@@ -68,9 +68,11 @@ PRIORS = {
     "network.tree_inner": (1.05, 0.05),
     "network.ring_startup_us": (50.0, 0.7),
     "network.hop_us.ib": (1.0, 1.0),
+    "network.hop_us.roce": (1.0, 1.0),
     "network.hop_us.efa": (50.0, 0.7),
     "network.hop_us.tcp": (45.0, 0.7),
-    "network.ll_gbps": (20.0, 1.0),
+    "network.tree_ll_gbps": (20.0, 1.0),
+    "network.ring_ll_gbps": (20.0, 1.0),
 }
 """Value, and spread of its logarithm, that each fitted constant has before any row is seen."""
 

@@ -248,9 +248,12 @@ struct Touched {
 impl Touched {
     /// Returns how many chunks a step would be the first to touch by storing to them, other than past the caches.
     fn fetched(&self, traffic: &Traffic<'_>, schedule: &Schedule, once: &WrittenOnce) -> u64 {
+        let cells = |view: &&View| view.chunks.clone().map(|chunk| cell(view, chunk, schedule)).collect::<Vec<_>>();
+        let read: HashSet<_> = traffic.read.iter().flat_map(cells).collect();
         let is_fetched = |view: &View, nth: u32| {
             let cell = cell(view, view.chunks.start + nth, schedule);
-            let is_known = view.buffer.is_staging() || self.read.contains(&cell) || self.written.contains(&cell);
+            let is_read = read.contains(&cell) || self.read.contains(&cell);
+            let is_known = view.buffer.is_staging() || is_read || self.written.contains(&cell);
             !is_known && !once.holds_all(&traffic.written, nth)
         };
         let of_view = |view: &&View| (0..view.chunks.len() as u32).filter(|&nth| is_fetched(view, nth)).count();

@@ -39,6 +39,7 @@ fn nvswitch_mapped_moves_the_least_possible_and_waits_twice() {
                 folds: 1,
                 first_chunks: 2 * u64::from(n),
                 spread_chunks: 0,
+                fetched_chunks: 0,
                 staging_chunks: 0
             }
         );

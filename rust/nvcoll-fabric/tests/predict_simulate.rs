@@ -20,7 +20,13 @@ const HOP_US: f64 = 0.4;
 /// Small enough to be nothing.
 const NOTHING: f64 = 1e-6;
 
-fn simulated_us(fabric: &Fabric, collective: &'static Collective, algorithm: &str, nbytes: u64, slice_bytes: u64) -> f64 {
+fn simulated_us(
+    fabric: &Fabric,
+    collective: &'static Collective,
+    algorithm: &str,
+    nbytes: u64,
+    slice_bytes: u64,
+) -> f64 {
     let schedule = schedule(collective, algorithm, fabric.world_size(), Path::Mapped);
     let settings = Settings::new(protocol::named("ideal").unwrap(), slice_bytes);
     let partition = partition(&schedule, nbytes as usize);

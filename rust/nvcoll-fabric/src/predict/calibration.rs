@@ -19,6 +19,7 @@ use nvcoll_core::schedule::Schedule;
 
 use super::machine::Way;
 use super::spent::us;
+use super::terms::Hops as FormHops;
 use super::{ring, Launch, Predictor};
 use crate::error::{Error, Result};
 use crate::hardware::media::Family;
@@ -56,6 +57,7 @@ impl Predictor {
         }
         let terms = &self.terms;
         let between = terms.between.as_ref();
+        let network_hop = |of: fn(&FormHops) -> f64| between.map(|network| of(&network.hops) + network.software_us);
         if protocol == Protocol::Ll128 && terms.ll128_channel_gbps.is_none() {
             return unable("LL128 is used inside one node that NVLink joins, from Ampere on".to_owned());
         }
@@ -63,7 +65,7 @@ impl Predictor {
             Protocol::Ll => {
                 let bytes = step_bytes.max(1) as f64;
                 let cap = bytes / ring::ll_us(terms, bytes, terms.both_gbps) / 1e3;
-                (terms.start_ll_us, 2 * WIRE, Some(cap), terms.hops.ll, between.map(|network| network.hops.ll))
+                (terms.start_ll_us, 2 * WIRE, Some(cap), terms.hops.ll, network_hop(|hops| hops.ll))
             }
             Protocol::Ll128 => {
                 let cap = terms.ll128_channel_gbps.map(|channel| channel * terms.channels);
@@ -71,7 +73,7 @@ impl Predictor {
             }
             Protocol::Simple => {
                 let start = terms.start_simple_us + terms.startup_us;
-                (start, WIRE, None, terms.hops.simple, between.map(|network| network.hops.simple))
+                (start, WIRE, None, terms.hops.simple, network_hop(|hops| hops.simple))
             }
         };
         let (start, switch_wire) = match by_switch {
@@ -82,7 +84,7 @@ impl Predictor {
             None => (start, wire),
         };
         let framework = if launch == Launch::Framework { terms.launching.framework_us } else { 0.0 };
-        let start = ps(start + between.map_or(0.0, |network| network.base_us) + framework);
+        let start = ps(start + framework);
         let inside = ps(inside);
         let fitted = Fitted {
             start,

@@ -44,6 +44,7 @@ impl Network {
         match self.medium.name.split('-').next() {
             Some("efa") => "efa",
             Some("ethernet" | "tcpxo") => "tcp",
+            Some("roce") => "roce",
             _ => "ib",
         }
     }

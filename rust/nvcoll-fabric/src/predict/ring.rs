@@ -65,7 +65,7 @@ pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: 
     let gbps = between.map_or(inside, |network| network.ring_gbps.min(inside));
     let (start_up, hops, step_us) = match protocol {
         Protocol::Ll => {
-            let over_network = between.map_or(0.0, |network| us(steps.bytes, network.ll_gbps));
+            let over_network = between.map_or(0.0, |network| us(steps.bytes, network.ring_ll_gbps));
             let step = ll_us(terms, steps.bytes, gbps).max(over_network);
             (terms.start_ll_us, steps.hops(terms, |hops| hops.ll), step)
         }

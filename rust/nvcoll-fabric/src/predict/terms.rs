@@ -31,7 +31,8 @@ pub(super) struct Between {
     /// What rings with Simple take from 4 MiB on until they are at speed.
     pub(super) ring_startup_us: f64,
     /// What LL moves over it.
-    pub(super) ll_gbps: f64,
+    pub(super) ring_ll_gbps: f64,
+    pub(super) tree_ll_gbps: f64,
     /// What is in flight at each level of a tree, in bytes.
     pub(super) in_flight: f64,
     /// What trees inside a node get of half a GPU's rate.
@@ -122,7 +123,8 @@ impl Terms {
             ring_gbps: most.min(network.line_gbps * at(&["network.ring"])),
             tree_gbps: most.min(network.line_gbps * at(&["network.tree"])),
             ring_startup_us: at(&["network.ring_startup_us"]),
-            ll_gbps: at(&["network.ll_gbps"]),
+            ring_ll_gbps: at(&["network.ring_ll_gbps"]),
+            tree_ll_gbps: at(&["network.tree_ll_gbps"]),
             in_flight: at(&["network.tree_chunk_kib"]) * KIB * 16.0,
             inner: at(&["network.tree_inner"]),
             nvlstree: at(&["network.nvlstree"]),

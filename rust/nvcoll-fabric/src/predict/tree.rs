@@ -43,7 +43,7 @@ pub(super) fn tree(terms: &Terms, algorithm: Algorithm, protocol: Protocol, nbyt
             }
         }
         (Algorithm::Tree, Protocol::Ll) => Inside {
-            gbps: (network.tree_gbps.min(gbps * 2.0) / 4.0).min(network.ll_gbps),
+            gbps: (network.tree_gbps.min(gbps * 2.0) / 4.0).min(network.tree_ll_gbps),
             start_up: terms.start_ll_us,
             hops: chain(terms.hops.ll),
             fill: 0.0,

@@ -28,6 +28,7 @@ struct Class {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
+    #[serde(default)]
     class: Vec<Class>,
 }
 
