@@ -71,11 +71,16 @@ class Widths:
             members[system.fabric_class, kind(row.collective)].add(system.system_id)
             for where in (system.fabric_class, system.scope):
                 cells[where, kind(row.collective), row.band].append(residual)
+        few = [name for name in scopes if all(len(members[name, of]) < FEWEST_SYSTEMS for of in KINDS)]
+        for (where, of, band), found in list(cells.items()):
+            if where in few:
+                cells[f"few of {scopes[where]}", of, band] += found
         known = {
             cell: math.exp(quantile(found))
             for cell, found in cells.items()
             if len({system for system, _ in found}) >= FEWEST_SYSTEMS
         }
+        scopes |= {f"few of {scope}": scope for scope in set(scopes.values())}
         return cls(known, {name: len(found) for name, found in members.items()}, scopes)
 
     def factor(self, fabric_class: str, scope: str, of: str, band: str) -> float:
