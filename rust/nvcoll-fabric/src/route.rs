@@ -336,7 +336,7 @@ fn has_copies(fabric: &Fabric) -> bool {
     let joins = |link: &Link| link.from < shared && link.to < shared;
     let between = fabric.links.iter().take_while(|link| joins(link)).count();
     let nodes = fabric.nodes() as usize;
-    let block = |all: Range<usize>| (nodes > 2 && all.len() % nodes == 0).then_some(all.len() / nodes);
+    let block = |all: Range<usize>| (nodes > 2 && all.len().is_multiple_of(nodes)).then_some(all.len() / nodes);
     let (Some(devices), Some(links)) = (block(shared..fabric.devices.len()), block(between..fabric.links.len())) else {
         return false;
     };

@@ -230,10 +230,9 @@ impl Making<'_> {
         for (step, &place) in schedule.steps.iter().zip(places) {
             self.flat.steps[place as usize].path = moves.path_of(step, schedule, ground)?;
             self.flat.range_of[place as usize] = self.range_of(step);
-            let mut at = self.flat.steps[place as usize].first_wait as usize;
-            for dependency in &step.after {
+            let first = self.flat.steps[place as usize].first_wait as usize;
+            for (at, dependency) in (first..).zip(&step.after) {
                 self.flat.waits[at] = self.wait(step.rank, dependency, ground, settings)?;
-                at += 1;
             }
         }
         for rank in 0..schedule.world_size {
