@@ -25,13 +25,10 @@ use crate::units::Ps;
 #[derive(Clone, Default)]
 pub(super) struct Level {
     capacity: f64,
-    /// The weights of all transfers on it, and what they were at the last filling.
-    weight: f64,
+    /// The weights of all transfers on it at the last filling.
     counted: f64,
     /// Where it is in its island.
     place: u32,
-    /// Whether transfers have begun or ended on it since the last filling.
-    is_changed: bool,
     left: f64,
     /// The weights of those without rate, and of those that get theirs now.
     waiting: f64,
@@ -73,8 +70,8 @@ impl Rounds {
 }
 
 /// Returns up to which of the first `most` rounds a link that changed offers more than their level, and did before.
-fn not_reached(rounds: &[Round], all: &[Taken], link: u32, level: &Level, most: usize) -> usize {
-    let mut now = Level { left: level.capacity, waiting: level.weight, ..Level::default() };
+fn not_reached(rounds: &[Round], all: &[Taken], link: u32, level: &Level, weight: f64, most: usize) -> usize {
+    let mut now = Level { left: level.capacity, waiting: weight, ..Level::default() };
     for (nth, round) in rounds[..most].iter().enumerate() {
         if now.share() <= round.level || level.served == round.serial {
             return nth;
@@ -93,17 +90,10 @@ impl Level {
         Self { capacity: capacity as f64, left: capacity as f64, ..Self::default() }
     }
 
-    /// A transfer begins, or ends if its weight is negative.
-    #[inline]
-    pub(super) fn change(&mut self, weight: f64) {
-        self.weight += weight;
-        self.is_changed = true;
-    }
-
     /// Forgets fillings.
-    pub(super) fn reset(&mut self, place: u32) {
-        (self.place, self.is_changed) = (place, false);
-        (self.left, self.waiting, self.counted) = (self.capacity, self.weight, self.weight);
+    pub(super) fn reset(&mut self, place: u32, weight: f64) {
+        self.place = place;
+        (self.left, self.waiting, self.counted) = (self.capacity, weight, weight);
     }
 
     /// What it offers to each who waits for a rate.
@@ -153,8 +143,9 @@ impl Fluid<'_> {
         let was_held = std::mem::replace(&mut island.was_held, island.held > 0);
         let mut kept = if was_held || island.held > 0 { 0 } else { rounds.len() };
         for &link in &island.links {
-            if std::mem::take(&mut self.levels[link as usize].is_changed) {
-                kept = not_reached(rounds, taken, link, &self.levels[link as usize], kept);
+            let shared = &mut self.links[link as usize];
+            if std::mem::take(&mut shared.has_other_weight) {
+                kept = not_reached(rounds, taken, link, &self.levels[link as usize], shared.weight, kept);
             }
         }
         let first_undone = rounds.get(kept).map_or(taken.len(), |round| round.first);
@@ -169,8 +160,9 @@ impl Fluid<'_> {
         self.shares.clear();
         for &link in &island.links {
             let level = &mut self.levels[link as usize];
-            level.waiting += level.weight - level.counted;
-            level.counted = level.weight;
+            let weight = self.links[link as usize].weight;
+            level.waiting += weight - level.counted;
+            level.counted = weight;
             self.shares.push(level.share());
         }
         self.found.resize(island.paths.len().max(self.found.len()), 0);

@@ -180,7 +180,9 @@ impl Fluid<'_> {
         }
         island.links.sort_unstable();
         for (place, &link) in island.links.iter().enumerate() {
-            self.levels[link as usize].reset(place as u32);
+            let shared = &mut self.links[link as usize];
+            shared.has_other_weight = false;
+            self.levels[link as usize].reset(place as u32, shared.weight);
         }
         island.lasts = island.paths.len() / 2;
         number

@@ -70,11 +70,15 @@ struct Bundle {
 }
 
 /// A link as it is shared now.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Shared {
     transfers: u32,
     island: u32,
     is_changed: bool,
+    /// Whether transfers have begun or ended on it since its island was filled.
+    has_other_weight: bool,
+    /// The weights of all transfers on it.
+    weight: f64,
     busy_since: Ps,
     busy: Ps,
     /// The paths with transfers on it: path, and the how many-eth of its links this is.
@@ -128,7 +132,7 @@ impl<'a> Fluid<'a> {
             has_new: false,
             is_held: path.most.is_finite(),
         };
-        let link = Shared { transfers: 0, island: NONE, is_changed: false, busy_since: 0, busy: 0, paths: Vec::new() };
+        let link = Shared { island: NONE, ..Shared::default() };
         Self {
             moves,
             records,
@@ -272,7 +276,8 @@ impl Discipline for Fluid<'_> {
             }
             is_alone &= shared.transfers == 0;
             shared.transfers += 1;
-            self.levels[crossing.link as usize].change(f64::from(crossing.weight));
+            shared.weight += f64::from(crossing.weight);
+            shared.has_other_weight = true;
         }
         let known = &self.moves.paths[path as usize];
         let limit = Limit { link: known.narrowest, users: 1 };
@@ -309,8 +314,9 @@ impl Discipline for Fluid<'_> {
         self.part(queue);
         let mut is_gone = true;
         for crossing in self.moves.shared(path) {
-            self.levels[crossing.link as usize].change(-f64::from(crossing.weight));
             let shared = &mut self.links[crossing.link as usize];
+            shared.weight -= f64::from(crossing.weight);
+            shared.has_other_weight = true;
             shared.transfers -= 1;
             if shared.transfers == 0 {
                 shared.busy += now - shared.busy_since;
