@@ -55,7 +55,7 @@ fn is_mesh(fabric: &Fabric) -> bool {
 #[test]
 fn a_ring_takes_what_is_predicted_wherever_one_ring_has_all_links_of_a_gpu() {
     let mut compared = 0;
-    for fabric in presets() {
+    for fabric in presets().iter().filter(|fabric| fabric.world_size() > 1) {
         let (predictor, run) = (Predictor::of(fabric, None).unwrap(), schedule("ring", fabric.world_size()));
         for protocol in Protocol::ALL {
             for nbytes in SIZES {
