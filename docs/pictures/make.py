@@ -324,7 +324,7 @@ def bridge() -> Answer:
     machines: Lines = {
         "2 x RTX 3090, bridge": (nvcoll.fabric("rtx3090-2-bridge"), SWITCH, []),
         "2 x RTX 4090, staged": (nvcoll.fabric("rtx4090-2-staged"), BUS, every("rtx4090-2-staged")),
-        "2 x RTX 4090, patched driver": (nvcoll.fabric("rtx4090-2-p2p"), NETWORK, []),
+        "2 x RTX 4090, P2P": (nvcoll.fabric("rtx4090-2-p2p"), NETWORK, []),
     }
     svg, found = sweep(machines, "A bridge against none", 1e7)
     at = SIZES.index(GIB)

@@ -1,8 +1,8 @@
 """What ``Fabric.predict`` says of measured calls: as a predictor, with the constants that are shipped or with others.
 
-A fit tries constants on all rows of a table many times. :class:`Calls` asks the fabric once for what no constant changes
-(NCCL's choice), and answers quickly then. ``data/nccl-tests/folds.toml`` has, for each family of systems, the constants that
-were fitted without it: by them its rows are predicted *left out*.
+A fit tries constants on all rows of a table many times. :class:`Calls` asks the fabric once for what no constant
+changes (NCCL's choice), and answers quickly then. ``data/nccl-tests/folds.toml`` has, for each family of systems, the
+constants that were fitted without it: by them its rows are predicted *left out*.
 
 Nothing is said of machines that are no preset, and of algorithms that have no closed form (CollNet).
 """
@@ -22,7 +22,7 @@ from nvcoll.nccl_estimate import machine, version
 from nvcoll.validate import Judged, Prediction, Row, System
 
 LAUNCHES = {"torch_bench": "framework", "unknown": "process_per_gpu"}
-"""How predictions call a launch of the table, where it is not its name. What is not known is taken for the usual one."""
+"""How predictions call a launch of the table, where not by its name. What is not known is taken for the usual one."""
 
 Constants = Mapping[str, float]
 """Values in the place of shipped ones, by name."""

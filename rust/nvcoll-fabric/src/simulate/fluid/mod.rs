@@ -407,7 +407,7 @@ mod tests {
     fn run(simulation: &Simulation, least_kept: usize) -> Outcome {
         let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
         fluid.least_kept = least_kept;
-        Run::run(&simulation.flat, &simulation.moves, &simulation.starts, fluid, true).ok().unwrap()
+        Run::run(&simulation.flat, &simulation.moves, &simulation.starts, fluid, true, &mut || false).ok().unwrap()
     }
 
     proptest! {
