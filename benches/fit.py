@@ -3,13 +3,14 @@
     python benches/fit.py            fits, and prints what it reaches left out
     python benches/fit.py --write    and writes constants.toml, trust.toml and data/nccl-tests/folds.toml
 
-Least squares of log(predicted / measured) with a soft L1 loss, so that single odd systems do not pull. A system weighs
-as much as any other in each band. Priors are NCCL's published constants or round numbers, with wide spread: nothing of
-the table is in them. Constants of one node are fitted to rows of one node first, those of networks then to rows of several
-nodes. The fit to all rows is what is shipped; for each family a fit without it gives the range of a constant and the
-predictions by which everything is judged.
+Least squares of log(predicted / measured) with a soft L1 loss, so that single odd systems do not pull. A system
+weighs as much as any other in each band. Priors are NCCL's published constants or round numbers, with spread enough
+that rows overrule them; those of the switch and of staging are round numbers that the table suggested. Constants of
+one node are fitted to rows of one node first, those of networks then to rows of several nodes. What the folds cannot
+judge is the structure: which effects there are was seen on the same table. The fit to all rows is what is shipped;
+for each family a fit without it gives the range of a constant and the predictions by which everything is judged.
 
-Needs scipy. A few minutes on one core.
+Needs scipy. Less than a minute on one core.
 """
 
 from __future__ import annotations
@@ -151,9 +152,7 @@ def summary(found: Sequence[Judged]) -> str:
     """Writes the short table."""
     lines = []
     for key, one in validate.cells(with_intervals(found), validate.by_scope).items():
-        covered = ""
-        if one.coverage is not None:
-            covered = f"  in {one.coverage * 100:3.0f} %, least {one.worst_coverage * 100:3.0f} %"
+        covered = "" if one.coverage is None else f"  in {one.coverage * 100:.0f} %"
         figures = f"{one.median * 100:6.1f} {one.p90 * 100:6.1f} {one.bias * 100:+6.1f}{covered}"
         lines.append("{:32} {:11} {:15} {:3d} ".format(*key, one.systems) + figures)
     return "\n".join(lines)
@@ -182,10 +181,8 @@ def write_constants(shipped: Mapping[str, float], of_family: Mapping[str, Mappin
 
 def write_folds(shipped: Mapping[str, float], of_family: Mapping[str, Mapping[str, float]]) -> None:
     """Writes, for each family, the constants that differ without it."""
-    lines = [
-        "# For each family of systems, the constants that were fitted without it, where they differ from the shipped"
-    ]
-    lines += ["# ones. By them `nvcoll validate` judges its rows. Written by benches/fit.py."]
+    lines = ["# For each family of systems, the constants that were fitted without it, where they differ from the"]
+    lines += ["# shipped ones. By them `nvcoll validate` judges its rows. Written by benches/fit.py."]
     for family, values in sorted(of_family.items()):
         lines += ["", "[[fold]]", f'family = "{family}"', "[fold.constants]"]
         differs = {name: rounded(value) for name, value in values.items() if rounded(value) != rounded(shipped[name])}

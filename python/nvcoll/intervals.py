@@ -1,9 +1,10 @@
 """How wide the 90 % interval of a prediction must be, from how far others were off.
 
 Each row was predicted by constants that were fitted without its family. The factor of a cell (class of machines,
-all_reduce or others, band of sizes) holds 90 % of |log(measured / predicted)|; systems weigh equal, and the
-quantile is raised for their small number, as a jackknife must. A cell of fewer than five systems borrows the widest of its scope: of one node,
-of a rack, of several nodes. Where the scope has as few, the widest of all bands.
+all_reduce or others, band of sizes) holds 90 % of |log(measured / predicted)|; systems weigh equal, and the quantile
+is raised for their small number, as a jackknife must. A cell of fewer than five systems borrows the widest of its
+scope (one node, a rack, several nodes), where all its classes of few systems together count as one more. Where the
+scope has as few itself, the widest of all.
 """
 
 from __future__ import annotations
@@ -89,11 +90,11 @@ class Widths:
         return own if own is not None else self._widest(scope, of, band)
 
     def _widest(self, scope: str, of: str, band: str) -> float:
-        """The widest of a scope in a band; of all bands and scopes, if the scope has too few systems there."""
+        """The widest of a scope in a band; of all scopes and collectives, if the scope has too few systems."""
         places = {scope} | {name for name, where in self.scopes.items() if where == scope}
-        own = self.own.items()
-        there = [factor for (where, what, at), factor in own if (what, at) == (of, band) and where in places]
-        anywhere = [factor for (_, _, at), factor in own if at == band]
+        here = {where: factor for (where, what, at), factor in self.own.items() if (what, at) == (of, band)}
+        there = [factor for where, factor in here.items() if where in places]
+        anywhere = [factor for (_, _, at), factor in self.own.items() if at == band]
         return max(there or anywhere or [math.e])
 
 

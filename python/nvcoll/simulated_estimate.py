@@ -22,7 +22,7 @@ from nvcoll.nccl_estimate import machine, version
 from nvcoll.validate import Judged, Prediction, Row, System
 
 LAUNCHES = {"torch_bench": "framework", "unknown": "process_per_gpu"}
-"""How predictions call a launch of the table, where not by its name. What is not known is taken for the usual one."""
+"""How predictions call a launch of the table where it is not its name. What is not known is taken for the usual one."""
 
 Constants = Mapping[str, float]
 """Values in the place of shipped ones, by name."""

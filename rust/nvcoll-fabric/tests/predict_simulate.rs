@@ -3,19 +3,23 @@
 mod common;
 
 use common::{partition, schedule, star};
-use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST};
+use nvcoll_core::collective::{Collective, ALL_REDUCE, BROADCAST, REDUCE_SCATTER};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Path;
-use nvcoll_fabric::hardware::Fabric;
+use nvcoll_fabric::hardware::{media, Fabric};
 use nvcoll_fabric::nccl::{Algorithm, Protocol};
 use nvcoll_fabric::predict::constants::Constants;
 use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Predictor};
+use nvcoll_fabric::preset::preset;
 use nvcoll_fabric::simulate::{protocol, simulate, Settings};
 
 const MIB: u64 = 1 << 20;
 
 /// A hop of the machines here, in microseconds: two links of 100 ns there, and as much until the next rank knows.
 const HOP_US: f64 = 0.4;
+
+/// What a loop through the switch of eight H100 takes besides its bytes: four links of 600 ns, to it and from it, twice.
+const LOOP_US: f64 = 2.4;
 
 /// Small enough to be nothing.
 const NOTHING: f64 = 1e-6;
@@ -40,8 +44,9 @@ fn predicted_us(fabric: &Fabric, pattern: Pattern, algorithm: Algorithm, nbytes:
         ("hop_us.simple.nvlink", HOP_US),
         ("start_us.simple", NOTHING),
         ("startup_us.hopper", NOTHING),
-        ("nvls.hopper", 1.0),
-        ("nvls.chunk_us", NOTHING),
+        ("nvls.hopper", media::named("nvlink4").unwrap().efficiency),
+        ("nvls.chunk_us", LOOP_US / 8.0),
+        ("nvls.fill_loops", NOTHING),
         ("nvls.start_us.hopper", NOTHING),
     ];
     predictor.set(&Constants::shipped().with(same).unwrap());
@@ -58,8 +63,9 @@ fn assert_alike(predicted: f64, simulated: f64, within: f64) {
 fn rings_take_as_long_as_their_schedules() {
     for gpus in [2, 4, 8] {
         let fabric = star(&vec![100.0; gpus]);
-        for nbytes in [MIB, 16 * MIB, 256 * MIB] {
-            for (pattern, collective) in [(Pattern::AllReduce, &ALL_REDUCE), (Pattern::AllGather, &ALL_GATHER)] {
+        for nbytes in [16 * MIB, 256 * MIB] {
+            for (pattern, collective) in [(Pattern::AllReduce, &ALL_REDUCE), (Pattern::ReduceScatter, &REDUCE_SCATTER)]
+            {
                 let predicted = predicted_us(&fabric, pattern, Algorithm::Ring, nbytes);
                 assert_alike(predicted, simulated_us(&fabric, collective, "ring", nbytes, u64::MAX), 0.02);
             }
@@ -76,14 +82,15 @@ fn chains_take_as_long_as_their_schedules_in_slices() {
     }
 }
 
+/// In the schedule each rank folds and multicasts its own chunk in one step, so there are no stages to fill: `fill_loops`, which
+/// is fitted, stands for what NCCL's kernel does besides. Synchronisation, once a loop, is the latency of the links here.
 #[test]
 fn the_switch_takes_as_long_as_its_schedule_in_loops() {
-    let fabric = star(&[450.0; 8]);
+    let fabric = preset("hgx-h100").unwrap();
     for nbytes in [256 * MIB, 1024 * MIB, 4096 * MIB] {
         let predicted = predicted_us(&fabric, Pattern::AllReduce, Algorithm::Nvls, nbytes);
         let one_loop = if nbytes < 1024 * MIB { 8 * MIB } else { 16 * MIB };
         let simulated = simulated_us(&fabric, &ALL_REDUCE, "nvswitch", nbytes, one_loop / 8);
-        println!("{nbytes} {predicted} {simulated} {}", predicted / simulated);
-        assert_alike(predicted, simulated, 0.05);
+        assert_alike(predicted, simulated, 0.02);
     }
 }
