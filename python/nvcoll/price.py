@@ -129,7 +129,7 @@ def _otherwise(name: str, fabric: Fabric, call: Calls, why: str) -> Price:
         return Price(name, "nothing crosses", 0.0, 0.0, 0.0)
     schedule = call.schedule
     try:
-        timeline = fabric.simulate(schedule, call.nbytes, dtype=call.dtype)
+        timeline = fabric.simulate(schedule, call.nbytes, dtype=call.dtype, launch="process_per_gpu")
     except InvalidArgument as error:
         return _floor(name, fabric, call, f"{why}; {error}")
     us, bottleneck = timeline.microseconds, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])

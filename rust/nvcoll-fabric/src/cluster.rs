@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::hardware::media::{self, Family};
-use crate::hardware::{Device, Evidence, Fabric, Kind, Link};
+use crate::hardware::{Device, Fabric, Kind, Link};
 use crate::units::Rate;
 
 /// A network.
@@ -106,7 +106,6 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
         title: format!("{nodes} x ({}), {}", node.title, network.title),
         devices: Vec::new(),
         links: Vec::new(),
-        evidence: Evidence::DatasheetOnly,
         sources: node.sources.iter().chain([&network.source]).cloned().collect(),
         ..node.clone()
     };
@@ -116,7 +115,6 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     for nth in 0..nodes {
         all.add_node(node, nth, network, &seats)?;
     }
-    all.evidence = crate::predict::evidence(&all);
     Ok(all)
 }
 

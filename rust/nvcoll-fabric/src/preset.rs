@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 use crate::hardware::{Description, Fabric};
-use crate::predict::evidence;
 
 /// The descriptions, in the order in which they are listed.
 static FILES: &[&str] = &[
@@ -56,12 +55,7 @@ pub fn presets() -> &'static [Fabric] {
 fn machines_of(text: &str) -> Result<Vec<Fabric>> {
     let description = Description::parse(text, "preset")?;
     let built = description.machines.iter().map(|machine| description.build(machine, &machine.name));
-    built.map(|fabric| fabric.map(judged)).collect()
-}
-
-/// Says on how many systems of its class predictions were judged.
-fn judged(fabric: Fabric) -> Fabric {
-    Fabric { evidence: evidence(&fabric), ..fabric }
+    built.collect()
 }
 
 /// Makes a preset, or of one the GPUs that `name[0-3,5]` names.
@@ -84,7 +78,7 @@ pub fn preset(name: &str) -> Result<Fabric> {
         message: format!("`[{ranks}]` names no GPUs: write {stem}[0-3] or {stem}[0,2,5]"),
     };
     let among = found.among(&ranks_of(ranks).ok_or_else(wrong)?)?;
-    Ok(judged(Fabric { name: name.to_owned(), ..among }))
+    Ok(Fabric { name: name.to_owned(), ..among })
 }
 
 /// Reads `0-3,5`.

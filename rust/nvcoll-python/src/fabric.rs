@@ -116,7 +116,7 @@ impl Fabric {
     /// How its numbers are known: `validated on k systems` or `datasheet only`.
     #[getter]
     fn trust(&self) -> String {
-        self.0.evidence.to_string()
+        self.0.evidence().to_string()
     }
 
     /// Where its numbers are from.
@@ -225,7 +225,7 @@ impl Fabric {
     }
 
     fn __repr__(&self) -> String {
-        format!("<nvcoll.Fabric {}: {}; {}>", self.0.name, self.0.title, self.0.evidence)
+        format!("<nvcoll.Fabric {}: {}; {}>", self.0.name, self.0.title, self.0.evidence())
     }
 
     /// For notebooks: a picture, or None if it is too large.

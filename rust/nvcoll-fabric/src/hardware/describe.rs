@@ -11,7 +11,6 @@
 //! title = "2 x RTX 3090 with an NVLink bridge"
 //! gpus = 2                           the first two; without it, all
 //! peer_access = true                 instead of what `abilities` says
-//! validated_on = 1                   systems of this class with which predictions were compared; without it, none
 //!
 //! [[devices]]
 //! names = "gpu[0-1]"                 one device for each name
@@ -26,7 +25,7 @@
 
 use serde::Deserialize;
 
-use super::{gpus, media, names, Abilities, Device, Evidence, Fabric, Kind};
+use super::{gpus, media, names, Abilities, Device, Fabric, Kind};
 use crate::error::{Error, Result};
 
 #[derive(Deserialize)]
@@ -48,7 +47,6 @@ pub(crate) struct Machine {
     title: String,
     gpus: Option<u32>,
     peer_access: Option<bool>,
-    validated_on: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -97,7 +95,6 @@ impl Description {
             devices: Vec::new(),
             links: Vec::new(),
             abilities: Abilities { peer_access, ..self.abilities },
-            evidence: evidence_of(machine.validated_on),
             sources: self.sources.clone(),
         };
         for devices in &self.devices {
@@ -177,12 +174,5 @@ impl Fabric {
         }
         let myself = self.links.iter().find(|link| link.from == link.to);
         myself.map_or(Ok(()), |link| Err(format!("a link leads from {0} to {0}", self.devices[link.from].name)))
-    }
-}
-
-fn evidence_of(systems: Option<u32>) -> Evidence {
-    match systems {
-        Some(systems) if systems > 0 => Evidence::Validated { systems },
-        _ => Evidence::DatasheetOnly,
     }
 }

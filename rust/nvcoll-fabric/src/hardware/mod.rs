@@ -41,8 +41,6 @@ pub struct Fabric {
     pub links: Vec<Link>,
     /// What it can do besides moving bytes.
     pub abilities: Abilities,
-    /// How its numbers are known.
-    pub evidence: Evidence,
     /// Where its numbers are from.
     pub sources: Vec<String>,
 }

@@ -20,7 +20,7 @@ use super::abilities_of;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 use crate::hardware::media::{self, Medium};
-use crate::hardware::{Evidence, Fabric, Kind};
+use crate::hardware::{Fabric, Kind};
 
 /// Chosen: the largest files of single machines have some hundred elements.
 const MOST_ELEMENTS: u32 = 1 << 16;
@@ -59,7 +59,6 @@ impl<'a> Reading<'a> {
             devices: Vec::new(),
             links: Vec::new(),
             abilities: abilities_of(gpu),
-            evidence: Evidence::DatasheetOnly,
             sources: vec![format!("NCCL topology {origin}; rates of {}", gpu.source)],
         };
         Self { fabric, device_of: HashMap::new(), at_bus: HashMap::new(), nvswitch: None }

@@ -24,7 +24,7 @@ use nvcoll_core::ties::groups;
 use super::abilities_of;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
-use crate::hardware::{media, Device, Evidence, Fabric, Kind};
+use crate::hardware::{media, Device, Fabric, Kind};
 
 /// Chosen: more devices than any node has.
 const MOST_DEVICES: usize = 512;
@@ -174,7 +174,6 @@ impl Matrix {
             devices: Vec::new(),
             links: Vec::new(),
             abilities: abilities_of(gpu),
-            evidence: Evidence::DatasheetOnly,
             sources: vec![format!("nvidia-smi topo -m of {origin}; rates of {}", gpu.source)],
         };
         let kind = |name: &str| if is_gpu(name) { Kind::Gpu } else { Kind::Nic };

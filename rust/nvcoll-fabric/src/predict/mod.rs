@@ -94,9 +94,12 @@ impl Launch {
     }
 }
 
-/// Returns on how many systems of a fabric's class predictions of all_reduce were judged.
-pub fn evidence(fabric: &Fabric) -> Evidence {
-    Machine::of(fabric).map_or(Evidence::DatasheetOnly, |machine| trust::evidence(machine.class(), Pattern::AllReduce))
+impl Fabric {
+    /// Returns on how many systems of its class predictions of all_reduce were judged.
+    pub fn evidence(&self) -> Evidence {
+        Machine::of(self)
+            .map_or(Evidence::DatasheetOnly, |machine| trust::evidence(machine.class(), Pattern::AllReduce))
+    }
 }
 
 /// What predicts calls on one fabric.

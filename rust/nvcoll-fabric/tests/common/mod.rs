@@ -10,7 +10,7 @@ use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
 use nvcoll_fabric::hardware::gpus::{Generation, Gpu};
 use nvcoll_fabric::hardware::media::{Family, Medium};
-use nvcoll_fabric::hardware::{Abilities, Device, Evidence, Fabric, Kind, Link};
+use nvcoll_fabric::hardware::{Abilities, Device, Fabric, Kind, Link};
 
 /// A medium of so many GB/s and nanoseconds.
 pub(crate) fn medium(family: Family, gbps: f64, latency_ns: u64) -> &'static Medium {
@@ -53,7 +53,6 @@ pub(crate) fn machine(kinds: &[Kind]) -> Fabric {
         devices: kinds.iter().enumerate().map(device).collect(),
         links: Vec::new(),
         abilities: Abilities { peer_access: true, multicast: true, switch_folds: true, gpu_direct: true },
-        evidence: Evidence::DatasheetOnly,
         sources: Vec::new(),
     }
 }
