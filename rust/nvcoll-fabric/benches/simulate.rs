@@ -8,10 +8,10 @@
 //! apart. Bars: 10 M/s uncontended or first come first served, 1 M/s for max-min over 64 transfers, ring of 1,024 in
 //! 0.2 s, two_level of 16,384 in 1 s.
 //!
-//! Measured on one of two cores of a virtual machine, nothing else running, medians of three runs (Nov 2026, without
-//! LTO): uncontended 7.8 M/s, first come first served 5.7 to 13.6 M/s, max-min over 64 transfers 0.75 M/s, the ring
-//! 0.30 s, two_level 0.45 s. Of the bars two_level's holds, and first come first served in the ring. Counted: a
-//! filling is of 62 transfers over 16 links in 9 rounds, and changes the rate of 14 of them.
+//! Measured on one of two cores of a virtual machine, nothing else running (Nov 2026): uncontended 7.8 M/s, first come
+//! first served 5.6 to 13.8 M/s, max-min over 64 transfers 0.7 M/s, the ring 0.27 s, two_level 0.37 s. Of the bars
+//! two_level's holds, and first come first served in the ring. Counted: a filling is of 62 transfers over 16 links in
+//! 9 rounds, and changes the rate of 14 of them.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
