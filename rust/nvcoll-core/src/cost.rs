@@ -105,8 +105,9 @@ impl Cost {
         for step in &schedule.steps {
             let traffic = Traffic::of(step, schedule);
             let rank = &mut ranks[step.rank as usize];
-            rank.fetched_chunks += touched.fetched(&traffic, schedule, &once);
-            rank.first_chunks += touched.add(&traffic, schedule);
+            let (first, fetched) = touched.add(&traffic, schedule, &once);
+            rank.first_chunks += first;
+            rank.fetched_chunks += fetched;
             if !step.is_fold() {
                 rank.spread_chunks += chunks_of(traffic.written.get(1..).unwrap_or_default());
             }
@@ -246,35 +247,23 @@ struct Touched {
 }
 
 impl Touched {
-    /// Returns how many chunks a step would be the first to touch by storing to them, other than past the caches.
-    fn fetched(&self, traffic: &Traffic<'_>, schedule: &Schedule, once: &WrittenOnce) -> u64 {
-        let cells = |view: &&View| view.chunks.clone().map(|chunk| cell(view, chunk, schedule)).collect::<Vec<_>>();
-        let read: HashSet<_> = traffic.read.iter().flat_map(cells).collect();
-        let is_fetched = |view: &View, nth: u32| {
-            let cell = cell(view, view.chunks.start + nth, schedule);
-            let is_read = read.contains(&cell) || self.read.contains(&cell);
-            let is_known = view.buffer.is_staging() || is_read || self.written.contains(&cell);
-            !is_known && !once.holds_all(&traffic.written, nth)
-        };
-        let of_view = |view: &&View| (0..view.chunks.len() as u32).filter(|&nth| is_fetched(view, nth)).count();
-        traffic.written.iter().map(of_view).sum::<usize>() as u64
-    }
-
-    /// Adds the traffic of a step; returns the chunks that are read before anything touched them or written for the first
-    /// time. Staging is written again and again, tile by tile, and counts as touched.
-    fn add(&mut self, traffic: &Traffic<'_>, schedule: &Schedule) -> u64 {
-        let cells = |views: &[&View]| -> Vec<_> {
-            let kept = views.iter().filter(|view| !view.buffer.is_staging());
-            kept.flat_map(|view| view.chunks.clone().map(|chunk| cell(view, chunk, schedule))).collect()
-        };
-        let (mut first, written) = (0, cells(&traffic.written));
-        for cell in cells(&traffic.read) {
+    /// Adds the traffic of a step. Returns the chunks that are read before anything touched them or written for the first
+    /// time; and those of the latter that nothing read before, and that are not stored past the caches. Staging is written
+    /// again and again, tile by tile, and counts as touched.
+    fn add(&mut self, traffic: &Traffic<'_>, schedule: &Schedule, once: &WrittenOnce) -> (u64, u64) {
+        let cells = |view: &View| view.chunks.clone().map(|chunk| cell(view, chunk, schedule)).collect::<Vec<_>>();
+        let kept = |view: &&&View| !view.buffer.is_staging();
+        let (mut first, mut fetched) = (0, 0);
+        for cell in traffic.read.iter().filter(kept).flat_map(|view| cells(view)) {
             first += u64::from(self.read.insert(cell) && !self.written.contains(&cell));
         }
-        for cell in written {
-            first += u64::from(self.written.insert(cell));
+        for (nth, cell) in traffic.written.iter().filter(kept).flat_map(|view| (0..).zip(cells(view))) {
+            if self.written.insert(cell) {
+                first += 1;
+                fetched += u64::from(!self.read.contains(&cell) && !once.holds_all(&traffic.written, nth));
+            }
         }
-        first
+        (first, fetched)
     }
 }
 
