@@ -23,6 +23,7 @@ use crate::error::{of_engine, of_group};
 use crate::gil::{Detached, WithoutGil};
 use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::request::{Checked, Request};
+use crate::turn::in_turn;
 use crate::whole::whole;
 
 /// One rank's door to its peers: what `Node.run` passes to the program of a rank, for as long as that runs, and what
@@ -107,7 +108,7 @@ impl Communicator {
         let key = key.map_or(Ok(0), |key| whole("`key`", key, i32::MIN..=i32::MAX))?;
         let deadline = deadline(py, timeout.or(self.timeout))?;
         let program = self.program(py, &Call::without_data(&SPLIT), None)?;
-        let group = py.detach(|| self.member.split(&program, color.map(i32::unsigned_abs), key, deadline));
+        let group = in_turn(py, || self.member.split(&program, color.map(i32::unsigned_abs), key, deadline));
         let member = group.map_err(|error| self.error(py, &error))?;
         Ok(member.map(|member| Self::new(self.node.clone(), self.timeout, member)))
     }
@@ -239,7 +240,7 @@ impl Communicator {
 
     fn execute(&self, py: Python<'_>, program: &SharedProgram, buffers: Buffers, deadline: Deadline) -> PyResult<()> {
         let mut buffers = Detached(buffers);
-        let outcome = py.detach(|| {
+        let outcome = in_turn(py, || {
             // SAFETY: the arrays were checked for count and dtype; their owners are held until this call returns; that no
             // rank writes what another one passed is checked when they meet.
             unsafe { self.member.run(program, *buffers.get(), deadline) }
@@ -257,7 +258,7 @@ impl Home for Py<Communicator> {
         let comm = self.get();
         // SAFETY: the arrays of this rank were checked, each call's and all among each other, and the group holds their
         // owners; that no rank writes what another one passed is checked when they meet.
-        let outcome = py.detach(|| unsafe { comm.member.run_batch(batch.get(), deadline) });
+        let outcome = in_turn(py, || unsafe { comm.member.run_batch(batch.get(), deadline) });
         outcome.map_err(|error| comm.error(py, &error))?;
         if comm.rank() == 0 {
             batch.get().count(comm.node.tallies(), comm.member.ranks());

@@ -25,6 +25,7 @@ mod tally;
 mod team;
 mod timeline;
 mod tuning;
+mod turn;
 mod whole;
 
 use pyo3::prelude::*;
