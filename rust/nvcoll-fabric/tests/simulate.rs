@@ -255,9 +255,10 @@ fn a_damaged_link_is_slower_and_a_cut_one_is_gone_round_or_missed() {
 #[test]
 fn a_run_that_is_told_to_stop_stops_and_can_run_again() {
     for sharing in [Sharing::MaxMin, Sharing::Fifo] {
-        let settings = Settings { slice_bytes: 1, sharing, ..ideal() };
-        let whole = Partition::new(vec![100_000], 1);
-        let simulation = Simulation::new(&parsed(2, 1, TAKE), &whole, DType::U8, &pair(), &settings).unwrap();
+        let ring = schedule(&ALL_REDUCE, "ring", 200, Path::Mapped);
+        let (whole, star) = (partition(&ring, 1 << 20), star(&[10.0; 200]));
+        let settings = Settings { sharing, ..ideal() };
+        let simulation = Simulation::new(&ring, &whole, DType::U8, &star, &settings).unwrap();
         let mut looks = 0;
         let mut second = || {
             looks += 1;
@@ -265,7 +266,7 @@ fn a_run_that_is_told_to_stop_stops_and_can_run_again() {
         };
         assert_eq!(simulation.run_until(&mut second), Err(Error::Interrupted), "{sharing:?}");
         assert_eq!(looks, 2);
-        assert_eq!(simulation.run().unwrap().tiles, 100_000);
+        assert_eq!(simulation.run().unwrap().tiles, 1);
     }
 }
 

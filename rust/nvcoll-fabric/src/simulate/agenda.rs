@@ -111,6 +111,25 @@ impl Agenda {
     }
 }
 
+impl Agenda {
+    /// Returns all events with their times, in no particular order.
+    pub(super) fn pending(&self) -> impl Iterator<Item = (Ps, u64)> + '_ {
+        let lists = self.heap.0.iter().flat_map(|&packed| {
+            let listed = |number: u32| self.events.get(number as usize).map(|&(event, next)| (number, event, next));
+            std::iter::successors(listed(packed as u32), move |&(_, _, next)| listed(next))
+                .map(move |(_, event, _)| ((packed >> 32) as Ps, event))
+        });
+        self.line.iter().copied().chain(lists)
+    }
+
+    /// Lets every event happen that much later.
+    pub(super) fn postpone(&mut self, by: Ps) {
+        self.line.iter_mut().for_each(|(at, _)| *at += by);
+        self.heap.0.iter_mut().for_each(|packed| *packed += u128::from(by) << 32);
+        self.lately.fill((Ps::MAX, NONE));
+    }
+}
+
 /// Fibonacci hashing (Knuth, volume 3, 6.4).
 #[inline]
 fn row_of(at: Ps) -> usize {

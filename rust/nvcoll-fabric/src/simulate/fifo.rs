@@ -66,6 +66,7 @@ impl<'a> Fifo<'a> {
 
 impl Discipline for Fifo<'_> {
     const WAITS_FOR_LATENCY: bool = false;
+    const KNOWS_ENDS: bool = false;
 
     fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) {
         let known = &self.moves.paths[path as usize];
@@ -111,5 +112,24 @@ impl Discipline for Fifo<'_> {
 
     fn busy(&self) -> Vec<Ps> {
         self.busy.clone()
+    }
+
+    /// Of what a link is about to serve all counts as soon as it has come.
+    fn used(&self, _: Ps) -> Vec<Ps> {
+        self.busy.clone()
+    }
+
+    fn state(&self, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool {
+        let mut way = |way: &Way| {
+            let place = u64::from(way.path) << 32 | u64::from(way.leg) << 16 | u64::from(way.missing);
+            visit(place) && visit(way.nbytes) && visit(way.not_before.saturating_sub(now))
+        };
+        self.ways.iter().all(&mut way) && self.free_at.iter().all(|&at| visit(at.saturating_sub(now)))
+    }
+
+    fn postpone(&mut self, by: Ps, more: &[Ps]) {
+        self.ways.iter_mut().for_each(|way| way.not_before += by);
+        self.free_at.iter_mut().for_each(|at| *at += by);
+        self.busy.iter_mut().zip(more).for_each(|(busy, more)| *busy += more);
     }
 }

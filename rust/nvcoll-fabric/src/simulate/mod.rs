@@ -88,6 +88,8 @@ pub struct Simulation {
     flat: Flat,
     starts: Vec<Ps>,
     settings: Settings,
+    /// Whether tiles that repeat are passed over; only tests run each.
+    repeats: bool,
 }
 
 /// Runs a schedule once: see [`Simulation`].
@@ -128,7 +130,7 @@ impl Simulation {
         starts.resize(schedule.world_size as usize, 0);
         let before = settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
         starts.iter_mut().for_each(|start| *start += before);
-        Ok(Self { schedule: schedule.title(), ground, moves, flat, starts, settings: settings.clone() })
+        Ok(Self { schedule: schedule.title(), ground, moves, flat, starts, settings: settings.clone(), repeats: true })
     }
 
     /// Makes it one for a call with other element counts, or elements: routes, paths and waits stay.
@@ -171,7 +173,8 @@ impl Simulation {
 
     fn run_with<D: Discipline>(&self, discipline: D, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
         let records = self.records();
-        let outcome = Run::run(&self.flat, &self.moves, &self.starts, discipline, records, is_interrupted);
+        let outcome =
+            Run::run(&self.flat, &self.moves, &self.starts, discipline, records, self.repeats, is_interrupted);
         let outcome = outcome.map_err(|stopped| match stopped {
             Stopped::Stuck(queue, step) => self.stuck(queue, step),
             Stopped::Interrupted => Error::Interrupted,

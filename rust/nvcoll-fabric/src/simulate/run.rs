@@ -8,12 +8,15 @@
 //! So nothing depends on an order among equal times, except who is first on a link that serves one after the other:
 //! there it is the order of ranks, queues and legs.
 
+mod repeat;
+
 use std::collections::VecDeque;
 
 use super::agenda::Agenda;
 use super::flat::{Flat, Wait, ENTER};
 use super::moves::{Moves, NOTHING};
 use crate::units::Ps;
+use repeat::Repeats;
 
 /// The event that a queue's step begins to move; other numbers are the discipline's.
 const BEGINS: u32 = 0;
@@ -46,6 +49,9 @@ pub(super) trait Discipline {
     /// Whether a transfer has its links only after the latency of all of them; else each link adds its own.
     const WAITS_FOR_LATENCY: bool;
 
+    /// Whether its state says when transfers end, so that the ends on the agenda say nothing more.
+    const KNOWS_ENDS: bool;
+
     /// A transfer begins to move.
     fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda);
 
@@ -58,8 +64,18 @@ pub(super) trait Discipline {
     /// All events of `now` have happened; adds transfers that end now after all.
     fn settle(&mut self, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda);
 
-    /// Returns how long each link was in use.
+    /// Returns how long each link was in use, when nothing is any more.
     fn busy(&self) -> Vec<Ps>;
+
+    /// Returns how long each link was in use until now.
+    fn used(&self, now: Ps) -> Vec<Ps>;
+
+    /// Tells all that decides what comes after `now`, times as distances from it, until `visit` says no; says whether it
+    /// never did.
+    fn state(&self, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool;
+
+    /// Goes on as it is, that much later, each link having been in use for so much more.
+    fn postpone(&mut self, by: Ps, more: &[Ps]);
 }
 
 /// Why a step was not ready earlier.
@@ -151,6 +167,7 @@ pub(super) struct Run<'a, D> {
     /// For each path, the bytes that it moved.
     moved: Vec<u64>,
     record: Option<Record>,
+    repeats: Repeats,
 }
 
 /// What a run leaves.
@@ -163,13 +180,14 @@ pub(super) struct Outcome {
 }
 
 impl<'a, D: Discipline> Run<'a, D> {
-    /// Runs to the end, unless `is_interrupted` says to stop.
+    /// Runs to the end, unless `is_interrupted` says to stop; with `repeats`, tiles that repeat are passed over.
     pub(super) fn run(
         flat: &'a Flat,
         moves: &'a Moves,
         starts: &'a [Ps],
         discipline: D,
         records: bool,
+        repeats: bool,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Outcome, Stopped> {
         let queues = flat.queues();
@@ -196,6 +214,7 @@ impl<'a, D: Discipline> Run<'a, D> {
             heard: vec![VecDeque::new(); queues],
             moved: vec![0; moves.paths.len()],
             record: records.then(Record::default),
+            repeats: Repeats::new(flat, starts, repeats),
         };
         if let Some(record) = &mut run.record {
             record.resize(flat.number(queues as u32, 0) as usize);
@@ -231,6 +250,9 @@ impl<'a, D: Discipline> Run<'a, D> {
                 for queue in ended.drain(..) {
                     self.end(queue, now);
                 }
+            }
+            if self.repeats.is_due {
+                self.look_for_repeats(now);
             }
         }
         Ok(())
@@ -302,6 +324,7 @@ impl<'a, D: Discipline> Run<'a, D> {
         if queue.step == self.flat.first(number + 1) {
             queue.step = self.flat.first(number);
             queue.tile += 1;
+            self.repeats.is_due |= number == self.repeats.marker;
         }
         let is_over = queue.tile == self.flat.tiles;
         self.remember(number, now);

@@ -15,6 +15,7 @@
 
 mod fill;
 mod island;
+mod later;
 
 use super::agenda::Agenda;
 use super::moves::{Moves, Path};
@@ -265,6 +266,7 @@ fn rounded_up(ps: f64) -> Ps {
 
 impl Discipline for Fluid<'_> {
     const WAITS_FOR_LATENCY: bool = true;
+    const KNOWS_ENDS: bool = true;
 
     fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) {
         let crossings = self.moves.shared(path);
@@ -364,6 +366,18 @@ impl Discipline for Fluid<'_> {
     fn busy(&self) -> Vec<Ps> {
         self.links.iter().map(|link| link.busy).collect()
     }
+
+    fn used(&self, now: Ps) -> Vec<Ps> {
+        self.used_until(now)
+    }
+
+    fn state(&self, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool {
+        self.flows.iter().all(|flow| flow.state(now, self.records, visit))
+    }
+
+    fn postpone(&mut self, by: Ps, more: &[Ps]) {
+        self.postpone_all(by, more);
+    }
 }
 
 #[cfg(test)]
@@ -407,7 +421,9 @@ mod tests {
     fn run(simulation: &Simulation, least_kept: usize) -> Outcome {
         let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
         fluid.least_kept = least_kept;
-        Run::run(&simulation.flat, &simulation.moves, &simulation.starts, fluid, true, &mut || false).ok().unwrap()
+        Run::run(&simulation.flat, &simulation.moves, &simulation.starts, fluid, true, false, &mut || false)
+            .ok()
+            .unwrap()
     }
 
     proptest! {

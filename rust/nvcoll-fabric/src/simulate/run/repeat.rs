@@ -1,0 +1,400 @@
+//! Tiles that repeat are passed over. When queues, transfers and links are as they were some tiles ago, but for the
+//! time and for how far each queue is, then what followed then follows now, that much later.
+//!
+//! ```text
+//! tile of the marker   1 2 3 4 5 6 7 8 9 …                              … last
+//! state kept           ▲ ▲   ▲       ▲                  compared with the last kept, at every tile (Brent 1980)
+//!                                    └─ equal after p tiles: as many periods as fit are passed over at once
+//! ```
+//!
+//! A schedule over many equal tiles is close to a linear system over (max, +), which is periodic after a transient
+//! (Baccelli, Cohen, Olsder, Quadrat, Synchronization and Linearity, 1992); shared links are not linear, so nothing is
+//! believed but equality of all that decides what comes: to the picosecond, and to the bit of what transfers have left.
+//! What is passed over is exactly what a run would have found. Where nothing repeats, as where rounding moves two queues
+//! against each other or rates have no common period, every tile is run.
+//!
+//! **Queues may go at different speeds**: in a period one does seven tiles, another that waits for it one. Then the waits
+//! between them must have been over, and heard of, before the period began: the faster is only farther ahead later.
+//!
+//! Cost: for each tile of one queue a comparison, which mostly ends at the first number. Limitations: queues that drift
+//! apart and share links have no period.
+
+use std::ops::Range;
+
+use super::{Cause, Discipline, Record, Run, BEGINS, NOBODY};
+use crate::simulate::flat::{Flat, ENTER};
+use crate::units::Ps;
+
+/// Fewer tiles are run without looking. Chosen: what is found out must be used some times to be worth its cost.
+const LEAST_TILES: u32 = 8;
+
+/// What is looked for in a run.
+pub(super) struct Repeats {
+    /// The queue at each of whose tiles the state is looked at; [`NOBODY`] if it is not.
+    pub(super) marker: u32,
+    /// Whether the marker has ended a tile at this time.
+    pub(super) is_due: bool,
+    looks: u64,
+    next_kept: u64,
+    kept: Option<Kept>,
+    /// The tiles before which bytes of steps change, by number.
+    changes: Vec<u32>,
+    /// When everybody has heard of every enter.
+    entered: Ps,
+    longest_lag: u32,
+    longest_lag_of_leaves: u32,
+}
+
+/// The state that later ones are compared with, and what was counted until then.
+struct Kept {
+    now: Ps,
+    state: Vec<u64>,
+    tiles: Vec<u32>,
+    progress: Vec<u64>,
+    /// For each queue, how many of its last steps somebody may not have heard of.
+    unheard: Vec<u32>,
+    moved: Vec<u64>,
+    used: Vec<Ps>,
+}
+
+/// What passes in a period.
+struct Period {
+    takes: Ps,
+    /// For each queue the tiles that it does, and the steps.
+    tiles: Vec<u32>,
+    steps: Vec<u64>,
+}
+
+impl Repeats {
+    pub(super) fn new(flat: &Flat, starts: &[Ps], is_wanted: bool) -> Self {
+        let working = flat.working_queues() as u32;
+        let lag = |queues: Range<u32>| queues.flat_map(|queue| flat.waits_of(queue)).map(|wait| wait.lag).max();
+        let signal = flat.signals.iter().max().copied().unwrap_or(0);
+        let is_looking = is_wanted && flat.tiles >= LEAST_TILES && working > 0;
+        Self {
+            marker: if is_looking { 0 } else { NOBODY },
+            is_due: false,
+            looks: 0,
+            next_kept: 1,
+            kept: None,
+            changes: if is_looking { flat.changes() } else { Vec::new() },
+            entered: starts.iter().max().map_or(0, |last| last + signal),
+            longest_lag: lag(0..working).unwrap_or(0),
+            longest_lag_of_leaves: lag(working..flat.queues() as u32).unwrap_or(0),
+        }
+    }
+
+    fn start_again(&mut self, marker: u32) {
+        (self.marker, self.looks, self.next_kept, self.kept) = (marker, 0, 1, None);
+    }
+
+    /// Returns the last tile that a queue which is in one may come to by passing over.
+    fn last_alike(&self, tile: u32, tiles: u32) -> u32 {
+        let change = self.changes[self.changes.partition_point(|&change| change <= tile)];
+        (change - 1).min(tiles.saturating_sub(2 + self.longest_lag_of_leaves))
+    }
+}
+
+impl<D: Discipline> Run<'_, D> {
+    /// Looks whether the state is one that was, after all that happened at a time; passes over what it can.
+    pub(super) fn look_for_repeats(&mut self, now: Ps) {
+        self.repeats.is_due = false;
+        if self.is_over(self.repeats.marker) {
+            let working = 0..self.flat.working_queues() as u32;
+            let slowest =
+                working.filter(|&queue| !self.is_over(queue)).min_by_key(|&queue| self.queues[queue as usize].tile);
+            return self.repeats.start_again(slowest.unwrap_or(NOBODY));
+        }
+        self.repeats.looks += 1;
+        let period = self.repeats.kept.as_ref().and_then(|kept| self.period_since(kept, now));
+        if let Some((period, times)) = period {
+            self.pass_over(&period, times, now);
+            self.repeats.start_again(self.repeats.marker);
+        } else if self.repeats.looks >= self.repeats.next_kept && self.is_settled(now) {
+            self.repeats.next_kept = 2 * self.repeats.looks;
+            self.repeats.kept = Some(self.keep(now));
+        }
+    }
+
+    fn is_over(&self, queue: u32) -> bool {
+        self.queues[queue as usize].tile == self.flat.tiles
+    }
+
+    /// Says whether enters and lags before the first tile play no part any more.
+    fn is_settled(&self, now: Ps) -> bool {
+        let working = &self.queues[..self.flat.working_queues()];
+        now >= self.repeats.entered && working.iter().all(|queue| queue.tile >= self.repeats.longest_lag)
+    }
+
+    fn keep(&self, now: Ps) -> Kept {
+        let mut state = Vec::new();
+        self.state(now, &mut |number| {
+            state.push(number);
+            true
+        });
+        Kept {
+            now,
+            state,
+            tiles: self.queues.iter().map(|queue| queue.tile).collect(),
+            progress: self.progress.clone(),
+            unheard: (0..self.queues.len()).map(|queue| self.unheard(queue, now).count() as u32).collect(),
+            moved: self.moved.clone(),
+            used: self.discipline.used(now),
+        }
+    }
+
+    /// Returns what has passed since the state was the same, and how often it can pass again.
+    fn period_since(&self, kept: &Kept, now: Ps) -> Option<(Period, u64)> {
+        let mut known = kept.state.iter();
+        if !self.state(now, &mut |number| known.next() == Some(&number)) || known.next().is_some() {
+            return None;
+        }
+        let queues = self.queues.iter().zip(&kept.tiles);
+        let period = Period {
+            takes: now - kept.now,
+            tiles: queues.map(|(queue, before)| queue.tile - before).collect(),
+            steps: self.progress.iter().zip(&kept.progress).map(|(after, before)| after - before).collect(),
+        };
+        let times = (0..self.flat.working_queues() as u32).filter(|&queue| !self.is_over(queue)).map(|queue| {
+            let (before, tile) = (kept.tiles[queue as usize], self.queues[queue as usize].tile);
+            let left = self.repeats.last_alike(before, self.flat.tiles).saturating_sub(tile);
+            let can_repeat = self.waits_repeat(queue, kept, &period);
+            if can_repeat {
+                left.checked_div(period.tiles[queue as usize]).unwrap_or(0)
+            } else {
+                0
+            }
+        });
+        let times = times.min().unwrap_or(0);
+        (times > 0).then_some((period, times.into()))
+    }
+
+    /// Says whether waits of a queue, which is not over, are for queues as fast, or were over before the period began and
+    /// are so all the more in the next.
+    fn waits_repeat(&self, queue: u32, kept: &Kept, period: &Period) -> bool {
+        let (own, tile) = (period.tiles[queue as usize], self.queues[queue as usize].tile);
+        self.flat.waits_of(queue).iter().filter(|wait| wait.queue & ENTER == 0).all(|wait| {
+            let other = wait.queue as usize;
+            let heard = kept.progress[other] - u64::from(kept.unheard[other]);
+            let is_past = || self.target(wait, tile).is_none_or(|target| target <= heard);
+            let is_faster = self.is_over(wait.queue) || period.tiles[other] > own;
+            !self.is_over(wait.queue) && period.tiles[other] == own || is_faster && is_past()
+        })
+    }
+
+    /// Tells all that decides what happens from now on, times as distances from now and steps as distances from where
+    /// queues are, until `visit` says no; says whether it never did.
+    fn state(&self, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool {
+        let working = self.flat.working_queues();
+        let all = (0..self.queues.len()).all(|number| {
+            let queue = &self.queues[number];
+            if self.is_over(number as u32) {
+                return visit(u64::MAX);
+            }
+            let ready = if number < working { now.wrapping_sub(queue.ready) } else { queue.ready };
+            visit(u64::from(queue.step) << 32 | u64::from(queue.waits)) && visit(ready)
+        });
+        all && self.discipline.state(now, visit)
+            && (0..self.queues.len()).all(|number| self.state_of_signals(number, now, visit))
+            && self.state_of_causes(visit)
+            && self.state_of_agenda(now, visit)
+    }
+
+    fn state_of_signals(&self, queue: usize, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool {
+        self.unheard(queue, now).all(|done| visit(now - done)) && visit(u64::MAX)
+    }
+
+    /// Returns when the last steps of a queue were done, backwards, as far as somebody may not have heard of it.
+    fn unheard(&self, queue: usize, now: Ps) -> impl Iterator<Item = Ps> + '_ {
+        let farthest = self.flat.farthest[queue];
+        self.heard[queue].iter().rev().copied().take_while(move |done| done + farthest > now)
+    }
+
+    fn state_of_causes(&self, visit: &mut impl FnMut(u64) -> bool) -> bool {
+        let working = self.flat.working_queues();
+        self.record.is_none()
+            || (0..self.queues.len()).filter(|&queue| !self.is_over(queue as u32)).all(|number| {
+                let cause = self.queues[number].cause;
+                match Cause::read(cause) {
+                    Cause::Step(at) if number < working => {
+                        let (queue, done) = self.flat.done_of_number(at);
+                        visit(queue.into()) && visit(self.progress[queue as usize] - done)
+                    }
+                    _ => visit(cause),
+                }
+            })
+    }
+
+    fn state_of_agenda(&self, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool {
+        let decides = |event: u64| !D::KNOWS_ENDS || event as u32 == BEGINS;
+        let mut pending: Vec<(Ps, u64)> = self.agenda.pending().filter(|&(_, event)| decides(event)).collect();
+        pending.sort_unstable();
+        pending.into_iter().all(|(at, event)| visit(at - now) && visit(event))
+    }
+
+    /// Lets so many periods pass.
+    fn pass_over(&mut self, period: &Period, times: u64, now: Ps) {
+        let (by, working) = (period.takes * times, self.flat.working_queues());
+        let kept = self.repeats.kept.take().expect("what is passed over was compared with it");
+        if let Some(record) = &mut self.record {
+            for queue in 0..working as u32 {
+                record.repeat(
+                    self.flat,
+                    queue,
+                    kept.progress[queue as usize]..self.progress[queue as usize],
+                    period,
+                    times,
+                );
+            }
+        }
+        let used = self.discipline.used(now);
+        let more: Vec<Ps> = used.iter().zip(&kept.used).map(|(after, before)| (after - before) * times).collect();
+        self.discipline.postpone(by, &more);
+        for (after, before) in self.moved.iter_mut().zip(&kept.moved) {
+            *after += (*after - before) * times;
+        }
+        self.agenda.postpone(by);
+        for number in (0..working as u32).filter(|&queue| !self.is_over(queue)).collect::<Vec<_>>() {
+            self.postpone(number, by, period, times);
+        }
+    }
+
+    fn postpone(&mut self, number: u32, by: Ps, period: &Period, times: u64) {
+        let at = number as usize;
+        let mut queue = self.queues[at].clone();
+        queue.tile += period.tiles[at] * times as u32;
+        queue.ready += by;
+        queue.cause += later(self.flat, period, queue.cause) * times;
+        let waited_for = self.flat.waits(queue.step).get(queue.waits as usize).filter(|wait| wait.queue & ENTER == 0);
+        if let Some(target) = waited_for.and_then(|wait| self.target(wait, queue.tile)) {
+            queue.target = target;
+        }
+        self.queues[at] = queue;
+        self.progress[at] += period.steps[at] * times;
+        self.heard[at].iter_mut().for_each(|done| *done += by);
+    }
+}
+
+impl Record {
+    /// Writes what a queue does in the periods that are passed over, from what it did in `done`, the last.
+    fn repeat(&mut self, flat: &Flat, queue: u32, done: Range<u64>, period: &Period, times: u64) {
+        let len = (done.end - done.start) as usize;
+        let first = flat.number(queue, done.end) as usize;
+        let by: Vec<u64> = self.cause[first - len..first].iter().map(|&cause| later(flat, period, cause)).collect();
+        for round in 0..times as usize {
+            for (nth, by) in by.iter().enumerate() {
+                let at = first + round * len + nth;
+                self.ready[at] = self.ready[at - len] + period.takes;
+                self.done[at] = self.done[at - len] + period.takes;
+                self.cause[at] = self.cause[at - len] + by;
+                self.limit[at] = self.limit[at - len];
+            }
+        }
+    }
+}
+
+/// Returns by how many numbers in the record a cause is later in the next period.
+fn later(flat: &Flat, period: &Period, cause: u64) -> u64 {
+    match Cause::read(cause) {
+        Cause::Step(at) => period.steps[flat.done_of_number(at).0 as usize],
+        Cause::Own | Cause::Enter(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nvcoll_core::algorithm::{build, ALGORITHMS};
+    use nvcoll_core::collective::{Roles, ALL_REDUCE};
+    use nvcoll_core::counts::Counts;
+    use nvcoll_core::dtype::DType;
+    use nvcoll_core::lower::lower;
+    use nvcoll_core::partition::Partition;
+    use nvcoll_core::schedule::{Aliasing, Path, Schedule};
+    use proptest::prelude::*;
+
+    use crate::preset::preset;
+    use crate::simulate::{protocol, AtSwitch, Detail, Ratio, Settings, Sharing, Simulation};
+
+    const MACHINES: [&str; 6] =
+        ["hgx-h100", "hgx-a100", "dgx1-v100", "rtx4090-8-staged", "mi300x-8", "a100-pcie-8-bridge"];
+
+    /// Counts, not necessarily even, of all parts of a collective, so that its longest chunk has so many tiles or more.
+    fn partition(schedule: &Schedule, count: usize) -> Partition {
+        let counts = Counts::Even(count).of_parts(schedule.collective, schedule.roles());
+        Partition::new(counts, schedule.chunks_per_part)
+    }
+
+    fn simulation(schedule: &Schedule, partition: &Partition, machine: &str, settings: &Settings) -> Simulation {
+        Simulation::new(schedule, partition, DType::F32, &preset(machine).unwrap(), settings).unwrap()
+    }
+
+    /// Runs every tile, and again passing over those that repeat.
+    fn both(simulation: &mut Simulation) -> [crate::simulate::Timeline; 2] {
+        [false, true].map(|repeats| {
+            simulation.repeats = repeats;
+            simulation.run().unwrap()
+        })
+    }
+
+    prop_compose! {
+        /// A schedule of the registry.
+        fn any_schedule()(
+            algorithm in any::<prop::sample::Index>(), n in 1u32..9, path in prop::sample::select(Path::ALL),
+            form in any::<prop::sample::Index>()
+        ) -> Schedule {
+            let algorithm = ALGORITHMS[algorithm.index(ALGORITHMS.len())];
+            let forms: Vec<_> = algorithm.collective.forms(n).collect();
+            let (roles, aliasing) = forms[form.index(forms.len())];
+            lower(&build(algorithm.collective, algorithm.name, roles, aliasing).unwrap(), path).unwrap()
+        }
+    }
+
+    prop_compose! {
+        fn any_settings()(
+            protocol in prop::sample::select(vec!["ideal", "simple", "ll128"]), fifo in any::<bool>(),
+            starts in prop_oneof![Just(vec![0; 8]), prop::collection::vec(0u64..50_000_000, 8)],
+            slow in prop_oneof![3 => Just((8, 1)), 1 => (0usize..8, 2u32..4)], slice in 64u64..100_000,
+        ) -> Settings {
+            let slowdowns = (0..8).map(|rank| Ratio::new(if rank == slow.0 { slow.1 } else { 1 }, 1)).collect();
+            Settings {
+                sharing: if fifo { Sharing::Fifo } else { Sharing::MaxMin },
+                at_switch: AtSwitch::Ignore,
+                detail: Detail::Spans,
+                starts_ps: starts,
+                slowdowns,
+                ..Settings::new(protocol::named(protocol).unwrap(), slice * 4)
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn tiles_that_are_passed_over_are_as_if_they_had_been_run(
+            schedule in any_schedule(), mut settings in any_settings(), machine in prop::sample::select(&MACHINES[..]),
+            tiles in 1usize..120, more in 0usize..100_000,
+        ) {
+            let n = schedule.world_size as usize;
+            settings.starts_ps.truncate(n);
+            settings.slowdowns.truncate(n);
+            let count = tiles * settings.slice_bytes as usize / 4 * schedule.chunks_per_part as usize + more % (2 * n + 1);
+            let mut simulation = simulation(&schedule, &partition(&schedule, count), machine, &settings);
+            let [every, passed] = both(&mut simulation);
+            prop_assert!(every == passed, "{} {machine} {} tiles", schedule.title(), every.tiles);
+        }
+    }
+
+    #[test]
+    fn four_thousand_tiles_are_as_if_they_had_been_run() {
+        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.collective.name == ALL_REDUCE.name) {
+            let schedule = build(&ALL_REDUCE, algorithm.name, Roles::of(8), Aliasing::InPlace).unwrap();
+            for sharing in [Sharing::MaxMin, Sharing::Fifo] {
+                let settings = Settings { sharing, ..Settings::new(protocol::named("simple").unwrap(), 1 << 20) };
+                let [every, passed] =
+                    both(&mut simulation(&schedule, &partition(&schedule, 1 << 30), "hgx-h100", &settings));
+                assert!(every == passed, "{} {sharing:?}", algorithm.name);
+            }
+        }
+    }
+}
