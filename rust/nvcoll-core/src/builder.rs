@@ -27,11 +27,12 @@
 
 use crate::collective::{Collective, Folds, Parts, Roles};
 use crate::depend::{derive, Draft, Frame};
-use crate::error::{Error, Result, MAX_WORLD_SIZE};
+use crate::error::{Error, Result};
+use crate::limits::{Size, MAX_WORLD_SIZE};
 use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
 use crate::words::counted;
 
-/// Parts are cut into at most this many chunks. Chosen: 64 times the largest world size.
+/// Parts are cut into at most this many chunks. Chosen: four times the largest world size.
 const MAX_CHUNKS_PER_PART: u64 = 1 << 16;
 
 /// A schedule has at most this many channels. Chosen: three queues each stay below the last that the text form names.
@@ -88,7 +89,12 @@ pub struct Builder {
     channel: u32,
     pub(crate) channels: u32,
     pub(crate) scratch_layers: u16,
+    /// The steps, as long as they are not too many.
     pub(crate) lines: Vec<Line>,
+    /// How many there would be.
+    pub(crate) size: Size,
+    /// Whether steps are counted and none is kept.
+    pub(crate) only_counts: bool,
     error: Option<Error>,
 }
 
@@ -96,11 +102,11 @@ impl Builder {
     /// Starts a program.
     ///
     /// # Errors
-    /// [`Error::WorldSize`] outside 1..=1024. [`Error::Build`] for a root that is no rank, or in place where that cannot be.
+    /// [`Error::WorldSize`] outside 1..=[`MAX_WORLD_SIZE`]. [`Error::Build`] for a root that is no rank, or in place where that cannot be.
     pub fn new(collective: &'static Collective, roles: Roles, aliasing: Aliasing) -> Result<Self> {
         let (Roles { world_size, root }, name) = (roles, collective.name);
         if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
-            return Err(Error::WorldSize(world_size));
+            return Err(Error::WorldSize { found: world_size, most: MAX_WORLD_SIZE });
         }
         if !collective.roots(world_size).contains(&root) {
             let there_is =
@@ -120,6 +126,8 @@ impl Builder {
             channels: 1,
             scratch_layers: 0,
             lines: Vec::new(),
+            size: Size::default(),
+            only_counts: false,
             error: None,
         })
     }
@@ -195,32 +203,25 @@ impl Builder {
 
     /// Folds regions, in the order listed, into every region of `dst`; returns the first of them.
     pub fn fold(&mut self, src: &[Region], dst: &[Region]) -> Region {
-        self.record(src, dst, false)
+        self.record(executor(dst), src, dst, false)
     }
 
     /// Copies a region into every region of `dst`; returns the first of them.
     pub fn copy(&mut self, src: &Region, dst: &[Region]) -> Region {
-        self.record(std::slice::from_ref(src), dst, false)
+        self.record(executor(dst), std::slice::from_ref(src), dst, false)
     }
 
     /// Copies a region into every region of `dst`, executed by the rank that has it; returns the first of `dst`.
     pub fn push(&mut self, src: &Region, dst: &[Region]) -> Region {
-        self.replay(Line {
-            rank: src.rank,
-            src: vec![src.clone()],
-            dst: dst.to_vec(),
-            channel: self.channel,
-            at_switch: false,
-        });
-        dst.first().unwrap_or(src).clone()
+        self.record(src.rank, std::slice::from_ref(src), dst, false)
     }
 
     /// Like [`Builder::fold`] or [`Builder::copy`], marked: a fabric with the ability does it inside the switch.
     pub fn at_switch(&mut self, src: &[Region], dst: &[Region]) -> Region {
-        self.record(src, dst, true)
+        self.record(executor(dst), src, dst, true)
     }
 
-    /// Returns the number of steps so far.
+    /// Returns the number of steps so far, 0 once there are too many.
     pub fn steps(&self) -> usize {
         self.lines.len()
     }
@@ -228,17 +229,25 @@ impl Builder {
     /// Returns the first error so far.
     ///
     /// # Errors
-    /// [`Error::Build`] names the rule that was broken.
+    /// [`Error::Build`] names the rule that was broken. [`Error::TooLarge`] if there are too many steps already: who
+    /// goes on writing learns from [`Builder::finish`] how many there would be.
     pub fn check(&self) -> Result<()> {
+        self.check_but_size()?;
+        self.size.check(|| format!("{} of {}, so far,", self.collective.name, counted(self.world_size(), "rank")))
+    }
+
+    /// Returns the first error that is not one of size.
+    pub(crate) fn check_but_size(&self) -> Result<()> {
         self.error.clone().map_or(Ok(()), Err)
     }
 
     /// Numbers the chunks, derives queues and dependencies, and returns the mapped schedule.
     ///
     /// # Errors
-    /// The first error of the program.
+    /// The first error of the program; [`Error::TooLarge`] if it has none and too many steps.
     pub fn finish(mut self, algorithm: &str) -> Result<Schedule> {
-        self.check()?;
+        self.check_but_size()?;
+        self.check_size(algorithm)?;
         if self.world_size() == 1 && self.lines.is_empty() {
             self.copy_through();
         }
@@ -266,6 +275,12 @@ impl Builder {
             aliasing: self.aliasing,
         };
         derive(frame, drafts.collect())
+    }
+
+    /// Checks the number of steps of an algorithm that has been written.
+    pub(crate) fn check_size(&self, algorithm: &str) -> Result<()> {
+        let ranks = counted(self.world_size(), "rank");
+        self.size.check(|| format!("{} {algorithm} of {ranks}", self.collective.name))
     }
 
     /// With one rank every collective is a copy, and a textbook's loops write nothing.
@@ -317,17 +332,45 @@ impl Builder {
         Region { rank, buffer, lo: range.start.into(), hi: range.end.into(), of: self.parts.into() }
     }
 
-    fn record(&mut self, src: &[Region], dst: &[Region], at_switch: bool) -> Region {
-        let rank = dst.first().map_or(0, |region| region.rank);
-        self.replay(Line { rank, src: src.to_vec(), dst: dst.to_vec(), channel: self.channel, at_switch });
+    fn record(&mut self, rank: u32, src: &[Region], dst: &[Region], at_switch: bool) -> Region {
+        if self.only_counts || !self.size.fits() {
+            self.count(src, dst);
+        } else if self.admits(src, dst) {
+            self.keep(Line { rank, src: src.to_vec(), dst: dst.to_vec(), channel: self.channel, at_switch });
+        }
         dst.first().or(src.first()).cloned().unwrap_or_else(|| self.whole(0, Buffer::Output))
     }
 
     pub(crate) fn replay(&mut self, line: Line) {
-        match self.admit(&line.src, &line.dst) {
-            Ok(()) if self.moves_nothing(&line) => {}
-            Ok(()) => self.lines.push(line),
-            Err(message) => self.fail(format!("step {}: {message}", self.lines.len())),
+        if self.size.fits() && self.admits(&line.src, &line.dst) {
+            self.keep(line);
+        }
+    }
+
+    /// Adds a step, or drops all of them: no more will be kept.
+    fn keep(&mut self, line: Line) {
+        self.count(&line.src, &line.dst);
+        if self.size.fits() {
+            self.lines.push(line);
+        } else {
+            self.lines = Vec::new();
+        }
+    }
+
+    fn count(&mut self, src: &[Region], dst: &[Region]) {
+        if !self.moves_nothing(src, dst) {
+            self.size.add(src.len() + dst.len());
+        }
+    }
+
+    /// Says whether a step can be and moves something; if it cannot be, that is remembered.
+    fn admits(&mut self, src: &[Region], dst: &[Region]) -> bool {
+        match self.admit(src, dst) {
+            Ok(()) => !self.moves_nothing(src, dst),
+            Err(message) => {
+                self.fail(format!("step {}: {message}", self.lines.len()));
+                false
+            }
         }
     }
 
@@ -356,8 +399,8 @@ impl Builder {
 
     /// Says whether a step copies memory onto itself, as a textbook's loops do in place. With one rank such a copy is the
     /// whole fold, where `premul_sum` scales: that one stays.
-    fn moves_nothing(&self, line: &Line) -> bool {
-        let ([src], [dst]) = (&line.src[..], &line.dst[..]) else { return false };
+    fn moves_nothing(&self, src: &[Region], dst: &[Region]) -> bool {
+        let ([src], [dst]) = (src, dst) else { return false };
         let is_same = src.rank == dst.rank && self.memory_of(src.buffer) == self.memory_of(dst.buffer);
         let is_a_fold = self.world_size() == 1 && self.collective.folds == Folds::Everyone;
         is_same && (src.buffer == dst.buffer || !is_a_fold)
@@ -422,6 +465,11 @@ impl Builder {
             false => format!("in {name} rank {rank} has no {what}"),
         }
     }
+}
+
+/// The rank that executes a step: that of its first destination.
+fn executor(dst: &[Region]) -> u32 {
+    dst.first().map_or(0, |region| region.rank)
 }
 
 impl Region {

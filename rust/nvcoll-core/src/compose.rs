@@ -125,7 +125,7 @@ impl Builder {
         if let Err(message) = self.check_groups(collective, from, into, over) {
             self.fail(message);
         }
-        if self.check().is_err() {
+        if self.check_but_size().is_err() {
             return self.outputs();
         }
         let (channel, layer) = (self.channels, self.scratch_layers);
@@ -195,13 +195,14 @@ impl Builder {
         let aliasing = if group.iter().all(|&r| is_same(r)) { Aliasing::InPlace } else { Aliasing::Disjoint };
 
         let mut inner = Builder::new(collective, roles, aliasing)?;
+        (inner.size, inner.only_counts) = (self.size, self.only_counts);
         write(&mut inner)?;
-        inner.check()?;
+        inner.check_but_size()?;
         if channel + inner.channels > MAX_CHANNELS || layer.checked_add(inner.scratch_layers).is_none() {
             let message = format!("{} is composed too often: channels or layers of scratch run out", collective.name);
             return Err(Error::Build(message));
         }
-        if size == 1 && inner.lines.is_empty() {
+        if size == 1 && inner.size == self.size {
             inner.copy_through();
         }
 
@@ -234,8 +235,10 @@ impl Builder {
             }
             results[rank as usize] = share.at(rank, target(rank));
         }
-        for line in lines {
-            self.replay(line);
+        if inner.size.fits() && !self.only_counts {
+            lines.into_iter().for_each(|line| self.replay(line));
+        } else {
+            (self.lines, self.size) = (Vec::new(), inner.size);
         }
         self.channels = self.channels.max(channel + inner.channels);
         self.scratch_layers = self.scratch_layers.max(layer + inner.scratch_layers);

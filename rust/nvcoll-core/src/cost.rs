@@ -42,13 +42,15 @@ mod runs;
 mod waits;
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 pub use once::WrittenOnce;
 
+use crate::cells::Cells;
 use crate::collective::{Parts, Promise};
 use crate::dtype::DType;
 use crate::partition::Partition;
-use crate::schedule::{Aliasing, Buffer, Schedule, Step, View};
+use crate::schedule::{Aliasing, Schedule, Step, View};
 
 /// What one rank does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,13 +101,11 @@ impl Cost {
     /// If a step is executed by a rank that does not exist, or reads or writes the memory of one.
     pub fn of(schedule: &Schedule) -> Self {
         let mut ranks = vec![RankCost::default(); schedule.world_size as usize];
-        let mut staging = HashSet::new();
-        let mut touched = Touched::default();
-        let once = WrittenOnce::of(schedule);
+        let mut touched = Touched::of(schedule);
         for step in &schedule.steps {
             let traffic = Traffic::of(step, schedule);
             let rank = &mut ranks[step.rank as usize];
-            let (first, fetched) = touched.add(&traffic, schedule, &once);
+            let (first, fetched) = touched.add(&traffic);
             rank.first_chunks += first;
             rank.fetched_chunks += fetched;
             if !step.is_fold() {
@@ -116,11 +116,8 @@ impl Cost {
             rank.written_chunks += chunks_of(&traffic.written);
             rank.steps += 1;
             for view in step.views().filter(|v| v.buffer.is_staging()) {
-                staging.extend(view.chunks.clone().map(|chunk| (view.rank, view.buffer, chunk)));
+                ranks[view.rank as usize].staging_chunks += touched.stage(view);
             }
-        }
-        for (rank, _, _) in staging {
-            ranks[rank as usize].staging_chunks += 1;
         }
         Self {
             algorithm: schedule.algorithm.clone(),
@@ -239,39 +236,80 @@ impl<'a> Traffic<'a> {
     }
 }
 
-/// The chunks of memory that steps have read and written so far.
-#[derive(Default)]
+/// The chunks of memory that steps have read and written so far, as [`Cells`].
 struct Touched {
-    read: HashSet<(u32, Buffer, u32)>,
-    written: HashSet<(u32, Buffer, u32)>,
+    cells: Cells,
+    is_read: Vec<bool>,
+    is_written: Vec<bool>,
+    /// How many views of all steps each cell is part of.
+    views: Vec<u32>,
 }
 
 impl Touched {
-    /// Adds the traffic of a step. Returns the chunks that are read before anything touched them or written for the first
-    /// time; and those of the latter that nothing read before, and that are not stored past the caches. Staging is written
-    /// again and again, tile by tile, and counts as touched.
-    fn add(&mut self, traffic: &Traffic<'_>, schedule: &Schedule, once: &WrittenOnce) -> (u64, u64) {
-        let cells = |view: &View| view.chunks.clone().map(|chunk| cell(view, chunk, schedule)).collect::<Vec<_>>();
-        let kept = |view: &&&View| !view.buffer.is_staging();
-        let (mut first, mut fetched) = (0, 0);
-        for cell in traffic.read.iter().filter(kept).flat_map(|view| cells(view)) {
-            first += u64::from(self.read.insert(cell) && !self.written.contains(&cell));
+    fn of(schedule: &Schedule) -> Self {
+        let views = || schedule.steps.iter().flat_map(Step::views);
+        let named = views().map(|view| (view.rank, view.buffer, view.chunks.clone()));
+        let cells = Cells::of(schedule.world_size, schedule.aliasing == Aliasing::InPlace, named);
+        let count = cells.len();
+        let mut touched =
+            Self { cells, is_read: vec![false; count], is_written: vec![false; count], views: vec![0; count] };
+        for view in views() {
+            for cell in touched.cells.range(view.rank, view.buffer, &view.chunks) {
+                touched.views[cell] += 1;
+            }
         }
-        for (nth, cell) in traffic.written.iter().filter(kept).flat_map(|view| (0..).zip(cells(view))) {
-            if self.written.insert(cell) {
-                first += 1;
-                fetched += u64::from(!self.read.contains(&cell) && !once.holds_all(&traffic.written, nth));
+        touched
+    }
+
+    /// Adds the traffic of a step. Returns the chunks that are read before anything touched them or written for the first
+    /// time; and those of the latter that nothing read before, and that are not stored past the caches: that is done where
+    /// all destinations are [`WrittenOnce`]. Staging is written again and again, tile by tile, and counts as touched.
+    fn add(&mut self, traffic: &Traffic<'_>) -> (u64, u64) {
+        let (mut first, mut fetched) = (0, 0);
+        for view in traffic.read.iter().filter(|view| !view.buffer.is_staging()) {
+            for (cell, chunks) in self.cells.of_range(view.rank, view.buffer, &view.chunks) {
+                let is_first = !std::mem::replace(&mut self.is_read[cell], true) && !self.is_written[cell];
+                first += if is_first { chunks.len() as u64 } else { 0 };
+            }
+        }
+        let others = self.touched_by_others(&traffic.written);
+        for view in traffic.written.iter().filter(|view| !view.buffer.is_staging()) {
+            for (cell, chunks) in self.cells.of_range(view.rank, view.buffer, &view.chunks) {
+                if !std::mem::replace(&mut self.is_written[cell], true) {
+                    first += chunks.len() as u64;
+                    fetched += if self.is_read[cell] { 0 } else { common(&chunks, &others) };
+                }
             }
         }
         (first, fetched)
     }
+
+    /// Returns the chunks of which one of these destinations is touched by other views too, in order.
+    fn touched_by_others(&self, written: &[&View]) -> Vec<Range<u32>> {
+        let cells = written.iter().flat_map(|view| self.cells.of_range(view.rank, view.buffer, &view.chunks));
+        let mut all: Vec<Range<u32>> =
+            cells.filter(|(cell, _)| self.views[*cell] > 1).map(|(_, chunks)| chunks).collect();
+        all.sort_unstable_by_key(|chunks| chunks.start);
+        all.dedup_by(|next, before| {
+            let continues = next.start <= before.end;
+            before.end = if continues { before.end.max(next.end) } else { before.end };
+            continues
+        });
+        all
+    }
+
+    /// Returns the chunks of a view of staging that none before had.
+    fn stage(&mut self, view: &View) -> u64 {
+        let cells = self.cells.of_range(view.rank, view.buffer, &view.chunks);
+        let new = cells.filter(|&(cell, _)| !std::mem::replace(&mut self.is_read[cell], true));
+        new.map(|(_, chunks)| chunks.len() as u64).sum()
+    }
 }
 
-/// The memory of a chunk of a view: in place, that of an output which the input holds as well is the input's.
-fn cell(view: &View, chunk: u32, schedule: &Schedule) -> (u32, Buffer, u32) {
-    let one = View { rank: view.rank, buffer: view.buffer, chunks: chunk..chunk + 1 };
-    let is_input = view.buffer == Buffer::Output && is_shared(&one, schedule);
-    (view.rank, if is_input { Buffer::Input } else { view.buffer }, chunk)
+/// Returns how many chunks are in one of some ranges too, which are apart and in order.
+fn common(chunks: &Range<u32>, ranges: &[Range<u32>]) -> u64 {
+    let both = |range: &Range<u32>| range.end.min(chunks.end).saturating_sub(range.start.max(chunks.start));
+    ranges.iter().map(|range| u64::from(both(range))).sum()
 }
 
 fn is_same_memory(a: &View, b: &View, schedule: &Schedule) -> bool {
@@ -298,7 +336,8 @@ fn buffer_chunks(schedule: &Schedule) -> u64 {
 /// Parts that must be read plus parts that must be written, as a mean over ranks, over the parts in the longer buffer.
 fn least(schedule: &Schedule) -> f64 {
     let (collective, roles, n) = (schedule.collective, schedule.roles(), schedule.world_size);
-    let mut copied = HashSet::new();
+    // Of each part, the first rank from which it is copied; and who else has a part of that number.
+    let (mut copied, mut copied_too) = (vec![None; collective.parts(roles) as usize], HashSet::new());
     // Folds are of the ranks from 0 on: of each part, how many ranks' contributions somebody needs.
     let mut folded = vec![0; if collective.folds() { collective.parts(roles) as usize } else { 0 }];
     let (mut written, mut longer) = (0, 1);
@@ -312,12 +351,13 @@ fn least(schedule: &Schedule) -> f64 {
             }
             written += 1;
             match promise {
-                Promise::CopyOf { from } => _ = copied.insert((from, part)),
+                Promise::CopyOf { from } if *copied[part as usize].get_or_insert(from) == from => {}
+                Promise::CopyOf { from } => _ = copied_too.insert((from, part)),
                 Promise::FoldOf(ranks) => folded[part as usize] = ranks.end.max(folded[part as usize]),
             }
         }
     }
-    let read = copied.len() as u32 + folded.iter().sum::<u32>();
+    let read = copied.iter().flatten().count() as u32 + copied_too.len() as u32 + folded.iter().sum::<u32>();
     f64::from(read + written) / f64::from(longer) / f64::from(n)
 }
 

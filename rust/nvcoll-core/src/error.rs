@@ -1,5 +1,7 @@
 //! What can go wrong before anything runs. Each variant is one Python exception (the binding maps them one to one).
 
+use crate::limits::{MAX_STEPS, MAX_VIEWS};
+
 /// An error of the core.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -13,9 +15,26 @@ pub enum Error {
         /// The names there are.
         known: String,
     },
-    /// A world size outside 1..=1024.
-    #[error("world_size is {0}: it must be from 1 to 1024")]
-    WorldSize(u32),
+    /// A world size outside what can be described, or run.
+    #[error("world_size is {found}: it must be from 1 to {most}")]
+    WorldSize {
+        /// How many ranks there were to be.
+        found: u32,
+        /// How many there can be: [`crate::limits::MAX_WORLD_SIZE`] or [`crate::limits::MAX_RUNNING_RANKS`].
+        most: u32,
+    },
+    /// A program with more steps or views than a schedule can have.
+    #[error(
+        "{what} would have {steps} steps with {views} views: a schedule has at most {MAX_STEPS} steps and {MAX_VIEWS} views"
+    )]
+    TooLarge {
+        /// What would be too large.
+        what: String,
+        /// How many steps it would have.
+        steps: u64,
+        /// How many sources and destinations they would have together.
+        views: u64,
+    },
     /// An algorithm broke a rule of the builder.
     #[error("{0}")]
     Build(String),
@@ -46,6 +65,3 @@ pub enum Error {
 
 /// The result of anything in the core that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
-
-/// The largest world size.
-pub const MAX_WORLD_SIZE: u32 = 1024;

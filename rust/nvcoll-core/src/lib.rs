@@ -11,8 +11,10 @@
 //! | [`counts`], [`partition`] | parts, chunks and tiles as element ranges |
 //! | [`schedule`] | step, view, queue, dependency, schedule |
 //! | [`builder`], [`compose`] | how algorithms are written |
+//! | `cells` | the memory that a program names, divided and numbered
 //! | `depend` | dependencies and queues, derived from the sequential program |
 //! | [`algorithm`] | the algorithms, one file each, and their registry |
+//! | [`limits`] | how large worlds and schedules may be: what can be described, what can run
 //! | [`lower`] | mapped program to staged program |
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
@@ -23,6 +25,7 @@
 
 pub mod algorithm;
 pub mod builder;
+mod cells;
 pub mod collective;
 pub mod compose;
 pub mod cost;
@@ -31,6 +34,7 @@ mod depend;
 pub mod dtype;
 pub mod error;
 pub mod estimate;
+pub mod limits;
 pub mod lower;
 pub mod op;
 pub mod partition;

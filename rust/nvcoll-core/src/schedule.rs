@@ -249,7 +249,7 @@ impl Schedule {
 
 impl Step {
     /// Returns all views that the step touches, sources first.
-    pub fn views(&self) -> impl Iterator<Item = &View> {
+    pub fn views(&self) -> impl Iterator<Item = &View> + Clone {
         self.src.iter().map(|s| &s.view).chain(&self.dst)
     }
 

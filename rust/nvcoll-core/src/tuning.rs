@@ -28,8 +28,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::algorithm::{self, Algorithm};
 use crate::collective::Collective;
-use crate::error::{Error, Result, MAX_WORLD_SIZE};
+use crate::error::{Error, Result};
 use crate::estimate::{Caches, Mode, COEFFICIENTS, TERMS};
+use crate::limits::MAX_RUNNING_RANKS;
 use crate::schedule::Aliasing;
 
 /// The format that is read and written.
@@ -138,9 +139,9 @@ impl Decision {
             .find(|known| known.name() == mode)
             .ok_or_else(|| Error::Tuning(format!("no mode is called `{mode}`: choose from {}", known())))?;
         let world_size = section.number("world_size")?;
-        if world_size.fract() != 0.0 || !(1.0..=f64::from(MAX_WORLD_SIZE)).contains(&world_size) {
+        if world_size.fract() != 0.0 || !(1.0..=f64::from(MAX_RUNNING_RANKS)).contains(&world_size) {
             return Err(Error::Tuning(format!(
-                "`world_size` is {world_size}: a decision is for 1 to {MAX_WORLD_SIZE}"
+                "`world_size` is {world_size}: a decision is for 1 to {MAX_RUNNING_RANKS}"
             )));
         }
         let aliasing = if section.truth("in_place")? { Aliasing::InPlace } else { Aliasing::Disjoint };

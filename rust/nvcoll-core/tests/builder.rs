@@ -6,7 +6,8 @@ use nvcoll_core::collective::{
     Collective, Roles, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BARRIER, BROADCAST, COLLECTIVES, EXSCAN, GATHER,
     REDUCE_SCATTER, SCATTER,
 };
-use nvcoll_core::lower::lower;
+use nvcoll_core::limits::{MAX_VIEWS, MAX_WORLD_SIZE};
+use nvcoll_core::lower::{lower, push, Fifo};
 use nvcoll_core::schedule::{Aliasing, Path, Schedule, Step, View};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify, Violation};
@@ -344,4 +345,63 @@ fn what_a_rooted_buffer_does_not_hold_is_said_with_who_has_one() {
         });
         assert!(message.contains(expected), "`{message}` does not say `{expected}`");
     }
+}
+
+/// Says how many steps and views an algorithm would have, where that is too many.
+fn too_large(name: &str, world_size: u32) -> (u64, u64) {
+    match algorithm::build(&ALL_REDUCE, name, Roles::of(world_size), Aliasing::Disjoint) {
+        Err(Error::TooLarge { what, steps, views }) => {
+            assert_eq!(what, format!("all_reduce {name} of {world_size} ranks"));
+            (steps, views)
+        }
+        found => panic!("{name} of {world_size}: {:?}", found.map(|schedule| schedule.steps.len())),
+    }
+}
+
+#[test]
+fn what_is_too_large_is_counted_and_not_built() {
+    let n = 2048;
+    assert_eq!(too_large("ring", n as u32), (2 * n * (n - 1), 5 * n * (n - 1)));
+    let n = 4096;
+    assert_eq!(too_large("nvswitch", n as u32), (n, 2 * n * n));
+    // In each of 8 groups a ring of 1,024; before and after it a step for each rank, with 9 views.
+    let (ranks, nodes) = (1 << 13, 1 << 10);
+    let rings = 8 * nodes * (nodes - 1);
+    assert_eq!(too_large("two_level", 1 << 13), (2 * ranks + 2 * rings, 2 * 9 * ranks + 5 * rings));
+}
+
+#[test]
+fn a_world_that_cannot_run_can_be_described() {
+    let n = MAX_WORLD_SIZE;
+    let tree = algorithm::build(&ALL_REDUCE, "tree", Roles::of(n), Aliasing::InPlace).unwrap();
+    assert_eq!((tree.world_size, tree.steps.len()), (n, 2 * (n as usize - 1)));
+    let more = algorithm::build(&ALL_REDUCE, "tree", Roles::of(n + 1), Aliasing::InPlace);
+    assert_eq!(more.unwrap_err().to_string(), "world_size is 16385: it must be from 1 to 16384");
+}
+
+#[test]
+fn a_lowering_that_would_be_too_large_is_refused() {
+    let ring = algorithm::build(&ALL_REDUCE, "ring", Roles::of(256), Aliasing::InPlace).unwrap();
+    let (steps, channels) = (ring.steps.len() as u64, 64);
+    let refused = push(&ring, Fifo { channels, slots: 8 }).unwrap_err();
+    assert!(
+        matches!(refused, Error::TooLarge { steps: found, .. } if found == steps * u64::from(channels)),
+        "{refused}"
+    );
+}
+
+/// In program order each step is refused that is one too many, which tells a program that builds by hand where it stands.
+#[test]
+fn a_program_learns_that_it_has_too_many_views() {
+    let n = MAX_WORLD_SIZE;
+    let mut b = Builder::new(&ALL_REDUCE, Roles::of(n), Aliasing::Disjoint).unwrap();
+    let all: Vec<Region> = b.inputs();
+    let steps = MAX_VIEWS / (u64::from(n) + 1) + 1;
+    for r in 0..steps as u32 {
+        b.check().unwrap();
+        b.fold(&all, &[b.output(r, 0)]);
+    }
+    let refused = b.check().unwrap_err().to_string();
+    assert!(refused.starts_with("all_reduce of 16384 ranks, so far, would have 1024 steps"), "{refused}");
+    assert_eq!(b.steps(), 0);
 }

@@ -345,9 +345,10 @@ fn many_layers(schedule: &mut Schedule) {
 fn what_cannot_be_numbered_is_refused_before_anything_else() {
     let refused = [
         (broken(|s| s.world_size = 0), "world_size is 0"),
-        (broken(|s| s.world_size = 1025), "world_size is 1025"),
+        (broken(|s| s.world_size = 16385), "world_size is 16385: it must be from 1 to 16384"),
+        (broken(|s| s.world_size = 1025), "2 leaves and 1025 ranks"),
         (broken(|s| s.leave.truncate(1)), "the schedule has 1 leave and 2 ranks"),
-        (broken(|s| s.chunks_per_part = u32::MAX), "use fewer chunks per part"),
+        (broken(|s| s.chunks_per_part = u32::MAX), "use fewer ranks or chunks"),
         (broken(|s| s.chunks_per_part = 1 << 26), "bytes of memory, and may take 2147483648"),
         (broken(many_layers), "bytes of memory, and may take 2147483648"),
         (broken(|s| s.chunks_per_part = 0), "chunks_per_part is 0"),

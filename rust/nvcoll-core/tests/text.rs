@@ -133,7 +133,7 @@ fn errors_say_what_was_found_and_what_was_expected() {
         ("schedule all_reduce", 1, "the line ends, expected the name of an algorithm"),
         ("schedule all_reduce x world_size two", 1, "found `two`, expected a number"),
         ("schedule all_reduce x world_size 99999999999", 1, "found `99999999999`, expected a number"),
-        ("schedule all_reduce x world_size 0 chunks_per_part 1", 1, "world_size is 0: it must be from 1 to 1024"),
+        ("schedule all_reduce x world_size 0 chunks_per_part 1", 1, "world_size is 0: it must be from 1 to 16384"),
         ("schedule all_reduce x world_size 1 chunks_per_part 0", 1, "chunks_per_part is 0"),
         ("schedule all_gather x world_size 9 chunks_per_part 999999999", 1, "over 2^32 chunks"),
         (&format!("{} or not", header.trim_end()), 1, "found `or`, expected the end of the line"),

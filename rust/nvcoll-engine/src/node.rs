@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nvcoll_core::collective::Roles;
 use nvcoll_core::counts::Counts;
-use nvcoll_core::error::MAX_WORLD_SIZE;
+use nvcoll_core::limits::MAX_RUNNING_RANKS;
 use nvcoll_core::op::Op;
 use nvcoll_core::verify::Verified;
 use nvcoll_core::words::counted;
@@ -57,10 +57,10 @@ impl Node {
     /// Makes a node of `world_size` ranks; `workers` defaults to the usable CPUs, and is never more than the ranks.
     ///
     /// # Errors
-    /// A world size outside 1..=1024, or no workers.
+    /// A world size outside 1..=[`MAX_RUNNING_RANKS`], or no workers.
     pub fn new(world_size: u32, workers: Option<usize>) -> Result<Self> {
-        if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
-            return Err(nvcoll_core::Error::WorldSize(world_size).into());
+        if !(1..=MAX_RUNNING_RANKS).contains(&world_size) {
+            return Err(nvcoll_core::Error::WorldSize { found: world_size, most: MAX_RUNNING_RANKS }.into());
         }
         if workers == Some(0) {
             return Err(Error::Invalid("workers is 0: it must be at least 1".into()));

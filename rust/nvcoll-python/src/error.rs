@@ -80,10 +80,11 @@ pub(crate) fn invalid(py: Python<'_>, message: impl Into<String>) -> PyErr {
 /// The core's errors.
 pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
     let name = match error {
-        CoreError::Unknown { .. } | CoreError::WorldSize(_) | CoreError::Undefined { .. } | CoreError::Tuning(_) => {
-            "InvalidArgument"
-        }
-        CoreError::Build(_) | CoreError::Text { .. } => "BuildError",
+        CoreError::Unknown { .. }
+        | CoreError::WorldSize { .. }
+        | CoreError::Undefined { .. }
+        | CoreError::Tuning(_) => "InvalidArgument",
+        CoreError::Build(_) | CoreError::TooLarge { .. } | CoreError::Text { .. } => "BuildError",
     };
     raise(py, name, error.to_string())
 }

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use nvcoll_core::algorithm::ALGORITHMS;
 use nvcoll_core::collective::{Collective, Folds, Roles, ALL_REDUCE, COLLECTIVES};
 use nvcoll_core::dtype::DType;
-use nvcoll_core::error::MAX_WORLD_SIZE;
+use nvcoll_core::limits::MAX_WORLD_SIZE;
 use nvcoll_core::op::Op;
 use nvcoll_engine::cpus;
 use nvcoll_engine::kernel::Isa;

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use nvcoll_core::collective::{Roles, BARRIER, SPLIT};
-use nvcoll_core::error::MAX_WORLD_SIZE;
+use nvcoll_core::limits::MAX_RUNNING_RANKS;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::batch::Batch;
 use nvcoll_engine::call::Call;
@@ -48,7 +48,7 @@ impl Node {
         isa: Option<&str>,
         tuning: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
+        let world_size = whole("world_size", world_size, 1..=MAX_RUNNING_RANKS)?;
         let workers = workers.map(|workers| whole("workers", workers, 1..=u32::MAX)).transpose()?;
         let engine = nvcoll_engine::node::Node::new(world_size, workers.map(|workers| workers as usize));
         let mut engine = engine.map_err(|e| of_engine(py, &e))?;

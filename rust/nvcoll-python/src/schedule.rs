@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use nvcoll_core::collective::{Collective, Parts, Roles};
 use nvcoll_core::cost::{why as core_why, Cost};
 use nvcoll_core::counts::Counts;
-use nvcoll_core::error::MAX_WORLD_SIZE;
+use nvcoll_core::limits::MAX_WORLD_SIZE;
 use nvcoll_core::lower::{lower, push, Fifo};
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;

@@ -26,6 +26,7 @@ use std::ops::Range;
 use crate::builder::Builder;
 use crate::collective::{Collective, Roles};
 use crate::error::{Error, Result};
+use crate::limits::MAX_RUNNING_RANKS;
 use crate::lower::lower;
 use crate::schedule::{Aliasing, Path, Schedule};
 
@@ -159,13 +160,19 @@ impl Algorithm {
     }
 }
 
-/// Builds the mapped schedule of a registered algorithm.
+/// Builds the mapped schedule of a registered algorithm. In a world larger than can run, its steps are counted first.
 ///
 /// # Errors
-/// [`Error::Unknown`], [`Error::WorldSize`], or whatever the algorithm does wrong.
+/// [`Error::Unknown`], [`Error::WorldSize`], [`Error::TooLarge`], or whatever the algorithm does wrong.
 pub fn build(collective: &'static Collective, name: &str, roles: Roles, aliasing: Aliasing) -> Result<Schedule> {
     let algorithm = find(collective, name)?;
     let mut builder = Builder::new(collective, roles, aliasing)?;
+    if roles.world_size > MAX_RUNNING_RANKS {
+        let mut counter = builder.clone();
+        counter.only_counts = true;
+        (algorithm.build)(&mut counter);
+        counter.check_size(algorithm.name)?;
+    }
     (algorithm.build)(&mut builder);
     builder.finish(algorithm.name)
 }

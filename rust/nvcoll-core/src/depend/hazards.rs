@@ -1,9 +1,11 @@
 //! Which steps must wait for which, because they touch the same memory; and what kind of value they move.
 
-use super::numbers::Numbers;
+use std::ops::Range;
+
 use super::{Draft, Frame};
-use crate::collective::Folds;
-use crate::schedule::{Buffer, View};
+use crate::cells::{Cells, Named};
+use crate::collective::{Folds, Parts};
+use crate::schedule::{Aliasing, Buffer, View};
 
 const NOBODY: u32 = u32::MAX;
 
@@ -16,31 +18,42 @@ pub(super) struct Value {
     is_complete: bool,
 }
 
-#[derive(Clone)]
-struct Cell {
-    writer: u32,
-    readers: Vec<u32>,
-    first_writer: u32,
+/// What a chunk holds: the rank whose untouched contribution it is, or nobody; how many contributions; whether that is all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Content {
     raw: u32,
     contributions: u32,
     is_complete: bool,
 }
 
-const EMPTY: Cell = Cell {
-    writer: NOBODY,
-    readers: Vec::new(),
-    first_writer: NOBODY,
-    raw: NOBODY,
-    contributions: 0,
-    is_complete: false,
-};
+const NOTHING: Content = Content { raw: NOBODY, contributions: 0, is_complete: false };
+
+/// What the chunks of a cell hold.
+#[derive(Clone)]
+enum Contents {
+    /// All the same.
+    Alike(Content),
+    /// Runs, each with its first chunk: a copy brought a range of several cells.
+    Runs(Box<[(u32, Content)]>),
+}
+
+#[derive(Clone)]
+struct Cell {
+    writer: u32,
+    first_writer: u32,
+    readers: Vec<u32>,
+    contents: Contents,
+}
+
+const EMPTY: Cell =
+    Cell { writer: NOBODY, first_writer: NOBODY, readers: Vec::new(), contents: Contents::Alike(NOTHING) };
 
 /// The last accesses of every cell while the program is read once, in order.
 pub(super) struct Hazards {
     world_size: u32,
     /// Whether one step completes the fold.
     completes: bool,
-    numbers: Numbers,
+    numbers: Cells,
     cells: Vec<Cell>,
     /// For each rank, the steps of others that touch its buffers or scratch.
     visitors: Vec<Vec<u32>>,
@@ -48,20 +61,23 @@ pub(super) struct Hazards {
 
 impl Hazards {
     pub(super) fn new(frame: &Frame, drafts: &[Draft]) -> Self {
-        let numbers = Numbers::of(frame, drafts);
-        let mut cells = vec![EMPTY; numbers.len()];
         let world_size = frame.roles.world_size;
-        for rank in 0..world_size {
-            for part in frame.collective.input(frame.roles, rank).iter() {
-                let chunks = part * frame.chunks_per_part..(part + 1) * frame.chunks_per_part;
-                cells[numbers.range(rank, Buffer::Input, &chunks)].fill(Cell { raw: rank, contributions: 1, ..EMPTY });
-            }
+        let views = drafts.iter().flat_map(|draft| draft.src.iter().chain(&draft.dst));
+        let views = views.map(|view| (view.rank, view.buffer, view.chunks.clone()));
+        let named = views.chain((0..world_size).flat_map(|rank| inputs(frame, rank)));
+        let numbers = Cells::of(world_size, frame.aliasing == Aliasing::InPlace, named);
+        let mut cells = vec![EMPTY; numbers.len()];
+        for (rank, buffer, chunks) in (0..world_size).flat_map(|rank| inputs(frame, rank)) {
+            // Where nothing is folded it does not matter whose it is.
+            let raw = if frame.collective.folds() { rank } else { NOBODY };
+            let content = Content { raw, contributions: 1, ..NOTHING };
+            cells[numbers.range(rank, buffer, &chunks)].fill(Cell { contents: Contents::Alike(content), ..EMPTY });
         }
         let completes = frame.collective.folds == Folds::Everyone;
         Self { world_size, completes, numbers, cells, visitors: vec![Vec::new(); world_size as usize] }
     }
 
-    fn cells_of(&self, view: &View) -> std::ops::Range<usize> {
+    fn cells_of(&self, view: &View) -> Range<usize> {
         self.numbers.range(view.rank, view.buffer, &view.chunks)
     }
 
@@ -71,14 +87,11 @@ impl Hazards {
         let is_copy = draft.src.len() == 1 && self.world_size > 1;
         for view in &draft.src {
             let cells = &self.cells[self.cells_of(view)];
-            let first = &cells[0];
-            if cells.iter().any(|c| c.contributions == 0) {
+            let first = cells[0].contents.first();
+            if cells.iter().any(|cell| cell.contents.any(|content| content.contributions == 0)) {
                 return Err(format!("reads {view}, which nothing has written before: write it first"));
             }
-            let alike = |c: &Cell| {
-                (c.raw, c.contributions, c.is_complete) == (first.raw, first.contributions, first.is_complete)
-            };
-            if !is_copy && !cells.iter().all(alike) {
+            if !is_copy && cells.iter().any(|cell| cell.contents.any(|content| content != first)) {
                 return Err(format!("the chunks of {view} hold values of different kinds: use a step for each"));
             }
             value.raw.push((first.raw != NOBODY).then_some(first.raw));
@@ -100,13 +113,16 @@ impl Hazards {
                 cell.readers.push(position);
             }
         }
-        let from = (draft.src.len() == 1 && !value.is_final).then(|| self.cells_of(&draft.src[0]).start);
+        let carries = draft.src.len() == 1 && !value.is_final;
+        let contents = match carries {
+            true => self.contents_of(&draft.src[0]),
+            false => {
+                let Value { contributions, is_complete, .. } = *value;
+                Contents::Alike(Content { raw: NOBODY, contributions, is_complete })
+            }
+        };
         for view in &draft.dst {
-            for (nth, at) in self.cells_of(view).enumerate() {
-                let kind = match from.map(|from| &self.cells[from + nth]) {
-                    Some(carried) => (carried.raw, carried.contributions, carried.is_complete),
-                    None => (NOBODY, value.contributions, value.is_complete),
-                };
+            for (at, chunks) in self.numbers.of_range(view.rank, view.buffer, &view.chunks) {
                 let cell = &mut self.cells[at];
                 needs.append(&mut cell.readers);
                 needs.push(cell.writer);
@@ -114,7 +130,7 @@ impl Hazards {
                     cell.first_writer = position;
                 }
                 cell.writer = position;
-                (cell.raw, cell.contributions, cell.is_complete) = kind;
+                cell.contents = contents.within(&chunks);
             }
         }
         for view in draft.src.iter().chain(&draft.dst) {
@@ -126,6 +142,19 @@ impl Hazards {
         needs.sort_unstable();
         needs.dedup();
         needs
+    }
+
+    /// Returns what the chunks of a view hold.
+    fn contents_of(&self, view: &View) -> Contents {
+        let mut runs: Vec<(u32, Content)> = Vec::new();
+        for (at, chunks) in self.numbers.of_range(view.rank, view.buffer, &view.chunks) {
+            self.cells[at].contents.each(chunks.start, |start, content| {
+                if runs.last().is_none_or(|&(_, last)| last != content) {
+                    runs.push((start, content));
+                }
+            });
+        }
+        Contents::of(runs)
     }
 
     /// Returns, for the first writer of every staging cell, who touches the cell last: (first writer, last).
@@ -145,4 +174,52 @@ impl Hazards {
     pub(super) fn visitors(&self, rank: u32) -> &[u32] {
         &self.visitors[rank as usize]
     }
+}
+
+impl Contents {
+    fn of(runs: Vec<(u32, Content)>) -> Self {
+        match runs[..] {
+            [(_, content)] => Self::Alike(content),
+            _ => Self::Runs(runs.into()),
+        }
+    }
+
+    fn first(&self) -> Content {
+        match self {
+            Self::Alike(content) => *content,
+            Self::Runs(runs) => runs[0].1,
+        }
+    }
+
+    fn any(&self, is_it: impl Fn(Content) -> bool) -> bool {
+        match self {
+            Self::Alike(content) => is_it(*content),
+            Self::Runs(runs) => runs.iter().any(|&(_, content)| is_it(content)),
+        }
+    }
+
+    /// Visits the runs, each with its first chunk; that of what is alike is `start`.
+    fn each(&self, start: u32, mut visit: impl FnMut(u32, Content)) {
+        match self {
+            Self::Alike(content) => visit(start, *content),
+            Self::Runs(runs) => runs.iter().for_each(|&(start, content)| visit(start, content)),
+        }
+    }
+
+    /// Returns what some of the chunks hold.
+    fn within(&self, chunks: &Range<u32>) -> Self {
+        let Self::Runs(runs) = self else { return self.clone() };
+        let first = runs.partition_point(|run| run.0 <= chunks.start) - 1;
+        let inside = runs[first..].iter().take_while(|run| run.0 < chunks.end);
+        Self::of(inside.map(|&(start, content)| (start.max(chunks.start), content)).collect())
+    }
+}
+
+/// What the input of a rank holds, in ranges as long as possible.
+fn inputs(frame: &Frame, rank: u32) -> impl Iterator<Item = Named> + Clone + use<> {
+    let (parts, per_part) = (frame.collective.input(frame.roles, rank), frame.chunks_per_part);
+    let together = parts.range().filter(|held| !held.is_empty());
+    let apart = if together.is_some() { Parts::NONE } else { parts };
+    let ranges = together.into_iter().chain(apart.iter().map(|part| part..part + 1));
+    ranges.map(move |parts| (rank, Buffer::Input, parts.start * per_part..parts.end * per_part))
 }

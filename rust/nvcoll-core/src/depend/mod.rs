@@ -17,7 +17,6 @@
 
 mod hazards;
 mod needs;
-mod numbers;
 mod places;
 mod waits;
 

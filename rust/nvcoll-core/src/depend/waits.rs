@@ -1,8 +1,9 @@
 //! From "must happen before" to the waits that are written into the schedule: those that nothing else implies.
 //!
 //! A wait is implied if what it waits for lies in the past of another wait, or of the step before in the queue. Whether it
-//! does is found by a search backwards, waits before queues, which ends as soon as everything that can be implied is found to
-//! be, and goes no further back than where a successor of what it looks for can be:
+//! does is found by a search backwards, which ends as soon as everything that can be implied is found to be, goes to the ranks
+//! of what it looks for before it goes elsewhere, and to waits before queues, and goes no further back than where a successor
+//! of what it looks for can be:
 //!
 //! ```text
 //! depth of a step = 1 + the highest depth among its waits and the step before it in its queue
@@ -20,6 +21,9 @@ use crate::schedule::{Dependency, Event, Step};
 /// each, correct all the same. Chosen: some seconds.
 const MOST_VISITS: u64 = 1 << 26;
 
+/// Up to so many candidates, a search goes to their ranks first. Chosen: more ranks than that are no direction.
+const FEW: usize = 4;
+
 pub(super) struct Waits {
     world_size: u32,
     slots: u32,
@@ -30,7 +34,18 @@ pub(super) struct Waits {
     depths: Vec<u32>,
     /// The depth of the shallowest step directly after it; the highest number if none is settled.
     depths_after: Vec<u32>,
+    /// For each position its rank: a search reads these numbers and no steps, which are far apart in memory.
+    ranks: Vec<u32>,
+    past: Past,
     search: Search,
+}
+
+/// The steps that come directly before each step that is settled: in its queue, then by its waits.
+#[derive(Default)]
+struct Past {
+    /// For each position, where its list begins and ends.
+    lists: Vec<(u32, u32)>,
+    all: Vec<u32>,
 }
 
 #[derive(Clone, Default)]
@@ -85,6 +100,8 @@ impl Waits {
             queues,
             depths: vec![0; count],
             depths_after: vec![u32::MAX; count],
+            ranks: steps.iter().map(|step| step.rank).collect(),
+            past: Past { lists: vec![(0, 0); count], all: Vec::new() },
             search: Search { number: 0, visited, wanted, frontier: Vec::new(), visits_left: MOST_VISITS },
         }
     }
@@ -95,8 +112,8 @@ impl Waits {
         let (rank, own) = (step.rank, (step.rank, step.queue));
         let same_tile = latest_per_queue(steps, &needs[position as usize], own);
         let before = self.queue(own).positions.last().copied();
-        let needed = self.irredundant(steps, &same_tile, before.as_slice());
-        self.place(position, needed.iter().copied().chain(before));
+        let needed = self.irredundant(&same_tile, before.as_slice());
+        self.place(position, before.into_iter().chain(needed.iter().copied()));
 
         let from = reuse.partition_point(|pair| pair.0 < position);
         let last_users: Vec<u32> = reuse[from..].iter().take_while(|pair| pair.0 == position).map(|p| p.1).collect();
@@ -119,7 +136,7 @@ impl Waits {
         let own_ends: Vec<u32> =
             self.queues[rank as usize].iter().filter_map(|queue| queue.positions.last().copied()).collect();
         let latest = latest_per_queue(steps, visitors, (rank, u32::MAX));
-        let last = self.irredundant(steps, &latest, &own_ends);
+        let last = self.irredundant(&latest, &own_ends);
         let last = last.into_iter().map(|p| wait_for(&steps[p as usize], 0));
         let everyone = 0..if self.synchronises && steps.is_empty() { self.world_size } else { 0 };
         let contacts = others(rank, last.clone().map(|d| d.rank).chain(everyone));
@@ -131,15 +148,18 @@ impl Waits {
         &self.queues[rank as usize][queue as usize]
     }
 
-    /// Notes the depth of a step, given those directly before it.
+    /// Notes the past and the depth of a step, given those directly before it.
     fn place(&mut self, position: u32, before: impl Iterator<Item = u32> + Clone) {
+        let first = self.past.all.len() as u32;
+        self.past.all.extend(before.clone());
+        self.past.lists[position as usize] = (first, self.past.all.len() as u32);
         let depth = before.clone().map(|p| self.depths[p as usize] + 1).max().unwrap_or(0);
         self.depths[position as usize] = depth;
         before.for_each(|p| self.depths_after[p as usize] = self.depths_after[p as usize].min(depth));
     }
 
     /// Returns the candidates that are not in the past of other candidates or of `given`.
-    fn irredundant(&mut self, steps: &[Step], candidates: &[u32], given: &[u32]) -> Vec<u32> {
+    fn irredundant(&mut self, candidates: &[u32], given: &[u32]) -> Vec<u32> {
         let depth_of = |p: u32| self.depths[p as usize];
         let deepest = candidates.iter().chain(given).map(|&p| depth_of(p)).max().unwrap_or(0);
         let after = candidates.iter().map(|&p| self.depths_after[p as usize]).filter(|&depth| depth <= deepest);
@@ -152,14 +172,14 @@ impl Waits {
         candidates
             .iter()
             .filter(|&&p| depth_of(p) >= lowest)
-            .for_each(|&p| self.push_past(steps, p, &mut search.frontier));
+            .for_each(|&p| self.push_past(p, candidates, &mut search.frontier));
         search.frontier.extend(given);
         while open > 0 && search.visits_left > 0 {
             let Some(position) = search.frontier.pop() else { break };
             if search.visit(position) {
                 open -= usize::from(search.wanted[position as usize] == search.number);
                 if depth_of(position) >= lowest {
-                    self.push_past(steps, position, &mut search.frontier);
+                    self.push_past(position, candidates, &mut search.frontier);
                 }
             }
         }
@@ -168,17 +188,14 @@ impl Waits {
         left
     }
 
-    /// Pushes the steps that come directly before a step: in its queue, then by its waits, which are visited first.
-    fn push_past(&self, steps: &[Step], position: u32, frontier: &mut Vec<u32>) {
-        let step = &steps[position as usize];
-        if step.index > 0 {
-            frontier.push(self.queue((step.rank, step.queue)).positions[step.index as usize - 1]);
-        }
-        for dependency in step.after.iter().filter(|d| d.lag == 0) {
-            if let Event::Step { queue, index } = dependency.event {
-                frontier.push(self.queue((dependency.rank, queue)).positions[index as usize]);
-            }
-        }
+    /// Pushes the steps that come directly before a step, those of the candidates' ranks last: they are visited first.
+    fn push_past(&self, position: u32, candidates: &[u32], frontier: &mut Vec<u32>) {
+        let (first, end) = self.past.lists[position as usize];
+        let before = &self.past.all[first as usize..end as usize];
+        let rank_of = |p: u32| self.ranks[p as usize];
+        let is_near = |p: u32| candidates.len() <= FEW && candidates.iter().any(|&c| rank_of(c) == rank_of(p));
+        frontier.extend(before.iter().filter(|&&p| !is_near(p)));
+        frontier.extend(before.iter().filter(|&&p| is_near(p)));
     }
 }
 

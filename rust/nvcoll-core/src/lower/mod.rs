@@ -6,6 +6,7 @@ mod pushed;
 mod staged;
 
 use crate::error::{Error, Result};
+use crate::limits::Size;
 use crate::schedule::{Path, Schedule};
 
 pub use pushed::Fifo;
@@ -13,12 +14,15 @@ pub use pushed::Fifo;
 /// Rewrites a mapped schedule for `path`, with as many slots as the path usually has.
 ///
 /// # Errors
-/// [`crate::Error::Build`] if the schedule is not a mapped one.
+/// [`crate::Error::Build`] if the schedule is not a mapped one, [`crate::Error::TooLarge`] if the result would be.
 pub fn lower(schedule: &Schedule, path: Path) -> Result<Schedule> {
     check_mapped(schedule)?;
     match path {
         Path::Mapped => Ok(schedule.clone()),
-        Path::Staged => staged::lower(schedule),
+        Path::Staged => {
+            check_size(schedule, path, 1)?;
+            staged::lower(schedule)
+        }
         Path::Pushed => pushed::lower(schedule, Fifo { channels: 1, slots: path.slots() }),
     }
 }
@@ -26,7 +30,8 @@ pub fn lower(schedule: &Schedule, path: Path) -> Result<Schedule> {
 /// Rewrites a mapped schedule so that ranks push through FIFOs, as NCCL does.
 ///
 /// # Errors
-/// [`crate::Error::Build`] if the schedule is not a mapped one, or `fifo` is out of bounds or cuts it too finely.
+/// [`crate::Error::Build`] if the schedule is not a mapped one, or `fifo` is out of bounds or cuts it too finely;
+/// [`crate::Error::TooLarge`] if the result would be.
 pub fn push(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
     check_mapped(schedule)?;
     pushed::lower(schedule, fifo)
@@ -37,4 +42,15 @@ fn check_mapped(schedule: &Schedule) -> Result<()> {
         Path::Mapped => Ok(()),
         path => Err(Error::Build(format!("a {} schedule cannot be lowered again: pass a mapped one", path.name()))),
     }
+}
+
+/// Checks the least that a lowering can have: every step is rewritten one chunk after the other, for each channel.
+fn check_size(schedule: &Schedule, path: Path, channels: u32) -> Result<()> {
+    let mut size = Size::default();
+    for step in &schedule.steps {
+        let times = step.dst[0].chunks.len() as u64 * u64::from(channels);
+        size.steps += times;
+        size.views += times * (step.src.len() + step.dst.len()) as u64;
+    }
+    size.check(|| format!("{}, lowered to {} one chunk at a time,", schedule.title(), path.name()))
 }

@@ -45,6 +45,7 @@
 
 use std::collections::HashMap;
 
+use super::check_size;
 use super::places::{memory, place_of, view_of, Layers, Place};
 use crate::builder::MAX_CHANNELS;
 use crate::depend::{derive, Draft, Frame};
@@ -82,6 +83,7 @@ struct Lowering<'a> {
 
 pub(super) fn lower(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
     let chunks_per_part = check(schedule, fifo)?;
+    check_size(schedule, Path::Pushed, fifo.channels)?;
     let mut lowering = Lowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: Layers::default() };
     for step in &schedule.steps {
         for (nth, slice) in

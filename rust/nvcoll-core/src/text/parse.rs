@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::scan::{shortened, Scanner};
 use crate::collective::{Collective, Roles, COLLECTIVES};
-use crate::error::{Error, Result, MAX_WORLD_SIZE};
+use crate::error::{Error, Result};
+use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
 
 /// The largest number of a queue. Chosen: far above any algorithm, and a table of it for every rank still fits in memory.
@@ -69,7 +70,7 @@ fn header(mut scan: Scanner<'_>) -> Result<Schedule> {
 fn check_sizes(scan: &Scanner<'_>, collective: &Collective, roles: Roles, chunks_per_part: u32) -> Result<()> {
     let Roles { world_size, root } = roles;
     if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
-        return Err(scan.error(Error::WorldSize(world_size).to_string()));
+        return Err(scan.error(Error::WorldSize { found: world_size, most: MAX_WORLD_SIZE }.to_string()));
     }
     if !collective.roots(world_size).contains(&root) {
         return Err(scan.error(format!("root {root} is not in 0..{world_size}")));

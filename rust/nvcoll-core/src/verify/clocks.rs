@@ -17,6 +17,8 @@
 use std::collections::VecDeque;
 
 use super::graph::Graph;
+use super::memory::MOST_BYTES;
+use super::report::Violation;
 use crate::schedule::{Dependency, Event};
 
 /// How many clocks are kept for every queue, on average. Chosen: a ring in breadth-first order needs two.
@@ -28,6 +30,20 @@ const KEPT_AT_LEAST: usize = 4096;
 /// One clock: steps done per queue since the first tile, then a bit per rank for its enter. It is closed: with a step it
 /// knows all that happens before.
 pub(super) type Clock = Box<[u32]>;
+
+/// Checks that the clocks of a proof find room: there are some for each queue, and each has a number for each queue.
+pub(super) fn check_room(graph: &Graph<'_>) -> Result<(), Violation> {
+    let [queues, ranks, steps] =
+        [graph.queue_count(), graph.schedule.world_size as usize, graph.order().len()].map(|count| count as u128);
+    let front = (KEPT_PER_QUEUE as u128 * queues).max(KEPT_AT_LEAST as u128).min(steps);
+    let clocks = (front + queues + ranks) * (queues + ranks.div_ceil(32)) * size_of::<u32>() as u128;
+    // Who first waits for whose enter is kept by queue and rank.
+    let bytes = clocks + queues * ranks * size_of::<u32>() as u128;
+    match bytes > MOST_BYTES {
+        true => Err(Violation::TooLarge { what: "bytes of clocks", found: bytes, most: MOST_BYTES }),
+        false => Ok(()),
+    }
+}
 
 /// A front of clocks that moves through the tiles.
 pub(super) struct Clocks<'g, 'a> {

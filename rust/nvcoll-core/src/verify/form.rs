@@ -9,7 +9,7 @@ use super::graph::name_of;
 use super::memory::Memory;
 use super::places::{Access, Cell, Place, StepName};
 use super::report::Violation;
-use crate::error::MAX_WORLD_SIZE;
+use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View, MAX_SLOTS};
 
 /// Checks what must hold before anything of a schedule can be counted.

@@ -14,9 +14,9 @@ use super::report::Violation;
 use crate::collective::Parts;
 use crate::schedule::{Aliasing, Buffer, Schedule, Step, View};
 
-/// The most memory that a proof may take for what its cells hold and who touched them. Chosen: a machine that is used has as
+/// The most memory that a proof may take for what its cells hold and who touched them; and as much again for its clocks. Chosen: a machine that is used has as
 /// much to spare.
-const MOST_BYTES: u128 = 2 << 30;
+pub(super) const MOST_BYTES: u128 = 2 << 30;
 
 /// What a cell takes: its value, its last writer and its last reader.
 const CELL_BYTES: u128 = 12;

@@ -143,6 +143,7 @@ fn prove(schedule: &Schedule, slots: u32) -> Result<Facts, Violation> {
     let memory = Memory::of(schedule)?;
     form::check_steps(schedule, &memory)?;
     let graph = Graph::of(schedule)?;
+    clocks::check_room(&graph)?;
     let contacts = Contacts::new(&graph);
     let mut clocks = Clocks::new(&graph);
     let mut races = Races::new(&graph, &memory);

@@ -6,14 +6,15 @@
 //! contact, races, values, leaving, calls in succession.
 
 use super::places::{Access, Cell, Place, StepName};
+use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Dependency, Path, Schedule, View, MAX_SLOTS};
 use crate::words::counted;
 
 /// A rule that a schedule breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// A world size outside 1..=1024.
-    #[error("world_size is {0}: it must be from 1 to 1024")]
+    /// A world size that no schedule describes.
+    #[error("world_size is {0}: it must be from 1 to {MAX_WORLD_SIZE}")]
     WorldSize(u32),
     /// Parts that are cut into nothing.
     #[error("chunks_per_part is 0: cut each part into at least 1 chunk")]
@@ -27,7 +28,7 @@ pub enum Violation {
         found: u32,
     },
     /// More than the proof can number, or than it has memory for.
-    #[error("a proof of this schedule takes {found} {what}, and may take {most}: use fewer chunks per part")]
+    #[error("a proof of this schedule takes {found} {what}, and may take {most}: use fewer ranks or chunks")]
     TooLarge {
         /// What it is that there is too much of.
         what: &'static str,

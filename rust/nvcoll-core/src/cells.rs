@@ -1,0 +1,160 @@
+//! Memory as numbered cells: in each buffer of each rank, the coarsest division in which every view is whole cells.
+//!
+//! ```text
+//! views of a buffer   0..4, 2..4, 2..8       bounds 0, 2, 4, 8       cells 0..2, 2..4, 4..8: three numbers in a row
+//! ```
+//!
+//! All steps treat the chunks of a cell alike, so what is known of memory is kept once for each cell. A world of 16,384 ranks
+//! whose parts have 16,384 chunks has 268 million chunks; ranks that halve and double name some dozens of ranges each. In
+//! place, the output is the input. Cost: n log n in the ranges that are named. Ours.
+
+use std::ops::Range;
+
+use crate::schedule::Buffer;
+
+/// A range of chunks in a buffer of a rank.
+pub(crate) type Named = (u32, Buffer, Range<u32>);
+
+/// The cells of one buffer of one rank.
+struct Row {
+    /// The number of its first cell.
+    first: usize,
+    /// Where cells begin, and the end of the last.
+    bounds: Vec<u32>,
+}
+
+/// The numbers of all cells of a program.
+pub(crate) struct Cells {
+    is_in_place: bool,
+    /// The buffers that occur, sorted.
+    buffers: Vec<Buffer>,
+    /// For each rank and buffer, its cells in order.
+    rows: Vec<Row>,
+    len: usize,
+}
+
+impl Cells {
+    /// Divides what is named. Ranges of input and output are of the same memory if `is_in_place`.
+    ///
+    /// # Panics
+    /// If a range is of a rank that does not exist.
+    pub(crate) fn of(world_size: u32, is_in_place: bool, named: impl Iterator<Item = Named> + Clone) -> Self {
+        let mut buffers = vec![Buffer::Input, Buffer::Output];
+        for (_, buffer, _) in named.clone() {
+            if let Err(at) = buffers.binary_search(&buffer) {
+                buffers.insert(at, buffer);
+            }
+        }
+        let rows = world_size as usize * buffers.len();
+        let mut cells = Self { is_in_place, buffers, rows: Vec::new(), len: 0 };
+        let mut bounds: Vec<Vec<u32>> = vec![Vec::new(); rows];
+        for (rank, buffer, chunks) in named {
+            let of_row = &mut bounds[cells.row(rank, buffer)];
+            // Most programs name a range several times in a row.
+            if !of_row.ends_with(&[chunks.start, chunks.end]) {
+                of_row.extend([chunks.start, chunks.end]);
+            }
+        }
+        for mut bounds in bounds {
+            bounds.sort_unstable();
+            bounds.dedup();
+            bounds.shrink_to_fit();
+            let first = cells.len;
+            cells.len += bounds.len().saturating_sub(1);
+            cells.rows.push(Row { first, bounds });
+        }
+        cells
+    }
+
+    /// Returns how many cells there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the numbers of the cells of a range that was named.
+    pub(crate) fn range(&self, rank: u32, buffer: Buffer, chunks: &Range<u32>) -> Range<usize> {
+        let Row { first, bounds } = &self.rows[self.row(rank, buffer)];
+        // Where every chunk is a cell, the bounds count up.
+        let is_counted = bounds.get(chunks.start as usize) == Some(&chunks.start);
+        let search = || bounds.partition_point(|&bound| bound < chunks.start);
+        let from = if is_counted { chunks.start as usize } else { search() };
+        let count = bounds[from..].iter().take_while(|&&bound| bound < chunks.end).count();
+        first + from..first + from + count
+    }
+
+    /// Returns the numbers of the cells of a range that was named, each with its chunks.
+    pub(crate) fn of_range(
+        &self,
+        rank: u32,
+        buffer: Buffer,
+        chunks: &Range<u32>,
+    ) -> impl Iterator<Item = (usize, Range<u32>)> + '_ {
+        let Row { first, bounds } = &self.rows[self.row(rank, buffer)];
+        let Range { start, end } = self.range(rank, buffer, chunks);
+        (start..end).map(move |number| (number, bounds[number - first]..bounds[number - first + 1]))
+    }
+
+    /// Returns the numbers of everything that lies in staging.
+    pub(crate) fn staging(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let rows = self.rows.iter().zip(self.buffers.iter().cycle());
+        let staged = rows.filter(|(_, buffer)| buffer.is_staging());
+        staged.map(|(row, _)| row.first..row.first + row.bounds.len().saturating_sub(1))
+    }
+
+    fn row(&self, rank: u32, buffer: Buffer) -> usize {
+        let buffer = if buffer == Buffer::Output && self.is_in_place { Buffer::Input } else { buffer };
+        let at = self.buffers.binary_search(&buffer).expect("every buffer that occurs has a row");
+        rank as usize * self.buffers.len() + at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMED: [Named; 5] = [
+        (0, Buffer::Input, 0..4),
+        (0, Buffer::Output, 2..4),
+        (1, Buffer::Input, 0..8),
+        (0, Buffer::Input, 2..8),
+        (1, Buffer::Staging(3), 6..7),
+    ];
+
+    fn cells(is_in_place: bool) -> Cells {
+        Cells::of(2, is_in_place, NAMED.into_iter())
+    }
+
+    #[test]
+    fn a_range_is_the_cells_between_its_bounds() {
+        let apart = cells(false);
+        let of =
+            |rank, buffer, chunks| apart.of_range(rank, buffer, &chunks).map(|(_, chunks)| chunks).collect::<Vec<_>>();
+        assert_eq!(of(0, Buffer::Input, 0..4), [0..2, 2..4]);
+        assert_eq!(of(0, Buffer::Input, 2..8), [2..4, 4..8]);
+        assert_eq!(of(0, Buffer::Output, 2..4), [Range { start: 2, end: 4 }]);
+        assert_eq!(of(1, Buffer::Input, 0..8), [Range { start: 0, end: 8 }]);
+        assert_eq!(apart.len(), 3 + 1 + 1 + 1);
+        let staged: Vec<usize> = apart.staging().flatten().collect();
+        assert_eq!(staged, apart.range(1, Buffer::Staging(3), &(6..7)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn in_place_the_output_is_the_input() {
+        let together = cells(true);
+        let [input, output] = [Buffer::Input, Buffer::Output].map(|buffer| together.range(0, buffer, &(2..4)));
+        assert_eq!(input, output);
+        assert_eq!(together.len(), 3 + 1 + 1);
+    }
+
+    #[test]
+    fn numbers_are_given_once_and_none_is_left_out() {
+        for is_in_place in [false, true] {
+            let all = cells(is_in_place);
+            let mut numbers: Vec<usize> =
+                NAMED.iter().flat_map(|(rank, buffer, c)| all.range(*rank, *buffer, c)).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            assert_eq!(numbers, (0..all.len()).collect::<Vec<_>>());
+        }
+    }
+}
