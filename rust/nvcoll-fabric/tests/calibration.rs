@@ -1,7 +1,7 @@
 //! The event simulator with the constants of the closed forms: the same patterns take the same time.
 
 use nvcoll_core::algorithm;
-use nvcoll_core::collective::{Roles, ALL_REDUCE};
+use nvcoll_core::collective::{Roles, ALL_REDUCE, ALL_TO_ALL};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
@@ -108,9 +108,25 @@ fn a_framework_is_added_and_one_process_is_a_least() {
     assert!(took(Launch::Framework) > took(Launch::ProcessPerGpu) + 10.0);
     assert_eq!(took(Launch::SingleProcess), took(Launch::ProcessPerGpu));
     let predictor = Predictor::of(&board, None).unwrap();
-    assert_eq!(predictor.least(Launch::ProcessPerGpu, true), 0);
-    let least = |is_all_to_all| predictor.least(Launch::SingleProcess, is_all_to_all);
-    assert!(least(true) > least(false) && least(false) > 10 * PS_PER_US);
+    assert_eq!(predictor.least(&ring, Protocol::Ll, Launch::ProcessPerGpu, 8), 0);
+    assert!(predictor.least(&ring, Protocol::Ll, Launch::SingleProcess, 8) > 10 * PS_PER_US);
+}
+
+#[test]
+fn channels_and_pairs_are_added_to_what_one_process_takes() {
+    let board = preset("hgx-a100").unwrap();
+    let (predictor, single) = (Predictor::of(&board, None).unwrap(), Launch::SingleProcess);
+    let ring = schedule("ring", 8);
+    let least = |nbytes| predictor.least(&ring, Protocol::Ll, single, nbytes);
+    assert!(least(MIB) > least(8) + 10 * PS_PER_US);
+    let pairs = algorithm::build(&ALL_TO_ALL, "direct", Roles::of(8), Aliasing::Disjoint).unwrap();
+    assert!(predictor.least(&pairs, Protocol::Ll, single, 8) > least(8) + 10 * PS_PER_US);
+    let started = |run: &Schedule, launch| {
+        let settings = predictor.settings(&board, run, Protocol::Simple, launch, (8, 1)).unwrap();
+        settings.fitted.unwrap().start
+    };
+    assert_eq!(started(&ring, single), started(&ring, Launch::ProcessPerGpu));
+    assert!(started(&pairs, single) > started(&pairs, Launch::ProcessPerGpu));
 }
 
 #[test]

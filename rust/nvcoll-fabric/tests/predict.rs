@@ -42,7 +42,7 @@ fn is_near(found: f64, expected: f64) -> bool {
 
 #[test]
 fn every_constant_has_a_source_and_lies_in_its_range() {
-    let units = ["us", "GB/s", "part", "KiB", "loops"];
+    let units = ["us", "GB/s", "part", "KiB", "loops", "power"];
     for constant in constants::all() {
         assert!(!constant.source.is_empty() && units.contains(&constant.unit.as_str()), "{}", constant.name);
         assert!(constant.value > 0.0 && constant.low <= constant.value, "{}", constant.name);
@@ -62,6 +62,43 @@ fn a_ring_of_simple_is_its_start_its_hops_and_its_bytes() {
     let ring = forced(Pattern::AllReduce, Algorithm::Ring, Protocol::Simple);
     let found = with_round_constants("hgx-h100", &values, &ring, 64 * MIB);
     assert!(is_near(found, 30.0 + 14.0 * 3.0 + 14.0 * (8.0 * MIB as f64) / 360e3), "{found}");
+}
+
+#[test]
+fn each_channel_after_the_first_is_added_whatever_the_collective_and_the_launch() {
+    // LL of eight ranks: a channel for each 512 threads x 64 bytes, so eight of them at 256 KiB.
+    let forced = forced(Pattern::AllGather, Algorithm::Ring, Protocol::Ll);
+    for launch in Launch::ALL {
+        for pattern in [Pattern::AllGather, Pattern::AllReduce] {
+            let call = Call { pattern, launch, ..forced };
+            let at = |us, nbytes| with_round_constants("hgx-a100", &[("channel_us.ampere", us)], &call, nbytes);
+            assert!(is_near(at(3.0, 256 << 10) - at(1.0, 256 << 10), 14.0), "{} {}", launch.name(), pattern.name());
+            assert!(is_near(at(3.0, 8), at(1.0, 8)));
+        }
+    }
+}
+
+#[test]
+fn one_process_takes_its_time_for_the_pairs_of_an_all_to_all_besides_the_bytes() {
+    let values = [("launch.per_peer_us", 0.5), ("efficiency.nvlink3", 0.5), ("start_us.simple", 10.0)];
+    let call = Call { launch: Launch::SingleProcess, ..call(Pattern::AllToAll) };
+    let found = with_round_constants("hgx-a100", &values, &call, 1024 * MIB);
+    assert!(is_near(found, 10.0 + 896.0 * MIB as f64 / 150e3 + 0.5 * 56.0), "{found}");
+}
+
+#[test]
+fn gpus_that_share_a_link_to_their_socket_share_what_it_carries() {
+    // PCIe 3 x16, half of it each way for two GPUs; a chain of two has one that sends.
+    let values = [("staged.both_ways", 0.5), ("staged.one_way", 0.5), ("start_us.simple", 10.0)];
+    let hop = ("hop_us.simple.staged", 5.0);
+    let values = [values[0], values[1], values[2], hop];
+    let bytes_us = |share: f64| 16.0 * MIB as f64 / (share * 15.76e3);
+    let taken = |pattern| {
+        let ring = forced(pattern, Algorithm::Ring, Protocol::Simple);
+        with_round_constants("rtx2080ti-2-staged", &values, &ring, 16 * MIB)
+    };
+    assert!(is_near(taken(Pattern::AllReduce), 10.0 + 10.0 + bytes_us(0.25)), "{}", taken(Pattern::AllReduce));
+    assert!(is_near(taken(Pattern::Broadcast), 10.0 + 5.0 + bytes_us(0.5)), "{}", taken(Pattern::Broadcast));
 }
 
 #[test]
@@ -111,8 +148,15 @@ fn every_machine_has_a_prediction_of_every_pattern_that_its_parts_add_up_to() {
     }
 }
 
+/// But for one thing: NCCL lays more channels over them, each of which takes its time to start on Volta and Ampere.
 #[test]
-fn wider_links_never_make_a_ring_slower() {
+fn wider_links_never_make_a_ring_slower_that_starts_no_more_channels() {
+    let free = Constants::shipped().with([("channel_us.volta", 1e-9), ("channel_us.ampere", 1e-9)]).unwrap();
+    let us = |fabric: &Fabric, call: &Call, nbytes: u64| {
+        let mut predictor = Predictor::of(fabric, None).unwrap();
+        predictor.set(&free);
+        predictor.us(call, &predictor.weigh(call, nbytes).unwrap())
+    };
     for fabric in presets().iter().filter(|fabric| fabric.world_size() > 1) {
         let mut wider = fabric.clone();
         wider.links.iter_mut().for_each(|link| link.lanes *= 2);
@@ -122,7 +166,7 @@ fn wider_links_never_make_a_ring_slower() {
                 ..call(Pattern::AllReduce)
             };
             let (narrow, wide) = (us(fabric, &ring, nbytes), us(&wider, &ring, nbytes));
-            assert!(wide <= narrow, "{} {nbytes}: {wide} {narrow}", fabric.name);
+            assert!(wide <= narrow + 1e-6, "{} {nbytes}: {wide} {narrow}", fabric.name);
         }
     }
 }

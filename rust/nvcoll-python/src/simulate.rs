@@ -240,7 +240,7 @@ impl Asked<'_> {
         let longest = (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).max();
         let step_bytes = longest.unwrap_or(0).min(self.settings.slice_bytes);
         let fitted = predictor.settings(fabric, self.schedule, protocol, launch, (count * element, step_bytes))?;
-        let least = predictor.least(launch, self.schedule.collective.name == "all_to_all");
+        let least = predictor.least(self.schedule, protocol, launch, count * element);
         let settings = Settings { protocol: fitted.protocol, fitted: fitted.fitted, ..self.settings.clone() };
         Ok((settings, least))
     }

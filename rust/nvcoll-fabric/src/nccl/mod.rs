@@ -297,6 +297,11 @@ impl Model {
         })
     }
 
+    /// Returns the most channels that a call of so many bytes has.
+    pub fn used_channels(&self, algorithm: Algorithm, protocol: Protocol, nbytes: u64) -> u32 {
+        self.scene().used_channels(algorithm, protocol, nbytes)
+    }
+
     fn scene(&self) -> Scene<'_> {
         Scene {
             constants: &self.constants,

@@ -1,7 +1,7 @@
 //! The constants of the closed forms as settings of the event simulator, for any schedule.
 //!
 //! ```text
-//! enter      start of the protocol, and its start-up over NVLink, of the network, of a framework         every rank at once
+//! enter      start of the protocol, of channels over NVLink, of the network, of a framework              every rank at once
 //! a step     hop + bytes / rate, as links are shared                a hop for its sources, one for its destinations
 //!            LL: twice the bytes on links, at most what a GPU moves with LL;  LL128: 16/15 of the bytes, and so on
 //! at switch  (1 + 1/n) x its loop / what the loop moves             no hop: enter has the start, and the filling, of NVLS
@@ -69,7 +69,7 @@ impl Predictor {
             }
             Protocol::Ll128 => {
                 let cap = terms.ll128_channel_gbps.map(|channel| channel * terms.channels);
-                (terms.start_ll128_us + terms.startup_ll128_us, WIRE / 15 * 16, cap, terms.hops.ll128, None)
+                (terms.start_ll128_us, WIRE / 15 * 16, cap, terms.hops.ll128, None)
             }
             Protocol::Simple => {
                 let start = terms.start_simple_us + terms.startup_us;
@@ -81,10 +81,14 @@ impl Predictor {
                 let loop_us = nvls.loop_us(terms.local, nvls.chunk_of(terms.local, nbytes as f64));
                 (nvls.start_us + nvls.fill_loops * loop_us, self.switch_wire(nbytes as f64))
             }
-            None => (start, wire),
+            None => (start + self.channels_us(protocol, nbytes), wire),
         };
-        let framework = if launch == Launch::Framework { terms.launching.framework_us } else { 0.0 };
-        let start = ps(start + framework);
+        let launching = match launch {
+            Launch::ProcessPerGpu => 0.0,
+            Launch::SingleProcess => self.pairs_us(is_all_to_all(schedule)),
+            Launch::Framework => terms.launching.framework_us,
+        };
+        let start = ps(start + launching);
         let inside = ps(inside);
         let fitted = Fitted {
             start,
@@ -104,14 +108,19 @@ impl Predictor {
     }
 
     /// Returns the time before which no call ends, however short: one process starts the GPUs of its node one by one.
-    pub fn least(&self, launch: Launch, is_all_to_all: bool) -> Ps {
-        let launching = &self.terms.launching;
-        let peers = if is_all_to_all { launching.per_peer_us } else { 0.0 };
-        if launch == Launch::SingleProcess {
-            ps(launching.single_process_us + peers)
-        } else {
-            0
+    /// Arguments as of [`Predictor::settings`].
+    pub fn least(&self, schedule: &Schedule, protocol: Protocol, launch: Launch, nbytes: u64) -> Ps {
+        if launch != Launch::SingleProcess {
+            return 0;
         }
+        let is_by_switch = self.terms.nvls.is_some() && schedule.steps.iter().any(|step| step.at_switch);
+        let channels = if is_by_switch { 0.0 } else { self.channels_us(protocol, nbytes) };
+        ps(self.terms.launching.single_process_us + channels + self.pairs_us(is_all_to_all(schedule)))
+    }
+
+    /// Until the channels after the first have started.
+    fn channels_us(&self, protocol: Protocol, nbytes: u64) -> f64 {
+        (self.channels(protocol, nbytes) - 1.0) * self.terms.channel_us
     }
 
     /// What a link carries: its part of what the constants say of a GPU's, or of a node's cards. Those of PCIe that no GPU
@@ -146,6 +155,10 @@ impl Predictor {
             WIRE
         }
     }
+}
+
+fn is_all_to_all(schedule: &Schedule) -> bool {
+    schedule.collective.name == "all_to_all"
 }
 
 fn ps(us: f64) -> Ps {

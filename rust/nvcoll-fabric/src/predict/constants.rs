@@ -38,7 +38,7 @@ pub struct Constant {
     pub name: String,
     /// Its value.
     pub value: f64,
-    /// In what: `us`, `GB/s`, `part`, `KiB`, `loops`.
+    /// In what: `us`, `GB/s`, `part`, `KiB`, `loops`, `power`.
     pub unit: String,
     /// How it is known.
     pub kind: Known,

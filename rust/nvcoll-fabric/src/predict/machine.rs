@@ -63,6 +63,8 @@ pub(super) struct Machine {
     /// GB/s of those together at line rate, one way; of the GPU that has the fewest.
     pub(super) line_gbps: f64,
     /// Of what a GPU's link to its host is, and its line rate in GB/s, if it has one.
+    /// How many GPUs share the narrowest link to their socket; 1 unless all goes through host memory.
+    pub(super) sharers: f64,
     pub(super) host: Option<(&'static Medium, f64)>,
     /// Network cards reach the memory of GPUs.
     pub(super) is_direct: bool,
@@ -118,6 +120,7 @@ impl Machine {
         if nodes > 1 && network.is_none() {
             return Err(unable("nothing joins its nodes that has a rate".to_owned()));
         }
+        let sharers = if way == Way::Staged { sharers(fabric, &node, line_gbps) } else { 1.0 };
         let (host, is_direct) = (line(fabric, node[0], Way::Staged, &node), fabric.abilities.gpu_direct);
         let (generation, is_amd) = (fabric.gpu.generation, fabric.gpu.sm.is_none());
         Ok(Self {
@@ -128,6 +131,7 @@ impl Machine {
             way,
             medium,
             line_gbps,
+            sharers,
             host,
             is_direct,
             has_switch,
@@ -206,6 +210,30 @@ fn line(fabric: &Fabric, gpu: usize, way: Way, node: &[usize]) -> Option<(&'stat
     let links: Vec<&Link> = leaving(fabric, gpu).filter(leads).collect();
     let gbps = links.iter().map(|link| link.line_rate().gbps()).sum();
     Some((links.first()?.medium, gbps))
+}
+
+/// The links from a GPU up to its socket.
+fn uplinks(fabric: &Fabric, gpu: usize) -> Vec<usize> {
+    let is_up = |link: &Link| {
+        matches!(link.medium.family, Family::Pcie | Family::C2c)
+            && matches!(fabric.devices[link.to].kind, Kind::PcieSwitch | Kind::Socket)
+    };
+    let (mut at, mut path) = (gpu, Vec::new());
+    while fabric.devices[at].kind != Kind::Socket {
+        let Some(up) = fabric.links.iter().position(|link| link.from == at && is_up(link)) else { break };
+        path.push(up);
+        at = fabric.links[up].to;
+    }
+    path
+}
+
+/// How many GPUs share the narrowest link on the way to their socket: 1 if each has its own.
+fn sharers(fabric: &Fabric, node: &[usize], line_gbps: f64) -> f64 {
+    let mut load = vec![0.0; fabric.links.len()];
+    for link in node.iter().flat_map(|&gpu| uplinks(fabric, gpu)) {
+        load[link] += line_gbps / fabric.links[link].line_rate().gbps();
+    }
+    load.into_iter().fold(1.0, f64::max)
 }
 
 /// The cards of the node in which a GPU is.

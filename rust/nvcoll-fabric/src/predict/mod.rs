@@ -22,6 +22,8 @@
 //!
 //! **Bytes and time.** A larger call of the same algorithm, protocol and chunk never takes less time. It may where one of them
 //! changes: NCCL takes larger chunks in the switch from some size on, and its own formula, not the time, takes the algorithm.
+//! Wider links may make a small call slower on Volta and Ampere: NCCL lays more channels over them, and each takes its time to
+//! start.
 //!
 //! **What is not modelled.** SHARP, tuner plugins and environment variables; NVLS of other collectives than all_reduce; PAT;
 //! what else runs on the machine; the processor, on which most of a small call's time depends. Launching from CUDA graphs: no
@@ -48,7 +50,7 @@ pub use prediction::Prediction;
 use crate::error::{Error, Result};
 use crate::floor::Floor;
 use crate::hardware::{Evidence, Fabric};
-use crate::nccl::{Algorithm, Model};
+use crate::nccl::{Algorithm, Model, Protocol};
 use choice::{Choice, Way};
 use constants::Constants;
 use machine::Machine;
@@ -224,12 +226,28 @@ impl Predictor {
         match call.launch {
             Launch::ProcessPerGpu => 0.0,
             Launch::Framework => terms.framework_us,
-            // One process starts the GPUs of its node one after the other; no call ends before the last has started.
+            // One process starts the GPUs of its node one after the other; what a GPU does meanwhile does not add, but for
+            // its channels, and what all_to_all prepares for each pair.
             Launch::SingleProcess => {
-                let peers = if call.pattern == Pattern::AllToAll { terms.per_peer_us } else { 0.0 };
-                (terms.single_process_us + peers - spent.us()).max(0.0)
+                let meanwhile = spent.us() - spent.channels;
+                (terms.single_process_us - meanwhile).max(0.0) + self.pairs_us(call.pattern == Pattern::AllToAll)
             }
         }
+    }
+
+    /// What one process takes to prepare the pairs of an all_to_all.
+    fn pairs_us(&self, is_all_to_all: bool) -> f64 {
+        if is_all_to_all {
+            self.terms.launching.per_peer_us
+        } else {
+            0.0
+        }
+    }
+
+    /// How many channels a ring starts for so many bytes; as many as there are where NCCL does not know the machine.
+    fn channels(&self, protocol: Protocol, nbytes: u64) -> f64 {
+        let used = self.model.as_ref().map(|model| model.used_channels(Algorithm::Ring, protocol, nbytes));
+        used.map_or(self.terms.channels, f64::from)
     }
 }
 

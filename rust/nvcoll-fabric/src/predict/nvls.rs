@@ -64,6 +64,7 @@ pub(super) fn nvls(nvls: &Nvls, gpus: f64, nbytes: f64) -> Spent {
         start_up: nvls.start_us,
         network: 0.0,
         hops: 0.0,
+        channels: 0.0,
         fill: nvls.fill_loops * loop_us,
         bytes: nbytes / (ops * chunk) * loop_us,
         carrier: Carrier::FoldingSwitch,

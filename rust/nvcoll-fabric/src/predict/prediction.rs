@@ -50,6 +50,7 @@ pub(super) fn made(
     let all = [
         ("launch", launch_us),
         ("start-up", spent.start_up),
+        ("channels", spent.channels),
         ("network", spent.network),
         ("hops", spent.hops),
         ("fill", spent.fill),
@@ -92,6 +93,7 @@ fn bottleneck(
         }
         "launch" => "launching from a framework".to_owned(),
         "start-up" => format!("starting: kernel and {}, {}", way.protocol.name(), of_time(spent.start_up)),
+        "channels" => format!("starting channels one after the other, {}", of_time(spent.channels)),
         "network" => format!("starting over the network, {}", of_time(spent.network)),
         "hops" => format!("latency of the steps from GPU to GPU, {}", of_time(spent.hops)),
         "fill" => format!("filling the pipeline, {}", of_time(spent.fill)),

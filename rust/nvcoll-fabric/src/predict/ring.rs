@@ -4,8 +4,9 @@
 //! K = 2 (n-1) steps for all_reduce, n-1 for all_gather and reduce_scatter, each of c = S / n bytes
 //! chain: n-1 hops, then the bytes once: c = S
 //!
+//! all     + (channels - 1) x start of a channel                 over NVLink; as many channels as the bytes keep busy
 //! LL      start + K hop + K max(c / min(rate of the generation, B/2, LL over the network), x / rate of a channel)   x = max(c/channels, min(c, 4 KiB))
-//! LL128   start + start-up + K hop + K c / min(20 x channels, 15/16 B)                          over NVLink
+//! LL128   start + K hop + K c / min(20 x channels, 15/16 B)                                     over NVLink
 //! Simple  start + start-up + K hop + K c / B
 //! ```
 //!
@@ -57,8 +58,8 @@ pub(super) fn ll_us(terms: &Terms, bytes: f64, gbps: f64) -> f64 {
     by_all.max(terms.ll_channel_gbps.map_or(0.0, |rate| us(alone, rate)))
 }
 
-/// Returns what a ring takes; nothing for a protocol that is not used there.
-pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: f64) -> Option<Spent> {
+/// Returns what a ring takes that has so many channels; nothing for a protocol that is not used there.
+pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: f64, channels: f64) -> Option<Spent> {
     let steps = Steps::of(pattern, terms, nbytes);
     let inside = if pattern.is_chain() { terms.one_way_gbps } else { terms.both_gbps };
     let between = terms.between.as_ref();
@@ -71,8 +72,7 @@ pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: 
         }
         Protocol::Ll128 => {
             let most = terms.ll128_channel_gbps? * terms.channels;
-            let start_up = terms.start_ll128_us + terms.startup_ll128_us;
-            (start_up, steps.hops(terms, |hops| hops.ll128), us(steps.bytes, most.min(gbps * 15.0 / 16.0)))
+            (terms.start_ll128_us, steps.hops(terms, |hops| hops.ll128), us(steps.bytes, most.min(gbps * 15.0 / 16.0)))
         }
         Protocol::Simple => {
             let started = |network: &Between| network.ring_startup_us * (nbytes / STARTED_BYTES).min(1.0);
@@ -82,6 +82,7 @@ pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: 
     };
     Some(Spent {
         start_up,
+        channels: (channels - 1.0) * terms.channel_us,
         network: between.map_or(0.0, |network| steps.between * network.software_us),
         hops,
         fill: 0.0,

@@ -22,6 +22,7 @@ pub(super) fn sends(terms: &Terms, pattern: Pattern, nbytes: f64) -> Spent {
         start_up: terms.start_simple_us,
         network: 0.0,
         hops,
+        channels: 0.0,
         fill: 0.0,
         bytes: us(inside, terms.both_gbps),
         carrier: Carrier::Links,

@@ -20,6 +20,8 @@ pub(super) struct Spent {
     pub(super) network: f64,
     /// Steps from GPU to GPU.
     pub(super) hops: f64,
+    /// Channels after the first, which start one after the other.
+    pub(super) channels: f64,
     /// Until the stages of a pipeline are full.
     pub(super) fill: f64,
     /// Bytes over rates.
@@ -31,7 +33,7 @@ pub(super) struct Spent {
 
 impl Spent {
     pub(super) fn us(&self) -> f64 {
-        self.start_up + self.network + self.hops + self.fill + self.bytes
+        self.start_up + self.channels + self.network + self.hops + self.fill + self.bytes
     }
 }
 

@@ -3,7 +3,6 @@
 use super::constants::Constants;
 use super::machine::{Machine, Way};
 use crate::hardware::gpus::Generation;
-use crate::hardware::media::Medium;
 
 /// Channels of GPUs whose number NCCL's model does not tell: RCCL's on MI300X. Chosen.
 const CHANNELS: f64 = 32.0;
@@ -62,7 +61,7 @@ pub(super) struct Nvls {
 pub(super) struct Launching {
     /// One process for all GPUs of a node: no call ends before.
     pub(super) single_process_us: f64,
-    /// all_to_all: in addition to that.
+    /// all_to_all: in addition to all.
     pub(super) per_peer_us: f64,
     pub(super) framework_us: f64,
 }
@@ -85,7 +84,8 @@ pub(super) struct Terms {
     pub(super) start_simple_us: f64,
     /// What is more over NVLink, on one node.
     pub(super) startup_us: f64,
-    pub(super) startup_ll128_us: f64,
+    /// Until one more channel has started, over NVLink on one node.
+    pub(super) channel_us: f64,
     pub(super) ll_gbps: f64,
     /// Over NVLink the first bytes of a step go at this rate, per channel.
     pub(super) ll_channel_gbps: Option<f64>,
@@ -115,7 +115,7 @@ impl Terms {
             simple: at(&["hop_us.simple", way]),
         };
         let nvls = machine.folds.then(|| nvls(machine, constants)).flatten();
-        let staged = machine.host.map_or(f64::INFINITY, |(host, gbps)| gbps * staged_part(host, constants) * local);
+        let staged = machine.host.map_or(f64::INFINITY, |(_, gbps)| gbps * at(&["staged.both_ways"]) * local);
         let most = if machine.is_direct { f64::INFINITY } else { staged };
         let between = machine.network.as_ref().map(|network| Between {
             software_us: at(&["network.hop_us", network.stack()]),
@@ -144,7 +144,7 @@ impl Terms {
             start_ll128_us: at(&["start_us.ll128"]),
             start_simple_us: at(&["start_us.simple"]),
             startup_us: of_age("startup_us"),
-            startup_ll128_us: of_age("startup_ll128_us"),
+            channel_us: if machine.is_amd { 0.0 } else { of_age("channel_us") },
             ll_gbps: at(&["ll_gbps", age]),
             ll_channel_gbps: is_nvlink.then(|| at(&["ll_channel_gbps"])),
             ll128_channel_gbps: has_ll128.then(|| at(&["ll128_channel_gbps"])),
@@ -152,7 +152,9 @@ impl Terms {
             nvls,
             between,
             launching: Launching {
-                single_process_us: at(&["launch.single_process_us"]) * local * (local / 8.0).sqrt(),
+                single_process_us: at(&["launch.single_process_us"])
+                    * local
+                    * (local / 8.0).powf(at(&["launch.growth"])),
                 per_peer_us: at(&["launch.per_peer_us"]) * local * (local - 1.0),
                 framework_us: at(&["launch.framework_us"]),
             },
@@ -179,14 +181,12 @@ fn rates(machine: &Machine, constants: &Constants) -> (f64, f64) {
             (line * part, line * part)
         }
         Way::Peer => (line * constants.at("efficiency.pcie"), line * constants.at("efficiency.pcie")),
-        Way::Staged => (line * staged_part(medium, constants), line * constants.at("staged.one_way")),
+        // What a chain's last GPU would send is not there.
+        Way::Staged => {
+            let senders = machine.sharers.min(f64::from(machine.ranks) - 1.0);
+            (line * constants.at("staged.both_ways") / machine.sharers, line * constants.at("staged.one_way") / senders)
+        }
     }
-}
-
-/// What part of its line to the host a GPU keeps in each direction if every byte goes through host memory.
-fn staged_part(host: &Medium, constants: &Constants) -> f64 {
-    let is_old = matches!(host.name.as_str(), "pcie1" | "pcie2" | "pcie3");
-    constants.at(if is_old { "staged.pcie3" } else { "staged.pcie4" })
 }
 
 fn nvls(machine: &Machine, constants: &Constants) -> Option<Nvls> {

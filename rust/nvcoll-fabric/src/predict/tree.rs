@@ -97,6 +97,7 @@ fn over(network: &Between, terms: &Terms, nbytes: f64, inside: &Inside) -> Spent
         start_up: inside.start_up,
         network: levels * network.software_us,
         hops: inside.hops + levels * inside.hop,
+        channels: 0.0,
         fill: inside.fill + levels * us(inside.in_flight.min(nbytes), gbps),
         bytes: us(nbytes, gbps),
         carrier: if is_of_cards { Carrier::Cards } else { Carrier::Links },
