@@ -205,7 +205,7 @@ def write_trust(found: Sequence[Judged]) -> None:
     for name, scope in sorted(classes.items()):
         for kind in KINDS:
             factors = [round(widths.factor(name, scope, kind, band), 3) for band in bands()]
-            systems = widths.systems.get((name, kind), 0)
+            systems = [widths.systems.get((name, kind, band), 0) for band in bands()]
             lines += ["", "[[class]]", f'name = "{name}"', f'collective = "{kind}"']
             lines += [f"systems = {systems}", f"factor = {factors}"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

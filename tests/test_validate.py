@@ -159,6 +159,15 @@ def test_scopes_tell_racks_from_nodes_and_launches_that_are_not_known():
     assert validate.by_scope(row(system(), 1.0, collective="all_gather"))[1] == "others"
 
 
+def test_two_predictors_are_compared_on_the_rows_of_which_both_say_something():
+    easy, hard = row(system("easy"), 100), row(system("hard"), 100)
+    ours = validate.judge([easy, hard], lambda asked: Prediction(110.0 if asked is easy else 190.0))
+    theirs = validate.judge([easy, hard], lambda asked: Prediction(130.0) if asked is easy else None)
+    ((key, (mine, other)),) = validate.beside(ours, theirs).items()
+    assert (key[0], mine.systems, other.systems) == ("one node", 1, 1)
+    assert (mine.median, other.median) == (pytest.approx(0.1), pytest.approx(0.3))
+
+
 def test_the_report_names_cells_and_worst_rows():
     rows = [row(system("one"), 100), row(system("same"), 110), row(system("far"), 100, nbytes=1 << 30)]
     output = io.StringIO()

@@ -73,11 +73,6 @@ class Contest:
     nccl: Sequence[Prediction] | str
     """What NCCL would pick and what it would take, or why that is not known."""
 
-    @property
-    def trust(self) -> str:
-        """How the constants are known: on how many such systems what they predict of NCCL was judged."""
-        return "not validated" if isinstance(self.nccl, str) else self.nccl[0].trust
-
     def fastest(self, at: int) -> str:
         """Returns who is the fastest at the size with this index; of equals the first."""
         return min(self.times, key=lambda name: self.times[name][at].microseconds)

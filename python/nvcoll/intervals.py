@@ -1,20 +1,32 @@
 """How wide the 90 % interval of a prediction must be, from how far others were off.
 
 Each row was predicted by constants that were fitted without its family. The factor of a cell (class of machines,
-all_reduce or others, band of sizes) holds 90 % of |log(measured / predicted)|; systems weigh equal, and the quantile
-is raised for their small number, as a jackknife must. A cell of fewer than five systems borrows the widest of its
-scope (one node, a rack, several nodes), where all its classes of few systems together count as one more. Where the
-scope has as few itself, the widest of all.
+all_reduce or others, band of sizes) is a quantile of its |log(measured / predicted)|, systems weighing equal. Which
+quantile, a jackknife says: each family is left out in turn, and the least level is taken at which the quantile of the
+others holds 90 % of the rows of a left-out system, on average over systems. With few systems that is a higher one
+than 90 %, which is what their small number costs. Quantiles are interpolated.
+
+A cell of fewer than five systems is not validated and borrows the widest of its scope (one node, a rack, several
+nodes), where all its classes of few systems together count as one more. Where the scope has as few itself, the widest
+of all. An interval says on how many systems of its own cell it stands; :func:`covered` judges those that stand on
+their own apart from those that are borrowed.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
 
-from nvcoll.validate import BANDS, Judged, Prediction
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from nvcoll.validate import BANDS, Judged, Key, Prediction, Row
+from nvcoll.words import counted
 
 FEWEST_SYSTEMS = 5
 """Chosen: a cell of fewer systems is not validated."""
@@ -24,8 +36,11 @@ PART = 0.9
 
 KINDS = ("all_reduce", "others")
 
-Residual = tuple[str, float]
-"""System, |log(measured / predicted)|."""
+LEVELS = np.linspace(PART, 1.0, 41)
+"""Of quantiles: those that a jackknife tries."""
+
+Residual = tuple[str, str, float]
+"""System, its family, |log(measured / predicted)|."""
 
 Cell = tuple[str, str, str]
 """Class or scope, kind of collective, band."""
@@ -37,18 +52,30 @@ def kind(collective: str) -> str:
 
 
 def quantile(residuals: Sequence[Residual]) -> float:
-    """Returns what 90 % of residuals do not exceed, systems weighing equal."""
+    """Returns what residuals of 90 % of other systems' rows should not exceed; all of them where no level suffices."""
+    held: dict[str, list[np.ndarray]] = defaultdict(list)
+    for family in {family for _, family, _ in residuals}:
+        others = [residual for residual in residuals if residual[1] != family]
+        if not others:
+            continue
+        most = _quantiles(others)
+        for system, where, size in residuals:
+            if where == family:
+                held[system].append(size <= most)
+    parts = np.mean([np.mean(rows, axis=0) for rows in held.values()], axis=0) if held else np.zeros(len(LEVELS))
+    enough = np.flatnonzero(parts >= PART - 1e-9)
+    return float(_quantiles(residuals)[enough[0] if len(enough) else -1])
+
+
+def _quantiles(residuals: Sequence[Residual]) -> np.ndarray:
+    """The quantiles of all levels, systems weighing equal; between two residuals they are drawn straight."""
     counts: dict[str, int] = defaultdict(int)
-    for system, _ in residuals:
+    for system, *_ in residuals:
         counts[system] += 1
-    ordered = sorted((residual, 1 / counts[system]) for system, residual in residuals)
-    wanted = min(1.0, PART * (len(counts) + 1) / len(counts)) * len(counts)
-    reached = 0.0
-    for residual, weight in ordered:
-        reached += weight
-        if reached >= wanted - 1e-9:
-            return residual
-    return ordered[-1][0]
+    sizes, weights = np.array(sorted((size, 1 / counts[system]) for system, _, size in residuals)).T
+    reached = np.cumsum(weights)
+    most: np.ndarray = np.interp(LEVELS, (reached - weights / 2) / reached[-1], sizes)
+    return most
 
 
 @dataclass(frozen=True)
@@ -56,33 +83,38 @@ class Widths:
     """The factors that follow from some residuals."""
 
     own: Mapping[Cell, float]
-    systems: Mapping[tuple[str, str], int]
+    systems: Mapping[Cell, int]
     scopes: Mapping[str, str]
 
     @classmethod
     def of(cls, judged: Iterable[Judged]) -> Widths:
         """Measures them."""
         cells: dict[Cell, list[Residual]] = defaultdict(list)
-        members: dict[tuple[str, str], set[str]] = defaultdict(set)
+        members: dict[Cell, set[str]] = defaultdict(set)
         scopes: dict[str, str] = {}
         for item in judged:
             row, system = item.row, item.row.system
-            residual = system.system_id, abs(math.log(row.time_us / item.prediction.time_us))
+            size = abs(math.log(row.time_us / item.prediction.time_us))
             scopes[system.fabric_class] = system.scope
-            members[system.fabric_class, kind(row.collective)].add(system.system_id)
             for where in (system.fabric_class, system.scope):
-                cells[where, kind(row.collective), row.band].append(residual)
-        few = [name for name in scopes if all(len(members[name, of]) < FEWEST_SYSTEMS for of in KINDS)]
+                cells[where, kind(row.collective), row.band].append((system.system_id, system.family, size))
+                members[where, kind(row.collective), row.band].add(system.system_id)
+        few = [name for name in scopes if all(len(members[name, of, at]) < FEWEST_SYSTEMS for of, at in _places())]
         for (where, of, band), found in list(cells.items()):
             if where in few:
-                cells[f"few of {scopes[where]}", of, band] += found
+                rest = f"few of {scopes[where]}", of, band
+                cells[rest] += found
+                members[rest] |= members[where, of, band]
         known = {
-            cell: math.exp(quantile(found))
-            for cell, found in cells.items()
-            if len({system for system, _ in found}) >= FEWEST_SYSTEMS
+            cell: math.exp(quantile(found)) for cell, found in cells.items() if len(members[cell]) >= FEWEST_SYSTEMS
         }
         scopes |= {f"few of {scope}": scope for scope in set(scopes.values())}
-        return cls(known, {name: len(found) for name, found in members.items()}, scopes)
+        return cls(known, {cell: len(found) for cell, found in members.items()}, scopes)
+
+    def stands_on(self, fabric_class: str, of: str, band: str) -> int:
+        """Returns on how many systems the factor of a cell stands; 0 if it is borrowed."""
+        cell = fabric_class, of, band
+        return self.systems[cell] if cell in self.own else 0
 
     def factor(self, fabric_class: str, scope: str, of: str, band: str) -> float:
         """Returns the factor of a cell, its own or what it borrows."""
@@ -107,10 +139,94 @@ def with_intervals(judged: Sequence[Judged]) -> list[Judged]:
     bounded = []
     for item in judged:
         row, system = item.row, item.row.system
-        factor = widths[system.family].factor(system.fabric_class, system.scope, kind(row.collective), row.band)
-        time = item.prediction.time_us
-        bounded.append(Judged(row, Prediction(time, time / factor, time * factor)))
+        known, of = widths[system.family], kind(row.collective)
+        factor = known.factor(system.fabric_class, system.scope, of, row.band)
+        time, systems = item.prediction.time_us, known.stands_on(system.fabric_class, of, row.band)
+        bounded.append(Judged(row, Prediction(time, time / factor, time * factor, systems)))
     return bounded
+
+
+class Covered(NamedTuple):
+    """How well the intervals of a cell hold what was measured, systems weighing equal.
+
+    ``systems`` were measured. For ``own`` of them the interval stood on five others of the cell or more, for
+    ``borrowed`` it did not; such a part of their rows lies inside.
+    """
+
+    systems: int
+    own: int
+    own_part: float | None
+    borrowed: int
+    borrowed_part: float | None
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether predictions of the cell call themselves validated."""
+        return self.systems >= FEWEST_SYSTEMS
+
+
+def covered(judged: Iterable[Judged], by: Callable[[Row], Key]) -> dict[Key, Covered]:
+    """Says of each cell how well its intervals hold; ``by`` names the cell of a row."""
+    cells: dict[Key, dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
+    for item in judged:
+        if item.covered is not None:
+            cells[by(item.row)][item.row.system.system_id].append(item)
+    return {name: _covered(cells[name]) for name in sorted(cells, key=_in_order)}
+
+
+def _covered(found: Mapping[str, Sequence[Judged]]) -> Covered:
+    """Averages over systems; one of which some rows have an interval of their own, and others not, is in both parts."""
+    parts: dict[bool, list[float]] = {True: [], False: []}
+    for rows in found.values():
+        for is_own, inside in parts.items():
+            held = [bool(item.covered) for item in rows if (item.prediction.systems > 0) == is_own]
+            if held:
+                inside.append(float(np.mean(held)))
+    own, borrowed = (float(np.mean(parts[is_own])) if parts[is_own] else None for is_own in (True, False))
+    return Covered(len(found), len(parts[True]), own, len(parts[False]), borrowed)
+
+
+def _in_order(key: Key) -> tuple[Key, int]:
+    """Sorts bands, where a key ends in one, by size."""
+    return (key[:-1], bands().index(key[-1])) if key and key[-1] in bands() else (key, 0)
+
+
+def cell_of(row: Row) -> Key:
+    """The cell of a row: class, kind of collective, band."""
+    return row.system.fabric_class, kind(row.collective), row.band
+
+
+def validated(judged: Sequence[Judged]) -> list[Judged]:
+    """Returns what lies in cells that call themselves validated and has an interval that stands on its own cell."""
+    cells = covered(judged, cell_of)
+    return [item for item in judged if cells[cell_of(item.row)].is_validated and item.prediction.systems > 0]
+
+
+def report(judged: Sequence[Judged], console: Console) -> None:
+    """Prints how many rows lie in their intervals: cells that are validated, then those that are not, then all."""
+    for is_validated, title in ((True, "validated cells"), (False, "cells that are not validated: all borrow")):
+        heads = "where", "collective", "band", "systems", "in own interval", "in borrowed interval"
+        table = Table(*heads, title=f"90 % intervals, {title}")
+        for name, cell in covered(judged, cell_of).items():
+            if cell.is_validated == is_validated:
+                shown = _shown(cell.own_part, cell.own), _shown(cell.borrowed_part, cell.borrowed)
+                table.add_row(*name, str(cell.systems), *shown)
+        console.print(table)
+    found = validated(judged)
+    for (owner,), cell in covered(found, lambda row: (row.system.fabric_class,)).items():
+        console.print(f"validated, own intervals, {owner}: {_shown(cell.own_part, cell.own)}")
+    for cell in covered(found, lambda row: ()).values():
+        console.print(f"validated, own intervals, all: {_shown(cell.own_part, cell.own)}")
+
+
+def _shown(part: float | None, systems: int) -> str:
+    """Writes what part of the rows of some systems lies inside."""
+    return "-" if part is None else f"{part * 100:.0f} % of {counted(systems, 'system')}"
+
+
+def _places() -> Iterable[tuple[str, str]]:
+    """Every kind of collective in every band."""
+    return product(KINDS, bands())
 
 
 def bands() -> list[str]:

@@ -19,6 +19,7 @@ predictors, quadratic in systems of the same hardware. What it does not do: fit;
 from __future__ import annotations
 
 import csv
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,11 +100,15 @@ class Row:
 
 
 class Prediction(NamedTuple):
-    """How long a call should take, and between which times it should lie; nothing if that is not said."""
+    """How long a call should take, and between which times it should lie; nothing if that is not said.
+
+    ``systems``: how many of its class and band the interval stands on; 0 where it is borrowed of others.
+    """
 
     time_us: float
     low_us: float | None = None
     high_us: float | None = None
+    systems: int = 0
 
 
 Predictor = Callable[[Row], Prediction | None]
@@ -326,6 +331,16 @@ def _ratios(
     return ratios
 
 
+def beside(
+    ours: Iterable[Judged], theirs: Iterable[Judged], key: Callable[[Row], Key] = by_scope
+) -> dict[Key, tuple[Cell, Cell]]:
+    """Compares two predictors cell by cell, on the rows of which both say something."""
+    found = {name: {id(item.row): item for item in judged} for name, judged in (("ours", ours), ("theirs", theirs))}
+    both = found["ours"].keys() & found["theirs"].keys()
+    mine, other = (cells([item for row, item in items.items() if row in both], key) for items in found.values())
+    return {name: (mine[name], other[name]) for name in mine}
+
+
 def report(rows: Sequence[Row], predictors: Mapping[str, Sequence[Judged]], console: Console, worst: int = 10) -> None:
     """Prints what was judged: by scope, by class, and the worst rows of each predictor.
 
@@ -337,6 +352,7 @@ def report(rows: Sequence[Row], predictors: Mapping[str, Sequence[Judged]], cons
     """
     for title, key in (("one line per scope", by_scope), ("one line per class", by_class)):
         console.print(_table(title, rows, predictors, key))
+    console.print(_beside(predictors))
     for name, judged in predictors.items():
         console.print(_worst(name, judged, worst))
     console.print("a cell: median / 90th percentile over systems of the mean |error| of a system; bias; coverage")
@@ -359,6 +375,26 @@ def _table(
         systems = len({row.system for row in members})
         table.add_row(*name, str(systems), str(len(members)), _percent(apart.get(name)), *shown)
     return table
+
+
+def _beside(predictors: Mapping[str, Sequence[Judged]]) -> Table:
+    """Makes a table of the first predictor beside each other model, on the same rows: median of each, and systems."""
+    (first, ours), *rest = predictors.items()
+    model = first.partition(",")[0]
+    found = [(name, beside(ours, theirs)) for name, theirs in rest if name.partition(",")[0] != model]
+    heads = "where", "collective", "band", *(f"beside {name}" for name, _ in found)
+    table = Table(*heads, title=f"{first}, beside others on the same rows")
+    for key in sorted({key for _, cells in found for key in cells}, key=_in_order):
+        pairs = [cells.get(key) for _, cells in found]
+        table.add_row(*key, *(_pair(*pair) if pair else "-" for pair in pairs))
+    return table
+
+
+def _pair(ours: Cell, theirs: Cell) -> str:
+    """Writes the medians of both, on how many systems, and which is the smaller."""
+    part = ours.median / theirs.median if theirs.median else math.inf
+    words = "half or less" if part <= 0.5 else "less" if part < 1 else "NOT LESS"
+    return f"{_percent(ours.median)} : {_percent(theirs.median)}  of {ours.systems}  {words}"
 
 
 def _shown(found: Cell | None) -> str:

@@ -137,9 +137,14 @@ def _rows(one: Contest) -> Iterator[Sequence[str]]:
         yield sizes.show(nbytes), *cells, f"{best} {times[best].protocol}", ahead, *picked, micros(floor), over
 
 
+def _trust(one: Contest) -> str:
+    """How the constants are known: on how many such systems what they predict of NCCL was judged."""
+    return "not validated" if isinstance(one.nccl, str) else sizes.trusted(one.nccl)
+
+
 def _show(one: Contest) -> None:
     fabric = one.fabric
-    print(f"{fabric.name}   {fabric.title}   {one.collective}, microseconds   constants: {one.trust}")
+    print(f"{fabric.name}   {fabric.title}   {one.collective}, microseconds   constants: {_trust(one)}")
     headings = ("size", *(f"{name} " for name in one.times), "fastest", "ahead", *NCCL, "floor", "x floor")
     print_table(headings, _rows(one), left=("fastest", NCCL[0]))
     for name, why in one.absent.items():
@@ -178,7 +183,7 @@ def _of(one: Contest) -> dict[str, Any]:
     fabric = one.fabric
     return {
         "fabric": fabric.name,
-        "trust": one.trust,
+        "trust": _trust(one),
         "world_size": fabric.world_size,
         "rows": rows,
         "ranges": ranges,

@@ -180,7 +180,8 @@ def _print_lines(what: str, lines: Iterable[tuple[str, str]]) -> None:
 def _notes(found: Sequence[Sequence[Answer]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """What has to be said of machines: how predictions are known, who chooses, what there is no answer to."""
     firsts = [answers[0] for answers in found]
-    yield "trust", [(one.fabric.name, one.prediction.trust) for one in firsts if one.prediction]
+    known = [[one.prediction for one in answers if one.prediction] for answers in found]
+    yield "trust", [(some[0].fabric, sizes.trusted(some)) for some in known if some]
     chosen = [(one.fabric.name, one.prediction.choice) for one in firsts if one.prediction]
     yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
     yield "no time", [(one.fabric.name, one.why_no_prediction) for one in firsts if one.why_no_prediction]

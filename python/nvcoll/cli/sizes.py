@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import groupby
 from math import inf
 
-from nvcoll._nvcoll import InvalidArgument
+from nvcoll._nvcoll import InvalidArgument, Prediction
 
 UNITS = {"": 0, "K": 1, "M": 2, "G": 3}
 
@@ -36,6 +37,12 @@ def show(nbytes: int) -> str:
         if nbytes >= unit:
             return f"{nbytes / unit:.4g} {name}"
     return f"{nbytes} B"
+
+
+def trusted(found: Sequence[Prediction]) -> str:
+    """Returns how predictions of rising sizes are known: once if of all alike, else from which size on."""
+    first, *others = [next(run) for _, run in groupby(found, key=lambda one: one.trust)]
+    return "; ".join([first.trust, *(f"from {show(one.nbytes)} {one.trust}" for one in others)])
 
 
 def sweep(begin: int, end: int, factor: float | None, step: int | None) -> Iterator[int]:

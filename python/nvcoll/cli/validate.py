@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from nvcoll import InvalidArgument, nccl_estimate, pytorch_estimate, simulated_estimate
+from nvcoll import InvalidArgument, intervals, nccl_estimate, pytorch_estimate, simulated_estimate
 from nvcoll import validate as judging
 from nvcoll.cli.fabric import WIDEST
 
@@ -43,7 +43,9 @@ def validate(
     estimator = pytorch_estimate.predictor()
     if estimator is not None:
         predictors["PyTorch's estimator"] = judging.judge(rows, estimator)
-    judging.report(rows, predictors, Console(width=WIDEST, highlight=False), worst)
+    console = Console(width=WIDEST, highlight=False)
+    judging.report(rows, predictors, console, worst)
+    intervals.report(next(iter(predictors.values())), console)
     print(f"{len(rows)} healthy rows of {len({row.system.system_id for row in rows})} systems")
     for name, judged in predictors.items():
         print(f"{name}: {len(judged)} rows; nothing is said of the others")

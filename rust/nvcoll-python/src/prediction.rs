@@ -82,7 +82,7 @@ pub(crate) struct Prediction {
     bottleneck: String,
     /// What the time is made of: (name, microseconds); they add up to it.
     parts: Vec<(&'static str, f64)>,
-    /// How predictions for such machines are known: `validated on k systems` or `not validated`.
+    /// How predictions of such sizes are known for such machines: `validated on k systems` or `not validated`.
     trust: String,
     /// Who takes the algorithm: NCCL's cost model, or rings because of a reason that is said.
     choice: String,
@@ -187,7 +187,7 @@ impl Fabric {
                     nccl: row.nccl_us,
                     bottleneck: row.bottleneck,
                     parts: row.parts,
-                    trust: predictor.trust(call.pattern),
+                    trust: predictor.trust(call.pattern, row.nbytes),
                     choice: predictor.chooses().to_owned(),
                 }
             })

@@ -97,10 +97,11 @@ impl Launch {
 }
 
 impl Fabric {
-    /// Returns on how many systems of its class predictions of all_reduce were judged.
+    /// Returns on how many systems of its class predictions of all_reduce were judged, at the sizes where these are most:
+    /// what is known of one size is said by [`Predictor::trust`].
     pub fn evidence(&self) -> Evidence {
         Machine::of(self)
-            .map_or(Evidence::DatasheetOnly, |machine| trust::evidence(machine.class(), Pattern::AllReduce))
+            .map_or(Evidence::DatasheetOnly, |machine| trust::best_evidence(machine.class(), Pattern::AllReduce))
     }
 }
 
@@ -161,9 +162,9 @@ impl Predictor {
         self.machine.class()
     }
 
-    /// Says how predictions of a pattern for such machines are known.
-    pub fn trust(&self, pattern: Pattern) -> String {
-        match trust::evidence(self.class(), pattern) {
+    /// Says how predictions of so many bytes of a pattern are known for such machines.
+    pub fn trust(&self, pattern: Pattern, nbytes: u64) -> String {
+        match trust::evidence(self.class(), pattern, nbytes) {
             Evidence::DatasheetOnly => "not validated".to_owned(),
             validated => validated.to_string(),
         }
