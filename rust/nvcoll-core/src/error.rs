@@ -35,6 +35,9 @@ pub enum Error {
         /// How many sources and destinations they would have together.
         views: u64,
     },
+    /// A parameter that an algorithm does not have, or a value that it cannot have.
+    #[error("{0}")]
+    Parameter(String),
     /// An algorithm broke a rule of the builder.
     #[error("{0}")]
     Build(String),

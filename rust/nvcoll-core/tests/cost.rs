@@ -171,7 +171,32 @@ fn algorithms_move_what_their_files_say() {
 fn every_other_algorithm_has_a_formula() {
     let is_listed = |a: &Algorithm| FORMULAS.iter().any(|f| f.0 == a.collective && f.1 == a.name);
     let others: Vec<&str> = ALGORITHMS.iter().filter(|a| !is_listed(a)).map(|a| a.name).collect();
-    assert_eq!(others, ["tree", "two_level", "direct", "direct"], "give a new algorithm a row in FORMULAS");
+    assert_eq!(
+        others,
+        ["tree", "two_level", "two_level(outer=halving_doubling)", "direct", "direct"],
+        "give a new algorithm a row in FORMULAS"
+    );
+}
+
+/// Nodes of m, k of them, by both algorithms across nodes.
+#[test]
+fn two_level_moves_and_steps_what_its_file_says() {
+    for (m, k) in [(1, 4), (2, 2), (3, 4), (4, 3), (8, 1), (8, 16), (5, 6), (16, 8)] {
+        for (outer, &aliasing) in
+            ["ring", "halving_doubling"].into_iter().flat_map(|o| Aliasing::ALL.iter().map(move |a| (o, a)))
+        {
+            let name = format!("two_level(per_node={m},outer={outer})");
+            let cost = Cost::of(&build(&ALL_REDUCE, &name, Roles::of(m * k), aliasing).unwrap());
+            let [nodes, ranks] = [k, m].map(f64::from);
+            // A node of one rank that has what it folds already moves nothing in place.
+            let inside = if m == 1 { 2.0 * out_of_place(aliasing) } else { 2.0 + 1.0 / ranks };
+            assert_is(cost.moved(), inside + 5.0 / ranks * (nodes - 1.0) / nodes);
+            let across = if outer == "ring" { 2 * (k - 1) } else { 2 * k.ilog2() };
+            if k.is_power_of_two() && m > 1 {
+                assert!(cost.ranks.iter().all(|rank| rank.steps == u64::from(across + 2)), "{name}: {:?}", cost.ranks);
+            }
+        }
+    }
 }
 
 #[test]

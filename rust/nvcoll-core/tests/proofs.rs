@@ -69,12 +69,28 @@ fn a_large_world_is_proved_through_staging() {
 #[test]
 fn two_level_keeps_its_order_in_a_world_of_any_size() {
     for n in (1..=17).chain([19, 22, 23, 31, 37, 61, 97, 121, 143]) {
-        for &aliasing in Aliasing::ALL {
-            let mapped = algorithm::build(&ALL_REDUCE, "two_level", Roles::of(n), aliasing).unwrap();
+        let names = ["two_level", "two_level(outer=halving_doubling)"];
+        for (name, &aliasing) in names.into_iter().flat_map(|name| Aliasing::ALL.iter().map(move |a| (name, a))) {
+            let mapped = algorithm::build(&ALL_REDUCE, name, Roles::of(n), aliasing).unwrap();
             let proved = verify(mapped).unwrap().order();
-            assert_eq!(proved.weaker(Order::Nested), Order::Nested, "{n} ranks: {proved:?} is proved");
+            assert_eq!(proved.weaker(Order::Nested), Order::Nested, "{name} of {n}: {proved:?} is proved");
         }
     }
+}
+
+#[test]
+fn two_level_is_proved_with_nodes_of_any_size() {
+    for (per_node, nodes) in (1..=6).flat_map(|m| (1..=6).map(move |k| (m, k))) {
+        for outer in ["ring", "halving_doubling"] {
+            let name = format!("two_level(per_node={per_node},outer={outer})");
+            let mapped = algorithm::build(&ALL_REDUCE, &name, Roles::of(per_node * nodes), Aliasing::InPlace).unwrap();
+            for &path in Path::ALL {
+                verify(lower(&mapped, path).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
+            }
+        }
+    }
+    let refused = algorithm::build(&ALL_REDUCE, "two_level(per_node=3)", Roles::of(4), Aliasing::InPlace);
+    assert_eq!(refused.unwrap_err().to_string(), "groups of 3 do not divide 4 ranks: choose a divisor");
 }
 
 #[test]
@@ -114,4 +130,6 @@ fn a_proof_prints_the_order_of_every_fold() {
     assert_eq!(of("ring", 3).expression(0), "((r0 + r1) + r2)");
     assert_eq!(of("ring", 3).expression(1), "((r1 + r2) + r0)");
     assert_eq!(of("two_level", 9).expression(0), "(((r0 + r1 + r2) + (r3 + r4 + r5)) + (r6 + r7 + r8))");
+    let pairs = "(((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7)))";
+    assert_eq!(of("two_level(per_node=2,outer=halving_doubling)", 8).expression(7), pairs);
 }

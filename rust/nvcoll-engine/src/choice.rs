@@ -126,7 +126,7 @@ impl Asked<'_> {
 /// # Panics
 /// If the call has a table of counts that is not as long as the collective has parts.
 pub fn choose(asked: &Asked<'_>, tuning: &Tuning, aside: &impl Aside) -> Result<Chosen> {
-    let first = algorithm::find(asked.call.collective, "auto")?.name;
+    let first = algorithm::of(asked.call.collective).next().expect("a collective has an algorithm").name;
     let chosen = |algorithm, why| Ok(Chosen { algorithm, why });
     let mut all = candidates(asked.call.collective).map(|algorithm| algorithm.name);
     match (all.next(), all.next()) {

@@ -12,7 +12,7 @@ use nvcoll_core::verify::{verify, Verified};
 use crate::error::{Error, Result};
 use crate::making::{Aside, Makers};
 
-type Key = (&'static str, &'static str, Roles, Path, Aliasing);
+type Key = (&'static str, String, Roles, Path, Aliasing);
 
 static PROOFS: Mutex<Option<HashMap<Key, Verified>>> = Mutex::new(None);
 static MAKERS: Makers<Key> = Makers::new();
@@ -29,15 +29,15 @@ pub fn prove(
     aliasing: Aliasing,
     aside: &impl Aside,
 ) -> Result<Verified> {
-    let name = algorithm::find(collective, name)?.name;
-    let key = (collective.name, name, roles, path, aliasing);
+    let name = algorithm::Named::read(collective, name)?.name();
+    let key = (collective.name, name.clone(), roles, path, aliasing);
     let find = || proofs().as_ref().and_then(|proofs| proofs.get(&key).cloned());
     let make = || {
         let verified = aside.run(|| {
-            let schedule = lower(&algorithm::build(collective, name, roles, aliasing)?, path)?;
+            let schedule = lower(&algorithm::build(collective, &name, roles, aliasing)?, path)?;
             verify(schedule).map_err(|violation| Error::Refuted(violation.to_string()))
         })?;
-        proofs().get_or_insert_default().insert(key, verified.clone());
+        proofs().get_or_insert_default().insert(key.clone(), verified.clone());
         Ok(verified)
     };
     MAKERS.find_or_make(&key, aside, find, make)

@@ -144,7 +144,7 @@ fn with_many_ranks_it_is_the_first_of_the_registry_and_says_so() {
     let call = call(&ALL_GATHER, Path::Mapped, Aliasing::InPlace, 1 << 20);
     let node = node(MODELLED_RANKS + 1, "");
     let chosen = node.choose(&call, Sharing::ByTile, MODELLED_RANKS + 1, &OnTheSpot).unwrap();
-    assert_eq!(chosen.algorithm, algorithm::find(&ALL_GATHER, "auto").unwrap().name);
+    assert_eq!(chosen.algorithm, algorithm::of(&ALL_GATHER).next().unwrap().name);
     assert!(chosen.why.contains("more ranks than are estimated"), "{}", chosen.why);
     assert!(node.estimates(&call, Sharing::ByTile, MODELLED_RANKS + 1, &OnTheSpot).unwrap().is_empty());
 }

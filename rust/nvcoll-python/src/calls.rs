@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use nvcoll_core::algorithm::Named;
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
@@ -13,7 +14,7 @@ use nvcoll_core::verify::Verified;
 use nvcoll_core::words::counted;
 use nvcoll_engine::Deadline;
 
-use crate::error::invalid;
+use crate::error::{invalid, of_core};
 use crate::schedule::written;
 
 /// The sum of contributions, each multiplied by its rank's scalar.
@@ -150,7 +151,10 @@ impl Choice {
         aliasing: Aliasing,
     ) -> PyResult<Self> {
         if let Ok(name) = algorithm.extract::<String>() {
-            return Ok(Self { name, proof: None });
+            // However it was written, all ranks and caches call it by one name.
+            let named =
+                if name.contains('(') { Named::read(collective, &name).map(|named| named.name()) } else { Ok(name) };
+            return Ok(Self { name: named.map_err(|error| of_core(algorithm.py(), &error))?, proof: None });
         }
         let py = algorithm.py();
         check_collective(algorithm, collective)?;

@@ -81,6 +81,7 @@ pub(crate) fn invalid(py: Python<'_>, message: impl Into<String>) -> PyErr {
 pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
     let name = match error {
         CoreError::Unknown { .. }
+        | CoreError::Parameter(_)
         | CoreError::WorldSize { .. }
         | CoreError::Undefined { .. }
         | CoreError::Tuning(_) => "InvalidArgument",

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_core::algorithm::ALGORITHMS;
+use nvcoll_core::algorithm::{Named, ALGORITHMS};
 use nvcoll_core::collective::{Collective, Folds, Roles, ALL_REDUCE, COLLECTIVES};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::limits::MAX_WORLD_SIZE;
@@ -13,6 +13,8 @@ use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::roofline::{Roofline, Stores};
 
 use crate::arrays::{Caller, Contract, Operands, Passed};
+use crate::error::of_core;
+use crate::schedule::collective_named;
 use crate::whole::whole;
 
 /// More threads than any machine has processors for. Chosen.
@@ -22,6 +24,17 @@ const ROOFLINE_THREADS: u32 = 1024;
 #[pyfunction]
 fn algorithms() -> Vec<(&'static str, &'static str, &'static str, &'static str, &'static str)> {
     ALGORITHMS.iter().map(|a| (a.collective.name, a.name, a.order.name(), a.summary, a.source)).collect()
+}
+
+/// The parameters of a registered algorithm: (name, what it can be, what it is unless given, summary).
+#[pyfunction]
+fn algorithm_parameters(
+    py: Python<'_>,
+    collective: &str,
+    name: &str,
+) -> PyResult<Vec<(&'static str, String, &'static str, &'static str)>> {
+    let named = Named::read(collective_named(py, collective)?, name).map_err(|error| of_core(py, &error))?;
+    Ok(named.parameters().iter().map(|p| (p.name, p.choices(), p.default(), p.summary)).collect())
 }
 
 /// All collectives: (name, summary, whether one rank is the root, whether it can be in place, what it folds).
@@ -107,6 +120,7 @@ fn roofline(
 /// Adds the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;
+    module.add_function(wrap_pyfunction!(algorithm_parameters, module)?)?;
     module.add_function(wrap_pyfunction!(collectives, module)?)?;
     module.add_function(wrap_pyfunction!(bus_factor, module)?)?;
     module.add_function(wrap_pyfunction!(dtypes, module)?)?;

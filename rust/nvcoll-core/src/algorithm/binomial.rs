@@ -31,6 +31,7 @@ pub(super) static GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "parts go up a binomial tree, each rank fetching what its children have collected",
     source: "the binomial gather of MPICH",
+    parameters: &[],
     build: |b| {
         for place in (0..b.world_size()).rev() {
             for child in children(place, b.world_size()) {
@@ -48,6 +49,7 @@ pub(super) static SCATTER: Algorithm = Algorithm {
     order: Order::None,
     summary: "parts go down a binomial tree, each rank fetching what its children will need",
     source: "the binomial scatter of MPICH",
+    parameters: &[],
     build: |b| {
         place_the_root_s_part(b);
         for place in 0..b.world_size() {

@@ -32,6 +32,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank fetches as many parts as it has from a rank as far away, any number of ranks",
     source: "Bruck et al. 1997",
+    parameters: &[],
     build: |b| {
         let n = b.world_size();
         place_own_parts(b);
@@ -55,6 +56,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     order: Order::None,
     summary: "parts travel by the bits of how far they have to go, far ones first, log2 n rounds",
     source: "Bruck et al. 1997",
+    parameters: &[],
     build: |b| {
         let n = b.world_size();
         for r in 0..n {

@@ -24,6 +24,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank stores to the next, from the root on",
     source: "the pipeline of Open MPI's tuned collectives",
+    parameters: &[],
     build: |b| {
         let (n, root) = (b.world_size(), b.root());
         for place in 1..n {
@@ -45,6 +46,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each rank folds what the next one has with its own, up to the root",
     source: "the pipeline of Open MPI's tuned collectives",
+    parameters: &[],
     build: |b| {
         let mut lowest = relative(b, b.world_size() - 1);
         let mut sum = b.input(lowest, 0);
@@ -66,6 +68,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each rank folds what the one before has with its own",
     source: "the linear scan of MPI libraries, as a pipeline",
+    parameters: &[],
     build: |b| {
         let mut sum = b.copy(&b.input(0, 0), &[b.output(0, 0)]);
         for rank in 1..b.world_size() {

@@ -26,6 +26,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank reads its part from everybody and folds it",
     source: "the linear algorithm of MPI libraries",
+    parameters: &[],
     build: |b| {
         for c in b.chunks(1) {
             let all: Vec<Region> = (0..b.world_size()).map(|r| b.input(r, c)).collect();
@@ -41,6 +42,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank fetches every part from who has it",
     source: "the linear algorithm of MPI libraries",
+    parameters: &[],
     build: |b| {
         let n = b.world_size();
         place_own_parts(b);
@@ -58,6 +60,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank copies from the root",
     source: "linear broadcast of MPI libraries",
+    parameters: &[],
     build: |b| {
         let root = b.root();
         for r in (0..b.world_size()).filter(|&r| r != root) {
@@ -74,6 +77,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "the root folds from everybody",
     source: "linear reduce of MPI libraries",
+    parameters: &[],
     build: |b| {
         b.fold(&b.inputs(), &[b.output(b.root(), 0)]);
     },
@@ -86,6 +90,7 @@ pub(super) static GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank stores its part to the root",
     source: "linear gather of MPI libraries",
+    parameters: &[],
     build: |b| {
         for r in 0..b.world_size() {
             b.push(&b.input(r, r), &[b.output(b.root(), r)]);
@@ -100,6 +105,7 @@ pub(super) static SCATTER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank copies its part from the root",
     source: "linear scatter of MPI libraries",
+    parameters: &[],
     build: |b| {
         for r in 0..b.world_size() {
             b.copy(&b.input(b.root(), r), &[b.output(r, r)]);
@@ -114,6 +120,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank copies its part from every rank",
     source: "linear all_to_all of MPI libraries",
+    parameters: &[],
     build: |b| {
         let n = b.world_size();
         for hop in 0..n {
@@ -132,6 +139,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds from all ranks up to itself",
     source: "linear scan of MPI libraries",
+    parameters: &[],
     build: |b| fold_from_predecessors(b, 1),
 };
 
@@ -142,6 +150,7 @@ pub(super) static EXSCAN: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds from all ranks before itself",
     source: "linear scan of MPI libraries",
+    parameters: &[],
     build: |b| fold_from_predecessors(b, 0),
 };
 
@@ -152,6 +161,7 @@ pub(super) static BARRIER: Algorithm = Algorithm {
     order: Order::None,
     summary: "every rank waits until it has seen every other enter",
     source: "the dissemination-free form of a central barrier; Mellor-Crummey and Scott 1991 survey both",
+    parameters: &[],
     build: |_| {},
 };
 
@@ -169,5 +179,6 @@ pub(super) static SPLIT: Algorithm = Algorithm {
     order: Order::None,
     summary: "every rank waits until it has seen every other enter, and reads its color and key",
     source: "MPI_Comm_split, MPI-1.0 1994, by an all-gather of the pairs; here they lie in the call records",
+    parameters: &[],
     build: |_| {},
 };

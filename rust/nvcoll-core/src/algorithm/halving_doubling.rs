@@ -29,6 +29,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "ranks at distance 1, 2, 4, .. fold half of their range each, then fetch it back",
     source: "Rabenseifner 2004",
+    parameters: &[],
     build,
 };
 

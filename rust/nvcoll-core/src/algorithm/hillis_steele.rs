@@ -26,6 +26,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each rank adds what the rank 1, 2, 4, .. before it has",
     source: "Hillis and Steele 1986",
+    parameters: &[],
     build: |b| double(b, 0),
 };
 
@@ -36,6 +37,7 @@ pub(super) static EXSCAN: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each rank makes, by doubling, the sum that ends one rank before it",
     source: "Hillis and Steele 1986",
+    parameters: &[],
     build: |b| double(b, 1),
 };
 

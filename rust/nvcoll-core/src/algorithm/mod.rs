@@ -12,6 +12,7 @@ mod neighbor_exchange;
 mod nvswitch;
 mod one_shot;
 mod pairwise;
+mod parameters;
 mod pat;
 mod recursive_doubling;
 mod recursive_halving;
@@ -23,9 +24,12 @@ mod two_shot;
 
 use std::ops::Range;
 
+pub(crate) use parameters::Arguments;
+pub use parameters::{Named, Parameter, Values};
+
 use crate::builder::Builder;
 use crate::collective::{Collective, Roles};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::MAX_RUNNING_RANKS;
 use crate::lower::lower;
 use crate::schedule::{Aliasing, Path, Schedule};
@@ -40,6 +44,7 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &recursive_doubling::ALL_REDUCE,
     &halving_doubling::ALL_REDUCE,
     &two_level::ALL_REDUCE,
+    &two_level::ALL_REDUCE_BY_HALVING,
     &nvswitch::REDUCE_SCATTER,
     &direct::REDUCE_SCATTER,
     &ring::REDUCE_SCATTER,
@@ -127,24 +132,13 @@ pub struct Algorithm {
     pub summary: &'static str,
     /// Whose idea it is.
     pub source: &'static str,
+    /// What it can be told behind its name, as in `two_level(per_node=4)`.
+    pub parameters: &'static [Parameter],
     /// Writes the steps.
     pub build: fn(&mut Builder),
 }
 
-/// Finds an algorithm by name; `auto`, where no size is known by which to choose, is the collective's first.
-///
-/// # Errors
-/// [`Error::Unknown`] lists the names there are.
-pub fn find(collective: &'static Collective, name: &str) -> Result<&'static Algorithm> {
-    let mut all = of(collective);
-    if name == "auto" { all.next() } else { all.find(|a| a.name == name) }.ok_or_else(|| Error::Unknown {
-        kind: format!("{} algorithm", collective.name),
-        name: name.into(),
-        known: of(collective).map(|a| a.name).collect::<Vec<_>>().join(", "),
-    })
-}
-
-/// Returns the algorithms of a collective, the default first.
+/// Returns the algorithms of a collective, the default first: the one that `auto` is where no size is known.
 pub fn of(collective: &'static Collective) -> impl Iterator<Item = &'static Algorithm> {
     ALGORITHMS.iter().copied().filter(move |a| a.collective == collective)
 }
@@ -163,18 +157,18 @@ impl Algorithm {
 /// Builds the mapped schedule of a registered algorithm. In a world larger than can run, its steps are counted first.
 ///
 /// # Errors
-/// [`Error::Unknown`], [`Error::WorldSize`], [`Error::TooLarge`], or whatever the algorithm does wrong.
+/// An unknown name or argument, a world or a program that is too large ([`crate::Error`]), or whatever the algorithm does wrong.
 pub fn build(collective: &'static Collective, name: &str, roles: Roles, aliasing: Aliasing) -> Result<Schedule> {
-    let algorithm = find(collective, name)?;
+    let named = Named::read(collective, name)?;
     let mut builder = Builder::new(collective, roles, aliasing)?;
     if roles.world_size > MAX_RUNNING_RANKS {
         let mut counter = builder.clone();
         counter.only_counts = true;
-        (algorithm.build)(&mut counter);
-        counter.check_size(algorithm.name)?;
+        named.write(&mut counter);
+        counter.check_size(&named.name())?;
     }
-    (algorithm.build)(&mut builder);
-    builder.finish(algorithm.name)
+    named.write(&mut builder);
+    builder.finish(&named.name())
 }
 
 /// The beginning of an all_gather out of place: every rank has its own part in its output, where in place it is already.

@@ -23,6 +23,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "neighbours exchange, left and right in turn, the two parts that came last",
     source: "Chen et al. 2005",
+    parameters: &[],
     build: |b| {
         place_own_parts(b);
         if b.world_size().is_multiple_of(2) {

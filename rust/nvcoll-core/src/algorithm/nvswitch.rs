@@ -21,6 +21,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds its chunk from everybody and stores it to everybody",
     source: "NVLink SHARP multimem reduce and multicast, NCCL 2.17 and 2.27",
+    parameters: &[],
     build: |b| {
         for c in b.chunks(b.world_size()) {
             b.at_switch(&inputs(b, c), &outputs(b, c, c));
@@ -35,6 +36,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds its part from everybody",
     source: "NVLink SHARP multimem reduce, NCCL 2.17 and 2.27",
+    parameters: &[],
     build: |b| {
         for c in b.chunks(1) {
             b.at_switch(&inputs(b, c), &[b.output(c, c)]);
@@ -49,6 +51,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank stores its part to everybody",
     source: "NVLink SHARP multicast, NCCL 2.17 and 2.27",
+    parameters: &[],
     build: |b| {
         for c in b.chunks(1) {
             b.at_switch(&[b.input(c, c)], &outputs(b, c, c));

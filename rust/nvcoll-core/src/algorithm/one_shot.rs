@@ -19,6 +19,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "every rank folds everything for itself",
     source: "custom all-reduce kernels for small messages",
+    parameters: &[],
     build: |b| {
         let n = b.world_size();
         let inputs: Vec<Region> = b.inputs();

@@ -20,6 +20,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     order: Order::None,
     summary: "in every round each rank exchanges with one other",
     source: "Thakur, Rabenseifner and Gropp 2005",
+    parameters: &[],
     build: |b| {
         let n = b.world_size();
         for (round, r) in (0..n).flat_map(|round| (0..n).map(move |r| (round, r))) {

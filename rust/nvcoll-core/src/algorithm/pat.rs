@@ -27,6 +27,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Own,
     summary: "a binomial tree for every part, near ranks first, sums up to the part's owner",
     source: "Jeaugey 2025, NCCL 2.23",
+    parameters: &[],
     build: |b| {
         for part in b.chunks(1) {
             if b.world_size() > 1 {
@@ -43,6 +44,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "a binomial tree for every part, far ranks first, down from the part's owner",
     source: "Jeaugey 2025, NCCL 2.23",
+    parameters: &[],
     build: |b| b.chunks(1).for_each(|part| down(b, part)),
 };
 

@@ -29,6 +29,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "ranks at distance 1, 2, 4, .. exchange and add all they have",
     source: "Thakur, Rabenseifner and Gropp 2005",
+    parameters: &[],
     build: all_reduce,
 };
 
@@ -39,6 +40,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "ranks at distance 1, 2, 4, .. exchange all the parts they have",
     source: "Thakur, Rabenseifner and Gropp 2005",
+    parameters: &[],
     build: all_gather,
 };
 

@@ -26,6 +26,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Own,
     summary: "ranks at distance .., 4, 2, 1 fold half of their parts each",
     source: "Thakur, Rabenseifner and Gropp 2005",
+    parameters: &[],
     build,
 };
 

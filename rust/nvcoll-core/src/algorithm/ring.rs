@@ -22,6 +22,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each chunk goes once round the ring to be summed and once more to be told",
     source: "Patarasuk and Yuan 2009",
+    parameters: &[],
     build: all_reduce,
 };
 
@@ -32,6 +33,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each part goes once round the ring to be summed and ends where it belongs",
     source: "Patarasuk and Yuan 2009",
+    parameters: &[],
     build: reduce_scatter,
 };
 
@@ -42,6 +44,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each part goes once round the ring",
     source: "Patarasuk and Yuan 2009",
+    parameters: &[],
     build: all_gather,
 };
 

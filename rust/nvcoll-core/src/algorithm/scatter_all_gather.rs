@@ -25,6 +25,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank but the root fetches a chunk of its own and passes on those of the others",
     source: "Barnett et al. 1994",
+    parameters: &[],
     build: |b| {
         let (n, root) = (b.world_size(), b.root());
         let others = n - 1;

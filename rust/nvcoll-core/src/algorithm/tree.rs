@@ -32,6 +32,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "two complementary binary trees reduce and broadcast half of the data each",
     source: "Sanders, Speck and Träff 2009",
+    parameters: &[],
     build: |b| {
         let n = b.world_size();
         for c in b.chunks(2) {
@@ -53,6 +54,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "two complementary binary trees below the root reduce half of the data each",
     source: "Sanders, Speck and Träff 2009",
+    parameters: &[],
     build: |b| {
         for c in b.chunks(2) {
             b.channel(c);
@@ -70,6 +72,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     order: Order::None,
     summary: "two complementary binary trees below the root broadcast half of the data each",
     source: "Sanders, Speck and Träff 2009",
+    parameters: &[],
     build: |b| {
         for c in b.chunks(2) {
             b.channel(c);

@@ -20,6 +20,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds its chunk from everybody and fetches the other chunks",
     source: "custom all-reduce kernels for one node",
+    parameters: &[],
     build: |b| {
         let n = b.world_size();
         for c in b.chunks(n) {

@@ -1,0 +1,215 @@
+//! The parameters of a registered algorithm: what it declares, what is given, and how that is written.
+//!
+//! ```text
+//! two_level                                       no argument: every parameter has its default
+//! two_level(per_node=4,outer=halving_doubling)    the one spelling: declared order, what is not the default, no blanks
+//! ```
+//!
+//! A name may be given with blanks, in any order and with defaults; two are the same if they are spelled alike. The registry
+//! lists an algorithm under its name, and again with an argument where that makes another program that tests and tables
+//! should see. Algorithms written in Python have parameters of their own (`nvcoll/parameters.py`), with values of more kinds.
+
+use super::{of, Algorithm};
+use crate::builder::Builder;
+use crate::collective::Collective;
+use crate::error::{Error, Result};
+
+/// What a parameter can be.
+#[derive(Debug, Clone, Copy)]
+pub enum Values {
+    /// A whole number from 1; the text says what stands for it where none is given.
+    Whole(&'static str),
+    /// One of these words, the first where none is given.
+    OneOf(&'static [&'static str]),
+}
+
+/// A parameter that an algorithm declares.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it can be.
+    pub values: Values,
+    /// What it is, in a few words.
+    pub summary: &'static str,
+}
+
+impl Parameter {
+    /// Returns what it is where nobody says otherwise.
+    pub fn default(&self) -> &'static str {
+        match self.values {
+            Values::Whole(default) => default,
+            Values::OneOf(words) => words[0],
+        }
+    }
+
+    /// Returns what it can be, in words.
+    pub fn choices(&self) -> String {
+        match self.values {
+            Values::Whole(_) => "a whole number from 1".to_owned(),
+            Values::OneOf(words) => words.join(" or "),
+        }
+    }
+
+    fn read(&self, text: &str) -> Option<Value> {
+        match self.values {
+            Values::Whole(_) => text.parse().ok().filter(|&number| number > 0).map(Value::Whole),
+            Values::OneOf(words) => words.iter().find(|word| **word == text).map(|word| Value::Word(word)),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Value {
+    Whole(u32),
+    Word(&'static str),
+}
+
+/// What is given, in the order in which it is declared, without what is the default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Arguments(Vec<(&'static str, Value)>);
+
+impl Arguments {
+    /// Returns a whole number, if it is given.
+    pub(crate) fn whole(&self, parameter: &str) -> Option<u32> {
+        self.0.iter().find_map(|&(name, value)| match value {
+            Value::Whole(number) if name == parameter => Some(number),
+            _ => None,
+        })
+    }
+
+    /// Returns a word, if one is given that is not the default.
+    pub(crate) fn word(&self, parameter: &str) -> Option<&'static str> {
+        self.0.iter().find_map(|&(name, value)| match value {
+            Value::Word(word) if name == parameter => Some(word),
+            _ => None,
+        })
+    }
+}
+
+/// An algorithm with its arguments.
+#[derive(Clone)]
+pub struct Named {
+    algorithm: &'static Algorithm,
+    arguments: Arguments,
+}
+
+impl Named {
+    /// Reads a name; `auto`, where no size is known by which to choose, is the collective's first.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] lists the names there are. [`Error::Parameter`] if it has no such parameter, or that cannot have
+    /// such a value.
+    pub fn read(collective: &'static Collective, name: &str) -> Result<Self> {
+        let (base, given) = match name.split_once('(') {
+            Some((base, rest)) => (base.trim(), Some(rest)),
+            None => (name, None),
+        };
+        let mut all = of(collective);
+        let found = if base == "auto" { all.next() } else { all.find(|a| a.name == base) };
+        let algorithm = found.ok_or_else(|| Error::Unknown {
+            kind: format!("{} algorithm", collective.name),
+            name: name.into(),
+            known: of(collective).map(|a| a.name).collect::<Vec<_>>().join(", "),
+        })?;
+        let Some(given) = given else { return Ok(Self { algorithm, arguments: Arguments::default() }) };
+        let wrong = || Error::Parameter(format!("`{name}` cannot be read: write {base}(name=value, ..)"));
+        let given = given.trim_end().strip_suffix(')').ok_or_else(wrong)?;
+        let mut values = vec![None; algorithm.parameters.len()];
+        for argument in given.split(',').filter(|_| !given.trim().is_empty()) {
+            let (parameter, value) = argument.split_once('=').ok_or_else(wrong)?;
+            let at = algorithm.position_of(parameter.trim())?;
+            let declared = &algorithm.parameters[at];
+            let read = declared.read(value.trim()).ok_or_else(|| {
+                let (name, found, choices) = (declared.name, value.trim(), declared.choices());
+                Error::Parameter(format!("`{name}` of {base} is {found}: it must be {choices}"))
+            })?;
+            if values[at].replace(read).is_some() {
+                return Err(wrong());
+            }
+        }
+        let is_said = |parameter: &Parameter, value| value != Value::Word(parameter.default());
+        let arguments = algorithm.parameters.iter().zip(values).filter_map(|(parameter, value)| {
+            value.filter(|&value| is_said(parameter, value)).map(|value| (parameter.name, value))
+        });
+        Ok(Self { algorithm, arguments: Arguments(arguments.collect()) })
+    }
+
+    /// Returns the one spelling of it.
+    pub fn name(&self) -> String {
+        let spelled = |(name, value): &(&str, Value)| match value {
+            Value::Whole(number) => format!("{name}={number}"),
+            Value::Word(word) => format!("{name}={word}"),
+        };
+        match &self.arguments.0[..] {
+            [] => self.algorithm.name.to_owned(),
+            given => format!("{}({})", self.algorithm.name, given.iter().map(spelled).collect::<Vec<_>>().join(",")),
+        }
+    }
+
+    /// Returns the parameters that it declares.
+    pub fn parameters(&self) -> &'static [Parameter] {
+        self.algorithm.parameters
+    }
+
+    /// Writes its steps.
+    pub(crate) fn write(&self, builder: &mut Builder) {
+        builder.arguments.clone_from(&self.arguments);
+        (self.algorithm.build)(builder);
+    }
+}
+
+impl Algorithm {
+    fn position_of(&self, parameter: &str) -> Result<usize> {
+        self.parameters.iter().position(|declared| declared.name == parameter).ok_or_else(|| {
+            let known: Vec<&str> = self.parameters.iter().map(|declared| declared.name).collect();
+            let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Error::Parameter(format!("{} has no parameter `{parameter}`: it takes {takes}", self.name))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::ALGORITHMS;
+    use crate::collective::ALL_REDUCE;
+
+    #[test]
+    fn every_name_of_the_registry_is_spelled_as_it_is_read() {
+        for algorithm in ALGORITHMS {
+            assert_eq!(Named::read(algorithm.collective, algorithm.name).unwrap().name(), algorithm.name);
+        }
+    }
+
+    #[test]
+    fn blanks_order_and_defaults_make_no_other_name() {
+        for (given, name) in [
+            ("two_level()", "two_level"),
+            ("two_level(outer=ring)", "two_level"),
+            ("two_level( per_node = 4 )", "two_level(per_node=4)"),
+            ("two_level(outer=halving_doubling, per_node=4)", "two_level(per_node=4,outer=halving_doubling)"),
+            ("ring()", "ring"),
+        ] {
+            assert_eq!(Named::read(&ALL_REDUCE, given).unwrap().name(), name);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_what_can_be() {
+        for (given, expected) in [
+            ("two_levels(per_node=4)", "no all_reduce algorithm is called `two_levels(per_node=4)`"),
+            ("ring(per_node=4)", "ring has no parameter `per_node`: it takes none"),
+            ("two_level(nodes=4)", "no parameter `nodes`: it takes per_node, outer"),
+            ("two_level(per_node=0)", "`per_node` of two_level is 0: it must be a whole number from 1"),
+            ("two_level(outer=tree)", "`outer` of two_level is tree: it must be ring or halving_doubling"),
+            ("two_level(per_node=4", "cannot be read"),
+            ("two_level(per_node)", "cannot be read"),
+            ("two_level(per_node=4,per_node=4)", "cannot be read"),
+            ("two_level(per_node=4,)", "cannot be read"),
+        ] {
+            let refused = Named::read(&ALL_REDUCE, given).err().unwrap().to_string();
+            assert!(refused.contains(expected), "`{refused}` does not say `{expected}`");
+        }
+    }
+}
