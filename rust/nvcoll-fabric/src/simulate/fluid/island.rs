@@ -26,9 +26,8 @@ pub(super) struct Island {
     pub(super) rounds: Rounds,
     /// How many fillings it is kept for.
     lasts: usize,
-    /// The last settling that looked at it, and whether transfers ended in that.
+    /// The last settling that looked at it.
     settled: u32,
-    pub(super) has_ended: bool,
 }
 
 impl Island {
@@ -189,21 +188,11 @@ impl Fluid<'_> {
     }
 
     /// Adds the transfers of an island that end now.
-    pub(super) fn add_ended(&mut self, island: u32, now: Ps, ended: &mut Vec<u32>) {
-        let island = &mut self.islands[island as usize];
-        let before = ended.len();
+    pub(super) fn add_ended(&self, island: u32, now: Ps, ended: &mut Vec<u32>) {
+        let island = &self.islands[island as usize];
         let looked_at = if island.next_end <= now { &island.paths[..] } else { &[] };
         for &path in looked_at {
-            let bundle = &self.bundles[path as usize];
-            let mut queue = if bundle.first_end <= now { bundle.member } else { NONE };
-            while queue != NONE {
-                let flow = &self.flows[queue as usize];
-                if flow.ends <= now {
-                    ended.push(queue);
-                }
-                queue = flow.after;
-            }
+            self.add_ended_on(path, now, ended);
         }
-        island.has_ended = ended.len() > before;
     }
 }

@@ -15,6 +15,7 @@
 
 mod fill;
 mod island;
+mod known;
 mod later;
 
 use super::agenda::Agenda;
@@ -23,6 +24,7 @@ use super::run::{event, Discipline, Limit, ENDS};
 use crate::units::Ps;
 use fill::Level;
 use island::{Island, LEAST_KEPT};
+use known::Known;
 
 /// The picoseconds by which a quotient may exceed a whole number without being rounded up: more than doubles err over a
 /// second, less than anything that is simulated. Chosen.
@@ -103,7 +105,8 @@ pub(super) struct Fluid<'a> {
     places: Vec<u32>,
     most_links: usize,
     changed: Vec<u32>,
-    again: Vec<u32>,
+    /// Islands that a settling has looked at.
+    looked_at: Vec<u32>,
     settling: u32,
     /// The number of the last round, and which numbers say that a path has no rate yet.
     serial: u64,
@@ -115,6 +118,8 @@ pub(super) struct Fluid<'a> {
     /// Paths that are about to get a rate, and links from which something is about to be taken; longer than needed.
     found: Vec<u32>,
     touched: Vec<u32>,
+    /// Rates by what is on its way, where that comes again.
+    known: Option<Known>,
 }
 
 impl<'a> Fluid<'a> {
@@ -134,6 +139,7 @@ impl<'a> Fluid<'a> {
             is_held: path.most.is_finite(),
         };
         let link = Shared { island: NONE, ..Shared::default() };
+        let known = Known::new(moves);
         Self {
             moves,
             records,
@@ -142,12 +148,12 @@ impl<'a> Fluid<'a> {
             links: vec![link; moves.capacities.len()],
             levels: moves.capacities.iter().map(Level::idle).collect(),
             islands: Vec::new(),
-            least_kept: LEAST_KEPT,
+            least_kept: if known.is_some() { usize::MAX } else { LEAST_KEPT },
             free: Vec::new(),
             places: vec![0; moves.paths.len() * most_links],
             most_links,
             changed: Vec::new(),
-            again: Vec::new(),
+            looked_at: Vec::new(),
             settling: 0,
             serial: 0,
             unserved: (0, 0),
@@ -155,6 +161,7 @@ impl<'a> Fluid<'a> {
             held: Vec::new(),
             found: Vec::new(),
             touched: vec![0; moves.capacities.len() + 1],
+            known,
         }
     }
 
@@ -166,6 +173,14 @@ impl<'a> Fluid<'a> {
         }
     }
 
+    /// Transfers have begun or ended on a link that others are on.
+    fn alter(&mut self, link: u32) {
+        match &mut self.known {
+            Some(known) => known.is_stale = true,
+            None => self.change(link),
+        }
+    }
+
     /// Adds a transfer to its bundle.
     fn join(&mut self, queue: u32) {
         let path = self.flows[queue as usize].path;
@@ -173,6 +188,9 @@ impl<'a> Fluid<'a> {
         let after = std::mem::replace(&mut bundle.member, queue);
         bundle.members += 1;
         bundle.has_new = true;
+        if let Some(known) = &mut self.known {
+            known.join(path, bundle);
+        }
         (self.flows[queue as usize].before, self.flows[queue as usize].after) = (NONE, after);
         if after != NONE {
             self.flows[after as usize].before = queue;
@@ -193,6 +211,9 @@ impl<'a> Fluid<'a> {
             self.flows[after as usize].before = before;
         }
         self.bundles[path as usize].members -= 1;
+        if let Some(known) = &mut self.known {
+            known.part(path, &self.bundles[path as usize]);
+        }
         if self.bundles[path as usize].members == 0 {
             self.vanish(path);
         } else {
@@ -228,6 +249,51 @@ impl<'a> Fluid<'a> {
         let bundle = &mut self.bundles[path as usize];
         (bundle.rate, bundle.limit, bundle.has_new) = (rate, limit, false);
         (bundle.first_end, bundle.first) = first;
+    }
+}
+
+impl Fluid<'_> {
+    /// Looks at the islands of links that changed: adds the transfers that end now; if there are none, fills them.
+    fn settle_links(&mut self, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda) {
+        self.settling += 1;
+        let mut turn = 0;
+        while let Some(&link) = self.changed.get(turn) {
+            turn += 1;
+            self.links[link as usize].is_changed = false;
+            if self.links[link as usize].transfers > 0 {
+                let (island, is_new) = self.island_to_settle(link);
+                if is_new {
+                    self.add_ended(island, now, ended);
+                    self.looked_at.push(island);
+                }
+            }
+        }
+        if ended.is_empty() {
+            self.changed.clear();
+        } else {
+            self.changed.iter().for_each(|&link| self.links[link as usize].is_changed = true);
+        }
+        let mut looked_at = std::mem::take(&mut self.looked_at);
+        for island in looked_at.drain(..) {
+            if ended.is_empty() {
+                self.fill(island, now, agenda);
+            }
+            self.release_small(island);
+        }
+        self.looked_at = looked_at;
+    }
+
+    /// Adds the transfers of a path that end now.
+    fn add_ended_on(&self, path: u32, now: Ps, ended: &mut Vec<u32>) {
+        let bundle = &self.bundles[path as usize];
+        let mut queue = if bundle.first_end <= now { bundle.member } else { NONE };
+        while queue != NONE {
+            let flow = &self.flows[queue as usize];
+            if flow.ends <= now {
+                ended.push(queue);
+            }
+            queue = flow.after;
+        }
     }
 }
 
@@ -300,7 +366,7 @@ impl Discipline for Fluid<'_> {
             flow.noted = flow.ends;
             agenda.push(flow.ends, event(queue, ENDS));
         } else {
-            self.change(crossings[0].link);
+            self.alter(crossings[0].link);
         }
     }
 
@@ -324,7 +390,7 @@ impl Discipline for Fluid<'_> {
                 shared.busy += now - shared.busy_since;
             } else {
                 is_gone = false;
-                self.change(crossing.link);
+                self.alter(crossing.link);
             }
         }
         if is_gone {
@@ -334,32 +400,10 @@ impl Discipline for Fluid<'_> {
     }
 
     fn settle(&mut self, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda) {
-        if self.changed.is_empty() {
-            return;
-        }
-        self.settling += 1;
-        let mut turn = 0;
-        while let Some(&link) = self.changed.get(turn) {
-            turn += 1;
-            self.links[link as usize].is_changed = false;
-            if self.links[link as usize].transfers == 0 {
-                continue;
-            }
-            let (island, is_new) = self.island_to_settle(link);
-            if is_new {
-                self.add_ended(island, now, ended);
-            }
-            if self.islands[island as usize].has_ended {
-                self.again.push(link);
-            } else if is_new {
-                self.fill(island, now, agenda);
-                self.release_small(island);
-            }
-        }
-        self.changed.clear();
-        while let Some(link) = self.again.pop() {
-            self.change(link);
-            self.release_small(self.links[link as usize].island);
+        match self.known.take() {
+            Some(known) => self.settle_by_table(known, now, ended, agenda),
+            None if self.changed.is_empty() => {}
+            None => self.settle_links(now, ended, agenda),
         }
     }
 
@@ -420,7 +464,7 @@ mod tests {
 
     fn run(simulation: &Simulation, least_kept: usize) -> Outcome {
         let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
-        fluid.least_kept = least_kept;
+        (fluid.known, fluid.least_kept) = (None, least_kept);
         Run::run(&simulation.flat, &simulation.moves, &simulation.starts, fluid, true, false, &mut || false)
             .ok()
             .unwrap()
