@@ -41,7 +41,9 @@ pub(super) struct Known {
     /// The sum of the hashes of paths, each as often as it has transfers.
     key: u64,
     /// Whether transfers have begun or ended since rates were given.
-    pub(super) is_stale: bool,
+    is_stale: bool,
+    /// Whether transfers have met: else each has put its own end on the agenda.
+    have_met: bool,
     sets: Table<u64, (u32, u32)>,
     given: Vec<Given>,
     looks: u32,
@@ -56,6 +58,7 @@ impl Known {
             places: vec![0; moves.paths.len()],
             key: 0,
             is_stale: false,
+            have_met: false,
             sets: table([]),
             given: Vec::new(),
             looks: 0,
@@ -75,14 +78,20 @@ impl Known {
     /// A path has one transfer less.
     pub(super) fn part(&mut self, path: u32, bundle: &Bundle) {
         self.key = self.key.wrapping_sub(hash_of(path));
-        self.is_stale = true;
+        self.is_stale |= self.have_met;
         if bundle.members == 0 {
             let place = self.places[path as usize] as usize;
             self.active.swap_remove(place);
             if let Some(&moved) = self.active.get(place) {
                 self.places[moved as usize] = place as u32;
             }
+            self.have_met &= !self.active.is_empty();
         }
+    }
+
+    /// A transfer begins or ends where others are.
+    pub(super) fn meet(&mut self) {
+        (self.is_stale, self.have_met) = (true, true);
     }
 
     fn find(&self, bundles: &[Bundle]) -> Option<std::ops::Range<usize>> {

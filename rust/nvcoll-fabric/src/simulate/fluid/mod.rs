@@ -176,7 +176,7 @@ impl<'a> Fluid<'a> {
     /// Transfers have begun or ended on a link that others are on.
     fn alter(&mut self, link: u32) {
         match &mut self.known {
-            Some(known) => known.is_stale = true,
+            Some(known) => known.meet(),
             None => self.change(link),
         }
     }

@@ -310,6 +310,7 @@ mod tests {
     use nvcoll_core::lower::lower;
     use nvcoll_core::partition::Partition;
     use nvcoll_core::schedule::{Aliasing, Path, Schedule};
+    use nvcoll_core::text;
     use proptest::prelude::*;
 
     use crate::preset::preset;
@@ -383,6 +384,37 @@ mod tests {
             let [every, passed] = both(&mut simulation);
             prop_assert!(every == passed, "{} {machine} {} tiles", schedule.title(), every.tiles);
         }
+    }
+
+    /// Copies of chunks of one length between ranks around a switch, or within one.
+    fn by_hand(steps: &str, protocol: &str, tiles: u32, slice_bytes: u64) -> [crate::simulate::Timeline; 2] {
+        let header = "schedule all_reduce by_hand world_size 4 chunks_per_part 4 path mapped aliasing out_of_place\n";
+        let schedule = text::parse(&format!("{header}{steps}")).unwrap();
+        let settings =
+            Settings { detail: Detail::Spans, ..Settings::new(protocol::named(protocol).unwrap(), slice_bytes) };
+        let partition = Partition::new(vec![4 * tiles as usize * slice_bytes as usize], 4);
+        let simulation =
+            &mut Simulation::new(&schedule, &partition, DType::U8, &preset("hgx-h100").unwrap(), &settings);
+        both(simulation.as_mut().unwrap())
+    }
+
+    #[test]
+    fn a_queue_that_may_run_a_hundred_tiles_ahead_is_held_back_in_time() {
+        let copies = "r0.q0.0 output[r0].0 = input[r1].0 after r2.q0.2@100\n\
+                      r0.q0.1 output[r0].1 = input[r1].1\n\
+                      r2.q0.0 output[r2].0 = input[r3].0\n\
+                      r2.q0.1 output[r2].1 = input[r3].1\n\
+                      r2.q0.2 output[r2].2 = input[r3].2\n";
+        let [every, passed] = by_hand(copies, "simple", 500, 1 << 20);
+        assert!(every == passed, "three tiles of rank 0 are as long as two of rank 2");
+    }
+
+    #[test]
+    fn who_leaves_before_the_last_tile_does_so_in_time() {
+        let copies = "r0.q0.0 output[r0].0 = input[r1].0\nleave r1 after r0.q0.0@17\n";
+        let [every, passed] = by_hand(copies, "simple", 100, 1 << 20);
+        assert!(every.ends_ps[1] < every.ends_ps[0]);
+        assert!(every == passed);
     }
 
     #[test]
