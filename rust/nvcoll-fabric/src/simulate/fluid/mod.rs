@@ -17,6 +17,8 @@ mod fill;
 mod island;
 mod known;
 mod later;
+#[cfg(test)]
+mod tests;
 
 use super::agenda::Agenda;
 use super::moves::{Moves, Path};
@@ -421,76 +423,5 @@ impl Discipline for Fluid<'_> {
 
     fn postpone(&mut self, by: Ps, more: &[Ps]) {
         self.postpone_all(by, more);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use nvcoll_core::collective::{Roles, ALL_REDUCE};
-    use nvcoll_core::dtype::DType;
-    use nvcoll_core::partition::Partition;
-    use nvcoll_core::schedule::{Aliasing, Buffer, Schedule, Source, Step, View};
-    use proptest::prelude::*;
-
-    use super::Fluid;
-    use crate::preset::preset;
-    use crate::simulate::run::{Outcome, Run};
-    use crate::simulate::{protocol, Ratio, Settings, Simulation};
-
-    /// Copies by (rank, queue, distance to the other rank, chunk) among 8 ranks with 4 queues, of one chunk each.
-    fn copies(drawn: &[(u32, u32, u32, u32)], chunks: u32) -> Schedule {
-        let mut schedule =
-            nvcoll_core::algorithm::build(&ALL_REDUCE, "ring", Roles::of(8), Aliasing::Disjoint).unwrap();
-        schedule.leave = vec![Vec::new(); 8];
-        (schedule.chunks_per_part, schedule.steps) = (chunks, Vec::new());
-        for (rank, queue) in (0..8).flat_map(|rank| (0..4).map(move |queue| (rank, queue))) {
-            let own = drawn.iter().filter(|one| (one.0, one.1) == (rank, queue)).map(|one| (one.2, one.3));
-            for (index, (distance, chunk)) in (0..).zip(std::iter::once((1, queue)).chain(own)) {
-                let view = |rank, buffer| View { rank, buffer, chunks: chunk..chunk + 1 };
-                schedule.steps.push(Step {
-                    rank,
-                    queue,
-                    index,
-                    src: vec![Source { view: view((rank + distance) % 8, Buffer::Input), contribution: None }],
-                    dst: vec![view(rank, Buffer::Output)],
-                    is_final: false,
-                    at_switch: false,
-                    after: Vec::new(),
-                });
-            }
-        }
-        schedule
-    }
-
-    fn run(simulation: &Simulation, least_kept: usize) -> Outcome {
-        let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
-        (fluid.known, fluid.least_kept) = (None, least_kept);
-        Run::run(&simulation.flat, &simulation.moves, &simulation.starts, fluid, true, false, &mut || false)
-            .ok()
-            .unwrap()
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_kept_changes_no_bit(
-            drawn in prop::collection::vec((0u32..8, 0u32..4, 0u32..8, 0u32..20), 1..300),
-            lengths in prop::collection::vec(1usize..100_000, 20), name in 0usize..6, slow in 1u32..3, alike in any::<bool>(),
-        ) {
-            let names = ["hgx-a100", "dgx1-v100", "dgx2[0-7]", "rtx4090-8-staged", "hgx-h100", "mi300x-8"];
-            let fabric = preset(names[name]).unwrap();
-            let schedule = copies(&drawn, 20);
-            let lengths = if alike { vec![50_000; 20] } else { lengths };
-            let mut settings = Settings::new(protocol::named("simple").unwrap(), 40_000);
-            settings.slowdowns = (0..8).map(|rank| Ratio::new(if rank == 3 { slow } else { 1 }, 1)).collect();
-            let partition = Partition::new(lengths, 1);
-            let simulation = Simulation::new(&schedule, &partition, DType::U8, &fabric, &settings).unwrap();
-            let plain = run(&simulation, usize::MAX);
-            for least_kept in [0, 2, 8] {
-                let kept = run(&simulation, least_kept);
-                prop_assert_eq!((&kept.ends, &kept.busy, &kept.moved), (&plain.ends, &plain.busy, &plain.moved));
-                let (kept, plain) = (kept.record.unwrap(), plain.record.as_ref().unwrap());
-                prop_assert_eq!((&kept.ready, &kept.done, &kept.limit), (&plain.ready, &plain.done, &plain.limit));
-            }
-        }
     }
 }
