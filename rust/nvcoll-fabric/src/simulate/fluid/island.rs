@@ -4,7 +4,7 @@
 //! fall apart while it is kept: that changes no rate, only how much is looked at, so it is looked for anew after as
 //! many fillings as half its paths. A small one is not kept: finding it is as cheap as keeping it.
 
-use super::fill::Rounds;
+use super::rounds::Rounds;
 use super::{Bundle, Fluid, NONE};
 use crate::units::Ps;
 
@@ -19,8 +19,10 @@ pub(super) struct Island {
     pub(super) paths: Vec<u32>,
     /// How many of the paths something else than links may hold.
     pub(super) held: u32,
-    /// Whether there were such paths at the last filling.
-    pub(super) was_held: bool,
+    /// The links on which transfers have begun or ended since the last filling.
+    pub(super) altered: Vec<u32>,
+    /// Whether the rounds of the last filling are kept.
+    pub(super) keeps: bool,
     /// The earliest end for which a filling has put an event on the agenda.
     pub(super) next_end: Ps,
     pub(super) rounds: Rounds,
@@ -154,8 +156,8 @@ impl Fluid<'_> {
         let island = &mut self.islands[number as usize];
         island.links.clear();
         island.paths.clear();
-        island.rounds.clear();
-        (island.held, island.was_held, island.next_end) = (0, false, 0);
+        island.altered.clear();
+        (island.held, island.keeps, island.next_end) = (0, false, 0);
         island.links.push(link);
         self.links[link as usize].island = number;
         let mut turn = 0;
@@ -179,11 +181,10 @@ impl Fluid<'_> {
         }
         island.links.sort_unstable();
         for (place, &link) in island.links.iter().enumerate() {
-            let shared = &mut self.links[link as usize];
-            shared.has_other_weight = false;
-            self.levels[link as usize].reset(place as u32, shared.weight);
+            self.links[link as usize].is_altered = false;
+            self.levels[link as usize].place = place as u32;
         }
-        island.lasts = island.paths.len() / 2;
+        island.lasts = 4 * island.paths.len();
         number
     }
 

@@ -17,6 +17,7 @@ mod fill;
 mod island;
 mod known;
 mod later;
+mod rounds;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use super::agenda::Agenda;
 use super::moves::{Moves, Path};
 use super::run::{event, Discipline, Limit, ENDS};
 use crate::units::Ps;
-use fill::Level;
+use fill::Given;
 use island::{Island, LEAST_KEPT};
 use known::Known;
 
@@ -81,13 +82,22 @@ struct Shared {
     island: u32,
     is_changed: bool,
     /// Whether transfers have begun or ended on it since its island was filled.
-    has_other_weight: bool,
+    is_altered: bool,
     /// The weights of all transfers on it.
     weight: f64,
     busy_since: Ps,
     busy: Ps,
     /// The paths with transfers on it: path, and the how many-eth of its links this is.
     paths: Vec<(u32, u32)>,
+}
+
+/// A link in fillings; apart, so that a transfer that is alone touches less.
+struct Level {
+    capacity: f64,
+    /// The last round in which it offered no more than the level.
+    served: u64,
+    /// Where it is in its island.
+    place: u32,
 }
 
 /// Max-min fair sharing.
@@ -113,15 +123,35 @@ pub(super) struct Fluid<'a> {
     /// The number of the last round, and which numbers say that a path has no rate yet.
     serial: u64,
     unserved: (u64, u64),
-    /// For each link of the island that is filled, what it offers.
-    shares: Vec<f64>,
     /// Of its paths without rate, those that something else than links may hold.
     held: Vec<u32>,
-    /// Paths that are about to get a rate, and links from which something is about to be taken; longer than needed.
+    /// Links that offer no more than a level; longer than needed.
+    slowest: Vec<u32>,
+    /// Paths that are about to get a rate, and those that have got another; longer than needed.
     found: Vec<u32>,
-    touched: Vec<u32>,
+    given: Vec<Given>,
     /// Rates by what is on its way, where that comes again.
     known: Option<Known>,
+}
+
+impl Shared {
+    /// Has its island looked at when links are settled.
+    #[inline]
+    fn change(&mut self, link: u32, changed: &mut Vec<u32>) {
+        if !self.is_changed {
+            self.is_changed = true;
+            changed.push(link);
+        }
+    }
+
+    /// Notes for its island that a transfer begins or ends on it.
+    #[inline]
+    fn alter(&mut self, link: u32, islands: &mut [Island]) {
+        if self.island != NONE && !self.is_altered {
+            self.is_altered = true;
+            islands[self.island as usize].altered.push(link);
+        }
+    }
 }
 
 impl<'a> Fluid<'a> {
@@ -142,13 +172,14 @@ impl<'a> Fluid<'a> {
         };
         let link = Shared { island: NONE, ..Shared::default() };
         let known = Known::new(moves);
+        let level = |&capacity: &u64| Level { capacity: capacity as f64, served: 0, place: NONE };
         Self {
             moves,
             records,
             flows: vec![Flow::default(); queues],
             bundles: moves.paths.iter().map(bundle).collect(),
             links: vec![link; moves.capacities.len()],
-            levels: moves.capacities.iter().map(Level::idle).collect(),
+            levels: moves.capacities.iter().map(level).collect(),
             islands: Vec::new(),
             least_kept: if known.is_some() { usize::MAX } else { LEAST_KEPT },
             free: Vec::new(),
@@ -159,24 +190,20 @@ impl<'a> Fluid<'a> {
             settling: 0,
             serial: 0,
             unserved: (0, 0),
-            shares: Vec::new(),
+            slowest: Vec::new(),
             held: Vec::new(),
             found: Vec::new(),
-            touched: vec![0; moves.capacities.len() + 1],
+            given: Vec::new(),
             known,
         }
     }
 
     fn change(&mut self, link: u32) {
-        let shared = &mut self.links[link as usize];
-        if !shared.is_changed {
-            shared.is_changed = true;
-            self.changed.push(link);
-        }
+        self.links[link as usize].change(link, &mut self.changed);
     }
 
     /// Transfers have begun or ended on a link that others are on.
-    fn alter(&mut self, link: u32) {
+    fn touch(&mut self, link: u32) {
         match &mut self.known {
             Some(known) => known.meet(),
             None => self.change(link),
@@ -347,7 +374,7 @@ impl Discipline for Fluid<'_> {
             is_alone &= shared.transfers == 0;
             shared.transfers += 1;
             shared.weight += f64::from(crossing.weight);
-            shared.has_other_weight = true;
+            shared.alter(crossing.link, &mut self.islands);
         }
         let known = &self.moves.paths[path as usize];
         let limit = Limit { link: known.narrowest, users: 1 };
@@ -368,7 +395,7 @@ impl Discipline for Fluid<'_> {
             flow.noted = flow.ends;
             agenda.push(flow.ends, event(queue, ENDS));
         } else {
-            self.alter(crossings[0].link);
+            self.touch(crossings[0].link);
         }
     }
 
@@ -386,13 +413,13 @@ impl Discipline for Fluid<'_> {
         for crossing in self.moves.shared(path) {
             let shared = &mut self.links[crossing.link as usize];
             shared.weight -= f64::from(crossing.weight);
-            shared.has_other_weight = true;
+            shared.alter(crossing.link, &mut self.islands);
             shared.transfers -= 1;
             if shared.transfers == 0 {
                 shared.busy += now - shared.busy_since;
             } else {
                 is_gone = false;
-                self.alter(crossing.link);
+                self.touch(crossing.link);
             }
         }
         if is_gone {
