@@ -322,3 +322,17 @@ fn every_protocol_has_a_source_and_a_name_of_its_own() {
     }
     assert!(matches!(protocol::named("none"), Err(Error::Unknown { .. })));
 }
+
+#[test]
+fn who_comes_to_a_link_at_the_same_time_is_served_by_rank_whatever_came_before() {
+    // All read rank 3, over a port of 10 GB/s. Rank 0 has read 1 MB of rank 1 when rank 2 enters: both come to the
+    // port at the same time, and rank 0 is served first.
+    let steps =
+        "r0.q0.0 output[r0].0 = input[r1].0\nr0.q0.1 output[r0].0 = input[r3].0\nr2.q0.0 output[r2].0 = input[r3].0\n";
+    let mut settings = Settings { sharing: Sharing::Fifo, ..ideal() };
+    settings.protocol.signal = Ratio::new(0, 1);
+    settings.starts_ps = vec![0, 0, 200_200_000, 0];
+    let timeline = run(&parsed(4, 1, steps), 1_000_000, &star(&[10.0; 4]), &settings);
+    assert_eq!(timeline.ends_ps[0] - 200_200_000, 200_200_000);
+    assert_eq!(timeline.ends_ps[2] - 200_200_000, 300_200_000);
+}

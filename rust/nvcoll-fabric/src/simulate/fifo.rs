@@ -5,12 +5,12 @@
 //! ```
 //!
 //! The legs of a stage begin together and the next stage begins when all are there. Who comes to a link at the same
-//! time is served by rank, queue and leg. An event is one arrival: the cheapest way to run, and one that no rounding
-//! touches.
+//! time is served by rank, queue and leg. An event is one arrival at a link: when a leg is there is known as soon as its
+//! last link is reached. The cheapest way to run, and one that no rounding touches.
 
 use super::agenda::Agenda;
 use super::moves::Moves;
-use super::run::{event, Discipline, Limit, ENDS};
+use super::run::{event, Discipline, Limit};
 use crate::units::Ps;
 
 /// A step on its way.
@@ -18,49 +18,120 @@ use crate::units::Ps;
 struct Way {
     nbytes: u64,
     path: u32,
-    /// The first leg of its stage, and how many legs of the stage are not there yet.
-    leg: u16,
+    /// The first leg of the next stage, and how many legs of this one have not reached their last link yet.
+    next: u16,
     missing: u16,
+    /// When the last of those that have is there.
+    there: Ps,
     /// Before which it cannot end: its rank is slow, or its protocol is.
     not_before: Ps,
+}
+
+#[derive(Clone)]
+struct Link {
+    /// When it has served all who came.
+    free_at: Ps,
+    busy: Ps,
+    latency: Ps,
+}
+
+/// Transfers of a path that had its links to themselves: so many of so many bytes.
+#[derive(Clone, Default)]
+struct Alone {
+    nbytes: u64,
+    takes: Ps,
+    times: u64,
 }
 
 /// First come, first served.
 pub(super) struct Fifo<'a> {
     moves: &'a Moves,
-    latencies: &'a [Ps],
     ways: Vec<Way>,
-    /// For each link, when it has served all who came.
-    free_at: Vec<Ps>,
-    busy: Vec<Ps>,
+    links: Vec<Link>,
+    /// By path, of the last number of bytes.
+    alone: Vec<Alone>,
 }
 
 impl<'a> Fifo<'a> {
-    pub(super) fn new(moves: &'a Moves, latencies: &'a [Ps], queues: usize) -> Self {
-        let links = moves.capacities.len();
-        Self { moves, latencies, ways: vec![Way::default(); queues], free_at: vec![0; links], busy: vec![0; links] }
+    pub(super) fn new(moves: &'a Moves, latencies: &[Ps], queues: usize) -> Self {
+        let links = latencies.iter().map(|&latency| Link { free_at: 0, busy: 0, latency }).collect();
+        let (ways, alone) = (vec![Way::default(); queues], vec![Alone::default(); moves.paths.len()]);
+        Self { moves, ways, links, alone }
+    }
+
+    /// Returns before when a transfer cannot end that begins at a time.
+    fn not_before(&self, path: u32, nbytes: u64, begins: Ps) -> Ps {
+        let known = &self.moves.paths[path as usize];
+        if known.most.is_finite() {
+            begins + known.alone.time(nbytes)
+        } else {
+            0
+        }
+    }
+
+    /// Returns how long a transfer takes with its links to itself.
+    fn takes(&self, path: u32, nbytes: u64) -> Ps {
+        let (mut stage, mut begins, mut there) = (0, 0, 0);
+        for &leg in self.moves.legs(path) {
+            if leg.stage != stage {
+                (stage, begins) = (leg.stage, there);
+            }
+            let links = self.moves.leg_links(leg).iter();
+            let hops = links.map(|(crossing, pace)| pace.time(nbytes) + self.links[crossing.link as usize].latency);
+            there = there.max(begins + hops.sum::<Ps>());
+        }
+        there.max(self.not_before(path, nbytes, 0))
+    }
+
+    /// Puts down how long links were in use for the transfers of a path that had them to themselves.
+    fn put_down(&mut self, path: u32) {
+        let Alone { nbytes, times, .. } = std::mem::take(&mut self.alone[path as usize]);
+        if times > 0 {
+            for (crossing, pace) in self.moves.legs(path).iter().flat_map(|&leg| self.moves.leg_links(leg)) {
+                self.links[crossing.link as usize].busy += times * pace.time(nbytes);
+            }
+        }
     }
 
     /// A transfer comes to the `hop`-th link of a leg.
     fn arrive(&mut self, queue: u32, leg: u16, hop: u16, now: Ps, agenda: &mut Agenda) {
-        let way = &self.ways[queue as usize];
-        let (crossing, pace) = self.moves.leg_links(self.moves.legs(way.path)[leg as usize])[hop as usize];
-        let (link, service) = (crossing.link as usize, pace.time(way.nbytes));
-        let served = now.max(self.free_at[link]) + service;
-        self.free_at[link] = served;
-        self.busy[link] += service;
-        agenda.push(served + self.latencies[link], event(queue, u32::from(leg) << 16 | u32::from(hop + 1)));
+        let way = &mut self.ways[queue as usize];
+        let links = self.moves.leg_links(self.moves.legs(way.path)[leg as usize]);
+        let (crossing, pace) = links[hop as usize];
+        let (link, service) = (&mut self.links[crossing.link as usize], pace.time(way.nbytes));
+        link.free_at = now.max(link.free_at) + service;
+        link.busy += service;
+        let next = link.free_at + link.latency;
+        if usize::from(hop + 1) < links.len() {
+            agenda.push(next, event(queue, u32::from(leg) << 16 | u32::from(hop + 1)));
+        } else {
+            way.missing -= 1;
+            way.there = way.there.max(next);
+        }
     }
 
     /// Begins all legs of the stage that begins with a leg.
     fn begin_stage(&mut self, queue: u32, first: u16, now: Ps, agenda: &mut Agenda) {
-        let legs = self.moves.legs(self.ways[queue as usize].path);
-        let stage = legs[first as usize].stage;
-        let count = legs[first as usize..].iter().take_while(|leg| leg.stage == stage).count() as u16;
-        (self.ways[queue as usize].leg, self.ways[queue as usize].missing) = (first, count);
-        for leg in first..first + count {
+        let way = &mut self.ways[queue as usize];
+        let legs = &self.moves.legs(way.path)[first as usize..];
+        way.missing = legs.iter().take_while(|leg| leg.stage == legs[0].stage).count() as u16;
+        way.next = first + way.missing;
+        for leg in first..way.next {
             self.arrive(queue, leg, 0, now, agenda);
         }
+    }
+
+    /// Returns when a transfer ends if all its legs have reached their last link.
+    fn ends(&mut self, queue: u32, agenda: &mut Agenda) -> Option<Ps> {
+        let way = &self.ways[queue as usize];
+        if way.missing > 0 {
+            return None;
+        }
+        if usize::from(way.next) == self.moves.legs(way.path).len() {
+            return Some(way.there.max(way.not_before));
+        }
+        agenda.push(way.there, event(queue, u32::from(way.next) << 16));
+        None
     }
 }
 
@@ -68,40 +139,36 @@ impl Discipline for Fifo<'_> {
     const WAITS_FOR_LATENCY: bool = false;
     const KNOWS_ENDS: bool = false;
 
-    fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) {
-        let known = &self.moves.paths[path as usize];
-        let not_before = if known.most.is_finite() { now + known.alone.time(nbytes) } else { 0 };
-        self.ways[queue as usize] = Way { nbytes, path, not_before, ..Way::default() };
-        self.begin_stage(queue, 0, now, agenda);
+    #[inline]
+    fn alone(&mut self, path: u32, nbytes: u64) -> Ps {
+        if self.alone[path as usize].nbytes != nbytes {
+            self.put_down(path);
+            self.alone[path as usize] = Alone { nbytes, takes: self.takes(path, nbytes), times: 0 };
+        }
+        self.alone[path as usize].takes
     }
 
-    fn happens(&mut self, happening: u64, now: Ps, agenda: &mut Agenda) -> bool {
-        let (queue, what) = ((happening >> 32) as u32, happening as u32);
-        if what == ENDS {
-            return true;
-        }
-        let (leg, hop) = ((what >> 16) as u16, what as u16);
-        let way = &mut self.ways[queue as usize];
-        let legs = self.moves.legs(way.path);
-        if usize::from(hop) < self.moves.leg_links(legs[leg as usize]).len() {
+    #[inline]
+    fn pass(&mut self, path: u32, _: Ps) -> Limit {
+        self.alone[path as usize].times += 1;
+        Limit::default()
+    }
+
+    fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps> {
+        let not_before = self.not_before(path, nbytes, now);
+        self.ways[queue as usize] = Way { nbytes, path, not_before, ..Way::default() };
+        self.begin_stage(queue, 0, now, agenda);
+        self.ends(queue, agenda)
+    }
+
+    fn happens(&mut self, happening: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps> {
+        let (queue, leg, hop) = ((happening >> 32) as u32, (happening >> 16) as u16, happening as u16);
+        if hop == 0 {
+            self.begin_stage(queue, leg, now, agenda);
+        } else {
             self.arrive(queue, leg, hop, now, agenda);
-            return false;
         }
-        way.missing -= 1;
-        if way.missing > 0 {
-            return false;
-        }
-        let stage = legs[way.leg as usize].stage;
-        let next = legs.iter().position(|leg| leg.stage > stage);
-        if let Some(next) = next {
-            self.begin_stage(queue, next as u16, now, agenda);
-            return false;
-        }
-        if way.not_before > now {
-            agenda.push(way.not_before, event(queue, ENDS));
-            return false;
-        }
-        true
+        self.ends(queue, agenda)
     }
 
     fn end(&mut self, _: u32, _: Ps) -> Limit {
@@ -110,26 +177,33 @@ impl Discipline for Fifo<'_> {
 
     fn settle(&mut self, _: Ps, _: &mut Vec<u32>, _: &mut Agenda) {}
 
-    fn busy(&self) -> Vec<Ps> {
-        self.busy.clone()
+    fn busy(&mut self) -> Vec<Ps> {
+        for path in 0..self.alone.len() as u32 {
+            self.put_down(path);
+        }
+        self.links.iter().map(|link| link.busy).collect()
     }
 
     /// Of what a link is about to serve all counts as soon as it has come.
     fn used(&self, _: Ps) -> Vec<Ps> {
-        self.busy.clone()
+        self.links.iter().map(|link| link.busy).collect()
     }
 
     fn state(&self, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool {
         let mut way = |way: &Way| {
-            let place = u64::from(way.path) << 32 | u64::from(way.leg) << 16 | u64::from(way.missing);
-            visit(place) && visit(way.nbytes) && visit(way.not_before.saturating_sub(now))
+            let place = u64::from(way.path) << 32 | u64::from(way.next) << 16 | u64::from(way.missing);
+            let times = [way.there, way.not_before].map(|at| at.saturating_sub(now));
+            visit(place) && visit(way.nbytes) && times.into_iter().all(&mut *visit)
         };
-        self.ways.iter().all(&mut way) && self.free_at.iter().all(|&at| visit(at.saturating_sub(now)))
+        self.ways.iter().all(&mut way) && self.links.iter().all(|link| visit(link.free_at.saturating_sub(now)))
     }
 
     fn postpone(&mut self, by: Ps, more: &[Ps]) {
-        self.ways.iter_mut().for_each(|way| way.not_before += by);
-        self.free_at.iter_mut().for_each(|at| *at += by);
-        self.busy.iter_mut().zip(more).for_each(|(busy, more)| *busy += more);
+        for way in &mut self.ways {
+            (way.there, way.not_before) = (way.there + by, way.not_before + by);
+        }
+        for (link, more) in self.links.iter_mut().zip(more) {
+            (link.free_at, link.busy) = (link.free_at + by, link.busy + more);
+        }
     }
 }

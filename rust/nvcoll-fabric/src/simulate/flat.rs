@@ -59,8 +59,8 @@ pub(super) struct Flat {
     /// Lengths of chunks in bytes, with how many are so long.
     lengths: Vec<(u64, u32)>,
     pub(super) signals: Vec<Ps>,
-    /// For each queue, the longest signal by which another rank hears of its steps.
-    pub(super) farthest: Vec<Ps>,
+    /// How many tiles back a wait looks at most.
+    pub(super) longest_lag: u32,
 }
 
 impl Flat {
@@ -181,6 +181,12 @@ impl Flat {
         queue - self.ranks[..queue as usize].partition_point(|&other| other < rank) as u32
     }
 
+    /// Returns the paths of the steps of a queue, each once where it is that of many in a row.
+    pub(super) fn paths(&self, queue: u32) -> impl Iterator<Item = u32> + '_ {
+        let steps = &self.steps[self.first(queue) as usize..self.first(queue + 1) as usize];
+        steps.chunk_by(|a, b| a.path == b.path).map(|alike| alike[0].path)
+    }
+
     #[inline]
     pub(super) fn step(&self, step: u32) -> FlatStep {
         self.steps[step as usize]
@@ -294,8 +300,7 @@ impl Making<'_> {
             let name = format!("r{}.q{queue}.{index}", on.rank);
             return Err(wrong(self.schedule, format!("rank {rank} waits for {name}, which is not there")));
         }
-        let farthest = &mut self.flat.farthest[number as usize];
-        *farthest = self.flat.signals[signal as usize].max(*farthest);
+        self.flat.longest_lag = on.lag.max(self.flat.longest_lag);
         Ok(Wait { queue: number, index, lag: on.lag, signal })
     }
 
@@ -358,7 +363,6 @@ fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
         world_size: schedule.world_size,
         tiles: 1,
         slice_bytes: 1,
-        farthest: vec![0; ranks.len() + queues.len()],
         ranks,
         first_step,
         range_of: vec![0; steps.len()],
@@ -368,6 +372,7 @@ fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
         sizes: Vec::new(),
         lengths: Vec::new(),
         signals: vec![0],
+        longest_lag: 0,
     };
     Ok((flat, first_queue, places))
 }

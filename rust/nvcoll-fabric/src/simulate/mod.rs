@@ -38,8 +38,8 @@
 //! there is [`Error::NoPath`].
 //!
 //! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to
-//! begin, one to end; sharing as `fluid/` says; memory per queue about 250 bytes, per step 12 bytes and 16 for each
-//! wait. Limitations: a faster link may make a whole longer, as in any network that shares (Braess 1968); transfers
+//! begin, one to end, none where it cannot be disturbed (`rivals.rs`); sharing as `fluid/` says; memory per queue about
+//! 250 bytes, per step 20 bytes and 16 for each wait. Limitations: a faster link may make a whole longer, as in any network that shares (Braess 1968); transfers
 //! of one step advance together even where a GPU could run ahead on one of them. Source: ours; max-min sharing of
 //! fluid flows as in SimGrid (Casanova, Giersch, Legrand, Quinson, Suter 2014).
 
@@ -54,6 +54,7 @@ mod ground;
 mod hashing;
 mod moves;
 pub mod protocol;
+mod rivals;
 mod run;
 mod settings;
 mod timeline;
@@ -78,6 +79,7 @@ use flat::Flat;
 use fluid::Fluid;
 use ground::Ground;
 use moves::{Moves, NOTHING};
+use rivals::Rivals;
 use run::{Discipline, Outcome, Run, Stopped};
 
 /// A schedule prepared for one call on one fabric: it can run any number of times, and be resized for another call.
@@ -86,6 +88,7 @@ pub struct Simulation {
     ground: Ground,
     moves: Moves,
     flat: Flat,
+    rivals: Rivals,
     starts: Vec<Ps>,
     settings: Settings,
     /// Whether tiles that repeat are passed over; only tests run each.
@@ -126,11 +129,16 @@ impl Simulation {
         let mut flat = Flat::of(schedule, &mut ground, &mut moves, settings)?;
         flat.resize(&schedule.title(), partition, dtype, settings.slice_bytes)?;
         moves.settle(&ground);
+        let rivals = match settings.sharing {
+            Sharing::MaxMin => Rivals::of(&flat, &moves, |path| (moves.shared(path), false)),
+            Sharing::Fifo => Rivals::of(&flat, &moves, |path| (moves.crossings(path), moves.meets_itself(path))),
+        };
         let mut starts = settings.starts_ps.clone();
         starts.resize(schedule.world_size as usize, 0);
         let before = settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
         starts.iter_mut().for_each(|start| *start += before);
-        Ok(Self { schedule: schedule.title(), ground, moves, flat, starts, settings: settings.clone(), repeats: true })
+        let (schedule, settings, repeats) = (schedule.title(), settings.clone(), true);
+        Ok(Self { schedule, ground, moves, flat, rivals, starts, settings, repeats })
     }
 
     /// Makes it one for a call with other element counts, or elements: routes, paths and waits stay.
@@ -173,8 +181,16 @@ impl Simulation {
 
     fn run_with<D: Discipline>(&self, discipline: D, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
         let records = self.records();
-        let outcome =
-            Run::run(&self.flat, &self.moves, &self.starts, discipline, records, self.repeats, is_interrupted);
+        let outcome = Run::run(
+            &self.flat,
+            &self.moves,
+            &self.rivals,
+            &self.starts,
+            discipline,
+            records,
+            self.repeats,
+            is_interrupted,
+        );
         let outcome = outcome.map_err(|stopped| match stopped {
             Stopped::Stuck(queue, step) => self.stuck(queue, step),
             Stopped::Interrupted => Error::Interrupted,

@@ -186,6 +186,12 @@ impl Moves {
         &self.legs[first as usize..end as usize]
     }
 
+    /// Returns whether two legs of a path are over the same link.
+    pub(super) fn meets_itself(&self, path: u32) -> bool {
+        let links: usize = self.legs(path).iter().map(|&leg| self.leg_links(leg).len()).sum();
+        links > self.crossings(path).len()
+    }
+
     /// Returns the links of a leg in order, each with its pace for this leg.
     #[inline]
     pub(super) fn leg_links(&self, leg: Leg) -> &[(Crossing, Pace)] {

@@ -207,9 +207,8 @@ mod tests {
         if !has_table {
             (fluid.known, fluid.least_kept) = (None, super::LEAST_KEPT);
         }
-        Run::run(&simulation.flat, &simulation.moves, &simulation.starts, fluid, true, false, &mut || false)
-            .ok()
-            .unwrap()
+        let Simulation { flat, moves, rivals, starts, .. } = simulation;
+        Run::run(flat, moves, rivals, starts, fluid, true, false, &mut || false).ok().unwrap()
     }
 
     proptest! {

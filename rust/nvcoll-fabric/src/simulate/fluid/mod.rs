@@ -108,6 +108,8 @@ pub(super) struct Fluid<'a> {
     flows: Vec<Flow>,
     bundles: Vec<Bundle>,
     links: Vec<Shared>,
+    /// For each path, how long its links had one of its transfers that went ahead of the clock.
+    alone: Vec<Ps>,
     levels: Vec<Level>,
     islands: Vec<Island>,
     /// Those of fewer paths are not kept.
@@ -180,6 +182,7 @@ impl<'a> Fluid<'a> {
             bundles: moves.paths.iter().map(bundle).collect(),
             links: vec![link; moves.capacities.len()],
             levels: moves.capacities.iter().map(level).collect(),
+            alone: vec![0; moves.paths.len()],
             islands: Vec::new(),
             least_kept: if known.is_some() { usize::MAX } else { LEAST_KEPT },
             free: Vec::new(),
@@ -363,7 +366,18 @@ impl Discipline for Fluid<'_> {
     const WAITS_FOR_LATENCY: bool = true;
     const KNOWS_ENDS: bool = true;
 
-    fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) {
+    #[inline]
+    fn alone(&mut self, path: u32, nbytes: u64) -> Ps {
+        self.moves.paths[path as usize].alone.time(nbytes)
+    }
+
+    #[inline]
+    fn pass(&mut self, path: u32, takes: Ps) -> Limit {
+        self.alone[path as usize] += takes;
+        Limit { link: self.moves.paths[path as usize].narrowest, users: 1 }
+    }
+
+    fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps> {
         let crossings = self.moves.shared(path);
         let mut is_alone = true;
         for crossing in crossings {
@@ -397,11 +411,12 @@ impl Discipline for Fluid<'_> {
         } else {
             self.touch(crossings[0].link);
         }
+        None
     }
 
-    fn happens(&mut self, happening: u64, now: Ps, _: &mut Agenda) -> bool {
+    fn happens(&mut self, happening: u64, now: Ps, _: &mut Agenda) -> Option<Ps> {
         let flow = &self.flows[(happening >> 32) as usize];
-        flow.is_active && flow.ends == now
+        (flow.is_active && flow.ends == now).then_some(now)
     }
 
     fn end(&mut self, queue: u32, now: Ps) -> Limit {
@@ -436,8 +451,14 @@ impl Discipline for Fluid<'_> {
         }
     }
 
-    fn busy(&self) -> Vec<Ps> {
-        self.links.iter().map(|link| link.busy).collect()
+    fn busy(&mut self) -> Vec<Ps> {
+        let mut busy: Vec<Ps> = self.links.iter().map(|link| link.busy).collect();
+        for (path, &alone) in (0..).zip(&self.alone).filter(|(_, &alone)| alone > 0) {
+            for crossing in self.moves.shared(path) {
+                busy[crossing.link as usize] += alone;
+            }
+        }
+        busy
     }
 
     fn used(&self, now: Ps) -> Vec<Ps> {

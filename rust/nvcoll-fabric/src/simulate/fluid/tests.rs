@@ -66,11 +66,19 @@ impl Discipline for Checked<'_> {
     const WAITS_FOR_LATENCY: bool = true;
     const KNOWS_ENDS: bool = true;
 
-    fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) {
-        self.0.begin(queue, path, nbytes, now, agenda);
+    fn alone(&mut self, path: u32, nbytes: u64) -> Ps {
+        self.0.alone(path, nbytes)
     }
 
-    fn happens(&mut self, happening: u64, now: Ps, agenda: &mut Agenda) -> bool {
+    fn pass(&mut self, path: u32, takes: Ps) -> Limit {
+        self.0.pass(path, takes)
+    }
+
+    fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps> {
+        self.0.begin(queue, path, nbytes, now, agenda)
+    }
+
+    fn happens(&mut self, happening: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps> {
         self.0.happens(happening, now, agenda)
     }
 
@@ -97,7 +105,7 @@ impl Discipline for Checked<'_> {
         }
     }
 
-    fn busy(&self) -> Vec<Ps> {
+    fn busy(&mut self) -> Vec<Ps> {
         self.0.busy()
     }
 
@@ -157,7 +165,8 @@ fn simulation(drawn: &Drawn, folds: bool, protocol: &str, slow: u32) -> Simulati
 fn run(simulation: &Simulation, least_kept: usize) -> Outcome {
     let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
     (fluid.known, fluid.least_kept) = (None, least_kept);
-    Run::run(&simulation.flat, &simulation.moves, &simulation.starts, fluid, true, false, &mut || false).ok().unwrap()
+    let Simulation { flat, moves, rivals, starts, .. } = simulation;
+    Run::run(flat, moves, rivals, starts, fluid, true, false, &mut || false).ok().unwrap()
 }
 
 #[derive(Debug)]
@@ -184,8 +193,8 @@ proptest! {
         let simulation = simulation(&drawn, folds, if ideal { "ideal" } else { "simple" }, slow);
         let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
         (fluid.known, fluid.least_kept) = (None, least_kept);
-        let (flat, moves, starts) = (&simulation.flat, &simulation.moves, &simulation.starts);
-        prop_assert!(Run::run(flat, moves, starts, Checked(fluid), false, false, &mut || false).is_ok());
+        let Simulation { flat, moves, rivals, starts, .. } = &simulation;
+        prop_assert!(Run::run(flat, moves, rivals, starts, Checked(fluid), false, false, &mut || false).is_ok());
     }
 
     #[test]

@@ -16,12 +16,14 @@
 //! **Queues may go at different speeds**: in a period one does seven tiles, another that waits for it one. Then the waits
 //! between them must have been over, and heard of, before the period began: the faster is only farther ahead later.
 //!
+//! A state is all that there is at one time, so while repeats are looked for no queue goes ahead of the clock.
+//!
 //! Cost: for each tile of one queue a comparison, which mostly ends at the first number. Limitations: queues that drift
 //! apart and share links have no period.
 
 use std::ops::Range;
 
-use super::{Cause, Discipline, Record, Run, BEGINS, NOBODY};
+use super::{Cause, Discipline, Done, Record, Run, BEGINS, NOBODY};
 use crate::simulate::flat::{Flat, ENTER};
 use crate::units::Ps;
 
@@ -34,6 +36,8 @@ pub(super) struct Repeats {
     pub(super) marker: u32,
     /// Whether the marker has ended a tile at this time.
     pub(super) is_due: bool,
+    /// Whether repeats are looked for in this run.
+    pub(super) is_looking: bool,
     looks: u64,
     next_kept: u64,
     kept: Option<Kept>,
@@ -41,6 +45,7 @@ pub(super) struct Repeats {
     changes: Vec<u32>,
     /// When everybody has heard of every enter.
     entered: Ps,
+    longest_signal: Ps,
     longest_lag: u32,
     longest_lag_of_leaves: u32,
 }
@@ -69,16 +74,18 @@ impl Repeats {
     pub(super) fn new(flat: &Flat, starts: &[Ps], is_wanted: bool) -> Self {
         let working = flat.working_queues() as u32;
         let lag = |queues: Range<u32>| queues.flat_map(|queue| flat.waits_of(queue)).map(|wait| wait.lag).max();
-        let signal = flat.signals.iter().max().copied().unwrap_or(0);
+        let longest_signal = flat.signals.iter().max().copied().unwrap_or(0);
         let is_looking = is_wanted && flat.tiles >= LEAST_TILES && working > 0;
         Self {
             marker: if is_looking { 0 } else { NOBODY },
             is_due: false,
+            is_looking,
             looks: 0,
             next_kept: 1,
             kept: None,
             changes: if is_looking { flat.changes() } else { Vec::new() },
-            entered: starts.iter().max().map_or(0, |last| last + signal),
+            entered: starts.iter().max().map_or(0, |last| last + longest_signal),
+            longest_signal,
             longest_lag: lag(0..working).unwrap_or(0),
             longest_lag_of_leaves: lag(working..flat.queues() as u32).unwrap_or(0),
         }
@@ -136,7 +143,7 @@ impl<D: Discipline> Run<'_, D> {
             now,
             state,
             tiles: self.queues.iter().map(|queue| queue.tile).collect(),
-            progress: self.progress.clone(),
+            progress: self.done.iter().map(Done::steps).collect(),
             unheard: (0..self.queues.len()).map(|queue| self.unheard(queue, now).count() as u32).collect(),
             moved: self.moved.clone(),
             used: self.discipline.used(now),
@@ -153,7 +160,7 @@ impl<D: Discipline> Run<'_, D> {
         let period = Period {
             takes: now - kept.now,
             tiles: queues.map(|(queue, before)| queue.tile - before).collect(),
-            steps: self.progress.iter().zip(&kept.progress).map(|(after, before)| after - before).collect(),
+            steps: self.done.iter().zip(&kept.progress).map(|(done, before)| done.steps() - before).collect(),
         };
         let times = (0..self.flat.working_queues() as u32).filter(|&queue| !self.is_over(queue)).map(|queue| {
             let (before, tile) = (kept.tiles[queue as usize], self.queues[queue as usize].tile);
@@ -201,13 +208,13 @@ impl<D: Discipline> Run<'_, D> {
     }
 
     fn state_of_signals(&self, queue: usize, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool {
-        self.unheard(queue, now).all(|done| visit(now - done)) && visit(u64::MAX)
+        self.unheard(queue, now).all(|done| visit(now.wrapping_sub(done))) && visit(u64::MAX)
     }
 
     /// Returns when the last steps of a queue were done, backwards, as far as somebody may not have heard of it.
     fn unheard(&self, queue: usize, now: Ps) -> impl Iterator<Item = Ps> + '_ {
-        let farthest = self.flat.farthest[queue];
-        self.heard[queue].iter().rev().copied().take_while(move |done| done + farthest > now)
+        let longest = self.repeats.longest_signal;
+        self.done[queue].at.iter().rev().copied().take_while(move |done| done + longest > now)
     }
 
     fn state_of_causes(&self, visit: &mut impl FnMut(u64) -> bool) -> bool {
@@ -218,7 +225,7 @@ impl<D: Discipline> Run<'_, D> {
                 match Cause::read(cause) {
                     Cause::Step(at) if number < working => {
                         let (queue, done) = self.flat.done_of_number(at);
-                        visit(queue.into()) && visit(self.progress[queue as usize] - done)
+                        visit(queue.into()) && visit(self.done[queue as usize].steps() - done)
                     }
                     _ => visit(cause),
                 }
@@ -241,7 +248,7 @@ impl<D: Discipline> Run<'_, D> {
                 record.repeat(
                     self.flat,
                     queue,
-                    kept.progress[queue as usize]..self.progress[queue as usize],
+                    kept.progress[queue as usize]..self.done[queue as usize].steps(),
                     period,
                     times,
                 );
@@ -270,8 +277,8 @@ impl<D: Discipline> Run<'_, D> {
             queue.target = target;
         }
         self.queues[at] = queue;
-        self.progress[at] += period.steps[at] * times;
-        self.heard[at].iter_mut().for_each(|done| *done += by);
+        self.done[at].forgotten += period.steps[at] * times;
+        self.done[at].at.iter_mut().for_each(|done| *done += by);
     }
 }
 
