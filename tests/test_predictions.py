@@ -1,0 +1,152 @@
+"""docs/predictions.md says what `nvcoll validate` says today, and every missed bar stands there with its figure."""
+
+import re
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nvcoll import intervals, nccl_estimate, pytorch_estimate, simulated_estimate, validate
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "data" / "nccl-tests"
+PAGE = (ROOT / "docs" / "predictions.md").read_text(encoding="utf-8")
+SMALL, MIDDLE, LARGE, LARGEST = intervals.bands()
+
+BARS = {
+    ("one node", "all_reduce", SMALL): 0.15,
+    ("one node", "all_reduce", LARGE): 0.10,
+    ("one node", "all_reduce", LARGEST): 0.04,
+    **{("one node", "others", band): 0.10 for band in intervals.bands()},
+    ("several nodes", "all_reduce", LARGEST): 0.12,
+}
+"""What the median of each cell must not exceed."""
+
+HALF_ABOVE = 0.20
+"""Other models that err more must err twice as much."""
+
+VALIDATED = 0.80, 0.97
+"""Between which parts of rows intervals of validated cells must hold."""
+
+
+@cache
+def rows():
+    return validate.healthy(validate.read(DATA))
+
+
+@cache
+def left_out():
+    folds = simulated_estimate.folds(DATA / "folds.toml")
+    return simulated_estimate.judge(simulated_estimate.calls(rows()), lambda system: folds[system.family])
+
+
+@cache
+def beside(name):
+    """Cells of ours and of another model, on the same rows."""
+    predictor = nccl_estimate.predictor(rows()) if name == "NCCL" else pytorch_estimate.predictor()
+    if predictor is None:
+        pytest.skip("torch is not installed")
+    return validate.beside(left_out(), validate.judge(rows(), predictor))
+
+
+def percent(fraction):
+    return f"{fraction * 100:.1f}" if fraction < 0.0995 else f"{fraction * 100:.0f}"
+
+
+def table(first):
+    """The rows of the table whose headings begin so, by heading."""
+    heading, body = next(
+        found for found in re.findall(r"^(\|.*\|)\n\|[-|]+\|\n((?:\|.*\|\n)+)", PAGE, re.MULTILINE) if first in found[0]
+    )
+    names = [cell.strip() for cell in heading.strip("|").split("|")]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()]
+    return [dict(zip(names, line, strict=True)) for line in lines]
+
+
+def scopes():
+    return {(row["where"], row["collective"], row["band"]): row for row in table("| fitted on all |")}
+
+
+def test_every_scope_is_on_the_page_with_todays_figures():
+    cells = validate.cells(left_out(), validate.by_scope)
+    assert list(scopes()) == list(cells)
+    on_all = simulated_estimate.judge(simulated_estimate.calls(rows()), lambda system: {})
+    fitted, apart = validate.cells(on_all, validate.by_scope), validate.disagreements(rows(), validate.by_scope)
+    for key, cell in cells.items():
+        expected = {
+            "systems": str(cell.systems),
+            "left out, %": f"**{cell.median * 100:.1f}** / {percent(cell.p90)}",
+            "bias": f"{cell.bias * 100:+.0f}",
+            "in interval": f"{cell.coverage * 100:.0f}",
+            "fitted on all": percent(fitted[key].median),
+            "apart": percent(apart[key]) if key in apart else "-",
+        }
+        assert {name: scopes()[key][name] for name in expected} == expected, key
+
+
+@pytest.mark.parametrize("name", ["NCCL", "PyTorch"])
+def test_other_models_stand_beside_ours_on_the_same_rows(name):
+    for key, row in scopes().items():
+        pair = beside(name).get(key)
+        expected = f"{percent(pair[0].median)} : {percent(pair[1].median)} ({pair[0].systems})" if pair else "-"
+        assert row[f"beside {name}'s"] == expected, key
+
+
+def test_every_class_is_on_the_page_with_todays_figures():
+    cells, groups = validate.cells(left_out()), defaultdict(list)
+    for item in left_out():
+        if item.row.collective == "all_reduce":
+            groups[item.row.system.fabric_class].append(item)
+    found = {row["class, all_reduce"]: row for row in table("| class, all_reduce |")}
+    assert sorted(found) == sorted(groups)
+    for name, members in groups.items():
+        bands = [cells.get((name, "all_reduce", band)) for band in intervals.bands()]
+        medians = [percent(cell.median) if cell else "-" for cell in bands]
+        assert [found[name][head] for head in ("<= 64 KiB", "to 1 MiB", "to 128 MiB", "above")] == medians, name
+        assert found[name]["systems"] == str(len(validate.by_system(members))), name
+
+
+def test_validated_cells_are_on_the_page_with_todays_figures():
+    def shown(part, systems):
+        return f"{part * 100:.0f} % of {systems}" if systems else "-"
+
+    expected = [
+        [*name, str(cell.systems), shown(cell.own_part, cell.own), shown(cell.borrowed_part, cell.borrowed)]
+        for name, cell in intervals.covered(left_out(), intervals.cell_of).items()
+        if cell.is_validated
+    ]
+    assert [list(row.values()) for row in table("| validated cell |")] == expected
+    part = validate.cell(intervals.validated(left_out())).coverage
+    assert VALIDATED[0] <= part <= VALIDATED[1] and f"**{part * 100:.0f} %**" in PAGE
+
+
+def missed():
+    """Every bar that is missed: who errs against what, and how much."""
+    cells = validate.cells(left_out(), validate.by_scope)
+    for key, bar in BARS.items():
+        if cells[key].median > bar:
+            yield f"{bar * 100:.0f} %", *key, f"{cells[key].median * 100:.1f} %"
+    for name in ("NCCL", "PyTorch"):
+        for key, (ours, theirs) in beside(name).items():
+            most = theirs.median / 2 if theirs.median > HALF_ABOVE else theirs.median
+            if ours.median > most:
+                half = "half of " if theirs.median > HALF_ABOVE else ""
+                yield f"{half}{name}'s {percent(theirs.median)} %", *key, f"{percent(ours.median)} %"
+
+
+def test_every_missed_bar_is_on_the_page_with_its_figure_and_its_effect():
+    found = table("| bar |")
+    names = "bar", "where", "collective", "band", "figure"
+    assert sorted(tuple(row[name] for name in names) for row in found) == sorted(missed())
+    assert all(len(row["effect that is not modelled"].split()) > 5 for row in found)
+
+
+def test_the_systems_that_make_a_miss_are_named_with_their_errors():
+    for row in table("| bar |"):
+        key = row["where"], row["collective"], row["band"]
+        items = [item for item in left_out() if validate.by_scope(item.row) == key]
+        errors = {name: np.mean([abs(i.error) for i in group]) for name, group in validate.by_system(items).items()}
+        worst = sorted(errors, key=lambda name: -errors[name])[:3]
+        assert row["systems, worst first"] == ", ".join(f"`{name}` {percent(errors[name])}" for name in worst), key
