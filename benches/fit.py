@@ -5,10 +5,11 @@
 
 Least squares of log(predicted / measured) with a soft L1 loss, so that single odd systems do not pull. A system
 weighs as much as any other in each band. Priors are NCCL's published constants or round numbers, with spread enough
-that rows overrule them; those of the switch and of staging are round numbers that the table suggested. Constants of
-one node are fitted to rows of one node first, those of networks then to rows of several nodes. What the folds cannot
-judge is the structure: which effects there are was seen on the same table. The fit to all rows is what is shipped;
-for each family a fit without it gives the range of a constant and the predictions by which everything is judged.
+that rows overrule them; those of the switch, of staging, of channels and of launching are round numbers that the table
+suggested. Constants of one node are fitted to rows of one node first, those of networks then to rows of several nodes.
+What the folds cannot judge is the structure: which effects there are was seen on the same table. The fit to all rows
+is what is shipped; for each family a fit without it gives the range of a constant and the predictions by which
+everything is judged.
 
 Needs scipy. Less than a minute on one core.
 """
