@@ -37,6 +37,9 @@
 //! than alone divided by that. A slow link has part of its rate; a cut one is not there, so routes go round it or
 //! there is [`Error::NoPath`].
 //!
+//! **Tiles alike.** When all that decides what follows is as it was some tiles ago, to the bit, the tiles that would
+//! repeat are passed over (`run/repeat.rs`), and the timeline is what it would have been.
+//!
 //! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to
 //! begin, one to end, none where it cannot be disturbed (`rivals.rs`); sharing as `fluid/` says; memory per queue about
 //! 250 bytes, per step 20 bytes and 16 for each wait. Limitations: a faster link may make a whole longer, as in any network that shares (Braess 1968); transfers

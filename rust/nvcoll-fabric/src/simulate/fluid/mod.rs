@@ -7,7 +7,8 @@
 //! Transfers of one path are a **bundle**: they have the same links, hence the same rate. Rates change only where
 //! links changed: the bundles that are joined to them by links that they share, an **island**. Work per change: that
 //! of a filling of the island, plus the transfers whose rate changed. A transfer that has its links to itself is in
-//! no island and costs a table look-up per link.
+//! no island and costs a table look-up per link. On machines of few paths, rates are looked up by what is on its way
+//! (`known.rs`), and nothing is filled that was filled before.
 //!
 //! Rates and what remains are doubles (sums, products and quotients only, hence the same on every machine); a
 //! transfer whose rate never differed from its rate alone ends at the exact picosecond, the others within a
