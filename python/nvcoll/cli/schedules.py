@@ -14,12 +14,10 @@ import typer
 
 import nvcoll
 from nvcoll import InvalidArgument, Proof, Refuted, Schedule, drawing
+from nvcoll._nvcoll import MAX_RUNNING_RANKS, MAX_WORLD_SIZE, collectives, why
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll._nvcoll import collectives, why
 from nvcoll.cli import files, picture
 from nvcoll.words import EXPRESSIONS, counted, shortened
-
-MOST_RANKS = 1024
 
 ALL_WORLD_SIZES = range(1, 18)
 
@@ -30,19 +28,18 @@ LARGEST_PUSHED = 8
 """Up to here every algorithm is proved pushed as well: there it differs from staged in who stores. Chosen."""
 
 
-def _check_ranks(ranks: int | None) -> int | None:
-    if ranks is not None and not 1 <= ranks <= MOST_RANKS:
-        raise InvalidArgument(f"-n is {ranks}: there can be 1 to {MOST_RANKS} ranks")
-    return ranks
+def _ranks(help: str, most: int = MAX_WORLD_SIZE) -> Any:
+    def checked(ranks: int | None) -> int | None:
+        if ranks is not None and not 1 <= ranks <= most:
+            raise InvalidArgument(f"-n is {ranks}: there can be 1 to {most} ranks")
+        return ranks
 
-
-def _ranks(help: str) -> Any:
-    return typer.Option("-n", "--ranks", help=help, callback=_check_ranks)
+    return typer.Option("-n", "--ranks", help=help, callback=checked)
 
 
 Name = Annotated[str | None, typer.Argument(help="A collective, FILE.py:FUNCTION, or a text file that show printed.")]
 AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm of that collective; default: auto's first.")]
-Ranks = Annotated[int, _ranks("The number of ranks.")]
+Ranks = Annotated[int, _ranks("The number of ranks.", MAX_RUNNING_RANKS)]
 OutOfPlace = Annotated[bool, typer.Option("--out-of-place", help="Input and output are different memory.")]
 Root = Annotated[int | None, typer.Option("--root", help="The rank that has or receives everything; default: 0.")]
 
@@ -177,7 +174,7 @@ def _verify_all() -> None:
                 count += 1
                 slowest = max(slowest, proof.seconds if world_size == 8 else 0.0)
         total += count
-        print(f"proved  {collective:15} {algorithm:18} {count:5} schedules   {time.perf_counter() - began:6.2f} s")
+        print(f"proved  {collective:15} {algorithm:33} {count:5} schedules   {time.perf_counter() - began:6.2f} s")
     print(f"proved  {total} schedules in {time.perf_counter() - start:.1f} s")
     print("        1..17 ranks, every root; 32, 64 where there is none; mapped and staged; in and out of place")
     print(f"        1..{LARGEST_PUSHED} ranks pushed as well")

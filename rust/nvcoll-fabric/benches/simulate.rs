@@ -23,10 +23,10 @@ use common::{link, machine, medium, partition, schedule, star};
 use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
-use nvcoll_core::schedule::{Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
+use nvcoll_core::schedule::{Buffer, Path, Schedule, Source, Step, View};
 use nvcoll_fabric::hardware::media::Family;
 use nvcoll_fabric::hardware::{Fabric, Kind};
-use nvcoll_fabric::simulate::{protocol, Detail, Settings, Sharing, Simulation};
+use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, Settings, Sharing, Simulation};
 
 fn main() {
     let is_named = |name: &str| std::env::args().skip(1).all(|arg| arg.starts_with('-') || name.contains(&arg));
@@ -58,7 +58,8 @@ fn run(name: &str, case: &Case) {
         [(Sharing::MaxMin, Detail::Ends), (Sharing::MaxMin, Detail::Path), (Sharing::Fifo, Detail::Ends)]
     {
         let protocol = protocol::named("simple").unwrap();
-        let settings = Settings { sharing, detail, ..Settings::new(protocol, case.slice_bytes) };
+        let at_switch = AtSwitch::Ignore;
+        let settings = Settings { sharing, detail, at_switch, ..Settings::new(protocol, case.slice_bytes) };
         let begin = Instant::now();
         let simulation = Simulation::new(&case.schedule, &case.partition, DType::U8, &case.fabric, &settings).unwrap();
         let flattening = begin.elapsed();
@@ -185,54 +186,12 @@ fn ring() -> Case {
     Case { schedule, partition, fabric: star(&[400.0; 1024]), crossings: 2, slice_bytes: u64::MAX }
 }
 
-/// 2,048 nodes of 8: reduce in the node, exchange between nodes by halving and doubling, tell the node. The core
-/// builds schedules of up to 1,024 ranks, so the steps are written here; nodes hang on one switch, as routing through
-/// a network of so many cards is slow.
+/// 2,048 nodes of 8, which hang on one switch: reduce in the node, exchange between nodes by halving and doubling, tell
+/// the node.
 fn two_level() -> Case {
-    let (nodes, per_node) = (2048u32, 8u32);
-    let n = nodes * per_node;
-    let fabric = star(&vec![400.0; n as usize]);
-    let chunks = nodes * per_node;
-    let view = |rank, buffer, chunks: std::ops::Range<u32>| View { rank, buffer, chunks };
-    let mut steps: Vec<Step> = Vec::new();
-    for rank in 0..n {
-        let (node, local) = (rank / per_node, rank % per_node);
-        let mine = local * nodes..(local + 1) * nodes;
-        let mut index = 0;
-        let mut push = |from: Vec<u32>, buffer: Buffer, range: std::ops::Range<u32>, after: Vec<Dependency>| {
-            let source = |rank| Source { view: view(rank, buffer, range.clone()), contribution: None };
-            let src = from.into_iter().map(source).collect();
-            let dst = vec![view(rank, Buffer::Output, range.clone())];
-            steps.push(Step { rank, queue: 0, index, src, dst, is_final: false, at_switch: false, after });
-            index += 1;
-        };
-        push((0..per_node).map(|peer| node * per_node + peer).collect(), Buffer::Input, mine.clone(), Vec::new());
-        let mut range = mine.clone();
-        let done = |rank, index| Dependency { rank, event: Event::Step { queue: 0, index }, lag: 0 };
-        let rounds = nodes.trailing_zeros();
-        for round in 0..rounds {
-            let peer = (node ^ (nodes >> (round + 1))) * per_node + local;
-            let middle = (range.start + range.end) / 2;
-            range = if node & (nodes >> (round + 1)) == 0 { range.start..middle } else { middle..range.end };
-            push(vec![peer, rank], Buffer::Output, range.clone(), vec![done(peer, round)]);
-        }
-        for round in (0..rounds).rev() {
-            let peer = (node ^ (nodes >> (round + 1))) * per_node + local;
-            let width = range.end - range.start;
-            let other = if node & (nodes >> (round + 1)) == 0 {
-                range.end..range.end + width
-            } else {
-                range.start - width..range.start
-            };
-            range = range.start.min(other.start)..range.end.max(other.end);
-            push(vec![peer], Buffer::Output, other, vec![done(peer, 2 * rounds - 1 - round)]);
-        }
-        for hop in 1..per_node {
-            let peer = node * per_node + (local + hop) % per_node;
-            let theirs = (peer % per_node) * nodes..(peer % per_node + 1) * nodes;
-            push(vec![peer], Buffer::Output, theirs, vec![done(peer, 2 * rounds)]);
-        }
-    }
-    let partition = Partition::new(vec![1 << 30], chunks);
-    Case { schedule: all_reduce_of(n, chunks, steps), partition, fabric, crossings: 2, slice_bytes: u64::MAX }
+    let begin = Instant::now();
+    let schedule = schedule(&ALL_REDUCE, "two_level(per_node=8,outer=halving_doubling)", 1 << 14, Path::Mapped);
+    println!("two_level of 16,384: {} steps, built in {:.1} s", schedule.steps.len(), begin.elapsed().as_secs_f64());
+    let partition = partition(&schedule, 1 << 30);
+    Case { schedule, partition, fabric: star(&[400.0; 1 << 14]), crossings: 2, slice_bytes: u64::MAX }
 }

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use nvcoll_core::algorithm::{Named, ALGORITHMS};
 use nvcoll_core::collective::{Collective, Folds, Roles, ALL_REDUCE, COLLECTIVES};
 use nvcoll_core::dtype::DType;
-use nvcoll_core::limits::MAX_WORLD_SIZE;
+use nvcoll_core::limits::{MAX_RUNNING_RANKS, MAX_WORLD_SIZE};
 use nvcoll_core::op::Op;
 use nvcoll_engine::cpus;
 use nvcoll_engine::kernel::Isa;
@@ -119,6 +119,8 @@ fn roofline(
 
 /// Adds the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("MAX_WORLD_SIZE", MAX_WORLD_SIZE)?;
+    module.add("MAX_RUNNING_RANKS", MAX_RUNNING_RANKS)?;
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(algorithm_parameters, module)?)?;
     module.add_function(wrap_pyfunction!(collectives, module)?)?;
