@@ -14,7 +14,7 @@ class Interrupting:
         raise KeyboardInterrupt
 
 
-NO_RANKS = [0, -1, 1025, 2**32, 2**70, -(2**70), 10**5000, 2.0, float("nan"), "8", None, True, np.float32(2), [2]]
+NO_RANKS = [0, -1, 16385, 2**32, 2**70, -(2**70), 10**5000, 2.0, float("nan"), "8", None, True, np.float32(2), [2]]
 
 
 @pytest.mark.parametrize("number", NO_RANKS, ids=lambda number: "huge" if number is NO_RANKS[6] else repr(number))
@@ -28,8 +28,36 @@ NO_RANKS = [0, -1, 1025, 2**32, 2**70, -(2**70), 10**5000, 2.0, float("nan"), "8
     ids=["Node", "Builder", "schedule"],
 )
 def test_a_world_size_that_is_none_is_refused_by_name(make, number):
-    with pytest.raises(nvcoll.InvalidArgument, match=r"^world_size is .*: it must be a whole number, from 1 to 1024$"):
+    most = 1024 if make is nvcoll.Node else 16384  # a schedule describes more ranks than run
+    with pytest.raises(
+        nvcoll.InvalidArgument, match=rf"^world_size is .*: it must be a whole number, from 1 to {most}$"
+    ):
         make(number)
+
+
+def test_a_world_that_cannot_run_can_be_described():
+    with pytest.raises(nvcoll.InvalidArgument, match=r"^world_size is 1025: .* from 1 to 1024$"):
+        nvcoll.Node(1025)
+    assert nvcoll.schedule("all_reduce", "tree", world_size=1025).step_count == 2048
+    with pytest.raises(
+        nvcoll.BuildError, match=r"^all_reduce ring of 2048 ranks would have 8384512 steps with .* at most"
+    ):
+        nvcoll.schedule("all_reduce", "ring", world_size=2048)
+
+
+def test_a_registered_algorithm_takes_arguments_behind_its_name():
+    build = lambda name: nvcoll.schedule("all_reduce", name, world_size=8)  # noqa: E731
+    assert build("two_level( outer=halving_doubling, per_node=2 )").algorithm == (
+        "two_level(per_node=2,outer=halving_doubling)"
+    )
+    with pytest.raises(nvcoll.InvalidArgument, match="`outer` of two_level is tree: it must be ring or halving_doubl"):
+        build("two_level(outer=tree)")
+    arrays = [np.full(5, rank, dtype="f4") for rank in range(8)]
+    node = nvcoll.Node(8)
+    for name in ("two_level(per_node=4)", "two_level(per_node = 4, outer = ring)"):
+        node.all_reduce([array.copy() for array in arrays], algorithm=name)
+    with pytest.raises(nvcoll.InvalidArgument, match="no parameter `nodes`: it takes per_node, outer"):
+        node.all_reduce(arrays, algorithm="two_level(nodes=4)")
 
 
 @pytest.mark.parametrize("number", [1, 1024, np.int64(3), np.uint8(3)], ids=repr)

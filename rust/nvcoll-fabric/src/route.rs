@@ -105,13 +105,13 @@ impl Fabric {
 
 /// Finds routes in one fabric, any number of them: what a search needs to know of the whole is looked up once. Between
 /// two nodes of a cluster a search looks at these two and what joins them, not at the others; the route is the same
-/// (`goes_round`). Work for a pair: the links of two nodes and of the switches between nodes.
+/// (`goes_round`). Work for a pair: the links of two nodes, and those between switches and them.
 pub struct Router {
     gpus: Vec<usize>,
     memories: Vec<usize>,
     /// For GPUs that were asked about, the memory that is nearest.
     nearest: BTreeMap<usize, Option<usize>>,
-    /// For each device, the links that leave it.
+    /// For each device, the links that leave it, by the node to which they lead: to what stands between nodes first.
     leaving: Vec<Vec<usize>>,
     /// Whether all nodes are alike.
     has_copies: bool,
@@ -130,6 +130,7 @@ impl Router {
         for (position, link) in fabric.links.iter().enumerate() {
             leaving[link.from].push(position);
         }
+        leaving.iter_mut().for_each(|of_one| of_one.sort_by_key(|&link| fabric.devices[fabric.links[link].to].node));
         Self {
             gpus: fabric.gpus(),
             memories: fabric.of_kind(Kind::Memory).collect(),
@@ -259,21 +260,19 @@ impl Router {
         is_avoided: impl Fn(usize) -> bool,
     ) -> Option<Vec<usize>> {
         if self.has_copies {
-            let nodes = [a, b].map(|end| fabric.devices[end].node);
-            let is_seen = |device: usize| {
-                let node = fabric.devices[device].node;
-                node.is_none() || nodes.contains(&node)
-            };
-            let path = self.search(fabric, (a, b), &is_passed, &is_taken, &is_avoided, is_seen);
+            let mut seen = vec![None, fabric.devices[a].node, fabric.devices[b].node];
+            seen.sort_unstable();
+            seen.dedup();
+            let path = self.search(fabric, (a, b), &is_passed, &is_taken, &is_avoided, Some(&seen));
             if path.as_ref().is_some_and(|path| !goes_round(fabric, path)) {
                 return path;
             }
         }
-        self.search(fabric, (a, b), is_passed, is_taken, is_avoided, |_| true)
+        self.search(fabric, (a, b), is_passed, is_taken, is_avoided, None)
     }
 
     /// Fewest links, then widest, then fewest devices that are avoided, then first described (Dijkstra, 1959, on all of
-    /// these), over devices that are seen.
+    /// these), over the devices of some nodes or of all; those between nodes are of the node that is none.
     fn search(
         &mut self,
         fabric: &Fabric,
@@ -281,7 +280,7 @@ impl Router {
         is_passed: impl Fn(Kind) -> bool,
         is_taken: impl Fn(Family) -> bool,
         is_avoided: impl Fn(usize) -> bool,
-        is_seen: impl Fn(usize) -> bool,
+        seen: Option<&[Option<u32>]>,
     ) -> Option<Vec<usize>> {
         self.search += 1;
         let mut waiting = BinaryHeap::from([Reverse((0u32, Reverse(Rate(u64::MAX)), 0u32, a, usize::MAX))]);
@@ -296,9 +295,18 @@ impl Router {
             if at != a && !is_passed(fabric.devices[at].kind) {
                 continue;
             }
-            for &link in &self.leaving[at] {
+            let all = &self.leaving[at][..];
+            let node_of = |link: &usize| fabric.devices[fabric.links[*link].to].node;
+            let to_node = |node: &Option<u32>| {
+                let (first, end) =
+                    (all.partition_point(|l| node_of(l) < *node), all.partition_point(|l| node_of(l) <= *node));
+                &all[first..end]
+            };
+            let every = if seen.is_none() { all } else { &[] };
+            let some = seen.unwrap_or_default().iter().flat_map(to_node);
+            for &link in every.iter().chain(some) {
                 let Link { to, medium, .. } = fabric.links[link];
-                if is_taken(medium.family) && is_seen(to) {
+                if is_taken(medium.family) {
                     let rate = narrowest.0.min(fabric.links[link].rate());
                     let avoided = avoided + u32::from(is_avoided(to));
                     waiting.push(Reverse((hops + 1, Reverse(rate), avoided, to, link)));
