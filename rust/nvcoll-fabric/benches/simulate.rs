@@ -10,8 +10,8 @@
 //!
 //! Measured on one of two cores of a virtual machine, nothing else running (Nov 2026): uncontended 55 M/s, as no queue
 //! needs the clock, and 5 M/s where four take turns, which do; first come first served 26 M/s, over 64 transfers 11 M/s,
-//! in turns 5.6 M/s; max-min over 64 transfers 0.7 M/s; the ring 0.046 s, first come first served 0.042 s; two_level
-//! 0.28 s. The bars hold but for max-min over 64, and for turns. Counted: a filling is of 62 transfers over 16 links in
+//! in turns 5.6 M/s; max-min over 64 transfers 1.0 M/s; the ring 0.046 s, first come first served 0.042 s; two_level
+//! 0.28 s. The bars hold but for turns. Counted: a filling is of 62 transfers over 16 links in
 //! 9 rounds, and changes the rate of 14 of them.
 
 #[path = "../tests/common/mod.rs"]

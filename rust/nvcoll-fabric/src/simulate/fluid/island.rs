@@ -2,7 +2,7 @@
 //!
 //! An island is found by walking from a link over its paths to their links, and kept while it stays closed. It may
 //! fall apart while it is kept: that changes no rate, only how much is looked at, so it is looked for anew after as
-//! many fillings as half its paths. A small one is not kept: finding it is as cheap as keeping it.
+//! many fillings as four times its paths. A small one is not kept: finding it is as cheap as keeping it.
 
 use super::rounds::Rounds;
 use super::{Bundle, Fluid, NONE};

@@ -128,8 +128,6 @@ pub(super) struct Fluid<'a> {
     unserved: (u64, u64),
     /// Of its paths without rate, those that something else than links may hold.
     held: Vec<u32>,
-    /// Links that offer no more than a level; longer than needed.
-    slowest: Vec<u32>,
     /// Paths that are about to get a rate, and those that have got another; longer than needed.
     found: Vec<u32>,
     given: Vec<Given>,
@@ -194,7 +192,6 @@ impl<'a> Fluid<'a> {
             settling: 0,
             serial: 0,
             unserved: (0, 0),
-            slowest: Vec::new(),
             held: Vec::new(),
             found: Vec::new(),
             given: Vec::new(),
@@ -272,8 +269,9 @@ impl<'a> Fluid<'a> {
         let (mut first, mut queue) = ((Ps::MAX, NONE), self.bundles[path as usize].member);
         while queue != NONE {
             let flow = &mut self.flows[queue as usize];
-            if limit.users >= flow.limit.users {
-                flow.limit = limit;
+            if self.records {
+                flow.limit.link = if limit.users >= flow.limit.users { limit.link } else { flow.limit.link };
+                flow.limit.users = flow.limit.users.max(limit.users);
             }
             flow.go(rate, pace, now, known);
             first = flow.first(queue, first);
@@ -346,7 +344,7 @@ impl Flow {
         if rate == self.rate {
             return;
         }
-        self.left = (self.left - self.rate * (now - self.since) as f64 * 1e-12).max(0.0);
+        self.left = (self.left - self.rate * (now - self.since) as i64 as f64 * 1e-12).max(0.0);
         let is_new = self.rate == 0.0 || self.since == now && self.left == self.nbytes as f64;
         (self.rate, self.since) = (rate, now);
         self.ends = if is_new && rate == path.rate {
