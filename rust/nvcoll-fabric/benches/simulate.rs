@@ -23,7 +23,7 @@ use common::{link, machine, medium, partition, schedule, star};
 use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
-use nvcoll_core::schedule::{Buffer, Path, Schedule, Source, Step, View};
+use nvcoll_core::schedule::{Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
 use nvcoll_fabric::hardware::media::Family;
 use nvcoll_fabric::hardware::{Fabric, Kind};
 use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, Settings, Sharing, Simulation};
