@@ -235,6 +235,25 @@ def test_of_a_last_resort_there_is_no_estimate():
     assert "last resort" in text and text.splitlines()[2].split("|")[1].split()[0] == "-"
 
 
+TWO_SOCKETS = """\
+        GPU0    GPU1    GPU2    GPU3    CPU Affinity    NUMA Affinity
+GPU0     X      NV12    SYS     SYS     0-15    0
+GPU1    NV12     X      SYS     SYS     0-15    0
+GPU2    SYS     SYS      X      NV12    16-31   1
+GPU3    SYS     SYS     NV12     X      16-31   1
+"""
+
+
+def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
+    file = tmp_path / "topo.txt"
+    file.write_text(TWO_SOCKETS)
+    arguments = ("predict", "all_reduce", "-b", "1G", "--on", str(file), "--gpu", "a100-pcie")
+    text, printed = cli(*arguments).stdout, json.loads(cli(*arguments, "--json").stdout)
+    (row,) = printed["predictions"]
+    assert row["time_us"] == pytest.approx(row["nccl_estimate_us"], rel=0.05)
+    assert "bound by  topo.txt: socket0 to socket1 (upi1), 48 % busy" in text and "topo.txt: not validated" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

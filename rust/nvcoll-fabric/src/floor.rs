@@ -55,11 +55,16 @@ impl Fabric {
     /// # Errors
     /// [`Error::NoPath`]; [`Error::Unable`] for what moves no data of its caller's (`split`).
     pub fn floor(&self, collective: &Collective) -> Result<Floor> {
+        self.bound(collective, Link::line_rate)
+    }
+
+    /// As [`Fabric::floor`], with links that carry `rate`.
+    pub(crate) fn bound(&self, collective: &Collective, rate: impl Fn(&Link) -> Rate) -> Result<Floor> {
         if self.world_size() == 1 {
             return Ok(Floor { algbw: None, latency: 0 });
         }
         let latency = self.reach()?;
-        let cuts = Cuts::of(self);
+        let cuts = Cuts::of(self, rate);
         let n = cuts.gpus.len() as u64;
         let bytes_per_second = match collective.name {
             "all_reduce" => cuts.all_reduce(self.abilities.switch_folds && self.abilities.multicast),
@@ -100,7 +105,7 @@ impl Fabric {
     }
 }
 
-/// Cuts of a fabric at line rate, in bytes per second.
+/// Cuts of a fabric, in bytes per second.
 struct Cuts {
     flows: Flows,
     /// Positions of the GPUs.
@@ -110,11 +115,11 @@ struct Cuts {
 }
 
 impl Cuts {
-    fn of(fabric: &Fabric) -> Self {
+    fn of(fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Self {
         let gpus = fabric.gpus();
         let of_node = |node| gpus.iter().copied().filter(|&gpu| fabric.devices[gpu].node == Some(node)).collect();
         let nodes = (0..fabric.nodes()).map(of_node).filter(|gpus: &Vec<_>| !gpus.is_empty()).collect();
-        Self { flows: Flows::of(fabric, Link::line_rate), gpus, nodes }
+        Self { flows: Flows::of(fabric, rate), gpus, nodes }
     }
 
     /// What some GPUs can send to all others.

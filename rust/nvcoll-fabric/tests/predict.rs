@@ -1,7 +1,7 @@
 //! The closed forms: points computed by hand, curves that were measured, and what holds on every machine.
 
 use nvcoll_fabric::cluster::{cluster, network};
-use nvcoll_fabric::hardware::Fabric;
+use nvcoll_fabric::hardware::{gpus, Evidence, Fabric, Kind, Link};
 use nvcoll_fabric::nccl::{Algorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
 use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Prediction, Predictor};
@@ -219,4 +219,110 @@ fn what_cannot_be_is_refused_with_the_reason() {
     assert!(matches!(Predictor::of(&board, Some("1.0")), Err(Error::Unknown { .. })));
     assert!(matches!(Constants::shipped().with([("hop", 1.0)]), Err(Error::Unknown { .. })));
     assert!(matches!(Constants::shipped().with([("nvls.hopper", -1.0)]), Err(Error::Description { .. })));
+}
+
+/// Two sockets, on each two A100 of PCIe with a bridge.
+const TWO_SOCKETS: &str = "\
+        GPU0    GPU1    GPU2    GPU3    CPU Affinity    NUMA Affinity
+GPU0     X      NV12    SYS     SYS     0-15    0
+GPU1    NV12     X      SYS     SYS     0-15    0
+GPU2    SYS     SYS      X      NV12    16-31   1
+GPU3    SYS     SYS     NV12     X      16-31   1
+";
+
+fn two_sockets() -> Fabric {
+    Fabric::from_nvidia_smi(TWO_SOCKETS, gpus::named("a100-pcie").unwrap(), "two sockets").unwrap()
+}
+
+fn part(found: &Prediction, name: &str) -> f64 {
+    found.parts.iter().find(|part| part.0 == name).map_or(0.0, |part| part.1)
+}
+
+#[test]
+fn a_ring_is_no_faster_than_the_link_between_sockets_that_it_crosses() {
+    let fabric = two_sockets();
+    let is_between = |link: &&Link| [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == Kind::Socket);
+    let between = fabric.links.iter().find(is_between).unwrap();
+    for (pattern, load) in [(Pattern::AllReduce, 1.5), (Pattern::AllGather, 0.75), (Pattern::Broadcast, 1.0)] {
+        let ring = forced(pattern, Algorithm::Ring, Protocol::Simple);
+        let found = predicted(&fabric, &ring, 1024 * MIB);
+        let expected = load * 1024.0 * MIB as f64 / between.rate().gbps() / 1e3;
+        assert!(is_near(part(&found, "bytes"), expected), "{expected} {found:?}");
+        assert!(found.bottleneck.starts_with("socket") && found.bottleneck.contains(&between.medium.name), "{found:?}");
+        assert!(found.bottleneck.ends_with(" 48 % busy"), "{found:?}");
+        assert_eq!(found.trust, "not validated");
+    }
+    assert_eq!(fabric.evidence(), Evidence::DatasheetOnly);
+}
+
+#[test]
+fn a_link_that_is_wide_enough_takes_no_trust_away() {
+    let found = predicted(&preset("rtx4090-8-p2p").unwrap(), &call(Pattern::AllReduce), 16 * MIB);
+    assert!(found.trust.starts_with("validated") && found.bottleneck.starts_with("PCIe"), "{found:?}");
+}
+
+#[test]
+fn a_staged_chain_is_no_faster_than_the_seven_eighths_of_an_all_gather() {
+    for fabric in presets().iter().filter(|fabric| fabric.name.ends_with("-8-staged")) {
+        for nbytes in [64 * MIB, 1024 * MIB] {
+            let all_gather = us(fabric, &forced(Pattern::AllGather, Algorithm::Ring, Protocol::Simple), nbytes);
+            for pattern in [Pattern::Broadcast, Pattern::Reduce] {
+                let chain = us(fabric, &forced(pattern, Algorithm::Ring, Protocol::Simple), nbytes);
+                assert!(chain > all_gather, "{}: {chain} {all_gather}", fabric.name);
+            }
+        }
+    }
+    let chain = forced(Pattern::Broadcast, Algorithm::Ring, Protocol::Simple);
+    let [staged, peer] = ["pcie4-8-staged", "pcie4-8-p2p"].map(|name| us(&preset(name).unwrap(), &chain, 1024 * MIB));
+    assert!(staged > 1.3 * peer, "{staged} {peer}");
+}
+
+#[test]
+fn no_prediction_is_what_the_floor_leaves_of_it() {
+    for fabric in presets().iter().filter(|fabric| fabric.world_size() > 1) {
+        let predictor = Predictor::of(fabric, None).unwrap();
+        for pattern in Pattern::ALL {
+            let (call, floor) = (call(pattern), pattern.floor(fabric).unwrap());
+            for nbytes in [8 * MIB, 1024 * MIB, 16384 * MIB] {
+                let found = predictor.predict(&call, &predictor.weigh(&call, nbytes).unwrap(), &floor);
+                assert_eq!(part(&found, "floor"), 0.0, "{} {}: {found:?}", fabric.name, pattern.name());
+                assert!(found.low_us < found.us, "{} {}: {found:?}", fabric.name, pattern.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cut_that_holds_up_an_all_to_all_is_named_and_as_busy_as_its_links_get() {
+    for name in ["dgx1-p100", "dgx1-v100", "pcie5-8-p2p", "h100-pcie-8-bridge"] {
+        let found = predicted(&preset(name).unwrap(), &call(Pattern::AllToAll), 1024 * MIB);
+        assert!(found.bottleneck.starts_with("the narrowest cut of the fabric, "), "{found:?}");
+        assert!(found.us > 1.1 * found.floor_us, "{found:?}");
+    }
+}
+
+#[test]
+fn a_switch_under_a_tree_over_nodes_asks_of_a_port_what_it_folds_and_the_cards_are_told() {
+    let fabric = cluster(&preset("hgx-h100").unwrap(), 2, network("ib-ndr-8").unwrap()).unwrap();
+    let nbytes = 4096 * MIB;
+    let found = predicted(&fabric, &forced(Pattern::AllReduce, Algorithm::NvlsTree, Protocol::Simple), nbytes);
+    let busy = |gbps: f64, load: f64| (100.0 * load * nbytes as f64 / gbps / 1e3 / found.us).round();
+    let (ports, cards) = (busy(450.0, 1.125), busy(400.0, 1.0));
+    let words =
+        format!("GPU ports, {ports} % busy (the switch folds: 1.125 N each way); network cards, {cards} % busy");
+    assert_eq!(found.bottleneck, words);
+    assert!(ports < 82.0 && cards < 100.0);
+}
+
+#[test]
+fn a_tree_on_one_node_moves_twice_the_bytes_through_its_inner_gpus_and_a_ring_less() {
+    let values = [("efficiency.pcie", 0.5), ("hop_us.simple.pcie", 5.0), ("start_us.simple", 10.0)];
+    let taken = |algorithm, name| {
+        let call = forced(Pattern::AllReduce, algorithm, Protocol::Simple);
+        with_round_constants(name, &values, &call, 64 * MIB)
+    };
+    let bytes_us = |times: f64| times * 64.0 * MIB as f64 / (0.5 * 31.504e3);
+    assert!(is_near(taken(Algorithm::Ring, "rtx4090-4-p2p"), 10.0 + 30.0 + bytes_us(1.5)));
+    assert!(is_near(taken(Algorithm::Tree, "rtx4090-4-p2p"), 10.0 + 30.0 + bytes_us(2.0)));
+    assert_eq!(taken(Algorithm::Tree, "rtx4090-2-p2p"), taken(Algorithm::Ring, "rtx4090-2-p2p"));
 }

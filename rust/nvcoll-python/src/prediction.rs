@@ -187,7 +187,7 @@ impl Fabric {
                     nccl: row.nccl_us,
                     bottleneck: row.bottleneck,
                     parts: row.parts,
-                    trust: predictor.trust(call.pattern, row.nbytes),
+                    trust: row.trust,
                     choice: predictor.chooses().to_owned(),
                 }
             })

@@ -242,6 +242,11 @@ impl Model {
         self.ring.channels > 0 && self.ring.intra_gbps <= search::LAST_RESORT_GBPS
     }
 
+    /// Returns in what order each channel's ring visits the GPUs of a node, by their positions; none if no ring was found.
+    pub(crate) fn rings(&self) -> &[Vec<usize>] {
+        self.ring.orders()
+    }
+
     /// Returns the channels of an algorithm; none if there is no such graph.
     pub fn channels(&self, algorithm: Algorithm) -> Option<Channels> {
         let graph = match algorithm {

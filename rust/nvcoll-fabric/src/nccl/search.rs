@@ -60,6 +60,11 @@ impl Graph {
         let (intra_gbps, inter_gbps, order) = (0.0, 0.0, Vec::new());
         Self { pattern, channels: 0, intra_gbps, inter_gbps, intra, inter, is_same: false, order }
     }
+
+    /// In what order each channel that was laid visits the GPUs.
+    pub(super) fn orders(&self) -> &[Vec<usize>] {
+        &self.order
+    }
 }
 
 /// What is tried.

@@ -17,13 +17,12 @@
 
 use nvcoll_core::schedule::Schedule;
 
-use super::machine::Way;
 use super::spent::us;
 use super::terms::Hops as FormHops;
-use super::{ring, Launch, Predictor};
+use super::{narrow, ring, Launch, Predictor};
 use crate::error::{Error, Result};
 use crate::hardware::media::Family;
-use crate::hardware::{Fabric, Kind, Link};
+use crate::hardware::{Fabric, Link};
 use crate::nccl::Protocol;
 use crate::simulate::{Fitted, Hops, Protocol as Costs, Ratio, Settings};
 use crate::units::{Ps, Rate, PS_PER_US};
@@ -123,23 +122,14 @@ impl Predictor {
         (self.channels(protocol, nbytes) - 1.0) * self.terms.channel_us
     }
 
-    /// What a link carries: its part of what the constants say of a GPU's, or of a node's cards. Those of PCIe that no GPU
-    /// is at have the fabric's: what GPUs leave each other there is in the constants.
+    /// What a link carries: its part of what the constants say of a GPU's, or of a node's cards.
     fn rate(&self, fabric: &Fabric, link: &Link) -> Rate {
-        let line = link.line_rate().gbps();
-        let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == Kind::Gpu);
-        let gbps = match (link.medium.family, self.machine.way) {
-            (Family::Nvlink | Family::Xgmi, Way::Nvlink) => line * self.terms.both_gbps / self.terms.line_gbps,
-            (Family::Pcie | Family::C2c, Way::Peer | Way::Staged) if is_of_gpu => {
-                line * self.terms.both_gbps / self.terms.line_gbps
+        match (link.medium.family, &self.terms.between) {
+            (Family::Network, Some(network)) => {
+                Rate::from_gbps(link.line_rate().gbps() * network.ring_gbps / network.line_gbps)
             }
-            (Family::Network, _) => match &self.terms.between {
-                Some(network) => line * network.ring_gbps / network.line_gbps,
-                None => return link.rate(),
-            },
-            _ => return link.rate(),
-        };
-        Rate::from_gbps(gbps)
+            _ => narrow::in_use(fabric, &self.machine, &self.terms, link),
+        }
     }
 
     /// Bytes on links per byte that the switch folds or multicasts, over [`WIRE`]: its rate is not that of a ring, and each

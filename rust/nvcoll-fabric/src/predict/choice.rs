@@ -53,10 +53,9 @@ pub(super) fn spent(terms: &Terms, pattern: Pattern, way: Way, nbytes: f64) -> O
     let channels = way.channels.map_or(terms.channels, f64::from);
     match way.algorithm {
         None => Some(sends::sends(terms, pattern, nbytes)),
-        Some(Algorithm::Ring) => ring::ring(terms, pattern, way.protocol, nbytes, channels),
-        // On one node a tree is a chain there and back: as many hops, and but for one part in n as many bytes as a ring.
+        Some(Algorithm::Ring) => ring::ring(terms, pattern, way.protocol, nbytes, channels, false),
         Some(Algorithm::Tree) if is_all_reduce && terms.between.is_none() => {
-            ring::ring(terms, pattern, way.protocol, nbytes, channels)
+            ring::ring(terms, pattern, way.protocol, nbytes, channels, true)
         }
         Some(algorithm @ (Algorithm::Tree | Algorithm::NvlsTree)) if is_all_reduce => {
             tree::tree(terms, algorithm, way.protocol, nbytes)

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`constants`] | a number per physical effect and generation, with unit, source and range |
 //! | `machine`, `terms` | what of a fabric matters; the constants that hold on it |
+//! | `narrow` | links and cuts that hold up a pattern before the links of GPUs do |
 //! | `pattern`, `choice` | the collectives there are; which algorithm and protocols are weighed |
 //! | `ring`, `nvls`, `tree`, `sends` | the closed forms; their documentation has the formulas |
 //! | `spent`, `prediction` | what a time is made of; what a caller gets |
@@ -33,6 +34,7 @@ mod calibration;
 mod choice;
 pub mod constants;
 mod machine;
+mod narrow;
 mod nvls;
 mod pattern;
 mod prediction;
@@ -53,7 +55,8 @@ use crate::hardware::{Evidence, Fabric};
 use crate::nccl::{Algorithm, Model, Protocol};
 use choice::{Choice, Way};
 use constants::Constants;
-use machine::Machine;
+use machine::{Machine, Way as Reach};
+use narrow::Narrows;
 use spent::Spent;
 use terms::Terms;
 
@@ -100,8 +103,13 @@ impl Fabric {
     /// Returns on how many systems of its class predictions of all_reduce were judged, at the sizes where these are most:
     /// what is known of one size is said by [`Predictor::trust`].
     pub fn evidence(&self) -> Evidence {
-        Machine::of(self)
-            .map_or(Evidence::DatasheetOnly, |machine| trust::best_evidence(machine.class(), Pattern::AllReduce))
+        let Ok(machine) = Machine::of(self) else { return Evidence::DatasheetOnly };
+        // Where NVLink joins the GPUs no ring crosses another link.
+        let is_narrow = || Predictor::of(self, None).is_ok_and(|predictor| predictor.has_narrow_ring());
+        if machine.way != Reach::Nvlink && is_narrow() {
+            return Evidence::DatasheetOnly;
+        }
+        trust::best_evidence(machine.class(), Pattern::AllReduce)
     }
 }
 
@@ -110,6 +118,7 @@ impl Fabric {
 pub struct Predictor {
     fabric: String,
     machine: Machine,
+    narrows: Narrows,
     terms: Terms,
     model: Option<Model>,
     chooses: String,
@@ -148,26 +157,29 @@ impl Predictor {
             Err(error @ Error::Unknown { .. }) => return Err(error),
             Err(error) => (None, format!("rings, since NCCL's model does not know this machine: {error}")),
         };
-        let terms = terms_of(&machine, model.as_ref(), &Constants::shipped());
-        Ok(Self { fabric: fabric.name.clone(), machine, terms, model, chooses })
+        let mut narrows = Narrows::of(fabric, &machine, model.as_ref())?;
+        let constants = Constants::shipped();
+        let terms = terms_of(&machine, &narrows, model.as_ref(), &constants);
+        for pattern in Pattern::ALL {
+            narrows.cuts[pattern as usize] = narrow::cut(fabric, &machine, &terms, pattern)?;
+        }
+        let terms = terms_of(&machine, &narrows, model.as_ref(), &constants);
+        Ok(Self { fabric: fabric.name.clone(), machine, narrows, terms, model, chooses })
+    }
+
+    /// Says whether a ring is held up by a link that is not at a GPU.
+    fn has_narrow_ring(&self) -> bool {
+        self.narrows.gbps(narrow::Round::Ring) < self.terms.both_gbps
     }
 
     /// Takes other constants.
     pub fn set(&mut self, constants: &Constants) {
-        self.terms = terms_of(&self.machine, self.model.as_ref(), constants);
+        self.terms = terms_of(&self.machine, &self.narrows, self.model.as_ref(), constants);
     }
 
     /// Returns the class of systems, in the table of measurements, to which the fabric belongs.
     pub fn class(&self) -> &'static str {
         self.machine.class()
-    }
-
-    /// Says how predictions of so many bytes of a pattern are known for such machines.
-    pub fn trust(&self, pattern: Pattern, nbytes: u64) -> String {
-        match trust::evidence(self.class(), pattern, nbytes) {
-            Evidence::DatasheetOnly => "not validated".to_owned(),
-            validated => validated.to_string(),
-        }
     }
 
     /// Says who takes the algorithm.
@@ -252,10 +264,10 @@ impl Predictor {
     }
 }
 
-fn terms_of(machine: &Machine, model: Option<&Model>, constants: &Constants) -> Terms {
+fn terms_of(machine: &Machine, narrows: &Narrows, model: Option<&Model>, constants: &Constants) -> Terms {
     // Rings run with twice the channels that the search found.
     let channels = model.and_then(|model| model.channels(Algorithm::Ring));
-    Terms::of(machine, constants, channels.map(|channels| 2 * channels.count))
+    Terms::of(machine, narrows, constants, channels.map(|channels| 2 * channels.count))
 }
 
 const LAST_RESORT: &str = "rings, since NCCL's search finds none and it would run one channel as a last resort";

@@ -69,5 +69,6 @@ pub(super) fn nvls(nvls: &Nvls, gpus: f64, nbytes: f64) -> Spent {
         bytes: nbytes / (ops * chunk) * loop_us,
         carrier: Carrier::FoldingSwitch,
         load: nbytes * (1.0 + 1.0 / gpus),
+        of_cards: 0.0,
     }
 }

@@ -93,9 +93,23 @@ impl Pattern {
     /// # Errors
     /// As [`Fabric::floor`].
     pub fn floor(self, fabric: &Fabric) -> Result<Floor> {
+        self.bound(fabric, Link::line_rate)
+    }
+
+    /// As [`Pattern::floor`], with links that carry `rate`.
+    pub(super) fn bound(self, fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Result<Floor> {
         match self.collective() {
-            Some(collective) => fabric.floor(collective),
-            None => floor_of_shift(fabric),
+            Some(collective) => fabric.bound(collective, rate),
+            None => bound_of_shift(fabric, rate),
+        }
+    }
+
+    /// Returns what part of the size a GPU sends, or receives, in a pattern of sends.
+    pub(super) fn sent(self, ranks: f64) -> f64 {
+        if self == Self::SendRecv {
+            1.0
+        } else {
+            (ranks - 1.0) / ranks
         }
     }
 
@@ -114,8 +128,8 @@ impl Pattern {
 const NEIGHBOURS: usize = 72;
 
 /// The floor of everybody sending to the next: what is between two neighbours lets it all through.
-fn floor_of_shift(fabric: &Fabric) -> Result<Floor> {
-    let (gpus, flows) = (fabric.gpus(), Flows::of(fabric, Link::line_rate));
+fn bound_of_shift(fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Result<Floor> {
+    let (gpus, flows) = (fabric.gpus(), Flows::of(fabric, rate));
     let neighbours = 0..gpus.len().saturating_sub(1).min(NEIGHBOURS);
     let mut floor = Floor { algbw: None, latency: 0 };
     for rank in neighbours {

@@ -5,8 +5,12 @@ use super::machine;
 use super::spent::{us, Carrier, Spent};
 use super::{trust, Call, Launch, Predictor, Weighed};
 use crate::floor::Floor;
+use crate::hardware::Evidence;
 use crate::nccl::{Algorithm, Protocol};
 use crate::units::PS_PER_US;
+
+/// A class of which nothing was measured.
+const UNSEEN: &str = "";
 
 /// How long a call takes. Times are microseconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +35,8 @@ pub struct Prediction {
     pub nccl_us: Option<f64>,
     /// What limits the call, in words.
     pub bottleneck: String,
+    /// On how many systems such predictions were judged, or that they were not.
+    pub trust: String,
     /// What the time is made of; the sum is the time.
     pub parts: Vec<(&'static str, f64)>,
 }
@@ -59,7 +65,11 @@ pub(super) fn made(
     ];
     let parts: Vec<(&'static str, f64)> = all.into_iter().filter(|part| part.1 > 0.0).collect();
     let time: f64 = parts.iter().map(|part| part.1).sum::<f64>().max(floor_us);
-    let factor = trust::factor(predictor.class(), call.pattern, weighed.nbytes);
+    let longest = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0);
+    let is_unseen = longest == "bytes" && matches!(spent.carrier, Carrier::Narrow(_) | Carrier::Cut(_));
+    // No measured system has such a link: its class says nothing of it.
+    let class = if is_unseen { UNSEEN } else { predictor.class() };
+    let factor = trust::factor(class, call.pattern, weighed.nbytes);
     Prediction {
         nbytes: weighed.nbytes,
         algorithm: way.algorithm.map_or("SendRecv", Algorithm::name),
@@ -70,21 +80,17 @@ pub(super) fn made(
         high_us: time * factor,
         floor_us,
         nccl_us: weighed.choice.nccl_us,
-        bottleneck: bottleneck(predictor, call, way, &spent, &parts, time),
+        bottleneck: bottleneck(predictor, call, way, &spent, longest, time),
+        trust: match trust::evidence(class, call.pattern, weighed.nbytes) {
+            Evidence::DatasheetOnly => "not validated".to_owned(),
+            validated => validated.to_string(),
+        },
         parts,
     }
 }
 
 /// Names what most of the time goes to.
-fn bottleneck(
-    predictor: &Predictor,
-    call: &Call,
-    way: Way,
-    spent: &Spent,
-    parts: &[(&'static str, f64)],
-    time: f64,
-) -> String {
-    let longest = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0);
+fn bottleneck(predictor: &Predictor, call: &Call, way: Way, spent: &Spent, longest: &str, time: f64) -> String {
     let percent = |us: f64| 100.0 * us / time;
     let of_time = |us: f64| format!("{:.0} % of the time", percent(us));
     match longest {
@@ -107,15 +113,21 @@ fn carried(predictor: &Predictor, way: Way, spent: &Spent, percent: impl Fn(f64)
     let (terms, machine) = (&predictor.terms, &predictor.machine);
     let flags = if way.protocol == Protocol::Ll { 2.0 } else { 1.0 };
     let note = if flags > 1.0 { " (LL: half of what moves are flags)" } else { "" };
-    let line = match (spent.carrier, &terms.between) {
-        (Carrier::Cards, Some(network)) => network.line_gbps,
-        _ => terms.line_gbps,
+    let cards_gbps = terms.between.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);
+    let narrow = |round| predictor.narrows.of_round(round).expect("what holds a ring up is known");
+    let line = match spent.carrier {
+        Carrier::Cards => cards_gbps,
+        Carrier::Narrow(round) => narrow(round).line_gbps,
+        Carrier::Cut(cut) => cut.line_gbps,
+        Carrier::Links | Carrier::FoldingSwitch => terms.line_gbps,
     };
     let busy = percent(us(spent.load * flags, line)).min(100.0);
-    match (spent.carrier, machine.way) {
-        (Carrier::Cards, _) => format!("network cards, {busy:.0} % busy{note}"),
+    let words = match (spent.carrier, machine.way) {
+        (Carrier::Cards, _) => return format!("network cards, {busy:.0} % busy{note}"),
+        (Carrier::Narrow(round), _) => format!("{}, {busy:.0} % busy{note}", narrow(round).name),
+        (Carrier::Cut(_), _) => format!("the narrowest cut of the fabric, {busy:.0} % busy"),
         (Carrier::FoldingSwitch, _) => {
-            let each_way = 1.0 + 1.0 / terms.ranks;
+            let each_way = 1.0 + 1.0 / terms.local;
             format!("GPU ports, {busy:.0} % busy (the switch folds: {each_way:.3} N each way)")
         }
         (Carrier::Links, machine::Way::Nvlink) => format!("GPU ports, {busy:.0} % busy{note}"),
@@ -123,5 +135,9 @@ fn carried(predictor: &Predictor, way: Way, spent: &Spent, percent: impl Fn(f64)
         (Carrier::Links, machine::Way::Staged) => {
             format!("host memory: every byte crosses PCIe twice, {:.0} % busy{note}", (2.0 * busy).min(100.0))
         }
+    };
+    match us(spent.of_cards * flags, cards_gbps) {
+        cards if cards > 0.0 => format!("{words}; network cards, {:.0} % busy", percent(cards).min(100.0)),
+        _ => words,
     }
 }

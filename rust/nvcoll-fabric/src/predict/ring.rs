@@ -3,6 +3,7 @@
 //! ```text
 //! K = 2 (n-1) steps for all_reduce, n-1 for all_gather and reduce_scatter, each of c = S / n bytes
 //! chain: n-1 hops, then the bytes once: c = S
+//! tree on one node: a chain there and back. 2 (n-1) hops, but a GPU between two others moves 2 S each way: 2 n steps' bytes
 //!
 //! all     + (channels - 1) x start of a channel                 over NVLink; as many channels as the bytes keep busy
 //! LL      start + K hop + K max(c / min(rate of the generation, B/2, LL over the network), x / rate of a channel)   x = max(c/channels, min(c, 4 KiB))
@@ -10,9 +11,11 @@
 //! Simple  start + start-up + K hop + K c / B
 //! ```
 //!
-//! B is what a GPU sends, or what its node's cards do if that is less; hops between nodes cost what the network's cost. LL's
+//! B is what a GPU sends, or what its node's cards do if that is less, or what the narrowest link on the way gives each
+//! crossing (`narrow.rs`): of a tree, S each way. Hops between nodes cost what the network's cost. LL's
 //! second rate holds over NVLink: a channel moves the first 4 KiB of a step alone.
 
+use super::narrow::Round;
 use super::pattern::Pattern;
 use super::spent::{us, Carrier, Spent};
 use super::terms::{Between, Hops, Terms};
@@ -31,18 +34,24 @@ struct Steps {
     /// How often the bytes of a step go by.
     times: f64,
     bytes: f64,
+    /// What part of them a link carries that is crossed once.
+    crossing: f64,
 }
 
 impl Steps {
-    fn of(pattern: Pattern, terms: &Terms, nbytes: f64) -> Self {
+    fn of(pattern: Pattern, round: Round, terms: &Terms, nbytes: f64) -> Self {
         let (others, nodes) = (terms.ranks - 1.0, terms.nodes - 1.0);
         let shard = nbytes / terms.ranks;
+        // Of two GPUs, none is between others.
+        let doubled = if terms.ranks > 2.0 { 2.0 } else { 1.0 };
         let (steps, between, times, bytes) = match pattern {
+            Pattern::AllReduce if round == Round::Tree => (2.0 * others, 2.0 * nodes, doubled * terms.ranks, shard),
             Pattern::AllReduce => (2.0 * others, 2.0 * nodes, 2.0 * others, shard),
             Pattern::AllGather | Pattern::ReduceScatter => (others, nodes, others, shard),
             _ => (others, nodes, 1.0, nbytes),
         };
-        Self { inside: steps - between, between, times, bytes }
+        let crossing = if round == Round::Tree { 1.0 / doubled } else { 1.0 };
+        Self { inside: steps - between, between, times, bytes, crossing }
     }
 
     /// What the steps take without bytes.
@@ -58,12 +67,32 @@ pub(super) fn ll_us(terms: &Terms, bytes: f64, gbps: f64) -> f64 {
     by_all.max(terms.ll_channel_gbps.map_or(0.0, |rate| us(alone, rate)))
 }
 
-/// Returns what a ring takes that has so many channels; nothing for a protocol that is not used there.
-pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: f64, channels: f64) -> Option<Spent> {
-    let steps = Steps::of(pattern, terms, nbytes);
-    let inside = if pattern.is_chain() { terms.one_way_gbps } else { terms.both_gbps };
+/// Returns what a ring takes that has so many channels, or a chain there and back on one node (`is_tree`); nothing for a
+/// protocol that is not used there.
+pub(super) fn ring(
+    terms: &Terms,
+    pattern: Pattern,
+    protocol: Protocol,
+    nbytes: f64,
+    channels: f64,
+    is_tree: bool,
+) -> Option<Spent> {
+    let round = match (is_tree, pattern.is_chain()) {
+        (true, _) => Round::Tree,
+        (false, true) => Round::Chain,
+        (false, false) => Round::Ring,
+    };
+    let steps = Steps::of(pattern, round, terms, nbytes);
+    let of_gpu = if pattern.is_chain() { terms.one_way_gbps } else { terms.both_gbps };
+    let inside = of_gpu.min(terms.narrow.gbps(round) / steps.crossing);
     let between = terms.between.as_ref();
     let gbps = between.map_or(inside, |network| network.ring_gbps.min(inside));
+    let moved = steps.times * steps.bytes;
+    let (carrier, load) = match (gbps < inside, inside < of_gpu) {
+        (true, _) => (Carrier::Cards, moved),
+        (false, true) => (Carrier::Narrow(round), moved * steps.crossing),
+        (false, false) => (Carrier::Links, moved),
+    };
     let (start_up, hops, step_us) = match protocol {
         Protocol::Ll => {
             let over_network = between.map_or(0.0, |network| us(steps.bytes, network.ring_ll_gbps));
@@ -87,7 +116,8 @@ pub(super) fn ring(terms: &Terms, pattern: Pattern, protocol: Protocol, nbytes: 
         hops,
         fill: 0.0,
         bytes: steps.times * step_us,
-        carrier: if gbps < inside { Carrier::Cards } else { Carrier::Links },
-        load: steps.times * steps.bytes,
+        carrier,
+        load,
+        of_cards: if between.is_some() { moved } else { 0.0 },
     })
 }

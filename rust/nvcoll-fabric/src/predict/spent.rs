@@ -1,7 +1,9 @@
 //! What a call's time is made of, and what carries its bytes.
 
+use super::narrow::{Cut, Round};
+
 /// What limits the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Carrier {
     /// What joins a GPU to the others of its node.
     Links,
@@ -9,6 +11,10 @@ pub(super) enum Carrier {
     FoldingSwitch,
     /// A node's cards.
     Cards,
+    /// The narrowest link on the way around the GPUs.
+    Narrow(Round),
+    /// A cut that is narrower than what joins a GPU to the others.
+    Cut(Cut),
 }
 
 /// The parts of the device's time, in microseconds, and its load.
@@ -29,6 +35,8 @@ pub(super) struct Spent {
     pub(super) carrier: Carrier,
     /// Bytes that the carrier moves, each way.
     pub(super) load: f64,
+    /// Bytes that a node's cards move, each way.
+    pub(super) of_cards: f64,
 }
 
 impl Spent {

@@ -2,6 +2,8 @@
 
 use super::constants::Constants;
 use super::machine::{Machine, Way};
+use super::narrow::{Cut, Narrows, Round};
+use super::pattern::Pattern;
 use crate::hardware::gpus::Generation;
 
 /// Channels of GPUs whose number NCCL's model does not tell: RCCL's on MI300X. Chosen.
@@ -75,7 +77,7 @@ pub(super) struct Terms {
     pub(super) is_nvlink: bool,
     /// GB/s of a GPU at line rate, one way.
     pub(super) line_gbps: f64,
-    /// What it sends while it receives as much; and if traffic goes one way only.
+    /// What it sends while it receives as much; and in a chain, where two GPUs use one way only.
     pub(super) both_gbps: f64,
     pub(super) one_way_gbps: f64,
     pub(super) channels: f64,
@@ -94,12 +96,33 @@ pub(super) struct Terms {
     pub(super) hops: Hops,
     pub(super) nvls: Option<Nvls>,
     pub(super) between: Option<Between>,
+    pub(super) narrow: Crossings,
+    /// What holds up sends, for each of [`Pattern::ALL`].
+    pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
     pub(super) launching: Launching,
+}
+
+/// GB/s of a crossing of the narrowest link that is not at a GPU; infinite if there is none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Crossings {
+    ring_gbps: f64,
+    chain_gbps: f64,
+    tree_gbps: f64,
+}
+
+impl Crossings {
+    pub(super) fn gbps(&self, round: Round) -> f64 {
+        match round {
+            Round::Ring => self.ring_gbps,
+            Round::Chain => self.chain_gbps,
+            Round::Tree => self.tree_gbps,
+        }
+    }
 }
 
 impl Terms {
     /// Takes from the constants what a machine needs; `channels` as NCCL lays them, if it knows the machine.
-    pub(super) fn of(machine: &Machine, constants: &Constants, channels: Option<u32>) -> Self {
+    pub(super) fn of(machine: &Machine, narrows: &Narrows, constants: &Constants, channels: Option<u32>) -> Self {
         let at = |names: &[&str]| constants.at(&names.join("."));
         let age = age(machine.generation);
         let is_nvlink = machine.way == Way::Nvlink;
@@ -151,6 +174,12 @@ impl Terms {
             hops: hops(machine.way.name()),
             nvls,
             between,
+            narrow: Crossings {
+                ring_gbps: narrows.gbps(Round::Ring),
+                chain_gbps: narrows.gbps(Round::Chain),
+                tree_gbps: narrows.gbps(Round::Tree),
+            },
+            cuts: narrows.cuts,
             launching: Launching {
                 single_process_us: at(&["launch.single_process_us"])
                     * local
@@ -172,7 +201,7 @@ const fn age(generation: Generation) -> &'static str {
     }
 }
 
-/// What a GPU sends while it receives as much, and if traffic goes one way only.
+/// What a GPU sends while it receives as much, and in a chain.
 fn rates(machine: &Machine, constants: &Constants) -> (f64, f64) {
     let (line, medium) = (machine.line_gbps, machine.medium);
     match machine.way {
@@ -181,10 +210,11 @@ fn rates(machine: &Machine, constants: &Constants) -> (f64, f64) {
             (line * part, line * part)
         }
         Way::Peer => (line * constants.at("efficiency.pcie"), line * constants.at("efficiency.pcie")),
-        // What a chain's last GPU would send is not there.
+        // What a chain's last GPU would send is not there; of more than two, those between send while they receive.
         Way::Staged => {
             let senders = machine.sharers.min(f64::from(machine.ranks) - 1.0);
-            (line * constants.at("staged.both_ways") / machine.sharers, line * constants.at("staged.one_way") / senders)
+            let part = constants.at(if machine.ranks == 2 { "staged.one_way" } else { "staged.both_ways" });
+            (line * constants.at("staged.both_ways") / machine.sharers, line * part / senders)
         }
     }
 }

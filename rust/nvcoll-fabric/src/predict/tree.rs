@@ -10,6 +10,7 @@
 //!
 //! The depth of the trees is log2 of the nodes; between powers of two it is drawn straight.
 
+use super::narrow::Round;
 use super::spent::{us, Carrier, Spent};
 use super::terms::{Between, Terms};
 use crate::nccl::{Algorithm, Protocol};
@@ -21,7 +22,12 @@ const LEAST_IN_FLIGHT: f64 = 16.0 * 32.0 * 1024.0;
 pub(super) fn tree(terms: &Terms, algorithm: Algorithm, protocol: Protocol, nbytes: f64) -> Option<Spent> {
     let network = terms.between.as_ref()?;
     let chain = |hop: f64| 2.0 * (terms.local - 1.0) * hop;
-    let gbps = if terms.local > 1.0 { terms.both_gbps * network.inner / 2.0 } else { f64::INFINITY };
+    let of_gpu = if terms.local > 1.0 { terms.both_gbps * network.inner / 2.0 } else { f64::INFINITY };
+    let crossing = terms.narrow.gbps(Round::Tree);
+    let gbps = of_gpu.min(crossing);
+    // The first and the last GPU of a chain have one neighbour, and the first the card.
+    let chain_load = if terms.local > 1.0 { 2.0 } else { 1.0 };
+    let by_chain = if crossing < of_gpu { (Carrier::Narrow(Round::Tree), 1.0) } else { (Carrier::Links, chain_load) };
     let inside = match (algorithm, protocol) {
         (Algorithm::Tree, Protocol::Simple) => Inside {
             gbps,
@@ -30,6 +36,7 @@ pub(super) fn tree(terms: &Terms, algorithm: Algorithm, protocol: Protocol, nbyt
             fill: 0.0,
             hop: network.hops.simple,
             in_flight: (nbytes / 8.0).clamp(LEAST_IN_FLIGHT, network.in_flight),
+            by: by_chain,
         },
         (Algorithm::Tree, Protocol::Ll128) => {
             let most = terms.ll128_channel_gbps? * terms.channels / 2.0;
@@ -40,6 +47,7 @@ pub(super) fn tree(terms: &Terms, algorithm: Algorithm, protocol: Protocol, nbyt
                 fill: 0.0,
                 hop: network.hops.ll128,
                 in_flight: 0.0,
+                by: by_chain,
             }
         }
         (Algorithm::Tree, Protocol::Ll) => Inside {
@@ -49,6 +57,7 @@ pub(super) fn tree(terms: &Terms, algorithm: Algorithm, protocol: Protocol, nbyt
             fill: 0.0,
             hop: network.hops.ll,
             in_flight: 0.0,
+            by: by_chain,
         },
         (Algorithm::NvlsTree, Protocol::Simple) => {
             let nvls = terms.nvls?;
@@ -62,6 +71,7 @@ pub(super) fn tree(terms: &Terms, algorithm: Algorithm, protocol: Protocol, nbyt
                 fill: nvls.fill_loops * us(one_loop, gbps),
                 hop: network.hops.simple,
                 in_flight: one_loop,
+                by: (Carrier::FoldingSwitch, 1.0 + 1.0 / terms.local),
             }
         }
         _ => return None,
@@ -79,6 +89,8 @@ struct Inside {
     hop: f64,
     /// Bytes that each level holds before it passes them on.
     in_flight: f64,
+    /// What carries the bytes there, and how often S it moves each way.
+    by: (Carrier, f64),
 }
 
 /// Levels of the trees, there and back.
@@ -92,7 +104,11 @@ fn over(network: &Between, terms: &Terms, nbytes: f64, inside: &Inside) -> Spent
     let shared = if terms.nodes > 2.0 { 2.0 } else { 1.0 };
     let gbps = inside.gbps.min(network.tree_gbps / shared);
     let levels = levels(terms.nodes);
-    let is_of_cards = gbps < inside.gbps;
+    let of_cards = nbytes * shared;
+    let (carrier, load) = match gbps < inside.gbps {
+        true => (Carrier::Cards, of_cards),
+        false => (inside.by.0, inside.by.1 * nbytes),
+    };
     Spent {
         start_up: inside.start_up,
         network: levels * network.software_us,
@@ -100,7 +116,8 @@ fn over(network: &Between, terms: &Terms, nbytes: f64, inside: &Inside) -> Spent
         channels: 0.0,
         fill: inside.fill + levels * us(inside.in_flight.min(nbytes), gbps),
         bytes: us(nbytes, gbps),
-        carrier: if is_of_cards { Carrier::Cards } else { Carrier::Links },
-        load: nbytes * if is_of_cards { shared } else { 2.0 },
+        carrier,
+        load,
+        of_cards,
     }
 }
