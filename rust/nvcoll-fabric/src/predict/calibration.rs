@@ -11,9 +11,9 @@
 //! event takes what the closed form says wherever one ring has all links of a GPU: on a switch, and on PCIe. NCCL lays
 //! several rings over a mesh; a schedule of one ring has a part of the links there.
 //!
-//! What the closed forms know and this does not: that chains go faster through host memory, what trees get of a network, and
-//! the size of NCCL's chunks in other schedules than that of NVLS. One process that starts the GPUs of its node is no part of
-//! a schedule: no call ends before ([`Predictor::least`]).
+//! What the closed forms know and this does not: that a chain of two GPUs goes faster through host memory, what trees get of
+//! a network, and the size of NCCL's chunks in other schedules than that of NVLS. One process that starts the GPUs of its node
+//! is no part of a schedule: no call ends before ([`Predictor::least`]).
 
 use nvcoll_core::schedule::Schedule;
 

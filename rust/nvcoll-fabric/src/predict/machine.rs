@@ -62,9 +62,9 @@ pub(super) struct Machine {
     pub(super) medium: &'static Medium,
     /// GB/s of those together at line rate, one way; of the GPU that has the fewest.
     pub(super) line_gbps: f64,
-    /// Of what a GPU's link to its host is, and its line rate in GB/s, if it has one.
     /// How many GPUs share the narrowest link to their socket; 1 unless all goes through host memory.
     pub(super) sharers: f64,
+    /// Of what a GPU's link to its host is, and its line rate in GB/s, if it has one.
     pub(super) host: Option<(&'static Medium, f64)>,
     /// Network cards reach the memory of GPUs.
     pub(super) is_direct: bool,
