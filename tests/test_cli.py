@@ -219,7 +219,9 @@ def test_options_that_a_text_file_would_ignore_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("show", "all_reduce", "ring", "-n", "64"), ("verify", "--all"), ("info",)], ids=" ".join
+    "arguments",
+    [("show", "all_reduce", "ring", "-n", "64"), ("verify", "--all"), ("info",), ("fabric",), ("predict", "reduce")],
+    ids=" ".join,
 )
 def test_when_the_reader_goes_away_it_ends_quietly(arguments):
     process = subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

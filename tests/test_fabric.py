@@ -102,7 +102,8 @@ def test_what_machines_print_is_text_or_a_file(tmp_path):
 def test_nodes_and_a_network_make_a_cluster():
     pair = nvcoll.cluster("hgx-h100", nodes=2, network="ib-ndr-8")
     assert (pair.world_size, pair.nodes) == (16, 2)
-    assert pair == named("hgx-h100x2+ib-ndr-8")
+    assert pair == named("hgx-h100x2+ib-ndr-8") == nvcoll.fabric("hgx-h100x2+ib-ndr-8")
+    assert nvcoll.Node(16, on=pair.name).report(on=[pair.name]).totals[0].fabric == pair.name
     assert pair.route(0, 8)[1] == "network"
     assert pair.matrix()[0][7:9] == ["NV18", "NET"]
 
@@ -139,5 +140,30 @@ def test_the_command_shows_a_machine(name):
     assert "topo -m" in text and "at once" in text and "source" in text
 
 
-def test_the_command_says_which_machines_there_are():
-    assert "hgx-h100" in cli("fabric", "hgx-h900", status=2).stderr
+def test_a_wrong_name_is_answered_with_the_nearest():
+    assert "choose from hgx-h100, " in cli("fabric", "hgx-h1000", status=2).stderr
+    assert "add +NETWORK, as hgx-h100x2+" in cli("fabric", "hgx-h100x2", status=2).stderr
+    assert nvcoll.fabric("HGX-H100[0-3]") == nvcoll.fabric("hgx-h100[0-3]")
+
+
+@pytest.mark.parametrize("file", ["nowhere.toml", "nowhere.txt", "nowhere.xml"])
+def test_a_file_that_is_missing_is_named(file):
+    assert cli("fabric", file, status=2).stderr == f"nvcoll: {file}: No such file or directory\n"
+    with pytest.raises(FileNotFoundError) as raised:
+        nvcoll.Fabric.from_toml("nowhere.toml")
+    assert str(raised.value.filename) == "nowhere.toml"
+
+
+def test_some_of_the_gpus_are_not_called_all():
+    assert nvcoll.fabric("hgx-h100[0-3]").title.startswith("4 of (8 x H100")
+
+
+def test_the_list_and_a_prediction_say_alike_what_is_not_validated():
+    sizes = [1 << 10, 1 << 18, 1 << 24, 1 << 30]
+    for one in fabrics():
+        if one.world_size == 1:
+            assert one.trust == "not validated"
+        elif one.trust == "not validated":
+            assert {each.trust for each in one.predict("all_reduce", sizes)} == {one.trust}
+        else:
+            assert one.trust in {each.trust for each in one.predict("all_reduce", sizes)}

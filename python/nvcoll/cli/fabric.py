@@ -6,27 +6,26 @@ pairs send: on a switch they differ by the number of GPUs, on a mesh a pair may 
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from nvcoll import machine_drawing
-from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, fabrics, networks
+from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.cli import picture
+from nvcoll.cli.output import Output
 from nvcoll.words import counted
 
 MOST_PRINTED = 16
 """GPUs of which a matrix is printed. Chosen: what a wide terminal holds; the first of more are shown."""
-
-WIDEST = 1000
-"""Columns of text that a table may take; a terminal that has less wraps its lines, and nothing is cut off. Chosen."""
 
 IMPORTERS = {".txt": Fabric.from_nvidia_smi, ".xml": Fabric.from_nccl_xml}
 """Who reads a file that does not say which GPUs it is about, by how its name ends."""
@@ -38,9 +37,15 @@ def named(name: str, gpu: str | None = None) -> Fabric:
     Args:
         name: of a preset, some GPUs of one (``hgx-h100[0-3]``), a cluster, or a file that ends in .toml, .txt or .xml.
         gpu: the model of the GPUs of a file that ends in .txt or .xml.
+
+    Raises:
+        InvalidArgument: it stands for none, or `gpu` is missing or too much.
+        OSError: the file cannot be read.
     """
     end = Path(name).suffix
     if end in IMPORTERS:
+        if not Path(name).exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         if gpu is None:
             raise InvalidArgument(f"{name} does not say which GPUs it is about: pass --gpu, as --gpu h100-sxm")
         return IMPORTERS[end](Path(name), gpu=gpu)
@@ -48,13 +53,7 @@ def named(name: str, gpu: str | None = None) -> Fabric:
         raise InvalidArgument(f"--gpu is for files of nvidia-smi and NCCL: {name} says itself which GPUs it has")
     if end == ".toml":
         return Fabric.from_toml(Path(name))
-    node, plus, network = name.partition("+")
-    if not plus:
-        return preset(name)
-    node, times, nodes = node.rpartition("x")
-    if not times or not nodes.isdecimal():
-        raise InvalidArgument(f"`{name}` is no cluster: write hgx-h100x4+ib-ndr-8, four nodes and their network")
-    return cluster(node, nodes=int(nodes), network=network)
+    return preset(name)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> None:
@@ -64,13 +63,15 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: Se
         table.add_column(heading, justify="left" if heading in left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    Console(width=WIDEST, highlight=False).print(table)
+    Output().print(table)
 
 
 def _list() -> None:
     machines = [(one.name, str(one.world_size), one.title, one.trust) for one in fabrics()]
-    print_table(("name", "GPUs", "what it is", "numbers"), machines, left=("name", "what it is", "numbers"))
-    print()
+    print_table(("name", "GPUs", "what it is", "predictions"), machines, left=("name", "what it is", "predictions"))
+    print(
+        "predictions: of all_reduce, at the sizes of which most systems were measured; predict says it of every size\n"
+    )
     rows = [(name, f"{gbps:g}", title) for name, title, gbps, _ in networks()]
     print_table(("network", "GB/s per node", "what it is"), rows, left=("network", "what it is"))
     print("\nnvcoll fabric hgx-h100   hgx-h100[0-3]   hgx-h100x4+ib-ndr-8   mine.toml   topo.txt --gpu h100-sxm")

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from nvcoll import InvalidArgument, intervals, nccl_estimate, pytorch_estimate, simulated_estimate
 from nvcoll import validate as judging
-from nvcoll.cli.fabric import WIDEST
+from nvcoll.cli.output import Output
 
 SHIPPED = Path("data") / "nccl-tests"
 """Where a checkout has the table. It is not in the wheel."""
@@ -43,7 +42,7 @@ def validate(
     estimator = pytorch_estimate.predictor()
     if estimator is not None:
         predictors["PyTorch's estimator"] = judging.judge(rows, estimator)
-    console = Console(width=WIDEST, highlight=False)
+    console = Output()
     judging.report(rows, predictors, console, worst)
     intervals.report(next(iter(predictors.values())), console)
     print(f"{len(rows)} healthy rows of {len({row.system.system_id for row in rows})} systems")

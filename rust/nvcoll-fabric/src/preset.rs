@@ -5,11 +5,12 @@
 //! |---|---|
 //! | `hgx-h100`, `dgx1-v100` | a board or box of one maker: what is on it is known |
 //! | `rtx4090-4-p2p`, `rtx4090-4-staged` | so many cards in a box, and how they reach each other |
-
 //! | `hgx-h100[0-3]` | some of the GPUs of one, in that order |
+//! | `hgx-h100x4+ib-ndr-8` | four of one, and their network |
 
 use std::sync::OnceLock;
 
+use crate::cluster::{cluster, network};
 use crate::error::{Error, Result};
 use crate::hardware::{Description, Fabric};
 
@@ -58,27 +59,72 @@ fn machines_of(text: &str) -> Result<Vec<Fabric>> {
     built.collect()
 }
 
-/// Makes a preset, or of one the GPUs that `name[0-3,5]` names.
+/// Makes what a name stands for: a preset, some GPUs of one as `name[0-3,5]`, or nodes with a network as `namex4+network`.
+/// Whether letters are small or capital is all the same.
 ///
 /// # Errors
-/// [`Error::Unknown`], or [`Error::Description`] if it has no such GPUs.
+/// [`Error::Unknown`], which offers the nearest names; [`Error::Description`] if it has no such GPUs, or for nodes without
+/// a number or a network.
 pub fn preset(name: &str) -> Result<Fabric> {
+    let Some((nodes, between)) = name.split_once('+') else { return node(name) };
+    let counted = nodes.rsplit_once(['x', 'X']).and_then(|(stem, count)| Some((stem, count.parse().ok()?)));
+    let (stem, count) = counted.ok_or_else(|| Error::Description {
+        origin: name.to_owned(),
+        message: "no cluster is written so: write hgx-h100x4+ib-ndr-8, four nodes and their network".to_owned(),
+    })?;
+    cluster(&node(stem)?, count, network(&between.to_ascii_lowercase())?)
+}
+
+/// Makes a preset, or of one the GPUs that `name[0-3,5]` names.
+fn node(name: &str) -> Result<Fabric> {
     let (stem, ranks) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
         Some((stem, ranks)) => (stem, Some(ranks)),
         None => (name, None),
     };
-    let found = presets().iter().find(|fabric| fabric.name == stem).ok_or_else(|| Error::Unknown {
-        kind: "fabric",
-        name: stem.to_owned(),
-        known: presets().iter().map(|fabric| fabric.name.as_str()).collect::<Vec<_>>().join(", "),
-    })?;
+    let found = shipped(stem).ok_or_else(|| unknown(stem))?;
     let Some(ranks) = ranks else { return Ok(found.clone()) };
     let wrong = || Error::Description {
         origin: name.to_owned(),
         message: format!("`[{ranks}]` names no GPUs: write {stem}[0-3] or {stem}[0,2,5]"),
     };
     let among = found.among(&ranks_of(ranks).ok_or_else(wrong)?)?;
-    Ok(Fabric { name: name.to_owned(), ..among })
+    let title = format!("{} of ({})", among.world_size(), found.title);
+    Ok(Fabric { name: format!("{}[{ranks}]", found.name), title, ..among })
+}
+
+fn shipped(name: &str) -> Option<&'static Fabric> {
+    presets().iter().find(|fabric| fabric.name.eq_ignore_ascii_case(name))
+}
+
+/// How many names are offered instead of one that there is not. Chosen.
+const OFFERED: usize = 3;
+
+/// Says what may have been meant.
+fn unknown(name: &str) -> Error {
+    let nodes = name.rsplit_once(['x', 'X']).filter(|(_, count)| count.parse::<u32>().is_ok());
+    if let Some((stem, count)) = nodes.and_then(|(stem, count)| Some((shipped(stem)?, count))) {
+        let message = format!("nodes have a network between them: add +NETWORK, as {}x{count}+ib-ndr-8", stem.name);
+        return Error::Description { origin: name.to_owned(), message };
+    }
+    let mut nearest: Vec<&str> = presets().iter().map(|fabric| fabric.name.as_str()).collect();
+    let wanted = name.to_ascii_lowercase();
+    nearest.sort_by_key(|known| edits(&wanted, known));
+    let known =
+        format!("{}, the nearest of {}; `nvcoll fabric` lists all", nearest[..OFFERED].join(", "), nearest.len());
+    Error::Unknown { kind: "machine", name: name.to_owned(), known }
+}
+
+/// Returns how many letters have to be put in, left out or exchanged to get from one word to the other (Levenshtein, 1965).
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, a) in from.bytes().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], at + 1);
+        for (column, b) in to.bytes().enumerate() {
+            let least = (corner + usize::from(a != b)).min(row[column] + 1).min(row[column + 1] + 1);
+            corner = std::mem::replace(&mut row[column + 1], least);
+        }
+    }
+    row[to.len()]
 }
 
 /// Reads `0-3,5`.

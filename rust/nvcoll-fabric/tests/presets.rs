@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use nvcoll_fabric::cluster::{cluster, network};
 use nvcoll_fabric::hardware::media::{self, Family};
 use nvcoll_fabric::hardware::{gpus, Kind};
 use nvcoll_fabric::preset::{preset, presets};
@@ -113,4 +114,28 @@ fn some_of_the_gpus_are_ranks_in_the_order_given() {
         assert!(matches!(preset(wrong), Err(Error::Description { .. })), "{wrong}");
     }
     assert!(matches!(preset("dgx3"), Err(Error::Unknown { .. })));
+    assert_eq!(preset("hgx-h100[0-3]").unwrap().title, format!("4 of ({})", preset("hgx-h100").unwrap().title));
+}
+
+#[test]
+fn nodes_and_their_network_are_a_name() {
+    let made = cluster(&preset("hgx-h100[0-3]").unwrap(), 2, network("ib-ndr-8").unwrap()).unwrap();
+    assert_eq!(preset("hgx-h100[0-3]x2+ib-ndr-8").unwrap(), made);
+    assert_eq!(preset("HGX-H100[0-3]x2+IB-NDR-8").unwrap(), made);
+    for wrong in ["hgx-h100+ib-ndr-8", "hgx-h100x+ib-ndr-8", "hgx-h100x0+ib-ndr-8", "hgx-h100x-1+ib-ndr-8"] {
+        assert!(matches!(preset(wrong), Err(Error::Description { .. })), "{wrong}");
+    }
+    for wrong in ["hgx-h900x2+ib-ndr-8", "hgx-h100x2+pigeon", "+"] {
+        assert!(preset(wrong).is_err(), "{wrong}");
+    }
+    let said = preset("HGX-H100x2").unwrap_err().to_string();
+    assert!(said.contains("add +NETWORK, as hgx-h100x2+"), "{said}");
+}
+
+#[test]
+fn the_nearest_names_are_offered() {
+    for (wrong, nearest) in [("hgx-h1000", "hgx-h100"), ("HGX-B20", "hgx-b200"), ("dgx-2", "dgx2"), ("", "dgx2")] {
+        let said = preset(wrong).unwrap_err().to_string();
+        assert!(said.contains(&format!("choose from {nearest}, ")) && said.len() < 200, "{said}");
+    }
 }

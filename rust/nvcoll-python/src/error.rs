@@ -1,6 +1,6 @@
 //! Rust errors as Python exceptions: one variant, one arm.
 
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyMemoryError};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -101,6 +101,18 @@ pub(crate) fn of_fabric(py: Python<'_>, error: &FabricError) -> PyErr {
         FabricError::Interrupted => return PyKeyboardInterrupt::new_err(()),
     };
     raise(py, name, error.to_string())
+}
+
+/// What Python raises of a file: the subclass of OSError that its number has, with the name of the file.
+pub(crate) fn of_file(py: Python<'_>, error: &std::io::Error, path: &std::path::Path) -> PyErr {
+    let Some(number) = error.raw_os_error() else {
+        return PyOSError::new_err(format!("{}: {error}", path.display()));
+    };
+    let words = py.import("os").and_then(|os| os.call_method1("strerror", (number,))?.extract::<String>());
+    match words {
+        Ok(words) => PyOSError::new_err((number, words, path.to_path_buf())),
+        Err(error) => error,
+    }
 }
 
 /// The engine's errors in a communicator that was split off, whose ranks are those of the run that `ranks` lists.

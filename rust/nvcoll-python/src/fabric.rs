@@ -11,7 +11,7 @@ use nvcoll_fabric::rates::Matrix;
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
-use crate::error::{invalid, of_fabric};
+use crate::error::{invalid, of_fabric, of_file};
 use crate::prediction::Answers;
 use crate::schedule::{collective_named, in_notebook};
 use crate::whole::whole;
@@ -113,7 +113,7 @@ impl Fabric {
         self.0.nodes()
     }
 
-    /// How its numbers are known: `validated on k systems` or `datasheet only`.
+    /// How its predictions of all_reduce are known, at the sizes of which most is: `validated on k systems` or `not validated`.
     #[getter]
     fn trust(&self) -> String {
         self.0.evidence().to_string()
@@ -290,7 +290,8 @@ fn text_of(source: &Bound<'_, PyAny>, end: &str) -> PyResult<(String, String)> {
             let path: PathBuf = source.extract()?;
             let name =
                 path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
-            Ok((std::fs::read_to_string(&path)?, name))
+            let text = std::fs::read_to_string(&path).map_err(|error| of_file(source.py(), &error, &path))?;
+            Ok((text, name))
         }
     }
 }
@@ -304,10 +305,11 @@ fn import(py: Python<'_>, source: &Bound<'_, PyAny>, end: &str, gpu: &str, impor
     import(&text, gpu, &origin).map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }
 
-/// A machine that is shipped, by name; `hgx-h100[0-3]` are four GPUs of one.
+/// A machine by name: one that is shipped, some of its GPUs (`hgx-h100[0-3]`), or nodes and a network
+/// (`hgx-h100x4+ib-ndr-8`), as :func:`cluster` joins them.
 ///
 /// Raises:
-///     InvalidArgument: no machine is called so; the message lists them.
+///     InvalidArgument: no machine is called so; the message has the nearest.
 #[pyfunction]
 fn fabric(py: Python<'_>, name: &str) -> PyResult<Fabric> {
     preset(name).map(Fabric::from).map_err(|error| of_fabric(py, &error))

@@ -147,8 +147,8 @@ pub enum Evidence {
         /// How many.
         systems: u32,
     },
-    /// Nothing was compared.
-    DatasheetOnly,
+    /// Too few were, or none.
+    NotValidated,
 }
 
 impl std::fmt::Display for Evidence {
@@ -156,7 +156,7 @@ impl std::fmt::Display for Evidence {
         match self {
             Evidence::Validated { systems: 1 } => f.write_str("validated on 1 system"),
             Evidence::Validated { systems } => write!(f, "validated on {systems} systems"),
-            Evidence::DatasheetOnly => f.write_str("datasheet only"),
+            Evidence::NotValidated => f.write_str("not validated"),
         }
     }
 }

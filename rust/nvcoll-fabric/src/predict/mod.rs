@@ -103,11 +103,11 @@ impl Fabric {
     /// Returns on how many systems of its class predictions of all_reduce were judged, at the sizes where these are most:
     /// what is known of one size is said by [`Predictor::trust`].
     pub fn evidence(&self) -> Evidence {
-        let Ok(machine) = Machine::of(self) else { return Evidence::DatasheetOnly };
+        let Ok(machine) = Machine::of(self) else { return Evidence::NotValidated };
         // Where NVLink joins the GPUs no ring crosses another link.
         let is_narrow = || Predictor::of(self, None).is_ok_and(|predictor| predictor.has_narrow_ring());
         if machine.way != Reach::Nvlink && is_narrow() {
-            return Evidence::DatasheetOnly;
+            return Evidence::NotValidated;
         }
         trust::best_evidence(machine.class(), Pattern::AllReduce)
     }

@@ -59,7 +59,7 @@ fn seen_on(systems: u32) -> Evidence {
     if systems >= FEWEST_SYSTEMS {
         Evidence::Validated { systems }
     } else {
-        Evidence::DatasheetOnly
+        Evidence::NotValidated
     }
 }
 
