@@ -8,9 +8,10 @@ import pytest
 
 import nvcoll
 from nvcoll._nvcoll import bus_factor, nccl_versions
+from nvcoll.cli import sizes
 from nvcoll.cli.answers import link_rates
 from nvcoll.cli.fabric import named
-from nvcoll.cli.predict import duration
+from nvcoll.cli.predict import duration, machines
 
 MIB = 1 << 20
 
@@ -106,6 +107,39 @@ def test_a_sweep_is_a_table_per_machine():
         assert f"\n{name}   " in f"\n{text}" and nvcoll.fabric(name).predict("all_reduce", MIB).trust in text
     assert all(text.count(f"{size}  ") >= 2 for size in (" 64 KiB", "  1 MiB", " 16 MiB", "256 MiB"))
     assert text.count("bound by") == 2
+
+
+def test_sends_and_receives_are_predicted_and_have_a_floor():
+    lines = cli("predict", "sendrecv", "-b", "1G").stdout.splitlines()
+    found = nvcoll.fabric("hgx-h100").predict("sendrecv", 1 << 30)
+    assert "SendRecv/" in lines[2] and duration(found.floor) in lines[2]
+
+
+def test_a_wrong_collective_is_answered_with_those_that_have_a_prediction():
+    error = cli("predict", "all_redcue", status=2).stderr
+    assert "all_reduce" in error and "sendrecv" in error and "barrier" not in error and "scan" not in error
+
+
+def test_the_version_whose_model_is_used_is_printed():
+    newest = nvcoll.fabric("hgx-h100").nccl("all_reduce", 1).tag
+    assert f"model     hgx-h100: NCCL {newest}\n" in cli("predict", "all_reduce").stdout
+    assert "NCCL v2.27.7-1\n" in cli("predict", "all_reduce", "--nccl", "2.27").stdout
+    assert f"NCCL {newest}, the newest that is known and" in cli("predict", "all_reduce", "--nccl", "9.9").stdout
+
+
+def test_spaces_and_capitals_in_a_list_of_machines_do_not_matter():
+    assert [one.name for one in machines("HGX-H100, hgx-a100[0,3] ,hgx-h100X2+ib-ndr-8", None)] == [
+        "hgx-h100",
+        "hgx-a100[0,3]",
+        "hgx-h100x2+ib-ndr-8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("1T", 1 << 40), ("1TiB", 1 << 40), ("1TB", 10**12), ("140GB", 140 * 10**9), ("64k", 1 << 16)]
+)
+def test_a_size_is_binary_but_with_a_b(text, nbytes):
+    assert sizes.parse(text) == nbytes
 
 
 def test_what_limits_successive_sizes_is_said_once():
@@ -264,6 +298,9 @@ def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
         (["all_reduce", "-e", "4M", "--trace", "x.json"], "pass one size and one machine"),
         (["all_reduce", "--trace", "nowhere/x.json"], "`nowhere/x.json` cannot be written"),
         (["all_reduce", "-e", "4M", "--bucket", "1M"], "--bucket cuts one size"),
+        (["all_reduce", "-b", "4M", "-e", "5M", "--bucket", "1M"], "--bucket cuts one size"),
+        (["all_reduce", "-f", "2"], "-f says how a sweep grows"),
+        (["all_reduce", "-b", "140Gb"], "`140Gb` is bits: write 140GB for bytes"),
         (["all_reduce", "--bucket", "2M"], "--bucket is 2097152 bytes"),
         (["all_reduce", "--on", "hgx-h900"], "hgx-h900"),
         (["all_reduce", "--on", ","], "--on names no machine"),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction
+from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction, collectives
 
 JOINING = ("nvlink", "xgmi")
 """How the media begin that join GPUs to each other, or to their switch."""
@@ -112,24 +112,25 @@ class Question:
         try:
             predictions = self._predict(one, self.sizes)
         except InvalidArgument as error:
+            if self.collective not in {name for name, *_ in collectives()}:
+                raise
             why_no_prediction = str(error)
         try:
             estimates = one.nccl(self.collective, self.sizes, version=self.version)
         except InvalidArgument as error:
             why_no_nccl = str(error)
-        floors = one.floor(self.collective, self.sizes)
         return [
             Answer(
                 one,
                 size,
-                floor,
+                found.floor if found else one.floor(self.collective, size),
                 found,
                 why_no_prediction,
                 nccl,
                 why_no_nccl,
                 self._buckets(one, size) if found else None,
             )
-            for size, floor, found, nccl in zip(self.sizes, floors, predictions, estimates, strict=True)
+            for size, found, nccl in zip(self.sizes, predictions, estimates, strict=True)
         ]
 
     def _predict(self, one: Fabric, sizes: Sequence[int]) -> list[Prediction]:

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, algorithms, bus_factor, schedule
+from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, algorithms, schedule
 from nvcoll.cli import plot, sizes
 from nvcoll.cli.answers import Answer, Question, ask_all, link_rates
 from nvcoll.cli.fabric import IMPORTERS, named, print_table
@@ -44,7 +44,7 @@ OURS = {
 
 def machines(text: str, gpu: str | None) -> list[Fabric]:
     """Returns the machines of a list with commas; those in brackets belong to a name. ``gpu`` is for files."""
-    names = [name for name in re.split(r",(?![^\[]*\])", text) if name]
+    names = [name.strip() for name in re.split(r",(?![^\[]*\])", text) if name.strip()]
     if not names:
         raise InvalidArgument("--on names no machine: pass one, as --on hgx-h100; nvcoll fabric lists them")
     if gpu is not None and not any(Path(name).suffix in IMPORTERS for name in names):
@@ -177,10 +177,18 @@ def _print_lines(what: str, lines: Iterable[tuple[str, str]]) -> None:
         print(f"{'' if number else what:9} {name + ':':{widest + 1}} {said}")
 
 
-def _notes(found: Sequence[Sequence[Answer]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def _model(question: Question, tag: str) -> str:
+    """Says which version's cost model is used, and why if another was asked for."""
+    asked = (question.version or "").removeprefix("v")
+    why = "" if tag.removeprefix("v").startswith(asked) else f", the newest that is known and not newer than {asked}"
+    return f"NCCL {tag}{why}"
+
+
+def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """What has to be said of machines: how predictions are known, who chooses, what there is no answer to."""
     firsts = [answers[0] for answers in found]
     known = [[one.prediction for one in answers if one.prediction] for answers in found]
+    yield "model", [(one.fabric.name, _model(question, one.nccl.tag)) for one in firsts if one.nccl]
     yield "trust", [(some[0].fabric, sizes.trusted(some)) for some in known if some]
     chosen = [(one.fabric.name, one.prediction.choice) for one in firsts if one.prediction]
     yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
@@ -197,7 +205,7 @@ def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
         for answers in found:
             _show_sizes(question, answers)
             print()
-    for what, lines in _notes(found):
+    for what, lines in _notes(question, found):
         _print_lines(what, lines)
     if question.bucket is not None:
         print("each bucket takes the time of a call of its own; what overlaps with computing is not modelled")
@@ -221,9 +229,8 @@ def _panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
     curves = []
     for at, answers in enumerate(answers for answers in found if answers[0].prediction):
         told = [one.prediction for one in answers if one.prediction]
-        factor = bus_factor(question.collective, answers[0].fabric.world_size)
         busbw = [
-            [one.nbytes * factor / us / 1e3 for one, us in zip(told, times, strict=True)]
+            [one.busbw * one.microseconds / us for one, us in zip(told, times, strict=True)]
             for times in ([p.high for p in told], [p.low for p in told], [p.floor for p in told])
         ]
         style = {"color": f"C{at}"}
@@ -251,6 +258,20 @@ def _trace(answer: Answer, collective: str, launch: str, file: Path) -> str:
     return f"{ours}, {protocol}, {counted(line.tiles, 'tile')}, {duration(line.microseconds)} in virtual time"
 
 
+def _sizes(begin: str, end: str | None, factor: float | None, bucket: str | None) -> list[int]:
+    """Returns the sizes of ``-b``, ``-e`` and ``-f``.
+
+    Raises:
+        InvalidArgument: one that is no size, or that would be ignored.
+    """
+    if end is None and factor is not None:
+        raise InvalidArgument("-f says how a sweep grows: pass -e, where it ends")
+    if end is not None and bucket is not None:
+        raise InvalidArgument("--bucket cuts one size: leave out -e")
+    first = sizes.parse(begin)
+    return list(sizes.sweep(first, sizes.parse(end) if end else first, factor, None))
+
+
 def _check(question: Question, on: Sequence[Fabric], plot_file: Path | None, trace: Path | None) -> None:
     if plot_file is not None:
         plot.check(plot_file)
@@ -258,8 +279,6 @@ def _check(question: Question, on: Sequence[Fabric], plot_file: Path | None, tra
             raise InvalidArgument("--plot draws over sizes, and there is one: pass -e")
     if trace is not None and (len(question.sizes) > 1 or len(on) > 1):
         raise InvalidArgument("--trace writes one call: pass one size and one machine")
-    if question.bucket is not None and len(question.sizes) > 1:
-        raise InvalidArgument("--bucket cuts one size: leave out -e")
     if question.bucket is not None and not 0 < question.bucket <= question.sizes[0]:
         raise InvalidArgument(f"--bucket is {question.bucket} bytes: pass at least 1, and at most -b")
 
@@ -293,9 +312,7 @@ def predict(
     ] = None,
 ) -> None:
     """Prints how long a collective takes on a machine, what limits it, NCCL's own estimate, and the floor."""
-    first = sizes.parse(begin)
-    nbytes = list(sizes.sweep(first, sizes.parse(end) if end else first, factor, None))
-    on_these = machines(on, gpu)
+    nbytes, on_these = _sizes(begin, end, factor, bucket), machines(on, gpu)
     question = Question(collective, nbytes, launch, nccl, None if bucket is None else sizes.parse(bucket))
     _check(question, on_these, plot_file, trace)
     found = ask_all(question, on_these)

@@ -10,7 +10,7 @@ from math import inf
 
 from nvcoll._nvcoll import InvalidArgument, Prediction
 
-UNITS = {"": 0, "K": 1, "M": 2, "G": 3}
+UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 MOST_BYTES = 2**56
 """More than any machine has, and few enough to compute with. Chosen."""
@@ -21,7 +21,9 @@ MOST_SIZES = 1000
 
 def parse(text: str) -> int:
     """Returns the bytes that a size names."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(iB|B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(iB|B)?", text.strip(), re.IGNORECASE)
+    if match and (match[3] or "").endswith("b"):
+        raise InvalidArgument(f"`{text}` is bits: write {text.strip()[:-1]}B for bytes, or an eighth of it")
     if not match:
         raise InvalidArgument(f"`{text}` is not a size: write 4096, 64K, 16MiB or 140GB")
     base = 1000 if (match[3] or "").upper() == "B" and match[2] else 1024

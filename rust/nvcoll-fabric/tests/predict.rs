@@ -252,7 +252,7 @@ fn a_ring_is_no_faster_than_the_link_between_sockets_that_it_crosses() {
         assert!(found.bottleneck.ends_with(" 48 % busy"), "{found:?}");
         assert_eq!(found.trust, "not validated");
     }
-    assert_eq!(fabric.evidence(), Evidence::DatasheetOnly);
+    assert_eq!(fabric.evidence(), Evidence::NotValidated);
 }
 
 #[test]

@@ -81,10 +81,7 @@ pub(super) fn made(
         floor_us,
         nccl_us: weighed.choice.nccl_us,
         bottleneck: bottleneck(predictor, call, way, &spent, longest, time),
-        trust: match trust::evidence(class, call.pattern, weighed.nbytes) {
-            Evidence::DatasheetOnly => "not validated".to_owned(),
-            validated => validated.to_string(),
-        },
+        trust: trust::evidence(class, call.pattern, weighed.nbytes).to_string(),
         parts,
     }
 }
