@@ -75,7 +75,7 @@ def test_status_and_traceback_are_those_of_python_and_the_table_comes_after(tmp_
     script = script_of(tmp_path, SCRIPT + end + "\n")
     ours, theirs = run(script, status=status), run(script, status=status, python=(sys.executable,))
     assert ours.stderr == theirs.stderr
-    assert "total" in ours.stdout
+    assert f"of {script.name} would cost\n" in ours.stdout
 
 
 def test_an_interrupted_script_has_its_table(tmp_path):
@@ -95,8 +95,16 @@ def test_more_ranks_than_a_machine_has_gpus_are_no_number(tmp_path):
     assert "gb200-nvl72 has 72" not in text
 
 
-def test_a_script_without_a_node_has_an_empty_table(tmp_path):
-    assert "total" in run(script_of(tmp_path, "print(1)\n")).stdout
+def test_a_script_that_makes_no_collective_is_told_so(tmp_path):
+    lines = run(script_of(tmp_path, "print(1)\n")).stdout.splitlines()
+    assert lines[-1] == "no collectives were made" and "not validated" not in lines
+
+
+def test_an_option_behind_the_script_is_the_scripts_and_that_is_said(tmp_path):
+    script = script_of(tmp_path, SCRIPT)
+    text = run(script, "--on", "hgx-a100", "--deep").stdout
+    assert "note      --on went to the script: options of nvcoll run stand before it" in text
+    assert "hgx-a100" not in text and "went to the script" not in run(script, "--deep").stdout
 
 
 @pytest.mark.parametrize(

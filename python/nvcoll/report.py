@@ -68,7 +68,7 @@ class Report:
     """What a program's collectives would cost, call by call and machine by machine. ``print`` shows a table.
 
     Attributes:
-        rows: one for each kind of call, in the order in which they were first made.
+        rows: one for each kind of call, by the first of its ranks, and then in the order in which they were first made.
         totals: one for each machine, in the order in which they were asked for.
         others: calls of kinds that were not told apart, because there were too many; they are in no row.
     """
@@ -125,7 +125,8 @@ def report_of(tallies: Sequence[Tallies], pricers: Sequence[Pricer]) -> Report:
         for one, of_call in zip(calls, prices, strict=True):
             row = _row(one, of_call)
             rows[row] = rows.get(row, 0) + one.times
-    found = tuple(replace(row, times=times) for row, times in rows.items())
+    # What a rank leads is counted by it, in the order of its program; whose call is the first of all is chance.
+    found = tuple(replace(row, times=rows[row]) for row in sorted(rows, key=lambda row: row.ranks[0]))
     totals = tuple(_total(pricer.fabric, found, at) for at, pricer in enumerate(pricers))
     return Report(found, totals, sum(of_node.others for of_node in tallies))
 
@@ -290,6 +291,9 @@ def _why_unpriced(report: Report, at: int) -> str | None:
 
 
 def _lines(report: Report) -> Iterator[str]:
+    if not report.rows and not report.others:
+        yield "no collectives were made"
+        return
     names, rows = headings(report), cells(report)
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     is_left = [name in ("collective", "of", "asked for", "by") for name in names]

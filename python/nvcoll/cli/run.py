@@ -24,6 +24,9 @@ from nvcoll.report import report_of, watched
 
 FAILED, INTERRUPTED = 1, 130
 
+OURS = ("--on", "--gpu", "--json")
+"""Options of ours, which behind the script are the script's."""
+
 
 def run(
     script: Annotated[Path, typer.Argument(help="A Python script that uses a Node.")],
@@ -48,6 +51,8 @@ def run(
     report = report_of(tallies, pricers)
     print(f"\nwhat the collectives of {script.name} would cost")
     print(report)
+    if mine := [word for word in arguments or [] if word.partition("=")[0] in OURS]:
+        print(f"note      {' '.join(mine)} went to the script: options of nvcoll run stand before it")
     if json is not None:
         json.write_text(report.to_json() + "\n")
     raise typer.Exit(status)
