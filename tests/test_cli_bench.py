@@ -37,6 +37,7 @@ def test_bench_prints_every_algorithm_beside_numpy_and_the_roofline_and_nothing_
     lines = text.splitlines()
     head = lines[2].split()
     assert set(head) >= {"size", *ALGORITHMS, "numpy", "roofline", "#wrong"}
+    assert "nvswitch vs numpy" in lines[2] and "nvswitch of roofline" in lines[2]
     assert [line.split()[0] for line in lines[3:5]] == ["4", "1000"] and all(line.endswith(" 0") for line in lines[3:5])
     assert re.search(r"\d+\.\dx \(\d+\.\d-\d+\.\d\)", lines[3]), "medians come with their quartiles"
     assert [line.split()[0] for line in lines[5:]] == ["why", "bits", "with", "spread", "next"]

@@ -186,7 +186,9 @@ def bench(
             help="A name, auto or FILE.py:FUNCTION; may be repeated; default: all, with --nccl auto.",
         ),
     ] = None,
-    dtype: Annotated[str, typer.Option("-d", "--datatype", help=_names(dtypes(), tables.NCCL_DTYPES))] = "float32",
+    dtype: Annotated[
+        str, typer.Option("-d", "--datatype", "--dtype", help=_names(dtypes(), tables.NCCL_DTYPES))
+    ] = "float32",
     op: Annotated[
         str | None, typer.Option("-o", "--op", help=f"Default: sum. {_names(ops(), tables.NCCL_OPS)}")
     ] = None,

@@ -63,7 +63,7 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     l3 = "" if facts["l3_bytes"] is None else f", L3 {sizes.show(facts['l3_bytes'])}"
     print(f"{what(case)}   {ranks_and_cores(case)}   {facts['cpu'] or 'unknown processor'}, {facts['isa']}{l3}")
     print(f"{rounds} interleaved rounds, median us (and quartiles); data rewritten each call; every element checked")
-    heads = [f"{best} vs numpy" if name == "numpy" else f"of {name}" for name in case.baselines]
+    heads = [f"{best} {'vs' if name == 'numpy' else 'of'} {name}" for name in case.baselines]
     rows = [["size", *columns, "|", *heads, "#wrong"]]
     for case in cases:
         times = [_us(case.seconds(name).median * 1e6) for name in columns]
