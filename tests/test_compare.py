@@ -154,6 +154,14 @@ def test_the_command_marks_the_fastest_and_says_what_does_not_run_there():
     assert any(line.startswith("not here  nvswitch: hgx-a100: ") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("on", "is_said"),
+    [("hgx-h100", False), ("hgx-a100-4", True), ("rtx3090-2-bridge", False), ("hgx-h100x2+ib-ndr-8", True)],
+)
+def test_where_nccl_lays_several_rings_the_table_says_so(on, is_said):
+    assert ("NCCL lays several rings" in cli("compare", "ring", "--on", on, "-b", "1M").stdout) == is_said
+
+
 def test_json_holds_the_documented_keys_and_the_numbers_of_the_library():
     printed = json.loads(cli("compare", "ring,nvswitch", "--on", "hgx-a100", "--sizes", "1M,64K", "--json").stdout)
     (machine,) = printed["machines"]

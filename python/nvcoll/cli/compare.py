@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nvcoll import Algorithm, Error, InvalidArgument, Refuted, Schedule, verify
+from nvcoll import Algorithm, Error, Fabric, InvalidArgument, Refuted, Schedule, verify
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import schedule as schedule_of
 from nvcoll.cli import files, plot, sizes
@@ -142,6 +143,13 @@ def _trust(one: Contest) -> str:
     return "not validated" if isinstance(one.nccl, str) else sizes.trusted(one.nccl)
 
 
+def is_mesh(fabric: Fabric) -> bool:
+    """Says whether a GPU is joined to several others directly."""
+    gpus = {name for name, kind, *_ in fabric.devices if kind == "gpu"}
+    pairs = {(source, target) for source, target, *_ in fabric.links if source in gpus and target in gpus}
+    return max(Counter(source for source, _ in pairs).values(), default=0) > 1
+
+
 def _show(one: Contest) -> None:
     fabric = one.fabric
     print(f"{fabric.name}   {fabric.title}   {one.collective}, microseconds   constants: {_trust(one)}")
@@ -151,6 +159,8 @@ def _show(one: Contest) -> None:
         print(f"not here  {name}: {why}")
     if isinstance(one.nccl, str):
         print(f"NCCL      {one.nccl}")
+    if fabric.nodes > 1 or is_mesh(fabric):
+        print("note      NCCL lays several rings here and uses every link and card; a schedule of one ring does not")
     print(f"fastest   {summary(one)}\n")
 
 

@@ -31,7 +31,8 @@ const SLICE_BYTES: i64 = 1 << 20;
 
 #[pymethods]
 impl Fabric {
-    /// Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks.
+    /// Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks. It proves nothing:
+    /// a schedule that :func:`verify` refutes has a time too.
     ///
     /// Time is whole picoseconds inside: the same input gives the same output on every machine. It runs without the GIL
     /// and ends on Ctrl-C. Without `launch`, what a step costs besides its bytes are the constants of the protocol, which are
