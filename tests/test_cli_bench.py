@@ -31,6 +31,12 @@ def bench_json():
     return json.loads(run("bench", "-n", "3", "-b", "1000", "--rounds", "3", "--json")[0])
 
 
+@pytest.mark.parametrize("option", ["-d", "--datatype", "--dtype"])
+def test_a_dtype_has_the_options_of_explain(option):
+    assert "float16" in run("bench", "-n", "2", "-b", "1K", "--rounds", "1", "-a", "ring", option, "float16")[0]
+    assert "float16" in run("explain", "all_reduce", "-n", "2", "--rounds", "0", option, "float16")[0]
+
+
 def test_bench_prints_every_algorithm_beside_numpy_and_the_roofline_and_nothing_is_wrong():
     text, stderr = run("bench", "all_reduce", "-n", "3", "-b", "4K", "-b", "1000", "--rounds", "3")
     assert stderr == "", "there is no progress bar where there is no terminal"
