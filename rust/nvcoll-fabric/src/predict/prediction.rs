@@ -5,7 +5,6 @@ use super::machine;
 use super::spent::{us, Carrier, Spent};
 use super::{trust, Call, Launch, Predictor, Weighed};
 use crate::floor::Floor;
-use crate::hardware::Evidence;
 use crate::nccl::{Algorithm, Protocol};
 use crate::units::PS_PER_US;
 
