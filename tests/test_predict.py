@@ -113,6 +113,7 @@ def test_sends_and_receives_are_predicted_and_have_a_floor():
     lines = cli("predict", "sendrecv", "-b", "1G").stdout.splitlines()
     found = nvcoll.fabric("hgx-h100").predict("sendrecv", 1 << 30)
     assert "SendRecv/" in lines[2] and duration(found.floor) in lines[2]
+    assert "no NCCL   hgx-h100: NCCL has no cost model of sendrecv" in lines
 
 
 def test_a_wrong_collective_is_answered_with_those_that_have_a_prediction():

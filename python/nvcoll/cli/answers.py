@@ -109,16 +109,17 @@ class Question:
         predictions: Sequence[Prediction | None] = [None] * len(self.sizes)
         estimates: Sequence[NcclEstimate | None] = [None] * len(self.sizes)
         why_no_prediction = why_no_nccl = None
+        is_contract = self.collective in {name for name, *_ in collectives()}
         try:
             predictions = self._predict(one, self.sizes)
         except InvalidArgument as error:
-            if self.collective not in {name for name, *_ in collectives()}:
+            if not is_contract:
                 raise
             why_no_prediction = str(error)
         try:
             estimates = one.nccl(self.collective, self.sizes, version=self.version)
         except InvalidArgument as error:
-            why_no_nccl = str(error)
+            why_no_nccl = str(error) if is_contract else f"NCCL has no cost model of {self.collective}"
         return [
             Answer(
                 one,
