@@ -22,9 +22,11 @@ def simulated(name="ring", fabric="hgx-h100", nbytes=4 * MIB, **inputs):
 
 ANOMALIES = {
     ("hgx-h100", "two_level", "max_min"),
+    ("hgx-h100", "two_level(outer=halving_doubling)", "max_min"),
     ("pcie4-8-p2p", "nvswitch", "fifo"),
     ("pcie4-8-p2p", "two_shot", "fifo"),
     ("pcie4-8-p2p", "two_level", "fifo"),
+    ("pcie4-8-p2p", "two_level(outer=halving_doubling)", "fifo"),
 }
 """Where steps that come later because a rank is slow leave links to others, and all are done sooner (Graham 1969)."""
 
@@ -151,8 +153,7 @@ def test_what_cannot_be_given_is_a_typed_error(inputs, message):
         nvcoll.fabric("hgx-h100").simulate(scheduled(), MIB, **inputs)
 
 
-@pytest.mark.parametrize("sharing", ["max_min", "fifo"])
-def test_a_long_run_ends_when_a_signal_handler_raises(sharing):
+def test_a_long_run_ends_when_a_signal_handler_raises():
     class Enough(Exception):
         pass
 
@@ -164,14 +165,14 @@ def test_a_long_run_ends_when_a_signal_handler_raises(sharing):
         if len(seen) == 2:
             raise Enough
 
-    # Its tiles repeat none before, so that each is run.
+    # Its tiles repeat none before, so that each is run; first come first served they do, in the same loop.
     board, tree = nvcoll.fabric("hgx-h100"), scheduled("tree")
     before = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
     try:
         with pytest.raises(Enough):
-            board.simulate(tree, 1 << 40, slice_bytes=3 << 20, sharing=sharing)
+            board.simulate(tree, 1 << 40, slice_bytes=3 << 20)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert board.simulate(tree, MIB, sharing=sharing).microseconds > 0
+    assert board.simulate(tree, MIB).microseconds > 0
