@@ -11,10 +11,10 @@
 //! | [`counts`], [`partition`] | parts, chunks and tiles as element ranges |
 //! | [`schedule`] | step, view, queue, dependency, schedule |
 //! | [`builder`], [`compose`] | how algorithms are written |
-//! | `cells` | the memory that a program names, divided and numbered
+//! | `cells` | the memory that a program names, divided and numbered |
 //! | `depend` | dependencies and queues, derived from the sequential program |
 //! | [`algorithm`] | the algorithms, one file each, and their registry |
-//! | [`limits`] | how large worlds and schedules may be: what can be described, what can run
+//! | [`limits`] | how large worlds and schedules may be: what can be described, what can run |
 //! | [`lower`] | mapped program to staged program |
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |

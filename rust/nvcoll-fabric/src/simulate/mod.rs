@@ -42,9 +42,9 @@
 //!
 //! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to
 //! begin, one to end, none where it cannot be disturbed (`rivals.rs`); sharing as `fluid/` says; memory per queue about
-//! 250 bytes, per step 20 bytes and 16 for each wait. Limitations: a faster link may make a whole longer, as in any network that shares (Braess 1968); transfers
-//! of one step advance together even where a GPU could run ahead on one of them. Source: ours; max-min sharing of
-//! fluid flows as in SimGrid (Casanova, Giersch, Legrand, Quinson, Suter 2014).
+//! 250 bytes, per step 20 bytes and 16 for each wait. Limitations: a faster link may make a whole longer, as in any
+//! network that shares (Braess 1968); transfers of one step advance together even where a GPU could run ahead on one of
+//! them. Source: ours; max-min sharing of fluid flows as in SimGrid (Casanova, Giersch, Legrand, Quinson, Suter 2014).
 
 mod agenda;
 mod critical;

@@ -1,7 +1,7 @@
 //! Links shared max-min fair: every transfer gets as much as it can without taking from one that has less.
 //!
 //! ```text
-//! begin, end ─▶ links changed ─▶ island of each (`island.rs`) ─▶ filled (`fill.rs`) ─▶ rates, the earliest end
+//! begin, end ─▶ links changed ─▶ island of each (`island.rs`) ─▶ filled (`fill.rs`, `rounds.rs`) ─▶ rates, the earliest end
 //! ```
 //!
 //! Transfers of one path are a **bundle**: they have the same links, hence the same rate. Rates change only where
