@@ -102,6 +102,22 @@ fn gpus_that_share_a_link_to_their_socket_share_what_it_carries() {
 }
 
 #[test]
+fn a_switch_behind_the_switch_of_the_gpus_is_no_way_to_their_socket() {
+    let all_reduce = call(Pattern::AllReduce);
+    let mut fabric = preset("rtx2080ti-2-staged").unwrap();
+    let before = us(&fabric, &all_reduce, 16 * MIB);
+    let switch = fabric.devices.iter().position(|device| device.kind == Kind::PcieSwitch).unwrap();
+    let below = fabric.devices.len();
+    let mut device = fabric.devices[switch].clone();
+    device.name = "below".to_owned();
+    fabric.devices.push(device);
+    let up = *fabric.links.iter().find(|link| link.to == switch).unwrap();
+    fabric.links.insert(0, Link { from: switch, to: below, ..up });
+    fabric.links.insert(0, Link { from: below, to: switch, ..up });
+    assert!(is_near(us(&fabric, &all_reduce, 16 * MIB), before));
+}
+
+#[test]
 fn a_chain_carries_the_bytes_once() {
     // Three hops, then 16 MiB at 0.5 x 31.504 GB/s: PCIe 4 x16.
     let values = [("efficiency.pcie", 0.5), ("hop_us.simple.pcie", 5.0), ("start_us.simple", 10.0)];

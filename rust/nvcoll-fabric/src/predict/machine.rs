@@ -2,6 +2,8 @@
 //!
 //! Nodes are taken to be alike. GPUs that an NVSwitch joins are one node, however many trays they are in.
 
+use std::collections::VecDeque;
+
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Generation;
 use crate::hardware::media::{Family, Medium};
@@ -212,19 +214,25 @@ fn line(fabric: &Fabric, gpu: usize, way: Way, node: &[usize]) -> Option<(&'stat
     Some((links.first()?.medium, gbps))
 }
 
-/// The links from a GPU up to its socket.
+/// The links from a GPU up to the nearest socket, through switches, which may be behind each other; none if there is no way.
 fn uplinks(fabric: &Fabric, gpu: usize) -> Vec<usize> {
     let is_up = |link: &Link| {
         matches!(link.medium.family, Family::Pcie | Family::C2c)
             && matches!(fabric.devices[link.to].kind, Kind::PcieSwitch | Kind::Socket)
     };
-    let (mut at, mut path) = (gpu, Vec::new());
-    while fabric.devices[at].kind != Kind::Socket {
-        let Some(up) = fabric.links.iter().position(|link| link.from == at && is_up(link)) else { break };
-        path.push(up);
-        at = fabric.links[up].to;
+    let mut seen = vec![false; fabric.devices.len()];
+    let mut waiting = VecDeque::from([(gpu, Vec::new())]);
+    while let Some((at, path)) = waiting.pop_front() {
+        if fabric.devices[at].kind == Kind::Socket {
+            return path;
+        }
+        for (number, link) in fabric.links.iter().enumerate().filter(|(_, link)| link.from == at && is_up(link)) {
+            if !std::mem::replace(&mut seen[link.to], true) {
+                waiting.push_back((link.to, [&path[..], &[number]].concat()));
+            }
+        }
     }
-    path
+    Vec::new()
 }
 
 /// How many GPUs share the narrowest link on the way to their socket: 1 if each has its own.

@@ -101,7 +101,7 @@ impl Launch {
 
 impl Fabric {
     /// Returns on how many systems of its class predictions of all_reduce were judged, at the sizes where these are most:
-    /// what is known of one size is said by [`Predictor::trust`].
+    /// what is known of one size is said by [`Prediction::trust`].
     pub fn evidence(&self) -> Evidence {
         let Ok(machine) = Machine::of(self) else { return Evidence::NotValidated };
         // Where NVLink joins the GPUs no ring crosses another link.
