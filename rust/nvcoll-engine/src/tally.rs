@@ -69,21 +69,38 @@ impl Kind {
     }
 }
 
-/// A number of calls.
-#[derive(Debug, Default)]
-pub struct Tally(AtomicU64);
+/// A number of calls, and where the first of them stands among the first calls of all kinds.
+///
+/// Ranks that call for themselves find the tally of a call before its first rank counts it, in any order; the order of
+/// the first counts of a rank is that of its program.
+#[derive(Debug)]
+pub struct Tally {
+    times: AtomicU64,
+    nth: AtomicU64,
+    begun: Arc<AtomicU64>,
+}
 
 impl Tally {
+    fn new(begun: &Arc<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self { times: AtomicU64::new(0), nth: AtomicU64::new(u64::MAX), begun: begun.clone() })
+    }
+
     /// Counts one.
     #[inline]
     pub fn count(&self) {
         // Relaxed: nothing else is told by it.
-        self.0.fetch_add(1, Ordering::Relaxed);
+        if self.times.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.nth.store(self.begun.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// Returns how many were counted.
     pub fn times(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.times.load(Ordering::Relaxed)
+    }
+
+    fn nth(&self) -> u64 {
+        self.nth.load(Ordering::Relaxed)
     }
 }
 
@@ -100,7 +117,6 @@ pub struct Counted {
 
 #[derive(Debug)]
 struct Row {
-    nth: usize,
     schedule: Arc<Schedule>,
     tally: Arc<Tally>,
 }
@@ -111,12 +127,14 @@ pub struct Tallies {
     ranks: Arc<[u32]>,
     rows: Mutex<HashMap<Kind, Row>>,
     others: Arc<Tally>,
+    begun: Arc<AtomicU64>,
 }
 
 impl Tallies {
     /// Makes the tallies of a node of `world_size` ranks, which was asked for nothing yet.
     pub fn new(world_size: u32) -> Self {
-        Self { ranks: (0..world_size).collect(), rows: Mutex::default(), others: Arc::default() }
+        let begun = Arc::default();
+        Self { ranks: (0..world_size).collect(), rows: Mutex::default(), others: Tally::new(&begun), begun }
     }
 
     /// Returns the number of ranks of the node.
@@ -161,17 +179,17 @@ impl Tallies {
         if rows.len() == MOST_KINDS {
             return self.others.clone();
         }
-        let row = Row { nth: rows.len(), schedule: program.verified().schedule().clone(), tally: Arc::default() };
+        let row = Row { schedule: program.verified().schedule().clone(), tally: Tally::new(&self.begun) };
         let tally = row.tally.clone();
         rows.insert(kind, row);
         tally
     }
 
-    /// Returns what was called at least once, in the order in which the kinds were met.
+    /// Returns what was called at least once, in the order of the first calls.
     pub fn counted(&self) -> Vec<Counted> {
         let rows = self.lock();
         let mut in_order: Vec<_> = rows.iter().filter(|(_, row)| row.tally.times() > 0).collect();
-        in_order.sort_unstable_by_key(|(_, row)| row.nth);
+        in_order.sort_unstable_by_key(|(_, row)| row.tally.nth());
         let counted = |(kind, row): (&Kind, &Row)| {
             let (kind, schedule, times) = (kind.clone(), row.schedule.clone(), row.tally.times());
             Counted { kind, schedule, times }
@@ -250,7 +268,17 @@ mod tests {
             // SAFETY: arrays of their own for every call, as long as it says.
             unsafe { node.run_batch(&mut batch, Deadline::after(None), &mut || false) }.unwrap();
         }
-        assert_eq!(told(&node), [(7, 1, 3), (5, 2, 3)]);
+        assert_eq!(told(&node), [(5, 2, 3), (7, 1, 3)]);
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_first_calls_whoever_found_the_tallies_first() {
+        let node = Node::new(2, Some(1)).unwrap();
+        let (program, tallies) = (node.program_of_rank(&call(1), None).unwrap(), node.tallies());
+        let [later, sooner] = [[1], [0]].map(|ranks| tallies.among(&program, &ranks));
+        [&sooner, &later, &sooner].into_iter().for_each(|tally| tally.count());
+        let ranks = |one: &Counted| one.kind.ranks.to_vec();
+        assert_eq!(tallies.counted().iter().map(ranks).collect::<Vec<_>>(), [[0], [1]]);
     }
 
     #[test]
@@ -260,7 +288,7 @@ mod tests {
         tallies.among(&program, &[1, 0]).count();
         program.count();
         tallies.among(&program, &[0, 1]).count();
-        assert_eq!(tallies.counted().iter().map(|one| one.times).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(tallies.counted().iter().map(|one| one.times).collect::<Vec<_>>(), [1, 2]);
         for rank in 0..=MOST_KINDS as u32 {
             tallies.among(&program, &[rank]).count();
         }
