@@ -32,7 +32,8 @@ use crate::buffers::Buffers;
 use crate::overlap::Footprint;
 use crate::program::Program;
 use crate::stores::Stores;
-use crate::tally::{Tallies, Tally};
+use crate::tallies::Tallies;
+use crate::tally::Tally;
 
 /// Queues count their steps in 31 bits. Cited: [`crate::sync::Progress`].
 const MOST_STEPS: u64 = 1 << 31;

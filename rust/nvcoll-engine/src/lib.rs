@@ -8,7 +8,7 @@
 //! | [`call`], `buffers` | what is called, and with what |
 //! | [`choice`], [`tuning`] | which algorithm `auto` is, and by which table |
 //! | [`batch`] | calls that are launched as one |
-//! | [`tally`] | how often a node was asked for what |
+//! | [`tallies`], [`tally`] | how often a node was asked for what; one count of it |
 //! | [`proofs`], [`program`], `programs` | its proof, the proof bound to dtype, op and counts, and which are kept |
 //! | [`making`] | what takes long to make: one thread makes it, others wait, and nobody holds a lock meanwhile |
 //! | [`sharing`], `strands`, `by_tile`, `by_rank` | how a program is shared out among workers, and the two ways to run it |
@@ -54,6 +54,7 @@ mod stores;
 mod strands;
 pub mod strided;
 pub mod sync;
+pub mod tallies;
 pub mod tally;
 pub mod team;
 pub mod tuning;

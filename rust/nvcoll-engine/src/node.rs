@@ -26,7 +26,7 @@ use crate::program::{check_form, Program};
 use crate::programs::{Key, Programs};
 use crate::proofs::prove;
 use crate::sharing::Sharing;
-use crate::tally::Tallies;
+use crate::tallies::Tallies;
 use crate::tuning::Tuning;
 
 const IN_USE: Error = Error::Busy(

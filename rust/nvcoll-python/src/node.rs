@@ -25,7 +25,7 @@ use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::plan::{Plan, Prepared};
 use crate::request::{Checked, Request};
 use crate::schedule::collective_named;
-use crate::tally::Tallies;
+use crate::tallies::Tallies;
 use crate::team::Team;
 use crate::tuning::{estimates, Estimates};
 use crate::whole::whole;
