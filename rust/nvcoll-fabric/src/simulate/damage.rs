@@ -1,6 +1,6 @@
 //! Links that are slower than they should be, or cut.
 
-use super::settings::Ratio;
+use super::ratio::Ratio;
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 

@@ -1,11 +1,7 @@
 //! Costs that were fitted to measurements, in place of those that a fabric and a protocol have.
 
-use super::settings::Settings;
-use crate::error::{Error, Result};
 use crate::hardware::media::Family;
-use crate::hardware::Fabric;
 use crate::route::RouteKind;
-use crate::simulate::Sharing;
 use crate::units::{Ps, Rate};
 
 /// Costs of one machine under one protocol, whose own fixed time and signals are then zero.
@@ -54,21 +50,5 @@ pub(super) const fn kind_of(family: Family) -> RouteKind {
         Family::Pcie | Family::C2c | Family::Socket => RouteKind::Peer,
         Family::Memory => RouteKind::Staged,
         Family::Network => RouteKind::Network,
-    }
-}
-
-/// # Errors
-/// [`Error::Unable`] for costs of another fabric, or links that serve one after the other, whose latencies are their own.
-pub(super) fn check(fabric: &Fabric, settings: &Settings) -> Result<()> {
-    let Some(fitted) = &settings.fitted else { return Ok(()) };
-    let unable = |message: String| Err(Error::Unable { fabric: fabric.name.clone(), message });
-    match (fitted.rates.len(), settings.sharing) {
-        (rates, _) if rates != fabric.links.len() => {
-            unable(format!("there are {rates} fitted rates for {} links: give one for each", fabric.links.len()))
-        }
-        (_, Sharing::Fifo) => {
-            unable("fitted costs are of whole routes, fifo adds those of links: share max-min fair".to_owned())
-        }
-        _ => Ok(()),
     }
 }

@@ -57,6 +57,7 @@ mod ground;
 mod hashing;
 mod moves;
 pub mod protocol;
+mod ratio;
 mod rivals;
 mod run;
 mod settings;
@@ -66,7 +67,8 @@ pub use critical::{Critical, Piece, Reason};
 pub use damage::Damage;
 pub use fitted::{Fitted, Hops};
 pub use protocol::Protocol;
-pub use settings::{AtSwitch, Detail, Ratio, Settings, Sharing};
+pub use ratio::Ratio;
+pub use settings::{AtSwitch, Detail, Settings, Sharing};
 pub use timeline::{LinkUse, Span, Timeline, Way};
 
 use nvcoll_core::dtype::DType;
@@ -125,8 +127,7 @@ impl Simulation {
         fabric: &Fabric,
         settings: &Settings,
     ) -> Result<Self> {
-        check(schedule, fabric, settings)?;
-        fitted::check(fabric, settings)?;
+        settings.check(fabric, schedule.world_size)?;
         let mut ground = Ground::of(fabric, schedule.world_size, settings)?;
         let mut moves = Moves::new(&ground, settings);
         let mut flat = Flat::of(schedule, &mut ground, &mut moves, settings)?;
@@ -269,18 +270,4 @@ impl Simulation {
         let message = format!("{what} waits for what never happens");
         Error::Schedule { schedule: self.schedule.clone(), message }
     }
-}
-
-fn check(schedule: &Schedule, fabric: &Fabric, settings: &Settings) -> Result<()> {
-    let n = schedule.world_size;
-    let unable = |message: String| Err(Error::Unable { fabric: fabric.name.clone(), message });
-    for (what, len) in [("start times", settings.starts_ps.len()), ("slowdowns", settings.slowdowns.len())] {
-        if len > 0 && len != n as usize {
-            return unable(format!("there are {len} {what} for {n} ranks: give one for each, or none"));
-        }
-    }
-    if let Some(slowdown) = settings.slowdowns.iter().find(|slowdown| slowdown.num < slowdown.den) {
-        return unable(format!("a slowdown of {}/{} is no slowdown: give 1 or more", slowdown.num, slowdown.den));
-    }
-    Ok(())
 }

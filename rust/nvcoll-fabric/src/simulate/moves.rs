@@ -18,7 +18,8 @@ use nvcoll_core::schedule::{Aliasing, Schedule, Step, View};
 
 use super::ground::Ground;
 use super::hashing::{table, Table};
-use super::settings::{AtSwitch, Ratio, Settings};
+use super::ratio::Ratio;
+use super::settings::{AtSwitch, Settings};
 use crate::error::{Error, Result};
 use crate::units::Ps;
 

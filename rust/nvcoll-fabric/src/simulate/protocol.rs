@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::settings::Ratio;
+use super::ratio::Ratio;
 use crate::error::{Error, Result};
 use crate::units::{Ps, Rate};
 

@@ -3,46 +3,10 @@
 use super::damage::Damage;
 use super::fitted::Fitted;
 use super::protocol::Protocol;
+use super::ratio::Ratio;
 use crate::error::{Error, Result};
+use crate::hardware::Fabric;
 use crate::units::Ps;
-
-/// Below the line of ratios that are read from decimal fractions. Chosen: finer than anything that is measured.
-const MILLION: u32 = 1_000_000;
-
-/// A ratio of whole numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ratio {
-    /// Above the line.
-    pub num: u32,
-    /// Below the line; not zero.
-    pub den: u32,
-}
-
-impl Ratio {
-    /// One.
-    pub const ONE: Ratio = Ratio { num: 1, den: 1 };
-
-    /// Makes a ratio.
-    ///
-    /// # Panics
-    /// If `den` is zero.
-    pub const fn new(num: u32, den: u32) -> Self {
-        assert!(den > 0, "a ratio has a denominator");
-        Self { num, den }
-    }
-
-    /// Returns the nearest number of millionths; none if there are more than fit.
-    pub fn nearest(value: f64) -> Option<Ratio> {
-        let millionths = (value * f64::from(MILLION)).round();
-        (0.0..=f64::from(u32::MAX)).contains(&millionths).then(|| Self::new(millionths as u32, MILLION))
-    }
-
-    /// Returns so much of a number, rounded up.
-    pub(super) fn of(self, whole: u64) -> u64 {
-        let part = (u128::from(whole) * u128::from(self.num)).div_ceil(u128::from(self.den));
-        u64::try_from(part).unwrap_or(u64::MAX)
-    }
-}
 
 /// How transfers that want the same link at the same time get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +107,30 @@ impl Settings {
             slowdowns: Vec::new(),
             damages: Vec::new(),
             fitted: None,
+        }
+    }
+    /// # Errors
+    /// [`Error::Unable`] for settings of another number of ranks or another fabric, a slowdown that is none, and fitted
+    /// costs where links serve one after the other, whose latencies are their own.
+    pub(super) fn check(&self, fabric: &Fabric, world_size: u32) -> Result<()> {
+        let unable = |message: String| Err(Error::Unable { fabric: fabric.name.clone(), message });
+        for (what, len) in [("start times", self.starts_ps.len()), ("slowdowns", self.slowdowns.len())] {
+            if len > 0 && len != world_size as usize {
+                return unable(format!("there are {len} {what} for {world_size} ranks: give one for each, or none"));
+            }
+        }
+        if let Some(slowdown) = self.slowdowns.iter().find(|slowdown| slowdown.num < slowdown.den) {
+            return unable(format!("a slowdown of {}/{} is no slowdown: give 1 or more", slowdown.num, slowdown.den));
+        }
+        let links = fabric.links.len();
+        match (self.fitted.as_ref().map(|fitted| fitted.rates.len()), self.sharing) {
+            (Some(rates), _) if rates != links => {
+                unable(format!("there are {rates} fitted rates for {links} links: give one for each"))
+            }
+            (Some(_), Sharing::Fifo) => {
+                unable("fitted costs are of whole routes, fifo adds those of links: share max-min fair".to_owned())
+            }
+            _ => Ok(()),
         }
     }
 }
