@@ -11,8 +11,8 @@ use nvcoll_fabric::rates::Matrix;
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
+use crate::answers::Answers;
 use crate::error::{invalid, of_fabric, of_file};
-use crate::prediction::Answers;
 use crate::schedule::{collective_named, in_notebook};
 use crate::whole::whole;
 

@@ -1,6 +1,7 @@
 //! The Python binding: one door to Python. It reads arguments, releases the GIL, lets Ctrl-C in and maps errors; it has no
 //! opinion of its own. What it defines has its docstring here, once; `python/nvcoll` gives it types and the command line.
 
+mod answers;
 mod arrays;
 mod builder;
 mod calls;

@@ -1,51 +1,17 @@
 //! How long a collective of NCCL takes on a fabric, as Python sees it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_fabric::floor::Floor;
 use nvcoll_fabric::nccl::{Algorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
 use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Predictor, Weighed};
-use nvcoll_fabric::{Error, Fabric as Hardware, Result};
+use nvcoll_fabric::{Error, Result};
 
 use crate::error::of_fabric;
 use crate::fabric::{sizes_of, Fabric, Sizes};
-
-/// What was found out of a fabric once: its predictors by version of NCCL, its floors by collective.
-#[derive(Default)]
-pub(crate) struct Answers {
-    predictors: Mutex<HashMap<Option<String>, Arc<Predictor>>>,
-    floors: Mutex<HashMap<&'static str, Floor>>,
-}
-
-impl Answers {
-    /// Returns the predictor of a version of NCCL, the newest known if none; it is made the first time.
-    pub(crate) fn predictor(&self, fabric: &Hardware, version: Option<&str>) -> Result<Arc<Predictor>> {
-        let key = version.map(str::to_owned);
-        let known = self.predictors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        if let Some(predictor) = known {
-            return Ok(predictor);
-        }
-        let made = Arc::new(Predictor::of(fabric, version)?);
-        self.predictors.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
-        Ok(made)
-    }
-
-    /// Returns the floor of what is called so; `find` finds it the first time.
-    pub(crate) fn floor(&self, name: &'static str, find: impl FnOnce() -> Result<Floor>) -> Result<Floor> {
-        let known = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
-        if let Some(floor) = known {
-            return Ok(floor);
-        }
-        let made = find()?;
-        self.floors.lock().unwrap_or_else(PoisonError::into_inner).insert(name, made);
-        Ok(made)
-    }
-}
 
 /// How long a call of one size takes. Made by :meth:`Fabric.predict`. Times are microseconds.
 #[pyclass(frozen, get_all, module = "nvcoll")]

@@ -1,0 +1,40 @@
+//! What a fabric was asked before: it is found out once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nvcoll_fabric::floor::Floor;
+use nvcoll_fabric::predict::Predictor;
+use nvcoll_fabric::{Fabric, Result};
+
+/// What was found out of a fabric once: its predictors by version of NCCL, its floors by collective.
+#[derive(Default)]
+pub(crate) struct Answers {
+    predictors: Mutex<HashMap<Option<String>, Arc<Predictor>>>,
+    floors: Mutex<HashMap<&'static str, Floor>>,
+}
+
+impl Answers {
+    /// Returns the predictor of a version of NCCL, the newest known if none; it is made the first time.
+    pub(crate) fn predictor(&self, fabric: &Fabric, version: Option<&str>) -> Result<Arc<Predictor>> {
+        let key = version.map(str::to_owned);
+        let known = self.predictors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(predictor) = known {
+            return Ok(predictor);
+        }
+        let made = Arc::new(Predictor::of(fabric, version)?);
+        self.predictors.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
+        Ok(made)
+    }
+
+    /// Returns the floor of what is called so; `find` finds it the first time.
+    pub(crate) fn floor(&self, name: &'static str, find: impl FnOnce() -> Result<Floor>) -> Result<Floor> {
+        let known = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        if let Some(floor) = known {
+            return Ok(floor);
+        }
+        let made = find()?;
+        self.floors.lock().unwrap_or_else(PoisonError::into_inner).insert(name, made);
+        Ok(made)
+    }
+}
