@@ -25,7 +25,6 @@
 //! Errors are remembered and returned by [`Builder::finish`] (the Python builder raises them at the offending line), so
 //! that algorithms read without noise. What is wrong with a step begins with its number, counted from 0 as it was written.
 
-use crate::algorithm::Arguments;
 use crate::collective::{Collective, Folds, Parts, Roles};
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result};
@@ -96,8 +95,6 @@ pub struct Builder {
     pub(crate) size: Size,
     /// Whether steps are counted and none is kept.
     pub(crate) only_counts: bool,
-    /// What the algorithm that is written was given.
-    pub(crate) arguments: Arguments,
     error: Option<Error>,
 }
 
@@ -131,7 +128,6 @@ impl Builder {
             lines: Vec::new(),
             size: Size::default(),
             only_counts: false,
-            arguments: Arguments::default(),
             error: None,
         })
     }

@@ -20,7 +20,7 @@
 
 use std::ops::Range;
 
-use super::{cyclic, relative, Algorithm, Order};
+use super::{cyclic, relative, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
@@ -31,15 +31,14 @@ pub(super) static GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "parts go up a binomial tree, each rank fetching what its children have collected",
     source: "the binomial gather of MPICH",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for place in (0..b.world_size()).rev() {
             for child in children(place, b.world_size()) {
                 gather_from(b, place, child);
             }
         }
         place_the_root_s_part(b);
-    },
+    }),
 };
 
 /// The registry line of scatter.
@@ -49,15 +48,14 @@ pub(super) static SCATTER: Algorithm = Algorithm {
     order: Order::None,
     summary: "parts go down a binomial tree, each rank fetching what its children will need",
     source: "the binomial scatter of MPICH",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         place_the_root_s_part(b);
         for place in 0..b.world_size() {
             for child in children(place, b.world_size()).rev() {
                 scatter_to(b, place, child);
             }
         }
-    },
+    }),
 };
 
 /// The children of a place, the nearest first.

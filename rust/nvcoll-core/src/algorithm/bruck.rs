@@ -21,7 +21,7 @@
 //! connections, sees log2 n; who counts steps does not. Waits: log2 n, rounded up, and one to leave. Source: Bruck, Ho, Kipnis,
 //! Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport message-passing systems", 1997.
 
-use super::{cyclic, place_own_parts, Algorithm, Order};
+use super::{cyclic, place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective;
 
@@ -32,8 +32,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank fetches as many parts as it has from a rank as far away, any number of ranks",
     source: "Bruck et al. 1997",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let n = b.world_size();
         place_own_parts(b);
         let mut distance = 1;
@@ -46,7 +45,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
             }
             distance *= 2;
         }
-    },
+    }),
 };
 
 /// The registry line of all_to_all.
@@ -56,8 +55,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     order: Order::None,
     summary: "parts travel by the bits of how far they have to go, far ones first, log2 n rounds",
     source: "Bruck et al. 1997",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let n = b.world_size();
         for r in 0..n {
             b.copy(&b.input(r, r * n + r), &[b.output(r, r * n + r)]);
@@ -69,7 +67,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
                 fetch(b, r, distance, gone);
             }
         }
-    },
+    }),
 };
 
 /// Lets a rank fetch the parts that have `gone` so far and go `distance` now: the first is its own.

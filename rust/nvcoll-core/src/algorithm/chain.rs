@@ -14,7 +14,7 @@
 //! scratch, since only the root has an output. Source: the pipeline algorithms of Open MPI's tuned collectives; NCCL's ring
 //! broadcast and reduce are the same.
 
-use super::{relative, Algorithm, Order};
+use super::{relative, Algorithm, Build::Plain, Order};
 use crate::collective;
 
 /// The registry line of broadcast.
@@ -24,8 +24,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank stores to the next, from the root on",
     source: "the pipeline of Open MPI's tuned collectives",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let (n, root) = (b.world_size(), b.root());
         for place in 1..n {
             let (from, to) = (relative(b, place - 1), relative(b, place));
@@ -36,7 +35,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
             let source = if from == root { b.input(root, 0) } else { b.output(from, 0) };
             b.push(&source, &into);
         }
-    },
+    }),
 };
 
 /// The registry line of reduce.
@@ -46,8 +45,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each rank folds what the next one has with its own, up to the root",
     source: "the pipeline of Open MPI's tuned collectives",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let mut lowest = relative(b, b.world_size() - 1);
         let mut sum = b.input(lowest, 0);
         for place in (0..b.world_size() - 1).rev() {
@@ -58,7 +56,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
             sum = b.fold(&in_order, &[into]);
             lowest = lowest.min(rank);
         }
-    },
+    }),
 };
 
 /// The registry line of scan.
@@ -68,11 +66,10 @@ pub(super) static SCAN: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each rank folds what the one before has with its own",
     source: "the linear scan of MPI libraries, as a pipeline",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let mut sum = b.copy(&b.input(0, 0), &[b.output(0, 0)]);
         for rank in 1..b.world_size() {
             sum = b.fold(&[sum, b.input(rank, 0)], &[b.output(rank, 0)]);
         }
-    },
+    }),
 };

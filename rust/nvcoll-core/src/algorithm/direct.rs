@@ -15,7 +15,7 @@
 //! tile each waits for those behind it. In all_gather and all_to_all rank r begins with its own part and goes on to r + 1, so that no two
 //! ranks read from one peer at a time. Source: the linear algorithms of every MPI library.
 
-use super::{place_own_parts, Algorithm, Order};
+use super::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
@@ -26,13 +26,12 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank reads its part from everybody and folds it",
     source: "the linear algorithm of MPI libraries",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for c in b.chunks(1) {
             let all: Vec<Region> = (0..b.world_size()).map(|r| b.input(r, c)).collect();
             b.fold(&all, &[b.output(c, c)]);
         }
-    },
+    }),
 };
 
 /// The registry line of all_gather.
@@ -42,15 +41,14 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank fetches every part from who has it",
     source: "the linear algorithm of MPI libraries",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let n = b.world_size();
         place_own_parts(b);
         for (r, hop) in (0..n).flat_map(|r| (1..n).map(move |hop| (r, hop))) {
             let c = (r + hop) % n;
             b.copy(&b.input(c, c), &[b.output(r, c)]);
         }
-    },
+    }),
 };
 
 /// The registry line of broadcast.
@@ -60,14 +58,13 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank copies from the root",
     source: "linear broadcast of MPI libraries",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let root = b.root();
         for r in (0..b.world_size()).filter(|&r| r != root) {
             b.copy(&b.input(root, 0), &[b.output(r, 0)]);
         }
         b.copy(&b.input(root, 0), &[b.output(root, 0)]);
-    },
+    }),
 };
 
 /// The registry line of reduce.
@@ -77,10 +74,9 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "the root folds from everybody",
     source: "linear reduce of MPI libraries",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         b.fold(&b.inputs(), &[b.output(b.root(), 0)]);
-    },
+    }),
 };
 
 /// The registry line of gather.
@@ -90,12 +86,11 @@ pub(super) static GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank stores its part to the root",
     source: "linear gather of MPI libraries",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for r in 0..b.world_size() {
             b.push(&b.input(r, r), &[b.output(b.root(), r)]);
         }
-    },
+    }),
 };
 
 /// The registry line of scatter.
@@ -105,12 +100,11 @@ pub(super) static SCATTER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank copies its part from the root",
     source: "linear scatter of MPI libraries",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for r in 0..b.world_size() {
             b.copy(&b.input(b.root(), r), &[b.output(r, r)]);
         }
-    },
+    }),
 };
 
 /// The registry line of all_to_all.
@@ -120,8 +114,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank copies its part from every rank",
     source: "linear all_to_all of MPI libraries",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let n = b.world_size();
         for hop in 0..n {
             for r in 0..n {
@@ -129,7 +122,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
                 b.copy(&b.input(q, q * n + r), &[b.output(r, q * n + r)]);
             }
         }
-    },
+    }),
 };
 
 /// The registry line of scan.
@@ -139,8 +132,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds from all ranks up to itself",
     source: "linear scan of MPI libraries",
-    parameters: &[],
-    build: |b| fold_from_predecessors(b, 1),
+    build: Plain(|b| fold_from_predecessors(b, 1)),
 };
 
 /// The registry line of exscan.
@@ -150,8 +142,7 @@ pub(super) static EXSCAN: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds from all ranks before itself",
     source: "linear scan of MPI libraries",
-    parameters: &[],
-    build: |b| fold_from_predecessors(b, 0),
+    build: Plain(|b| fold_from_predecessors(b, 0)),
 };
 
 /// The registry line of barrier.
@@ -161,8 +152,7 @@ pub(super) static BARRIER: Algorithm = Algorithm {
     order: Order::None,
     summary: "every rank waits until it has seen every other enter",
     source: "the dissemination-free form of a central barrier; Mellor-Crummey and Scott 1991 survey both",
-    parameters: &[],
-    build: |_| {},
+    build: Plain(|_| {}),
 };
 
 /// Folds the inputs of the ranks before each rank, and `own` (0 or 1) of the rank itself.
@@ -179,6 +169,5 @@ pub(super) static SPLIT: Algorithm = Algorithm {
     order: Order::None,
     summary: "every rank waits until it has seen every other enter, and reads its color and key",
     source: "MPI_Comm_split, MPI-1.0 1994, by an all-gather of the pairs; here they lie in the call records",
-    parameters: &[],
-    build: |_| {},
+    build: Plain(|_| {}),
 };

@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use super::members::Members;
-use super::{Algorithm, Order};
+use super::{Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 
@@ -29,8 +29,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "ranks at distance 1, 2, 4, .. fold half of their range each, then fetch it back",
     source: "Rabenseifner 2004",
-    parameters: &[],
-    build,
+    build: Plain(build),
 };
 
 fn build(b: &mut Builder) {

@@ -15,7 +15,7 @@
 //! `((r0 + r1) + (r2 + r3))`: nothing is commuted. Source: Hillis and Steele, "Data parallel algorithms", 1986; a scan by recursive
 //! doubling is what MPI libraries call it.
 
-use super::{Algorithm, Order};
+use super::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
@@ -26,8 +26,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each rank adds what the rank 1, 2, 4, .. before it has",
     source: "Hillis and Steele 1986",
-    parameters: &[],
-    build: |b| double(b, 0),
+    build: Plain(|b| double(b, 0)),
 };
 
 /// The registry line of exscan.
@@ -37,8 +36,7 @@ pub(super) static EXSCAN: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each rank makes, by doubling, the sum that ends one rank before it",
     source: "Hillis and Steele 1986",
-    parameters: &[],
-    build: |b| double(b, 1),
+    build: Plain(|b| double(b, 1)),
 };
 
 /// Sums the inputs of ranks 0 to i, for every i, on rank i + `shift`.

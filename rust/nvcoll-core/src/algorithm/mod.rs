@@ -24,8 +24,9 @@ mod two_shot;
 
 use std::ops::Range;
 
-pub(crate) use parameters::Arguments;
 pub use parameters::{Named, Parameter, Values};
+
+use parameters::Arguments;
 
 use crate::builder::Builder;
 use crate::collective::{Collective, Roles};
@@ -132,10 +133,16 @@ pub struct Algorithm {
     pub summary: &'static str,
     /// Whose idea it is.
     pub source: &'static str,
-    /// What it can be told behind its name, as in `two_level(per_node=4)`.
-    pub parameters: &'static [Parameter],
-    /// Writes the steps.
-    pub build: fn(&mut Builder),
+    build: Build,
+}
+
+/// Writes the steps.
+#[derive(Clone, Copy)]
+enum Build {
+    /// There is nothing to tell it.
+    Plain(fn(&mut Builder)),
+    /// It has parameters, as in `two_level(per_node=4)`.
+    With(&'static [Parameter], fn(&mut Builder, &Arguments)),
 }
 
 /// Returns the algorithms of a collective, the default first: the one that `auto` is where no size is known.

@@ -12,7 +12,7 @@
 //! Fast Ethernet", 2005, for even n. Theirs is for even n only (Open MPI takes a ring otherwise); the odd form is two rings that
 //! meet, ours.
 
-use super::{place_own_parts, Algorithm, Order};
+use super::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::ALL_GATHER as COLLECTIVE;
 
@@ -23,15 +23,14 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "neighbours exchange, left and right in turn, the two parts that came last",
     source: "Chen et al. 2005",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         place_own_parts(b);
         if b.world_size().is_multiple_of(2) {
             exchange_pairs(b);
         } else {
             meet_from_both_sides(b);
         }
-    },
+    }),
 };
 
 fn exchange_pairs(b: &mut Builder) {

@@ -10,7 +10,7 @@
 //! must be read once and its result written once). Waits: 2. Order: rank. Source: NVIDIA NVLink SHARP as used by NCCL's
 //! NVLS algorithm (NCCL 2.17) and its symmetric kernels (NCCL 2.27); on a CPU, memory that everybody maps is the switch.
 
-use super::{Algorithm, Order};
+use super::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
@@ -21,12 +21,11 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds its chunk from everybody and stores it to everybody",
     source: "NVLink SHARP multimem reduce and multicast, NCCL 2.17 and 2.27",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for c in b.chunks(b.world_size()) {
             b.at_switch(&inputs(b, c), &outputs(b, c, c));
         }
-    },
+    }),
 };
 
 /// The registry line of reduce_scatter.
@@ -36,12 +35,11 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds its part from everybody",
     source: "NVLink SHARP multimem reduce, NCCL 2.17 and 2.27",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for c in b.chunks(1) {
             b.at_switch(&inputs(b, c), &[b.output(c, c)]);
         }
-    },
+    }),
 };
 
 /// The registry line of all_gather.
@@ -51,12 +49,11 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank stores its part to everybody",
     source: "NVLink SHARP multicast, NCCL 2.17 and 2.27",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for c in b.chunks(1) {
             b.at_switch(&[b.input(c, c)], &outputs(b, c, c));
         }
-    },
+    }),
 };
 
 fn inputs(b: &Builder, chunk: u32) -> Vec<Region> {

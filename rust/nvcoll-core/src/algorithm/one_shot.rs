@@ -8,7 +8,7 @@
 //! rank: (n+1) N; in place (n+3) N. Waits: 2; in place 2. Order: rank. Good for small messages only. Source: the
 //! one-shot all-reduce of small messages, as in PyTorch's intra-node communication and NVIDIA's custom all-reduce kernels.
 
-use super::{Algorithm, Order};
+use super::{Algorithm, Build::Plain, Order};
 use crate::builder::Region;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 
@@ -19,8 +19,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "every rank folds everything for itself",
     source: "custom all-reduce kernels for small messages",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let n = b.world_size();
         let inputs: Vec<Region> = b.inputs();
         for r in 0..n {
@@ -33,5 +32,5 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
                 b.copy(&sum, &[b.output(r, 0)]);
             }
         }
-    },
+    }),
 };

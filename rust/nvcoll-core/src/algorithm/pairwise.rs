@@ -10,7 +10,7 @@
 //! Steps a rank: n. Bytes per rank: 2 N. Waits: 2. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective
 //! communication operations in MPICH", 2005.
 
-use super::{Algorithm, Order};
+use super::{Algorithm, Build::Plain, Order};
 use crate::collective::ALL_TO_ALL as COLLECTIVE;
 
 /// The registry line.
@@ -20,12 +20,11 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     order: Order::None,
     summary: "in every round each rank exchanges with one other",
     source: "Thakur, Rabenseifner and Gropp 2005",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let n = b.world_size();
         for (round, r) in (0..n).flat_map(|round| (0..n).map(move |r| (round, r))) {
             let from = if n.is_power_of_two() { r ^ round } else { (r + n - round) % n };
             b.copy(&b.input(from, from * n + r), &[b.output(r, from * n + r)]);
         }
-    },
+    }),
 };

@@ -9,7 +9,7 @@
 //! lists an algorithm under its name, and again with an argument where that makes another program that tests and tables
 //! should see. Algorithms written in Python have parameters of their own (`nvcoll/parameters.py`), with values of more kinds.
 
-use super::{of, Algorithm};
+use super::{of, Algorithm, Build};
 use crate::builder::Builder;
 use crate::collective::Collective;
 use crate::error::{Error, Result};
@@ -67,11 +67,11 @@ enum Value {
 
 /// What is given, in the order in which it is declared, without what is the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Arguments(Vec<(&'static str, Value)>);
+pub(super) struct Arguments(Vec<(&'static str, Value)>);
 
 impl Arguments {
     /// Returns a whole number, if it is given.
-    pub(crate) fn whole(&self, parameter: &str) -> Option<u32> {
+    pub(super) fn whole(&self, parameter: &str) -> Option<u32> {
         self.0.iter().find_map(|&(name, value)| match value {
             Value::Whole(number) if name == parameter => Some(number),
             _ => None,
@@ -79,7 +79,7 @@ impl Arguments {
     }
 
     /// Returns a word, if one is given that is not the default.
-    pub(crate) fn word(&self, parameter: &str) -> Option<&'static str> {
+    pub(super) fn word(&self, parameter: &str) -> Option<&'static str> {
         self.0.iter().find_map(|&(name, value)| match value {
             Value::Word(word) if name == parameter => Some(word),
             _ => None,
@@ -115,11 +115,11 @@ impl Named {
         let Some(given) = given else { return Ok(Self { algorithm, arguments: Arguments::default() }) };
         let wrong = || Error::Parameter(format!("`{name}` cannot be read: write {base}(name=value, ..)"));
         let given = given.trim_end().strip_suffix(')').ok_or_else(wrong)?;
-        let mut values = vec![None; algorithm.parameters.len()];
+        let mut values = vec![None; algorithm.parameters().len()];
         for argument in given.split(',').filter(|_| !given.trim().is_empty()) {
             let (parameter, value) = argument.split_once('=').ok_or_else(wrong)?;
             let at = algorithm.position_of(parameter.trim())?;
-            let declared = &algorithm.parameters[at];
+            let declared = &algorithm.parameters()[at];
             let read = declared.read(value.trim()).ok_or_else(|| {
                 let (name, found, choices) = (declared.name, value.trim(), declared.choices());
                 Error::Parameter(format!("`{name}` of {base} is {found}: it must be {choices}"))
@@ -129,7 +129,7 @@ impl Named {
             }
         }
         let is_said = |parameter: &Parameter, value| value != Value::Word(parameter.default());
-        let arguments = algorithm.parameters.iter().zip(values).filter_map(|(parameter, value)| {
+        let arguments = algorithm.parameters().iter().zip(values).filter_map(|(parameter, value)| {
             value.filter(|&value| is_said(parameter, value)).map(|value| (parameter.name, value))
         });
         Ok(Self { algorithm, arguments: Arguments(arguments.collect()) })
@@ -149,20 +149,30 @@ impl Named {
 
     /// Returns the parameters that it declares.
     pub fn parameters(&self) -> &'static [Parameter] {
-        self.algorithm.parameters
+        self.algorithm.parameters()
     }
 
     /// Writes its steps.
     pub(crate) fn write(&self, builder: &mut Builder) {
-        builder.arguments.clone_from(&self.arguments);
-        (self.algorithm.build)(builder);
+        match self.algorithm.build {
+            Build::Plain(build) => build(builder),
+            Build::With(_, build) => build(builder, &self.arguments),
+        }
     }
 }
 
 impl Algorithm {
+    /// What it can be told behind its name.
+    fn parameters(&self) -> &'static [Parameter] {
+        match self.build {
+            Build::Plain(_) => &[],
+            Build::With(parameters, _) => parameters,
+        }
+    }
+
     fn position_of(&self, parameter: &str) -> Result<usize> {
-        self.parameters.iter().position(|declared| declared.name == parameter).ok_or_else(|| {
-            let known: Vec<&str> = self.parameters.iter().map(|declared| declared.name).collect();
+        self.parameters().iter().position(|declared| declared.name == parameter).ok_or_else(|| {
+            let known: Vec<&str> = self.parameters().iter().map(|declared| declared.name).collect();
             let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             Error::Parameter(format!("{} has no parameter `{parameter}`: it takes {takes}", self.name))
         })

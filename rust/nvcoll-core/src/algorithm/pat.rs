@@ -16,7 +16,7 @@
 //! all-gather and reduce-scatter operations at scale", 2025; NCCL 2.23.
 
 use super::binomial::children;
-use super::{Algorithm, Order};
+use super::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
@@ -27,14 +27,13 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Own,
     summary: "a binomial tree for every part, near ranks first, sums up to the part's owner",
     source: "Jeaugey 2025, NCCL 2.23",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for part in b.chunks(1) {
             if b.world_size() > 1 {
                 up(b, part, 0);
             }
         }
-    },
+    }),
 };
 
 /// The registry line of all_gather.
@@ -44,8 +43,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "a binomial tree for every part, far ranks first, down from the part's owner",
     source: "Jeaugey 2025, NCCL 2.23",
-    parameters: &[],
-    build: |b| b.chunks(1).for_each(|part| down(b, part)),
+    build: Plain(|b| b.chunks(1).for_each(|part| down(b, part))),
 };
 
 /// Folds a subtree of a part into its root; returns where the sum is.

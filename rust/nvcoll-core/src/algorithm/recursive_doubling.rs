@@ -18,7 +18,7 @@
 //! operations in MPICH", 2005; what all_gather does with pairs is their all_reduce's, run for parts.
 
 use super::members::Members;
-use super::{place_own_parts, Algorithm, Order};
+use super::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
@@ -29,8 +29,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "ranks at distance 1, 2, 4, .. exchange and add all they have",
     source: "Thakur, Rabenseifner and Gropp 2005",
-    parameters: &[],
-    build: all_reduce,
+    build: Plain(all_reduce),
 };
 
 /// The registry line of all_gather.
@@ -40,8 +39,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "ranks at distance 1, 2, 4, .. exchange all the parts they have",
     source: "Thakur, Rabenseifner and Gropp 2005",
-    parameters: &[],
-    build: all_gather,
+    build: Plain(all_gather),
 };
 
 fn all_reduce(b: &mut Builder) {

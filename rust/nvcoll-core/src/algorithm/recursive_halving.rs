@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use super::members::Members;
-use super::{Algorithm, Order};
+use super::{Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::REDUCE_SCATTER as COLLECTIVE;
 
@@ -26,8 +26,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Own,
     summary: "ranks at distance .., 4, 2, 1 fold half of their parts each",
     source: "Thakur, Rabenseifner and Gropp 2005",
-    parameters: &[],
-    build,
+    build: Plain(build),
 };
 
 fn build(b: &mut Builder) {

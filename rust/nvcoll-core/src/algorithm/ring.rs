@@ -11,7 +11,7 @@
 //! and one to leave. Order: own, chunk c is folded from the rank where it starts upwards, cyclically. Source: Patarasuk and
 //! Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 
-use super::{place_own_parts, Algorithm, Order};
+use super::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective;
 
@@ -22,8 +22,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each chunk goes once round the ring to be summed and once more to be told",
     source: "Patarasuk and Yuan 2009",
-    parameters: &[],
-    build: all_reduce,
+    build: Plain(all_reduce),
 };
 
 /// The registry line of reduce_scatter.
@@ -33,8 +32,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     order: Order::Own,
     summary: "each part goes once round the ring to be summed and ends where it belongs",
     source: "Patarasuk and Yuan 2009",
-    parameters: &[],
-    build: reduce_scatter,
+    build: Plain(reduce_scatter),
 };
 
 /// The registry line of all_gather.
@@ -44,8 +42,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     order: Order::None,
     summary: "each part goes once round the ring",
     source: "Patarasuk and Yuan 2009",
-    parameters: &[],
-    build: all_gather,
+    build: Plain(all_gather),
 };
 
 fn all_reduce(b: &mut Builder) {

@@ -15,7 +15,7 @@
 //! fetches its chunk from the root. Source: Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, "Interprocessor collective
 //! communication library (InterCom)", 1994; MPICH's long broadcast.
 
-use super::{relative, Algorithm, Order};
+use super::{relative, Algorithm, Build::Plain, Order};
 use crate::collective::BROADCAST as COLLECTIVE;
 
 /// The registry line.
@@ -25,8 +25,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     order: Order::None,
     summary: "each rank but the root fetches a chunk of its own and passes on those of the others",
     source: "Barnett et al. 1994",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let (n, root) = (b.world_size(), b.root());
         let others = n - 1;
         if others == 0 {
@@ -42,5 +41,5 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
         if !b.is_in_place() {
             b.copy(&b.input(root, 0..others), &[b.output(root, 0..others)]);
         }
-    },
+    }),
 };

@@ -21,7 +21,7 @@
 //! only the root has an output. Source: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast,
 //! reduction and scan", 2009.
 
-use super::{relative, Algorithm, Order};
+use super::{relative, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
@@ -32,8 +32,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "two complementary binary trees reduce and broadcast half of the data each",
     source: "Sanders, Speck and Träff 2009",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let n = b.world_size();
         for c in b.chunks(2) {
             b.channel(c);
@@ -44,7 +43,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
             b.fold(&sums, &into);
             down(b, &root, c);
         }
-    },
+    }),
 };
 
 /// The registry line of reduce.
@@ -54,15 +53,14 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     order: Order::Own,
     summary: "two complementary binary trees below the root reduce half of the data each",
     source: "Sanders, Speck and Träff 2009",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for c in b.chunks(2) {
             b.channel(c);
             let root = below_root(b, c);
             let sums = sums(b, &root, c);
             b.fold(&sums, &[b.output(root.rank, c)]);
         }
-    },
+    }),
 };
 
 /// The registry line of broadcast.
@@ -72,8 +70,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     order: Order::None,
     summary: "two complementary binary trees below the root broadcast half of the data each",
     source: "Sanders, Speck and Träff 2009",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         for c in b.chunks(2) {
             b.channel(c);
             let root = below_root(b, c);
@@ -86,7 +83,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
             }
             down(b, &root, c);
         }
-    },
+    }),
 };
 
 /// A subtree, by rank.

@@ -15,7 +15,7 @@
 //! Steps of a rank: 2 (k-1) + 2 by ring, 2 log2 k + 2 by halving, k a power of two. Source: the hierarchical all-reduce of
 //! Jia et al., "Highly scalable deep learning training system", 2018.
 
-use super::{Algorithm, Order, Parameter, Values};
+use super::{Algorithm, Arguments, Build::With, Order, Parameter, Values};
 use crate::builder::Builder;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 
@@ -42,8 +42,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Nested,
     summary: "reduce_scatter inside each node, ring across nodes, all_gather inside each node",
     source: "Jia et al. 2018",
-    parameters: PARAMETERS,
-    build,
+    build: With(PARAMETERS, build),
 };
 
 /// The same with another algorithm across nodes.
@@ -54,11 +53,11 @@ pub(super) static ALL_REDUCE_BY_HALVING: Algorithm = Algorithm {
     ..ALL_REDUCE
 };
 
-fn build(b: &mut Builder) {
+fn build(b: &mut Builder, given: &Arguments) {
     let n = b.world_size();
     let largest = || (2..=PER_NODE.min(n)).rev().find(|m| n.is_multiple_of(*m)).unwrap_or(n);
-    let per_node = b.arguments.whole("per_node").unwrap_or_else(largest);
-    let across = b.arguments.word("outer").unwrap_or("ring");
+    let per_node = given.whole("per_node").unwrap_or_else(largest);
+    let across = given.word("outer").unwrap_or("ring");
     let (inner, outer) = (b.groups(per_node), b.strided_groups(per_node));
     let shard = b.reduce_scatter(&b.inputs(), &inner, "nvswitch");
     let total = b.all_reduce(&shard, &outer, across);

@@ -9,7 +9,7 @@
 //! (3n-1)/n N. Waits: 3. Order: rank. Source: the two-shot all-reduce of custom kernels for one node, as in TensorRT-LLM and
 //! PyTorch's intra-node communication; a direct reduce-scatter and a direct all-gather.
 
-use super::{Algorithm, Order};
+use super::{Algorithm, Build::Plain, Order};
 use crate::builder::Region;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 
@@ -20,8 +20,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     order: Order::Rank,
     summary: "each rank folds its chunk from everybody and fetches the other chunks",
     source: "custom all-reduce kernels for one node",
-    parameters: &[],
-    build: |b| {
+    build: Plain(|b| {
         let n = b.world_size();
         for c in b.chunks(n) {
             let all: Vec<Region> = (0..n).map(|r| b.input(r, c)).collect();
@@ -31,5 +30,5 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
             let c = (r + hop) % n;
             b.copy(&b.output(c, c), &[b.output(r, c)]);
         }
-    },
+    }),
 };
