@@ -28,8 +28,9 @@
 use crate::collective::{Collective, Folds, Parts, Roles};
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result};
-use crate::limits::{Size, MAX_WORLD_SIZE};
+use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
+use crate::size::Size;
 use crate::words::counted;
 
 /// Parts are cut into at most this many chunks. Chosen: four times the largest world size.

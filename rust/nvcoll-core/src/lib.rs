@@ -14,7 +14,7 @@
 //! | `cells` | the memory that a program names, divided and numbered |
 //! | `depend` | dependencies and queues, derived from the sequential program |
 //! | [`algorithm`] | the algorithms, one file each, and their registry |
-//! | [`limits`] | how large worlds and schedules may be: what can be described, what can run |
+//! | [`limits`], `size` | how large worlds and schedules may be, to be described and to run; how large one is |
 //! | [`lower`] | mapped program to staged program |
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
@@ -39,6 +39,7 @@ pub mod lower;
 pub mod op;
 pub mod partition;
 pub mod schedule;
+mod size;
 pub mod text;
 pub mod ties;
 pub mod tuning;

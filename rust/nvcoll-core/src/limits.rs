@@ -10,8 +10,6 @@
 //! algorithm. So the size of a program is counted while it is written, and what passes a limit is counted on but no longer
 //! kept: an error says how large the whole would be, and nothing that large is allocated.
 
-use crate::error::{Error, Result};
-
 /// The most ranks that a schedule describes. Chosen: 2,048 nodes of 8 GPUs.
 pub const MAX_WORLD_SIZE: u32 = 1 << 14;
 
@@ -24,36 +22,3 @@ pub const MAX_STEPS: u64 = 1 << 22;
 
 /// The most views of all steps, sources and destinations. Chosen: four for each of the most steps; they take as much again.
 pub const MAX_VIEWS: u64 = 1 << 24;
-
-/// How large a program is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Size {
-    pub(crate) steps: u64,
-    pub(crate) views: u64,
-}
-
-impl Size {
-    /// Adds a step.
-    pub(crate) fn add(&mut self, views: usize) {
-        self.steps += 1;
-        self.views += views as u64;
-    }
-
-    /// Says whether it is within the limits.
-    pub(crate) fn fits(self) -> bool {
-        self.steps <= MAX_STEPS && self.views <= MAX_VIEWS
-    }
-
-    /// Refuses what is too large; `what` begins the sentence, as in "all_reduce ring of 16384 ranks".
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`].
-    pub(crate) fn check(self, what: impl FnOnce() -> String) -> Result<()> {
-        let Self { steps, views } = self;
-        if self.fits() {
-            Ok(())
-        } else {
-            Err(Error::TooLarge { what: what(), steps, views })
-        }
-    }
-}

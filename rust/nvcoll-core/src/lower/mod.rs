@@ -6,8 +6,8 @@ mod pushed;
 mod staged;
 
 use crate::error::{Error, Result};
-use crate::limits::Size;
 use crate::schedule::{Path, Schedule};
+use crate::size::Size;
 
 pub use pushed::Fifo;
 
