@@ -386,7 +386,7 @@ impl Builder {
             }
         }
         for (views, role) in [(src, "source"), (dst, "destination")] {
-            let mut seen: Vec<_> = views.iter().map(|v| (v.rank, self.memory_of(v.buffer))).collect();
+            let mut seen: Vec<_> = views.iter().map(|v| (v.rank, v.buffer.memory(self.aliasing))).collect();
             seen.sort_unstable();
             if let Some(twice) = seen.windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(format!("rank {} is the same {role} twice in one step: name it once", twice[0].0));
@@ -402,17 +402,9 @@ impl Builder {
     /// whole fold, where `premul_sum` scales: that one stays.
     fn moves_nothing(&self, src: &[Region], dst: &[Region]) -> bool {
         let ([src], [dst]) = (src, dst) else { return false };
-        let is_same = src.rank == dst.rank && self.memory_of(src.buffer) == self.memory_of(dst.buffer);
+        let is_same = src.rank == dst.rank && src.buffer.memory(self.aliasing) == dst.buffer.memory(self.aliasing);
         let is_a_fold = self.world_size() == 1 && self.collective.folds == Folds::Everyone;
         is_same && (src.buffer == dst.buffer || !is_a_fold)
-    }
-
-    fn memory_of(&self, buffer: Buffer) -> Buffer {
-        if self.is_in_place() && buffer == Buffer::Output {
-            Buffer::Input
-        } else {
-            buffer
-        }
     }
 
     /// Says whether a region is there: inside the data, and held by its buffer.

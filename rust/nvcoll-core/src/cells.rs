@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::schedule::Buffer;
+use crate::schedule::{Aliasing, Buffer};
 
 /// A range of chunks in a buffer of a rank.
 pub(crate) type Named = (u32, Buffer, Range<u32>);
@@ -25,7 +25,7 @@ struct Row {
 
 /// The numbers of all cells of a program.
 pub(crate) struct Cells {
-    is_in_place: bool,
+    aliasing: Aliasing,
     /// The buffers that occur, sorted.
     buffers: Vec<Buffer>,
     /// For each rank and buffer, its cells in order.
@@ -34,11 +34,11 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Divides what is named. Ranges of input and output are of the same memory if `is_in_place`.
+    /// Divides what is named.
     ///
     /// # Panics
     /// If a range is of a rank that does not exist.
-    pub(crate) fn of(world_size: u32, is_in_place: bool, named: impl Iterator<Item = Named> + Clone) -> Self {
+    pub(crate) fn of(world_size: u32, aliasing: Aliasing, named: impl Iterator<Item = Named> + Clone) -> Self {
         let mut buffers = vec![Buffer::Input, Buffer::Output];
         for (_, buffer, _) in named.clone() {
             if let Err(at) = buffers.binary_search(&buffer) {
@@ -46,7 +46,7 @@ impl Cells {
             }
         }
         let rows = world_size as usize * buffers.len();
-        let mut cells = Self { is_in_place, buffers, rows: Vec::new(), len: 0 };
+        let mut cells = Self { aliasing, buffers, rows: Vec::new(), len: 0 };
         let mut bounds: Vec<Vec<u32>> = vec![Vec::new(); rows];
         for (rank, buffer, chunks) in named {
             let of_row = &mut bounds[cells.row(rank, buffer)];
@@ -102,8 +102,7 @@ impl Cells {
     }
 
     fn row(&self, rank: u32, buffer: Buffer) -> usize {
-        let buffer = if buffer == Buffer::Output && self.is_in_place { Buffer::Input } else { buffer };
-        let at = self.buffers.binary_search(&buffer).expect("every buffer that occurs has a row");
+        let at = self.buffers.binary_search(&buffer.memory(self.aliasing)).expect("every buffer that occurs has a row");
         rank as usize * self.buffers.len() + at
     }
 }
@@ -120,13 +119,13 @@ mod tests {
         (1, Buffer::Staging(3), 6..7),
     ];
 
-    fn cells(is_in_place: bool) -> Cells {
-        Cells::of(2, is_in_place, NAMED.into_iter())
+    fn cells(aliasing: Aliasing) -> Cells {
+        Cells::of(2, aliasing, NAMED.into_iter())
     }
 
     #[test]
     fn a_range_is_the_cells_between_its_bounds() {
-        let apart = cells(false);
+        let apart = cells(Aliasing::Disjoint);
         let of =
             |rank, buffer, chunks| apart.of_range(rank, buffer, &chunks).map(|(_, chunks)| chunks).collect::<Vec<_>>();
         assert_eq!(of(0, Buffer::Input, 0..4), [0..2, 2..4]);
@@ -140,7 +139,7 @@ mod tests {
 
     #[test]
     fn in_place_the_output_is_the_input() {
-        let together = cells(true);
+        let together = cells(Aliasing::InPlace);
         let [input, output] = [Buffer::Input, Buffer::Output].map(|buffer| together.range(0, buffer, &(2..4)));
         assert_eq!(input, output);
         assert_eq!(together.len(), 3 + 1 + 1);
@@ -148,8 +147,8 @@ mod tests {
 
     #[test]
     fn numbers_are_given_once_and_none_is_left_out() {
-        for is_in_place in [false, true] {
-            let all = cells(is_in_place);
+        for &aliasing in Aliasing::ALL {
+            let all = cells(aliasing);
             let mut numbers: Vec<usize> =
                 NAMED.iter().flat_map(|(rank, buffer, c)| all.range(*rank, *buffer, c)).collect();
             numbers.sort_unstable();

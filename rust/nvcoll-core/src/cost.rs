@@ -249,7 +249,7 @@ impl Touched {
     fn of(schedule: &Schedule) -> Self {
         let views = || schedule.steps.iter().flat_map(Step::views);
         let named = views().map(|view| (view.rank, view.buffer, view.chunks.clone()));
-        let cells = Cells::of(schedule.world_size, schedule.aliasing == Aliasing::InPlace, named);
+        let cells = Cells::of(schedule.world_size, schedule.aliasing, named);
         let count = cells.len();
         let mut touched =
             Self { cells, is_read: vec![false; count], is_written: vec![false; count], views: vec![0; count] };

@@ -51,6 +51,14 @@ impl Buffer {
     pub const fn is_staging(self) -> bool {
         matches!(self, Buffer::Staging(_))
     }
+
+    /// Returns the buffer whose memory it is: in place, that of the output is the input's.
+    pub(crate) fn memory(self, aliasing: Aliasing) -> Self {
+        match (self, aliasing) {
+            (Buffer::Output, Aliasing::InPlace) => Buffer::Input,
+            _ => self,
+        }
+    }
 }
 
 /// A range of chunks in one buffer of one rank.

@@ -35,10 +35,8 @@ impl WrittenOnce {
     }
 }
 
-/// In place, the input and the output are the same memory.
 fn cell(aliasing: Option<Aliasing>, view: &View, nth: u32) -> Cell {
-    let is_shared = aliasing == Some(Aliasing::InPlace) && view.buffer.is_user();
-    let buffer = if is_shared { Buffer::Output } else { view.buffer };
+    let buffer = aliasing.map_or(view.buffer, |aliasing| view.buffer.memory(aliasing));
     (view.rank, buffer, view.chunks.start + nth)
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Draft, Frame};
 use crate::cells::{Cells, Named};
 use crate::collective::{Folds, Parts};
-use crate::schedule::{Aliasing, Buffer, View};
+use crate::schedule::{Buffer, View};
 
 const NOBODY: u32 = u32::MAX;
 
@@ -65,7 +65,7 @@ impl Hazards {
         let views = drafts.iter().flat_map(|draft| draft.src.iter().chain(&draft.dst));
         let views = views.map(|view| (view.rank, view.buffer, view.chunks.clone()));
         let named = views.chain((0..world_size).flat_map(|rank| inputs(frame, rank)));
-        let numbers = Cells::of(world_size, frame.aliasing == Aliasing::InPlace, named);
+        let numbers = Cells::of(world_size, frame.aliasing, named);
         let mut cells = vec![EMPTY; numbers.len()];
         for (rank, buffer, chunks) in (0..world_size).flat_map(|rank| inputs(frame, rank)) {
             // Where nothing is folded it does not matter whose it is.

@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use crate::schedule::{Aliasing, Buffer, Schedule, View};
+use crate::schedule::{Buffer, Schedule, View};
 
 /// One chunk of one buffer of one rank.
 pub(super) type Place = (u32, Buffer, u32);
 
 /// Says which memory a place is: in place, the input and the output are the same.
 pub(super) fn memory(schedule: &Schedule, (rank, buffer, chunk): Place) -> Place {
-    let is_input = buffer == Buffer::Output && schedule.aliasing == Aliasing::InPlace;
-    (rank, if is_input { Buffer::Input } else { buffer }, chunk)
+    (rank, buffer.memory(schedule.aliasing), chunk)
 }
 
 pub(super) fn view_of((rank, buffer, chunk): Place) -> View {
