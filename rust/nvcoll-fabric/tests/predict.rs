@@ -273,8 +273,22 @@ fn a_ring_is_no_faster_than_the_link_between_sockets_that_it_crosses() {
 
 #[test]
 fn a_link_that_is_wide_enough_takes_no_trust_away() {
-    let found = predicted(&preset("rtx4090-8-p2p").unwrap(), &call(Pattern::AllReduce), 16 * MIB);
-    assert!(found.trust.starts_with("validated") && found.bottleneck.starts_with("PCIe"), "{found:?}");
+    for fabric in presets().iter().filter(|fabric| fabric.name.ends_with("-p2p")) {
+        let found = predicted(fabric, &call(Pattern::AllReduce), 16 * MIB);
+        assert!(found.trust.starts_with("validated") && found.bottleneck.starts_with("PCIe"), "{found:?}");
+        assert_eq!(found.trust, fabric.evidence().to_string(), "{}", fabric.name);
+    }
+}
+
+#[test]
+fn whether_numbers_are_validated_does_not_depend_on_how_ranks_are_numbered() {
+    let mut fabric = preset("pcie4-8-p2p").unwrap();
+    let (before, gpus) = (fabric.evidence(), fabric.gpus());
+    let moved = |end: usize| gpus.iter().position(|&gpu| gpu == end).map_or(end, |at| gpus[at / 2 + at % 2 * 4]);
+    for link in &mut fabric.links {
+        (link.from, link.to) = (moved(link.from), moved(link.to));
+    }
+    assert_eq!(fabric.evidence(), before, "neighbours are on different sockets, and NCCL joins others");
 }
 
 #[test]

@@ -104,12 +104,23 @@ impl Fabric {
     /// what is known of one size is said by [`Prediction::trust`].
     pub fn evidence(&self) -> Evidence {
         let Ok(machine) = Machine::of(self) else { return Evidence::NotValidated };
+        let of_class = trust::best_evidence(machine.class(), Pattern::AllReduce);
         // Where NVLink joins the GPUs no ring crosses another link.
-        let is_narrow = || Predictor::of(self, None).is_ok_and(|predictor| predictor.has_narrow_ring());
-        if machine.way != Reach::Nvlink && is_narrow() {
-            return Evidence::NotValidated;
+        if of_class == Evidence::NotValidated || machine.way == Reach::Nvlink {
+            return of_class;
         }
-        trust::best_evidence(machine.class(), Pattern::AllReduce)
+        // NCCL tries the order of the ranks first, and takes another ring only if that carries more: its search, which takes
+        // long, is asked only where this one is too narrow.
+        let is_wide_in_order = || {
+            let narrows = Narrows::of(self, &machine, None)?;
+            Ok::<_, Error>(!is_narrow(&narrows, &terms_of(&machine, &narrows, None, &Constants::shipped())))
+        };
+        let is_narrow_as_laid = || Predictor::of(self, None).is_ok_and(|found| is_narrow(&found.narrows, &found.terms));
+        if is_wide_in_order().unwrap_or(false) || !is_narrow_as_laid() {
+            of_class
+        } else {
+            Evidence::NotValidated
+        }
     }
 }
 
@@ -165,11 +176,6 @@ impl Predictor {
         }
         let terms = terms_of(&machine, &narrows, model.as_ref(), &constants);
         Ok(Self { fabric: fabric.name.clone(), machine, narrows, terms, model, chooses })
-    }
-
-    /// Says whether a ring is held up by a link that is not at a GPU.
-    fn has_narrow_ring(&self) -> bool {
-        self.narrows.gbps(narrow::Round::Ring) < self.terms.both_gbps
     }
 
     /// Takes other constants.
@@ -262,6 +268,11 @@ impl Predictor {
         let used = self.model.as_ref().map(|model| model.used_channels(Algorithm::Ring, protocol, nbytes));
         used.map_or(self.terms.channels, f64::from)
     }
+}
+
+/// Says whether a ring is held up by a link that is not at a GPU.
+fn is_narrow(narrows: &Narrows, terms: &Terms) -> bool {
+    narrows.gbps(narrow::Round::Ring) < terms.both_gbps
 }
 
 fn terms_of(machine: &Machine, narrows: &Narrows, model: Option<&Model>, constants: &Constants) -> Terms {
