@@ -7,12 +7,12 @@ import command_line
 import pytest
 
 import nvcoll
-from nvcoll._nvcoll import algorithms, fabrics
+from nvcoll._nvcoll import algorithms, fabrics, patterns
 from nvcoll.cli import compare
 from nvcoll.contest import FINER, LAUNCH, contest, is_at_switch, protocols_on, timed, timeline
 
 KIB, MIB = 1 << 10, 1 << 20
-MOVING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "scatter", "gather")
+MOVING = [name for name, _ in patterns() if name != "sendrecv"]
 ALL_REDUCES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
 
 MINE = """
@@ -116,17 +116,7 @@ def test_what_goes_through_the_switch_has_no_flags_in_it():
 
 @pytest.mark.parametrize("fabric", [one.name for one in fabrics() if 1 < one.world_size <= 16])
 def test_nothing_is_faster_than_the_floor(fabric):
-    collectives = (
-        "all_reduce",
-        "all_gather",
-        "reduce_scatter",
-        "broadcast",
-        "reduce",
-        "all_to_all",
-        "scatter",
-        "gather",
-    )
-    for collective in collectives:
+    for collective in MOVING:
         names = [name for owner, name, *_ in algorithms() if owner == collective]
         found = compared(fabric, [8, 64 * KIB, 16 * MIB], names, collective)
         for name, times in found.times.items():

@@ -228,9 +228,16 @@ fn constants_of_predictions() -> Vec<ConstantRow> {
     constants::all().iter().map(row).collect()
 }
 
-/// Adds the classes and the function to the module.
+/// What predictions are of: (name, whether NCCL builds it of sends and receives).
+#[pyfunction]
+fn patterns() -> Vec<(&'static str, bool)> {
+    Pattern::ALL.iter().map(|pattern| (pattern.name(), pattern.is_of_sends())).collect()
+}
+
+/// Adds the classes and the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Prediction>()?;
     module.add_class::<Trial>()?;
+    module.add_function(wrap_pyfunction!(patterns, module)?)?;
     module.add_function(wrap_pyfunction!(constants_of_predictions, module)?)
 }

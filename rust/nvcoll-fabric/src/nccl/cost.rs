@@ -149,7 +149,7 @@ impl Scene<'_> {
             Protocol::Ll128 => {
                 let is_alone = self.per_node() < 2.0;
                 let part = if is_alone { constants.ring_ll128_one_gpu_part } else { constants.ring_ll128_part };
-                let most = constants.ring_ll128_gbps(function.name(), self.nodes);
+                let most = constants.ring_ll128_gbps(function.collective().name, self.nodes);
                 (bus * part).min(self.ring.channels as f64 * most)
             }
         }

@@ -51,7 +51,7 @@ use crate::units::{Ps, PS_PER_US};
 use constants::{Constants, Nvls};
 use cost::Scene;
 use node::{Node, Ranks};
-use nvcoll_core::collective::Collective;
+use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER};
 use search::{Graph, Pattern};
 
 /// An algorithm of NCCL, in the order in which ties are broken.
@@ -124,13 +124,13 @@ enum Function {
 impl Function {
     const ALL: [Self; 5] = [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::Broadcast, Self::Reduce];
 
-    const fn name(self) -> &'static str {
+    fn collective(self) -> &'static Collective {
         match self {
-            Self::AllReduce => "all_reduce",
-            Self::AllGather => "all_gather",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::Broadcast => "broadcast",
-            Self::Reduce => "reduce",
+            Self::AllReduce => &ALL_REDUCE,
+            Self::AllGather => &ALL_GATHER,
+            Self::ReduceScatter => &REDUCE_SCATTER,
+            Self::Broadcast => &BROADCAST,
+            Self::Reduce => &REDUCE,
         }
     }
 }
@@ -269,13 +269,13 @@ impl Model {
     /// # Errors
     /// [`Error::Unable`] for a collective of which NCCL has no model.
     pub fn candidates(&self, collective: &Collective, nbytes: u64) -> Result<Vec<Candidate>> {
-        let function = Function::ALL.into_iter().find(|function| function.name() == collective.name);
+        let function = Function::ALL.into_iter().find(|function| function.collective() == collective);
         let function = function.ok_or_else(|| Error::Unable {
             fabric: self.fabric.clone(),
             message: format!(
                 "NCCL has no cost model of {}: it has one of {}",
                 collective.name,
-                Function::ALL.map(Function::name).join(", ")
+                Function::ALL.map(|function| function.collective().name).join(", ")
             ),
         })?;
         if self.ranks == 1 {

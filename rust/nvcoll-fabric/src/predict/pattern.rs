@@ -1,6 +1,8 @@
 //! The collectives for which there is a closed form.
 
-use nvcoll_core::collective::Collective;
+use nvcoll_core::collective::{
+    Collective, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, GATHER, REDUCE, REDUCE_SCATTER, SCATTER,
+};
 
 use crate::error::{Error, Result};
 use crate::floor::Floor;
@@ -46,18 +48,8 @@ impl Pattern {
     ];
 
     /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all_reduce",
-            Self::AllGather => "all_gather",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::Broadcast => "broadcast",
-            Self::Reduce => "reduce",
-            Self::AllToAll => "all_to_all",
-            Self::Gather => "gather",
-            Self::Scatter => "scatter",
-            Self::SendRecv => "sendrecv",
-        }
+    pub fn name(self) -> &'static str {
+        self.collective().map_or("sendrecv", |collective| collective.name)
     }
 
     /// Finds a pattern by name.
@@ -80,7 +72,17 @@ impl Pattern {
 
     /// Returns the contract; none for sendrecv, which is none.
     pub fn collective(self) -> Option<&'static Collective> {
-        Collective::named(self.name())
+        match self {
+            Self::AllReduce => Some(&ALL_REDUCE),
+            Self::AllGather => Some(&ALL_GATHER),
+            Self::ReduceScatter => Some(&REDUCE_SCATTER),
+            Self::Broadcast => Some(&BROADCAST),
+            Self::Reduce => Some(&REDUCE),
+            Self::AllToAll => Some(&ALL_TO_ALL),
+            Self::Gather => Some(&GATHER),
+            Self::Scatter => Some(&SCATTER),
+            Self::SendRecv => None,
+        }
     }
 
     /// Returns busbw over algbw, as nccl-tests has it.
@@ -119,7 +121,7 @@ impl Pattern {
     }
 
     /// Says whether NCCL builds it of sends and receives, for which it has no cost model.
-    pub(super) const fn is_of_sends(self) -> bool {
+    pub const fn is_of_sends(self) -> bool {
         matches!(self, Self::AllToAll | Self::Gather | Self::Scatter | Self::SendRecv)
     }
 }
