@@ -47,9 +47,6 @@ IN_THE_DARK = DARK | {
     LINES["network"]: "#f0a558",
 }
 
-NOTE_GLYPH = 5.4
-"""What a character of a small note takes, in pixels. Chosen, a little wide: fonts differ."""
-
 
 def svg(fabric: Fabric) -> str:
     """Draws a machine, or several with a network between them.
