@@ -22,7 +22,7 @@ from typing import Any
 import nvcoll
 from nvcoll import validate
 from nvcoll._nvcoll import bus_factor, media
-from nvcoll.cli import sizes
+from nvcoll.words import sized
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -57,7 +57,7 @@ def busbw_of(row: validate.Row) -> float:
 
 def dot(row: validate.Row, value: float) -> chart.Dot:
     """A measurement: hollow if nobody knows whether the machine was well."""
-    return chart.Dot(value, f"measured: {row.system.system_id}, {sizes.show(row.nbytes)}", row.healthy != "yes")
+    return chart.Dot(value, f"measured: {row.system.system_id}, {sized(row.nbytes)}", row.healthy != "yes")
 
 
 def measured(fabric: str, network: str = "", nodes: int = 1) -> list[validate.Row]:

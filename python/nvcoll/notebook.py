@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from nvcoll import drawing, machine_drawing, timelines
 from nvcoll._nvcoll import Fabric, Proof, Schedule, Timeline, collectives
-from nvcoll.report import Report, cells, headings, notes
 from nvcoll.words import EXPRESSIONS, counted, escaped, shortened
 
 MOST_RANKS, MOST_STEPS = 16, 256
@@ -75,14 +74,6 @@ def proof_html(proof: Proof) -> str:
         if schedule.chunks > shown:
             rows.append(("", f"… and so on, {schedule.chunks:,} chunks"))
     return f"<div>{_table(f'Proof of {schedule.collective} {schedule.algorithm}', rows)}</div>"
-
-
-def report_html(report: Report) -> str:
-    """Returns the table of a report, and what its numbers are."""
-    names = "".join(f"<th>{escaped(name)}</th>" for name in headings(report))
-    lines = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in line)}</tr>" for line in cells(report))
-    said = "".join(f"<p>{escaped(note)}</p>" for note in notes(report))
-    return f'<div style="overflow-x:auto"><table><tr>{names}</tr>{lines}</table>{said}</div>'
 
 
 def _identity(schedule: Schedule) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Tallies
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.price import Price, Pricer
-from nvcoll.words import counted
+from nvcoll.words import aligned, counted, escaped, sized
 
 _watchers: list[list[Tallies]] = []
 
@@ -81,9 +81,10 @@ class Report:
         return "\n".join(_lines(self))
 
     def _repr_html_(self) -> str:
-        from nvcoll.notebook import report_html
-
-        return report_html(self)
+        names = "".join(f"<th>{escaped(name)}</th>" for name in headings(self))
+        lines = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in line)}</tr>" for line in cells(self))
+        said = "".join(f"<p>{escaped(note)}</p>" for note in notes(self))
+        return f'<div style="overflow-x:auto"><table><tr>{names}</tr>{lines}</table>{said}</div>'
 
     def to_json(self) -> str:
         """Returns everything as JSON: ``rows``, ``totals`` and ``others``, with the names of the attributes."""
@@ -226,7 +227,7 @@ _RANKS = 4
 def _cells(row: ReportRow) -> tuple[str, ...]:
     of = " ".join(filter(None, (row.dtype, row.op)))
     grouped = f" in {counted(row.grouped, 'call')}" if row.grouped > 1 else ""
-    size = f"{_size(row.nbytes)}{grouped}" if row.dtype else ""
+    size = f"{sized(row.nbytes)}{grouped}" if row.dtype else ""
     prices = [cell for price in row.prices for cell in (microseconds(price.microseconds), _by(price))]
     return row.collective, size, of, row.algorithm, str(len(row.ranks)), str(row.times), *prices
 
@@ -259,21 +260,13 @@ def microseconds(us: float | None) -> str:
     return "-" if us is None else f"{us:,.0f}" if us >= 100 else f"{us:.3g}"
 
 
-def _size(nbytes: int) -> str:
-    """Writes a number of bytes as nccl-tests has them, exactly where that is short."""
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if nbytes >= 1 << shift:
-            return f"{nbytes / (1 << shift):.4g} {unit}"
-    return f"{nbytes} B"
-
-
 def notes(report: Report) -> Iterator[str]:
     """Says what the numbers are, and what most of the time is spent on."""
     yield "microseconds of a call; the total is of the busiest rank, every call alone on the machine, without computing"
     for at, total in enumerate(report.totals):
         most = _most(report.rows, at)
         if most is not None and (bottleneck := most.prices[at].bottleneck):
-            yield f"bound by  {total.fabric}, in {most.collective} of {_size(most.nbytes)}: {bottleneck}"
+            yield f"bound by  {total.fabric}, in {most.collective} of {sized(most.nbytes)}: {bottleneck}"
     yield from (f"numbers   {total.fabric}: {total.trust}" for total in report.totals)
     found = {price.way for row in report.rows for price in row.prices}
     yield from (f"note      {meaning}" for way, meaning in _WAYS.items() if way in found)
@@ -295,12 +288,6 @@ def _lines(report: Report) -> Iterator[str]:
         yield "no collectives were made"
         return
     names, rows = headings(report), cells(report)
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    is_left = [name in ("collective", "of", "asked for", "by") for name in names]
-    for line in [names, *rows]:
-        cut = (
-            cell.ljust(width) if left else cell.rjust(width)
-            for cell, width, left in zip(line, widths, is_left, strict=True)
-        )
-        yield "  ".join(cut).rstrip()
+    left = [at for at, name in enumerate(names) if name in ("collective", "of", "asked for", "by")]
+    yield from aligned([names, *rows], left)
     yield from notes(report)

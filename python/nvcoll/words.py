@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Container, Iterator, Sequence
 
 EXPRESSIONS = 3
 """How many chunks' expressions are shown where they differ. Chosen."""
@@ -18,6 +19,25 @@ NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def counted(number: int, noun: str) -> str:
     """Returns a number with its noun: ``1 rank``, ``4 ranks``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def sized(nbytes: int) -> str:
+    """Returns a number of bytes for reading: ``64 KiB``; four digits."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if nbytes >= unit:
+            return f"{nbytes / unit:.4g} {name}"
+    return f"{nbytes} B"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[int] = ()) -> Iterator[str]:
+    """Yields rows as lines; the columns at the places ``left`` are set left, all others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()
 
 
 def shortened(expression: str) -> str:

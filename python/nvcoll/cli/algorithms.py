@@ -17,7 +17,7 @@ from nvcoll import InvalidArgument
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import collectives
 from nvcoll.cli.schedules import Ranks
-from nvcoll.words import counted
+from nvcoll.words import aligned, counted
 
 PAGE_RANKS = (2, 8, 12, 64)
 """The world sizes of the page. Chosen: the smallest, a node, no power of two, many."""
@@ -130,13 +130,7 @@ def _print_table(chosen: Sequence[Entry], ranks: int) -> None:
         for number, (call, (cost,)) in enumerate(calls([entry.costs(ranks)])):
             numbers = (cost.words, str(cost.waits), str(cost.steps))
             rows.append((*name, call, *numbers, idea if number == 0 else ""))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if 4 < at < 7 else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("  ".join(cells).rstrip())
+    print("\n".join(aligned(rows, left=(0, 1, 2, 3, 4, 7))))
 
 
 def _document(chosen: Sequence[Entry], ranks: int) -> dict[str, Any]:

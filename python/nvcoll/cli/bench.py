@@ -21,6 +21,7 @@ from nvcoll.cli import tune as tuning
 from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, HAS_ROOT, writes_its_arrays
 from nvcoll.cli.schedules import Ranks
 from nvcoll.cli.timing import Case, Reduction, check_memory, layout_of
+from nvcoll.words import sized
 
 DEFAULT_SIZES = ("64K", "1M", "16M")
 TIMED = tuple(name for name, *_ in collectives() if bus_factor(name, 2) > 0)
@@ -113,7 +114,7 @@ def _timed(cases: Callable[[int], Case], counts: Sequence[int], rounds: int) -> 
         task = progress.add_task("timing", total=len(counts) * (rounds + 1))
         for count in counts:
             case = cases(count)
-            progress.update(task, description=sizes.show(case.nbytes), refresh=True)
+            progress.update(task, description=sized(case.nbytes), refresh=True)
             for number in range(rounds + 1):
                 case.round(is_counted=number > 0)
                 progress.advance(task)

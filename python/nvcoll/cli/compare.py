@@ -25,6 +25,7 @@ from nvcoll.cli.fabric import print_table
 from nvcoll.cli.operands import HAS_ROOT
 from nvcoll.cli.predict import machines
 from nvcoll.contest import LAUNCH, Contest, contest
+from nvcoll.words import sized
 
 DEFAULT_SIZES = "1K..1G"
 DEFAULT_COLLECTIVE = "all_reduce"
@@ -115,8 +116,8 @@ def summary(one: Contest) -> str:
     if len(ranges) == 1:
         return f"{ranges[0].algorithm} at every size"
     first, *middle, last = ranges
-    words = [f"{first.algorithm} up to {sizes.show(first.last)}"]
-    words += [f"{each.algorithm} to {sizes.show(each.last)}" for each in middle]
+    words = [f"{first.algorithm} up to {sized(first.last)}"]
+    words += [f"{each.algorithm} to {sized(each.last)}" for each in middle]
     return ", ".join([*words, f"{last.algorithm} above"])
 
 
@@ -135,7 +136,7 @@ def _rows(one: Contest) -> Iterator[Sequence[str]]:
             picked = (f"{found.algorithm}/{found.protocol}", micros(found.microseconds), ratio)
         floor = one.floor[at]
         over = f"{least / floor:.2f}" if floor else "-"
-        yield sizes.show(nbytes), *cells, f"{best} {times[best].protocol}", ahead, *picked, micros(floor), over
+        yield sized(nbytes), *cells, f"{best} {times[best].protocol}", ahead, *picked, micros(floor), over
 
 
 def _trust(one: Contest) -> str:

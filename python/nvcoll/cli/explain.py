@@ -16,7 +16,7 @@ from nvcoll.cli import sizes
 from nvcoll.cli.rounds import MODES, Call, measure
 from nvcoll.cli.schedules import OutOfPlace, Ranks
 from nvcoll.cli.timing import Spread, check_memory, layout_of
-from nvcoll.words import counted
+from nvcoll.words import aligned, counted, sized
 
 DEFAULT_SIZE = "64K"
 
@@ -51,21 +51,11 @@ def estimates(node: nvcoll.Node, mode: str, call: Call) -> tuple[str, str, list[
 
 
 def _bytes(nbytes: float) -> str:
-    return sizes.show(round(nbytes)) if nbytes < 1024 else f"{nbytes / 1024:.0f} KiB"
+    return sized(round(nbytes)) if nbytes < 1024 else f"{nbytes / 1024:.0f} KiB"
 
 
 def _micros(seconds: float) -> str:
     return f"{seconds * 1e6:.3g}" if seconds < 1e-3 else f"{seconds * 1e6:.0f}"
-
-
-def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("  ".join(cells).rstrip())
 
 
 def _check(collective: str, dtype: str, ranks: int, root: int | None) -> int:
@@ -120,7 +110,7 @@ def explain(
         seconds = {name: Spread.of(times) for name, times in timed.items()}
     place = "in place" if call.in_place else "out of place"
     how = "every rank calls for itself" if by_rank else "one caller"
-    size = sizes.show(call.count * element)
+    size = sized(call.count * element)
     print(f"{collective} {size} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}")
     print(f"auto takes {chosen}: {why}\n")
     if candidates:
@@ -144,4 +134,4 @@ def print_table(rows: Sequence[Estimate], chosen: str, seconds: dict[str, Spread
         mark = "<- auto" if row.algorithm == chosen else ""
         counts = (_bytes(row.moved_bytes), str(row.waits), str(row.steps))
         table.append((row.algorithm, *counts, _micros(row.seconds), measured, ratio, mark))
-    _print_rows(table)
+    print("\n".join(aligned(table, left=(0,))))

@@ -6,7 +6,7 @@ import os
 
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import dtypes, machine, ops
-from nvcoll.cli import sizes
+from nvcoll.words import sized
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -33,7 +33,7 @@ def info() -> None:
     facts = machine()
     workers = facts["usable_cpus"]
     caches = [
-        f"{name} {'unknown' if facts[key] is None else sizes.show(facts[key])}"
+        f"{name} {'unknown' if facts[key] is None else sized(facts[key])}"
         for name, key in (("L1d", "l1_bytes"), ("L2", "l2_bytes"), ("L3", "l3_bytes"))
     ]
     default = {collective: name for collective, name, *_ in reversed(registry())}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nvcoll import InvalidArgument
-from nvcoll.cli import sizes
 from nvcoll.cli.timing import Case
+from nvcoll.words import sized
 
 SUFFIXES = (".svg", ".png", ".pdf")
 FLOOR: dict[str, Any] = {"color": "0.6", "linestyle": "--"}
@@ -99,7 +99,7 @@ def _draw_panel(panel: Panel, axes: Any, is_log: bool) -> None:
     axes.set(xlabel="longer buffer of a rank", title=panel.title)
     axes.set_xscale("log", base=2)
     shown = nbytes[:: -(-len(nbytes) // MOST_TICKS)]
-    axes.set_xticks(shown, [sizes.show(n) for n in shown], rotation=30 if len(shown) > 8 else 0)
+    axes.set_xticks(shown, [sized(n) for n in shown], rotation=30 if len(shown) > 8 else 0)
     axes.minorticks_off()
     if is_log:
         axes.set_yscale("log")

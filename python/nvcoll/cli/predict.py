@@ -20,7 +20,7 @@ from nvcoll.cli import plot, sizes
 from nvcoll.cli.answers import Answer, Question, ask_all, link_rates
 from nvcoll.cli.fabric import IMPORTERS, named, print_table
 from nvcoll.contest import LAUNCH, PROTOCOLS, protocols_on, timeline
-from nvcoll.words import counted
+from nvcoll.words import counted, sized
 
 DEFAULT_SIZE = "1M"
 JSON_SCHEMA = "nvcoll.predict/1"
@@ -99,7 +99,7 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
 
 
 def _show_machines(question: Question, answers: Sequence[Answer]) -> None:
-    print(f"{question.collective} {sizes.show(question.sizes[0])}, launched {question.launch}")
+    print(f"{question.collective} {sized(question.sizes[0])}, launched {question.launch}")
     heads = ("machine", "what it is", "NCCL would pick", "time", "90 %", "busbw", "link", "vs best", "")
     left = ("machine", "what it is", "NCCL would pick", "")
     print_table((*heads, "|", "NCCL's own", "floor", "x floor"), _machine_rows(answers), left=left)
@@ -111,10 +111,10 @@ def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
     for one in answers:
         found = one.prediction
         if found is None:
-            yield sizes.show(one.nbytes), "-", "-", "-", "-", *_apart(one)
+            yield sized(one.nbytes), "-", "-", "-", "-", *_apart(one)
         else:
             times = (duration(found.microseconds), duration(found.low, found.high))
-            yield sizes.show(one.nbytes), _way(found), *times, _rate(found.busbw), *_apart(one)
+            yield sized(one.nbytes), _way(found), *times, _rate(found.busbw), *_apart(one)
 
 
 def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
@@ -135,14 +135,14 @@ def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
     ]
     ranges = []
     for words, group in groupby(told, key=lambda pair: pair[1]):
-        first, *rest = [sizes.show(one.nbytes) for one, _ in group]
+        first, *rest = [sized(one.nbytes) for one, _ in group]
         ranges.append((f"{first} to {rest[-1]}" if rest else first, words))
     return ranges
 
 
 def _show_buckets(question: Question, answers: Sequence[Answer]) -> None:
     assert question.bucket is not None
-    size, bucket = sizes.show(question.sizes[0]), sizes.show(question.bucket)
+    size, bucket = sized(question.sizes[0]), sized(question.bucket)
     print(f"{question.collective} {size} in buckets of {bucket}, one after the other, launched {question.launch}")
     rows = []
     for one in answers:

@@ -9,6 +9,7 @@ from itertools import groupby
 from math import inf
 
 from nvcoll._nvcoll import InvalidArgument, Prediction
+from nvcoll.words import sized
 
 UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -33,18 +34,10 @@ def parse(text: str) -> int:
     return nbytes
 
 
-def show(nbytes: int) -> str:
-    """Returns a size for reading."""
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if nbytes >= unit:
-            return f"{nbytes / unit:.4g} {name}"
-    return f"{nbytes} B"
-
-
 def trusted(found: Sequence[Prediction]) -> str:
     """Returns how predictions of rising sizes are known: once if of all alike, else from which size on."""
     first, *others = [next(run) for _, run in groupby(found, key=lambda one: one.trust)]
-    return "; ".join([first.trust, *(f"from {show(one.nbytes)} {one.trust}" for one in others)])
+    return "; ".join([first.trust, *(f"from {sized(one.nbytes)} {one.trust}" for one in others)])
 
 
 def sweep(begin: int, end: int, factor: float | None, step: int | None) -> Iterator[int]:

@@ -11,11 +11,10 @@ from typing import Any
 
 from nvcoll import Algorithm, Schedule, __version__, verify
 from nvcoll._nvcoll import bus_factor, dtypes, machine, why
-from nvcoll.cli import sizes
 from nvcoll.cli.baselines import ALONE_BYTES
 from nvcoll.cli.operands import HAS_ROOT, writes_its_arrays
 from nvcoll.cli.timing import NUMPY, Case, Spread, schedule_of
-from nvcoll.words import counted
+from nvcoll.words import aligned, counted, sized
 
 NCCL_DTYPES = {
     "float16": "half",
@@ -60,7 +59,7 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     facts, case = machine(), cases[0]
     best, *others = chosen
     columns = [*others, best, *case.baselines]
-    l3 = "" if facts["l3_bytes"] is None else f", L3 {sizes.show(facts['l3_bytes'])}"
+    l3 = "" if facts["l3_bytes"] is None else f", L3 {sized(facts['l3_bytes'])}"
     print(f"{what(case)}   {ranks_and_cores(case)}   {facts['cpu'] or 'unknown processor'}, {facts['isa']}{l3}")
     print(f"{rounds} interleaved rounds, median us (and quartiles); data rewritten each call; every element checked")
     heads = [f"{best} {'vs' if name == 'numpy' else 'of'} {name}" for name in case.baselines]
@@ -68,13 +67,12 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     for case in cases:
         times = [_us(case.seconds(name).median * 1e6) for name in columns]
         ratios = [_beside(case, name, best) for name in case.baselines]
-        rows.append([sizes.show(case.nbytes), *times, "|", *ratios, str(case.wrong)])
-    for line in _aligned(rows):
-        print(line)
+        rows.append([sized(case.nbytes), *times, "|", *ratios, str(case.wrong)])
+    print("\n".join(aligned(rows)))
     names = [*others, best]
     schedules = {name: _schedule(case, chosen[name]) for name in names}
     if "auto" in chosen:
-        _print_prose("auto", f"takes {', '.join(f'{_taken(c, c.in_place)} at {sizes.show(c.nbytes)}' for c in cases)}")
+        _print_prose("auto", f"takes {', '.join(f'{_taken(c, c.in_place)} at {sized(c.nbytes)}' for c in cases)}")
     _print_prose("why", why(list(schedules.values())))
     if case.reduction.op is not None:
         _print_prose("bits", _orders({name: verify(schedule).order for name, schedule in schedules.items()}, case))
@@ -116,11 +114,6 @@ def _us(us: float) -> str:
     return f"{us:.0f}" if us >= 100 else f"{us:.1f}"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-
-
 def _orders(orders: dict[str, str], case: Case) -> str:
     """Says in which order each algorithm folds at this world size, as its proof has found."""
     accumulators = {name: accumulator for name, _, _, accumulator in dtypes()}
@@ -160,14 +153,14 @@ def _baselines(case: Case) -> str:
     roofline = f"hand-written loops, each element read once and written once{size}, {threads}"
     numpy = f"np.{NUMPY[case.reduction.op].__name__}(a, b, out=c)" if case.reduction.op else ""
     numpy += " for each array after the first" + (", then copies" if case.collective == "all_reduce" else "")
-    memcpy = f"np.copyto of the same bytes, 2 threads, 1 below {sizes.show(ALONE_BYTES)} in all"
+    memcpy = f"np.copyto of the same bytes, 2 threads, 1 below {sized(ALONE_BYTES)} in all"
     meanings = {"numpy": f"{numpy}, 1 thread", "memcpy": memcpy, "roofline": roofline}
     return "; ".join(f"{name}: {meanings[name]}" for name in case.baselines)
 
 
 def _wrong(cases: Sequence[Case]) -> list[str]:
     return [
-        f"WRONG {counted(candidate.wrong, 'element')} of {name} at {sizes.show(case.nbytes)} in "
+        f"WRONG {counted(candidate.wrong, 'element')} of {name} at {sized(case.nbytes)} in "
         f"{counted(len(candidate.seconds) + 1, 'call')}"
         for case in cases
         for name, candidate in case.candidates.items()

@@ -26,8 +26,9 @@ import numpy as np
 import nvcoll
 from nvcoll import Algorithm, InvalidArgument, oracle
 from nvcoll._nvcoll import ops, roofline
-from nvcoll.cli import baselines, sizes
+from nvcoll.cli import baselines
 from nvcoll.cli.operands import FOLDS, Array, Layout, Operands, distinct, writes_its_arrays
+from nvcoll.words import sized
 
 NUMPY: dict[str, Callable[..., Array]] = {
     **oracle.FOLDS,
@@ -296,6 +297,6 @@ def check_memory(layout: Layout, forms: Sequence[bool], algorithms: int, itemsiz
         return
     if needed > free:
         raise InvalidArgument(
-            f"{sizes.show(nbytes)} on each of {world_size} ranks take about {sizes.show(needed)} with all copies, "
-            f"and {sizes.show(free)} are free: use fewer ranks or a smaller size"
+            f"{sized(nbytes)} on each of {world_size} ranks take about {sized(needed)} with all copies, "
+            f"and {sized(free)} are free: use fewer ranks or a smaller size"
         )
