@@ -18,7 +18,7 @@ from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import bus_factor, collectives, dtypes, ops
 from nvcoll.cli import files, plot, sizes, tables
 from nvcoll.cli import tune as tuning
-from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, HAS_ROOT, writes_its_arrays
+from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, root_of, writes_its_arrays
 from nvcoll.cli.schedules import Ranks
 from nvcoll.cli.timing import Case, Reduction, check_memory, layout_of
 from nvcoll.words import sized
@@ -126,14 +126,6 @@ def _timed(cases: Callable[[int], Case], counts: Sequence[int], rounds: int) -> 
     return done
 
 
-def _root(collective: str, ranks: int, root: int | None) -> int:
-    if root is not None and not HAS_ROOT[collective]:
-        raise InvalidArgument(f"{collective} has no root: leave out --root")
-    if root is not None and not 0 <= root < ranks:
-        raise InvalidArgument(f"--root is {root}: ranks are 0 to {ranks - 1}")
-    return root or 0
-
-
 def _reduction(collective: str, dtype: str, op: str | None, ranks: int) -> Reduction:
     """Returns what is folded, of what.
 
@@ -213,7 +205,7 @@ def bench(
     _check_collective(collective)
     if nccl and as_json:
         raise InvalidArgument("--nccl and --json print different things: pass one of them")
-    root = _root(collective, ranks, root)
+    root = root_of(collective, ranks, root)
     reduction, all_bytes = _reduction(collective, dtype, op, ranks), _sizes(begin or [], end, factor, step)
     uses = (False, True)[: 1 + CAN_BE_IN_PLACE[collective]] if nccl else (writes_its_arrays(collective),)
     wanted = (algorithm or ["auto"]) if nccl else (algorithm or [])

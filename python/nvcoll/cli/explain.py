@@ -13,6 +13,7 @@ from nvcoll import InvalidArgument
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import auto_candidates, collectives, cost_model, dtypes
 from nvcoll.cli import sizes
+from nvcoll.cli.operands import HAS_ROOT, root_of
 from nvcoll.cli.rounds import MODES, Call, measure
 from nvcoll.cli.schedules import OutOfPlace, Ranks
 from nvcoll.cli.timing import Spread, check_memory, layout_of
@@ -58,15 +59,11 @@ def _micros(seconds: float) -> str:
     return f"{seconds * 1e6:.3g}" if seconds < 1e-3 else f"{seconds * 1e6:.0f}"
 
 
-def _check(collective: str, dtype: str, ranks: int, root: int | None) -> int:
+def _check(collective: str, dtype: str) -> int:
     """Returns the bytes of an element."""
-    contracts = {name: has_root for name, _, has_root, *_ in collectives() if name not in WITHOUT_DATA}
-    if collective not in contracts:
-        raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(contracts)}")
-    if root is not None and not contracts[collective]:
-        raise InvalidArgument(f"{collective} has no root: leave out --root")
-    if root is not None and not 0 <= root < ranks:
-        raise InvalidArgument(f"--root is {root}: the ranks are 0 to {ranks - 1}")
+    known = [name for name in HAS_ROOT if name not in WITHOUT_DATA]
+    if collective not in known:
+        raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(known)}")
     elements = {name: nbytes for name, nbytes, *_ in dtypes()}
     if dtype not in elements:
         raise InvalidArgument(f"no dtype is called `{dtype}`: choose from {', '.join(elements)}")
@@ -94,13 +91,13 @@ def explain(
         print(f"{collective}, {counted(ranks, 'rank')}")
         print(f"auto takes {known}: it is the only algorithm, and no data is moved; see nvcoll show {collective}")
         return
-    element = _check(collective, dtype, ranks, root)
+    element, root_rank = _check(collective, dtype), root_of(collective, ranks, root)
     if path not in ("mapped", "staged"):
         raise InvalidArgument(f"no path is called `{path}`: choose from mapped, staged")
     if by_rank and path == "staged":
         raise InvalidArgument("--by-rank is for mapped ranks: staged calls are by rank whoever makes them")
     mode = "staged" if path == "staged" else "ranks" if by_rank else "tile"
-    call = Call(collective, sizes.parse(size) // element, ranks, dtype, not out_of_place, root or 0)
+    call = Call(collective, sizes.parse(size) // element, ranks, dtype, not out_of_place, root_rank)
     node = nvcoll.Node(ranks)
     chosen, why, candidates = estimates(node, mode, call)
     seconds = {}

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import nvcoll
-from nvcoll import Schedule
+from nvcoll import InvalidArgument, Schedule
 from nvcoll._nvcoll import collectives
 
 Array = np.ndarray[Any, Any]
@@ -28,6 +28,19 @@ Array = np.ndarray[Any, Any]
 HAS_ROOT = {name: has_root for name, _, has_root, *_ in collectives()}
 CAN_BE_IN_PLACE = {name: can for name, _, _, can, *_ in collectives()}
 FOLDS = {name: folds != "nothing" for name, *_, folds in collectives()}
+
+
+def root_of(collective: str, ranks: int, root: int | None) -> int:
+    """Returns the root that ``--root`` names.
+
+    Raises:
+        InvalidArgument: the collective has none, or it is no rank.
+    """
+    if root is not None and not HAS_ROOT[collective]:
+        raise InvalidArgument(f"{collective} has no root: leave out --root")
+    if root is not None and not 0 <= root < ranks:
+        raise InvalidArgument(f"--root is {root}: the ranks are 0 to {ranks - 1}")
+    return root or 0
 
 
 @cache
