@@ -23,7 +23,7 @@ from nvcoll._nvcoll import schedule as schedule_of
 from nvcoll.cli import files, plot, sizes
 from nvcoll.cli.fabric import print_table
 from nvcoll.cli.operands import HAS_ROOT
-from nvcoll.cli.predict import machines
+from nvcoll.cli.predict import Gpu, Launch, On, machines
 from nvcoll.contest import LAUNCH, Contest, contest
 from nvcoll.words import sized
 
@@ -219,9 +219,7 @@ def compare(
         list[str] | None,
         typer.Argument(help="Names and FILE.py:FUNCTION with commas between; all that are known if none is named."),
     ] = None,
-    on: Annotated[
-        str, typer.Option(help="Machines with commas between: names, NODExNODES+NETWORK, files.")
-    ] = "hgx-h100",
+    on: On = "hgx-h100",
     listed: Annotated[
         str | None, typer.Option("--sizes", help=f"As 1K..8G or 64K,1M; default: {DEFAULT_SIZES}.")
     ] = None,
@@ -235,10 +233,8 @@ def compare(
     collective: Annotated[
         str | None, typer.Option(help=f"What they do; default: what a file is of, else {DEFAULT_COLLECTIVE}.")
     ] = None,
-    gpu: Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")] = None,
-    launch: Annotated[
-        str, typer.Option(help="How calls are launched: process_per_gpu, single_process or framework.")
-    ] = LAUNCH,
+    gpu: Gpu = None,
+    launch: Launch = LAUNCH,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
 ) -> None:

@@ -42,6 +42,11 @@ OURS = {
 """Our algorithms that do what one of NCCL does; the first that the collective has is traced."""
 
 
+On = Annotated[str, typer.Option(help="Machines with commas between: names, NODExNODES+NETWORK, files.")]
+Gpu = Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")]
+Launch = Annotated[str, typer.Option(help="How calls are launched: process_per_gpu, single_process or framework.")]
+
+
 def machines(text: str, gpu: str | None) -> list[Fabric]:
     """Returns the machines of a list with commas; those in brackets belong to a name. ``gpu`` is for files."""
     names = [name.strip() for name in re.split(r",(?![^\[]*\])", text) if name.strip()]
@@ -292,13 +297,9 @@ def predict(
     factor: Annotated[
         float | None, typer.Option("-f", "--stepfactor", help="Each size is so many times the last.")
     ] = None,
-    on: Annotated[
-        str, typer.Option(help="Machines with commas between: names, NODExNODES+NETWORK, files.")
-    ] = "hgx-h100",
-    gpu: Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")] = None,
-    launch: Annotated[
-        str, typer.Option(help="How calls are launched: process_per_gpu, single_process or framework.")
-    ] = LAUNCH,
+    on: On = "hgx-h100",
+    gpu: Gpu = None,
+    launch: Launch = LAUNCH,
     bucket: Annotated[
         str | None, typer.Option(help="Cut -b bytes into buckets of so many, one after the other: 25MiB.")
     ] = None,
