@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import nvcoll
+
 SCRIPT = """
 import sys
 import numpy as np
@@ -45,6 +47,15 @@ def test_the_table_has_every_call_of_every_node_on_every_machine(tmp_path):
     (row,) = document["rows"]
     assert (row["collective"], row["nbytes"], row["algorithm"], row["times"]) == ("all_reduce", 1024, "ring", 3)
     assert [total["fabric"] for total in document["totals"]] == ["hgx-h100", "pcie4-8-staged"]
+
+
+def test_the_launch_is_that_of_predict(tmp_path):
+    script, found = script_of(tmp_path, SCRIPT), tmp_path / "found.json"
+    text = run("--on", "hgx-h100[0-3]", "--launch", "framework", "--json", found, script).stdout
+    predicted = nvcoll.fabric("hgx-h100[0-3]").predict("all_reduce", 1024, launch="framework")
+    document = json.loads(found.read_text())
+    assert document["totals"][0]["microseconds"] == pytest.approx(3 * predicted.microseconds)
+    assert document["launch"] == "framework" and "launched framework" in text
 
 
 def test_the_script_sees_what_python_shows_it(tmp_path):
@@ -113,6 +124,7 @@ def test_an_option_behind_the_script_is_the_scripts_and_that_is_said(tmp_path):
         (["nowhere.py"], "nowhere.py"),
         (["--on", "hgx-h900", "nowhere.py"], "hgx-h900"),
         (["--gpu", "h200", "nowhere.py"], "--gpu is for files"),
+        (["--launch", "slowly", "nowhere.py"], "no launch is called `slowly`"),
         (["--json", "no/such/folder.json", __file__], "no/such/folder.json"),
         ([], "script"),
     ],

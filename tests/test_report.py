@@ -241,6 +241,35 @@ def test_a_price_is_that_of_the_library_and_says_which_answer_it_is():
     assert alone.clock == 0
 
 
+def test_a_launch_is_that_of_predictions_in_the_report_and_in_the_clock():
+    node, board = nvcoll.Node(8, on=BOARD, launch="framework"), nvcoll.fabric(BOARD)
+    node.all_reduce(ones(1 << 10, ranks=8))
+    node.barrier()
+    node.scan(ones(1 << 10, ranks=8))
+    for launch in ("process_per_gpu", "single_process", "framework"):
+        report = node.report(launch=launch)
+        prices = [row.prices[0].microseconds for row in report.rows]
+        predicted = [board.predict("all_reduce", nbytes, launch=launch).microseconds for nbytes in (1 << 12, 4)]
+        scan = board.simulate(node.tallies.calls()[2].schedule, 1 << 12, dtype="float32", launch=launch)
+        assert prices == [*predicted, scan.microseconds] and f"launched {launch}" in str(report)
+        assert json.loads(report.to_json())["launch"] == report.launch == launch
+        assert node.report(on=[BOARD], launch=launch) == report
+    assert node.clock == node.report().totals[0].microseconds == report.totals[0].microseconds
+    assert node.clock > node.report(launch="process_per_gpu").totals[0].microseconds
+
+
+@pytest.mark.parametrize(("launch", "message"), [("graph", "CUDA graph"), ("", "no launch is called ``")])
+def test_a_launch_that_is_none_is_a_typed_error_and_no_floor(launch, message):
+    node = nvcoll.Node(2, on=BOARD)
+    for asks in (
+        lambda: nvcoll.Node(2, launch=launch),
+        lambda: node.report(launch=launch),
+        lambda: node.report(on=BOARD, launch=launch),
+    ):
+        with pytest.raises(nvcoll.InvalidArgument, match=message):
+            asks()
+
+
 def test_a_group_of_ranks_is_priced_on_its_own_gpus():
     two = nvcoll.cluster(BOARD, nodes=2, network="ib-ndr-8")
     node = nvcoll.Node(16)

@@ -13,7 +13,8 @@ from os import PathLike
 from typing import Any, Self, TypeVar, TypeVarTuple
 
 from nvcoll import _nvcoll
-from nvcoll._nvcoll import Aborted, Communicator, Fabric, InvalidArgument
+from nvcoll._nvcoll import Aborted, Communicator, Fabric, InvalidArgument, launch_named
+from nvcoll.contest import LAUNCH
 from nvcoll.price import Pricer
 from nvcoll.report import Report, announce, clock_of, machine_of, machines_of, report_of
 
@@ -41,12 +42,14 @@ class Node(_nvcoll.Node):
             that is shipped.
         on: a machine, by name or as a :class:`Fabric`, with at least as many GPUs; rank r is GPU r. Then ``clock`` is
             what the calls so far would have taken there.
+        launch: how ``clock`` and ``report`` take calls to be launched, as in ``Fabric.predict``: ``process_per_gpu``,
+            ``single_process`` or ``framework``.
 
     Threads and memory go with the object: ``with`` is optional.
 
     Raises:
         InvalidArgument: a number out of range, an instruction set that this processor lacks, or a tuning table that
-            cannot be used; no machine is called so, or it has too few GPUs.
+            cannot be used; no machine or launch is called so, or the machine has too few GPUs.
 
     Example:
         >>> import numpy as np
@@ -56,6 +59,7 @@ class Node(_nvcoll.Node):
     """
 
     _on: Pricer | None
+    _launch: str
 
     def __new__(
         cls,
@@ -65,9 +69,11 @@ class Node(_nvcoll.Node):
         isa: str | None = None,
         tuning: str | PathLike[str] | None = None,
         on: str | Fabric | None = None,
+        launch: str = LAUNCH,
     ) -> Self:
         node = super().__new__(cls, world_size, workers=workers, isa=isa, tuning=tuning)
-        node._on = None if on is None else Pricer(machine_of(on, node.world_size))
+        node._launch = launch_named(launch)
+        node._on = None if on is None else Pricer(machine_of(on, node.world_size), launch)
         announce(node.tallies)
         return node
 
@@ -92,18 +98,19 @@ class Node(_nvcoll.Node):
             raise InvalidArgument("the node has no clock: make it with on=, as Node(8, on='hgx-h100')")
         return clock_of(self.tallies, self._on)
 
-    def report(self, on: str | Fabric | Iterable[str | Fabric] | None = None) -> Report:
+    def report(self, on: str | Fabric | Iterable[str | Fabric] | None = None, *, launch: str | None = None) -> Report:
         """Tabulates every collective that was made so far, and what it would cost on each machine.
 
         Args:
             on: machines, by name or as :class:`Fabric`; one or several. Each has at least as many GPUs as the node has
                 ranks; rank r is GPU r. Default: that of the node.
+            launch: how the calls are launched, as in ``Fabric.predict``. Default: as the node says.
 
         Returns:
             The report; ``print`` shows it as a table.
 
         Raises:
-            InvalidArgument: no machine is called so, it has too few GPUs, or there is none.
+            InvalidArgument: no machine or launch is called so, a machine has too few GPUs, or there is none.
 
         Example:
             >>> import numpy as np
@@ -116,10 +123,13 @@ class Node(_nvcoll.Node):
             >>> row.prices[0].microseconds < row.prices[1].microseconds
             True
         """
-        if on is None and self._on is None:
+        launch = self._launch if launch is None else launch
+        if on is not None:
+            pricers = [Pricer(one, launch) for one in machines_of(on, self.world_size)]
+        elif self._on is None:
             raise InvalidArgument("`on` names no machine: pass one, as on='hgx-h100'")
-        machines = [] if on is None else machines_of(on, self.world_size)
-        pricers = [Pricer(one) for one in machines] or [one for one in [self._on] if one is not None]
+        else:
+            pricers = [self._on if launch == self._on.launch else Pricer(self._on.fabric, launch)]
         return report_of([self.tallies], pricers)
 
     def run(

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Prediction
+from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Prediction, launch_named
+from nvcoll.contest import LAUNCH
 
 MOST_CAUSES: Final = 2
 """So much is said of what a simulated time is spent on. Chosen."""
@@ -55,10 +56,14 @@ class Pricer:
 
     Args:
         fabric: the machine; it may have more GPUs than the calls have ranks.
+        launch: how calls are launched, as of `Fabric.predict`.
+
+    Raises:
+        InvalidArgument: no launch is called so.
     """
 
-    def __init__(self, fabric: Fabric) -> None:
-        self.fabric = fabric
+    def __init__(self, fabric: Fabric, launch: str = LAUNCH) -> None:
+        self.fabric, self.launch = fabric, launch_named(launch)
         self._known: dict[tuple[object, ...], Price] = {}
         self._parts = {tuple(range(fabric.world_size)): fabric}
 
@@ -86,25 +91,40 @@ class Pricer:
         among = self._parts[ranks]
         try:
             if collective == "barrier":
-                return [_predicted(name, among, "all_reduce", [BARRIER_BYTES])[0] for _ in calls]
-            return _predicted(name, among, collective, [one.nbytes for one in calls])
+                return [self._predicted(among, "all_reduce", [BARRIER_BYTES])[0] for _ in calls]
+            return self._predicted(among, collective, [one.nbytes for one in calls])
         except InvalidArgument as error:
-            return [_otherwise(name, among, one, str(error)) for one in calls]
+            return [self._otherwise(among, one, str(error)) for one in calls]
+
+    def _predicted(self, among: Fabric, collective: str, nbytes: Sequence[int]) -> list[Price]:
+        """Returns what NCCL's way takes on a machine.
+
+        Raises:
+            InvalidArgument: there is no prediction of the collective, or on the machine.
+        """
+        name = self.fabric.name
+        found = iter(among.predict(collective, [size for size in nbytes if size], launch=self.launch))
+        return [_of(name, next(found)) if size else Price(name, "nothing crosses", 0.0, 0.0, 0.0) for size in nbytes]
+
+    def _otherwise(self, among: Fabric, call: Calls, why: str) -> Price:
+        """Prices what has no model: by the schedule that ran, else by the floor."""
+        name = self.fabric.name
+        if call.dtype is None:
+            return _floor(name, among, call, why)
+        if not call.nbytes:
+            return Price(name, "nothing crosses", 0.0, 0.0, 0.0)
+        schedule = call.schedule
+        try:
+            timeline = among.simulate(schedule, call.nbytes, dtype=call.dtype, launch=self.launch)
+        except InvalidArgument as error:
+            return _floor(name, among, call, f"{why}; {error}")
+        us, bottleneck = timeline.microseconds, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])
+        return Price(name, "simulated schedule", us, algorithm=schedule.algorithm, bottleneck=bottleneck, why=why)
 
 
 def _key(one: Calls) -> tuple[object, ...]:
     """Returns what tells calls apart."""
     return one.collective, one.root, one.algorithm, one.dtype, one.op, one.nbytes, one.grouped, one.ranks
-
-
-def _predicted(name: str, fabric: Fabric, collective: str, nbytes: Sequence[int]) -> list[Price]:
-    """Returns what NCCL's way takes on a machine.
-
-    Raises:
-        InvalidArgument: there is no prediction of the collective, or on the machine.
-    """
-    predictions = iter(fabric.predict(collective, [size for size in nbytes if size]))
-    return [_of(name, next(predictions)) if size else Price(name, "nothing crosses", 0.0, 0.0, 0.0) for size in nbytes]
 
 
 def _of(name: str, one: Prediction) -> Price:
@@ -119,21 +139,6 @@ def _of(name: str, one: Prediction) -> Price:
         bottleneck=one.bottleneck,
         trust=one.trust,
     )
-
-
-def _otherwise(name: str, fabric: Fabric, call: Calls, why: str) -> Price:
-    """Prices what has no model: by the schedule that ran, else by the floor."""
-    if call.dtype is None:
-        return _floor(name, fabric, call, why)
-    if not call.nbytes:
-        return Price(name, "nothing crosses", 0.0, 0.0, 0.0)
-    schedule = call.schedule
-    try:
-        timeline = fabric.simulate(schedule, call.nbytes, dtype=call.dtype, launch="process_per_gpu")
-    except InvalidArgument as error:
-        return _floor(name, fabric, call, f"{why}; {error}")
-    us, bottleneck = timeline.microseconds, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])
-    return Price(name, "simulated schedule", us, algorithm=schedule.algorithm, bottleneck=bottleneck, why=why)
 
 
 def _floor(name: str, fabric: Fabric, call: Calls, why: str) -> Price:

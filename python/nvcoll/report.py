@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 
 from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Tallies
 from nvcoll._nvcoll import fabric as preset
+from nvcoll.contest import LAUNCH
 from nvcoll.price import Price, Pricer
 from nvcoll.words import aligned, counted, escaped, sized
 
@@ -71,11 +72,13 @@ class Report:
         rows: one for each kind of call, by the first of its ranks, and then in the order in which they were first made.
         totals: one for each machine, in the order in which they were asked for.
         others: calls of kinds that were not told apart, because there were too many; they are in no row.
+        launch: how every call is launched, as of ``Fabric.predict``.
     """
 
     rows: tuple[ReportRow, ...]
     totals: tuple[Total, ...]
     others: int = 0
+    launch: str = LAUNCH
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -87,7 +90,7 @@ class Report:
         return f'<div style="overflow-x:auto"><table><tr>{names}</tr>{lines}</table>{said}</div>'
 
     def to_json(self) -> str:
-        """Returns everything as JSON: ``rows``, ``totals`` and ``others``, with the names of the attributes."""
+        """Returns everything as JSON, by the names of the attributes: ``rows``, ``totals``, ``others``, ``launch``."""
         return json.dumps(asdict(self), indent=2)
 
 
@@ -118,7 +121,7 @@ def machines_of(on: str | Fabric | Iterable[str | Fabric], world_size: int) -> l
 
 
 def report_of(tallies: Sequence[Tallies], pricers: Sequence[Pricer]) -> Report:
-    """Reports the calls of some nodes together; rank r of each is GPU r."""
+    """Reports the calls of some nodes together, launched alike on every machine; rank r of each is GPU r."""
     rows: dict[ReportRow, int] = {}
     for of_node in tallies:
         calls = of_node.calls()
@@ -129,7 +132,7 @@ def report_of(tallies: Sequence[Tallies], pricers: Sequence[Pricer]) -> Report:
     # What a rank leads is counted by it, in the order of its program; whose call is the first of all is chance.
     found = tuple(replace(row, times=rows[row]) for row in sorted(rows, key=lambda row: row.ranks[0]))
     totals = tuple(_total(pricer.fabric, found, at) for at, pricer in enumerate(pricers))
-    return Report(found, totals, sum(of_node.others for of_node in tallies))
+    return Report(found, totals, sum(of_node.others for of_node in tallies), pricers[0].launch)
 
 
 def clock_of(tallies: Tallies, pricer: Pricer) -> float:
@@ -262,7 +265,8 @@ def microseconds(us: float | None) -> str:
 
 def notes(report: Report) -> Iterator[str]:
     """Says what the numbers are, and what most of the time is spent on."""
-    yield "microseconds of a call; the total is of the busiest rank, every call alone on the machine, without computing"
+    yield f"microseconds of a call, launched {report.launch}"
+    yield "the total is of the busiest rank, every call alone on the machine, without computing"
     for at, total in enumerate(report.totals):
         most = _most(report.rows, at)
         if most is not None and (bottleneck := most.prices[at].bottleneck):

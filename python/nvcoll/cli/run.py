@@ -18,30 +18,30 @@ from typing import Annotated
 
 import typer
 
-from nvcoll.cli.predict import machines
+from nvcoll.cli.predict import Gpu, Launch, On, machines
+from nvcoll.contest import LAUNCH
 from nvcoll.price import Pricer
 from nvcoll.report import report_of, watched
 
 FAILED, INTERRUPTED = 1, 130
 
-OURS = ("--on", "--gpu", "--json")
+OURS = ("--on", "--gpu", "--launch", "--json")
 """Options of ours, which behind the script are the script's."""
 
 
 def run(
     script: Annotated[Path, typer.Argument(help="A Python script that uses a Node.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own.")] = None,
-    on: Annotated[
-        str, typer.Option(help="Machines with commas between: names, NODExNODES+NETWORK, files.")
-    ] = "hgx-h100",
-    gpu: Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")] = None,
+    on: On = "hgx-h100",
+    gpu: Gpu = None,
+    launch: Launch = LAUNCH,
     json: Annotated[Path | None, typer.Option(help="Write everything to this file too, as JSON.")] = None,
 ) -> None:
     """Runs a script, then prints what its collectives would cost on each machine. Options stand before the script.
 
     The status is the script's.
     """
-    pricers = [Pricer(one) for one in machines(on, gpu)]
+    pricers = [Pricer(one, launch) for one in machines(on, gpu)]
     source = script.read_bytes()
     if json is not None:
         json.touch()  # what cannot be written is found out before the script runs

@@ -234,10 +234,17 @@ fn patterns() -> Vec<(&'static str, bool)> {
     Pattern::ALL.iter().map(|pattern| (pattern.name(), pattern.is_of_sends())).collect()
 }
 
+/// Returns the name of a launch; raises InvalidArgument if none is called so.
+#[pyfunction]
+fn launch_named(py: Python<'_>, name: &str) -> PyResult<&'static str> {
+    Launch::named(name).map(Launch::name).map_err(|error| of_fabric(py, &error))
+}
+
 /// Adds the classes and the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Prediction>()?;
     module.add_class::<Trial>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
+    module.add_function(wrap_pyfunction!(launch_named, module)?)?;
     module.add_function(wrap_pyfunction!(constants_of_predictions, module)?)
 }
