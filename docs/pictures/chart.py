@@ -10,27 +10,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from nvcoll.drawing import CLASS, FAINT, GRID, INK, PAPER, style, text
+from nvcoll.drawing import FAINT, GRID, INK, PAPER, document, text
 from nvcoll.machine_drawing import IN_THE_DARK, LINES
 from nvcoll.words import escaped
 
 BUS, SWITCH, NETWORK, MESH = LINES["pcie"], LINES["nvlink"], LINES["network"], LINES["c2c"]
 """Colours of what joins GPUs; but for meshes those of the pictures of machines."""
 
-FONT = 'font-family="system-ui, sans-serif" font-size="12"'
-
 
 def page(title: str, note: str, width: float, height: float, parts: Iterable[str]) -> str:
     """Puts parts into a document below its title and a note."""
-    head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" {FONT} fill="{INK}">',
-        f"<title>{escaped(title)}</title><style>{style(IN_THE_DARK)}</style>",
-        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
-        text(24, 28, title, font_size=16, font_weight="bold"),
-        text(24, 48, note, fill=FAINT),
-    ]
-    return "\n".join([*head, *parts, "</svg>", ""])
+    head = [text(24, 28, title, font_size=16, font_weight="bold"), text(24, 48, note, fill=FAINT)]
+    return document(width, height, title, [*head, *parts], IN_THE_DARK) + "\n"
 
 
 @dataclass(frozen=True)

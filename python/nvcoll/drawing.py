@@ -14,7 +14,7 @@ are those of paper; rules in the picture give others to who prefers dark. Source
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nvcoll._nvcoll import Schedule, Step
 from nvcoll.layout import BOX_HEIGHT, LEFT, LINE_GAP, MARGIN, Box, Layout, Place, place, waits
@@ -153,6 +153,20 @@ def style(colours: Mapping[str, str] = DARK) -> str:
     return f"{fonts}@media(prefers-color-scheme:dark){{{''.join(rules)}}}{notebook}"
 
 
+def document(
+    width: float, height: float, title: str, parts: Iterable[str], colours: Mapping[str, str] = DARK, defs: str = ""
+) -> str:
+    """Puts the parts of a picture on paper, as a self-contained SVG document."""
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12" fill="{INK}">',
+        f"<title>{escaped(title)}</title>{defs}",
+        f"<style>{style(colours)}</style>",
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
+    ]
+    return "\n".join([*head, *parts, "</svg>"])
+
+
 def svg(schedule: Schedule) -> str:
     """Draws a schedule.
 
@@ -181,11 +195,6 @@ def svg(schedule: Schedule) -> str:
         for colour in (INK, FAINT, ALARM)
     )
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12" fill="{INK}">',
-        f"<title>{escaped(title)}</title><defs>{arrows}</defs>",
-        f"<style>{style()}</style>",
-        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
         text(MARGIN, 28, title, font_size=16, font_weight="bold"),
         text(MARGIN, 48, hint, fill=FAINT),
     ]
@@ -202,4 +211,4 @@ def svg(schedule: Schedule) -> str:
         parts.append(
             text(LEFT, layout.height + 36, f"not drawn: {lagging} waits for an earlier tile (reuse of a slot)")
         )
-    return "\n".join([*parts, "</svg>"])
+    return document(width, height, title, parts, defs=f"<defs>{arrows}</defs>")

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 
 from nvcoll._nvcoll import Fabric, media
-from nvcoll.drawing import BAND, CLASS, COLOURS, DARK, FAINT, GRID, INK, PAPER, TEXT_GLYPH, TITLE_GLYPH, style, text
+from nvcoll.drawing import BAND, COLOURS, DARK, FAINT, GRID, INK, PAPER, TEXT_GLYPH, TITLE_GLYPH, document, text
 from nvcoll.machine_layout import MARGIN, RAIL_END, Cable, Device, Layout, Spot, depth
 from nvcoll.words import counted, escaped
 
@@ -73,10 +73,6 @@ def svg(fabric: Fabric) -> str:
     width = max(layout.width, 2 * MARGIN + max(words))
     height = layout.height + 34 + 20 * len(legend)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12" fill="{INK}">',
-        f"<title>{escaped(title)}</title><style>{style(IN_THE_DARK)}</style>",
-        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
         text(MARGIN, 28, title, font_size=16, font_weight="bold"),
         text(MARGIN, 48, hint, fill=FAINT),
     ]
@@ -87,7 +83,7 @@ def svg(fabric: Fabric) -> str:
     for nth, (cable, line) in enumerate(legend):
         y = layout.height + 30 + 20 * nth
         parts.append(f'<path d="M{MARGIN} {y - 4:.1f}h44" {_stroke(cable)}/>{text(MARGIN + 56, y, line)}')
-    return "\n".join([*parts, "</svg>"])
+    return document(width, height, title, parts, IN_THE_DARK)
 
 
 MEDIA = {name: (title, family) for name, title, family, *_ in media()}

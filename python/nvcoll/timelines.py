@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nvcoll._nvcoll import InvalidArgument, Timeline
-from nvcoll.drawing import BAND, CLASS, COLOURS, FAINT, GRID, INK, PAPER, kind, style, text
+from nvcoll.drawing import BAND, COLOURS, FAINT, GRID, INK, PAPER, document, kind, text
 from nvcoll.layout import place
 from nvcoll.words import escaped
 
@@ -193,17 +193,6 @@ def svg(timelines: Sequence[Timeline]) -> str:
     y -= PANEL_GAP
     width, height = LEFT + PLOT + RIGHT, y + AXIS
     kinds = {kind(step) for timeline in timelines for step in timeline.steps}
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12" fill="{INK}">',
-            f"<title>{escaped(title)}</title>",
-            f"<style>{style()}</style>",
-            f'<rect width="100%" height="100%" fill="{PAPER}"/>',
-            text(LEFT, 26, title, font_size=16, font_weight="bold"),
-            *legend(kinds, 48),
-            *drawn_clock(total, TOP + HEAD, y, per_us),
-            *parts,
-            "</svg>",
-        ]
-    )
+    heading = text(LEFT, 26, title, font_size=16, font_weight="bold")
+    clock = drawn_clock(total, TOP + HEAD, y, per_us)
+    return document(width, height, title, [heading, *legend(kinds, 48), *clock, *parts])
