@@ -25,7 +25,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from nvcoll.validate import BANDS, Judged, Key, Prediction, Row
+from nvcoll.validate import BANDS, Judged, Key, Prediction, Row, in_order
 from nvcoll.words import counted
 
 FEWEST_SYSTEMS = 5
@@ -171,7 +171,7 @@ def covered(judged: Iterable[Judged], by: Callable[[Row], Key]) -> dict[Key, Cov
     for item in judged:
         if item.covered is not None:
             cells[by(item.row)][item.row.system.system_id].append(item)
-    return {name: _covered(cells[name]) for name in sorted(cells, key=_in_order)}
+    return {name: _covered(cells[name]) for name in sorted(cells, key=in_order)}
 
 
 def _covered(found: Mapping[str, Sequence[Judged]]) -> Covered:
@@ -184,11 +184,6 @@ def _covered(found: Mapping[str, Sequence[Judged]]) -> Covered:
                 inside.append(float(np.mean(held)))
     own, borrowed = (float(np.mean(parts[is_own])) if parts[is_own] else None for is_own in (True, False))
     return Covered(len(found), len(parts[True]), own, len(parts[False]), borrowed)
-
-
-def _in_order(key: Key) -> tuple[Key, int]:
-    """Sorts bands, where a key ends in one, by size."""
-    return (key[:-1], bands().index(key[-1])) if key and key[-1] in bands() else (key, 0)
 
 
 def cell_of(row: Row) -> Key:

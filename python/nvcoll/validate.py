@@ -288,13 +288,14 @@ def cells(judged: Iterable[Judged], key: Callable[[Row], Key] = by_class) -> dic
     groups: dict[Key, list[Judged]] = defaultdict(list)
     for item in judged:
         groups[key(item.row)].append(item)
-    found = {name: cell(group) for name, group in sorted(groups.items(), key=lambda entry: _in_order(entry[0]))}
+    found = {name: cell(group) for name, group in sorted(groups.items(), key=lambda entry: in_order(entry[0]))}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _in_order(key: Key) -> tuple[Key, int]:
-    """Sorts bands, which come last in a key, by size."""
-    return key[:-1], [name for name, _, _ in BANDS].index(key[-1])
+def in_order(key: Key) -> tuple[Key, int]:
+    """Sorts bands, where a key ends in one, by size."""
+    bands = [name for name, _, _ in BANDS]
+    return (key[:-1], bands.index(key[-1])) if key and key[-1] in bands else (key, 0)
 
 
 def disagreements(rows: Iterable[Row], key: Callable[[Row], Key] = by_class) -> dict[Key, float]:
@@ -311,7 +312,7 @@ def disagreements(rows: Iterable[Row], key: Callable[[Row], Key] = by_class) -> 
     for one, other in combinations(calls.values(), 2):
         for name, ratios in _ratios(one, other, key).items():
             pairs[name].append(float(np.mean(ratios)))
-    return {name: float(np.median(pairs[name])) for name in sorted(pairs, key=_in_order)}
+    return {name: float(np.median(pairs[name])) for name in sorted(pairs, key=in_order)}
 
 
 Call = tuple[str, int, bool]
@@ -369,7 +370,7 @@ def _table(
     counts: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         counts[key(row)].append(row)
-    for name in sorted(counts, key=_in_order):
+    for name in sorted(counts, key=in_order):
         members = counts[name]
         shown = [_shown(found[predictor].get(name)) for predictor in predictors]
         systems = len({row.system for row in members})
@@ -384,7 +385,7 @@ def _beside(predictors: Mapping[str, Sequence[Judged]]) -> Table:
     found = [(name, beside(ours, theirs)) for name, theirs in rest if name.partition(",")[0] != model]
     heads = "where", "collective", "band", *(f"beside {name}" for name, _ in found)
     table = Table(*heads, title=f"{first}, beside others on the same rows")
-    for key in sorted({key for _, cells in found for key in cells}, key=_in_order):
+    for key in sorted({key for _, cells in found for key in cells}, key=in_order):
         pairs = [cells.get(key) for _, cells in found]
         table.add_row(*key, *(_pair(*pair) if pair else "-" for pair in pairs))
     return table

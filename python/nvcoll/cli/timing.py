@@ -78,11 +78,6 @@ class Reduction:
         """One number per rank that every dtype can hold."""
         return [float(rank % 3 + 1) for rank in range(self.world_size)]
 
-    @property
-    def argument(self) -> Any:
-        """What a call takes as its op."""
-        return nvcoll.premul_sum(self.scalars) if self.op == "premul_sum" else self.op
-
     def data(self, count: int, rank: int) -> Array:
         """Returns numbers that look random: any for integers and bools, of [0, 1) for floats and parts of complex."""
         rng = np.random.default_rng((count, rank))
