@@ -176,6 +176,35 @@ def test_the_caller_gets_the_first_exception_with_notes_about_the_others():
     assert not any("Aborted" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.parametrize("first", range(3))
+def test_what_several_ranks_raise_is_told_by_rank_whoever_is_first(first):
+    failing, has_failed = threading.Barrier(3), threading.Event()
+
+    def program(comm):
+        failing.wait(60)
+        try:
+            if comm.rank != first:
+                assert has_failed.wait(60)
+            raise ValueError("boom")
+        finally:
+            has_failed.set()
+
+    with pytest.raises(ValueError) as caught:
+        nvcoll.Node(3).run(program)
+    assert caught.value.__notes__ == ["raised by rank 0 and 2 others"]
+
+
+def test_a_mismatch_names_the_lower_rank_first_whichever_finds_the_other():
+    def program(comm, late):
+        if comm.rank == late:
+            time.sleep(0.001)
+        comm.barrier() if comm.rank else comm.all_reduce(ones())
+
+    for late in 20 * [0, 1]:
+        with pytest.raises(nvcoll.Mismatch, match=r"^rank 0 called all_reduce .*, but rank 1 called barrier"):
+            nvcoll.Node(2).run(program, late)
+
+
 def test_exceptions_that_are_no_errors_reach_the_caller_too():
     def program(comm):
         if comm.rank == 1:
@@ -199,18 +228,23 @@ def test_a_rank_may_not_go_on_after_the_others_were_aborted():
 
 
 def test_a_timeout_names_all_who_are_missing_and_ends_the_others():
-    gone = threading.Event()
+    gone, is_next = threading.Event(), threading.Event()
 
     def program(comm):
         if comm.rank in (1, 3):
             assert gone.wait(60)
             return
         try:
-            comm.barrier(timeout=0.05)
+            if comm.rank == 2:
+                is_next.set()
+                comm.barrier()
+            else:
+                assert is_next.wait(60)
+                comm.barrier(timeout=1)  # long enough for rank 2 to take its next step on a busy machine
         finally:
             gone.set()
 
-    with pytest.raises(nvcoll.Timeout, match=r"barrier timed out after 0.05 s: ranks 1, 3 have not entered the call"):
+    with pytest.raises(nvcoll.Timeout, match=r"barrier timed out after 1 s: ranks 1, 3 have not entered the call"):
         nvcoll.Node(4).run(program)
 
 

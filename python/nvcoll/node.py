@@ -17,6 +17,7 @@ from nvcoll._nvcoll import Aborted, Communicator, Fabric, InvalidArgument, launc
 from nvcoll.contest import LAUNCH
 from nvcoll.price import Pricer
 from nvcoll.report import Report, announce, clock_of, machine_of, machines_of, report_of
+from nvcoll.words import counted
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -216,14 +217,23 @@ class Node(_nvcoll.Node):
 
 
 def _first(failures: Sequence[tuple[int, BaseException]]) -> BaseException:
-    """Returns the first exception of a rank that is not the echo of another's, with notes about the others."""
-    causes = [(rank, error) for rank, error in failures if not isinstance(error, Aborted)] or list(failures[:1])
-    first_rank, first = causes[0]
-    first.add_note(f"raised by rank {first_rank}")
-    for rank, error in causes[1:]:
-        if (type(error), str(error)) != (type(first), str(first)):
-            first.add_note(f"rank {rank} raised {type(error).__name__}: {error}")
-    return first
+    """Returns the first exception of a rank that is not the echo of another's, with notes about the others.
+
+    What several ranks raised alike is that of the lowest rank, and others are noted by rank, whoever came first.
+    """
+    causes = [(rank, error) for rank, error in failures if not isinstance(error, Aborted)] or list(failures)
+
+    def text(error: BaseException) -> str:
+        return f"{type(error).__name__}: {error}"
+
+    first = text(causes[0][1])
+    causes.sort(key=lambda cause: (text(cause[1]) != first, cause[0]))
+    alike, error = [rank for rank, other in causes if text(other) == first], causes[0][1]
+    others = f" and {counted(len(alike) - 1, 'other')}" if len(alike) > 1 else ""
+    error.add_note(f"raised by rank {alike[0]}{others}")
+    for rank, other in causes[len(alike) :]:
+        error.add_note(f"rank {rank} raised {text(other)}")
+    return error
 
 
 def _bring_back(threads: Sequence[threading.Thread]) -> list[int]:

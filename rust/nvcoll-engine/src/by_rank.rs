@@ -385,7 +385,8 @@ impl Crew {
             return Ok(());
         }
         let record = world.lines[rank as usize].record.read(number);
-        let pair = Pair { ranks: [own, rank], call: number };
+        // Whichever of the two finds the other, they are named in one order.
+        let pair = Pair { ranks: [own.min(rank), own.max(rank)], call: number };
         if record[..3] != self.fingerprint || record[CALLS] != calls_word(pass) {
             return Err(world.abort.raise(Cause::Mismatch(pair)));
         }

@@ -57,8 +57,8 @@ pub(crate) fn explain(
             Error::Mismatch { rank_a, call_a, rank_b, call_b }
         }
         Cause::Overlap(pair) => {
-            let [a, b] = pair.ranks;
-            Error::Overlap { rank_a: a.min(b), rank_b: a.max(b), call: call_of(a, pair.call) }
+            let [rank_a, rank_b] = pair.ranks;
+            Error::Overlap { rank_a, rank_b, call: call_of(rank_a, pair.call) }
         }
         Cause::Returned(pair) => {
             let [rank, caller] = pair.ranks;
