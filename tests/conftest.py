@@ -2,17 +2,23 @@
 
 It says where every thread stands and ends the process, a little after pytest-timeout would have ended the test.
 Processes that a test starts have limits of their own.
+
+Hypothesis has no deadline either: how long an example takes, or takes to be drawn, depends on what else runs.
 """
 
 import faulthandler
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 GRACE_S = 20
 """How much longer than pytest-timeout it waits. Chosen: a stack is printed in less, on a busy machine too."""
 
 STDERR = pytest.StashKey[int]()
+
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_configure(config):

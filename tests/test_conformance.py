@@ -90,7 +90,7 @@ def is_exact_enough(call: Call) -> bool:
     return bool(np.all(np.abs(call.ranks[0].expected - np.sum(inputs, axis=0)) <= bound))
 
 
-RELAXED = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+RELAXED = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
 
 def check_driven(choice: Choice) -> None:

@@ -233,7 +233,7 @@ SHAPES = st.lists(
 NAMES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     world_size=st.integers(1, 9),
     shapes=SHAPES,
@@ -372,13 +372,13 @@ def test_a_group_that_ranks_do_not_come_to_times_out_and_says_who():
         nvcoll.Node(2).run(program)
 
 
-def test_a_group_gives_the_same_two_thousand_times():
+def test_a_group_gives_the_same_five_hundred_times():
     def program(comm):
         grads = np.full((4, 8), comm.rank + 1, "i8")
         with comm.group() as group:
             for grad in grads:
                 comm.all_reduce(grad)
-        for _ in range(2_000):
+        for _ in range(500):
             grads[:] = comm.rank + 1
             group.run()
         return bool((grads == 3).all())

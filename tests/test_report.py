@@ -81,7 +81,7 @@ def options(collective, algorithm):
     return known[collective].get(algorithm)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(programs())
 def test_counts_are_exactly_what_was_called(program):
     node, called, names = nvcoll.Node(RANKS), Counter(), {"f4": "float32", "f8": "float64", "i4": "int32"}
