@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from left_open import resident_bytes
 
 import nvcoll
 from nvcoll._nvcoll import dtypes
@@ -30,11 +31,6 @@ def pair(dtype="f4", count=6):
 def read_only(x):
     x.flags.writeable = False
     return x
-
-
-def resident_bytes():
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * 4096
 
 
 class Described:
@@ -226,7 +222,7 @@ def lay_out(value, layout):
     return view, memory
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_strided_arrays_are_read_and_written_where_they_lie_and_nowhere_else(data):
     shape = data.draw(st.lists(st.integers(0, 4), max_size=3).map(tuple))
@@ -278,7 +274,7 @@ def test_arrays_are_refused_exactly_if_two_elements_share_a_byte():
     memory = np.zeros(200, "u1")
     outcomes = set()
 
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=400)
     @given(any_views(memory))
     def is_exact(views):
         memory[:] = np.arange(200)
@@ -384,7 +380,7 @@ def test_a_call_holds_its_arrays_and_a_plan_until_it_goes(node):
     lent[0].append(0)
 
 
-def test_ten_thousand_calls_leave_no_memory_behind(node):
+def test_twelve_thousand_calls_leave_no_memory_behind(node):
     packed, wide = pair(), [np.ones((64, 128), dtype="f4") for _ in range(2)]
     cases = [packed, wide[0][:2], [m[:, ::2] for m in wide], [memoryview(x) for x in packed]]
 
@@ -395,10 +391,14 @@ def test_ten_thousand_calls_leave_no_memory_behind(node):
             with pytest.raises(nvcoll.InvalidArgument):
                 node.all_reduce([wide[0][:, 0], None])
 
+    def grown(number):
+        before = resident_bytes()
+        calls(number)
+        return resident_bytes() - before
+
     calls(2_000)
-    before = resident_bytes()
-    calls(10_000)
-    assert resident_bytes() - before < 1 << 20
+    # A hundred bytes of each call would show every time; what else the process does, or a huge page, does not.
+    assert min(grown(4_000) for _ in range(3)) < 400_000
 
 
 def test_wrong_ops_algorithms_and_paths_are_refused_with_the_choices(node):

@@ -241,8 +241,11 @@ def test_a_full_disk_is_one_line():
 def test_ctrl_c_ends_a_bench_with_130():
     arguments = ["bench", "-n", "2", "-b", "16M", "--rounds", "100000", "-a", "ring"]
     ours, theirs = pty.openpty()  # the bar says when it has begun
+    settings = {**os.environ, "COLUMNS": "80", "TERM": "xterm-256color"}  # a dumb terminal has no bar
     heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # also where the tests ignore it
-    with subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=theirs, **heard) as process:
+    with subprocess.Popen(
+        [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=theirs, env=settings, **heard
+    ) as process:
         os.close(theirs)
         while b"16 MiB" not in os.read(ours, 1 << 16):
             pass
