@@ -398,9 +398,9 @@ def test_nothing_is_left_behind(fail):
     for _ in range(3):
         round_trip()
     before = left_open()
-    for _ in range(20):
+    for _ in range(12):
         round_trip()
-    assert_nothing_was_left(before, 20)
+    assert_nothing_was_left(before, 12)
 
 
 @needs_lists
