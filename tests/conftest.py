@@ -3,7 +3,9 @@
 It says where every thread stands and ends the process, a little after pytest-timeout would have ended the test.
 Processes that a test starts have limits of their own.
 
-Hypothesis has no deadline either: how long an example takes, or takes to be drawn, depends on what else runs.
+What commands print does not depend on the terminal and the settings of who runs the tests.
+
+Hypothesis has no deadline: how long an example takes, or takes to be drawn, depends on what else runs.
 """
 
 import faulthandler
@@ -16,6 +18,15 @@ GRACE_S = 20
 """How much longer than pytest-timeout it waits. Chosen: a stack is printed in less, on a busy machine too."""
 
 STDERR = pytest.StashKey[int]()
+
+OF_THE_USER = (
+    *("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *("GITHUB_ACTIONS", "NVCOLL_TUNING"),
+)
+"""What rich, typer and nvcoll read of the environment; a test that wants one of them sets it."""
+
+for name in OF_THE_USER:
+    os.environ.pop(name, None)
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
