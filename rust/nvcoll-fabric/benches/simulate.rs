@@ -29,9 +29,10 @@ use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, Settings, Sharing, Sim
 
 fn main() {
     let is_named = |name: &str| std::env::args().skip(1).all(|arg| arg.starts_with('-') || name.contains(&arg));
-    let cases: [(&str, Make); 5] = [
+    let cases: [(&str, Make); 6] = [
         ("uncontended", uncontended),
-        ("uncontended in turns", in_turns),
+        ("uncontended in turns", || in_turns(4)),
+        ("uncontended by clock", || in_turns(16)),
         ("max-min over 64", sixty_four),
         ("ring of 1,024", ring),
         ("two_level of 16,384", two_level),
@@ -147,13 +148,14 @@ fn uncontended() -> Case {
     }
 }
 
-/// The same copies at the same times, by four queues of each GPU in turns: only the clock tells that each is alone.
-fn in_turns() -> Case {
+/// The same copies at the same times, by so many queues of each GPU in turns: if they are many, only the clock tells that
+/// each is alone.
+fn in_turns(queues: u32) -> Case {
     let mut case = uncontended();
     for step in &mut case.schedule.steps {
         let nth = step.index;
-        (step.queue, step.index) = (nth % 4, nth / 4);
-        let before = nth.checked_sub(1).map(|nth| Event::Step { queue: nth % 4, index: nth / 4 });
+        (step.queue, step.index) = (nth % queues, nth / queues);
+        let before = nth.checked_sub(1).map(|nth| Event::Step { queue: nth % queues, index: nth / queues });
         step.after = before.map(|event| Dependency { rank: step.rank, event, lag: 0 }).into_iter().collect();
     }
     case

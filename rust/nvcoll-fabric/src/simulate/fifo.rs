@@ -9,8 +9,8 @@
 //! last link is reached. The cheapest way to run, and one that no rounding touches.
 
 use super::agenda::Agenda;
+use super::discipline::{event, Discipline, Limit};
 use super::moves::Moves;
-use super::run::{event, Discipline, Limit};
 use crate::units::Ps;
 
 /// A step on its way.
@@ -50,13 +50,15 @@ pub(super) struct Fifo<'a> {
     links: Vec<Link>,
     /// By path, of the last number of bytes.
     alone: Vec<Alone>,
+    /// For each link of each leg, how long it serves so many bytes.
+    services: Vec<Ps>,
 }
 
 impl<'a> Fifo<'a> {
     pub(super) fn new(moves: &'a Moves, latencies: &[Ps], queues: usize) -> Self {
         let links = latencies.iter().map(|&latency| Link { free_at: 0, busy: 0, latency }).collect();
         let (ways, alone) = (vec![Way::default(); queues], vec![Alone::default(); moves.paths.len()]);
-        Self { moves, ways, links, alone }
+        Self { moves, ways, links, alone, services: vec![0; moves.leg_places()] }
     }
 
     /// Returns before when a transfer cannot end that begins at a time.
@@ -69,26 +71,31 @@ impl<'a> Fifo<'a> {
         }
     }
 
-    /// Returns how long a transfer takes with its links to itself.
-    fn takes(&self, path: u32, nbytes: u64) -> Ps {
+    /// Returns how long a transfer takes with its links to itself; then `services` says how long each serves it.
+    fn takes(&mut self, path: u32, nbytes: u64) -> Ps {
         let (mut stage, mut begins, mut there) = (0, 0, 0);
         for &leg in self.moves.legs(path) {
             if leg.stage != stage {
                 (stage, begins) = (leg.stage, there);
             }
-            let links = self.moves.leg_links(leg).iter();
-            let hops = links.map(|(crossing, pace)| pace.time(nbytes) + self.links[crossing.link as usize].latency);
-            there = there.max(begins + hops.sum::<Ps>());
+            let mut at = begins;
+            for ((crossing, pace), service) in self.moves.leg_links(leg).iter().zip(&mut self.services[leg.places()]) {
+                *service = pace.time(nbytes);
+                at += *service + self.links[crossing.link as usize].latency;
+            }
+            there = there.max(at);
         }
         there.max(self.not_before(path, nbytes, 0))
     }
 
     /// Puts down how long links were in use for the transfers of a path that had them to themselves.
     fn put_down(&mut self, path: u32) {
-        let Alone { nbytes, times, .. } = std::mem::take(&mut self.alone[path as usize]);
+        let times = std::mem::take(&mut self.alone[path as usize]).times;
         if times > 0 {
-            for (crossing, pace) in self.moves.legs(path).iter().flat_map(|&leg| self.moves.leg_links(leg)) {
-                self.links[crossing.link as usize].busy += times * pace.time(nbytes);
+            for &leg in self.moves.legs(path) {
+                for ((crossing, _), service) in self.moves.leg_links(leg).iter().zip(&self.services[leg.places()]) {
+                    self.links[crossing.link as usize].busy += times * service;
+                }
             }
         }
     }

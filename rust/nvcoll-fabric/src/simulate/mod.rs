@@ -49,6 +49,7 @@
 mod agenda;
 mod critical;
 mod damage;
+mod discipline;
 mod fifo;
 mod fitted;
 mod flat;
@@ -79,13 +80,14 @@ use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::units::Ps;
 use critical::Enters;
+use discipline::Discipline;
 use fifo::Fifo;
 use flat::Flat;
 use fluid::Fluid;
 use ground::Ground;
 use moves::{Moves, NOTHING};
 use rivals::Rivals;
-use run::{Discipline, Outcome, Run, Stopped};
+use run::{Outcome, Run, Stopped};
 
 /// A schedule prepared for one call on one fabric: it can run any number of times, and be resized for another call.
 pub struct Simulation {
@@ -134,8 +136,8 @@ impl Simulation {
         flat.resize(&schedule.title(), partition, dtype, settings.slice_bytes)?;
         moves.settle(&ground);
         let rivals = match settings.sharing {
-            Sharing::MaxMin => Rivals::of(&flat, &moves, |path| (moves.shared(path), false)),
-            Sharing::Fifo => Rivals::of(&flat, &moves, |path| (moves.crossings(path), moves.meets_itself(path))),
+            Sharing::MaxMin => Rivals::new(&flat, &moves, |path| (moves.shared(path), false)),
+            Sharing::Fifo => Rivals::new(&flat, &moves, |path| (moves.crossings(path), moves.meets_itself(path))),
         };
         let mut starts = settings.starts_ps.clone();
         starts.resize(schedule.world_size as usize, 0);
@@ -184,18 +186,7 @@ impl Simulation {
     }
 
     fn run_with<D: Discipline>(&self, discipline: D, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
-        let records = self.records();
-        let outcome = Run::run(
-            &self.flat,
-            &self.moves,
-            &self.rivals,
-            &self.starts,
-            discipline,
-            records,
-            self.repeats,
-            is_interrupted,
-        );
-        let outcome = outcome.map_err(|stopped| match stopped {
+        let outcome = Run::run(self, discipline, is_interrupted).map_err(|stopped| match stopped {
             Stopped::Stuck(queue, step) => self.stuck(queue, step),
             Stopped::Interrupted => Error::Interrupted,
         })?;

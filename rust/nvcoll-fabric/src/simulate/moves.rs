@@ -12,6 +12,7 @@
 //! its legs.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use nvcoll_core::algorithm;
 use nvcoll_core::schedule::{Aliasing, Schedule, Step, View};
@@ -90,6 +91,14 @@ pub(super) struct Leg {
     pub(super) stage: u16,
     first: u32,
     end: u32,
+}
+
+impl Leg {
+    /// Returns where its links are among those of all legs.
+    #[inline]
+    pub(super) fn places(self) -> Range<usize> {
+        self.first as usize..self.end as usize
+    }
 }
 
 /// What is known of a path before it runs.
@@ -187,6 +196,11 @@ impl Moves {
         &self.legs[first as usize..end as usize]
     }
 
+    /// Returns the number of links of all legs.
+    pub(super) fn leg_places(&self) -> usize {
+        self.leg_links.len()
+    }
+
     /// Returns whether two legs of a path are over the same link.
     pub(super) fn meets_itself(&self, path: u32) -> bool {
         let links: usize = self.legs(path).iter().map(|&leg| self.leg_links(leg).len()).sum();
@@ -196,7 +210,7 @@ impl Moves {
     /// Returns the links of a leg in order, each with its pace for this leg.
     #[inline]
     pub(super) fn leg_links(&self, leg: Leg) -> &[(Crossing, Pace)] {
-        &self.leg_links[leg.first as usize..leg.end as usize]
+        &self.leg_links[leg.places()]
     }
 
     /// Finds the path of a step, or makes it.

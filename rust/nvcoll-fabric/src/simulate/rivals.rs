@@ -1,79 +1,115 @@
 //! Who may meet whom on a link: what lets a queue go ahead of the clock.
 //!
 //! ```text
-//! queue ─paths─▶ links ─▶ queues that use them too        none: it goes ahead as far as it can
-//!                                                         one:  until that one may begin to move
-//!                                                         more: the clock says when it is its turn
+//! queue ─paths─▶ links ─▶ queues that use them too        none:     it goes ahead as far as it can
+//!                                                         up to 7:  until one of them may begin to move (`run/ahead.rs`)
+//!                                                         more:     the clock says when it is its turn
 //! ```
 //!
 //! This is the lookahead of conservative simulation (Chandy and Misra, "Distributed simulation", 1979): what cannot be
 //! disturbed need not wait. Where it holds there is no event at all, and a queue goes through its steps in the order in
 //! which they lie in memory: a ring of 1,024 takes 0.04 s where one event to begin and one to end take 0.27 s, most of
-//! that in waiting for memory (measured). How far off another is: a queue waits for a step, so many steps of that
-//! queue are missing, and each takes its fixed time. Limitation: with two others or more on its links a queue never
-//! goes ahead.
+//! that in waiting for memory (measured). Limitation: with eight others or more on its links a queue never goes ahead.
 
 use super::flat::Flat;
 use super::moves::{Crossing, Moves};
 use crate::units::Ps;
 
-/// Nobody, or more than one; else the number of a queue.
+/// No queue.
 pub(super) const NOBODY: u32 = u32::MAX;
-pub(super) const MANY: u32 = u32::MAX - 1;
+
+/// Of more others nobody is looked at. Chosen: eight queues of a GPU that use its links are few enough.
+const MOST: usize = 7;
 
 /// What is known of queues before a run.
 pub(super) struct Rivals {
-    /// For each queue, who else uses its links.
-    pub(super) rivals: Vec<u32>,
+    /// For each queue, where its rivals are; none if they are too many.
+    places: Vec<Option<(u32, u32)>>,
+    rivals: Vec<u32>,
     /// For each queue, how long its steps take at least.
     pub(super) least: Vec<Ps>,
+}
+
+/// The queues that use a link: so many, of which the first are known.
+#[derive(Clone, Default)]
+struct Users {
+    known: [u32; MOST + 1],
+    len: usize,
+}
+
+impl Users {
+    fn add(&mut self, queue: u32) {
+        if !self.known().contains(&queue) {
+            if let Some(place) = self.known.get_mut(self.len) {
+                *place = queue;
+            }
+            self.len += 1;
+        }
+    }
+
+    fn known(&self) -> &[u32] {
+        &self.known[..self.len.min(MOST + 1)]
+    }
 }
 
 impl Rivals {
     /// Looks at the paths of all queues; `meets` says where transfers of a path can meet others, and whether they may
     /// meet themselves.
-    pub(super) fn of<'a>(flat: &Flat, moves: &'a Moves, meets: impl Fn(u32) -> (&'a [Crossing], bool)) -> Self {
-        let mut users = vec![[NOBODY; 2]; moves.capacities.len()];
+    pub(super) fn new<'a>(flat: &Flat, moves: &'a Moves, meets: impl Fn(u32) -> (&'a [Crossing], bool)) -> Self {
+        let mut users = vec![Users::default(); moves.capacities.len()];
         for queue in 0..flat.queues() as u32 {
             for path in flat.paths(queue) {
                 for crossing in meets(path).0 {
-                    let users = &mut users[crossing.link as usize];
-                    match users.iter().position(|&user| user == queue || user == NOBODY) {
-                        Some(place) => users[place] = queue,
-                        None => users[1] = MANY,
-                    }
+                    users[crossing.link as usize].add(queue);
                 }
             }
         }
-        let rival = |queue: u32| {
-            let mut rival = NOBODY;
-            for path in flat.paths(queue) {
-                let (crossings, meets_itself) = meets(path);
-                let others = crossings.iter().flat_map(|crossing| users[crossing.link as usize]);
-                for other in others.filter(|&user| user != queue && user != NOBODY) {
-                    rival = if rival == NOBODY || rival == other { other } else { MANY };
-                }
-                rival = if meets_itself { MANY } else { rival };
-            }
-            rival
-        };
         let least = |queue| flat.paths(queue).map(|path| moves.paths[path as usize].fixed).min().unwrap_or(0);
-        let queues = 0..flat.queues() as u32;
-        Self { rivals: queues.clone().map(rival).collect(), least: queues.map(least).collect() }
+        let least = (0..flat.queues() as u32).map(least).collect();
+        let mut all = Self { places: Vec::with_capacity(flat.queues()), rivals: Vec::new(), least };
+        for queue in 0..flat.queues() as u32 {
+            let first = all.rivals.len();
+            let are_few = flat.paths(queue).all(|path| {
+                let (crossings, meets_itself) = meets(path);
+                !meets_itself && crossings.iter().all(|crossing| all.add(first, queue, &users[crossing.link as usize]))
+            });
+            if !are_few {
+                all.rivals.truncate(first);
+            }
+            all.places.push(are_few.then_some((first as u32, all.rivals.len() as u32)));
+        }
+        all
+    }
+
+    /// Adds the users of a link to a queue's rivals, which begin at `first`; says whether they are still few.
+    fn add(&mut self, first: usize, queue: u32, users: &Users) -> bool {
+        for &user in users.known() {
+            if user != queue && !self.rivals[first..].contains(&user) {
+                self.rivals.push(user);
+            }
+        }
+        users.len <= MOST + 1 && self.rivals.len() - first <= MOST
+    }
+
+    /// Returns who else uses a queue's links; none if they are too many.
+    #[inline]
+    pub(super) fn of(&self, queue: u32) -> Option<&[u32]> {
+        let (first, end) = self.places[queue as usize]?;
+        Some(&self.rivals[first as usize..end as usize])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use nvcoll_core::algorithm::{build, ALGORITHMS};
+    use nvcoll_core::collective::{Roles, ALL_REDUCE};
     use nvcoll_core::counts::Counts;
     use nvcoll_core::dtype::DType;
     use nvcoll_core::lower::lower;
     use nvcoll_core::partition::Partition;
-    use nvcoll_core::schedule::Path;
+    use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
     use proptest::prelude::*;
 
-    use super::{MANY, NOBODY};
     use crate::preset::preset;
     use crate::simulate::{protocol, AtSwitch, Detail, Settings, Sharing, Simulation};
 
@@ -99,25 +135,85 @@ mod tests {
             let fabric = preset(name).unwrap();
             let mut simulation = Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings).unwrap();
             let ahead = simulation.run().unwrap();
-            simulation.rivals.rivals.fill(MANY);
+            simulation.rivals.places.fill(None);
+            prop_assert_eq!(ahead, simulation.run().unwrap());
+        }
+    }
+
+    /// Copies by four queues each of four ranks: rank, queue, distance to the other rank, chunk, and which steps before it
+    /// waits for, that many back. Each queue has one to begin with.
+    fn copies(drawn: &[(u32, u32, u32, u32, Vec<usize>)]) -> Schedule {
+        let mut schedule = build(&ALL_REDUCE, "ring", Roles::of(4), Aliasing::Disjoint).unwrap();
+        (schedule.leave, schedule.chunks_per_part, schedule.steps) = (vec![Vec::new(); 4], 8, Vec::new());
+        let first = (0..16).map(|nth| (nth / 4, nth % 4, 1, nth % 8, Vec::new()));
+        let mut lengths = [[0; 4]; 4];
+        for (rank, queue, distance, chunk, back) in first.chain(drawn.iter().cloned()) {
+            let view = |rank, buffer| View { rank, buffer, chunks: chunk..chunk + 1 };
+            let earlier = back.iter().filter_map(|&back| schedule.steps.iter().rev().nth(back));
+            let event = |step: &Step| Event::Step { queue: step.queue, index: step.index };
+            let after = earlier.map(|step| Dependency { rank: step.rank, event: event(step), lag: 0 }).collect();
+            let index = &mut lengths[rank as usize][queue as usize];
+            schedule.steps.push(Step {
+                rank,
+                queue,
+                index: *index,
+                src: vec![Source { view: view((rank + distance) % 4, Buffer::Input), contribution: None }],
+                dst: vec![view(rank, Buffer::Output)],
+                is_final: false,
+                at_switch: false,
+                after,
+            });
+            *index += 1;
+        }
+        schedule
+    }
+
+    proptest! {
+        #[test]
+        fn queues_that_wait_for_each_other_are_as_by_the_clock(
+            drawn in prop::collection::vec(
+                (0u32..4, 0u32..4, 1u32..4, 0u32..8, prop::collection::vec(0usize..6, 0..3)), 1..200),
+            near in any::<bool>(), lengths in prop::collection::vec(0usize..100_000, 8), fifo in any::<bool>(),
+            name in prop::sample::select(vec!["hgx-h100", "dgx1-v100"]), slice in 20_000u64..100_000,
+        ) {
+            let drawn: Vec<_> = drawn
+                .into_iter()
+                .map(|(rank, queue, distance, chunk, back)| match near {
+                    // Pairs that nobody else meets, one step after the other.
+                    true => (rank / 2 * 2, queue, 1, chunk, vec![0, 1]),
+                    false => (rank, queue, distance, chunk, back),
+                })
+                .collect();
+            let sharing = if fifo { Sharing::Fifo } else { Sharing::MaxMin };
+            let settings =
+                Settings { sharing, detail: Detail::Spans, ..Settings::new(protocol::named("simple").unwrap(), slice) };
+            let partition = Partition::new(lengths, 1);
+            let fabric = preset(name).unwrap();
+            let mut simulation = Simulation::new(&copies(&drawn), &partition, DType::U8, &fabric, &settings).unwrap();
+            simulation.repeats = false;
+            let ahead = simulation.run().unwrap();
+            simulation.rivals.places.fill(None);
             prop_assert_eq!(ahead, simulation.run().unwrap());
         }
     }
 
     #[test]
-    fn a_ring_has_one_other_on_its_links_and_a_copy_to_everybody_more() {
-        let of = |name: &str| {
+    fn a_ring_has_one_other_on_its_links_and_a_copy_to_fifteen_more_than_are_looked_at() {
+        let of = |name: &str, n: u32, machine: &str| {
             let all_reduce = ALGORITHMS.iter().find(|a| a.collective.name == "all_reduce" && a.name == name).unwrap();
-            let (roles, aliasing) = all_reduce.collective.forms(8).next().unwrap();
+            let (roles, aliasing) = all_reduce.collective.forms(n).next().unwrap();
             let schedule = build(all_reduce.collective, name, roles, aliasing).unwrap();
-            let partition = Partition::new(vec![8], schedule.chunks_per_part);
+            let partition = Partition::new(vec![n as usize], schedule.chunks_per_part);
             let settings = Settings::new(protocol::named("simple").unwrap(), 1 << 20);
-            let fabric = preset("hgx-h100").unwrap();
-            Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings).unwrap().rivals.rivals
+            let fabric = preset(machine).unwrap();
+            Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings).unwrap().rivals
         };
         // Two queues per rank, one for each time round; the leaves move nothing.
-        assert_eq!(of("ring")[..4], [1, 0, 3, 2]);
-        assert_eq!(of("ring")[16..], [NOBODY; 8]);
-        assert!(of("one_shot")[..8].iter().all(|&rival| rival == MANY));
+        let ring = of("ring", 8, "hgx-h100");
+        assert!([(0, 1), (1, 0), (2, 3), (3, 2)].iter().all(|&(queue, rival)| ring.of(queue) == Some(&[rival])));
+        assert!((16..24).all(|leave| ring.of(leave) == Some(&[])));
+        let (eight, sixteen) = (of("one_shot", 8, "hgx-h100"), of("one_shot", 16, "dgx2"));
+        assert!((0..8).all(|queue| eight.of(queue).is_some_and(|rivals| rivals.len() == 7)));
+        assert!((0..16).all(|queue| sixteen.of(queue).is_none()));
     }
 }

@@ -11,176 +11,23 @@
 //! among equal times, except who is first on a link that serves one after the other: there it is the order of ranks,
 //! queues and legs.
 
+mod ahead;
+mod queue;
+mod record;
 mod repeat;
 
 use std::collections::VecDeque;
 
 use super::agenda::Agenda;
+use super::discipline::{Discipline, Limit, BEGINS};
 use super::flat::{Flat, Wait, ENTER};
-use super::moves::{Moves, NOTHING};
-use super::rivals::{Rivals, MANY, NOBODY};
+use super::moves::Moves;
+use super::rivals::{Rivals, NOBODY};
+use super::Simulation;
 use crate::units::Ps;
+use queue::{Done, Queue};
+pub(super) use record::{Cause, Record};
 use repeat::Repeats;
-
-/// The event that a queue's step begins to move; other numbers are the discipline's.
-const BEGINS: u32 = 0;
-/// The event that a transfer ends.
-pub(super) const ENDS: u32 = u32::MAX;
-
-pub(super) const fn event(queue: u32, what: u32) -> u64 {
-    (queue as u64) << 32 | what as u64
-}
-
-/// What held a transfer back while most others did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Limit {
-    /// The link; none if that is not known.
-    pub(super) link: u32,
-    /// How many transfers were on it then.
-    pub(super) users: u32,
-}
-
-impl Default for Limit {
-    fn default() -> Self {
-        Self { link: u32::MAX, users: 0 }
-    }
-}
-
-/// How transfers get their links.
-pub(super) trait Discipline {
-    /// Whether a transfer has its links only after the latency of all of them; else each link adds its own.
-    const WAITS_FOR_LATENCY: bool;
-
-    /// Whether its state says when transfers end, so that the ends on the agenda say nothing more.
-    const KNOWS_ENDS: bool;
-
-    /// Returns how long a transfer takes that has its links to itself.
-    fn alone(&mut self, path: u32, nbytes: u64) -> Ps;
-
-    /// Such a transfer, of which that was asked just now, takes place.
-    fn pass(&mut self, path: u32, takes: Ps) -> Limit;
-
-    /// A transfer begins to move; returns when it ends if that is known now.
-    fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps>;
-
-    /// One of the discipline's events; returns when the queue's transfer ends if that is known now.
-    fn happens(&mut self, happening: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps>;
-
-    /// The queue's transfer ends.
-    fn end(&mut self, queue: u32, at: Ps) -> Limit;
-
-    /// All events of `now` have happened; adds transfers that end now after all.
-    fn settle(&mut self, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda);
-
-    /// Returns how long each link was in use, when nothing is any more.
-    fn busy(&mut self) -> Vec<Ps>;
-
-    /// Returns how long each link was in use until now.
-    fn used(&self, now: Ps) -> Vec<Ps>;
-
-    /// Tells all that decides what comes after `now`, times as distances from it, until `visit` says no; says whether it
-    /// never did.
-    fn state(&self, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool;
-
-    /// Goes on as it is, that much later, each link having been in use for so much more.
-    fn postpone(&mut self, by: Ps, more: &[Ps]);
-}
-
-/// Why a step was not ready earlier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// Its rank had not entered.
-    Own,
-    /// Another rank had not entered, or its signal was on the way.
-    Enter(u32),
-    /// The step before it in its queue, or one it waits for, was not done: its number in the record.
-    Step(u64),
-}
-
-impl Cause {
-    const OWN: u64 = u64::MAX;
-    const ENTERS: u64 = 1 << 63;
-
-    fn read(packed: u64) -> Self {
-        match packed {
-            Self::OWN => Cause::Own,
-            _ if packed >= Self::ENTERS => Cause::Enter((packed - Self::ENTERS) as u32),
-            _ => Cause::Step(packed),
-        }
-    }
-}
-
-/// What happened to every step in every tile, in queue order; then the leaves.
-#[derive(Default)]
-pub(super) struct Record {
-    pub(super) ready: Vec<Ps>,
-    pub(super) done: Vec<Ps>,
-    cause: Vec<u64>,
-    pub(super) limit: Vec<Limit>,
-}
-
-impl Record {
-    pub(super) fn cause(&self, number: u64) -> Cause {
-        Cause::read(self.cause[number as usize])
-    }
-
-    fn resize(&mut self, entries: usize) {
-        self.ready.resize(entries, 0);
-        self.done.resize(entries, 0);
-        self.cause.resize(entries, 0);
-        self.limit.resize(entries, Limit::default());
-    }
-}
-
-#[derive(Clone)]
-struct Queue {
-    step: u32,
-    tile: u32,
-    /// How many waits of its step are over.
-    waits: u32,
-    /// Which queue it waits for.
-    awaited: u32,
-    /// Who waits for the same queue.
-    next_waiting: u32,
-    /// At which progress of the queue that it waits for it goes on.
-    target: u64,
-    ready: Ps,
-    cause: u64,
-    nbytes: u64,
-}
-
-/// When the steps of a queue were done, those left out that everybody is past.
-#[derive(Clone, Default)]
-struct Done {
-    forgotten: u64,
-    at: Vec<Ps>,
-}
-
-impl Done {
-    /// Returns how many steps are done.
-    #[inline]
-    fn steps(&self) -> u64 {
-        self.forgotten + self.at.len() as u64
-    }
-
-    /// Returns when so many steps were done; none if they are not. What was forgotten was long ago.
-    #[inline]
-    fn when(&self, steps: u64) -> Option<Ps> {
-        if steps <= self.forgotten {
-            return Some(0);
-        }
-        self.at.get((steps - self.forgotten - 1) as usize).copied()
-    }
-
-    /// Nobody asks for the first so many steps any more.
-    fn forget(&mut self, steps: u64) {
-        let over = steps.saturating_sub(self.forgotten) as usize;
-        if over > self.at.len() / 2 {
-            self.at.drain(..over);
-            self.forgotten = steps;
-        }
-    }
-}
 
 /// How many steps and events pass between two looks at whether to go on. Chosen: some milliseconds; in tests so few
 /// that everything is forgotten as soon as it may be.
@@ -226,34 +73,27 @@ pub(super) struct Outcome {
 }
 
 impl<'a, D: Discipline> Run<'a, D> {
-    /// Runs to the end, unless `is_interrupted` says to stop; with `repeats`, tiles that repeat are passed over. Where they
-    /// may, no queue goes ahead of the clock: what repeats is all that there is at one time.
-    #[allow(clippy::too_many_arguments)]
+    /// Runs a simulation to the end, unless `is_interrupted` says to stop. Where tiles that repeat may be passed over, no
+    /// queue goes ahead of the clock: what repeats is all that there is at one time.
     pub(super) fn run(
-        flat: &'a Flat,
-        moves: &'a Moves,
-        rivals: &'a Rivals,
-        starts: &'a [Ps],
+        simulation: &'a Simulation,
         discipline: D,
-        records: bool,
-        repeats: bool,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Outcome, Stopped> {
-        let queues = flat.queues();
-        let working = flat.working_queues();
-        let queue = |number: usize| Queue {
-            step: flat.first(number as u32),
-            tile: if number < working { 0 } else { flat.tiles - 1 },
-            waits: 0,
-            awaited: NOBODY,
-            next_waiting: NOBODY,
-            target: 0,
-            ready: starts[flat.ranks[number] as usize],
-            cause: Cause::OWN,
-            nbytes: 0,
+        let mut run = Self::new(simulation, discipline);
+        run.pass(is_interrupted)?;
+        run.outcome()
+    }
+
+    fn new(simulation: &'a Simulation, discipline: D) -> Self {
+        let Simulation { flat, moves, rivals, starts, repeats, .. } = simulation;
+        let (queues, working) = (flat.queues() as u32, flat.working_queues() as u32);
+        let queue = |number: u32| {
+            let tile = if number < working { 0 } else { flat.tiles - 1 };
+            Queue::new(flat.first(number), tile, starts[flat.ranks[number as usize] as usize])
         };
         let room = |queue| (u64::from(flat.len(queue)) * u64::from(flat.tiles)).min(LOOK as u64) as usize;
-        let mut run = Self {
+        Self {
             flat,
             moves,
             rivals,
@@ -261,19 +101,14 @@ impl<'a, D: Discipline> Run<'a, D> {
             discipline,
             agenda: Agenda::new(),
             queues: (0..queues).map(queue).collect(),
-            done: (0..queues as u32).map(|queue| Done { forgotten: 0, at: Vec::with_capacity(room(queue)) }).collect(),
-            waiting: vec![NOBODY; queues],
-            going: (0..queues as u32).collect(),
+            done: (0..queues).map(|queue| Done::with_room(room(queue))).collect(),
+            waiting: vec![NOBODY; queues as usize],
+            going: (0..queues).collect(),
             passed: 0,
             moved: vec![0; moves.paths.len()],
-            record: records.then(Record::default),
-            repeats: Repeats::new(flat, starts, repeats),
-        };
-        if let Some(record) = &mut run.record {
-            record.resize(flat.number(queues as u32, 0) as usize);
+            record: simulation.records().then(|| Record::new(flat.number(queues, 0) as usize)),
+            repeats: Repeats::new(flat, starts, *repeats),
         }
-        run.pass(is_interrupted)?;
-        run.outcome()
     }
 
     fn pass(&mut self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<(), Stopped> {
@@ -424,57 +259,6 @@ impl<'a, D: Discipline> Run<'a, D> {
         true
     }
 
-    /// Begins a queue's step. Returns when it is done if nobody can meet it before `horizon`, which is looked for anew
-    /// when it is too near; else the clock will say it.
-    fn begin(&mut self, number: u32, horizon: &mut Ps) -> Option<(Ps, Limit)> {
-        let queue = &self.queues[number as usize];
-        let flat = self.flat.step(queue.step);
-        let nbytes = self.flat.nbytes(flat.size, queue.tile);
-        let path = &self.moves.paths[flat.path as usize];
-        let begins = queue.ready + path.fixed;
-        if nbytes == 0 || flat.path == NOTHING {
-            return Some((begins, Limit::default()));
-        }
-        let begins = begins + if D::WAITS_FOR_LATENCY { path.latency } else { 0 };
-        if !self.repeats.is_looking && self.rivals.rivals[number as usize] != MANY {
-            let takes = self.discipline.alone(flat.path, nbytes);
-            if begins + takes > *horizon {
-                *horizon = self.horizon(number, begins);
-            }
-            if begins + takes <= *horizon {
-                self.moved[flat.path as usize] += nbytes;
-                return Some((begins + takes, self.discipline.pass(flat.path, takes)));
-            }
-        }
-        self.queues[number as usize].nbytes = nbytes;
-        self.agenda.push_in_order(begins, event(number, BEGINS));
-        None
-    }
-
-    /// Returns until when nobody else moves anything over a queue's links from `begins` on, as far as is known.
-    fn horizon(&self, number: u32, begins: Ps) -> Ps {
-        let number = match self.rivals.rivals[number as usize] {
-            NOBODY => return Ps::MAX,
-            MANY => return 0,
-            rival => rival as usize,
-        };
-        let rival = &self.queues[number];
-        if *self.done[number].at.last().unwrap_or(&rival.ready) > begins {
-            return 0;
-        }
-        if rival.tile == self.flat.tiles {
-            return Ps::MAX;
-        }
-        if rival.awaited == NOBODY {
-            return rival.ready;
-        }
-        let awaited = rival.awaited as usize;
-        match rival.target.saturating_sub(self.done[awaited].steps()) {
-            0 => rival.ready,
-            missing => rival.ready.max(self.queues[awaited].ready + missing * self.rivals.least[awaited]),
-        }
-    }
-
     /// A queue's step is done.
     fn done(&mut self, number: u32, at: Ps, limit: Limit) {
         let done = &mut self.done[number as usize];
@@ -488,7 +272,7 @@ impl<'a, D: Discipline> Run<'a, D> {
         }
         queue.step += 1;
         queue.waits = 0;
-        (queue.ready, queue.cause) = (at, step);
+        (queue.ready, queue.last, queue.cause) = (at, at, step);
         if queue.step == self.flat.first(number + 1) {
             queue.step = self.flat.first(number);
             queue.tile += 1;

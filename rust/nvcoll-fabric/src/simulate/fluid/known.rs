@@ -11,9 +11,9 @@
 
 use super::{Bundle, Fluid, LEAST_KEPT, NONE};
 use crate::simulate::agenda::Agenda;
+use crate::simulate::discipline::{event, Limit, ENDS};
 use crate::simulate::hashing::{table, Table};
 use crate::simulate::moves::Moves;
-use crate::simulate::run::{event, Limit, ENDS};
 use crate::units::Ps;
 
 /// With more paths there is no table: each look costs as much as paths have transfers. Chosen.
@@ -41,7 +41,7 @@ pub(super) struct Known {
     /// The sum of the hashes of paths, each as often as it has transfers.
     key: u64,
     /// Whether transfers have begun or ended since rates were given.
-    is_stale: bool,
+    pub(super) is_stale: bool,
     /// Whether transfers have met: else each has put its own end on the agenda.
     have_met: bool,
     sets: Table<u64, (u32, u32)>,
@@ -128,19 +128,17 @@ fn hash_of(path: u32) -> u64 {
 }
 
 impl Fluid<'_> {
-    /// Settles by the table: adds the transfers that end now, or gives all their rates if none does.
+    /// Settles by a table that is stale: adds the transfers that end now, or gives all their rates if none does.
     pub(super) fn settle_by_table(&mut self, mut known: Known, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda) {
-        if known.is_stale {
-            for &path in &known.active {
-                self.add_ended_on(path, now, ended);
-            }
-            if ended.is_empty() {
-                known.is_stale = false;
-                self.give_all(&mut known, now, agenda);
-                if !known.is_worth_it() {
-                    self.least_kept = LEAST_KEPT;
-                    return self.change_all(&known.active);
-                }
+        for &path in &known.active {
+            self.add_ended_on(path, now, ended);
+        }
+        if ended.is_empty() {
+            known.is_stale = false;
+            self.give_all(&mut known, now, agenda);
+            if !known.is_worth_it() {
+                self.least_kept = LEAST_KEPT;
+                return self.change_all(&known.active);
             }
         }
         self.known = Some(known);
@@ -200,15 +198,14 @@ mod tests {
     use super::Fluid;
     use crate::preset::preset;
     use crate::simulate::run::{Outcome, Run};
-    use crate::simulate::{protocol, AtSwitch, Ratio, Settings, Simulation};
+    use crate::simulate::{protocol, AtSwitch, Detail, Ratio, Settings, Simulation};
 
     fn run(simulation: &Simulation, has_table: bool) -> Outcome {
         let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
         if !has_table {
             (fluid.known, fluid.least_kept) = (None, super::LEAST_KEPT);
         }
-        let Simulation { flat, moves, rivals, starts, .. } = simulation;
-        Run::run(flat, moves, rivals, starts, fluid, true, false, &mut || false).ok().unwrap()
+        Run::run(simulation, fluid, &mut || false).ok().unwrap()
     }
 
     proptest! {
@@ -226,14 +223,16 @@ mod tests {
             let schedule = build(algorithm.collective, algorithm.name, roles, aliasing).unwrap();
             let settings = Settings {
                 at_switch: AtSwitch::Ignore,
+                detail: Detail::Path,
                 starts_ps: starts[..n as usize].to_vec(),
                 slowdowns: (0..n).map(|rank| Ratio::new(if rank == 1 { slow } else { 1 }, 1)).collect(),
                 ..Settings::new(protocol::named("simple").unwrap(), 40_000)
             };
             let counts = Counts::Even(tiles * 10_000 * schedule.chunks_per_part as usize + more);
             let partition = Partition::new(counts.of_parts(schedule.collective, roles), schedule.chunks_per_part);
-            let simulation =
+            let mut simulation =
                 Simulation::new(&schedule, &partition, DType::F32, &preset(name).unwrap(), &settings).unwrap();
+            simulation.repeats = false;
             let (known, plain) = (run(&simulation, true), run(&simulation, false));
             prop_assert_eq!((&known.ends, &known.busy, &known.moved), (&plain.ends, &plain.busy, &plain.moved));
             let (known, plain) = (known.record.unwrap(), plain.record.unwrap());

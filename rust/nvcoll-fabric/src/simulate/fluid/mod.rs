@@ -23,8 +23,8 @@ mod rounds;
 mod tests;
 
 use super::agenda::Agenda;
+use super::discipline::{event, Discipline, Limit, ENDS};
 use super::moves::{Moves, Path};
-use super::run::{event, Discipline, Limit, ENDS};
 use crate::units::Ps;
 use fill::Given;
 use island::{Island, LEAST_KEPT};
@@ -443,9 +443,9 @@ impl Discipline for Fluid<'_> {
     }
 
     fn settle(&mut self, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda) {
-        match self.known.take() {
+        match self.known.take_if(|known| known.is_stale) {
             Some(known) => self.settle_by_table(known, now, ended, agenda),
-            None if self.changed.is_empty() => {}
+            None if self.known.is_some() || self.changed.is_empty() => {}
             None => self.settle_links(now, ended, agenda),
         }
     }

@@ -10,8 +10,9 @@ use proptest::prelude::*;
 use super::{Fluid, NONE};
 use crate::preset::preset;
 use crate::simulate::agenda::Agenda;
-use crate::simulate::run::{Discipline, Limit, Outcome, Run};
-use crate::simulate::{protocol, Ratio, Settings, Simulation};
+use crate::simulate::discipline::{Discipline, Limit};
+use crate::simulate::run::{Outcome, Run};
+use crate::simulate::{protocol, Detail, Ratio, Settings, Simulation};
 use crate::units::Ps;
 
 /// Max-min fair sharing that is looked at whenever it has settled.
@@ -157,16 +158,17 @@ fn simulation(drawn: &Drawn, folds: bool, protocol: &str, slow: u32) -> Simulati
         step.src.push(second);
     }
     let mut settings = Settings::new(protocol::named(protocol).unwrap(), 40_000);
+    settings.detail = Detail::Path;
     settings.slowdowns = (0..8).map(|rank| Ratio::new(if rank == 3 { slow } else { 1 }, 1)).collect();
     let partition = Partition::new(drawn.lengths.clone(), 1);
-    Simulation::new(&schedule, &partition, DType::U8, &fabric, &settings).unwrap()
+    let simulation = Simulation::new(&schedule, &partition, DType::U8, &fabric, &settings).unwrap();
+    Simulation { repeats: false, ..simulation }
 }
 
 fn run(simulation: &Simulation, least_kept: usize) -> Outcome {
     let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
     (fluid.known, fluid.least_kept) = (None, least_kept);
-    let Simulation { flat, moves, rivals, starts, .. } = simulation;
-    Run::run(flat, moves, rivals, starts, fluid, true, false, &mut || false).ok().unwrap()
+    Run::run(simulation, fluid, &mut || false).ok().unwrap()
 }
 
 #[derive(Debug)]
@@ -193,8 +195,7 @@ proptest! {
         let simulation = simulation(&drawn, folds, if ideal { "ideal" } else { "simple" }, slow);
         let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
         (fluid.known, fluid.least_kept) = (None, least_kept);
-        let Simulation { flat, moves, rivals, starts, .. } = &simulation;
-        prop_assert!(Run::run(flat, moves, rivals, starts, Checked(fluid), false, false, &mut || false).is_ok());
+        prop_assert!(Run::run(&simulation, Checked(fluid), &mut || false).is_ok());
     }
 
     #[test]

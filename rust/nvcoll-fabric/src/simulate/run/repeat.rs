@@ -23,7 +23,8 @@
 
 use std::ops::Range;
 
-use super::{Cause, Discipline, Done, Record, Run, BEGINS, NOBODY};
+use super::{Cause, Done, Record, Run, NOBODY};
+use crate::simulate::discipline::{Discipline, BEGINS};
 use crate::simulate::flat::{Flat, ENTER};
 use crate::units::Ps;
 

@@ -1,0 +1,51 @@
+//! What a run writes down of every step: when it was ready and done, and why not earlier.
+
+use crate::simulate::discipline::Limit;
+use crate::units::Ps;
+
+/// Why a step was not ready earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::simulate) enum Cause {
+    /// Its rank had not entered.
+    Own,
+    /// Another rank had not entered, or its signal was on the way.
+    Enter(u32),
+    /// The step before it in its queue, or one it waits for, was not done: its number in the record.
+    Step(u64),
+}
+
+impl Cause {
+    pub(super) const OWN: u64 = u64::MAX;
+    pub(super) const ENTERS: u64 = 1 << 63;
+
+    pub(super) fn read(packed: u64) -> Self {
+        match packed {
+            Self::OWN => Cause::Own,
+            _ if packed >= Self::ENTERS => Cause::Enter((packed - Self::ENTERS) as u32),
+            _ => Cause::Step(packed),
+        }
+    }
+}
+
+/// What happened to every step in every tile, in queue order; then the leaves.
+pub(in crate::simulate) struct Record {
+    pub(in crate::simulate) ready: Vec<Ps>,
+    pub(in crate::simulate) done: Vec<Ps>,
+    pub(super) cause: Vec<u64>,
+    pub(in crate::simulate) limit: Vec<Limit>,
+}
+
+impl Record {
+    pub(in crate::simulate) fn cause(&self, number: u64) -> Cause {
+        Cause::read(self.cause[number as usize])
+    }
+
+    pub(super) fn new(entries: usize) -> Self {
+        Self {
+            ready: vec![0; entries],
+            done: vec![0; entries],
+            cause: vec![0; entries],
+            limit: vec![Limit::default(); entries],
+        }
+    }
+}
