@@ -19,7 +19,7 @@
 //! For all_gather the worst of all 2^n cuts is found: if every GPU offers x and each can receive n x, no cut is in the way; a
 //! maximal flow finds that out or a cut S that lets less through, and x becomes B(S)/s (Dinkelbach, 1967). GPUs may pass on
 //! what they receive, and what is staged passes memory. Between nodes, where no switch folds, the volume of all_reduce is
-//! bounded for nodes as it is for GPUs. all_to_all is bounded by GPUs, nodes and halves only.
+//! bounded for nodes as it is for GPUs. all_to_all is bounded by GPUs, nodes, and halves of all and of a node only.
 //!
 //! Links count at line rate: efficiencies are fitted to measurements, some of which exceed them, and no measurement may fall
 //! below a floor. Source: the cut bound of ForestColl (Zhao et al., 2024), the volume of Patarasuk and Yuan (2009).
@@ -173,12 +173,14 @@ impl Cuts {
         let n = self.gpus.len() as u64;
         let singles = self.nodes[0].iter().map(std::slice::from_ref);
         let nodes = self.nodes.iter().take(1).filter(|node| node.len() < self.gpus.len()).map(Vec::as_slice);
-        let half = std::iter::once(&self.gpus[..self.gpus.len().div_ceil(2)]);
+        let half = |gpus: &[usize]| gpus.len().div_ceil(2);
+        let halves = [&self.gpus[..half(&self.gpus)], &self.nodes[0][..half(&self.nodes[0])]];
+        let halves = halves.into_iter().take(self.nodes.len());
         let algbw = |inside: &[usize]| {
             let s = inside.len() as u64;
             times(self.from(inside), n, s * (n - s))
         };
-        singles.chain(nodes).chain(half).map(algbw).min().unwrap_or(UNBOUNDED)
+        singles.chain(nodes).chain(halves).map(algbw).min().unwrap_or(UNBOUNDED)
     }
 }
 

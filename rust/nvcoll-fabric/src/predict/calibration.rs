@@ -21,8 +21,7 @@ use super::spent::us;
 use super::terms::Hops as FormHops;
 use super::{narrow, ring, Launch, Predictor};
 use crate::error::{Error, Result};
-use crate::hardware::media::Family;
-use crate::hardware::{Fabric, Link};
+use crate::hardware::Fabric;
 use crate::nccl::Protocol;
 use crate::simulate::{Fitted, Hops, Protocol as Costs, Ratio, Settings};
 use crate::units::{Ps, Rate, PS_PER_US};
@@ -91,7 +90,7 @@ impl Predictor {
         let inside = ps(inside);
         let fitted = Fitted {
             start,
-            rates: fabric.links.iter().map(|link| self.rate(fabric, link)).collect(),
+            rates: fabric.links.iter().map(|link| narrow::in_use(fabric, &self.machine, &self.terms, link)).collect(),
             hops: Hops { nvlink: inside, peer: inside, staged: inside, network: network.map_or(inside, ps) },
             switch_wire,
         };
@@ -120,16 +119,6 @@ impl Predictor {
     /// Until the channels after the first have started.
     fn channels_us(&self, protocol: Protocol, nbytes: u64) -> f64 {
         (self.channels(protocol, nbytes) - 1.0) * self.terms.channel_us
-    }
-
-    /// What a link carries: its part of what the constants say of a GPU's, or of a node's cards.
-    fn rate(&self, fabric: &Fabric, link: &Link) -> Rate {
-        match (link.medium.family, &self.terms.between) {
-            (Family::Network, Some(network)) => {
-                Rate::from_gbps(link.line_rate().gbps() * network.ring_gbps / network.line_gbps)
-            }
-            _ => narrow::in_use(fabric, &self.machine, &self.terms, link),
-        }
     }
 
     /// Bytes on links per byte that the switch folds or multicasts, over [`WIRE`]: its rate is not that of a ring, and each

@@ -38,6 +38,8 @@ pub(super) struct Network {
     pub(super) medium: &'static Medium,
     /// GB/s of all cards of a node at line rate.
     pub(super) line_gbps: f64,
+    /// How many these are.
+    pub(super) cards: u32,
 }
 
 impl Network {
@@ -253,5 +255,5 @@ fn network(fabric: &Fabric, gpu: usize) -> Option<Network> {
     };
     let ports: Vec<&Link> = fabric.links.iter().filter(is_port).collect();
     let line_gbps = ports.iter().map(|link| link.line_rate().gbps()).sum();
-    Some(Network { medium: ports.first()?.medium, line_gbps })
+    Some(Network { medium: ports.first()?.medium, line_gbps, cards: ports.len() as u32 })
 }

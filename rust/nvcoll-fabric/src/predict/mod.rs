@@ -174,8 +174,14 @@ impl Predictor {
         for pattern in Pattern::ALL {
             narrows.cuts[pattern as usize] = narrow::cut(fabric, &machine, &terms, pattern)?;
         }
+        narrows.way_out = narrow::way_out(fabric, &machine, &terms);
         let terms = terms_of(&machine, &narrows, model.as_ref(), &constants);
         Ok(Self { fabric: fabric.name.clone(), machine, narrows, terms, model, chooses })
+    }
+
+    /// Returns the link that is known to hold up a round.
+    fn narrow(&self, round: narrow::Round) -> &narrow::Narrow {
+        self.narrows.of_round(round).expect("what holds a round up is known")
     }
 
     /// Takes other constants.

@@ -4,19 +4,22 @@
 //! ring     every GPU to the next, and back                    of S, each crossing carries 2 (n-1)/n S, or (n-1)/n S
 //! chain    from the first GPU to the last                     S
 //! tree     a chain there and back, on one node                S each way
+//! sends    all pairs that send, at once                       S/n; of sendrecv S
 //!          a link gives each crossing, one way, what a long transfer gets of it / how many cross it
-//! sends    the cuts of `floor.rs` with links in use instead of at line rate
+//! mesh     sends: the cuts of `floor.rs`, links in use instead of at line rate: GPUs pass on what they receive
+//! way out  what all GPUs of a node together bring to its cards: the most that flows, links in use
 //! ```
 //!
 //! GPUs visit each other as NCCL's search lays its channels, whose bytes are alike; in the order of the ranks where it finds
-//! none. The links at GPUs, and what they leave each other of links to their socket, are in the constants, and so is what
-//! NVLink that joins all GPUs carries. Of several nodes the first is looked at, not the way from GPUs to cards; of sends,
-//! one node only. No measured system is held up here: what is said of such calls is not validated.
+//! none, and of sends. The links at GPUs, and what they leave each other of links to their socket, are in the constants, and
+//! so is what NVLink that joins all GPUs carries. Of several nodes the first is looked at: nodes are alike. No measured system
+//! is held up here: what is said of such calls is not validated.
 
 use super::machine::{Machine, Way};
 use super::pattern::Pattern;
 use super::terms::Terms;
 use crate::error::Result;
+use crate::flows::Flows;
 use crate::hardware::media::Family;
 use crate::hardware::{Fabric, Kind, Link};
 use crate::nccl::Model;
@@ -35,7 +38,7 @@ pub(super) struct Narrow {
     pub(super) line_gbps: f64,
 }
 
-/// A cut that holds up sends: GB/s of a GPU at line rate, and what part of its rate it gets through.
+/// A cut that holds up sends on a mesh: GB/s of a GPU at line rate, and what part of its rate it gets through.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cut {
     pub(super) part: f64,
@@ -48,11 +51,15 @@ pub(super) struct Narrows {
     pub(super) ring: Option<Narrow>,
     pub(super) chain: Option<Narrow>,
     pub(super) tree: Option<Narrow>,
+    /// Of sends, for each of [`Pattern::ALL`].
+    pub(super) sends: [Option<Narrow>; Pattern::ALL.len()],
     /// For each of [`Pattern::ALL`].
     pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
+    /// GB/s that the GPUs of a node bring to its cards, if there are several nodes.
+    pub(super) way_out: Option<f64>,
 }
 
-/// Over which pairs of neighbours bytes go.
+/// Over which pairs bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
     /// To the next, and back to the first.
@@ -61,6 +68,8 @@ pub(super) enum Round {
     Chain,
     /// There and back.
     Tree,
+    /// Whoever sends in a pattern of sends.
+    Sends(Pattern),
 }
 
 impl Narrows {
@@ -69,15 +78,22 @@ impl Narrows {
     /// # Errors
     /// [`crate::Error::NoPath`].
     pub(super) fn of(fabric: &Fabric, machine: &Machine, model: Option<&Model>) -> Result<Self> {
-        if machine.way == Way::Nvlink || machine.local() < 2 {
+        if machine.way == Way::Nvlink {
             return Ok(Self::default());
+        }
+        let mut sends = <[Option<Narrow>; Pattern::ALL.len()]>::default();
+        for pattern in Pattern::ALL.into_iter().filter(|pattern| pattern.is_of_sends()) {
+            sends[pattern as usize] = narrowest(fabric, &sent(machine, pattern))?;
+        }
+        if machine.local() < 2 {
+            return Ok(Self { sends, ..Self::default() });
         }
         let in_order = || vec![(0..machine.local() as usize).collect()];
         let orders = model.map(|model| model.rings().to_vec()).filter(|rings| !rings.is_empty());
         let orders = orders.unwrap_or_else(in_order);
-        let narrowest = |round| narrowest(fabric, machine, &orders, round);
+        let narrowest = |round| narrowest(fabric, &visits(&orders, round, machine.nodes == 1));
         let (ring, chain, tree) = (narrowest(Round::Ring)?, narrowest(Round::Chain)?, narrowest(Round::Tree)?);
-        Ok(Self { ring, chain, tree, ..Self::default() })
+        Ok(Self { ring, chain, tree, sends, ..Self::default() })
     }
 
     pub(super) fn of_round(&self, round: Round) -> Option<&Narrow> {
@@ -85,10 +101,11 @@ impl Narrows {
             Round::Ring => self.ring.as_ref(),
             Round::Chain => self.chain.as_ref(),
             Round::Tree => self.tree.as_ref(),
+            Round::Sends(pattern) => self.sends[pattern as usize].as_ref(),
         }
     }
 
-    /// Returns GB/s of a crossing, in use; infinite if no link but those of GPUs is crossed.
+    /// Returns GB/s of a crossing, in use; of sends, of S. Infinite if no link but those of GPUs is crossed.
     pub(super) fn gbps(&self, round: Round) -> f64 {
         self.of_round(round).map_or(f64::INFINITY, |narrow| narrow.gbps)
     }
@@ -111,24 +128,74 @@ fn pairs(order: &[usize], round: Round, is_closed: bool) -> Vec<(u32, u32)> {
     pairs
 }
 
-fn narrowest(fabric: &Fabric, machine: &Machine, orders: &[Vec<usize>], round: Round) -> Result<Option<Narrow>> {
+/// Two ranks, and how often what a crossing carries goes from the one to the other.
+type Visit = (u32, u32, f64);
+
+/// The pairs of a round, whose bytes the channels share.
+fn visits(orders: &[Vec<usize>], round: Round, is_closed: bool) -> Vec<Visit> {
+    let share = 1.0 / orders.len() as f64;
+    let of_one = |order: &Vec<usize>| pairs(order, round, is_closed);
+    orders.iter().flat_map(of_one).map(|(from, to)| (from, to, share)).collect()
+}
+
+/// Who sends how much of S in a pattern of sends, as far as it crosses links of the first node. What goes to other nodes
+/// leaves by the sender's card and comes in by the receiver's: the second stands for all.
+fn sent(machine: &Machine, pattern: Pattern) -> Vec<Visit> {
+    let (n, local) = (machine.ranks, machine.local());
+    let (each, outside) = (1.0 / f64::from(n), f64::from(n - local) / f64::from(n));
+    let is_alone = machine.nodes == 1;
+    let others = (0..local).filter(|_| !is_alone);
+    let pairs: Vec<Visit> = match pattern {
+        Pattern::AllToAll => {
+            let inner = (0..local).flat_map(|from| (0..local).map(move |to| (from, to, each)));
+            let outer = others.flat_map(|gpu| [(gpu, local + gpu, outside), (local + gpu, gpu, outside)]);
+            inner.chain(outer).collect()
+        }
+        Pattern::SendRecv => {
+            let ends =
+                if is_alone { vec![(local - 1, 0, 1.0)] } else { vec![(local - 1, local, 1.0), (n - 1, 0, 1.0)] };
+            (1..local).map(|to| (to - 1, to, 1.0)).chain(ends).collect()
+        }
+        _ => {
+            let outer = others.map(|gpu| (local + gpu, 0, outside / f64::from(local)));
+            (1..local).map(|gpu| (gpu, 0, each)).chain(outer).collect()
+        }
+    };
+    let is_of_root = pattern == Pattern::Scatter;
+    let turned = |(from, to, times): Visit| if is_of_root { (to, from, times) } else { (from, to, times) };
+    pairs.into_iter().filter(|(from, to, _)| from != to).map(turned).collect()
+}
+
+/// Finds the link that gives least of what crosses it, leaving out those at GPUs and cards, which have their constants.
+fn narrowest(fabric: &Fabric, visits: &[Visit]) -> Result<Option<Narrow>> {
     let mut router = Router::of(fabric);
     let mut crossings = vec![0.0; fabric.links.len()];
-    for order in orders {
-        for (from, to) in pairs(order, round, machine.nodes == 1) {
-            for link in router.route(fabric, from, to)?.links {
-                crossings[link] += 1.0 / orders.len() as f64;
-            }
+    for &(from, to, times) in visits {
+        for link in router.route(fabric, from, to)?.links {
+            crossings[link] += times;
         }
     }
-    let is_of_gpu = |link: &Link| [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == Kind::Gpu);
-    let shares = fabric.links.iter().zip(&crossings).filter(|(link, &times)| times > 0.0 && !is_of_gpu(link));
+    let is_inner = |link: &Link| {
+        let is_end = |at: usize| matches!(fabric.devices[at].kind, Kind::Gpu | Kind::Nic | Kind::NetworkSwitch);
+        ![link.from, link.to].into_iter().any(is_end)
+    };
+    let shares = fabric.links.iter().zip(&crossings).filter(|(link, &times)| times > 0.0 && is_inner(link));
     let share = |(link, times): (&Link, &f64)| Narrow {
         name: format!("{} to {} ({})", device(fabric, link.from), device(fabric, link.to), link.medium.name),
         gbps: link.rate().gbps() / times,
         line_gbps: link.line_rate().gbps() / times,
     };
     Ok(shares.map(share).reduce(|least, next| if next.gbps < least.gbps { next } else { least }))
+}
+
+/// Returns GB/s that the GPUs of the first node bring to its cards at most; nothing for one node.
+pub(super) fn way_out(fabric: &Fabric, machine: &Machine, terms: &Terms) -> Option<f64> {
+    terms.between.as_ref()?;
+    let rate = |link: &Link| in_use(fabric, machine, terms, link);
+    let node: Vec<usize> = fabric.gpus().into_iter().take(machine.local() as usize).collect();
+    let is_own = |&card: &usize| fabric.devices[card].node == fabric.devices[node[0]].node;
+    let cards: Vec<usize> = fabric.of_kind(Kind::Nic).filter(is_own).collect();
+    Some(Rate(Flows::of(fabric, rate).between(&node, &cards)).gbps())
 }
 
 fn device(fabric: &Fabric, at: usize) -> &str {
@@ -140,8 +207,8 @@ fn device(fabric: &Fabric, at: usize) -> &str {
 /// # Errors
 /// As [`Fabric::floor`].
 pub(super) fn cut(fabric: &Fabric, machine: &Machine, terms: &Terms, pattern: Pattern) -> Result<Option<Cut>> {
-    // The ports of a switch are what its GPUs have.
-    if machine.nodes > 1 || machine.has_switch || !pattern.is_of_sends() {
+    // The ports of a switch are what its GPUs have; what is not joined by NVLink goes one way, and passes nothing on.
+    if machine.way != Way::Nvlink || machine.has_switch || !pattern.is_of_sends() {
         return Ok(None);
     }
     let gpu_gbps = |algbw: Option<Rate>| algbw.map(|rate| rate.gbps() * pattern.sent(terms.ranks));
@@ -152,8 +219,8 @@ pub(super) fn cut(fabric: &Fabric, machine: &Machine, terms: &Terms, pattern: Pa
     Ok((part < NARROWER).then_some(Cut { part, line_gbps }))
 }
 
-/// What a link carries of a node: its part of what the constants say of a GPU's. Those of PCIe that no GPU is at have the
-/// fabric's: what GPUs leave each other there is in the constants.
+/// What a link carries: its part of what the constants say of a GPU's, or of a node's cards. Those of PCIe that no GPU is at
+/// have the fabric's: what GPUs leave each other there is in the constants.
 pub(super) fn in_use(fabric: &Fabric, machine: &Machine, terms: &Terms, link: &Link) -> Rate {
     let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == Kind::Gpu);
     match (link.medium.family, machine.way) {
@@ -162,6 +229,10 @@ pub(super) fn in_use(fabric: &Fabric, machine: &Machine, terms: &Terms, link: &L
         }
         (Family::Pcie | Family::C2c, Way::Peer | Way::Staged) if is_of_gpu => {
             Rate::from_gbps(link.line_rate().gbps() * terms.both_gbps / terms.line_gbps)
+        }
+        (Family::Network, _) => {
+            let part = terms.between.as_ref().map_or(1.0, |network| network.cards_gbps / network.line_gbps);
+            Rate::from_gbps(link.line_rate().gbps() * part)
         }
         _ => link.rate(),
     }

@@ -11,6 +11,10 @@ use crate::units::PS_PER_US;
 /// A class of which nothing was measured.
 const UNSEEN: &str = "";
 
+const CUT: &str = "the narrowest cut of the fabric";
+
+const WAY_OUT: &str = "the way from GPUs to network cards";
+
 /// How long a call takes. Times are microseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
@@ -65,10 +69,15 @@ pub(super) fn made(
     let parts: Vec<(&'static str, f64)> = all.into_iter().filter(|part| part.1 > 0.0).collect();
     let time: f64 = parts.iter().map(|part| part.1).sum::<f64>().max(floor_us);
     let longest = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0);
-    let is_unseen = longest == "bytes" && matches!(spent.carrier, Carrier::Narrow(_) | Carrier::Cut(_));
     // No measured system has such a link: its class says nothing of it.
-    let class = if is_unseen { UNSEEN } else { predictor.class() };
-    let factor = trust::factor(class, call.pattern, weighed.nbytes);
+    let unseen = if longest == "bytes" { unseen(predictor, &spent) } else { None };
+    let class = if unseen.is_some() { UNSEEN } else { predictor.class() };
+    let known = trust::evidence(class, call.pattern, weighed.nbytes);
+    let (trust, at_line) = match unseen {
+        Some((what, part)) => (format!("{known}: no measured machine is held up by {what}"), 1.0 / part),
+        None => (known.to_string(), 1.0),
+    };
+    let factor = trust::factor(class, call.pattern, weighed.nbytes).max(at_line);
     Prediction {
         nbytes: weighed.nbytes,
         algorithm: way.algorithm.map_or("SendRecv", Algorithm::name),
@@ -80,8 +89,21 @@ pub(super) fn made(
         floor_us,
         nccl_us: weighed.choice.nccl_us,
         bottleneck: bottleneck(predictor, call, way, &spent, longest, time),
-        trust: trust::evidence(class, call.pattern, weighed.nbytes).to_string(),
+        trust,
         parts,
+    }
+}
+
+/// Names what holds a call up that holds up no measured system, and says what part of its line rate is counted of it.
+fn unseen(predictor: &Predictor, spent: &Spent) -> Option<(String, f64)> {
+    match spent.carrier {
+        Carrier::Narrow(round) => {
+            let narrow = predictor.narrow(round);
+            Some((narrow.name.clone(), narrow.gbps / narrow.line_gbps))
+        }
+        Carrier::Cut(cut) => Some((CUT.to_owned(), cut.part * predictor.terms.both_gbps / cut.line_gbps)),
+        Carrier::Cards => predictor.terms.between.as_ref()?.way_gbps.map(|_| (WAY_OUT.to_owned(), 1.0)),
+        Carrier::Links | Carrier::FoldingSwitch => None,
     }
 }
 
@@ -110,18 +132,21 @@ fn carried(predictor: &Predictor, way: Way, spent: &Spent, percent: impl Fn(f64)
     let flags = if way.protocol == Protocol::Ll { 2.0 } else { 1.0 };
     let note = if flags > 1.0 { " (LL: half of what moves are flags)" } else { "" };
     let cards_gbps = terms.between.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);
-    let narrow = |round| predictor.narrows.of_round(round).expect("what holds a ring up is known");
     let line = match spent.carrier {
         Carrier::Cards => cards_gbps,
-        Carrier::Narrow(round) => narrow(round).line_gbps,
+        Carrier::Narrow(round) => predictor.narrow(round).line_gbps,
         Carrier::Cut(cut) => cut.line_gbps,
         Carrier::Links | Carrier::FoldingSwitch => terms.line_gbps,
     };
     let busy = percent(us(spent.load * flags, line)).min(100.0);
     let words = match (spent.carrier, machine.way) {
-        (Carrier::Cards, _) => return format!("network cards, {busy:.0} % busy{note}"),
-        (Carrier::Narrow(round), _) => format!("{}, {busy:.0} % busy{note}", narrow(round).name),
-        (Carrier::Cut(_), _) => format!("the narrowest cut of the fabric, {busy:.0} % busy"),
+        (Carrier::Cards, _) => {
+            let way = terms.between.as_ref().and_then(|network| network.way_gbps);
+            let by = way.map_or(String::new(), |_| format!("{WAY_OUT}; "));
+            return format!("{by}network cards, {busy:.0} % busy{note}");
+        }
+        (Carrier::Narrow(round), _) => format!("{}, {busy:.0} % busy{note}", predictor.narrow(round).name),
+        (Carrier::Cut(_), _) => format!("{CUT}, {busy:.0} % busy"),
         (Carrier::FoldingSwitch, _) => {
             let each_way = 1.0 + 1.0 / terms.local;
             format!("GPU ports, {busy:.0} % busy (the switch folds: {each_way:.3} N each way)")

@@ -1,12 +1,14 @@
 //! What NCCL builds of sends and receives: all_to_all, gather, scatter, and nccl-tests' sendrecv.
 //!
 //! ```text
-//! all_to_all          a GPU sends and receives S (n-1)/n; between nodes, S/n for every GPU of the node and GPU outside it
-//! gather, scatter     the root receives, or sends, S (n-1)/n; its share of the node's cards carries what comes from outside
-//! sendrecv            a GPU sends S to the next; between nodes one GPU of each does
-//!                     on one node no faster than the narrowest cut lets it through, its links in use
+//! all_to_all          a GPU sends and receives S (n-1)/n; the cards of a node carry S/n for each GPU of it and GPU outside it
+//! gather, scatter     the root receives, or sends, S (n-1)/n; what comes from outside passes its own part of the cards
+//! sendrecv            a GPU sends S to the next; between nodes one GPU of each does, by its own part of the cards
+//!                     no faster than the narrowest link, or cut, on the way lets it through (`narrow.rs`)
+//! own part            the cards of a node are shared evenly; a GPU that has none to itself uses the one next to it alone
 //! ```
 
+use super::narrow::Round;
 use super::pattern::Pattern;
 use super::spent::{us, Carrier, Spent};
 use super::terms::Terms;
@@ -17,31 +19,37 @@ pub(super) fn sends(terms: &Terms, pattern: Pattern, nbytes: f64) -> Spent {
     let inside = nbytes * pattern.sent(n);
     let cut = terms.cuts[pattern as usize];
     let hops = if pattern == Pattern::SendRecv { terms.hops.simple } else { 0.0 };
+    let by_gpus = us(inside, terms.both_gbps * cut.map_or(1.0, |cut| cut.part));
+    let by_narrow = us(nbytes, terms.narrow.gbps(Round::Sends(pattern)));
+    let (bytes, carrier, load) = match by_narrow > by_gpus {
+        true => (by_narrow, Carrier::Narrow(Round::Sends(pattern)), nbytes),
+        false => (by_gpus, cut.map_or(Carrier::Links, Carrier::Cut), inside),
+    };
     let by_links = Spent {
         start_up: terms.start_simple_us,
         network: 0.0,
         hops,
         channels: 0.0,
         fill: 0.0,
-        bytes: us(inside, terms.both_gbps * cut.map_or(1.0, |cut| cut.part)),
-        carrier: cut.map_or(Carrier::Links, Carrier::Cut),
-        load: inside,
+        bytes,
+        carrier,
+        load,
         of_cards: 0.0,
     };
     let Some(network) = &terms.between else { return by_links };
     let outside = nbytes / n * (n - local);
-    let (load, part) = match pattern {
-        Pattern::AllToAll => (outside * local, 1.0),
-        Pattern::SendRecv => (nbytes, 1.0 / local),
-        _ => (outside, 1.0 / local),
+    let (load, gbps, parts) = match pattern {
+        Pattern::AllToAll => (outside * local, network.ring_gbps, 1.0),
+        Pattern::SendRecv => (nbytes, network.gpu_gbps, network.parts),
+        _ => (outside, network.gpu_gbps, network.parts),
     };
     let by_cards = Spent {
         network: network.software_us,
         hops: network.hops.simple,
-        bytes: us(load, network.ring_gbps * part),
+        bytes: us(load, gbps),
         carrier: Carrier::Cards,
-        load: load / part,
-        of_cards: load / part,
+        load: load * parts,
+        of_cards: load * parts,
         ..by_links
     };
     if by_cards.us() > by_links.us() {

@@ -1,7 +1,7 @@
 //! The constants that hold on one machine: by its generation, its links and its network, in GB/s and microseconds.
 
 use super::constants::Constants;
-use super::machine::{Machine, Way};
+use super::machine::{Machine, Network, Way};
 use super::narrow::{Cut, Narrows, Round};
 use super::pattern::Pattern;
 use crate::hardware::gpus::Generation;
@@ -26,9 +26,17 @@ pub(super) struct Between {
     pub(super) software_us: f64,
     /// GB/s of a node's cards at line rate.
     pub(super) line_gbps: f64,
-    /// What rings and trees get of it.
+    /// What they reach in a long transfer.
+    pub(super) cards_gbps: f64,
+    /// What rings and trees get of it, on the way of the node's GPUs to the cards too.
     pub(super) ring_gbps: f64,
     pub(super) tree_gbps: f64,
+    /// In how many parts GPUs share the cards: one for each GPU, or for each card if these are fewer.
+    pub(super) parts: f64,
+    /// What one GPU gets of its part.
+    pub(super) gpu_gbps: f64,
+    /// What the GPUs of a node bring to their cards, where that is less than these reach.
+    pub(super) way_gbps: Option<f64>,
     /// What rings with Simple take from 4 MiB on until they are at speed.
     pub(super) ring_startup_us: f64,
     /// What LL moves over it.
@@ -108,6 +116,7 @@ pub(super) struct Crossings {
     ring_gbps: f64,
     chain_gbps: f64,
     tree_gbps: f64,
+    sends_gbps: [f64; Pattern::ALL.len()],
 }
 
 impl Crossings {
@@ -116,6 +125,7 @@ impl Crossings {
             Round::Ring => self.ring_gbps,
             Round::Chain => self.chain_gbps,
             Round::Tree => self.tree_gbps,
+            Round::Sends(pattern) => self.sends_gbps[pattern as usize],
         }
     }
 }
@@ -139,12 +149,18 @@ impl Terms {
         };
         let nvls = machine.folds.then(|| nvls(machine, constants)).flatten();
         let staged = machine.host.map_or(f64::INFINITY, |(_, gbps)| gbps * at(&["staged.both_ways"]) * local);
-        let most = if machine.is_direct { f64::INFINITY } else { staged };
+        let most = if machine.is_direct { narrows.way_out.unwrap_or(f64::INFINITY) } else { staged };
+        let cards_gbps = |network: &Network| network.line_gbps * at(&["network.ring"]);
+        let parts = |network: &Network| local.min(f64::from(network.cards));
         let between = machine.network.as_ref().map(|network| Between {
             software_us: at(&["network.hop_us", network.stack()]),
             line_gbps: network.line_gbps,
-            ring_gbps: most.min(network.line_gbps * at(&["network.ring"])),
+            cards_gbps: cards_gbps(network),
+            ring_gbps: most.min(cards_gbps(network)),
             tree_gbps: most.min(network.line_gbps * at(&["network.tree"])),
+            parts: parts(network),
+            gpu_gbps: of_one_gpu(machine, constants, cards_gbps(network) / parts(network)).min(most),
+            way_gbps: Some(most).filter(|&way| way < cards_gbps(network)),
             ring_startup_us: at(&["network.ring_startup_us"]),
             ring_ll_gbps: at(&["network.ring_ll_gbps"]),
             tree_ll_gbps: at(&["network.tree_ll_gbps"]),
@@ -178,6 +194,7 @@ impl Terms {
                 ring_gbps: narrows.gbps(Round::Ring),
                 chain_gbps: narrows.gbps(Round::Chain),
                 tree_gbps: narrows.gbps(Round::Tree),
+                sends_gbps: Pattern::ALL.map(|pattern| narrows.gbps(Round::Sends(pattern))),
             },
             cuts: narrows.cuts,
             launching: Launching {
@@ -199,6 +216,13 @@ const fn age(generation: Generation) -> &'static str {
         Generation::Hopper | Generation::Cdna3 => "hopper",
         Generation::Blackwell => "blackwell",
     }
+}
+
+/// What one GPU gets to a network of which its cards carry `cards_gbps`: no more than its link to the host.
+fn of_one_gpu(machine: &Machine, constants: &Constants, cards_gbps: f64) -> f64 {
+    let Some((medium, line)) = machine.host else { return cards_gbps };
+    let part = if machine.is_direct { medium.efficiency } else { constants.at("staged.both_ways") };
+    cards_gbps.min(line * part)
 }
 
 /// What a GPU sends while it receives as much, and in a chain.
