@@ -18,7 +18,7 @@ from nvcoll.validate import BANDS, MIB, Judged, Prediction, Row, System
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "data" / "nccl-tests"
 TABLES = ROOT / "rust" / "nvcoll-fabric" / "src"
-NO_PRESET_YET = {"gb10-1", "mi250x-16"}
+NO_PRESET_YET = {"mi250x-16"}
 SYSTEM_COLUMNS = ["system_id", "family", "fabric", "network", "n_gpus", "n_nodes", "fabric_class", "launch"]
 ROW_COLUMNS = ["system_id", "collective", "algo", "proto", "dtype", "nbytes", "time_us", "in_place", "healthy"]
 

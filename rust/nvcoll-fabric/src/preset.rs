@@ -30,6 +30,7 @@ static FILES: &[&str] = &[
     include_str!("presets/gb200-nvl72.toml"),
     include_str!("presets/gb300-nvl72.toml"),
     include_str!("presets/gh200-4.toml"),
+    include_str!("presets/gb10.toml"),
     include_str!("presets/pcie3.toml"),
     include_str!("presets/a100-pcie.toml"),
     include_str!("presets/h100-pcie.toml"),
