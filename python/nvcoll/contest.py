@@ -123,7 +123,15 @@ def timed(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], 
     Raises:
         InvalidArgument: it does not run there.
     """
-    able = ["simple"] if is_at_switch(run) else protocols
+    return _best(fabric, run, nbytes, _able(run, protocols), launch)
+
+
+def _able(run: Schedule, protocols: Sequence[str]) -> Sequence[str]:
+    """Returns those under which a schedule runs: it looks at every step of it."""
+    return ["simple"] if is_at_switch(run) else protocols
+
+
+def _best(fabric: Fabric, run: Schedule, nbytes: int, able: Sequence[str], launch: str) -> Timed:
     tries = [one for protocol in able for one in _tries(fabric, run, nbytes, protocol, launch)]
     return min(tries, key=lambda one: one.microseconds)
 
@@ -183,7 +191,8 @@ def contest(
             absent[name] = run
             continue
         try:
-            times[name] = [timed(fabric, run, nbytes, protocols, launch) for nbytes in sizes]
+            able = _able(run, protocols)
+            times[name] = [_best(fabric, run, nbytes, able, launch) for nbytes in sizes]
         except Error as error:
             absent[name] = str(error)
     if not times:
