@@ -389,9 +389,10 @@ fn clusters() -> Vec<Fabric> {
         "pcie3-8-p2px2+roce-200-1",
         "pcie4-8-stagedx2+roce-100-1",
         "rtx4090-8-stagedx2+ethernet-10-1",
-        "gb300-64x2+roce-800-4",
+        "gb300-8x2+roce-800-4",
         "gh200-4x4+slingshot-4",
         "mi300x-8x2+roce-400-8",
+        "gb10-1x2+roce-200-1",
         "t4-1x4+efa-100-1",
     ];
     names.iter().map(|name| preset(name).unwrap()).collect()
@@ -400,8 +401,10 @@ fn clusters() -> Vec<Fabric> {
 #[test]
 fn over_several_nodes_nothing_is_what_the_floor_leaves_of_it() {
     for fabric in clusters() {
+        let predictor = Predictor::of(&fabric, None).unwrap();
         for pattern in Pattern::ALL {
-            let found = predicted(&fabric, &call(pattern), 4096 * MIB);
+            let (call, floor) = (call(pattern), pattern.floor(&fabric).unwrap());
+            let found = predictor.predict(&call, &predictor.weigh(&call, 4096 * MIB).unwrap(), &floor);
             assert_eq!(part(&found, "floor"), 0.0, "{} {}: {found:?}", fabric.name, pattern.name());
         }
     }
@@ -441,6 +444,23 @@ fn cards_carry_no_more_than_what_leads_to_them() {
         assert!(found.trust.ends_with("held up by the way from GPUs to network cards"), "{found:?}");
     }
 }
+
+#[test]
+fn ll128_needs_a_network_that_keeps_its_lines() {
+    let ll128 = forced(Pattern::AllReduce, Algorithm::Tree, Protocol::Ll128);
+    let cases = [
+        ("hgx-a100x2+efa-100-4", false),
+        ("hgx-b200x4+efa-400-8", true),
+        ("gh200-4x2+slingshot-4", false),
+        ("hgx-a100x2+roce-200-8", true),
+    ];
+    for (name, is_there) in cases {
+        let predictor = Predictor::of(&preset(name).unwrap(), None).unwrap();
+        assert_eq!(predictor.weigh(&ll128, MIB).is_ok(), is_there, "{name}");
+        assert!(predictor.weigh(&Call { forced: Forced::default(), ..ll128 }, MIB).is_ok());
+    }
+}
+
 #[test]
 fn a_switch_under_a_tree_over_nodes_asks_of_a_port_what_it_folds_and_the_cards_are_told() {
     let fabric = cluster(&preset("hgx-h100").unwrap(), 2, network("ib-ndr-8").unwrap()).unwrap();

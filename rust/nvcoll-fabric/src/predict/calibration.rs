@@ -57,7 +57,9 @@ impl Predictor {
         let between = terms.between.as_ref();
         let network_hop = |of: fn(&FormHops) -> f64| between.map(|network| of(&network.hops) + network.software_us);
         if protocol == Protocol::Ll128 && terms.ll128_channel_gbps.is_none() {
-            return unable("LL128 is used inside one node that NVLink joins, from Ampere on".to_owned());
+            return unable(
+                "LL128 is used over NVLink, from Ampere on, and over networks that keep 128 bytes together".to_owned(),
+            );
         }
         let (start, wire, cap, inside, network) = match protocol {
             Protocol::Ll => {

@@ -52,6 +52,20 @@ impl Network {
             _ => "ib",
         }
     }
+
+    /// Says whether 128 bytes that such a GPU sends over it arrive together and in order, as LL128 needs.
+    ///
+    /// Cited: over EFA they do from the instances with Hopper on (aws/aws-ofi-nccl#76, #280); over Slingshot they do not
+    /// (NVIDIA/nccl#2001). Of EFA the first says the same of LL, which small calls of the table show nevertheless: with Simple
+    /// alone they err more.
+    fn keeps_lines(&self, generation: Generation) -> bool {
+        let is_old = !matches!(generation, Generation::Hopper | Generation::Blackwell | Generation::Cdna3);
+        match self.medium.name.split('-').next() {
+            Some("efa") => !is_old,
+            Some("slingshot") => false,
+            _ => true,
+        }
+    }
 }
 
 /// A fabric in the eyes of the closed forms.
@@ -143,6 +157,13 @@ impl Machine {
             is_rack,
             network,
         })
+    }
+
+    /// Says whether LL128 is used: over NVLink, from Ampere on, and networks that keep its lines.
+    pub(super) fn has_ll128(&self) -> bool {
+        let is_old = self.generation <= Generation::Turing;
+        let keeps_lines = |network: &Network| network.keeps_lines(self.generation);
+        self.way == Way::Nvlink && !is_old && self.network.as_ref().is_none_or(keeps_lines)
     }
 
     pub(super) fn local(&self) -> u32 {

@@ -169,7 +169,6 @@ impl Terms {
             nvlstree: at(&["network.nvlstree"]),
             hops: hops("network"),
         });
-        let has_ll128 = is_nvlink && age != "volta";
         Self {
             ranks: f64::from(machine.ranks),
             nodes,
@@ -186,7 +185,7 @@ impl Terms {
             channel_us: if machine.is_amd { 0.0 } else { of_age("channel_us") },
             ll_gbps: at(&["ll_gbps", age]),
             ll_channel_gbps: is_nvlink.then(|| at(&["ll_channel_gbps"])),
-            ll128_channel_gbps: has_ll128.then(|| at(&["ll128_channel_gbps"])),
+            ll128_channel_gbps: machine.has_ll128().then(|| at(&["ll128_channel_gbps"])),
             hops: hops(machine.way.name()),
             nvls,
             between,
