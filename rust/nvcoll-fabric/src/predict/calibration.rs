@@ -19,7 +19,7 @@ use nvcoll_core::schedule::Schedule;
 
 use super::spent::us;
 use super::terms::Hops as FormHops;
-use super::{narrow, ring, Launch, Predictor};
+use super::{cuts, ring, Launch, Predictor};
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::nccl::Protocol;
@@ -92,7 +92,7 @@ impl Predictor {
         let inside = ps(inside);
         let fitted = Fitted {
             start,
-            rates: fabric.links.iter().map(|link| narrow::in_use(fabric, &self.machine, &self.terms, link)).collect(),
+            rates: fabric.links.iter().map(|link| cuts::in_use(fabric, &self.machine, &self.terms, link)).collect(),
             hops: Hops { nvlink: inside, peer: inside, staged: inside, network: network.map_or(inside, ps) },
             switch_wire,
         };

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | [`constants`] | a number per physical effect and generation, with unit, source and range |
 //! | `machine`, `terms` | what of a fabric matters; the constants that hold on it |
-//! | `narrow` | links and cuts that hold up a pattern before the links of GPUs do |
+//! | `narrow`, `cuts` | links and cuts that hold up a pattern before the links of GPUs do |
 //! | `pattern`, `choice` | the collectives there are; which algorithm and protocols are weighed |
 //! | `ring`, `nvls`, `tree`, `sends` | the closed forms; their documentation has the formulas |
 //! | `spent`, `prediction` | what a time is made of; what a caller gets |
@@ -33,6 +33,7 @@
 mod calibration;
 mod choice;
 pub mod constants;
+mod cuts;
 mod machine;
 mod narrow;
 mod nvls;
@@ -172,9 +173,9 @@ impl Predictor {
         let constants = Constants::shipped();
         let terms = terms_of(&machine, &narrows, model.as_ref(), &constants);
         for pattern in Pattern::ALL {
-            narrows.cuts[pattern as usize] = narrow::cut(fabric, &machine, &terms, pattern)?;
+            narrows.cuts[pattern as usize] = cuts::cut(fabric, &machine, &terms, pattern)?;
         }
-        narrows.way_out = narrow::way_out(fabric, &machine, &terms);
+        narrows.way_out = cuts::way_out(fabric, &machine, &terms);
         let terms = terms_of(&machine, &narrows, model.as_ref(), &constants);
         Ok(Self { fabric: fabric.name.clone(), machine, narrows, terms, model, chooses })
     }

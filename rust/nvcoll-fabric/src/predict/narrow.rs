@@ -1,4 +1,4 @@
-//! What is narrower than the GPUs' own links: a link that a ring crosses on its way, or a cut that sends must cross.
+//! What is narrower than the GPUs' own links on the way of a ring, a tree or of sends.
 //!
 //! ```text
 //! ring     every GPU to the next, and back                    of S, each crossing carries 2 (n-1)/n S, or (n-1)/n S
@@ -6,8 +6,6 @@
 //! tree     a chain there and back, on one node                S each way
 //! sends    all pairs that send, at once                       S/n; of sendrecv S
 //!          a link gives each crossing, one way, what a long transfer gets of it / how many cross it
-//! mesh     sends: the cuts of `floor.rs`, links in use instead of at line rate: GPUs pass on what they receive
-//! way out  what all GPUs of a node together bring to its cards: the most that flows, links in use
 //! ```
 //!
 //! GPUs visit each other as NCCL's search lays its channels, whose bytes are alike; in the order of the ranks where it finds
@@ -17,17 +15,10 @@
 
 use super::machine::{Machine, Way};
 use super::pattern::Pattern;
-use super::terms::Terms;
 use crate::error::Result;
-use crate::flows::Flows;
-use crate::hardware::media::Family;
 use crate::hardware::{Fabric, Kind, Link};
 use crate::nccl::Model;
 use crate::route::Router;
-use crate::units::Rate;
-
-/// By how much a cut must be narrower than the GPUs' links: rates are whole bytes per second. Chosen.
-const NARROWER: f64 = 1.0 - 1e-6;
 
 /// A link that holds up what crosses it.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,52 +179,6 @@ fn narrowest(fabric: &Fabric, visits: &[Visit]) -> Result<Option<Narrow>> {
     Ok(shares.map(share).reduce(|least, next| if next.gbps < least.gbps { next } else { least }))
 }
 
-/// Returns GB/s that the GPUs of the first node bring to its cards at most; nothing for one node.
-pub(super) fn way_out(fabric: &Fabric, machine: &Machine, terms: &Terms) -> Option<f64> {
-    terms.between.as_ref()?;
-    let rate = |link: &Link| in_use(fabric, machine, terms, link);
-    let node: Vec<usize> = fabric.gpus().into_iter().take(machine.local() as usize).collect();
-    let is_own = |&card: &usize| fabric.devices[card].node == fabric.devices[node[0]].node;
-    let cards: Vec<usize> = fabric.of_kind(Kind::Nic).filter(is_own).collect();
-    Some(Rate(Flows::of(fabric, rate).between(&node, &cards)).gbps())
-}
-
 fn device(fabric: &Fabric, at: usize) -> &str {
     &fabric.devices[at].name
-}
-
-/// Finds the cut that holds up a pattern of sends before the GPUs' links do.
-///
-/// # Errors
-/// As [`Fabric::floor`].
-pub(super) fn cut(fabric: &Fabric, machine: &Machine, terms: &Terms, pattern: Pattern) -> Result<Option<Cut>> {
-    // The ports of a switch are what its GPUs have; what is not joined by NVLink goes one way, and passes nothing on.
-    if machine.way != Way::Nvlink || machine.has_switch || !pattern.is_of_sends() {
-        return Ok(None);
-    }
-    let gpu_gbps = |algbw: Option<Rate>| algbw.map(|rate| rate.gbps() * pattern.sent(terms.ranks));
-    let in_use = |link: &Link| in_use(fabric, machine, terms, link);
-    let gbps = gpu_gbps(pattern.bound(fabric, in_use)?.algbw).unwrap_or(f64::INFINITY);
-    let line_gbps = gpu_gbps(pattern.floor(fabric)?.algbw).unwrap_or(f64::INFINITY);
-    let part = gbps / terms.both_gbps;
-    Ok((part < NARROWER).then_some(Cut { part, line_gbps }))
-}
-
-/// What a link carries: its part of what the constants say of a GPU's, or of a node's cards. Those of PCIe that no GPU is at
-/// have the fabric's: what GPUs leave each other there is in the constants.
-pub(super) fn in_use(fabric: &Fabric, machine: &Machine, terms: &Terms, link: &Link) -> Rate {
-    let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == Kind::Gpu);
-    match (link.medium.family, machine.way) {
-        (Family::Nvlink | Family::Xgmi, Way::Nvlink) => {
-            Rate::from_gbps(link.line_rate().gbps() * terms.both_gbps / terms.line_gbps)
-        }
-        (Family::Pcie | Family::C2c, Way::Peer | Way::Staged) if is_of_gpu => {
-            Rate::from_gbps(link.line_rate().gbps() * terms.both_gbps / terms.line_gbps)
-        }
-        (Family::Network, _) => {
-            let part = terms.between.as_ref().map_or(1.0, |network| network.cards_gbps / network.line_gbps);
-            Rate::from_gbps(link.line_rate().gbps() * part)
-        }
-        _ => link.rate(),
-    }
 }
