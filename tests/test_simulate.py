@@ -120,7 +120,7 @@ def test_a_launched_call_has_what_it_takes_to_start_and_late_ranks_enter_after_i
 
 
 def test_a_launched_call_on_a_machine_without_constants_says_so():
-    with pytest.raises(nvcoll.InvalidArgument, match="LL128 is used over NVLink"):
+    with pytest.raises(nvcoll.InvalidArgument, match="LL128 is used over NVLink from Ampere on"):
         nvcoll.fabric("pcie4-8-p2p").simulate(ring(), MIB, protocol="ll128", launch="process_per_gpu")
     with pytest.raises(nvcoll.InvalidArgument, match="flags"):
         at_switch = nvcoll.schedule("all_reduce", "nvswitch", world_size=8)

@@ -176,6 +176,20 @@ def test_the_caller_gets_the_first_exception_with_notes_about_the_others():
     assert not any("Aborted" in note for note in caught.value.__notes__)
 
 
+def test_an_exception_that_cannot_print_itself_is_raised_all_the_same():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    def program(comm):
+        if comm.rank == 1:
+            raise Mute
+
+    with pytest.raises(Mute) as caught:
+        nvcoll.Node(2).run(program)
+    assert caught.value.__notes__ == ["raised by rank 1"]
+
+
 @pytest.mark.parametrize("first", range(3))
 def test_what_several_ranks_raise_is_told_by_rank_whoever_is_first(first):
     failing, has_failed = threading.Barrier(3), threading.Event()

@@ -224,7 +224,10 @@ def _first(failures: Sequence[tuple[int, BaseException]]) -> BaseException:
     causes = [(rank, error) for rank, error in failures if not isinstance(error, Aborted)] or list(failures)
 
     def text(error: BaseException) -> str:
-        return f"{type(error).__name__}: {error}"
+        try:
+            return f"{type(error).__name__}: {error}"
+        except Exception:  # what the program raised may not know how to print itself
+            return type(error).__name__
 
     first = text(causes[0][1])
     causes.sort(key=lambda cause: (text(cause[1]) != first, cause[0]))

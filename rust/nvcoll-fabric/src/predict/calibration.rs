@@ -58,7 +58,8 @@ impl Predictor {
         let network_hop = |of: fn(&FormHops) -> f64| between.map(|network| of(&network.hops) + network.software_us);
         if protocol == Protocol::Ll128 && terms.ll128_channel_gbps.is_none() {
             return unable(
-                "LL128 is used over NVLink, from Ampere on, and over networks that keep 128 bytes together".to_owned(),
+                "LL128 is used over NVLink from Ampere on; between nodes, where the network keeps 128 bytes together"
+                    .to_owned(),
             );
         }
         let (start, wire, cap, inside, network) = match protocol {

@@ -6,7 +6,7 @@
 //! ```
 
 use super::machine::{Machine, Way};
-use super::narrow::Cut;
+use super::narrow::{Cut, NARROWER};
 use super::pattern::Pattern;
 use super::terms::Terms;
 use crate::error::Result;
@@ -14,9 +14,6 @@ use crate::flows::Flows;
 use crate::hardware::media::Family;
 use crate::hardware::{Fabric, Kind, Link};
 use crate::units::Rate;
-
-/// By how much a cut must be narrower than the GPUs' links: rates are whole bytes per second. Chosen.
-const NARROWER: f64 = 1.0 - 1e-6;
 
 /// Finds the cut that holds up a pattern of sends before the GPUs' links do.
 ///

@@ -59,7 +59,7 @@ use constants::Constants;
 use machine::{Machine, Way as Reach};
 use narrow::Narrows;
 use spent::Spent;
-use terms::Terms;
+use terms::{Between, Terms};
 
 /// How the program launches its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,15 +106,17 @@ impl Fabric {
     pub fn evidence(&self) -> Evidence {
         let Ok(machine) = Machine::of(self) else { return Evidence::NotValidated };
         let of_class = trust::best_evidence(machine.class(), Pattern::AllReduce);
-        // Where NVLink joins the GPUs no ring crosses another link.
-        if of_class == Evidence::NotValidated || machine.way == Reach::Nvlink {
+        // Where NVLink joins the GPUs of one node no ring crosses another link.
+        if of_class == Evidence::NotValidated || (machine.way == Reach::Nvlink && machine.nodes == 1) {
             return of_class;
         }
         // NCCL tries the order of the ranks first, and takes another ring only if that carries more: its search, which takes
         // long, is asked only where this one is too narrow.
         let is_wide_in_order = || {
-            let narrows = Narrows::of(self, &machine, None)?;
-            Ok::<_, Error>(!is_narrow(&narrows, &terms_of(&machine, &narrows, None, &Constants::shipped())))
+            let mut narrows = Narrows::of(self, &machine, None)?;
+            let terms = |narrows: &Narrows| terms_of(&machine, narrows, None, &Constants::shipped());
+            narrows.way_out = cuts::way_out(self, &machine, &terms(&narrows));
+            Ok::<_, Error>(!is_narrow(&narrows, &terms(&narrows)))
         };
         let is_narrow_as_laid = || Predictor::of(self, None).is_ok_and(|found| is_narrow(&found.narrows, &found.terms));
         if is_wide_in_order().unwrap_or(false) || !is_narrow_as_laid() {
@@ -277,9 +279,11 @@ impl Predictor {
     }
 }
 
-/// Says whether a ring is held up by a link that is not at a GPU.
+/// Says whether a ring is held up by a link that is not at a GPU, or on the way to the cards.
 fn is_narrow(narrows: &Narrows, terms: &Terms) -> bool {
-    narrows.gbps(narrow::Round::Ring) < terms.both_gbps
+    let of_ring = narrows.gbps(narrow::Round::Ring).min(terms.both_gbps);
+    let is_way_out = |network: &Between| network.way_gbps.is_some() && network.ring_gbps < narrow::NARROWER * of_ring;
+    of_ring < terms.both_gbps || terms.between.as_ref().is_some_and(is_way_out)
 }
 
 fn terms_of(machine: &Machine, narrows: &Narrows, model: Option<&Model>, constants: &Constants) -> Terms {

@@ -10,8 +10,9 @@
 //!
 //! GPUs visit each other as NCCL's search lays its channels, whose bytes are alike; in the order of the ranks where it finds
 //! none, and of sends. The links at GPUs, and what they leave each other of links to their socket, are in the constants, and
-//! so is what NVLink that joins all GPUs carries. Of several nodes the first is looked at: nodes are alike. No measured system
-//! is held up here: what is said of such calls is not validated.
+//! so is what NVLink that joins all GPUs carries. Of several nodes the first is looked at: nodes are alike. Limitation: between
+//! nodes of one GPU, rings and trees do not look at links inside, as sends do. No measured system is held up here: what is said
+//! of such calls is not validated.
 
 use super::machine::{Machine, Way};
 use super::pattern::Pattern;
@@ -19,6 +20,9 @@ use crate::error::Result;
 use crate::hardware::{Fabric, Kind, Link};
 use crate::nccl::Model;
 use crate::route::Router;
+
+/// By how much what holds GPUs up must be narrower than their links: rates are whole bytes per second. Chosen.
+pub(super) const NARROWER: f64 = 1.0 - 1e-6;
 
 /// A link that holds up what crosses it.
 #[derive(Debug, Clone, PartialEq)]

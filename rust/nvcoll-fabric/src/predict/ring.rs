@@ -15,7 +15,7 @@
 //! crossing (`narrow.rs`): of a tree, S each way. Hops between nodes cost what the network's cost. LL's
 //! second rate holds over NVLink: a channel moves the first 4 KiB of a step alone.
 
-use super::narrow::Round;
+use super::narrow::{Round, NARROWER};
 use super::pattern::Pattern;
 use super::spent::{us, Carrier, Spent};
 use super::terms::{Between, Hops, Terms};
@@ -88,7 +88,7 @@ pub(super) fn ring(
     let between = terms.between.as_ref();
     let gbps = between.map_or(inside, |network| network.ring_gbps.min(inside));
     let moved = steps.times * steps.bytes;
-    let (carrier, load) = match (gbps < inside, inside < of_gpu) {
+    let (carrier, load) = match (gbps < NARROWER * inside, inside < of_gpu) {
         (true, _) => (Carrier::Cards, moved),
         (false, true) => (Carrier::Narrow(round), moved * steps.crossing),
         (false, false) => (Carrier::Links, moved),

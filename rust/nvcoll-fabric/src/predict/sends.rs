@@ -4,7 +4,7 @@
 //! all_to_all          a GPU sends and receives S (n-1)/n; the cards of a node carry S/n for each GPU of it and GPU outside it
 //! gather, scatter     the root receives, or sends, S (n-1)/n; what comes from outside passes its own part of the cards
 //! sendrecv            a GPU sends S to the next; between nodes one GPU of each does, by its own part of the cards
-//!                     no faster than the narrowest link, or cut, on the way lets it through (`narrow.rs`)
+//!                     no faster than the narrowest link, or cut, on the way lets it through (`narrow.rs`, `cuts.rs`)
 //! own part            the cards of a node are shared evenly; a GPU that has none to itself uses the one next to it alone
 //! ```
 
