@@ -282,20 +282,13 @@ fn a_link_that_is_wide_enough_takes_no_trust_away() {
 
 #[test]
 fn a_way_to_cards_that_is_no_narrower_takes_no_trust_away_and_a_narrower_one_takes_all() {
-    let is_validated =
-        |fabric: &Fabric| predicted(fabric, &call(Pattern::AllReduce), 1024 * MIB).trust.starts_with("validated");
+    let large = |fabric: &Fabric| predicted(fabric, &call(Pattern::AllReduce), 1024 * MIB);
     for name in ["h100-pcie-1x2+ib-ndr-1", "hgx-a100x2+ib-hdr-8", "hgx-a100x2+ib-ndr-8", "dgx1-v100x2+ib-ndr-8"] {
-        let fabric = nvcoll_fabric::preset::preset(name).unwrap();
-        let says = fabric.evidence() != Evidence::NotValidated;
-        assert_eq!(
-            (name, says),
-            (name, is_validated(&fabric)),
-            "{:?}",
-            predicted(&fabric, &call(Pattern::AllReduce), 1024 * MIB)
-        );
+        let fabric = preset(name).unwrap();
+        let (says, found) = (fabric.evidence() != Evidence::NotValidated, large(&fabric));
+        assert_eq!(says, found.trust.starts_with("validated"), "{name}: {found:?}");
     }
-    let one_gpu = nvcoll_fabric::preset::preset("h100-pcie-1x2+ib-ndr-1").unwrap();
-    let found = predicted(&one_gpu, &call(Pattern::AllReduce), 1024 * MIB);
+    let found = large(&preset("h100-pcie-1x2+ib-ndr-1").unwrap());
     assert!(found.bottleneck.starts_with("PCIe"), "its own link is the way, {found:?}");
 }
 
