@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import nvcoll
-from nvcoll import validate
 from nvcoll._nvcoll import bus_factor, fabrics, gpus, media
+
+import judging
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "FACTS.md").read_text()
@@ -188,7 +189,7 @@ SCHEMES = {"DDP": 70 * 16, "ZeRO-3": 70 * 16 / 64}
 
 def measured(system: str) -> float:
     """The busbw of the largest all_reduce of a system of the measurements."""
-    rows = validate.read(DOCS.parent / "data" / "nccl-tests")
+    rows = judging.read(DOCS.parent / "data" / "nccl-tests")
     row = max((r for r in rows if r.system.system_id == system and not r.in_place), key=lambda r: r.nbytes)
     return row.nbytes / row.time_us / 1e3 * bus_factor("all_reduce", row.system.n_gpus)
 

@@ -3,9 +3,10 @@
 from functools import cache
 from pathlib import Path
 
-from nvcoll import validate
 from nvcoll._nvcoll import collectives
-from nvcoll.nccl_estimate import built
+
+import judging
+from nccl_estimate import built
 
 DATA = Path(__file__).parent.parent / "data" / "nccl-tests"
 
@@ -13,7 +14,7 @@ COLLECTIVES = {name for name, *_ in collectives()}
 
 
 @cache
-def floor_of(system: validate.System, collective: str) -> tuple[float, float]:
+def floor_of(system: judging.System, collective: str) -> tuple[float, float]:
     """Returns the microseconds of no bytes and of one more."""
     fabric = built(system)
     latency, gib = (fabric.floor(collective, nbytes) for nbytes in (0, 1 << 30))
@@ -21,7 +22,7 @@ def floor_of(system: validate.System, collective: str) -> tuple[float, float]:
 
 
 def rows():
-    return [row for row in validate.read(DATA) if row.healthy == "yes" and row.collective in COLLECTIVES]
+    return [row for row in judging.read(DATA) if row.healthy == "yes" and row.collective in COLLECTIVES]
 
 
 def test_no_healthy_measurement_is_faster_than_the_floor():

@@ -12,8 +12,12 @@ import pytest
 from rich.console import Console
 
 import nvcoll
-from nvcoll import InvalidArgument, nccl_estimate, pytorch_estimate, validate
-from nvcoll.validate import BANDS, MIB, Judged, Prediction, Row, System
+from nvcoll import InvalidArgument
+
+import judging
+import nccl_estimate
+import pytorch_estimate
+from judging import BANDS, MIB, Judged, Prediction, Row, System
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "data" / "nccl-tests"
@@ -57,7 +61,7 @@ def folder(tmp_path):
 
 
 def test_a_table_is_read_with_its_types(folder):
-    (only,) = validate.read(folder())
+    (only,) = judging.read(folder())
     assert (only.nbytes, only.time_us, only.in_place, only.system.n_gpus) == (8, 2.5, True, 8)
     assert only.system.facts["family"] == "f"
 
@@ -79,7 +83,7 @@ def test_a_table_is_read_with_its_types(folder):
 )
 def test_a_table_that_cannot_be_is_refused_with_its_line(folder, systems, rows, lacks, message):
     with pytest.raises(InvalidArgument, match=message):
-        validate.read(folder(systems, rows, lacks))
+        judging.read(folder(systems, rows, lacks))
 
 
 def test_every_size_has_one_band():
@@ -91,7 +95,7 @@ def test_every_size_has_one_band():
 def test_a_system_counts_once_however_many_rows_it_has():
     many, few, other = system("many"), system("few"), system("other")
     items = [judged(many, 100, 100)] * 60 + [judged(few, 100, 130), judged(other, 100, 80)]
-    cell = validate.cell(items)
+    cell = judging.cell(items)
     assert (cell.systems, cell.rows) == (3, 62)
     assert cell.median == pytest.approx(0.2) and cell.bias == pytest.approx(0.0)
     assert cell.p90 == pytest.approx(0.28)
@@ -99,17 +103,17 @@ def test_a_system_counts_once_however_many_rows_it_has():
 
 def test_errors_of_both_signs_do_not_cancel_in_a_system():
     owner = system()
-    cell = validate.cell([judged(owner, 100, 150), judged(owner, 100, 50)])
+    cell = judging.cell([judged(owner, 100, 150), judged(owner, 100, 50)])
     assert cell.median == pytest.approx(0.5) and cell.bias == pytest.approx(0.0)
 
 
 def test_coverage_is_of_rows_with_an_interval_per_system():
     one, other = system("one"), system("other")
     items = [judged(one, 100, 90, 80, 120), judged(one, 100, 90, 80, 99), judged(one, 100, 90)]
-    cell = validate.cell([*items, judged(other, 100, 90, 100, 100)])
+    cell = judging.cell([*items, judged(other, 100, 90, 100, 100)])
     assert (cell.coverage, cell.worst_coverage) == (0.75, 0.5)
-    assert validate.cell([judged(one, 100, 90)]).coverage is None
-    assert validate.cell([]) is None
+    assert judging.cell([judged(one, 100, 90)]).coverage is None
+    assert judging.cell([]) is None
 
 
 def test_a_family_is_predicted_by_a_fit_that_has_not_seen_it():
@@ -120,50 +124,50 @@ def test_a_family_is_predicted_by_a_fit_that_has_not_seen_it():
         seen.append({other.system.family for other in others})
         return lambda asked: Prediction(float(len(others)))
 
-    found = validate.left_out(rows, fit)
+    found = judging.left_out(rows, fit)
     assert seen == [{"g"}, {"f"}]
     assert [item.prediction.time_us for item in found] == [1.0, 1.0, 2.0]
 
 
 def test_rows_of_which_nothing_is_said_are_not_judged():
-    assert validate.judge([row(system(), 1.0)], lambda asked: None) == []
+    assert judging.judge([row(system(), 1.0)], lambda asked: None) == []
 
 
 def test_only_healthy_rows_count_unless_asked():
-    rows = [row(system(), 1.0, healthy=health) for health in validate.HEALTHS]
-    assert [item.healthy for item in validate.healthy(rows)] == ["yes"]
-    assert [item.healthy for item in validate.healthy(rows, also_unknown=True)] == ["yes", "unknown"]
+    rows = [row(system(), 1.0, healthy=health) for health in judging.HEALTHS]
+    assert [item.healthy for item in judging.healthy(rows)] == ["yes"]
+    assert [item.healthy for item in judging.healthy(rows, also_unknown=True)] == ["yes", "unknown"]
 
 
 def test_measurements_of_the_same_hardware_are_compared_call_by_call():
     one, same, other = system("one"), system("same"), system("other", fabric="else")
     rows = [row(one, 100), row(same, 120), row(other, 900), row(one, 100, in_place=True), row(same, 80, in_place=True)]
     rows += [row(one, 100, nbytes=2 * MIB)]
-    assert validate.disagreements(rows) == {("c", "all_reduce", "1 - 128 MiB"): pytest.approx((0.2 + 0.25) / 2)}
+    assert judging.disagreements(rows) == {("c", "all_reduce", "1 - 128 MiB"): pytest.approx((0.2 + 0.25) / 2)}
 
 
 def test_what_ran_by_another_algorithm_is_not_compared():
     one, same = system("one"), system("same")
-    assert validate.disagreements([row(one, 100, algo="Ring"), row(same, 200, algo="NVLS")]) == {}
-    assert validate.disagreements([row(one, 100, algo="Ring"), row(same, 200)])
+    assert judging.disagreements([row(one, 100, algo="Ring"), row(same, 200, algo="NVLS")]) == {}
+    assert judging.disagreements([row(one, 100, algo="Ring"), row(same, 200)])
     both = [row(one, 100, algo="Ring"), row(one, 50, algo="NVLS"), row(same, 200)]
-    assert validate.disagreements(both) == {}
+    assert judging.disagreements(both) == {}
 
 
 def test_scopes_tell_racks_from_nodes_and_launches_that_are_not_known():
-    assert validate.by_scope(row(system(), 1.0, nbytes=8))[0] == "one node"
-    assert validate.by_scope(row(system(launch="unknown"), 1.0, nbytes=8))[0] == "one node, launch unknown"
-    assert validate.by_scope(row(system(launch="unknown"), 1.0))[0] == "one node"
-    assert validate.by_scope(row(system(nodes=4), 1.0))[0] == "several nodes"
-    assert validate.by_scope(row(system(nodes=4, kind="mnnvl_nvl72"), 1.0))[0] == "NVLink rack"
-    assert validate.by_scope(row(system(), 1.0, collective="all_gather"))[1] == "others"
+    assert judging.by_scope(row(system(), 1.0, nbytes=8))[0] == "one node"
+    assert judging.by_scope(row(system(launch="unknown"), 1.0, nbytes=8))[0] == "one node, launch unknown"
+    assert judging.by_scope(row(system(launch="unknown"), 1.0))[0] == "one node"
+    assert judging.by_scope(row(system(nodes=4), 1.0))[0] == "several nodes"
+    assert judging.by_scope(row(system(nodes=4, kind="mnnvl_nvl72"), 1.0))[0] == "NVLink rack"
+    assert judging.by_scope(row(system(), 1.0, collective="all_gather"))[1] == "others"
 
 
 def test_two_predictors_are_compared_on_the_rows_of_which_both_say_something():
     easy, hard = row(system("easy"), 100), row(system("hard"), 100)
-    ours = validate.judge([easy, hard], lambda asked: Prediction(110.0 if asked is easy else 190.0))
-    theirs = validate.judge([easy, hard], lambda asked: Prediction(130.0) if asked is easy else None)
-    ((key, (mine, other)),) = validate.beside(ours, theirs).items()
+    ours = judging.judge([easy, hard], lambda asked: Prediction(110.0 if asked is easy else 190.0))
+    theirs = judging.judge([easy, hard], lambda asked: Prediction(130.0) if asked is easy else None)
+    ((key, (mine, other)),) = judging.beside(ours, theirs).items()
     assert (key[0], mine.systems, other.systems) == ("one node", 1, 1)
     assert (mine.median, other.median) == (pytest.approx(0.1), pytest.approx(0.3))
 
@@ -171,15 +175,15 @@ def test_two_predictors_are_compared_on_the_rows_of_which_both_say_something():
 def test_the_report_names_cells_and_worst_rows():
     rows = [row(system("one"), 100), row(system("same"), 110), row(system("far"), 100, nbytes=1 << 30)]
     output = io.StringIO()
-    items = validate.judge(rows, lambda asked: Prediction(120.0, 90.0, 130.0))
-    validate.report(rows, {"toy": items}, Console(file=output, width=160))
+    items = judging.judge(rows, lambda asked: Prediction(120.0, 90.0, 130.0))
+    judging.report(rows, {"toy": items}, Console(file=output, width=160))
     text = output.getvalue()
     assert "15 % / 19 %  +15  100 % in" in text and "10 %" in text
     assert "worst rows of toy" in text and "far" in text
 
 
 def test_the_shipped_table_can_be_read_and_hangs_together():
-    rows = validate.read(SHIPPED)
+    rows = judging.read(SHIPPED)
     owners = {item.system.system_id: item.system for item in rows}
     assert (len(rows), len(owners)) == (3228, 93)
     for owner in owners.values():
@@ -194,7 +198,7 @@ def test_fabrics_and_networks_of_the_shipped_table_are_presets():
     files = [tomllib.loads(file.read_text()) for file in (TABLES / "presets").glob("*.toml")]
     machines = {machine["name"] for file in files for machine in file["machines"]} | NO_PRESET_YET
     networks = {row["name"] for row in tomllib.loads((TABLES / "networks.toml").read_text())["network"]}
-    for owner in {item.system.system_id: item.system for item in validate.read(SHIPPED)}.values():
+    for owner in {item.system.system_id: item.system for item in judging.read(SHIPPED)}.values():
         assert re.sub(r"\[.*\]$", "", owner.fabric) in machines, owner.system_id
         assert not owner.network or owner.network in networks, owner.system_id
 
@@ -219,7 +223,7 @@ def test_pytorch_knows_nothing_of_other_makers():
 def test_pytorchs_estimate_is_asked_with_the_facts_of_the_system():
     pytest.importorskip("torch")
     predict = pytorch_estimate.predictor()
-    rows = {item.system.system_id: item for item in validate.read(SHIPPED) if item.nbytes == 1 << 30}
+    rows = {item.system.system_id: item for item in judging.read(SHIPPED) if item.nbytes == 1 << 30}
     assert predict(rows["mi300x_8_aac8"]) is None
     old, new = (predict(rows[name]).time_us for name in ("a100_8_mleng", "h100_8_dgxc"))
     assert old == pytest.approx(rows["a100_8_mleng"].time_us, rel=0.1) and new < old
@@ -259,29 +263,28 @@ def test_the_version_of_a_cell(text, expected):
 
 
 def test_systems_of_the_shipped_table_have_machines_of_their_size():
-    owners = {item.system.system_id: item.system for item in validate.read(SHIPPED)}
+    owners = {item.system.system_id: item.system for item in judging.read(SHIPPED)}
     machines = {name: nccl_estimate.machine(owner) for name, owner in owners.items()}
     assert machines["h100_8_dgxc"] == nvcoll.fabric("hgx-h100")
     assert all(one is None or one.world_size == owners[name].n_gpus for name, one in machines.items())
 
 
-def cli(folder, *arguments, status=0):
-    command = [sys.executable, "-m", "nvcoll", "validate", *map(str, arguments)]
+def tool(folder, *arguments, status=0):
+    command = [sys.executable, str(ROOT / "tools" / "validate.py"), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
     assert done.returncode == status, done.stderr
     return done
 
 
-def test_the_command_replays_a_table(tmp_path):
-    known = {item.system.system_id for item in validate.read(SHIPPED) if item.system.fabric == "hgx-h100"}
+def test_the_tool_replays_a_table(tmp_path):
+    known = {item.system.system_id for item in judging.read(SHIPPED) if item.system.fabric == "hgx-h100"}
     with (SHIPPED / "measurements.csv").open(newline="", encoding="utf-8") as file:
         head, *lines = file
     few = [line for line in lines if line.split(",")[0] in known][:40]
     (tmp_path / "few.csv").write_text("".join([head, *few]))
-    text = cli(tmp_path, "--systems", SHIPPED / "systems.csv", "--measurements", "few.csv", "--worst", 2).stdout
+    text = tool(tmp_path, "--measurements", "few.csv", "--worst", 2).stdout
     assert "NCCL's own estimate" in text and "one line per scope" in text and "healthy rows of" in text
 
 
-def test_without_a_table_the_command_says_where_one_is(tmp_path):
-    assert "run this in a checkout" in cli(tmp_path, status=2).stderr
-    assert "no file none.csv" in cli(tmp_path, "--systems", "none.csv", status=2).stderr
+def test_a_table_that_is_not_there_is_named(tmp_path):
+    assert "no file none.csv" in tool(tmp_path, "--systems", "none.csv", status=1).stderr

@@ -20,15 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import nvcoll
-from nvcoll import validate
 from nvcoll._nvcoll import bus_factor, media
 from nvcoll.words import sized
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "tools")]
 
 import chart  # noqa: E402  (it stands beside this file)
 from chart import BUS, MESH, NETWORK, SWITCH, seconds  # noqa: E402
+
+import judging  # noqa: E402  (it stands in tools/)
 
 PAGE = HERE.parent / "answers.md"
 GIB = 1 << 30
@@ -45,27 +46,27 @@ class Answer:
 
 
 @cache
-def _measurements() -> list[validate.Row]:
-    rows = validate.healthy(validate.read(HERE.parent.parent / "data" / "nccl-tests"), also_unknown=True)
+def _measurements() -> list[judging.Row]:
+    rows = judging.healthy(judging.read(HERE.parent.parent / "data" / "nccl-tests"), also_unknown=True)
     return [row for row in rows if row.collective == "all_reduce"]
 
 
-def busbw_of(row: validate.Row) -> float:
+def busbw_of(row: judging.Row) -> float:
     """The busbw that was measured."""
     return row.nbytes / row.time_us / 1e3 * bus_factor("all_reduce", row.system.n_gpus)
 
 
-def dot(row: validate.Row, value: float) -> chart.Dot:
+def dot(row: judging.Row, value: float) -> chart.Dot:
     """A measurement: hollow if nobody knows whether the machine was well."""
     return chart.Dot(value, f"measured: {row.system.system_id}, {sized(row.nbytes)}", row.healthy != "yes")
 
 
-def measured(fabric: str, network: str = "", nodes: int = 1) -> list[validate.Row]:
+def measured(fabric: str, network: str = "", nodes: int = 1) -> list[judging.Row]:
     """The largest all_reduce that was published of each such system, the fastest if there are several of that size.
 
     None is below 32 MiB.
     """
-    rows: dict[str, validate.Row] = {}
+    rows: dict[str, judging.Row] = {}
     for row in _measurements():
         is_such = (row.system.fabric, row.system.network, row.system.n_nodes) == (fabric, network, nodes)
         if is_such and row.nbytes >= 1 << 25:
@@ -75,7 +76,7 @@ def measured(fabric: str, network: str = "", nodes: int = 1) -> list[validate.Ro
     return [rows[name] for name in sorted(rows)]
 
 
-def every(fabric: str, nodes: int = 1) -> list[validate.Row]:
+def every(fabric: str, nodes: int = 1) -> list[judging.Row]:
     """Every all_reduce that was published of such a machine without a network, out of place."""
     rows = (row for row in _measurements() if (row.system.fabric, row.system.n_nodes) == (fabric, nodes))
     return [row for row in rows if not row.system.network and not row.in_place]
@@ -92,14 +93,14 @@ def span(one: nvcoll.Prediction) -> str:
     return f"{seconds(one.microseconds)} ({seconds(one.low)} to {seconds(one.high)})"
 
 
-def time_bar(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[validate.Row]) -> chart.Bar:
+def time_bar(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[judging.Row]) -> chart.Bar:
     """A bar of a predicted time: hollow where nothing vouches for it; dots are what measured busbw would take."""
     words = f"{span(one)}, {one.trust}"
     dots = [dot(row, one.microseconds * one.busbw / busbw_of(row)) for row in rows]
     return chart.Bar(name, one.microseconds, words, one.low, one.high, hue, "not" in one.trust, dots)
 
 
-def busbw_bar(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[validate.Row]) -> chart.Bar:
+def busbw_bar(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[judging.Row]) -> chart.Bar:
     """A bar of a predicted busbw, which has the interval of the time; dots are measured."""
     low, high = (one.busbw * one.microseconds / time for time in (one.high, one.low))
     words = f"{one.busbw:.3g} GB/s ({low:.3g} to {high:.3g}), {one.trust}"
@@ -296,7 +297,7 @@ SIZES = [1 << shift for shift in range(10, 34, 1)]
 MARKS = [(1 << 10, "1 KiB"), (1 << 15, "32 KiB"), (1 << 20, "1 MiB"), (1 << 25, "32 MiB"), (1 << 30, "1 GiB")]
 
 
-Lines = dict[str, tuple[nvcoll.Fabric, str, list[validate.Row]]]
+Lines = dict[str, tuple[nvcoll.Fabric, str, list[judging.Row]]]
 """Machines by what they are called in a picture, with a colour and measurements of them."""
 
 

@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import machine
-from nvcoll.cli import algorithms, bench, compare, explain, fabric, info, predict, run, schedules, validate
+from nvcoll.cli import algorithms, bench, compare, explain, fabric, info, predict, run, schedules
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 
@@ -106,7 +106,6 @@ app.command("fabric")(fabric.fabric)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
-app.command("validate")(validate.validate)
 app.command("info")(info.info)
 
 

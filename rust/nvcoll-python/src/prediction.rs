@@ -165,7 +165,7 @@ impl Fabric {
     }
 }
 
-/// Calls of one fabric whose times are wanted for many sets of constants: what `benches/fit.py` fits with. Not public.
+/// Calls of one fabric whose times are wanted for many sets of constants: what `tools/fit.py` fits with. Not public.
 ///
 /// The choice of NCCL, which no constant changes, is made once.
 #[pyclass(module = "nvcoll")]

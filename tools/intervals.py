@@ -25,8 +25,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from nvcoll.validate import BANDS, Judged, Key, Prediction, Row, in_order
 from nvcoll.words import counted
+
+from judging import BANDS, Judged, Key, Prediction, Row, in_order
 
 FEWEST_SYSTEMS = 5
 """Chosen: a cell of fewer systems is not validated."""

@@ -1,7 +1,7 @@
 """Which constants make `Fabric.predict` err least on machines that the fit has not seen?
 
-    python benches/fit.py            fits, and prints what it reaches left out
-    python benches/fit.py --write    and writes constants.toml, trust.toml and data/nccl-tests/folds.toml
+    python tools/fit.py            fits, and prints what it reaches left out
+    python tools/fit.py --write    and writes constants.toml, trust.toml and data/nccl-tests/folds.toml
 
 Least squares of log(predicted / measured) with a soft L1 loss, so that single odd systems do not pull. A system
 weighs as much as any other in each band. Priors are NCCL's published constants or round numbers, with spread enough
@@ -26,10 +26,10 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
-from nvcoll import simulated_estimate as simulated
-from nvcoll import validate
-from nvcoll.intervals import KINDS, Widths, bands, with_intervals
-from nvcoll.validate import Judged, Prediction
+import judging
+import nvcoll_estimate
+from intervals import KINDS, Widths, bands, with_intervals
+from judging import Judged, Prediction
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data" / "nccl-tests"
@@ -96,8 +96,8 @@ PRIOR_WEIGHT, SOFT = 0.3, 0.05
 class Problem:
     """Rows to which constants are fitted."""
 
-    def __init__(self, rows: Sequence[validate.Row]) -> None:
-        self.groups = simulated.calls(rows)
+    def __init__(self, rows: Sequence[judging.Row]) -> None:
+        self.groups = nvcoll_estimate.calls(rows)
         self.names = list(PRIORS)
         self.logs = [np.log([row.time_us for row in group.rows]) for group in self.groups]
         counts: dict[tuple[str, bool, str], int] = defaultdict(int)
@@ -141,12 +141,12 @@ class Problem:
         return fitted
 
 
-def cell(row: validate.Row) -> tuple[str, bool, str]:
+def cell(row: judging.Row) -> tuple[str, bool, str]:
     """In what rows of a system share its weight."""
     return row.system.system_id, row.collective == "all_reduce", row.band
 
 
-def weight(row: validate.Row) -> float:
+def weight(row: judging.Row) -> float:
     """How much a row counts, beside those of other bands."""
     return 0.0 if row.band in UNEXPLAINED.get(row.system.fabric_class, ()) else WEIGHTS[row.band]
 
@@ -163,7 +163,7 @@ def judged(problem: Problem, of_family: Mapping[str, Mapping[str, float]]) -> li
 def summary(found: Sequence[Judged]) -> str:
     """Writes the short table."""
     lines = []
-    for key, one in validate.cells(with_intervals(found), validate.by_scope).items():
+    for key, one in judging.cells(with_intervals(found), judging.by_scope).items():
         covered = "" if one.coverage is None else f"  in {one.coverage * 100:.0f} %"
         figures = f"{one.median * 100:6.1f} {one.p90 * 100:6.1f} {one.bias * 100:+6.1f}{covered}"
         lines.append("{:32} {:11} {:15} {:3d} ".format(*key, one.systems) + figures)
@@ -194,7 +194,7 @@ def write_constants(shipped: Mapping[str, float], of_family: Mapping[str, Mappin
 def write_folds(shipped: Mapping[str, float], of_family: Mapping[str, Mapping[str, float]]) -> None:
     """Writes, for each family, the constants that differ without it."""
     lines = ["# For each family of systems, the constants that were fitted without it, where they differ from the"]
-    lines += ["# shipped ones. By them `nvcoll validate` judges its rows. Written by benches/fit.py."]
+    lines += ["# shipped ones. By them `python tools/validate.py` judges its rows. Written by tools/fit.py."]
     for family, values in sorted(of_family.items()):
         lines += ["", "[[fold]]", f'family = "{family}"', "[fold.constants]"]
         differs = {name: rounded(value) for name, value in values.items() if rounded(value) != rounded(shipped[name])}
@@ -223,7 +223,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the tables")
     parser.add_argument("--quick", action="store_true", help="fewer rounds: to see whether an effect helps")
     arguments = parser.parse_args()
-    problem = Problem(validate.healthy(validate.read(DATA)))
+    problem = Problem(judging.healthy(judging.read(DATA)))
     all_rounds, fold_rounds = ((20, 15), (5, 4)) if arguments.quick else ((80, 50), (14, 10))
     logs = problem.fit(problem.prior.copy(), None, all_rounds)
     shipped = problem.constants(logs)

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from nvcoll import InvalidArgument
 from nvcoll._nvcoll import Trial, nccl_versions
-from nvcoll.intervals import with_intervals
-from nvcoll.nccl_estimate import machine, version
-from nvcoll.validate import Judged, Prediction, Row, System
+
+from intervals import with_intervals
+from judging import Judged, Prediction, Row, System
+from nccl_estimate import machine, version
 
 LAUNCHES = {"torch_bench": "framework", "unknown": "process_per_gpu"}
 """How predictions call a launch of the table where it is not its name. What is not known is taken for the usual one."""

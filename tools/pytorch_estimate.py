@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from nvcoll.validate import Prediction, Row, System
+from judging import Prediction, Row, System
 
 COLLECTIVES = {
     "all_reduce": "ALL_REDUCE",

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable
 
 from nvcoll import Fabric, InvalidArgument, cluster, fabric
 from nvcoll._nvcoll import NcclEstimate
-from nvcoll.validate import Prediction, Row, System
+
+from judging import Prediction, Row, System
 
 Call = tuple[str, str, int]
 """System, collective, bytes."""

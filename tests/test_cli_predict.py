@@ -1,0 +1,251 @@
+"""`nvcoll predict`: what the command prints, draws, traces and refuses."""
+
+import json
+from pathlib import Path
+
+import command_line
+import pytest
+
+import nvcoll
+from nvcoll.cli import sizes
+from nvcoll.cli.answers import link_rates
+from nvcoll.cli.fabric import named
+from nvcoll.cli.predict import duration, machines
+
+MIB = 1 << 20
+
+
+def cli(*arguments, status=0):
+    done = command_line.done(*arguments)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
+    lines = cli("predict", "all_reduce", "-b", "1G", "--on", "hgx-h100,rtx4090-4-staged").stdout.splitlines()
+    head = lines[1].split()
+    assert head[-6:] == ["|", "NCCL's", "own", "floor", "x", "floor"], "the other two answers stand behind a bar"
+    fast, slow = lines[2:4]
+    assert "NVLS/Simple" in fast and " 450 " in fast and " 1.0x" in fast and "█" not in fast
+    assert "Ring/Simple" in slow and "█" in slow
+    for name, line in (("hgx-h100", fast), ("rtx4090-4-staged", slow)):
+        found = nvcoll.fabric(name).predict("all_reduce", 1 << 30)
+        assert duration(found.microseconds) in line and duration(found.low, found.high) in line
+        assert line.split("|")[1].split()[-3:-1] == duration(found.floor).split()
+        assert any(found.bottleneck in line for line in lines)
+        assert any(line.endswith(found.trust) for line in lines)
+    assert any(line.startswith("bound by") for line in lines) and any(line.startswith("trust") for line in lines)
+
+
+def test_a_sweep_is_a_table_per_machine():
+    text = cli("predict", "all_reduce", "-b", "64K", "-e", "1G", "-f", "16", "--on", "hgx-h100,hgx-a100[0,3]").stdout
+    for name in ("hgx-h100", "hgx-a100[0,3]"):
+        assert f"\n{name}   " in f"\n{text}" and nvcoll.fabric(name).predict("all_reduce", MIB).trust in text
+    assert all(text.count(f"{size}  ") >= 2 for size in (" 64 KiB", "  1 MiB", " 16 MiB", "256 MiB"))
+    assert text.count("bound by") == 2
+
+
+def test_sends_and_receives_are_predicted_and_have_a_floor():
+    lines = cli("predict", "sendrecv", "-b", "1G").stdout.splitlines()
+    found = nvcoll.fabric("hgx-h100").predict("sendrecv", 1 << 30)
+    assert "SendRecv/" in lines[2] and duration(found.floor) in lines[2]
+    assert "no NCCL   hgx-h100: NCCL has no cost model of sendrecv" in lines
+
+
+def test_a_wrong_collective_is_answered_with_those_that_have_a_prediction():
+    error = cli("predict", "all_redcue", status=2).stderr
+    assert "all_reduce" in error and "sendrecv" in error and "barrier" not in error and "scan" not in error
+
+
+def test_the_version_whose_model_is_used_is_printed():
+    newest = nvcoll.fabric("hgx-h100").nccl("all_reduce", 1).tag
+    assert f"model     hgx-h100: NCCL {newest}\n" in cli("predict", "all_reduce").stdout
+    assert "NCCL v2.27.7-1\n" in cli("predict", "all_reduce", "--nccl", "2.27").stdout
+    assert f"NCCL {newest}, the newest that is known and" in cli("predict", "all_reduce", "--nccl", "9.9").stdout
+
+
+def test_spaces_and_capitals_in_a_list_of_machines_do_not_matter():
+    assert [one.name for one in machines("HGX-H100, hgx-a100[0,3] ,hgx-h100X2+ib-ndr-8", None)] == [
+        "hgx-h100",
+        "hgx-a100[0,3]",
+        "hgx-h100x2+ib-ndr-8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("1T", 1 << 40), ("1TiB", 1 << 40), ("1TB", 10**12), ("140GB", 140 * 10**9), ("64k", 1 << 16)]
+)
+def test_a_size_is_binary_but_with_a_b(text, nbytes):
+    assert sizes.parse(text) == nbytes
+
+
+def test_what_limits_successive_sizes_is_said_once():
+    text = cli("predict", "all_reduce", "-b", "32M", "-e", "1G", "--on", "hgx-h100").stdout
+    assert "bound by  32 MiB to 1 GiB: GPU ports (the switch folds: 1.125 N each way)" in text
+
+
+@pytest.mark.parametrize(
+    ("times", "text"),
+    [((28.04,), "28.0 us"), ((999,), "999 us"), ((4020, 3800, 4300), "4.0-3.8-4.3 ms"), ((622e3,), "622 ms")],
+)
+def test_times_are_written_in_the_unit_of_the_first(times, text):
+    assert duration(*times) == text
+
+
+def test_json_has_the_numbers_of_the_library():
+    printed = json.loads(cli("predict", "all_gather", "-b", "1M", "--nccl", "2.27", "--json").stdout)
+    (row,) = printed["predictions"]
+    page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    assert [key for key in (*printed, *row) if f"`{key}`" not in page] == []
+    board = nvcoll.fabric("hgx-h100")
+    chosen = board.nccl("all_gather", MIB, version="2.27").chosen
+    assert (row["nccl_algorithm"], row["nccl_estimate_us"]) == (chosen.algorithm, chosen.microseconds)
+    found = board.predict("all_gather", MIB, version="2.27")
+    assert (row["algorithm"], row["protocol"], row["channels"]) == (found.algorithm, found.protocol, found.channels)
+    assert (row["time_us"], row["low_us"], row["high_us"]) == (found.microseconds, found.low, found.high)
+    assert (row["busbw"], row["trust"], row["parts"]) == (found.busbw, found.trust, dict(found.parts))
+    assert row["floor_us"] == board.floor("all_gather", MIB) and row["link_gbps"] == 450
+    assert row["times_floor"] == pytest.approx(found.microseconds / row["floor_us"]) and row["vs_best"] == 1
+    assert row["buckets"] is None and row["network_gbps"] is None and printed["schema"] == "nvcoll.predict/1"
+
+
+def test_buckets_are_calls_one_after_the_other():
+    arguments = ("predict", "all_reduce", "-b", "1G", "--bucket", "25MiB", "--launch", "framework")
+    text, printed = cli(*arguments).stdout, json.loads(cli(*arguments, "--json").stdout)
+    (row,) = printed["predictions"]
+    board = nvcoll.fabric("hgx-h100")
+    full, rest, whole = board.predict("all_reduce", [25 * MIB, 24 * MIB, 1 << 30], launch="framework")
+    assert (row["buckets"], row["bucket_us"], row["time_us"]) == (41, full.microseconds, whole.microseconds)
+    assert row["total_us"] == pytest.approx(40 * full.microseconds + rest.microseconds)
+    assert row["total_low_us"] == pytest.approx(40 * full.low + rest.low)
+    assert row["total_low_us"] < row["total_us"] < row["total_high_us"]
+    assert "one after the other" in text and "overlaps with computing is not modelled" in text
+    assert f"{row['total_us'] / row['time_us']:.2f}x" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "network"),
+    [
+        ("hgx-h100", 450, None),
+        ("hgx-h100[0]", 63, None),
+        ("dgx1-v100", 150, None),
+        ("mi300x-8", 448, None),
+        ("a100-pcie-8-bridge", 31.5, None),
+        ("rtx3090-2-bridge", 56.25, None),
+        ("hgx-h100x2+ib-ndr-8", 450, 50),
+        ("hgx-h100x2+ib-ndr-4", 450, 25),
+    ],
+)
+def test_the_rate_of_links_is_that_of_what_joins_gpus(name, link, network):
+    assert link_rates(named(name)) == (pytest.approx(link, rel=1e-3), network)
+
+
+@pytest.mark.parametrize(
+    ("on", "collective", "ours"),
+    [
+        ("hgx-h100", "all_reduce", "nvswitch"),
+        ("hgx-a100", "all_reduce", "ring"),
+        ("hgx-h100", "broadcast", "chain"),
+        ("hgx-h100", "all_to_all", "direct"),
+        ("hgx-h100x2+ib-ndr-8", "all_reduce", "two_level"),
+    ],
+)
+def test_the_schedule_that_does_what_nccl_would_pick_is_traced(tmp_path, on, collective, ours):
+    file = tmp_path / "trace.json"
+    said = cli("predict", collective, "-b", "64M", "--on", on, "--trace", str(file)).stderr
+    protocol = named(on).predict(collective, 64 * MIB).protocol.lower()
+    assert said.startswith(f"traced to {file}: {ours}, {protocol}, ") and said.endswith("in virtual time\n")
+    assert json.loads(file.read_text())["traceEvents"]
+
+
+def test_a_picture_is_drawn_of_a_sweep(tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "busbw.svg"
+    cli("predict", "all_reduce", "-b", "1M", "-e", "1G", "--on", "hgx-h100,mi300x-8", "--plot", str(file))
+    assert file.stat().st_size > 5000
+
+
+def test_a_machine_that_nccl_does_not_know_has_a_prediction_and_a_reason():
+    text = cli("predict", "all_reduce", "--on", "hgx-h100,mi300x-8").stdout
+    assert "choice    mi300x-8: rings, since" in text and "no NCCL   mi300x-8: NCCL does not run on" in text
+
+
+def test_a_machine_without_prediction_says_why_and_has_a_floor():
+    text = cli("predict", "all_reduce", "--on", "hgx-h100,hgx-h100[0]").stdout
+    assert "no time   hgx-h100[0]: one GPU has nobody to talk to" in text
+    assert "nobody to talk to" in cli("predict", "all_reduce", "--on", "hgx-h100[0]", status=2).stderr
+
+
+def test_machines_of_one_name_are_told_apart(tmp_path):
+    bridge = """
+gpu = "rtx3090"
+abilities = { peer_access = true, multicast = false, switch_folds = false, gpu_direct = false }
+sources = ["none"]
+[[machines]]
+name = "two"
+title = "two cards"
+[[devices]]
+names = "gpu[0-1]"
+kind = "gpu"
+[[links]]
+from = "gpu0"
+to = "gpu1"
+medium = "nvlink3-bridge"
+lanes = LANES
+"""
+    files = [tmp_path / name for name in ("narrow.toml", "wide.toml")]
+    for file, lanes in zip(files, "14", strict=True):
+        file.write_text(bridge.replace("LANES", lanes))
+    printed = cli("predict", "all_reduce", "-b", "1G", "--on", ",".join(map(str, files)), "--json").stdout
+    narrow, wide = (row["floor_us"] for row in json.loads(printed)["predictions"])
+    assert narrow > 3 * wide
+
+
+def test_of_a_last_resort_there_is_no_estimate():
+    text = cli("predict", "all_reduce", "--on", "rtx5090-8-staged").stdout
+    assert "last resort" in text and text.splitlines()[2].split("|")[1].split()[0] == "-"
+
+
+TWO_SOCKETS = """\
+        GPU0    GPU1    GPU2    GPU3    CPU Affinity    NUMA Affinity
+GPU0     X      NV12    SYS     SYS     0-15    0
+GPU1    NV12     X      SYS     SYS     0-15    0
+GPU2    SYS     SYS      X      NV12    16-31   1
+GPU3    SYS     SYS     NV12     X      16-31   1
+"""
+
+
+def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
+    file = tmp_path / "topo.txt"
+    file.write_text(TWO_SOCKETS)
+    arguments = ("predict", "all_reduce", "-b", "1G", "--on", str(file), "--gpu", "a100-pcie")
+    text, printed = cli(*arguments).stdout, json.loads(cli(*arguments, "--json").stdout)
+    (row,) = printed["predictions"]
+    assert row["time_us"] == pytest.approx(row["nccl_estimate_us"], rel=0.05)
+    assert "bound by  topo.txt: socket0 to socket1 (upi1), 48 % busy" in text and "topo.txt: not validated" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["all_shout"], "all_shout"),
+        (["scan"], "scan has no prediction"),
+        (["all_reduce", "--launch", "graph"], "CUDA graph"),
+        (["all_reduce", "--plot", "x.svg"], "pass -e"),
+        (["all_reduce", "-e", "4M", "--trace", "x.json"], "pass one size and one machine"),
+        (["all_reduce", "--trace", "nowhere/x.json"], "`nowhere/x.json` cannot be written"),
+        (["all_reduce", "-e", "4M", "--bucket", "1M"], "--bucket cuts one size"),
+        (["all_reduce", "-b", "4M", "-e", "5M", "--bucket", "1M"], "--bucket cuts one size"),
+        (["all_reduce", "-f", "2"], "-f says how a sweep grows"),
+        (["all_reduce", "-b", "140Gb"], "`140Gb` is bits: write 140GB for bytes"),
+        (["all_reduce", "--bucket", "2M"], "--bucket is 2097152 bytes"),
+        (["all_reduce", "--on", "hgx-h900"], "hgx-h900"),
+        (["all_reduce", "--on", ","], "--on names no machine"),
+        (["all_reduce", "--gpu", "h200"], "--gpu is for files"),
+        (["all_reduce", "--nccl", "1.0"], "NCCL version"),
+        (["all_reduce", "-b", "2M", "-e", "1M"], "sweep"),
+    ],
+)
+def test_what_cannot_be_predicted_is_one_line(arguments, message):
+    error = cli("predict", *arguments, status=2).stderr
+    assert message in error and len(error.splitlines()) == 1
