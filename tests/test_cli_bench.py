@@ -13,7 +13,7 @@ import pytest
 from command_line import PROGRAM, file_of_mine, refused, run
 
 import nvcoll
-from nvcoll.cli import sizes, tables
+from nvcoll.cli import bench_tables, sizes
 from nvcoll.cli.timing import Case, Reduction
 
 ALGORITHMS = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
@@ -114,8 +114,8 @@ def test_a_ratio_to_times_that_are_far_apart_is_marked():
         case.round()
     case.candidates["numpy"].seconds = [1.0, 1.0, 1.0]
     case.candidates["roofline"].seconds = [1.0, 2.0, 9.0]
-    assert "unsteady" not in tables._beside(case, "numpy", "ring")
-    assert tables._beside(case, "roofline", "ring").endswith(" unsteady")
+    assert "unsteady" not in bench_tables._beside(case, "numpy", "ring")
+    assert bench_tables._beside(case, "roofline", "ring").endswith(" unsteady")
 
 
 def test_bench_in_the_columns_of_nccl_tests():
@@ -151,7 +151,7 @@ def test_json_holds_the_documented_keys_and_no_other(bench_json):
 
     documented = set(re.findall(r"^\| `(\w+)` \|", DOCUMENTED.split("--json holds")[1], re.MULTILINE))
     assert set(keys(bench_json)) == documented
-    assert bench_json["schema"] == tables.JSON_SCHEMA and f"`{tables.JSON_SCHEMA}`" in DOCUMENTED
+    assert bench_json["schema"] == bench_tables.JSON_SCHEMA and f"`{bench_tables.JSON_SCHEMA}`" in DOCUMENTED
 
 
 def test_json_holds_every_round_and_its_quartiles(bench_json):

@@ -8,9 +8,9 @@ import pytest
 
 import nvcoll
 from nvcoll.cli import sizes
-from nvcoll.cli.answers import link_rates
 from nvcoll.cli.fabric import named
 from nvcoll.cli.predict import duration, machines
+from nvcoll.cli.prediction_rows import link_rates
 
 MIB = 1 << 20
 

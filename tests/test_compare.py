@@ -9,7 +9,7 @@ import pytest
 import nvcoll
 from nvcoll._nvcoll import algorithms, fabrics, patterns
 from nvcoll.cli import compare
-from nvcoll.contest import FINER, LAUNCH, contest, is_at_switch, protocols_on, timed, timeline
+from nvcoll.comparison import FINER, LAUNCH, compare_schedules, is_at_switch, protocols_on, timed, timeline
 
 KIB, MIB = 1 << 10, 1 << 20
 MOVING = [name for name, _ in patterns() if name != "sendrecv"]
@@ -49,7 +49,7 @@ def cli(*arguments, status=0):
 
 def compared(fabric, sizes, names=ALL_REDUCES, collective="all_reduce"):
     one = nvcoll.fabric(fabric)
-    return contest(
+    return compare_schedules(
         one, collective, {n: nvcoll.schedule(collective, n, world_size=one.world_size) for n in names}, sizes
     )
 

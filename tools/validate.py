@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nvcoll import InvalidArgument
-from nvcoll.cli.output import Output
+from nvcoll.cli.terminal import Output
 
 import intervals
 import judging

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nvcoll.drawing import FAINT, GRID, INK, PAPER, document, text
+from nvcoll.formatting import escaped
 from nvcoll.machine_drawing import IN_THE_DARK, LINES
-from nvcoll.words import escaped
 
 BUS, SWITCH, NETWORK, MESH = LINES["pcie"], LINES["nvlink"], LINES["network"], LINES["c2c"]
 """Colours of what joins GPUs; but for meshes those of the pictures of machines."""

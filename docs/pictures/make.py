@@ -21,7 +21,7 @@ from typing import Any
 
 import nvcoll
 from nvcoll._nvcoll import bus_factor, media
-from nvcoll.words import sized
+from nvcoll.formatting import sized
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "tools")]

@@ -1,6 +1,6 @@
 """A schedule as a picture: ranks as rows, steps as boxes in the order in which they can run, arrows for waits.
 
-Time runs to the right (`nvcoll.layout` says which box stands where)::
+Time runs to the right (`nvcoll.schedule_layout` says which box stands where)::
 
     rank 0   [ fold ]             ┌─▶[ copy ]          solid arrow: waits for another step
                    └──▶[ fold ]───┘                    grey line:   next in the same queue
@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from nvcoll._nvcoll import Schedule, Step
-from nvcoll.layout import BOX_HEIGHT, LEFT, LINE_GAP, MARGIN, Box, Layout, Place, place, waits
-from nvcoll.words import counted, escaped
+from nvcoll.formatting import counted, escaped
+from nvcoll.schedule_layout import BOX_HEIGHT, LEFT, LINE_GAP, MARGIN, Box, Layout, Place, place, waits
 
 COLOURS = {"fold": "#fbd9a5", "copy": "#cfe1f9", "publish": "#d3ecca"}
 INK, FAINT, GRID, ALARM = "#3b4252", "#8a93a3", "#e8ebf0", "#c0392b"

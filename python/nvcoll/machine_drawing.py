@@ -14,8 +14,8 @@ from collections import Counter
 
 from nvcoll._nvcoll import Fabric, media
 from nvcoll.drawing import BAND, COLOURS, DARK, FAINT, GRID, INK, PAPER, TEXT_GLYPH, TITLE_GLYPH, document, text
+from nvcoll.formatting import counted, escaped
 from nvcoll.machine_layout import MARGIN, RAIL_END, Cable, Device, Layout, Spot, depth
-from nvcoll.words import counted, escaped
 
 FILLS = {
     "gpu": COLOURS["publish"],

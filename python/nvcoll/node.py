@@ -14,10 +14,10 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Aborted, Communicator, Fabric, InvalidArgument, launch_named
-from nvcoll.contest import LAUNCH
+from nvcoll.comparison import LAUNCH
+from nvcoll.formatting import counted
 from nvcoll.price import Pricer
 from nvcoll.report import Report, announce, clock_of, machine_of, machines_of, report_of
-from nvcoll.words import counted
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")

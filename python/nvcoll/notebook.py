@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nvcoll import drawing, machine_drawing, timelines
 from nvcoll._nvcoll import Fabric, Proof, Schedule, Timeline, collectives
-from nvcoll.words import EXPRESSIONS, counted, escaped, shortened
+from nvcoll.formatting import EXPRESSIONS, counted, escaped, shortened
 
 MOST_RANKS, MOST_STEPS = 16, 256
 """What is drawn. Chosen: a picture of some screens' size, and less than a megabyte."""

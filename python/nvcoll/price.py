@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Prediction, launch_named
-from nvcoll.contest import LAUNCH
+from nvcoll.comparison import LAUNCH
 
 MOST_CAUSES: Final = 2
 """So much is said of what a simulated time is spent on. Chosen."""

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, replace
 
 from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Tallies
 from nvcoll._nvcoll import fabric as preset
-from nvcoll.contest import LAUNCH
+from nvcoll.comparison import LAUNCH
+from nvcoll.formatting import aligned, counted, escaped, sized
 from nvcoll.price import Price, Pricer
-from nvcoll.words import aligned, counted, escaped, sized
 
 _watchers: list[list[Tallies]] = []
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from nvcoll._nvcoll import InvalidArgument, Timeline
 from nvcoll.drawing import BAND, COLOURS, FAINT, GRID, INK, PAPER, document, kind, text
-from nvcoll.layout import place
-from nvcoll.words import escaped
+from nvcoll.formatting import escaped
+from nvcoll.schedule_layout import place
 
 # Chosen by eye, in pixels.
 LEFT, PLOT, RIGHT, TOP, HEAD, ROW_GAP, PANEL_GAP, AXIS = 84, 880, 40, 64, 26, 6, 18, 44

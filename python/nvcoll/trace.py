@@ -20,7 +20,7 @@ from typing import Any
 
 from nvcoll._nvcoll import InvalidArgument, Timeline
 from nvcoll.drawing import kind
-from nvcoll.layout import place
+from nvcoll.schedule_layout import place
 
 Event = dict[str, Any]
 

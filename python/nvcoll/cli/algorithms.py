@@ -17,7 +17,7 @@ from nvcoll import InvalidArgument
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import collectives
 from nvcoll.cli.schedules import Ranks
-from nvcoll.words import aligned, counted
+from nvcoll.formatting import aligned, counted
 
 PAGE_RANKS = (2, 8, 12, 64)
 """The world sizes of the page. Chosen: the smallest, a node, no power of two, many."""

@@ -16,12 +16,12 @@ import nvcoll
 from nvcoll import Algorithm, InvalidArgument, Refuted
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import bus_factor, collectives, dtypes, ops
-from nvcoll.cli import files, plot, sizes, tables
+from nvcoll.cli import bench_tables, files, plot, sizes
 from nvcoll.cli import tune as tuning
 from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, root_of, writes_its_arrays
 from nvcoll.cli.schedules import Ranks
 from nvcoll.cli.timing import Case, Reduction, check_memory, layout_of
-from nvcoll.words import sized
+from nvcoll.formatting import sized
 
 DEFAULT_SIZES = ("64K", "1M", "16M")
 TIMED = tuple(name for name, *_ in collectives() if bus_factor(name, 2) > 0)
@@ -132,12 +132,12 @@ def _reduction(collective: str, dtype: str, op: str | None, ranks: int) -> Reduc
     Raises:
         InvalidArgument: no such dtype or op, an op where nothing is folded, or one that is not defined there.
     """
-    dtype = _choice("dtype", dtype, [name for name, *_ in dtypes()], tables.NCCL_DTYPES)
+    dtype = _choice("dtype", dtype, [name for name, *_ in dtypes()], bench_tables.NCCL_DTYPES)
     if not FOLDS[collective]:
         if op is not None:
             raise InvalidArgument(f"{collective} folds nothing: leave out -o")
         return Reduction(dtype, None, ranks)
-    op = _choice("op", op or "sum", [name for name, _ in ops()], tables.NCCL_OPS)
+    op = _choice("op", op or "sum", [name for name, _ in ops()], bench_tables.NCCL_OPS)
     if op in OF_COMPLETE_FOLDS and collective in OF_PREDECESSORS:
         has = ", ".join(name for name, _ in ops() if name not in OF_COMPLETE_FOLDS)
         raise InvalidArgument(f"{op} is of the fold of all ranks: {collective} has {has}")
@@ -180,10 +180,10 @@ def bench(
         ),
     ] = None,
     dtype: Annotated[
-        str, typer.Option("-d", "--datatype", "--dtype", help=_names(dtypes(), tables.NCCL_DTYPES))
+        str, typer.Option("-d", "--datatype", "--dtype", help=_names(dtypes(), bench_tables.NCCL_DTYPES))
     ] = "float32",
     op: Annotated[
-        str | None, typer.Option("-o", "--op", help=f"Default: sum. {_names(ops(), tables.NCCL_OPS)}")
+        str | None, typer.Option("-o", "--op", help=f"Default: sum. {_names(ops(), bench_tables.NCCL_OPS)}")
     ] = None,
     root: Annotated[int | None, typer.Option("-r", "--root", help="The root, where there is one; default: 0.")] = None,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=1)] = 20,
@@ -223,7 +223,7 @@ def bench(
         new = Case(node, collective, reduction, count, root)
         for name, chosen_algorithm in chosen.items():
             for in_place in uses:
-                column = tables.NCCL_KINDS[in_place] if nccl else name
+                column = bench_tables.NCCL_KINDS[in_place] if nccl else name
                 new.add_algorithm(column, chosen_algorithm, in_place)
         if not nccl:
             new.add_baselines()
@@ -231,13 +231,13 @@ def bench(
 
     cases = _timed(case, counts, rounds)
     if as_json:
-        tables.print_json(cases, chosen, rounds)
+        bench_tables.print_json(cases, chosen, rounds)
     elif nccl:
-        tables.print_nccl(cases, next(iter(chosen)), rounds)
+        bench_tables.print_nccl(cases, next(iter(chosen)), rounds)
     else:
-        tables.print_table(cases, chosen, rounds)
+        bench_tables.print_table(cases, chosen, rounds)
     if plot_file is not None:
-        plot.draw(cases, f"{tables.what(cases[0])}, {tables.ranks_and_cores(cases[0])}", plot_file)
+        plot.draw(cases, f"{bench_tables.what(cases[0])}, {bench_tables.ranks_and_cores(cases[0])}", plot_file)
         typer.echo(f"drawn to {plot_file}", err=True)
     if any(case.wrong for case in cases):
         raise typer.Exit(1)

@@ -1,7 +1,7 @@
-"""``nvcoll compare``: algorithms in virtual time on machines that nobody has to own: who is the fastest where.
+"""``nvcoll compare``: algorithms in virtual time on machines that you do not have, and the fastest one at each size.
 
-Every algorithm has the protocol and the tiles that suit it best at each size (`nvcoll.contest`). Beside them stand what
-NCCL would pick, what that would take, and the floor.
+`nvcoll.comparison` finds the best protocol and number of tiles for each algorithm and size. The table also shows the
+algorithm that NCCL would choose, its predicted time, and the lower bound.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from nvcoll.cli import files, plot, sizes
 from nvcoll.cli.fabric import print_table
 from nvcoll.cli.operands import HAS_ROOT
 from nvcoll.cli.predict import Gpu, Launch, On, machines
-from nvcoll.contest import LAUNCH, Contest, contest
-from nvcoll.words import sized
+from nvcoll.comparison import LAUNCH, Comparison, compare_schedules
+from nvcoll.formatting import sized
 
 DEFAULT_SIZES = "1K..1G"
 DEFAULT_COLLECTIVE = "all_reduce"
@@ -110,7 +110,7 @@ def micros(microseconds: float) -> str:
     return f"{microseconds:.4g}" if microseconds < 1e4 else f"{microseconds:.0f}"
 
 
-def summary(one: Contest) -> str:
+def summary(one: Comparison) -> str:
     """Says who is the fastest where: ``one_shot up to 32 KiB, two_shot to 1 MiB, ring above``."""
     ranges = one.ranges()
     if len(ranges) == 1:
@@ -121,7 +121,7 @@ def summary(one: Contest) -> str:
     return ", ".join([*words, f"{last.algorithm} above"])
 
 
-def _rows(one: Contest) -> Iterator[Sequence[str]]:
+def _rows(one: Comparison) -> Iterator[Sequence[str]]:
     for at, nbytes in enumerate(one.sizes):
         best = one.fastest(at)
         times = {name: of_all[at] for name, of_all in one.times.items()}
@@ -139,7 +139,7 @@ def _rows(one: Contest) -> Iterator[Sequence[str]]:
         yield sized(nbytes), *cells, f"{best} {times[best].protocol}", ahead, *picked, micros(floor), over
 
 
-def _trust(one: Contest) -> str:
+def _trust(one: Comparison) -> str:
     """How the constants are known: on how many such systems what they predict of NCCL was judged."""
     return "not validated" if isinstance(one.nccl, str) else sizes.trusted(one.nccl)
 
@@ -151,7 +151,7 @@ def is_mesh(fabric: Fabric) -> bool:
     return max(Counter(source for source, _ in pairs).values(), default=0) > 1
 
 
-def _show(one: Contest) -> None:
+def _show(one: Comparison) -> None:
     fabric = one.fabric
     print(f"{fabric.name}   {fabric.title}   {one.collective}, microseconds   constants: {_trust(one)}")
     headings = ("size", *(f"{name} " for name in one.times), "fastest", "ahead", *NCCL, "floor", "x floor")
@@ -165,7 +165,7 @@ def _show(one: Contest) -> None:
     print(f"fastest   {summary(one)}\n")
 
 
-def _of(one: Contest) -> dict[str, Any]:
+def _of(one: Comparison) -> dict[str, Any]:
     """Returns what JSON has of one machine."""
     rows = []
     for at, nbytes in enumerate(one.sizes):
@@ -203,7 +203,7 @@ def _of(one: Contest) -> dict[str, Any]:
     }
 
 
-def _panel(one: Contest) -> plot.Panel:
+def _panel(one: Comparison) -> plot.Panel:
     curves = [
         plot.Curve(name, [time.microseconds for time in of_all], style={"marker": "."})
         for name, of_all in one.times.items()
@@ -245,7 +245,9 @@ def compare(
     if plot_file is not None:
         plot.check(plot_file)
     done = [
-        contest(one, collective, {c.column: c.schedule(collective, one.world_size) for c in chosen}, nbytes, launch)
+        compare_schedules(
+            one, collective, {c.column: c.schedule(collective, one.world_size) for c in chosen}, nbytes, launch
+        )
         for one in on_these
     ]
     if as_json:

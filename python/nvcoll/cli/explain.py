@@ -17,7 +17,7 @@ from nvcoll.cli.operands import HAS_ROOT, root_of
 from nvcoll.cli.rounds import MODES, Call, measure
 from nvcoll.cli.schedules import OutOfPlace, Ranks
 from nvcoll.cli.timing import Spread, check_memory, layout_of
-from nvcoll.words import aligned, counted, sized
+from nvcoll.formatting import aligned, counted, sized
 
 DEFAULT_SIZE = "64K"
 

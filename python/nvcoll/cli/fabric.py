@@ -20,9 +20,9 @@ from rich.table import Table
 from nvcoll import machine_drawing
 from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
 from nvcoll._nvcoll import fabric as preset
-from nvcoll.cli import picture
-from nvcoll.cli.output import Output
-from nvcoll.words import counted
+from nvcoll.cli import plot
+from nvcoll.cli.terminal import Output
+from nvcoll.formatting import counted
 
 MOST_PRINTED = 16
 """GPUs of which a matrix is printed. Chosen: what a wide terminal holds; the first of more are shown."""
@@ -140,5 +140,5 @@ def fabric(
         return
     one = named(name, gpu)
     if svg is not None:
-        picture.write(svg, machine_drawing.svg(one), one.name)
+        plot.write_svg(svg, machine_drawing.svg(one), one.name)
     _show(one)

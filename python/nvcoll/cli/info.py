@@ -6,7 +6,7 @@ import os
 
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import dtypes, machine, ops
-from nvcoll.words import sized
+from nvcoll.formatting import sized
 
 
 def _ranges(numbers: list[int]) -> str:

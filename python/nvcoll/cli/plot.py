@@ -1,4 +1,4 @@
-"""The pictures of ``--plot``: curves over bytes, by matplotlib, which the extra ``bench`` installs."""
+"""The files of ``--plot`` and ``--svg``: curves over bytes by matplotlib (extra ``bench``), and SVG drawings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from nvcoll import InvalidArgument
 from nvcoll.cli.timing import Case
-from nvcoll.words import sized
+from nvcoll.formatting import sized
 
 SUFFIXES = (".svg", ".png", ".pdf")
 FLOOR: dict[str, Any] = {"color": "0.6", "linestyle": "--"}
@@ -40,6 +42,21 @@ class Panel:
     title: str
     nbytes: Sequence[int]
     curves: Sequence[Curve]
+
+
+def write_svg(file: Path, svg: str, what: str) -> None:
+    """Writes a drawing to the file that ``--svg`` names, and says on stderr what it shows.
+
+    Raises:
+        InvalidArgument: the file is not called .svg, or cannot be written.
+    """
+    if file.suffix != ".svg":
+        raise InvalidArgument(f"`{file}` is drawn as SVG: end it in .svg")
+    try:
+        file.write_text(svg)
+    except OSError as error:
+        raise InvalidArgument(f"`{file}` cannot be written: {error.strerror}") from None
+    typer.echo(f"drawn to {file}: {what}", err=True)
 
 
 def check(file: Path) -> None:

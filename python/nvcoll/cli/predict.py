@@ -1,7 +1,7 @@
-"""``nvcoll predict``: how long a collective of NCCL takes on machines that nobody has to own, and what limits it.
+"""``nvcoll predict``: how long an NCCL collective takes on machines that you do not have, and what limits it.
 
-Three answers are kept apart (`nvcoll.cli.answers`): what the call would take stands first, with what NCCL would pick
-and a 90 % interval; NCCL's own estimate and the floor stand behind a bar.
+The table keeps three answers apart (`nvcoll.cli.prediction_rows`): the predicted time with its interval comes first;
+NCCL's own estimate and the lower bound stand behind a bar.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, algorithms, schedule
 from nvcoll.cli import plot, sizes
-from nvcoll.cli.answers import Answer, Question, ask_all, link_rates
 from nvcoll.cli.fabric import IMPORTERS, named, print_table
-from nvcoll.contest import LAUNCH, PROTOCOLS, protocols_on, timeline
-from nvcoll.words import counted, sized
+from nvcoll.cli.prediction_rows import Answer, Question, ask_all, link_rates
+from nvcoll.comparison import LAUNCH, PROTOCOLS, protocols_on, timeline
+from nvcoll.formatting import counted, sized
 
 DEFAULT_SIZE = "1M"
 JSON_SCHEMA = "nvcoll.predict/1"

@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 
 from nvcoll.cli.predict import Gpu, Launch, On, machines
-from nvcoll.contest import LAUNCH
+from nvcoll.comparison import LAUNCH
 from nvcoll.price import Pricer
 from nvcoll.report import report_of, watched
 

@@ -16,8 +16,8 @@ import nvcoll
 from nvcoll import InvalidArgument, Proof, Refuted, Schedule, drawing
 from nvcoll._nvcoll import MAX_RUNNING_RANKS, MAX_WORLD_SIZE, collectives, why
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import files, picture
-from nvcoll.words import EXPRESSIONS, counted, shortened
+from nvcoll.cli import files, plot
+from nvcoll.formatting import EXPRESSIONS, counted, shortened
 
 ALL_WORLD_SIZES = range(1, 18)
 
@@ -229,5 +229,5 @@ def show(
         schedule = _schedule(name, algorithm, form, 4, each)
         explained = why([schedule])
         if svg is not None and number == 0:
-            picture.write(svg, drawing.svg(schedule), _title(schedule))
+            plot.write_svg(svg, drawing.svg(schedule), _title(schedule))
         print("" if number == 0 else "\n", schedule, f"# {explained} on the longest chain", sep="")

@@ -9,7 +9,7 @@ from itertools import groupby
 from math import inf
 
 from nvcoll._nvcoll import InvalidArgument, Prediction
-from nvcoll.words import sized
+from nvcoll.formatting import sized
 
 UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 

@@ -28,7 +28,7 @@ from nvcoll import Algorithm, InvalidArgument, oracle
 from nvcoll._nvcoll import ops, roofline
 from nvcoll.cli import baselines
 from nvcoll.cli.operands import FOLDS, Array, Layout, Operands, distinct, writes_its_arrays
-from nvcoll.words import sized
+from nvcoll.formatting import sized
 
 NUMPY: dict[str, Callable[..., Array]] = {
     **oracle.FOLDS,

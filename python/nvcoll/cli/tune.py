@@ -27,7 +27,7 @@ from nvcoll.cli import sizes
 from nvcoll.cli.explain import estimates
 from nvcoll.cli.rounds import MODES, Call, measure
 from nvcoll.cli.timing import Spread
-from nvcoll.words import counted
+from nvcoll.formatting import counted
 
 RANKS = (2, 8)
 SIZES = ("1K", "4M", "64K", "1M", "4K", "16K", "256K", "16M")

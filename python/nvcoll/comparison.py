@@ -40,7 +40,7 @@ DTYPE = "uint8"
 
 
 @dataclass(frozen=True)
-class Timed:
+class SimulatedTime:
     """An algorithm at one size, with what suits it best there."""
 
     microseconds: float
@@ -51,7 +51,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Range:
+class FastestRange:
     """Successive sizes at which one algorithm is the fastest."""
 
     algorithm: str
@@ -60,13 +60,13 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Comparison:
     """Every algorithm at every size on one machine. Times are in microseconds, sizes as nccl-tests counts them."""
 
     fabric: Fabric
     collective: str
     sizes: Sequence[int]
-    times: Mapping[str, Sequence[Timed]]
+    times: Mapping[str, Sequence[SimulatedTime]]
     absent: Mapping[str, str]
     """Those that do not run there, and why."""
     floor: Sequence[float]
@@ -77,15 +77,15 @@ class Contest:
         """Returns who is the fastest at the size with this index; of equals the first."""
         return min(self.times, key=lambda name: self.times[name][at].microseconds)
 
-    def ranges(self) -> list[Range]:
+    def ranges(self) -> list[FastestRange]:
         """Returns who is the fastest where, by size."""
-        found: list[Range] = []
+        found: list[FastestRange] = []
         for at, nbytes in enumerate(self.sizes):
             name = self.fastest(at)
             if found and found[-1].algorithm == name:
-                found[-1] = Range(name, found[-1].first, nbytes)
+                found[-1] = FastestRange(name, found[-1].first, nbytes)
             else:
-                found.append(Range(name, nbytes, nbytes))
+                found.append(FastestRange(name, nbytes, nbytes))
         return found
 
 
@@ -117,7 +117,7 @@ def is_at_switch(run: Schedule) -> bool:
     return any(step.at_switch for step in run.steps)
 
 
-def timed(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: str = LAUNCH) -> Timed:
+def timed(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: str = LAUNCH) -> SimulatedTime:
     """Runs a schedule in virtual time with the protocol and the tiles that suit it best.
 
     Raises:
@@ -131,7 +131,7 @@ def _able(run: Schedule, protocols: Sequence[str]) -> Sequence[str]:
     return ["simple"] if is_at_switch(run) else protocols
 
 
-def _best(fabric: Fabric, run: Schedule, nbytes: int, able: Sequence[str], launch: str) -> Timed:
+def _best(fabric: Fabric, run: Schedule, nbytes: int, able: Sequence[str], launch: str) -> SimulatedTime:
     tries = [one for protocol in able for one in _tries(fabric, run, nbytes, protocol, launch)]
     return min(tries, key=lambda one: one.microseconds)
 
@@ -142,14 +142,14 @@ def timeline(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str
     return _run(fabric, run, nbytes, best.protocol, best.slice_bytes, launch, spans=True)
 
 
-def _tries(fabric: Fabric, run: Schedule, nbytes: int, protocol: str, launch: str) -> Iterator[Timed]:
+def _tries(fabric: Fabric, run: Schedule, nbytes: int, protocol: str, launch: str) -> Iterator[SimulatedTime]:
     """Yields the schedule in more and more tiles, until that makes it slower."""
     chunk = max((end - start for start, end in run.chunk_ranges(nbytes)), default=1) or 1
     wanted, last = 1, float("inf")
     while True:
         slice_bytes = -(-chunk // wanted)
         line = _run(fabric, run, nbytes, protocol, slice_bytes, launch)
-        yield Timed(line.microseconds, protocol, slice_bytes, line.tiles, line.bottleneck)
+        yield SimulatedTime(line.microseconds, protocol, slice_bytes, line.tiles, line.bottleneck)
         wanted *= FINER
         if line.microseconds >= last or wanted > chunk or wanted * run.step_count > MOST_STEPS:
             return
@@ -164,13 +164,13 @@ def _run(
     )
 
 
-def contest(
+def compare_schedules(
     fabric: Fabric,
     collective: str,
     schedules: Mapping[str, Schedule | str],
     sizes: Sequence[int],
     launch: str = LAUNCH,
-) -> Contest:
+) -> Comparison:
     """Times every schedule at every size.
 
     Args:
@@ -184,7 +184,7 @@ def contest(
         InvalidArgument: none of them runs there, or the collective has no floor.
     """
     protocols = protocols_on(fabric)
-    times: dict[str, list[Timed]] = {}
+    times: dict[str, list[SimulatedTime]] = {}
     absent: dict[str, str] = {}
     for name, run in schedules.items():
         if isinstance(run, str):
@@ -198,7 +198,7 @@ def contest(
     if not times:
         raise InvalidArgument(f"none runs on {fabric.name}: {'; '.join(f'{n}: {why}' for n, why in absent.items())}")
     nccl = _nccl(fabric, collective, sizes, launch)
-    return Contest(fabric, collective, sizes, times, absent, fabric.floor(collective, sizes), nccl)
+    return Comparison(fabric, collective, sizes, times, absent, fabric.floor(collective, sizes), nccl)
 
 
 def _nccl(fabric: Fabric, collective: str, sizes: Sequence[int], launch: str) -> Sequence[Prediction] | str:

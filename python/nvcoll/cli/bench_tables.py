@@ -14,7 +14,7 @@ from nvcoll._nvcoll import bus_factor, dtypes, machine, why
 from nvcoll.cli.baselines import ALONE_BYTES
 from nvcoll.cli.operands import HAS_ROOT, writes_its_arrays
 from nvcoll.cli.timing import NUMPY, Case, Spread, schedule_of
-from nvcoll.words import aligned, counted, sized
+from nvcoll.formatting import aligned, counted, sized
 
 NCCL_DTYPES = {
     "float16": "half",
