@@ -1,4 +1,4 @@
-"""Do the bars hold? Everything that docs/performance.md claims of a call, measured in one run.
+"""Do the bars hold? Everything that docs/maintainers/performance.md claims of a call, measured in one run.
 
     python benches/bars.py                      all, in about ten minutes
     python benches/bars.py roofline dtype       some

@@ -1,4 +1,4 @@
-"""docs/predictions.md has the figures of `python tools/validate.py`, and every missed bar with its figure."""
+"""The page on how predictions are judged has today's figures, and every missed bar with its figure."""
 
 import re
 from collections import defaultdict
@@ -16,7 +16,7 @@ import pytorch_estimate
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data" / "nccl-tests"
-PAGE = (ROOT / "docs" / "predictions.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "maintainers" / "how-predictions-are-judged.md").read_text(encoding="utf-8")
 SMALL, MIDDLE, LARGE, LARGEST = intervals.bands()
 
 BARS = {

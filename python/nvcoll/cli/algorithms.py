@@ -36,7 +36,7 @@ Written by `nvcoll algorithms --markdown > docs/ALGORITHMS.md` from the registry
 {overview}
 
 An **order** is a promise about bits: *rank* is the left fold over ranks 0..n-1, *nested* a fold of folds, *own* what
-the algorithm's documentation says, *none* that nothing is folded; see [bits](bits.md).
+the algorithm's documentation says, *none* that nothing is folded; see [reproducibility](reproducibility.md).
 
 A **cost** is counted from the schedule. `2.00 · 2`: a rank reads and writes 2.00 times its longer buffer, a mean over
 ranks, and the longest chain of waits has 2 handoffs between ranks. `4.38 (5.50) · 9`: the busiest rank moves 5.50.

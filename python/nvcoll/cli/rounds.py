@@ -1,8 +1,8 @@
 """Rounds of what ``auto`` chooses from: every candidate once in each, in an order drawn at random, on rewritten arrays.
 
-A mode is how a call is run (see docs/auto.md): *tile* and *staged* are planned calls that one caller makes for all
-ranks, *ranks* are calls that every rank makes for itself in ``Node.run``, timed by rank 0 from one barrier to the next.
-What is timed is one large call, or several small ones in a row, whose mean then counts: a clock costs a microsecond,
+A mode is how a call is run (see docs/maintainers/auto.md). *tile* and *staged* are planned calls that one caller makes
+for all ranks. *ranks* are calls that every rank makes for itself in ``Node.run``; rank 0 times them from one barrier to
+the next. One large call is timed, or the mean of several small calls in a row: a clock costs a microsecond,
 and a barrier of more ranks than processors as much as most calls.
 """
 

@@ -1,6 +1,6 @@
 """Writes the pictures of docs/answers.md, and into that page every figure and every line of output that it quotes.
 
-    python docs/pictures/make.py
+    python tools/pictures/make.py
 
 Each section of the page has a function here, named after its picture. It asks nvcoll and returns the picture and the
 figures of the prose, which stand in bold there, in their order. Blocks that begin with ``$`` are run and their output
@@ -24,14 +24,16 @@ from nvcoll._nvcoll import bus_factor, media
 from nvcoll.formatting import sized
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent.parent / "tools")]
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import chart  # noqa: E402  (it stands beside this file)
 from chart import BUS, MESH, NETWORK, SWITCH, seconds  # noqa: E402
 
 import judging  # noqa: E402  (it stands in tools/)
 
-PAGE = HERE.parent / "answers.md"
+ROOT = HERE.parent.parent
+PAGE = ROOT / "docs" / "answers.md"
+PICTURES = ROOT / "docs" / "pictures"
 GIB = 1 << 30
 GRADIENT = 140 * 10**9
 """Bytes of 70 billion parameters in fp16."""
@@ -47,7 +49,7 @@ class Answer:
 
 @cache
 def _measurements() -> list[judging.Row]:
-    rows = judging.healthy(judging.read(HERE.parent.parent / "data" / "nccl-tests"), also_unknown=True)
+    rows = judging.healthy(judging.read(ROOT / "data" / "nccl-tests"), also_unknown=True)
     return [row for row in rows if row.collective == "all_reduce"]
 
 
@@ -404,7 +406,7 @@ def main() -> None:
     text = PAGE.read_text()
     answers = answered(text)
     for name, answer in answers.items():
-        (HERE / f"{name}.svg").write_text(answer.svg)
+        (PICTURES / f"{name}.svg").write_text(answer.svg)
     PAGE.write_text(refreshed(text, answers))
 
 
