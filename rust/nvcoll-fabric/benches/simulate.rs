@@ -24,9 +24,9 @@ use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
-use nvcoll_fabric::hardware::media::Family;
-use nvcoll_fabric::hardware::{Fabric, Kind};
-use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, Settings, Sharing, Simulation};
+use nvcoll_fabric::hardware::media::LinkFamily;
+use nvcoll_fabric::hardware::{DeviceKind, Fabric};
+use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, LinkSharing, Settings, Simulation};
 
 fn main() {
     let is_named = |name: &str| std::env::args().skip(1).all(|arg| arg.starts_with('-') || name.contains(&arg));
@@ -56,7 +56,7 @@ struct Case {
 
 fn run(name: &str, case: &Case) {
     for (sharing, detail) in
-        [(Sharing::MaxMin, Detail::Ends), (Sharing::MaxMin, Detail::Path), (Sharing::Fifo, Detail::Ends)]
+        [(LinkSharing::MaxMin, Detail::Ends), (LinkSharing::MaxMin, Detail::Path), (LinkSharing::Fifo, Detail::Ends)]
     {
         let protocol = protocol::named("simple").unwrap();
         let at_switch = AtSwitch::Ignore;
@@ -128,13 +128,13 @@ fn uneven(chunks: u32) -> (u32, Partition) {
 
 /// 64 pairs, each with a link of its own, a thousand copies one after the other.
 fn uncontended() -> Case {
-    let mut fabric = machine(&[Kind::Gpu; 128]);
+    let mut fabric = machine(&[DeviceKind::Gpu; 128]);
     for pair in 0..64 {
         link(
             &mut fabric,
             &format!("gpu{}", 2 * pair),
             &format!("gpu{}", 2 * pair + 1),
-            medium(Family::Nvlink, 10.0, 100),
+            medium(LinkFamily::Nvlink, 10.0, 100),
         );
     }
     let (chunks, partition) = uneven(1000);

@@ -8,7 +8,7 @@
 //!
 //! NICs are spread evenly over the GPUs of a node: the k-th of m hangs where GPU k g/m of g hangs, at its PCIe switch or
 //! socket. A rack of NVLink is one node, and each of its trays has the NICs of a node: the k-th of every tray is on rail k.
-//! A network is one row of `networks.toml`: its medium, ports per NIC, NICs per node, and the PCIe behind a NIC.
+//! A network is one row of `hardware/networks.toml`: its medium, ports per NIC, NICs per node, and the PCIe behind a NIC.
 //! Source: NVIDIA DGX SuperPOD reference architecture (rail-optimised fat tree).
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::hardware::media::{self, Family};
-use crate::hardware::{Device, Fabric, Kind, Link};
+use crate::hardware::media::{self, LinkFamily};
+use crate::hardware::{Device, DeviceKind, Fabric, Link};
 use crate::units::Rate;
 
 /// A network.
@@ -58,7 +58,7 @@ impl Network {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct NetworksFile {
     network: Vec<Network>,
 }
 
@@ -66,7 +66,9 @@ struct Table {
 pub fn networks() -> &'static [Network] {
     static TABLE: OnceLock<Vec<Network>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        toml::from_str::<Table>(include_str!("networks.toml")).expect("a test reads the table that is shipped").network
+        toml::from_str::<NetworksFile>(include_str!("hardware/networks.toml"))
+            .expect("a test reads the table that is shipped")
+            .network
     })
 }
 
@@ -97,7 +99,7 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     if nodes == 0 || u64::from(nodes) * gpus.len() as u64 > u64::from(MOST_GPUS) {
         return Err(wrong(format!("{nodes} nodes: it must be from 1 to {}", MOST_GPUS as usize / gpus.len())));
     }
-    if node.nodes() > 1 || node.of_kind(Kind::Nic).next().is_some() {
+    if node.nodes() > 1 || node.of_kind(DeviceKind::Nic).next().is_some() {
         return Err(wrong("the node has a network already: pass a single node".to_owned()));
     }
     let seats = seats(node, &gpus, network.nics).map_err(&wrong)?;
@@ -120,7 +122,7 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
 
 /// For each NIC of each tray, the device of a node at which it hangs.
 fn seats(node: &Fabric, gpus: &[usize], nics: u32) -> std::result::Result<Vec<usize>, String> {
-    let is_host = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket);
+    let is_host = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
     let host_of = |gpu: usize| {
         let own = |link: &&Link| link.from == gpu && is_host(node.devices[link.to].kind);
         node.links.iter().find(own).map(|link| link.to)
@@ -141,11 +143,11 @@ impl Fabric {
     /// Adds a rail for each NIC of a box, at the position of its number; there are so many boxes.
     fn add_rails(&mut self, network: &Network, boxes: u32) -> Result<()> {
         let medium = media::named(&network.medium)?;
-        if medium.family != Family::Network {
+        if medium.family != LinkFamily::Network {
             let message = format!("{} is no medium of networks", medium.name);
             return Err(Error::Description { origin: network.name.clone(), message });
         }
-        let switch = |name| Device { name, kind: Kind::NetworkSwitch, node: None, tray: None, chips: 1 };
+        let switch = |name| Device { name, kind: DeviceKind::NetworkSwitch, node: None, tray: None, chips: 1 };
         self.devices.extend((0..network.nics).map(|rail| switch(format!("rail{rail}"))));
         let rails = network.nics as usize;
         if rails > 1 {
@@ -166,7 +168,7 @@ impl Fabric {
         let (port, host) = (media::named(&network.medium)?, media::named(&network.host_medium)?);
         for (nic, &seat) in seats.iter().enumerate() {
             let (at, name) = (self.devices.len(), format!("n{nth}.nic{nic}"));
-            self.devices.push(Device { name, kind: Kind::Nic, node: Some(nth), tray: None, chips: 1 });
+            self.devices.push(Device { name, kind: DeviceKind::Nic, node: Some(nth), tray: None, chips: 1 });
             self.join(first + seat, at, host, network.host_lanes);
             self.join(at, nic % network.nics as usize, port, network.ports);
         }

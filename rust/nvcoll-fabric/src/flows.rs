@@ -8,7 +8,7 @@
 //! With several nodes and NICs that reach GPU memory, staging inside the nodes is not asked for: more can flow than really can.
 
 use crate::flow::{MaxFlow, UNBOUNDED};
-use crate::hardware::{Fabric, Kind, Link};
+use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::units::Rate;
 
 /// The network, and two places that are no devices.
@@ -54,16 +54,16 @@ impl Flows {
 /// Where a link is in the network.
 fn ends(fabric: &Fabric, link: &Link) -> Vec<(usize, usize)> {
     let kind = |at: usize| fabric.devices[at].kind;
-    let is_host = |at: usize| matches!(kind(at), Kind::PcieSwitch | Kind::Socket);
+    let is_host = |at: usize| matches!(kind(at), DeviceKind::PcieSwitch | DeviceKind::Socket);
     if !is_staged(fabric) || !(is_host(link.from) || is_host(link.to)) {
         return vec![(link.from, link.to)];
     }
     let again = |at: usize| if is_host(at) { fabric.devices.len() + at } else { at };
     let mut ends = Vec::new();
-    if is_host(link.to) && kind(link.from) != Kind::Memory || kind(link.to) == Kind::Memory {
+    if is_host(link.to) && kind(link.from) != DeviceKind::Memory || kind(link.to) == DeviceKind::Memory {
         ends.push((link.from, link.to));
     }
-    if is_host(link.from) && kind(link.to) != Kind::Memory || kind(link.from) == Kind::Memory {
+    if is_host(link.from) && kind(link.to) != DeviceKind::Memory || kind(link.from) == DeviceKind::Memory {
         ends.push((again(link.from), again(link.to)));
     }
     ends
@@ -71,6 +71,6 @@ fn ends(fabric: &Fabric, link: &Link) -> Vec<(usize, usize)> {
 
 /// Says whether GPUs that share no NVLink reach each other through memory only.
 fn is_staged(fabric: &Fabric) -> bool {
-    let has_nic = fabric.of_kind(Kind::Nic).next().is_some();
+    let has_nic = fabric.of_kind(DeviceKind::Nic).next().is_some();
     !fabric.abilities.peer_access && (!has_nic || !fabric.abilities.gpu_direct)
 }

@@ -12,8 +12,8 @@
 //! Real machines also print `NODE`, several root complexes of one socket; here a socket has one.
 
 use crate::error::Result;
-use crate::hardware::media::Family;
-use crate::hardware::{Fabric, Kind};
+use crate::hardware::media::LinkFamily;
+use crate::hardware::{DeviceKind, Fabric};
 use crate::route::{Route, RouteKind};
 
 impl Fabric {
@@ -38,7 +38,7 @@ impl Fabric {
     fn lanes(&self, route: &Route) -> String {
         let links = route.links.iter().map(|&link| &self.links[link]);
         let lanes = links.clone().map(|link| link.lanes).min().unwrap_or(0);
-        let is_amd = links.clone().any(|link| link.medium.family == Family::Xgmi);
+        let is_amd = links.clone().any(|link| link.medium.family == LinkFamily::Xgmi);
         if is_amd {
             "XGMI".to_owned()
         } else {
@@ -49,12 +49,12 @@ impl Fabric {
     fn host_word(&self, route: &Route) -> &'static str {
         let passed =
             |kind| route.links.iter().filter(move |&&link| self.devices[self.links[link].to].kind == kind).count();
-        let between_sockets = |&&link: &&usize| self.links[link].medium.family == Family::Socket;
+        let between_sockets = |&&link: &&usize| self.links[link].medium.family == LinkFamily::Socket;
         if route.links.iter().any(|link| between_sockets(&link)) {
             "SYS"
-        } else if passed(Kind::Socket) > 0 {
+        } else if passed(DeviceKind::Socket) > 0 {
             "PHB"
-        } else if passed(Kind::PcieSwitch) > 1 {
+        } else if passed(DeviceKind::PcieSwitch) > 1 {
             "PXB"
         } else {
             "PIX"

@@ -11,7 +11,7 @@ use crate::sharing::share;
 use crate::units::Rate;
 
 /// For each rank, what it reaches to each other, `None` to itself.
-pub type Matrix = Vec<Vec<Option<Rate>>>;
+pub type RateMatrix = Vec<Vec<Option<Rate>>>;
 
 impl Fabric {
     /// Returns the routes between all pairs: row `from`, column `to`.
@@ -28,7 +28,7 @@ impl Fabric {
     ///
     /// # Errors
     /// [`crate::Error::NoPath`].
-    pub fn alone(&self) -> Result<Matrix> {
+    pub fn alone(&self) -> Result<RateMatrix> {
         let capacities = self.capacities();
         let rate = |route: &Route| Some(share(&[&route.links], &capacities)[0]).filter(|_| !route.links.is_empty());
         Ok(self.routes()?.iter().map(|row| row.iter().map(rate).collect()).collect())
@@ -38,7 +38,7 @@ impl Fabric {
     ///
     /// # Errors
     /// [`crate::Error::NoPath`].
-    pub fn at_once(&self) -> Result<Matrix> {
+    pub fn at_once(&self) -> Result<RateMatrix> {
         let routes = self.routes()?;
         let all: Vec<&[usize]> = routes.iter().flatten().map(|route| route.links.as_slice()).collect();
         let rates = share(&all, &self.capacities());

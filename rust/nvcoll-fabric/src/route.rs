@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::hardware::media::Family;
-use crate::hardware::{Fabric, Kind, Link};
+use crate::hardware::media::LinkFamily;
+use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::units::{Ps, Rate};
 
 /// What a transfer passes.
@@ -96,8 +96,8 @@ impl Fabric {
         &self,
         a: usize,
         b: usize,
-        is_passed: impl Fn(Kind) -> bool,
-        is_taken: impl Fn(Family) -> bool,
+        is_passed: impl Fn(DeviceKind) -> bool,
+        is_taken: impl Fn(LinkFamily) -> bool,
     ) -> Option<Vec<usize>> {
         Router::of(self).shortest(self, a, b, is_passed, is_taken)
     }
@@ -133,7 +133,7 @@ impl Router {
         leaving.iter_mut().for_each(|of_one| of_one.sort_by_key(|&link| fabric.devices[fabric.links[link].to].node));
         Self {
             gpus: fabric.gpus(),
-            memories: fabric.of_kind(Kind::Memory).collect(),
+            memories: fabric.of_kind(DeviceKind::Memory).collect(),
             nearest: BTreeMap::new(),
             has_copies: has_copies(fabric),
             best: vec![(0, (0, Reverse(Rate(0)), 0)); leaving.len()],
@@ -171,7 +171,7 @@ impl Router {
     }
 
     fn over_nvlink(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
-        let path = self.shortest(fabric, a, b, |kind| kind == Kind::Nvswitch, Family::joins_gpus)?;
+        let path = self.shortest(fabric, a, b, |kind| kind == DeviceKind::Nvswitch, LinkFamily::joins_gpus)?;
         Some((path, RouteKind::Nvlink))
     }
 
@@ -199,8 +199,10 @@ impl Router {
 
     /// Over NICs and what joins them, among equal ways over the NICs that are somebody's own.
     fn off_host(&mut self, fabric: &Fabric, a: usize, b: usize, own: [Option<usize>; 2]) -> Option<Vec<usize>> {
-        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket | Kind::Nic | Kind::NetworkSwitch);
-        let is_strange = |at: usize| fabric.devices[at].kind == Kind::Nic && !own.contains(&Some(at));
+        let is_passed = |kind| {
+            matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket | DeviceKind::Nic | DeviceKind::NetworkSwitch)
+        };
+        let is_strange = |at: usize| fabric.devices[at].kind == DeviceKind::Nic && !own.contains(&Some(at));
         self.shortest_but(fabric, a, b, is_passed, |f| !f.joins_gpus(), is_strange)
     }
 
@@ -208,9 +210,9 @@ impl Router {
     fn own_card(&self, fabric: &Fabric, gpu: usize) -> Option<usize> {
         let kind = |at: usize| fabric.devices[at].kind;
         let ends = |from: usize| self.leaving[from].iter().map(|&link| fabric.links[link].to);
-        let seat = ends(gpu).find(|&at| matches!(kind(at), Kind::PcieSwitch | Kind::Socket))?;
-        let at_seat = |of: Kind| ends(seat).filter(|&at| kind(at) == of).collect::<Vec<usize>>();
-        let (gpus, cards) = (at_seat(Kind::Gpu), at_seat(Kind::Nic));
+        let seat = ends(gpu).find(|&at| matches!(kind(at), DeviceKind::PcieSwitch | DeviceKind::Socket))?;
+        let at_seat = |of: DeviceKind| ends(seat).filter(|&at| kind(at) == of).collect::<Vec<usize>>();
+        let (gpus, cards) = (at_seat(DeviceKind::Gpu), at_seat(DeviceKind::Nic));
         let nth = gpus.iter().position(|&other| other == gpu)?;
         cards.get(nth * cards.len() / gpus.len()).copied()
     }
@@ -235,8 +237,8 @@ impl Router {
 
     /// Over PCIe and between sockets.
     fn on_host(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<Vec<usize>> {
-        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket);
-        self.shortest(fabric, a, b, is_passed, |f| !f.joins_gpus() && f != Family::Network)
+        let is_passed = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
+        self.shortest(fabric, a, b, is_passed, |f| !f.joins_gpus() && f != LinkFamily::Network)
     }
 
     fn shortest(
@@ -244,8 +246,8 @@ impl Router {
         fabric: &Fabric,
         a: usize,
         b: usize,
-        is_passed: impl Fn(Kind) -> bool,
-        is_taken: impl Fn(Family) -> bool,
+        is_passed: impl Fn(DeviceKind) -> bool,
+        is_taken: impl Fn(LinkFamily) -> bool,
     ) -> Option<Vec<usize>> {
         self.shortest_but(fabric, a, b, is_passed, is_taken, |_| false)
     }
@@ -255,8 +257,8 @@ impl Router {
         fabric: &Fabric,
         a: usize,
         b: usize,
-        is_passed: impl Fn(Kind) -> bool,
-        is_taken: impl Fn(Family) -> bool,
+        is_passed: impl Fn(DeviceKind) -> bool,
+        is_taken: impl Fn(LinkFamily) -> bool,
         is_avoided: impl Fn(usize) -> bool,
     ) -> Option<Vec<usize>> {
         if self.has_copies {
@@ -277,8 +279,8 @@ impl Router {
         &mut self,
         fabric: &Fabric,
         (a, b): (usize, usize),
-        is_passed: impl Fn(Kind) -> bool,
-        is_taken: impl Fn(Family) -> bool,
+        is_passed: impl Fn(DeviceKind) -> bool,
+        is_taken: impl Fn(LinkFamily) -> bool,
         is_avoided: impl Fn(usize) -> bool,
         seen: Option<&[Option<u32>]>,
     ) -> Option<Vec<usize>> {

@@ -2,8 +2,8 @@
 
 use nvcoll_core::collective::{ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, COLLECTIVES, REDUCE_SCATTER};
 use nvcoll_fabric::cluster::{cluster, network};
-use nvcoll_fabric::hardware::media::{Family, Medium};
-use nvcoll_fabric::hardware::Kind;
+use nvcoll_fabric::hardware::media::{LinkFamily, Medium};
+use nvcoll_fabric::hardware::DeviceKind;
 use nvcoll_fabric::nccl::{Algorithm, Candidate, Class, Model, Processor, Protocol};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::{Error, Fabric};
@@ -223,10 +223,14 @@ fn estimates_are_what_nccl_printed() {
 fn a_printed_tuning_table_is_met_to_its_last_digit() {
     // Two cards of 10 Gbit/s each.
     let mut fabric = nodes("rtx5090-2-staged[0]", 2, "ib-ndr-2");
-    let (name, title, family, source) = ("ethernet-10".to_owned(), String::new(), Family::Network, String::new());
+    let (name, title, family, source) = ("ethernet-10".to_owned(), String::new(), LinkFamily::Network, String::new());
     let medium = Medium { name, title, family, lane_gbps: 1.25, efficiency: 1.0, latency_ns: 0, source };
     let medium: &Medium = Box::leak(Box::new(medium));
-    fabric.links.iter_mut().filter(|link| link.medium.family == Family::Network).for_each(|link| link.medium = medium);
+    fabric
+        .links
+        .iter_mut()
+        .filter(|link| link.medium.family == LinkFamily::Network)
+        .for_each(|link| link.medium = medium);
     let model = model("2.29.7", &fabric);
     for (name, algorithm, protocol, latency_us, algbw_gbps) in [
         ("broadcast", Ring, Ll, 9.3, 1.2),
@@ -367,15 +371,15 @@ fn what_nccl_has_no_model_of_is_refused_with_the_reason() {
     assert!(message(refused).contains("no cost model of all_to_all"));
     assert!(message(Model::of("2.4.8", &h100).unwrap_err()).contains("2.8.4"));
     let mut uneven = nodes("hgx-h100", 2, "ib-ndr-8");
-    let last = uneven.devices.iter().rposition(|device| device.kind == Kind::Gpu).unwrap();
-    uneven.devices[last].kind = Kind::Memory;
+    let last = uneven.devices.iter().rposition(|device| device.kind == DeviceKind::Gpu).unwrap();
+    uneven.devices[last].kind = DeviceKind::Memory;
     assert!(message(Model::of("2.30.7", &uneven).unwrap_err()).contains("nodes alike"));
     let mut odd = preset("pcie3-8-p2p").unwrap();
-    let sockets: Vec<usize> = odd.of_kind(Kind::Socket).collect();
-    let medium = odd.links.iter().find(|link| link.medium.family == Family::Socket).unwrap().medium;
+    let sockets: Vec<usize> = odd.of_kind(DeviceKind::Socket).collect();
+    let medium = odd.links.iter().find(|link| link.medium.family == LinkFamily::Socket).unwrap().medium;
     let numalink: &Medium = Box::leak(Box::new(Medium { name: "numalink".to_owned(), ..medium.clone() }));
     odd.links.iter_mut().filter(|link| sockets.contains(&link.from)).for_each(|link| {
-        if link.medium.family == Family::Socket {
+        if link.medium.family == LinkFamily::Socket {
             link.medium = numalink;
         }
     });

@@ -1,6 +1,6 @@
 //! NCCL's topology: what it lists is there, what it lacks is said, and nothing makes it panic.
 
-use nvcoll_fabric::hardware::{gpus, Kind};
+use nvcoll_fabric::hardware::{gpus, DeviceKind};
 use nvcoll_fabric::{Error, Fabric};
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ const SYSTEM: &str = r#"<system version="1">
 fn devices_and_links_are_those_of_the_file() {
     let fabric = read(SYSTEM, "a100-sxm").unwrap();
     assert_eq!(fabric.world_size(), 3);
-    assert_eq!((fabric.of_kind(Kind::Nic).count(), fabric.of_kind(Kind::Socket).count()), (2, 2));
+    assert_eq!((fabric.of_kind(DeviceKind::Nic).count(), fabric.of_kind(DeviceKind::Socket).count()), (2, 2));
     let words = fabric.matrix().unwrap();
     assert_eq!(words[0], ["X", "PIX", "NV4"]);
     assert_eq!(words[1][2], "SYS");

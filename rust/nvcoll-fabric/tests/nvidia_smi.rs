@@ -1,6 +1,6 @@
 //! `nvidia-smi topo -m`: what it says comes back, what is cut off is refused, and nothing makes it panic.
 
-use nvcoll_fabric::hardware::{gpus, Kind};
+use nvcoll_fabric::hardware::{gpus, DeviceKind};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::{Error, Fabric};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn the_matrix_of_a_preset_comes_back() {
         let read = Fabric::from_nvidia_smi(&printed(&fabric), fabric.gpu, name).unwrap();
         assert_eq!(read.matrix().unwrap(), fabric.matrix().unwrap(), "{name}");
         let nvlink = |fabric: &Fabric| fabric.alone().unwrap();
-        if fabric.of_kind(Kind::Nvswitch).count() > 0 {
+        if fabric.of_kind(DeviceKind::Nvswitch).count() > 0 {
             assert_eq!(nvlink(&read), nvlink(&fabric), "{name}");
         }
     }
@@ -50,8 +50,8 @@ Legend:
 fn sockets_switches_and_cards_are_what_the_words_tie_together() {
     let fabric = read(BRIDGES, "a6000").unwrap();
     assert_eq!(fabric.world_size(), 4);
-    assert_eq!(fabric.of_kind(Kind::Nic).count(), 2);
-    assert_eq!(fabric.of_kind(Kind::Socket).count(), 2);
+    assert_eq!(fabric.of_kind(DeviceKind::Nic).count(), 2);
+    assert_eq!(fabric.of_kind(DeviceKind::Socket).count(), 2);
     let words = fabric.matrix().unwrap();
     assert_eq!(words[0], ["X", "NV4", "SYS", "SYS"]);
 }

@@ -1,7 +1,7 @@
 //! The closed forms: points computed by hand, curves that were measured, and what holds on every machine.
 
 use nvcoll_fabric::cluster::{cluster, network};
-use nvcoll_fabric::hardware::{gpus, Evidence, Fabric, Kind, Link};
+use nvcoll_fabric::hardware::{gpus, DeviceKind, Evidence, Fabric, Link};
 use nvcoll_fabric::nccl::{Algorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
 use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Prediction, Predictor};
@@ -106,7 +106,7 @@ fn a_switch_behind_the_switch_of_the_gpus_is_no_way_to_their_socket() {
     let all_reduce = call(Pattern::AllReduce);
     let mut fabric = preset("rtx2080ti-2-staged").unwrap();
     let before = us(&fabric, &all_reduce, 16 * MIB);
-    let switch = fabric.devices.iter().position(|device| device.kind == Kind::PcieSwitch).unwrap();
+    let switch = fabric.devices.iter().position(|device| device.kind == DeviceKind::PcieSwitch).unwrap();
     let below = fabric.devices.len();
     let mut device = fabric.devices[switch].clone();
     device.name = "below".to_owned();
@@ -257,7 +257,8 @@ fn part(found: &Prediction, name: &str) -> f64 {
 #[test]
 fn a_ring_is_no_faster_than_the_link_between_sockets_that_it_crosses() {
     let fabric = two_sockets();
-    let is_between = |link: &&Link| [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == Kind::Socket);
+    let is_between =
+        |link: &&Link| [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == DeviceKind::Socket);
     let between = fabric.links.iter().find(is_between).unwrap();
     for (pattern, load) in [(Pattern::AllReduce, 1.5), (Pattern::AllGather, 0.75), (Pattern::Broadcast, 1.0)] {
         let ring = forced(pattern, Algorithm::Ring, Protocol::Simple);
@@ -374,7 +375,7 @@ fn sends_share_the_link_between_sockets_that_they_cross_at_once() {
     for model in ["a100-pcie", "rtx4090"] {
         let fabric = Fabric::from_nvidia_smi(IN_TURNS, gpus::named(model).unwrap(), "in turns").unwrap();
         let is_between =
-            |link: &&Link| [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == Kind::Socket);
+            |link: &&Link| [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == DeviceKind::Socket);
         let between = fabric.links.iter().find(is_between).unwrap().rate().gbps();
         // Two of four neighbours cross it each way, and four of twelve pairs with a quarter each; a ring visits by socket.
         for (pattern, crossing) in [(Pattern::SendRecv, 2.0), (Pattern::AllToAll, 1.0), (Pattern::Gather, 0.5)] {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use nvcoll_fabric::cluster::{cluster, network};
-use nvcoll_fabric::hardware::media::{self, Family};
-use nvcoll_fabric::hardware::{gpus, Kind};
+use nvcoll_fabric::hardware::media::{self, LinkFamily};
+use nvcoll_fabric::hardware::{gpus, DeviceKind};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::route::RouteKind;
 use nvcoll_fabric::{Error, Fabric};
@@ -71,19 +71,19 @@ fn the_links_of_every_gpu_add_up_to_its_datasheet() {
     for &(name, gbps) in NVLINK_GBPS {
         let fabric = preset(name).unwrap();
         for gpu in fabric.gpus() {
-            assert_eq!(sent_by(&fabric, gpu, &[Family::Nvlink, Family::Xgmi]), gbps, "{name}");
+            assert_eq!(sent_by(&fabric, gpu, &[LinkFamily::Nvlink, LinkFamily::Xgmi]), gbps, "{name}");
         }
     }
     let listed: BTreeSet<_> = NVLINK_GBPS.iter().map(|(name, _)| *name).collect();
     for fabric in presets().iter().filter(|fabric| !listed.contains(fabric.name.as_str())) {
-        let nvlink = sent_by(fabric, fabric.gpus()[0], &[Family::Nvlink, Family::Xgmi]);
-        let host = sent_by(fabric, fabric.gpus()[0], &[Family::Pcie, Family::C2c]);
+        let nvlink = sent_by(fabric, fabric.gpus()[0], &[LinkFamily::Nvlink, LinkFamily::Xgmi]);
+        let host = sent_by(fabric, fabric.gpus()[0], &[LinkFamily::Pcie, LinkFamily::C2c]);
         let is_part_of_a_listed_one = NVLINK_GBPS.iter().any(|row| row.1 == nvlink);
         assert!(is_part_of_a_listed_one || (nvlink == 0.0 && host > 0.0), "{}: {nvlink} over NVLink", fabric.name);
     }
 }
 
-fn sent_by(fabric: &Fabric, gpu: usize, families: &[Family]) -> f64 {
+fn sent_by(fabric: &Fabric, gpu: usize, families: &[LinkFamily]) -> f64 {
     let own = fabric.links.iter().filter(|link| link.from == gpu && families.contains(&link.medium.family));
     own.map(|link| link.line_rate().gbps()).sum()
 }
@@ -91,10 +91,10 @@ fn sent_by(fabric: &Fabric, gpu: usize, families: &[Family]) -> f64 {
 #[test]
 fn a_rack_has_130_terabytes_per_second_and_a_dgx_a100_six_switches() {
     let rack = preset("gb200-nvl72").unwrap();
-    let both_ways: f64 = rack.gpus().iter().map(|&gpu| 2.0 * sent_by(&rack, gpu, &[Family::Nvlink])).sum();
+    let both_ways: f64 = rack.gpus().iter().map(|&gpu| 2.0 * sent_by(&rack, gpu, &[LinkFamily::Nvlink])).sum();
     assert_eq!(both_ways, 129_600.0);
     let board = preset("hgx-a100").unwrap();
-    assert_eq!(board.of_kind(Kind::Nvswitch).map(|at| board.devices[at].chips).sum::<u32>(), 6);
+    assert_eq!(board.of_kind(DeviceKind::Nvswitch).map(|at| board.devices[at].chips).sum::<u32>(), 6);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nvcoll_fabric::cluster::{cluster, network, networks};
-use nvcoll_fabric::hardware::Kind;
+use nvcoll_fabric::hardware::DeviceKind;
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::route::RouteKind;
 use nvcoll_fabric::Error;
@@ -47,7 +47,7 @@ fn nodes_are_joined_by_rails() {
     assert_eq!((own_rail.kind, other_rail.kind), (RouteKind::Network, RouteKind::Network));
     assert_eq!(own_rail.links.len() + 2, other_rail.links.len(), "from one rail to another over the spine");
     assert_eq!(all.route(0, 1).unwrap().kind, RouteKind::Nvlink);
-    assert_eq!(all.of_kind(Kind::Nic).count(), 32);
+    assert_eq!(all.of_kind(DeviceKind::Nic).count(), 32);
 }
 
 #[test]
@@ -59,10 +59,14 @@ fn gpus_that_share_a_switch_or_socket_use_a_card_each() {
         let pair = cluster(&preset(name).unwrap(), 2, by).unwrap();
         let card = |gpu: u32| {
             let links = pair.route(gpu, gpu + pair.world_size() / 2).unwrap().links;
-            links.into_iter().map(|link| pair.links[link].to).find(|&at| pair.devices[at].kind == Kind::Nic).unwrap()
+            links
+                .into_iter()
+                .map(|link| pair.links[link].to)
+                .find(|&at| pair.devices[at].kind == DeviceKind::Nic)
+                .unwrap()
         };
         let used: BTreeSet<usize> = (0..pair.world_size() / 2).map(card).collect();
-        assert_eq!(used.len() as u32, pair.of_kind(Kind::Nic).count() as u32 / 2, "{name}");
+        assert_eq!(used.len() as u32, pair.of_kind(DeviceKind::Nic).count() as u32 / 2, "{name}");
     }
 }
 
@@ -70,7 +74,7 @@ fn gpus_that_share_a_switch_or_socket_use_a_card_each() {
 fn every_tray_of_a_rack_has_cards_of_its_own() {
     let by = network("roce-400-4").unwrap();
     let pair = cluster(&preset("gb200-64").unwrap(), 2, by).unwrap();
-    assert_eq!((pair.nodes(), pair.of_kind(Kind::Nic).count()), (2, 2 * 16 * 4));
+    assert_eq!((pair.nodes(), pair.of_kind(DeviceKind::Nic).count()), (2, 2 * 16 * 4));
     for gpu in [0, 5, 63] {
         let route = pair.route(gpu, 64 + gpu).unwrap();
         // GPU, socket, card, rail, card, socket, GPU.
@@ -81,7 +85,7 @@ fn every_tray_of_a_rack_has_cards_of_its_own() {
     let rack: Vec<u32> = (0..64).collect();
     assert_eq!(pair.cut(&rack).gbps(), 64.0 * 50.0 * 0.96);
     let three = cluster(&preset("gb300-nvl72[0,4,70]").unwrap(), 2, by).unwrap();
-    assert_eq!(three.of_kind(Kind::Nic).count(), 2 * 3 * 4, "each GPU is on a tray of its own");
+    assert_eq!(three.of_kind(DeviceKind::Nic).count(), 2 * 3 * 4, "each GPU is on a tray of its own");
 }
 
 #[test]

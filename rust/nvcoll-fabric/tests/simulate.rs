@@ -8,10 +8,11 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Path, Schedule};
 use nvcoll_core::text;
-use nvcoll_fabric::hardware::media::Family;
-use nvcoll_fabric::hardware::{Fabric, Kind};
+use nvcoll_fabric::hardware::media::LinkFamily;
+use nvcoll_fabric::hardware::{DeviceKind, Fabric};
 use nvcoll_fabric::simulate::{
-    protocol, simulate, AtSwitch, Damage, Detail, Protocol, Ratio, Reason, Settings, Sharing, Simulation, Timeline,
+    protocol, simulate, AtSwitch, Damage, DelayReason, Detail, LinkSharing, Ratio, Settings, Simulation, StepCosts,
+    Timeline,
 };
 use nvcoll_fabric::units::Rate;
 use nvcoll_fabric::Error;
@@ -37,8 +38,8 @@ fn run(schedule: &Schedule, chunk: usize, fabric: &Fabric, settings: &Settings) 
 
 /// Two GPUs, 10 GB/s, 100 ns.
 fn pair() -> Fabric {
-    let mut fabric = machine(&[Kind::Gpu, Kind::Gpu]);
-    link(&mut fabric, "gpu0", "gpu1", medium(Family::Nvlink, 10.0, 100));
+    let mut fabric = machine(&[DeviceKind::Gpu, DeviceKind::Gpu]);
+    link(&mut fabric, "gpu0", "gpu1", medium(LinkFamily::Nvlink, 10.0, 100));
     fabric
 }
 
@@ -56,10 +57,10 @@ fn a_copy_over_one_link_is_signal_latency_and_bytes() {
     assert_eq!(timeline.memory_bytes, [0, 1_000_000]);
     let reasons: Vec<_> = timeline.critical.pieces.iter().map(|piece| (piece.reason, piece.end_ps)).collect();
     let expected = [
-        (Reason::Signal(0), 100_000),
-        (Reason::Latency, 200_000),
-        (Reason::Link(0), 100_200_000),
-        (Reason::Signal(1), 100_300_000),
+        (DelayReason::Signal(0), 100_000),
+        (DelayReason::Latency, 200_000),
+        (DelayReason::Link(0), 100_200_000),
+        (DelayReason::Signal(1), 100_300_000),
     ];
     assert_eq!(reasons, expected);
     assert_eq!(timeline.critical.words(&pair()), "100 % of the time is gpu0 -> gpu1");
@@ -81,7 +82,8 @@ fn three_gpus_that_read_one_port_share_it_until_the_shorter_is_done() {
     assert_eq!(timeline.links[0].nbytes, 960_000);
     assert_eq!(timeline.links[0].busy_ps, 96 * US);
     let pieces: Vec<_> = timeline.critical.pieces.iter().map(|p| (p.reason, p.end_ps - p.start_ps)).collect();
-    let expected = [(Reason::Latency, 200_000), (Reason::Link(0), 64 * US), (Reason::Shared(0, 2), 32 * US)];
+    let expected =
+        [(DelayReason::Latency, 200_000), (DelayReason::Link(0), 64 * US), (DelayReason::Shared(0, 2), 32 * US)];
     assert_eq!(pieces, expected, "alone it takes 64 us");
 }
 
@@ -104,7 +106,7 @@ fn a_faster_link_can_make_the_whole_slower() {
 #[test]
 fn first_come_first_served_stores_and_forwards() {
     let steps = "r1.q0.0 output[r1].0..2 = input[r0].0..2\nr2.q0.0 output[r2].2 = input[r0].2\n";
-    let settings = Settings { sharing: Sharing::Fifo, ..ideal() };
+    let settings = Settings { sharing: LinkSharing::Fifo, ..ideal() };
     let timeline = run(&parsed(3, 3, steps), 320_000, &star(&[10.0; 3]), &settings);
     // Rank 1 is first: 64 us up, then 64 us down; rank 2's 32 us follow on the port and its own link down.
     assert_eq!(timeline.ends_ps, [0, 200_000 + 128 * US, 200_000 + 128 * US]);
@@ -113,11 +115,11 @@ fn first_come_first_served_stores_and_forwards() {
 
 #[test]
 fn staged_transfers_cross_pcie_and_memory_twice_and_meet_in_memory() {
-    let mut fabric = machine(&[Kind::Gpu, Kind::Gpu, Kind::Socket, Kind::Memory]);
+    let mut fabric = machine(&[DeviceKind::Gpu, DeviceKind::Gpu, DeviceKind::Socket, DeviceKind::Memory]);
     for gpu in ["gpu0", "gpu1"] {
-        link(&mut fabric, gpu, "socket0", medium(Family::Pcie, 20.0, 500));
+        link(&mut fabric, gpu, "socket0", medium(LinkFamily::Pcie, 20.0, 500));
     }
-    link(&mut fabric, "socket0", "memory0", medium(Family::Memory, 30.0, 100));
+    link(&mut fabric, "socket0", "memory0", medium(LinkFamily::Memory, 30.0, 100));
     fabric.abilities.peer_access = false;
     let both = "r1.q0.0 output[r1].0 = input[r0].0\nr0.q0.0 output[r0].0 = input[r1].0\n";
     let timeline = run(&parsed(2, 1, both), 3_000_000, &fabric, &ideal());
@@ -148,7 +150,7 @@ fn what_is_here_costs_memory_and_a_copy_onto_itself_nothing() {
 
 #[test]
 fn a_protocol_is_fixed_time_wire_bytes_a_cap_and_a_signal() {
-    let protocol = Protocol {
+    let protocol = StepCosts {
         name: "made".to_owned(),
         fixed_ps: 7,
         wire: Ratio::new(2, 1),
@@ -156,14 +158,14 @@ fn a_protocol_is_fixed_time_wire_bytes_a_cap_and_a_signal() {
         signal: Ratio::new(1, 2),
         source: String::new(),
     };
-    let settings = |protocol: &Protocol| Settings::new(protocol, u64::MAX);
+    let settings = |protocol: &StepCosts| Settings::new(protocol, u64::MAX);
     let timeline = run(&parsed(2, 1, TAKE), 1_000_000, &pair(), &settings(&protocol));
     assert_eq!(timeline.ends_ps, [50_000 + 7 + 100_000 + 200 * US + 50_000, 50_000 + 7 + 100_000 + 200 * US]);
     assert_eq!((timeline.links[0].nbytes, timeline.memory_bytes[1]), (2_000_000, 1_000_000));
-    for sharing in [Sharing::MaxMin, Sharing::Fifo] {
-        let capped = Protocol { cap: Some(Rate::from_gbps(1.0)), ..protocol.clone() };
+    for sharing in [LinkSharing::MaxMin, LinkSharing::Fifo] {
+        let capped = StepCosts { cap: Some(Rate::from_gbps(1.0)), ..protocol.clone() };
         let timeline = run(&parsed(2, 1, TAKE), 1_000_000, &pair(), &Settings { sharing, ..settings(&capped) });
-        let latency = if sharing == Sharing::MaxMin { 100_000 } else { 0 };
+        let latency = if sharing == LinkSharing::MaxMin { 100_000 } else { 0 };
         assert_eq!(
             timeline.ends_ps[1],
             50_000 + 7 + latency + 1000 * US,
@@ -187,7 +189,7 @@ fn a_barrier_is_signals() {
     let timeline = simulate(&barrier, &partition(&barrier, 0), DType::U8, &star(&[10.0; 3]), &settings).unwrap();
     assert_eq!(timeline.ends_ps, [5 * US + 200_000, 5 * US, 5 * US + 200_000]);
     let reasons: Vec<_> = timeline.critical.pieces.iter().map(|piece| piece.reason).collect();
-    assert_eq!(reasons, [Reason::Entering(1), Reason::Signal(1)]);
+    assert_eq!(reasons, [DelayReason::Entering(1), DelayReason::Signal(1)]);
     assert_eq!(timeline.critical.words(&star(&[10.0; 3])), "96 % of the time is rank 1 entering late, 4 % signals");
 }
 
@@ -217,11 +219,11 @@ fn nvswitch_moves_n_and_an_nth_through_each_port_where_the_switch_folds() {
 
 #[test]
 fn stragglers_take_so_many_times_as_long() {
-    for sharing in [Sharing::MaxMin, Sharing::Fifo] {
+    for sharing in [LinkSharing::MaxMin, LinkSharing::Fifo] {
         let mut settings = Settings { slowdowns: vec![Ratio::ONE, Ratio::new(3, 2)], sharing, ..ideal() };
         settings.protocol.fixed_ps = 10;
         let timeline = run(&parsed(2, 1, TAKE), 1_000_000, &pair(), &settings);
-        let latency = if sharing == Sharing::MaxMin { 100_000 } else { 0 };
+        let latency = if sharing == LinkSharing::MaxMin { 100_000 } else { 0 };
         assert_eq!(timeline.ends_ps[1], 100_000 + 15 + latency + 150 * US, "{sharing:?}");
     }
     let faster = Settings { slowdowns: vec![Ratio::ONE, Ratio::new(1, 2)], ..ideal() };
@@ -239,9 +241,9 @@ fn a_damaged_link_is_slower_and_a_cut_one_is_gone_round_or_missed() {
     let missed = simulate(&parsed(2, 1, TAKE), &whole, DType::U8, &pair(), &cut).unwrap_err();
     assert!(matches!(missed, Error::NoPath { .. }), "{missed}");
     let mut fabric = pair();
-    fabric.devices.push(machine(&[Kind::Socket]).devices[0].clone());
+    fabric.devices.push(machine(&[DeviceKind::Socket]).devices[0].clone());
     for gpu in ["gpu0", "gpu1"] {
-        link(&mut fabric, gpu, "socket0", medium(Family::Pcie, 5.0, 100));
+        link(&mut fabric, gpu, "socket0", medium(LinkFamily::Pcie, 5.0, 100));
     }
     let round = run(&parsed(2, 1, TAKE), 1_000_000, &fabric, &cut);
     assert_eq!(round.ends_ps[1], 2 * 200_000 + 200 * US);
@@ -254,7 +256,7 @@ fn a_damaged_link_is_slower_and_a_cut_one_is_gone_round_or_missed() {
 
 #[test]
 fn a_run_that_is_told_to_stop_stops_and_can_run_again() {
-    for sharing in [Sharing::MaxMin, Sharing::Fifo] {
+    for sharing in [LinkSharing::MaxMin, LinkSharing::Fifo] {
         let ring = schedule(&ALL_REDUCE, "ring", 200, Path::Mapped);
         let (whole, star) = (partition(&ring, 1 << 20), star(&[10.0; 200]));
         let settings = Settings { sharing, ..ideal() };
@@ -281,8 +283,8 @@ fn links_and_ways_of_running_have_names() {
     assert_eq!((name(fabric.links[up.link].from), up.left), ("gpu1", half));
     assert!(matches!(Damage::between(&fabric, "gpu0", "gpu1", half), Err(Error::Unable { .. })));
     assert!(matches!(Damage::between(&fabric, "gpu0", "gpu9", half), Err(Error::Unknown { .. })));
-    assert_eq!((Sharing::named("fifo"), AtSwitch::named("ignore")), (Ok(Sharing::Fifo), Ok(AtSwitch::Ignore)));
-    assert!(Sharing::named("").is_err() && AtSwitch::named("").is_err());
+    assert_eq!((LinkSharing::named("fifo"), AtSwitch::named("ignore")), (Ok(LinkSharing::Fifo), Ok(AtSwitch::Ignore)));
+    assert!(LinkSharing::named("").is_err() && AtSwitch::named("").is_err());
     assert_eq!(Ratio::nearest(1.5), Some(Ratio::new(1_500_000, 1_000_000)));
     assert_eq!([-1.0, f64::NAN, 5000.0].map(Ratio::nearest), [None; 3]);
 }
@@ -329,7 +331,7 @@ fn who_comes_to_a_link_at_the_same_time_is_served_by_rank_whatever_came_before()
     // port at the same time, and rank 0 is served first.
     let steps =
         "r0.q0.0 output[r0].0 = input[r1].0\nr0.q0.1 output[r0].0 = input[r3].0\nr2.q0.0 output[r2].0 = input[r3].0\n";
-    let mut settings = Settings { sharing: Sharing::Fifo, ..ideal() };
+    let mut settings = Settings { sharing: LinkSharing::Fifo, ..ideal() };
     settings.protocol.signal = Ratio::new(0, 1);
     settings.starts_ps = vec![0, 0, 200_200_000, 0];
     let timeline = run(&parsed(4, 1, steps), 1_000_000, &star(&[10.0; 4]), &settings);

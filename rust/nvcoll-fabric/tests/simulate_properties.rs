@@ -12,7 +12,7 @@ use nvcoll_core::lower::lower;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Buffer, Event, Path, Schedule, Source, Step, View};
 use nvcoll_fabric::preset::preset;
-use nvcoll_fabric::simulate::{protocol, simulate, AtSwitch, Detail, Ratio, Settings, Sharing, Timeline};
+use nvcoll_fabric::simulate::{protocol, simulate, AtSwitch, Detail, LinkSharing, Ratio, Settings, Timeline};
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Fabric;
 use proptest::prelude::*;
@@ -67,7 +67,7 @@ proptest! {
         schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, slice in 256u64..100_000,
         starts in prop::collection::vec(0u64..20 * PS_PER_US, 8), fifo in any::<bool>(),
     ) {
-        let sharing = if fifo { Sharing::Fifo } else { Sharing::MaxMin };
+        let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
         let starts_ps = starts[..schedule.world_size as usize].to_vec();
         let settings = Settings { sharing, starts_ps: starts_ps.clone(), ..settings("simple", slice.max(count as u64 / 8)) };
         let timeline = run(&schedule, count, &fabric, &settings);
@@ -103,7 +103,7 @@ proptest! {
     fn links_and_memories_move_what_the_schedule_moves(
         schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, slice in 256u64..100_000, fifo in any::<bool>(),
     ) {
-        let sharing = if fifo { Sharing::Fifo } else { Sharing::MaxMin };
+        let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
         let timeline = run(&schedule, count, &fabric, &Settings { sharing, ..settings("ideal", slice.max(count as u64 / 8)) });
         let partition = partition(&schedule, count);
         // What the steps of a rank read and write here and elsewhere is what `core::cost` counts.
@@ -136,7 +136,7 @@ proptest! {
     fn the_critical_path_has_no_gap_from_zero_to_the_end(
         schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, slice in 256u64..100_000, fifo in any::<bool>(),
     ) {
-        let sharing = if fifo { Sharing::Fifo } else { Sharing::MaxMin };
+        let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
         let timeline = run(&schedule, count, &fabric, &Settings { sharing, ..settings("simple", slice.max(count as u64 / 8)) });
         let mut now = 0;
         for piece in &timeline.critical.pieces {
@@ -151,7 +151,7 @@ proptest! {
     fn the_same_run_twice_and_with_other_names_is_the_same(
         schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, seed in any::<u64>(), fifo in any::<bool>(),
     ) {
-        let sharing = if fifo { Sharing::Fifo } else { Sharing::MaxMin };
+        let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
         let settings = Settings { sharing, ..settings("simple", 1 << 16) };
         let timeline = run(&schedule, count, &fabric, &settings);
         prop_assert_eq!(&timeline, &run(&schedule, count, &fabric, &settings));
@@ -169,7 +169,7 @@ proptest! {
         let renamed = run(&schedule, count, &other, &settings);
         prop_assert_eq!(&renamed.ends_ps, &timeline.ends_ps);
         prop_assert_eq!(&renamed.spans, &timeline.spans);
-        if fabric.of_kind(nvcoll_fabric::hardware::Kind::Nvswitch).count() == 1 {
+        if fabric.of_kind(nvcoll_fabric::hardware::DeviceKind::Nvswitch).count() == 1 {
             other.links = order.iter().map(|&link| fabric.links[link]).collect();
             let shuffled = run(&schedule, count, &other, &settings);
             prop_assert_eq!(&shuffled.ends_ps, &timeline.ends_ps);

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use nvcoll_fabric::cluster::{self, networks};
 use nvcoll_fabric::hardware::{gpus, media};
 use nvcoll_fabric::preset::{preset, presets};
-use nvcoll_fabric::rates::Matrix;
+use nvcoll_fabric::rates::RateMatrix;
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
@@ -275,7 +275,7 @@ pub(crate) fn sizes_of(value: &Bound<'_, PyAny>) -> PyResult<Sizes> {
     }
 }
 
-fn rates(py: Python<'_>, matrix: Result<Matrix, Error>) -> PyResult<Rates> {
+fn rates(py: Python<'_>, matrix: Result<RateMatrix, Error>) -> PyResult<Rates> {
     let matrix = matrix.map_err(|error| of_fabric(py, &error))?;
     let gbps = |rate: &Option<nvcoll_fabric::units::Rate>| rate.map_or(f64::NAN, |rate| rate.gbps());
     Ok(matrix.iter().map(|row| row.iter().map(gbps).collect()).collect())

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use nvcoll_fabric::simulate::{Critical, Piece, Reason, Timeline as Simulated};
+use nvcoll_fabric::simulate::{self, Critical, DelayReason, Timeline as Simulated};
 use nvcoll_fabric::units::{Ps, PS_PER_US};
 
 use crate::fabric::Fabric;
@@ -130,18 +130,18 @@ impl Timeline {
 }
 
 impl Timeline {
-    fn told(&self, piece: &Piece) -> CriticalPiece {
+    fn told(&self, piece: &simulate::CriticalPiece) -> CriticalPiece {
         let ends = |link: usize| (self.links[link].0.clone(), self.links[link].1.clone());
         let words = piece.words(|link| format!("{} -> {}", self.links[link].0, self.links[link].1));
         let (link, users) = match piece.reason {
-            Reason::Link(link) => (Some(ends(link)), None),
-            Reason::Shared(link, users) => (Some(ends(link)), Some(users)),
-            Reason::SharedMemory(_, users) => (None, Some(users)),
+            DelayReason::Link(link) => (Some(ends(link)), None),
+            DelayReason::Shared(link, users) => (Some(ends(link)), Some(users)),
+            DelayReason::SharedMemory(_, users) => (None, Some(users)),
             _ => (None, None),
         };
         let other = match piece.reason {
-            Reason::Entering(rank) | Reason::Signal(rank) => Some(rank),
-            Reason::Memory(rank) | Reason::SharedMemory(rank, _) => Some(rank),
+            DelayReason::Entering(rank) | DelayReason::Signal(rank) => Some(rank),
+            DelayReason::Memory(rank) | DelayReason::SharedMemory(rank, _) => Some(rank),
             _ => None,
         };
         let of_step = |number: u32| (!piece.is_leave).then_some(number);
@@ -207,7 +207,7 @@ impl Fabric {
         let fabric = self.hardware();
         let name = |device: usize| fabric.devices[device].name.clone();
         let links = fabric.links.iter().zip(&simulated.links);
-        let span = |span: &nvcoll_fabric::simulate::Span| {
+        let span = |span: &simulate::StepSpan| {
             (span.rank, span.queue, span.step, span.tile, micros(span.start_ps), micros(span.end_ps))
         };
         Timeline {

@@ -25,7 +25,7 @@
 
 use serde::Deserialize;
 
-use super::{gpus, media, names, Abilities, Device, Fabric, Kind};
+use super::{gpus, media, names, Abilities, Device, DeviceKind, Fabric};
 use crate::error::{Error, Result};
 
 #[derive(Deserialize)]
@@ -35,14 +35,14 @@ pub(crate) struct Description {
     abilities: Abilities,
     sources: Vec<String>,
     gpus_per_tray: Option<u32>,
-    pub(crate) machines: Vec<Machine>,
-    devices: Vec<Devices>,
-    links: Vec<Links>,
+    pub(crate) machines: Vec<MachineVariant>,
+    devices: Vec<DevicesRow>,
+    links: Vec<LinksRow>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Machine {
+pub(crate) struct MachineVariant {
     pub(crate) name: String,
     title: String,
     gpus: Option<u32>,
@@ -51,16 +51,16 @@ pub(crate) struct Machine {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Devices {
+struct DevicesRow {
     names: String,
-    kind: Kind,
+    kind: DeviceKind,
     #[serde(default = "one")]
     chips: u32,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Links {
+struct LinksRow {
     from: String,
     to: String,
     medium: String,
@@ -86,7 +86,7 @@ impl Description {
     ///
     /// # Errors
     /// [`Error::Description`] with what is wrong, [`Error::Unknown`] for a medium or GPU that no table has.
-    pub(crate) fn build(&self, machine: &Machine, origin: &str) -> Result<Fabric> {
+    pub(crate) fn build(&self, machine: &MachineVariant, origin: &str) -> Result<Fabric> {
         let peer_access = machine.peer_access.unwrap_or(self.abilities.peer_access);
         let mut fabric = Fabric {
             name: machine.name.clone(),
@@ -131,7 +131,7 @@ impl Fabric {
         }
     }
 
-    fn add_devices(&mut self, devices: &Devices, gpus_per_tray: Option<u32>) -> std::result::Result<(), String> {
+    fn add_devices(&mut self, devices: &DevicesRow, gpus_per_tray: Option<u32>) -> std::result::Result<(), String> {
         if gpus_per_tray == Some(0) {
             return Err("gpus_per_tray is 0: a tray has GPUs, or there is none".to_owned());
         }
@@ -139,15 +139,15 @@ impl Fabric {
             if self.device(&name).is_some() {
                 return Err(format!("there are two devices called {name}"));
             }
-            let node = (devices.kind != Kind::NetworkSwitch).then_some(0);
+            let node = (devices.kind != DeviceKind::NetworkSwitch).then_some(0);
             let tray_of = |gpus: u32| gpus_per_tray.map(|each| gpus / each);
-            let tray = (devices.kind == Kind::Gpu).then(|| tray_of(self.world_size())).flatten();
+            let tray = (devices.kind == DeviceKind::Gpu).then(|| tray_of(self.world_size())).flatten();
             self.devices.push(Device { name, kind: devices.kind, node, tray, chips: devices.chips });
         }
         Ok(())
     }
 
-    fn ends(&self, links: &Links) -> std::result::Result<Vec<(usize, usize)>, String> {
+    fn ends(&self, links: &LinksRow) -> std::result::Result<Vec<(usize, usize)>, String> {
         if links.lanes == 0 {
             return Err(format!("the link from {} to {} has no lane", links.from, links.to));
         }

@@ -61,7 +61,7 @@ pub enum Generation {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct GpusFile {
     gpu: Vec<Gpu>,
 }
 
@@ -69,7 +69,7 @@ struct Table {
 pub fn all() -> &'static [Gpu] {
     static TABLE: OnceLock<Vec<Gpu>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        toml::from_str::<Table>(include_str!("gpus.toml")).expect("a test reads the table that is shipped").gpu
+        toml::from_str::<GpusFile>(include_str!("gpus.toml")).expect("a test reads the table that is shipped").gpu
     })
 }
 

@@ -15,7 +15,7 @@ pub struct Medium {
     /// What people call it.
     pub title: String,
     /// Of what family it is.
-    pub family: Family,
+    pub family: LinkFamily,
     /// Decimal GB/s of one lane (PCIe) or link (NVLink, network port) in one direction, as the datasheet says.
     pub lane_gbps: f64,
     /// What part of that a long transfer reaches.
@@ -29,7 +29,7 @@ pub struct Medium {
 /// Of what family a medium is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Family {
+pub enum LinkFamily {
     /// NVLink, to a switch or to another GPU.
     Nvlink,
     /// AMD's Infinity Fabric between GPUs.
@@ -46,29 +46,29 @@ pub enum Family {
     Network,
 }
 
-impl Family {
+impl LinkFamily {
     /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
-            Family::Nvlink => "nvlink",
-            Family::Xgmi => "xgmi",
-            Family::Pcie => "pcie",
-            Family::C2c => "c2c",
-            Family::Socket => "socket",
-            Family::Memory => "memory",
-            Family::Network => "network",
+            LinkFamily::Nvlink => "nvlink",
+            LinkFamily::Xgmi => "xgmi",
+            LinkFamily::Pcie => "pcie",
+            LinkFamily::C2c => "c2c",
+            LinkFamily::Socket => "socket",
+            LinkFamily::Memory => "memory",
+            LinkFamily::Network => "network",
         }
     }
 
     /// Says whether it is for GPUs only: to each other, or to their switch.
     pub const fn joins_gpus(self) -> bool {
-        matches!(self, Family::Nvlink | Family::Xgmi)
+        matches!(self, LinkFamily::Nvlink | LinkFamily::Xgmi)
     }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct MediaFile {
     medium: Vec<Medium>,
 }
 
@@ -76,7 +76,7 @@ struct Table {
 pub fn all() -> &'static [Medium] {
     static TABLE: OnceLock<Vec<Medium>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        toml::from_str::<Table>(include_str!("media.toml")).expect("a test reads the table that is shipped").medium
+        toml::from_str::<MediaFile>(include_str!("media.toml")).expect("a test reads the table that is shipped").medium
     })
 }
 

@@ -51,7 +51,7 @@ pub struct Device {
     /// What it is called, as `gpu0`; in a cluster `n1.gpu0`.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// The node in which it is, from 0; a network switch is in none.
     pub node: Option<u32>,
     /// Of a GPU in a rack, the tray in which it is, which has network cards of its own; none where the node is one box.
@@ -63,7 +63,7 @@ pub struct Device {
 /// What a device is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum DeviceKind {
     /// A GPU: a rank.
     Gpu,
     /// A switch of NVLinks.
@@ -80,17 +80,17 @@ pub enum Kind {
     NetworkSwitch,
 }
 
-impl Kind {
+impl DeviceKind {
     /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Gpu => "gpu",
-            Kind::Nvswitch => "nvswitch",
-            Kind::PcieSwitch => "pcie_switch",
-            Kind::Socket => "socket",
-            Kind::Memory => "memory",
-            Kind::Nic => "nic",
-            Kind::NetworkSwitch => "network_switch",
+            DeviceKind::Gpu => "gpu",
+            DeviceKind::Nvswitch => "nvswitch",
+            DeviceKind::PcieSwitch => "pcie_switch",
+            DeviceKind::Socket => "socket",
+            DeviceKind::Memory => "memory",
+            DeviceKind::Nic => "nic",
+            DeviceKind::NetworkSwitch => "network_switch",
         }
     }
 }
@@ -164,17 +164,17 @@ impl std::fmt::Display for Evidence {
 impl Fabric {
     /// Returns the positions of the GPUs in `devices`: rank r is the r-th.
     pub fn gpus(&self) -> Vec<usize> {
-        self.of_kind(Kind::Gpu).collect()
+        self.of_kind(DeviceKind::Gpu).collect()
     }
 
     /// Returns the positions of the devices of a kind.
-    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
+    pub fn of_kind(&self, kind: DeviceKind) -> impl Iterator<Item = usize> + '_ {
         self.devices.iter().enumerate().filter(move |(_, device)| device.kind == kind).map(|(position, _)| position)
     }
 
     /// Returns the number of ranks.
     pub fn world_size(&self) -> u32 {
-        self.of_kind(Kind::Gpu).count() as u32
+        self.of_kind(DeviceKind::Gpu).count() as u32
     }
 
     /// Returns the number of nodes.
@@ -203,7 +203,7 @@ impl Fabric {
         if kept.is_empty() || kept.iter().collect::<std::collections::BTreeSet<_>>().len() != kept.len() {
             return Err(wrong("name each GPU once, and at least one".to_owned()));
         }
-        kept.extend((0..self.devices.len()).filter(|&position| self.devices[position].kind != Kind::Gpu));
+        kept.extend((0..self.devices.len()).filter(|&position| self.devices[position].kind != DeviceKind::Gpu));
         let mut place = vec![None; self.devices.len()];
         kept.iter().enumerate().for_each(|(new, &old)| place[old] = Some(new));
         let moved = |link: &Link| Some(Link { from: place[link.from]?, to: place[link.to]?, ..*link });

@@ -5,7 +5,7 @@ mod nvidia_smi;
 
 use crate::error::Result;
 use crate::hardware::gpus::Gpu;
-use crate::hardware::{media, Abilities, Device, Fabric, Kind};
+use crate::hardware::{media, Abilities, Device, DeviceKind, Fabric};
 
 /// What GPUs of a model can do, and their switch, as the maker sells them.
 fn abilities_of(gpu: &Gpu) -> Abilities {
@@ -18,7 +18,7 @@ fn abilities_of(gpu: &Gpu) -> Abilities {
 const LINKS_OF_HOPPER: u32 = 18;
 
 impl Fabric {
-    fn add(&mut self, name: String, kind: Kind) -> usize {
+    fn add(&mut self, name: String, kind: DeviceKind) -> usize {
         self.devices.push(Device { name, kind, node: Some(0), tray: None, chips: 1 });
         self.devices.len() - 1
     }
@@ -28,9 +28,9 @@ impl Fabric {
     /// # Errors
     /// [`crate::Error::Unknown`] for a medium that no table has.
     fn add_socket(&mut self, between: &str) -> Result<usize> {
-        let others: Vec<usize> = self.of_kind(Kind::Socket).collect();
-        let socket = self.add(format!("socket{}", others.len()), Kind::Socket);
-        let memory = self.add(format!("memory{}", others.len()), Kind::Memory);
+        let others: Vec<usize> = self.of_kind(DeviceKind::Socket).collect();
+        let socket = self.add(format!("socket{}", others.len()), DeviceKind::Socket);
+        let memory = self.add(format!("memory{}", others.len()), DeviceKind::Memory);
         self.join(socket, memory, media::named(MEMORY)?, MEMORY_CHANNELS);
         let between = media::named(between)?;
         others.iter().for_each(|&other| self.join(other, socket, between, 1));

@@ -20,7 +20,7 @@ use super::abilities_of;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 use crate::hardware::media::{self, Medium};
-use crate::hardware::{Fabric, Kind};
+use crate::hardware::{DeviceKind, Fabric};
 
 /// Chosen: the largest files of single machines have some hundred elements.
 const MOST_ELEMENTS: u32 = 1 << 16;
@@ -98,9 +98,9 @@ impl<'a> Reading<'a> {
     /// GPUs come first among the devices, whatever the order of the rest.
     fn add_gpus(&mut self, root: Node<'a, '_>) {
         for element in root.descendants().filter(|element| element.tag_name().name() == "pci") {
-            if let (Some(Kind::Gpu), Some(bus)) = (kind_of(element), element.attribute("busid")) {
+            if let (Some(DeviceKind::Gpu), Some(bus)) = (kind_of(element), element.attribute("busid")) {
                 let number = self.at_bus.len();
-                let at = self.fabric.add(format!("gpu{number}"), Kind::Gpu);
+                let at = self.fabric.add(format!("gpu{number}"), DeviceKind::Gpu);
                 self.device_of.insert(element.id(), at);
                 self.at_bus.insert(bus, at);
             }
@@ -119,13 +119,13 @@ impl<'a> Reading<'a> {
         };
         let at = match self.device_of.get(&element.id()) {
             Some(&gpu) => gpu,
-            None if kind_of(element) == Some(Kind::PcieSwitch) => {
-                let number = self.fabric.of_kind(Kind::PcieSwitch).count();
-                self.fabric.add(format!("pcie{number}"), Kind::PcieSwitch)
+            None if kind_of(element) == Some(DeviceKind::PcieSwitch) => {
+                let number = self.fabric.of_kind(DeviceKind::PcieSwitch).count();
+                self.fabric.add(format!("pcie{number}"), DeviceKind::PcieSwitch)
             }
-            None if kind_of(element) == Some(Kind::Nic) => {
-                let number = self.fabric.of_kind(Kind::Nic).count();
-                self.fabric.add(format!("nic{number}"), Kind::Nic)
+            None if kind_of(element) == Some(DeviceKind::Nic) => {
+                let number = self.fabric.of_kind(DeviceKind::Nic).count();
+                self.fabric.add(format!("nic{number}"), DeviceKind::Nic)
             }
             None => return Ok(()),
         };
@@ -138,17 +138,17 @@ impl<'a> Reading<'a> {
     /// A network device whose card is not on PCIe, as in virtual machines.
     fn add_nic(&mut self, element: Node<'a, '_>) -> std::result::Result<(), String> {
         let above = self.above(element).ok_or_else(|| "a <net> is outside of any <cpu>".to_owned())?;
-        if self.fabric.devices[above].kind == Kind::Nic {
+        if self.fabric.devices[above].kind == DeviceKind::Nic {
             return Ok(());
         }
-        let number = self.fabric.of_kind(Kind::Nic).count();
-        let nic = self.fabric.add(format!("nic{number}"), Kind::Nic);
+        let number = self.fabric.of_kind(DeviceKind::Nic).count();
+        let nic = self.fabric.add(format!("nic{number}"), DeviceKind::Nic);
         self.fabric.join(above, nic, named(&self.fabric.gpu.pcie)?, self.fabric.gpu.pcie_lanes);
         Ok(())
     }
 
     fn add_nvlink(&mut self, element: Node<'a, '_>) -> std::result::Result<(), String> {
-        let own = self.above(element).filter(|&at| self.fabric.devices[at].kind == Kind::Gpu);
+        let own = self.above(element).filter(|&at| self.fabric.devices[at].kind == DeviceKind::Gpu);
         let own = own.ok_or_else(|| "a link is outside of any GPU".to_owned())?;
         let lanes = number(element, "count")?;
         let medium = self
@@ -162,7 +162,7 @@ impl<'a> Reading<'a> {
             (Some(class), _) if class.starts_with("0x0680") => {
                 let switch = match self.nvswitch {
                     Some(switch) => switch,
-                    None => *self.nvswitch.insert(self.fabric.add("nvswitch".to_owned(), Kind::Nvswitch)),
+                    None => *self.nvswitch.insert(self.fabric.add("nvswitch".to_owned(), DeviceKind::Nvswitch)),
                 };
                 self.fabric.join(own, switch, medium, lanes);
             }
@@ -227,14 +227,14 @@ fn number(element: Node<'_, '_>, attribute: &str) -> std::result::Result<u32, St
 }
 
 /// What a PCI device is, by its class; one that contains others is a switch.
-fn kind_of(element: Node<'_, '_>) -> Option<Kind> {
+fn kind_of(element: Node<'_, '_>) -> Option<DeviceKind> {
     let has = |tag: &str| element.children().any(|child| child.tag_name().name() == tag);
     match element.attribute("class").map(|class| class.get(..4).unwrap_or("")) {
-        Some("0x03" | "0x12") => Some(Kind::Gpu),
-        Some("0x02") => Some(Kind::Nic),
-        _ if has("gpu") => Some(Kind::Gpu),
-        _ if has("nic") => Some(Kind::Nic),
-        _ if has("pci") => Some(Kind::PcieSwitch),
+        Some("0x03" | "0x12") => Some(DeviceKind::Gpu),
+        Some("0x02") => Some(DeviceKind::Nic),
+        _ if has("gpu") => Some(DeviceKind::Gpu),
+        _ if has("nic") => Some(DeviceKind::Nic),
+        _ if has("pci") => Some(DeviceKind::PcieSwitch),
         _ => None,
     }
 }

@@ -24,14 +24,14 @@ use nvcoll_core::ties::groups;
 use super::abilities_of;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
-use crate::hardware::{media, Device, Fabric, Kind};
+use crate::hardware::{media, Device, DeviceKind, Fabric};
 
 /// Chosen: more devices than any node has.
 const MOST_DEVICES: usize = 512;
 
 /// How two devices are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum Connection {
     Nvlinks(u32),
     Pix,
     Pxb,
@@ -40,25 +40,25 @@ enum Word {
     Sys,
 }
 
-impl Word {
+impl Connection {
     fn read(text: &str) -> Option<Self> {
         match text {
-            "PIX" => Some(Word::Pix),
-            "PXB" => Some(Word::Pxb),
-            "PHB" => Some(Word::Phb),
-            "NODE" => Some(Word::Node),
-            "SYS" | "SOC" => Some(Word::Sys),
-            _ => text.strip_prefix("NV")?.parse().ok().filter(|&links| links > 0).map(Word::Nvlinks),
+            "PIX" => Some(Connection::Pix),
+            "PXB" => Some(Connection::Pxb),
+            "PHB" => Some(Connection::Phb),
+            "NODE" => Some(Connection::Node),
+            "SYS" | "SOC" => Some(Connection::Sys),
+            _ => text.strip_prefix("NV")?.parse().ok().filter(|&links| links > 0).map(Connection::Nvlinks),
         }
     }
 }
 
 /// What the text says.
 #[derive(Debug, Default)]
-struct Matrix {
+struct TopologyMatrix {
     names: Vec<String>,
     /// For each pair (smaller position first), its word.
-    words: BTreeMap<(usize, usize), Word>,
+    words: BTreeMap<(usize, usize), Connection>,
     /// For each device, its NUMA affinity.
     numa: Vec<Option<String>>,
 }
@@ -72,13 +72,13 @@ impl Fabric {
     /// [`Error::Description`] with the line, if it is no such matrix, or one that is cut off.
     pub fn from_nvidia_smi(text: &str, gpu: &'static Gpu, origin: &str) -> Result<Fabric> {
         let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
-        let matrix = Matrix::read(text).map_err(wrong)?;
+        let matrix = TopologyMatrix::read(text).map_err(wrong)?;
         matrix.check_nvlinks(gpu).map_err(wrong)?;
         matrix.build(gpu, origin)
     }
 }
 
-impl Matrix {
+impl TopologyMatrix {
     fn read(text: &str) -> std::result::Result<Self, String> {
         let mut lines = text.lines().map(plain).enumerate();
         let is_header = |line: &str| line.split_whitespace().next().is_some_and(is_gpu) && !line.contains(" X ");
@@ -90,7 +90,7 @@ impl Matrix {
         if names.len() > MOST_DEVICES {
             return Err(format!("it names {} devices: at most {MOST_DEVICES} are read", names.len()));
         }
-        let mut matrix = Matrix { numa: vec![None; names.len()], names, words: BTreeMap::new() };
+        let mut matrix = TopologyMatrix { numa: vec![None; names.len()], names, words: BTreeMap::new() };
         for (number, line) in lines {
             matrix.read_row(&line).map_err(|message| format!("line {}: {message}", number + 1))?;
         }
@@ -111,7 +111,7 @@ impl Matrix {
                 continue;
             }
             let pair = format!("{} to {}", self.names[row], self.names[column]);
-            let word = Word::read(cell)
+            let word = Connection::read(cell)
                 .ok_or_else(|| format!("{pair} is `{cell}`: known are X, NV1 …, PIX, PXB, PHB, NODE, SYS"))?;
             let known = self.words.insert((row.min(column), row.max(column)), word);
             if known.is_some_and(|known| known != word) {
@@ -126,7 +126,7 @@ impl Matrix {
         (0..self.names.len()).filter(|&at| is_gpu(&self.names[at])).collect()
     }
 
-    fn word(&self, a: usize, b: usize) -> Option<Word> {
+    fn word(&self, a: usize, b: usize) -> Option<Connection> {
         self.words.get(&(a.min(b), a.max(b))).copied()
     }
 
@@ -145,7 +145,7 @@ impl Matrix {
 
     fn nvlinks(&self, a: usize, b: usize) -> u32 {
         match self.word(a, b) {
-            Some(Word::Nvlinks(links)) => links,
+            Some(Connection::Nvlinks(links)) => links,
             _ => 0,
         }
     }
@@ -154,7 +154,7 @@ impl Matrix {
         let most = self
             .words
             .values()
-            .filter_map(|word| if let Word::Nvlinks(links) = word { Some(*links) } else { None })
+            .filter_map(|word| if let Connection::Nvlinks(links) = word { Some(*links) } else { None })
             .max();
         match most {
             Some(links) if links > gpu.nvlinks => Err(format!(
@@ -176,7 +176,7 @@ impl Matrix {
             abilities: abilities_of(gpu),
             sources: vec![format!("nvidia-smi topo -m of {origin}; rates of {}", gpu.source)],
         };
-        let kind = |name: &str| if is_gpu(name) { Kind::Gpu } else { Kind::Nic };
+        let kind = |name: &str| if is_gpu(name) { DeviceKind::Gpu } else { DeviceKind::Nic };
         let device =
             |name: &String| Device { name: name.to_lowercase(), kind: kind(name), node: Some(0), tray: None, chips: 1 };
         fabric.devices = self.names.iter().map(device).collect();
@@ -191,12 +191,12 @@ impl Matrix {
         let of_row = |a: usize| gpus.iter().filter(|&&b| b != a).map(|&b| self.nvlinks(a, b)).sum::<u32>();
         let lanes = |a: usize| gpus.iter().filter(|&&b| b != a).map(|&b| self.nvlinks(a, b)).max().unwrap_or(0);
         if gpus.iter().any(|&gpu| of_row(gpu) > fabric.gpu.nvlinks) {
-            let switch = fabric.add("nvswitch".to_owned(), Kind::Nvswitch);
+            let switch = fabric.add("nvswitch".to_owned(), DeviceKind::Nvswitch);
             gpus.iter().filter(|&&gpu| lanes(gpu) > 0).for_each(|&gpu| fabric.join(gpu, switch, medium, lanes(gpu)));
             return Ok(());
         }
         for (&(a, b), &word) in &self.words {
-            if let Word::Nvlinks(lanes) = word {
+            if let Connection::Nvlinks(lanes) = word {
                 fabric.join(a, b, medium, lanes);
             }
         }
@@ -206,9 +206,12 @@ impl Matrix {
     /// PCIe switches, sockets and their memory.
     fn add_host(&self, fabric: &mut Fabric) -> Result<()> {
         let (medium, lanes) = (media::named(&fabric.gpu.pcie)?, fabric.gpu.pcie_lanes);
-        let [behind_one, behind_several, sockets] =
-            [&[Word::Pix][..], &[Word::Pix, Word::Pxb], &[Word::Pix, Word::Pxb, Word::Phb, Word::Node]]
-                .map(|words| self.tied(words));
+        let [behind_one, behind_several, sockets] = [
+            &[Connection::Pix][..],
+            &[Connection::Pix, Connection::Pxb],
+            &[Connection::Pix, Connection::Pxb, Connection::Phb, Connection::Node],
+        ]
+        .map(|words| self.tied(words));
         let sockets = self.with_affinity(&sockets);
         let mut socket_of = vec![0; self.names.len()];
         let mut seats = Vec::new();
@@ -222,7 +225,7 @@ impl Matrix {
             let seat = seats[socket_of[above[0] as usize]];
             let top = if inside.len() > 1 {
                 switches += 1;
-                let top = fabric.add(format!("pcie{}", switches - 1), Kind::PcieSwitch);
+                let top = fabric.add(format!("pcie{}", switches - 1), DeviceKind::PcieSwitch);
                 fabric.join(top, seat, medium, lanes);
                 top
             } else {
@@ -231,7 +234,7 @@ impl Matrix {
             for below in inside {
                 let mut at = top;
                 if below.len() > 1 {
-                    at = fabric.add(format!("pcie{switches}"), Kind::PcieSwitch);
+                    at = fabric.add(format!("pcie{switches}"), DeviceKind::PcieSwitch);
                     switches += 1;
                     fabric.join(at, top, medium, lanes);
                 }
@@ -241,7 +244,7 @@ impl Matrix {
         Ok(())
     }
 
-    fn tied(&self, words: &[Word]) -> Vec<Vec<u32>> {
+    fn tied(&self, words: &[Connection]) -> Vec<Vec<u32>> {
         let pairs = self.words.iter().filter(|(_, word)| words.contains(word));
         groups(self.names.len() as u32, pairs.map(|(&(a, b), _)| (a as u32, b as u32)))
     }
@@ -268,7 +271,7 @@ impl Matrix {
 
     /// Says whether SYS sets a device apart from another.
     fn is_apart(&self, at: u32) -> bool {
-        self.words.iter().any(|(&(a, b), word)| *word == Word::Sys && (a == at as usize || b == at as usize))
+        self.words.iter().any(|(&(a, b), word)| *word == Connection::Sys && (a == at as usize || b == at as usize))
     }
 }
 

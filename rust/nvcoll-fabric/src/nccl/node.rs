@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 
 use super::constants::{pcie_lane_gbps, processor_of, Constants, Processor};
 use crate::error::{Error, Result};
-use crate::hardware::media::Family;
-use crate::hardware::{Fabric, Kind, Link};
+use crate::hardware::media::LinkFamily;
+use crate::hardware::{DeviceKind, Fabric, Link};
 
 /// How good a path is, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,7 +132,7 @@ impl Ranks {
 fn domains(fabric: &Fabric) -> Vec<usize> {
     let mut domain: Vec<usize> =
         fabric.devices.iter().map(|device| device.node.map_or(usize::MAX, |node| node as usize)).collect();
-    for switch in fabric.of_kind(Kind::Nvswitch) {
+    for switch in fabric.of_kind(DeviceKind::Nvswitch) {
         let joined: Vec<usize> = fabric.links.iter().filter(|link| link.to == switch).map(|l| domain[l.from]).collect();
         let Some(&least) = joined.iter().min() else { continue };
         for of in domain.iter_mut().filter(|of| joined.contains(of)) {
@@ -148,9 +148,9 @@ fn domains(fabric: &Fabric) -> Vec<usize> {
 /// # Errors
 /// [`Error::Unable`] for a medium that the table does not have.
 fn processor(fabric: &Fabric) -> Result<Processor> {
-    let is_socket = |position: usize| fabric.devices[position].kind == Kind::Socket;
+    let is_socket = |position: usize| fabric.devices[position].kind == DeviceKind::Socket;
     let is_told = |link: &&Link| {
-        link.medium.family == Family::C2c || is_socket(link.from) && link.medium.family == Family::Socket
+        link.medium.family == LinkFamily::C2c || is_socket(link.from) && link.medium.family == LinkFamily::Socket
     };
     let Some(link) = fabric.links.iter().find(is_told) else { return Ok(Processor::Unknown) };
     processor_of(&link.medium.name).ok_or_else(|| {
@@ -178,12 +178,12 @@ impl Node {
         }
         let nics: Vec<usize> = match ranks.nodes {
             1 => Vec::new(),
-            _ => fabric.of_kind(Kind::Nic).filter(|&nic| home[nic] == here).collect(),
+            _ => fabric.of_kind(DeviceKind::Nic).filter(|&nic| home[nic] == here).collect(),
         };
         let mut node = Self {
             gpus: ranks.first.len(),
             nics: nics.len(),
-            is_pcie: fabric.links.iter().map(|link| link.medium.family == Family::Pcie).collect(),
+            is_pcie: fabric.links.iter().map(|link| link.medium.family == LinkFamily::Pcie).collect(),
             has_switch: false,
             to_switch: 0,
             leaving: Vec::new(),
@@ -242,7 +242,7 @@ impl Node {
 
     fn join_gpus(&mut self, fabric: &Fabric, gpus: &[usize]) -> Result<()> {
         let mut nvlinks = vec![Vec::new(); fabric.devices.len()];
-        for (position, link) in fabric.links.iter().enumerate().filter(|(_, l)| l.medium.family == Family::Nvlink) {
+        for (position, link) in fabric.links.iter().enumerate().filter(|(_, l)| l.medium.family == LinkFamily::Nvlink) {
             nvlinks[link.from].push(position);
         }
         let mut between = vec![None; gpus.len() * gpus.len()];
@@ -266,14 +266,14 @@ impl Node {
     /// Directly, through one switch, or through several.
     fn over_nvlink(&self, fabric: &Fabric, from: usize, to: usize, nvlinks: &[Vec<usize>]) -> Option<Path> {
         let link = |a: usize, b: usize| nvlinks[a].iter().copied().find(|&link| fabric.links[link].to == b);
-        let is_switch = |position: usize| fabric.devices[position].kind == Kind::Nvswitch;
+        let is_switch = |position: usize| fabric.devices[position].kind == DeviceKind::Nvswitch;
         let switched = || {
             let up = nvlinks[from].iter().filter(|&&link| is_switch(fabric.links[link].to));
             up.copied().find_map(|up| Some(vec![up, link(fabric.links[up].to, to)?]))
         };
-        let over_switches = || match fabric.of_kind(Kind::Nvswitch).count() {
+        let over_switches = || match fabric.of_kind(DeviceKind::Nvswitch).count() {
             0..=1 => None,
-            _ => fabric.shortest(from, to, |kind| kind == Kind::Nvswitch, |family| family == Family::Nvlink),
+            _ => fabric.shortest(from, to, |kind| kind == DeviceKind::Nvswitch, |family| family == LinkFamily::Nvlink),
         };
         let links = link(from, to).map(|link| vec![link]).or_else(switched).or_else(over_switches)?;
         Some(self.path(Class::Nvl, links))
@@ -300,7 +300,7 @@ impl Node {
         if fabric.abilities.peer_access || direct.class >= Class::Phb {
             return Some(direct);
         }
-        let up_and_down = fabric.of_kind(Kind::Socket).filter_map(|socket| {
+        let up_and_down = fabric.of_kind(DeviceKind::Socket).filter_map(|socket| {
             let links = [self.over_pcie(fabric, from, socket)?.links, self.over_pcie(fabric, socket, to)?.links];
             Some(links.concat())
         });
@@ -308,14 +308,14 @@ impl Node {
     }
 
     fn over_pcie(&self, fabric: &Fabric, from: usize, to: usize) -> Option<Path> {
-        let is_passed = |kind| matches!(kind, Kind::PcieSwitch | Kind::Socket);
-        let is_taken = |family| matches!(family, Family::Pcie | Family::Socket | Family::C2c);
+        let is_passed = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
+        let is_taken = |family| matches!(family, LinkFamily::Pcie | LinkFamily::Socket | LinkFamily::C2c);
         let links = fabric.shortest(from, to, is_passed, is_taken)?;
         let passed = |kind| links.iter().filter(|&&l| fabric.devices[fabric.links[l].from].kind == kind).count();
-        let class = match (passed(Kind::Socket), passed(Kind::PcieSwitch)) {
+        let class = match (passed(DeviceKind::Socket), passed(DeviceKind::PcieSwitch)) {
             (0, 0..=1) => Class::Pix,
             (0, _) => Class::Pxb,
-            (1, _) if links.iter().any(|&link| fabric.links[link].medium.family == Family::C2c) => Class::P2c,
+            (1, _) if links.iter().any(|&link| fabric.links[link].medium.family == LinkFamily::C2c) => Class::P2c,
             (1, _) => Class::Phb,
             _ => Class::Sys,
         };
@@ -325,7 +325,7 @@ impl Node {
     fn join_nics(&mut self, fabric: &Fabric, gpus: &[usize], nics: &[usize]) {
         let wire = |nic: usize, is_out: bool| {
             let ends = |link: &&Link| {
-                link.medium.family == Family::Network && [link.to, link.from][usize::from(is_out)] == nic
+                link.medium.family == LinkFamily::Network && [link.to, link.from][usize::from(is_out)] == nic
             };
             fabric.links.iter().position(|link| ends(&link))
         };
@@ -378,11 +378,11 @@ impl Node {
         for &gpu in gpus {
             let leaving = || fabric.links.iter().enumerate().filter(move |(_, link)| link.from == gpu);
             let of = |family| move |(_, link): &(usize, &Link)| link.medium.family == family;
-            let nvlink: i64 = leaving().filter(of(Family::Nvlink)).map(|(place, _)| self.capacity[place]).sum();
-            let pcie = leaving().filter(of(Family::Pcie)).map(|(place, _)| self.capacity[place]).max().unwrap_or(0);
+            let nvlink: i64 = leaving().filter(of(LinkFamily::Nvlink)).map(|(place, _)| self.capacity[place]).sum();
+            let pcie = leaving().filter(of(LinkFamily::Pcie)).map(|(place, _)| self.capacity[place]).max().unwrap_or(0);
             self.total = self.total.max(nvlink).max(pcie);
             self.leaving.push((nvlink, pcie));
-            let to_switch = leaving().filter(|(_, link)| fabric.devices[link.to].kind == Kind::Nvswitch);
+            let to_switch = leaving().filter(|(_, link)| fabric.devices[link.to].kind == DeviceKind::Nvswitch);
             let to_switch: i64 = to_switch.map(|(place, _)| self.capacity[place]).sum();
             self.has_switch |= to_switch > 0;
             self.to_switch = self.to_switch.max(to_switch);
@@ -395,21 +395,21 @@ fn assumed(fabric: &Fabric, link: &Link, constants: &Constants, processor: Proce
     let lanes = f64::from(link.lanes);
     let medium = link.medium;
     let gbps = match medium.family {
-        Family::Nvlink => constants.nvlink_gbps * lanes,
-        Family::Pcie => {
+        LinkFamily::Nvlink => constants.nvlink_gbps * lanes,
+        LinkFamily::Pcie => {
             let lane = pcie_lane_gbps(medium.lane_gbps).ok_or_else(|| {
                 unable(fabric, format!("NCCL's model has no PCIe whose lane carries {} GB/s", medium.lane_gbps))
             })?;
             lane * lanes
         }
-        Family::Socket | Family::C2c
-            if [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == Kind::Socket) =>
+        LinkFamily::Socket | LinkFamily::C2c
+            if [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == DeviceKind::Socket) =>
         {
             constants.socket_gbps(processor).unwrap_or(medium.lane_gbps * lanes)
         }
-        Family::Network | Family::C2c | Family::Socket => medium.lane_gbps * lanes,
-        Family::Memory => 0.0,
-        Family::Xgmi => return Err(unable(fabric, "NCCL does not know xGMI between GPUs: RCCL does".to_owned())),
+        LinkFamily::Network | LinkFamily::C2c | LinkFamily::Socket => medium.lane_gbps * lanes,
+        LinkFamily::Memory => 0.0,
+        LinkFamily::Xgmi => return Err(unable(fabric, "NCCL does not know xGMI between GPUs: RCCL does".to_owned())),
     };
     Ok(thousandths(gbps))
 }

@@ -23,7 +23,7 @@ use super::{cuts, ring, Launch, Predictor};
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::nccl::Protocol;
-use crate::simulate::{Fitted, Hops, Protocol as Costs, Ratio, Settings};
+use crate::simulate::{Fitted, HopLatencies, Ratio, Settings, StepCosts as Costs};
 use crate::units::{Ps, Rate, PS_PER_US};
 
 /// Below the line of ratios of bytes on links to bytes of data. Chosen: a multiple of 15, for LL128, and fine.
@@ -94,7 +94,7 @@ impl Predictor {
         let fitted = Fitted {
             start,
             rates: fabric.links.iter().map(|link| cuts::in_use(fabric, &self.machine, &self.terms, link)).collect(),
-            hops: Hops { nvlink: inside, peer: inside, staged: inside, network: network.map_or(inside, ps) },
+            hops: HopLatencies { nvlink: inside, peer: inside, staged: inside, network: network.map_or(inside, ps) },
             switch_wire,
         };
         let costs = Costs {

@@ -11,8 +11,8 @@ use super::pattern::Pattern;
 use super::terms::Terms;
 use crate::error::Result;
 use crate::flows::Flows;
-use crate::hardware::media::Family;
-use crate::hardware::{Fabric, Kind, Link};
+use crate::hardware::media::LinkFamily;
+use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::units::Rate;
 
 /// Finds the cut that holds up a pattern of sends before the GPUs' links do.
@@ -38,22 +38,22 @@ pub(super) fn way_out(fabric: &Fabric, machine: &Machine, terms: &Terms) -> Opti
     let rate = |link: &Link| in_use(fabric, machine, terms, link);
     let node: Vec<usize> = fabric.gpus().into_iter().take(machine.local() as usize).collect();
     let is_own = |&card: &usize| fabric.devices[card].node == fabric.devices[node[0]].node;
-    let cards: Vec<usize> = fabric.of_kind(Kind::Nic).filter(is_own).collect();
+    let cards: Vec<usize> = fabric.of_kind(DeviceKind::Nic).filter(is_own).collect();
     Some(Rate(Flows::of(fabric, rate).between(&node, &cards)).gbps())
 }
 
 /// What a link carries: its part of what the constants say of a GPU's, or of a node's cards. Those of PCIe that no GPU is at
 /// have the fabric's: what GPUs leave each other there is in the constants.
 pub(super) fn in_use(fabric: &Fabric, machine: &Machine, terms: &Terms, link: &Link) -> Rate {
-    let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == Kind::Gpu);
+    let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == DeviceKind::Gpu);
     match (link.medium.family, machine.way) {
-        (Family::Nvlink | Family::Xgmi, Way::Nvlink) => {
+        (LinkFamily::Nvlink | LinkFamily::Xgmi, Way::Nvlink) => {
             Rate::from_gbps(link.line_rate().gbps() * terms.both_gbps / terms.line_gbps)
         }
-        (Family::Pcie | Family::C2c, Way::Peer | Way::Staged) if is_of_gpu => {
+        (LinkFamily::Pcie | LinkFamily::C2c, Way::Peer | Way::Staged) if is_of_gpu => {
             Rate::from_gbps(link.line_rate().gbps() * terms.both_gbps / terms.line_gbps)
         }
-        (Family::Network, _) => {
+        (LinkFamily::Network, _) => {
             let part = terms.between.as_ref().map_or(1.0, |network| network.cards_gbps / network.line_gbps);
             Rate::from_gbps(link.line_rate().gbps() * part)
         }

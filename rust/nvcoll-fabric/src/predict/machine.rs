@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Generation;
-use crate::hardware::media::{Family, Medium};
-use crate::hardware::{Fabric, Kind, Link};
+use crate::hardware::media::{LinkFamily, Medium};
+use crate::hardware::{DeviceKind, Fabric, Link};
 
 /// Over what the GPUs of a node reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,9 +130,9 @@ impl Machine {
         let lines = node.iter().map(|&gpu| line(fabric, gpu, way, &node)).collect::<Option<Vec<_>>>();
         let lines = lines.ok_or_else(|| unable("a GPU has no link to a host, nor to another GPU".to_owned()))?;
         let (medium, line_gbps) = lines.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are two GPUs");
-        let has_switch =
-            way == Way::Nvlink && leaving(fabric, node[0]).any(|link| fabric.devices[link.to].kind == Kind::Nvswitch);
-        let is_rack = has_switch && leaving(fabric, node[0]).any(|link| link.medium.family == Family::C2c);
+        let has_switch = way == Way::Nvlink
+            && leaving(fabric, node[0]).any(|link| fabric.devices[link.to].kind == DeviceKind::Nvswitch);
+        let is_rack = has_switch && leaving(fabric, node[0]).any(|link| link.medium.family == LinkFamily::C2c);
         let folds = has_switch && fabric.abilities.switch_folds && fabric.abilities.multicast;
         let network = (nodes > 1).then(|| network(fabric, node[0])).flatten();
         if nodes > 1 && network.is_none() {
@@ -219,7 +219,7 @@ fn joined(fabric: &Fabric, gpu: usize) -> Vec<usize> {
         }
         at += 1;
     }
-    found.retain(|&device| fabric.devices[device].kind == Kind::Gpu);
+    found.retain(|&device| fabric.devices[device].kind == DeviceKind::Gpu);
     found
 }
 
@@ -227,10 +227,10 @@ fn joined(fabric: &Fabric, gpu: usize) -> Vec<usize> {
 fn line(fabric: &Fabric, gpu: usize, way: Way, node: &[usize]) -> Option<(&'static Medium, f64)> {
     let leads = |link: &&Link| match way {
         Way::Nvlink => {
-            let is_switch = fabric.devices[link.to].kind == Kind::Nvswitch;
+            let is_switch = fabric.devices[link.to].kind == DeviceKind::Nvswitch;
             link.medium.family.joins_gpus() && (is_switch || node.contains(&link.to))
         }
-        Way::Peer | Way::Staged => matches!(link.medium.family, Family::Pcie | Family::C2c),
+        Way::Peer | Way::Staged => matches!(link.medium.family, LinkFamily::Pcie | LinkFamily::C2c),
     };
     let links: Vec<&Link> = leaving(fabric, gpu).filter(leads).collect();
     let gbps = links.iter().map(|link| link.line_rate().gbps()).sum();
@@ -240,13 +240,13 @@ fn line(fabric: &Fabric, gpu: usize, way: Way, node: &[usize]) -> Option<(&'stat
 /// The links from a GPU up to the nearest socket, through switches, which may be behind each other; none if there is no way.
 fn uplinks(fabric: &Fabric, gpu: usize) -> Vec<usize> {
     let is_up = |link: &Link| {
-        matches!(link.medium.family, Family::Pcie | Family::C2c)
-            && matches!(fabric.devices[link.to].kind, Kind::PcieSwitch | Kind::Socket)
+        matches!(link.medium.family, LinkFamily::Pcie | LinkFamily::C2c)
+            && matches!(fabric.devices[link.to].kind, DeviceKind::PcieSwitch | DeviceKind::Socket)
     };
     let mut seen = vec![false; fabric.devices.len()];
     let mut waiting = VecDeque::from([(gpu, Vec::new())]);
     while let Some((at, path)) = waiting.pop_front() {
-        if fabric.devices[at].kind == Kind::Socket {
+        if fabric.devices[at].kind == DeviceKind::Socket {
             return path;
         }
         for (number, link) in fabric.links.iter().enumerate().filter(|(_, link)| link.from == at && is_up(link)) {
@@ -272,7 +272,7 @@ fn network(fabric: &Fabric, gpu: usize) -> Option<Network> {
     let node = fabric.devices[gpu].node;
     let is_port = |link: &&Link| {
         let (from, to) = (&fabric.devices[link.from], &fabric.devices[link.to]);
-        from.kind == Kind::Nic && from.node == node && to.kind == Kind::NetworkSwitch
+        from.kind == DeviceKind::Nic && from.node == node && to.kind == DeviceKind::NetworkSwitch
     };
     let ports: Vec<&Link> = fabric.links.iter().filter(is_port).collect();
     let line_gbps = ports.iter().map(|link| link.line_rate().gbps()).sum();

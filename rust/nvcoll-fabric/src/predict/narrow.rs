@@ -17,7 +17,7 @@
 use super::machine::{Machine, Way};
 use super::pattern::Pattern;
 use crate::error::Result;
-use crate::hardware::{Fabric, Kind, Link};
+use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::nccl::Model;
 use crate::route::Router;
 
@@ -171,7 +171,9 @@ fn narrowest(fabric: &Fabric, visits: &[Visit]) -> Result<Option<Narrow>> {
         }
     }
     let is_inner = |link: &Link| {
-        let is_end = |at: usize| matches!(fabric.devices[at].kind, Kind::Gpu | Kind::Nic | Kind::NetworkSwitch);
+        let is_end = |at: usize| {
+            matches!(fabric.devices[at].kind, DeviceKind::Gpu | DeviceKind::Nic | DeviceKind::NetworkSwitch)
+        };
         ![link.from, link.to].into_iter().any(is_end)
     };
     let shares = fabric.links.iter().zip(&crossings).filter(|(link, &times)| times > 0.0 && is_inner(link));

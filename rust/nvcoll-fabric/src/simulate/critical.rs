@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 
 use super::flat::Flat;
-use super::moves::{Moves, NOTHING};
-use super::run::{Cause, Record};
+use super::paths::{TransferPaths, NOTHING};
+use super::run::{RunRecord, StepCause};
 use crate::hardware::Fabric;
 use crate::units::Ps;
 
@@ -21,12 +21,12 @@ use crate::units::Ps;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Critical {
     /// The pieces, none of them empty; each begins where the one before ends.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<CriticalPiece>,
 }
 
 /// A piece of the critical path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct CriticalPiece {
     /// The rank that waits or works.
     pub rank: u32,
     /// Its queue; for a leave, the number of its queues.
@@ -42,12 +42,12 @@ pub struct Piece {
     /// When it ends.
     pub end_ps: Ps,
     /// What passes the time.
-    pub reason: Reason,
+    pub reason: DelayReason,
 }
 
 /// What passes the time of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
+pub enum DelayReason {
     /// What a call takes before ranks can enter, where it was fitted.
     Starting,
     /// A rank has not entered yet.
@@ -72,8 +72,8 @@ pub enum Reason {
 
 pub(super) fn trace(
     flat: &Flat,
-    moves: &Moves,
-    record: &Record,
+    paths: &TransferPaths,
+    record: &RunRecord,
     enters: Enters<'_>,
     links: usize,
     waits: bool,
@@ -81,7 +81,7 @@ pub(super) fn trace(
     let last = (0..flat.world_size)
         .map(|rank| flat.number((flat.working_queues() as u32) + rank, 0))
         .max_by_key(|&number| (record.done[number as usize], std::cmp::Reverse(number)));
-    let mut tracing = Tracing { flat, moves, record, enters, links, waits, pieces: Vec::new() };
+    let mut tracing = Tracing { flat, paths, record, enters, links, waits, pieces: Vec::new() };
     let mut next = last;
     while let Some(number) = next {
         next = tracing.step(number);
@@ -101,14 +101,14 @@ pub(super) struct Enters<'a> {
 
 struct Tracing<'a> {
     flat: &'a Flat,
-    moves: &'a Moves,
-    record: &'a Record,
+    paths: &'a TransferPaths,
+    record: &'a RunRecord,
     enters: Enters<'a>,
     links: usize,
     /// Whether transfers wait for the latency of all links first.
     waits: bool,
     /// The last first.
-    pieces: Vec<Piece>,
+    pieces: Vec<CriticalPiece>,
 }
 
 impl Tracing<'_> {
@@ -118,7 +118,7 @@ impl Tracing<'_> {
         let rank = self.flat.ranks[queue as usize];
         let (ready, done) = (self.record.ready[number as usize], self.record.done[number as usize]);
         let is_leave = queue as usize >= self.flat.working_queues();
-        let name = Piece {
+        let name = CriticalPiece {
             rank,
             queue: if is_leave { self.queues_of(rank) } else { self.flat.queue_of_rank(queue) },
             is_leave,
@@ -126,39 +126,39 @@ impl Tracing<'_> {
             tile,
             start_ps: 0,
             end_ps: 0,
-            reason: Reason::Fixed,
+            reason: DelayReason::Fixed,
         };
         self.add_work(&name, self.flat.first(queue) + step, number, ready, done);
         match self.record.cause(number) {
-            Cause::Own => {
+            StepCause::Own => {
                 self.add_entering(&name, rank, ready);
                 None
             }
-            Cause::Enter(other) => {
+            StepCause::Enter(other) => {
                 let entered = self.enters.at[other as usize];
-                self.add(&name, entered, ready, Reason::Signal(other));
+                self.add(&name, entered, ready, DelayReason::Signal(other));
                 self.add_entering(&name, other, entered);
                 None
             }
-            Cause::Step(before) => {
+            StepCause::Step(before) => {
                 let (other, _, _) = self.flat.of_number(before);
                 let over = self.record.done[before as usize];
-                self.add(&name, over, ready, Reason::Signal(self.flat.ranks[other as usize]));
+                self.add(&name, over, ready, DelayReason::Signal(self.flat.ranks[other as usize]));
                 Some(before)
             }
         }
     }
 
-    fn add_entering(&mut self, name: &Piece, rank: u32, entered: Ps) {
+    fn add_entering(&mut self, name: &CriticalPiece, rank: u32, entered: Ps) {
         let after = self.enters.after.min(entered);
-        self.add(name, after, entered, Reason::Entering(rank));
-        self.add(name, 0, after, Reason::Starting);
+        self.add(name, after, entered, DelayReason::Entering(rank));
+        self.add(name, 0, after, DelayReason::Starting);
     }
 
     /// What a step did between being ready and being done, the last first.
-    fn add_work(&mut self, name: &Piece, step: u32, number: u64, ready: Ps, done: Ps) {
+    fn add_work(&mut self, name: &CriticalPiece, step: u32, number: u64, ready: Ps, done: Ps) {
         let flat = self.flat.step(step);
-        let path = &self.moves.paths[flat.path as usize];
+        let path = &self.paths.all[flat.path as usize];
         let nbytes = self.flat.nbytes(flat.size, name.tile);
         let begins = ready + path.fixed;
         if flat.path != NOTHING && nbytes > 0 {
@@ -167,19 +167,19 @@ impl Tracing<'_> {
                 let alone = moving + path.alone.time(nbytes);
                 self.add(name, alone.min(done), done, self.shared_by(limit.link, limit.users));
                 self.add(name, moving, alone.min(done), self.moved_by(path.narrowest));
-                self.add(name, begins, moving, Reason::Latency);
+                self.add(name, begins, moving, DelayReason::Latency);
             } else {
                 let moved = done - path.latency.min(done - begins);
-                self.add(name, moved, done, Reason::Latency);
-                self.add(name, begins, moved, Reason::Moving);
+                self.add(name, moved, done, DelayReason::Latency);
+                self.add(name, begins, moved, DelayReason::Moving);
             }
         }
-        self.add(name, ready, begins, Reason::Fixed);
+        self.add(name, ready, begins, DelayReason::Fixed);
     }
 
-    fn add(&mut self, name: &Piece, start_ps: Ps, end_ps: Ps, reason: Reason) {
+    fn add(&mut self, name: &CriticalPiece, start_ps: Ps, end_ps: Ps, reason: DelayReason) {
         if end_ps > start_ps {
-            self.pieces.push(Piece { start_ps, end_ps, reason, ..*name });
+            self.pieces.push(CriticalPiece { start_ps, end_ps, reason, ..*name });
         }
     }
 
@@ -187,17 +187,17 @@ impl Tracing<'_> {
         self.flat.ranks[..self.flat.working_queues()].iter().filter(|&&other| other == rank).count() as u32
     }
 
-    fn moved_by(&self, link: u32) -> Reason {
+    fn moved_by(&self, link: u32) -> DelayReason {
         match (link as usize).checked_sub(self.links) {
-            None => Reason::Link(link as usize),
-            Some(rank) => Reason::Memory(rank as u32),
+            None => DelayReason::Link(link as usize),
+            Some(rank) => DelayReason::Memory(rank as u32),
         }
     }
 
-    fn shared_by(&self, link: u32, users: u32) -> Reason {
+    fn shared_by(&self, link: u32, users: u32) -> DelayReason {
         match (link as usize).checked_sub(self.links) {
-            None => Reason::Shared(link as usize, users),
-            Some(rank) => Reason::SharedMemory(rank as u32, users),
+            None => DelayReason::Shared(link as usize, users),
+            Some(rank) => DelayReason::SharedMemory(rank as u32, users),
         }
     }
 }
@@ -206,7 +206,7 @@ impl Critical {
     /// Says what the time is spent on, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency, 17 %
     /// steps`. Of links, a transfer alone and what sharing adds are one; what is below one percent is left out.
     pub fn words(&self, fabric: &Fabric) -> String {
-        let mut by_reason: BTreeMap<Reason, Ps> = BTreeMap::new();
+        let mut by_reason: BTreeMap<DelayReason, Ps> = BTreeMap::new();
         for piece in &self.pieces {
             *by_reason.entry(piece.reason).or_default() += piece.end_ps - piece.start_ps;
         }
@@ -232,24 +232,24 @@ impl Critical {
     }
 }
 
-impl Piece {
+impl CriticalPiece {
     /// Says what waits or works, and what passes its time: `r3.q0.7, tile 2: bytes over gpu3 -> nvswitch`. `link` names
     /// a link by its position in the fabric.
     pub fn words(&self, link: impl Fn(usize) -> String) -> String {
         let Self { rank, queue, step, tile, .. } = self;
         let what = match self.reason {
-            Reason::Starting => "the call starts".to_owned(),
-            Reason::Entering(other) => format!("rank {other} has not entered"),
-            Reason::Signal(other) => format!("the signal of rank {other} is on the way"),
-            Reason::Fixed => "what every step costs".to_owned(),
-            Reason::Latency => "the first byte is on its way".to_owned(),
-            Reason::Link(at) => format!("bytes over {}", link(at)),
-            Reason::Shared(at, users) => format!("bytes over {}, which {users} transfers share", link(at)),
-            Reason::Memory(of) => format!("bytes of the memory of rank {of}"),
-            Reason::SharedMemory(of, users) => {
+            DelayReason::Starting => "the call starts".to_owned(),
+            DelayReason::Entering(other) => format!("rank {other} has not entered"),
+            DelayReason::Signal(other) => format!("the signal of rank {other} is on the way"),
+            DelayReason::Fixed => "what every step costs".to_owned(),
+            DelayReason::Latency => "the first byte is on its way".to_owned(),
+            DelayReason::Link(at) => format!("bytes over {}", link(at)),
+            DelayReason::Shared(at, users) => format!("bytes over {}, which {users} transfers share", link(at)),
+            DelayReason::Memory(of) => format!("bytes of the memory of rank {of}"),
+            DelayReason::SharedMemory(of, users) => {
                 format!("bytes of the memory of rank {of}, which {users} transfers share")
             }
-            Reason::Moving => "bytes, link after link".to_owned(),
+            DelayReason::Moving => "bytes, link after link".to_owned(),
         };
         match self.is_leave {
             true => format!("rank {rank} leaves: {what}"),
@@ -258,36 +258,36 @@ impl Piece {
     }
 }
 
-impl Reason {
+impl DelayReason {
     /// Returns its name, without what it speaks of.
     pub const fn name(self) -> &'static str {
         match self {
-            Reason::Starting => "starting",
-            Reason::Entering(_) => "entering",
-            Reason::Signal(_) => "signal",
-            Reason::Fixed => "fixed",
-            Reason::Latency => "latency",
-            Reason::Link(_) => "link",
-            Reason::Shared(..) => "shared_link",
-            Reason::Memory(_) => "memory",
-            Reason::SharedMemory(..) => "shared_memory",
-            Reason::Moving => "moving",
+            DelayReason::Starting => "starting",
+            DelayReason::Entering(_) => "entering",
+            DelayReason::Signal(_) => "signal",
+            DelayReason::Fixed => "fixed",
+            DelayReason::Latency => "latency",
+            DelayReason::Link(_) => "link",
+            DelayReason::Shared(..) => "shared_link",
+            DelayReason::Memory(_) => "memory",
+            DelayReason::SharedMemory(..) => "shared_memory",
+            DelayReason::Moving => "moving",
         }
     }
 
     fn words(self, fabric: &Fabric) -> String {
         match self {
-            Reason::Starting => "starting".to_owned(),
-            Reason::Entering(rank) => format!("rank {rank} entering late"),
-            Reason::Signal(_) => "signals".to_owned(),
-            Reason::Fixed => "steps".to_owned(),
-            Reason::Latency => "latency".to_owned(),
-            Reason::Link(link) | Reason::Shared(link, _) => {
+            DelayReason::Starting => "starting".to_owned(),
+            DelayReason::Entering(rank) => format!("rank {rank} entering late"),
+            DelayReason::Signal(_) => "signals".to_owned(),
+            DelayReason::Fixed => "steps".to_owned(),
+            DelayReason::Latency => "latency".to_owned(),
+            DelayReason::Link(link) | DelayReason::Shared(link, _) => {
                 let link = &fabric.links[link];
                 format!("{} -> {}", fabric.devices[link.from].name, fabric.devices[link.to].name)
             }
-            Reason::Memory(rank) | Reason::SharedMemory(rank, _) => format!("the memory of rank {rank}"),
-            Reason::Moving => "moving".to_owned(),
+            DelayReason::Memory(rank) | DelayReason::SharedMemory(rank, _) => format!("the memory of rank {rank}"),
+            DelayReason::Moving => "moving".to_owned(),
         }
     }
 }

@@ -10,12 +10,12 @@
 
 use super::agenda::Agenda;
 use super::discipline::{event, Discipline, Limit};
-use super::moves::Moves;
+use super::paths::TransferPaths;
 use crate::units::Ps;
 
 /// A step on its way.
 #[derive(Clone, Default)]
-struct Way {
+struct FifoTransfer {
     nbytes: u64,
     path: u32,
     /// The first leg of the next stage, and how many legs of this one have not reached their last link yet.
@@ -28,7 +28,7 @@ struct Way {
 }
 
 #[derive(Clone)]
-struct Link {
+struct LinkQueue {
     /// When it has served all who came.
     free_at: Ps,
     busy: Ps,
@@ -37,33 +37,33 @@ struct Link {
 
 /// Transfers of a path that had its links to themselves: so many of so many bytes.
 #[derive(Clone, Default)]
-struct Alone {
+struct SoleUse {
     nbytes: u64,
     takes: Ps,
     times: u64,
 }
 
 /// First come, first served.
-pub(super) struct Fifo<'a> {
-    moves: &'a Moves,
-    ways: Vec<Way>,
-    links: Vec<Link>,
+pub(super) struct FifoLinks<'a> {
+    paths: &'a TransferPaths,
+    ways: Vec<FifoTransfer>,
+    links: Vec<LinkQueue>,
     /// By path, of the last number of bytes.
-    alone: Vec<Alone>,
+    alone: Vec<SoleUse>,
     /// For each link of each leg, how long it serves so many bytes.
     services: Vec<Ps>,
 }
 
-impl<'a> Fifo<'a> {
-    pub(super) fn new(moves: &'a Moves, latencies: &[Ps], queues: usize) -> Self {
-        let links = latencies.iter().map(|&latency| Link { free_at: 0, busy: 0, latency }).collect();
-        let (ways, alone) = (vec![Way::default(); queues], vec![Alone::default(); moves.paths.len()]);
-        Self { moves, ways, links, alone, services: vec![0; moves.leg_places()] }
+impl<'a> FifoLinks<'a> {
+    pub(super) fn new(paths: &'a TransferPaths, latencies: &[Ps], queues: usize) -> Self {
+        let links = latencies.iter().map(|&latency| LinkQueue { free_at: 0, busy: 0, latency }).collect();
+        let (ways, alone) = (vec![FifoTransfer::default(); queues], vec![SoleUse::default(); paths.all.len()]);
+        Self { paths, ways, links, alone, services: vec![0; paths.leg_places()] }
     }
 
     /// Returns before when a transfer cannot end that begins at a time.
     fn not_before(&self, path: u32, nbytes: u64, begins: Ps) -> Ps {
-        let known = &self.moves.paths[path as usize];
+        let known = &self.paths.all[path as usize];
         if known.most.is_finite() {
             begins + known.alone.time(nbytes)
         } else {
@@ -74,12 +74,12 @@ impl<'a> Fifo<'a> {
     /// Returns how long a transfer takes with its links to itself; then `services` says how long each serves it.
     fn takes(&mut self, path: u32, nbytes: u64) -> Ps {
         let (mut stage, mut begins, mut there) = (0, 0, 0);
-        for &leg in self.moves.legs(path) {
+        for &leg in self.paths.legs(path) {
             if leg.stage != stage {
                 (stage, begins) = (leg.stage, there);
             }
             let mut at = begins;
-            for ((crossing, pace), service) in self.moves.leg_links(leg).iter().zip(&mut self.services[leg.places()]) {
+            for ((crossing, pace), service) in self.paths.leg_links(leg).iter().zip(&mut self.services[leg.places()]) {
                 *service = pace.time(nbytes);
                 at += *service + self.links[crossing.link as usize].latency;
             }
@@ -92,8 +92,8 @@ impl<'a> Fifo<'a> {
     fn put_down(&mut self, path: u32) {
         let times = std::mem::take(&mut self.alone[path as usize]).times;
         if times > 0 {
-            for &leg in self.moves.legs(path) {
-                for ((crossing, _), service) in self.moves.leg_links(leg).iter().zip(&self.services[leg.places()]) {
+            for &leg in self.paths.legs(path) {
+                for ((crossing, _), service) in self.paths.leg_links(leg).iter().zip(&self.services[leg.places()]) {
                     self.links[crossing.link as usize].busy += times * service;
                 }
             }
@@ -103,7 +103,7 @@ impl<'a> Fifo<'a> {
     /// A transfer comes to the `hop`-th link of a leg.
     fn arrive(&mut self, queue: u32, leg: u16, hop: u16, now: Ps, agenda: &mut Agenda) {
         let way = &mut self.ways[queue as usize];
-        let links = self.moves.leg_links(self.moves.legs(way.path)[leg as usize]);
+        let links = self.paths.leg_links(self.paths.legs(way.path)[leg as usize]);
         let (crossing, pace) = links[hop as usize];
         let (link, service) = (&mut self.links[crossing.link as usize], pace.time(way.nbytes));
         link.free_at = now.max(link.free_at) + service;
@@ -120,7 +120,7 @@ impl<'a> Fifo<'a> {
     /// Begins all legs of the stage that begins with a leg.
     fn begin_stage(&mut self, queue: u32, first: u16, now: Ps, agenda: &mut Agenda) {
         let way = &mut self.ways[queue as usize];
-        let legs = &self.moves.legs(way.path)[first as usize..];
+        let legs = &self.paths.legs(way.path)[first as usize..];
         way.missing = legs.iter().take_while(|leg| leg.stage == legs[0].stage).count() as u16;
         way.next = first + way.missing;
         for leg in first..way.next {
@@ -134,7 +134,7 @@ impl<'a> Fifo<'a> {
         if way.missing > 0 {
             return None;
         }
-        if usize::from(way.next) == self.moves.legs(way.path).len() {
+        if usize::from(way.next) == self.paths.legs(way.path).len() {
             return Some(way.there.max(way.not_before));
         }
         agenda.push(way.there, event(queue, u32::from(way.next) << 16));
@@ -142,7 +142,7 @@ impl<'a> Fifo<'a> {
     }
 }
 
-impl Discipline for Fifo<'_> {
+impl Discipline for FifoLinks<'_> {
     const WAITS_FOR_LATENCY: bool = false;
     const KNOWS_ENDS: bool = false;
 
@@ -150,7 +150,7 @@ impl Discipline for Fifo<'_> {
     fn alone(&mut self, path: u32, nbytes: u64) -> Ps {
         if self.alone[path as usize].nbytes != nbytes {
             self.put_down(path);
-            self.alone[path as usize] = Alone { nbytes, takes: self.takes(path, nbytes), times: 0 };
+            self.alone[path as usize] = SoleUse { nbytes, takes: self.takes(path, nbytes), times: 0 };
         }
         self.alone[path as usize].takes
     }
@@ -163,7 +163,7 @@ impl Discipline for Fifo<'_> {
 
     fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps> {
         let not_before = self.not_before(path, nbytes, now);
-        self.ways[queue as usize] = Way { nbytes, path, not_before, ..Way::default() };
+        self.ways[queue as usize] = FifoTransfer { nbytes, path, not_before, ..FifoTransfer::default() };
         self.begin_stage(queue, 0, now, agenda);
         self.ends(queue, agenda)
     }
@@ -197,7 +197,7 @@ impl Discipline for Fifo<'_> {
     }
 
     fn state(&self, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool {
-        let mut way = |way: &Way| {
+        let mut way = |way: &FifoTransfer| {
             let place = u64::from(way.path) << 32 | u64::from(way.next) << 16 | u64::from(way.missing);
             let times = [way.there, way.not_before].map(|at| at.saturating_sub(now));
             visit(place) && visit(way.nbytes) && times.into_iter().all(&mut *visit)

@@ -1,6 +1,6 @@
 //! Costs that were fitted to measurements, in place of those that a fabric and a protocol have.
 
-use crate::hardware::media::Family;
+use crate::hardware::media::LinkFamily;
 use crate::route::RouteKind;
 use crate::units::{Ps, Rate};
 
@@ -12,7 +12,7 @@ pub struct Fitted {
     /// For each link of the fabric, its rate.
     pub rates: Vec<Rate>,
     /// What the first byte takes to another rank until it is seen there, instead of the latencies of links.
-    pub hops: Hops,
+    pub hops: HopLatencies,
     /// Bytes on links per byte of data that a switch folds or multicasts: so many over the denominator of the protocol's
     /// `wire`. No hop is added there.
     pub switch_wire: u32,
@@ -20,7 +20,7 @@ pub struct Fitted {
 
 /// What the first byte takes, by how it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hops {
+pub struct HopLatencies {
     /// Over NVLink or its like.
     pub nvlink: Ps,
     /// Over PCIe.
@@ -31,7 +31,7 @@ pub struct Hops {
     pub network: Ps,
 }
 
-impl Hops {
+impl HopLatencies {
     pub(super) fn of(&self, kind: RouteKind) -> Ps {
         match kind {
             RouteKind::Local => 0,
@@ -44,11 +44,11 @@ impl Hops {
 }
 
 /// Returns how a transfer goes that crosses links of this family; a route goes as the last of its links' kinds.
-pub(super) const fn kind_of(family: Family) -> RouteKind {
+pub(super) const fn kind_of(family: LinkFamily) -> RouteKind {
     match family {
-        Family::Nvlink | Family::Xgmi => RouteKind::Nvlink,
-        Family::Pcie | Family::C2c | Family::Socket => RouteKind::Peer,
-        Family::Memory => RouteKind::Staged,
-        Family::Network => RouteKind::Network,
+        LinkFamily::Nvlink | LinkFamily::Xgmi => RouteKind::Nvlink,
+        LinkFamily::Pcie | LinkFamily::C2c | LinkFamily::Socket => RouteKind::Peer,
+        LinkFamily::Memory => RouteKind::Staged,
+        LinkFamily::Network => RouteKind::Network,
     }
 }

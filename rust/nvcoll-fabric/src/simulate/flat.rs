@@ -10,9 +10,9 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Dependency, Event, Schedule, Step};
 
-use super::ground::Ground;
-use super::hashing::{table, Table};
-use super::moves::{Moves, NOTHING};
+use super::hashing::{fast_map, FastMap};
+use super::link_table::LinkTable;
+use super::paths::{TransferPaths, NOTHING};
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::units::Ps;
@@ -27,7 +27,7 @@ pub(super) struct FlatStep {
 
 /// An event that a step waits for.
 #[derive(Clone, Copy)]
-pub(super) struct Wait {
+pub(super) struct FlatWait {
     /// The queue; or, with [`ENTER`], the rank whose enter it is.
     pub(super) queue: u32,
     pub(super) index: u32,
@@ -36,7 +36,7 @@ pub(super) struct Wait {
     pub(super) signal: u32,
 }
 
-/// The bit of [`Wait::queue`] that says enter.
+/// The bit of [`FlatWait::queue`] that says enter.
 pub(super) const ENTER: u32 = 1 << 31;
 
 /// A schedule, flat.
@@ -53,7 +53,7 @@ pub(super) struct Flat {
     range_of: Vec<u32>,
     /// Ranges of chunks; the first is none at all.
     ranges: Vec<(u32, u32)>,
-    waits: Vec<Wait>,
+    waits: Vec<FlatWait>,
     /// For each size, where its lengths begin and end.
     sizes: Vec<(u32, u32)>,
     /// Lengths of chunks in bytes, with how many are so long.
@@ -67,19 +67,24 @@ impl Flat {
     /// Flattens a schedule for calls whose sizes [`Flat::resize`] says.
     ///
     /// # Errors
-    /// [`Error::Schedule`] for what cannot be numbered, and whatever [`Moves::path_of`] says.
-    pub(super) fn of(schedule: &Schedule, ground: &mut Ground, moves: &mut Moves, settings: &Settings) -> Result<Self> {
+    /// [`Error::Schedule`] for what cannot be numbered, and whatever [`TransferPaths::path_of`] says.
+    pub(super) fn of(
+        schedule: &Schedule,
+        links: &mut LinkTable,
+        paths: &mut TransferPaths,
+        settings: &Settings,
+    ) -> Result<Self> {
         let (flat, first_queue, places) = numbered(schedule)?;
-        let mut making = Making {
+        let mut flattening = Flattening {
             schedule,
             first_queue,
             flat,
-            ranges: table([((0, 0), 0)]),
-            signals: table([]),
-            classes: table([(0, 0)]),
+            ranges: fast_map([((0, 0), 0)]),
+            signals: fast_map([]),
+            classes: fast_map([(0, 0)]),
         };
-        making.run(&places, ground, moves, settings)?;
-        Ok(making.flat)
+        flattening.run(&places, links, paths, settings)?;
+        Ok(flattening.flat)
     }
 
     /// Makes it one for calls with the element counts of `partition`.
@@ -102,7 +107,7 @@ impl Flat {
         self.tiles = u32::try_from(tiles).map_err(|_| wrong(format!("{tiles} tiles are too many")))?;
         self.sizes.clear();
         self.lengths.clear();
-        let mut alike: Table<Vec<(u64, u32)>, u32> = table([]);
+        let mut alike: FastMap<Vec<(u64, u32)>, u32> = fast_map([]);
         let mut sizes = Vec::with_capacity(self.ranges.len());
         for &(first, end) in &self.ranges {
             let lengths = lengths.get(first as usize..end as usize);
@@ -193,13 +198,13 @@ impl Flat {
     }
 
     #[inline]
-    pub(super) fn waits(&self, step: u32) -> &[Wait] {
+    pub(super) fn waits(&self, step: u32) -> &[FlatWait] {
         let end = self.steps.get(step as usize + 1).map_or(self.waits.len(), |next| next.first_wait as usize);
         &self.waits[self.steps[step as usize].first_wait as usize..end]
     }
 
     /// Returns the waits of all steps of a queue.
-    pub(super) fn waits_of(&self, queue: u32) -> &[Wait] {
+    pub(super) fn waits_of(&self, queue: u32) -> &[FlatWait] {
         let first = |step: u32| self.steps.get(step as usize).map_or(self.waits.len(), |step| step.first_wait as usize);
         &self.waits[first(self.first(queue))..first(self.first(queue + 1))]
     }
@@ -242,26 +247,32 @@ fn counted(lengths: &[u64]) -> Vec<(u64, u32)> {
 
 /// A schedule while it is flattened. Its steps are read in the order in which they lie in memory, which is that of
 /// the author: by queue, millions of steps would be as many waits for memory.
-struct Making<'a> {
+struct Flattening<'a> {
     schedule: &'a Schedule,
     /// For each rank its first queue; one more at the end.
     first_queue: Vec<u32>,
     flat: Flat,
-    ranges: Table<(u32, u32), u32>,
+    ranges: FastMap<(u32, u32), u32>,
     /// Signals by pair of ranks, and by latency.
-    signals: Table<(u32, u32), u32>,
-    classes: Table<Ps, u32>,
+    signals: FastMap<(u32, u32), u32>,
+    classes: FastMap<Ps, u32>,
 }
 
-impl Making<'_> {
-    fn run(&mut self, places: &[u32], ground: &mut Ground, moves: &mut Moves, settings: &Settings) -> Result<()> {
+impl Flattening<'_> {
+    fn run(
+        &mut self,
+        places: &[u32],
+        links: &mut LinkTable,
+        paths: &mut TransferPaths,
+        settings: &Settings,
+    ) -> Result<()> {
         let schedule = self.schedule;
         for (step, &place) in schedule.steps.iter().zip(places) {
-            self.flat.steps[place as usize].path = moves.path_of(step, schedule, ground)?;
+            self.flat.steps[place as usize].path = paths.path_of(step, schedule, links)?;
             self.flat.range_of[place as usize] = self.range_of(step);
             let first = self.flat.steps[place as usize].first_wait as usize;
             for (at, dependency) in (first..).zip(&step.after) {
-                self.flat.waits[at] = self.wait(step.rank, dependency, ground, settings)?;
+                self.flat.waits[at] = self.wait(step.rank, dependency, links, settings)?;
             }
         }
         for rank in 0..schedule.world_size {
@@ -270,10 +281,10 @@ impl Making<'_> {
             self.flat.range_of.push(0);
             for queue in self.first_queue[rank as usize]..self.first_queue[rank as usize + 1] {
                 let index = self.flat.len(queue) - 1;
-                self.flat.waits.push(Wait { queue, index, lag: 0, signal: 0 });
+                self.flat.waits.push(FlatWait { queue, index, lag: 0, signal: 0 });
             }
             for dependency in schedule.leave.get(rank as usize).map_or(&[][..], Vec::as_slice) {
-                let wait = self.wait(rank, dependency, ground, settings)?;
+                let wait = self.wait(rank, dependency, links, settings)?;
                 self.flat.waits.push(wait);
             }
             self.flat.ranks.push(rank);
@@ -290,10 +301,10 @@ impl Making<'_> {
         })
     }
 
-    fn wait(&mut self, rank: u32, on: &Dependency, ground: &mut Ground, settings: &Settings) -> Result<Wait> {
-        let signal = self.signal(on.rank, rank, ground, settings)?;
+    fn wait(&mut self, rank: u32, on: &Dependency, links: &mut LinkTable, settings: &Settings) -> Result<FlatWait> {
+        let signal = self.signal(on.rank, rank, links, settings)?;
         let Event::Step { queue, index } = on.event else {
-            return Ok(Wait { queue: ENTER | on.rank, index: 0, lag: 0, signal });
+            return Ok(FlatWait { queue: ENTER | on.rank, index: 0, lag: 0, signal });
         };
         let number = self.first_queue[on.rank as usize].saturating_add(queue);
         if number >= self.first_queue[on.rank as usize + 1] || index >= self.flat.len(number) {
@@ -301,10 +312,10 @@ impl Making<'_> {
             return Err(wrong(self.schedule, format!("rank {rank} waits for {name}, which is not there")));
         }
         self.flat.longest_lag = on.lag.max(self.flat.longest_lag);
-        Ok(Wait { queue: number, index, lag: on.lag, signal })
+        Ok(FlatWait { queue: number, index, lag: on.lag, signal })
     }
 
-    fn signal(&mut self, from: u32, to: u32, ground: &mut Ground, settings: &Settings) -> Result<u32> {
+    fn signal(&mut self, from: u32, to: u32, links: &mut LinkTable, settings: &Settings) -> Result<u32> {
         if from >= self.schedule.world_size {
             return Err(wrong(self.schedule, format!("rank {to} waits for rank {from}, which is not there")));
         }
@@ -314,7 +325,7 @@ impl Making<'_> {
         if let Some(&class) = self.signals.get(&(from, to)) {
             return Ok(class);
         }
-        let latency = settings.protocol.signal.of(ground.latency(from, to)?);
+        let latency = settings.protocol.signal.of(links.latency(from, to)?);
         let next = self.flat.signals.len() as u32;
         let class = *self.classes.entry(latency).or_insert(next);
         if class == next {
@@ -358,7 +369,7 @@ fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
     for step in &mut steps {
         waits += std::mem::replace(&mut step.first_wait, waits);
     }
-    let nothing = Wait { queue: 0, index: 0, lag: 0, signal: 0 };
+    let nothing = FlatWait { queue: 0, index: 0, lag: 0, signal: 0 };
     let flat = Flat {
         world_size: schedule.world_size,
         tiles: 1,

@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// A table with that hash; its order is never looked at.
-pub(super) type Table<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<MultiplicativeHasher>>;
 
 /// Makes a table.
-pub(super) fn table<K: Hash + Eq, V, const N: usize>(known: [(K, V); N]) -> Table<K, V> {
+pub(super) fn fast_map<K: Hash + Eq, V, const N: usize>(known: [(K, V); N]) -> FastMap<K, V> {
     known.into_iter().collect()
 }
 
 /// Multiplicative hashing (Knuth, volume 3, 6.4), a number at a time; the halves change places between them, as a
 /// product's low bits know nothing of a factor's high ones.
 #[derive(Default)]
-pub(super) struct Mix(u64);
+pub(super) struct MultiplicativeHasher(u64);
 
-impl Hasher for Mix {
+impl Hasher for MultiplicativeHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -27,7 +27,7 @@
 //! to every destination. Then an nvswitch all_reduce of N bytes moves N (1 + 1/n) each way through each port.
 //! Elsewhere the step is refused, or, if the settings say so, done point to point.
 //!
-//! **Links** are shared [`Sharing::MaxMin`] fair by progressive filling (`fluid/`), or serve [`Sharing::Fifo`] one
+//! **Links** are shared [`LinkSharing::MaxMin`] fair by progressive filling (`fluid/`), or serve [`LinkSharing::Fifo`] one
 //! after the other, which is faster to run and a check. A step of no bytes pays its fixed time only.
 //!
 //! **Fitted costs.** Settings may bring rates of links and one time per hop that were fitted to measurements: they stand
@@ -41,12 +41,13 @@
 //! repeat are passed over (`run/repeat.rs`), and the timeline is what it would have been.
 //!
 //! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to
-//! begin, one to end, none where it cannot be disturbed (`rivals.rs`); sharing as `fluid/` says; memory per queue about
+//! begin, one to end, none where it cannot be disturbed (`contenders.rs`); sharing as `fluid/` says; memory per queue about
 //! 250 bytes, per step 20 bytes and 16 for each wait. Limitations: a faster link may make a whole longer, as in any
 //! network that shares (Braess 1968); transfers of one step advance together even where a GPU could run ahead on one of
 //! them. Source: ours; max-min sharing of fluid flows as in SimGrid (Casanova, Giersch, Legrand, Quinson, Suter 2014).
 
 mod agenda;
+mod contenders;
 mod critical;
 mod damage;
 mod discipline;
@@ -54,23 +55,22 @@ mod fifo;
 mod fitted;
 mod flat;
 mod fluid;
-mod ground;
 mod hashing;
-mod moves;
+mod link_table;
+mod paths;
 pub mod protocol;
 mod ratio;
-mod rivals;
 mod run;
 mod settings;
 mod timeline;
 
-pub use critical::{Critical, Piece, Reason};
+pub use critical::{Critical, CriticalPiece, DelayReason};
 pub use damage::Damage;
-pub use fitted::{Fitted, Hops};
-pub use protocol::Protocol;
+pub use fitted::{Fitted, HopLatencies};
+pub use protocol::StepCosts;
 pub use ratio::Ratio;
-pub use settings::{AtSwitch, Detail, Settings, Sharing};
-pub use timeline::{LinkUse, Span, Timeline, Way};
+pub use settings::{AtSwitch, Detail, LinkSharing, Settings};
+pub use timeline::{LinkUse, SpanRoute, StepSpan, Timeline};
 
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
@@ -79,23 +79,23 @@ use nvcoll_core::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::units::Ps;
+use contenders::Contenders;
 use critical::Enters;
 use discipline::Discipline;
-use fifo::Fifo;
+use fifo::FifoLinks;
 use flat::Flat;
 use fluid::Fluid;
-use ground::Ground;
-use moves::{Moves, NOTHING};
-use rivals::Rivals;
-use run::{Outcome, Run, Stopped};
+use link_table::LinkTable;
+use paths::{TransferPaths, NOTHING};
+use run::{Execution, RunOutcome, Stopped};
 
 /// A schedule prepared for one call on one fabric: it can run any number of times, and be resized for another call.
 pub struct Simulation {
     schedule: String,
-    ground: Ground,
-    moves: Moves,
+    links: LinkTable,
+    paths: TransferPaths,
     flat: Flat,
-    rivals: Rivals,
+    contenders: Contenders,
     starts: Vec<Ps>,
     settings: Settings,
     /// Whether tiles that repeat are passed over; only tests run each.
@@ -130,21 +130,23 @@ impl Simulation {
         settings: &Settings,
     ) -> Result<Self> {
         settings.check(fabric, schedule.world_size)?;
-        let mut ground = Ground::of(fabric, schedule.world_size, settings)?;
-        let mut moves = Moves::new(&ground, settings);
-        let mut flat = Flat::of(schedule, &mut ground, &mut moves, settings)?;
+        let mut links = LinkTable::of(fabric, schedule.world_size, settings)?;
+        let mut paths = TransferPaths::new(&links, settings);
+        let mut flat = Flat::of(schedule, &mut links, &mut paths, settings)?;
         flat.resize(&schedule.title(), partition, dtype, settings.slice_bytes)?;
-        moves.settle(&ground);
-        let rivals = match settings.sharing {
-            Sharing::MaxMin => Rivals::new(&flat, &moves, |path| (moves.shared(path), false)),
-            Sharing::Fifo => Rivals::new(&flat, &moves, |path| (moves.crossings(path), moves.meets_itself(path))),
+        paths.settle(&links);
+        let contenders = match settings.sharing {
+            LinkSharing::MaxMin => Contenders::new(&flat, &paths, |path| (paths.shared(path), false)),
+            LinkSharing::Fifo => {
+                Contenders::new(&flat, &paths, |path| (paths.crossings(path), paths.meets_itself(path)))
+            }
         };
         let mut starts = settings.starts_ps.clone();
         starts.resize(schedule.world_size as usize, 0);
         let before = settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
         starts.iter_mut().for_each(|start| *start += before);
         let (schedule, settings, repeats) = (schedule.title(), settings.clone(), true);
-        Ok(Self { schedule, ground, moves, flat, rivals, starts, settings, repeats })
+        Ok(Self { schedule, links, paths, flat, contenders, starts, settings, repeats })
     }
 
     /// Makes it one for a call with other element counts, or elements: routes, paths and waits stay.
@@ -174,10 +176,10 @@ impl Simulation {
     /// # Errors
     /// [`Error::Schedule`] if its waits make a circle; [`Error::Interrupted`].
     pub fn run_until(&self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
-        let (moves, queues) = (&self.moves, self.flat.queues());
+        let (paths, queues) = (&self.paths, self.flat.queues());
         match self.settings.sharing {
-            Sharing::MaxMin => self.run_with(Fluid::new(moves, queues, self.records()), is_interrupted),
-            Sharing::Fifo => self.run_with(Fifo::new(moves, &self.ground.latencies, queues), is_interrupted),
+            LinkSharing::MaxMin => self.run_with(Fluid::new(paths, queues, self.records()), is_interrupted),
+            LinkSharing::Fifo => self.run_with(FifoLinks::new(paths, &self.links.latencies, queues), is_interrupted),
         }
     }
 
@@ -186,7 +188,7 @@ impl Simulation {
     }
 
     fn run_with<D: Discipline>(&self, discipline: D, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
-        let outcome = Run::run(self, discipline, is_interrupted).map_err(|stopped| match stopped {
+        let outcome = Execution::run(self, discipline, is_interrupted).map_err(|stopped| match stopped {
             Stopped::Stuck(queue, step) => self.stuck(queue, step),
             Stopped::Interrupted => Error::Interrupted,
         })?;
@@ -201,10 +203,10 @@ impl Simulation {
             ends_ps: outcome.ends,
         };
         if let Some(record) = outcome.record {
-            let (links, waits) = (self.ground.fabric_links(), D::WAITS_FOR_LATENCY);
+            let (links, waits) = (self.links.fabric_links(), D::WAITS_FOR_LATENCY);
             let after = self.settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
             let enters = Enters { at: &self.starts, after };
-            timeline.critical = critical::trace(&self.flat, &self.moves, &record, enters, links, waits);
+            timeline.critical = critical::trace(&self.flat, &self.paths, &record, enters, links, waits);
             if self.settings.detail >= Detail::Spans {
                 timeline.spans = self.spans(&record);
                 timeline.ways = self.ways(waits);
@@ -213,39 +215,39 @@ impl Simulation {
         Ok(timeline)
     }
 
-    fn spans(&self, record: &run::Record) -> Vec<Span> {
+    fn spans(&self, record: &run::RunRecord) -> Vec<StepSpan> {
         let span = |number: u64| {
             let (number_of_queue, step, tile) = self.flat.of_number(number);
             let (rank, queue) = (self.flat.ranks[number_of_queue as usize], self.flat.queue_of_rank(number_of_queue));
             let (start_ps, end_ps) = (record.ready[number as usize], record.done[number as usize]);
             let flat = self.flat.step(self.flat.first(number_of_queue) + step);
             let way = if self.flat.nbytes(flat.size, tile) > 0 { flat.path } else { NOTHING };
-            Span { rank, queue, step, tile, start_ps, end_ps, way }
+            StepSpan { rank, queue, step, tile, start_ps, end_ps, way }
         };
         (0..self.steps()).map(span).collect()
     }
 
     /// For each path, what of it a reader of spans sees; `waits` says whether bytes wait for the latency of all links.
-    fn ways(&self, waits: bool) -> Vec<Way> {
-        let way = |(at, path): (usize, &moves::Path)| {
-            let crossed = self.moves.crossings(at as u32).iter().map(|crossing| crossing.link as usize);
-            let links = crossed.filter(|&link| link < self.ground.fabric_links()).collect();
-            Way { before_ps: path.fixed + if waits { path.latency } else { 0 }, links }
+    fn ways(&self, waits: bool) -> Vec<SpanRoute> {
+        let way = |(at, path): (usize, &paths::TransferPath)| {
+            let crossed = self.paths.crossings(at as u32).iter().map(|crossing| crossing.link as usize);
+            let links = crossed.filter(|&link| link < self.links.fabric_links()).collect();
+            SpanRoute { before_ps: path.fixed + if waits { path.latency } else { 0 }, links }
         };
-        self.moves.paths.iter().enumerate().map(way).collect()
+        self.paths.all.iter().enumerate().map(way).collect()
     }
 
     /// What links and memories did: bytes are counted from what each path moved.
-    fn uses(&self, outcome: &Outcome) -> (Vec<LinkUse>, Vec<u64>) {
-        let mut scaled = vec![0u128; self.moves.capacities.len()];
+    fn uses(&self, outcome: &RunOutcome) -> (Vec<LinkUse>, Vec<u64>) {
+        let mut scaled = vec![0u128; self.paths.capacities.len()];
         for (path, &nbytes) in outcome.moved.iter().enumerate() {
-            for crossing in self.moves.crossings(path as u32) {
+            for crossing in self.paths.crossings(path as u32) {
                 scaled[crossing.link as usize] += u128::from(nbytes) * u128::from(crossing.weight);
             }
         }
         let scale = u128::from(self.settings.protocol.wire.den);
         let whole = |scaled: &u128| u64::try_from(scaled.div_ceil(scale)).unwrap_or(u64::MAX);
-        let (links, memories) = scaled.split_at(self.ground.fabric_links());
+        let (links, memories) = scaled.split_at(self.links.fabric_links());
         let busy = outcome.busy.iter();
         let links = links.iter().zip(busy).map(|(scaled, &busy_ps)| LinkUse { nbytes: whole(scaled), busy_ps });
         (links.collect(), memories.iter().map(whole).collect())

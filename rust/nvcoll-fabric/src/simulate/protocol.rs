@@ -10,7 +10,7 @@ use crate::units::{Ps, Rate};
 
 /// The cost constants of one way of moving bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Protocol {
+pub struct StepCosts {
     /// What it is called, as `simple`.
     pub name: String,
     /// Picoseconds that a step takes before its first byte leaves.
@@ -27,7 +27,7 @@ pub struct Protocol {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct ProtocolRow {
     name: String,
     fixed_ps: Ps,
     wire: [u32; 2],
@@ -38,12 +38,12 @@ struct Row {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
-    protocol: Vec<Row>,
+struct ProtocolsFile {
+    protocol: Vec<ProtocolRow>,
 }
 
-impl From<Row> for Protocol {
-    fn from(row: Row) -> Self {
+impl From<ProtocolRow> for StepCosts {
+    fn from(row: ProtocolRow) -> Self {
         Self {
             name: row.name,
             fixed_ps: row.fixed_ps,
@@ -56,11 +56,11 @@ impl From<Row> for Protocol {
 }
 
 /// Returns every protocol of the table that is shipped.
-pub fn all() -> &'static [Protocol] {
-    static TABLE: OnceLock<Vec<Protocol>> = OnceLock::new();
+pub fn all() -> &'static [StepCosts] {
+    static TABLE: OnceLock<Vec<StepCosts>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let table: Table = toml::from_str(include_str!("protocols.toml")).expect("a test reads the table");
-        table.protocol.into_iter().map(Protocol::from).collect()
+        let table: ProtocolsFile = toml::from_str(include_str!("protocols.toml")).expect("a test reads the table");
+        table.protocol.into_iter().map(StepCosts::from).collect()
     })
 }
 
@@ -68,7 +68,7 @@ pub fn all() -> &'static [Protocol] {
 ///
 /// # Errors
 /// [`Error::Unknown`].
-pub fn named(name: &str) -> Result<&'static Protocol> {
+pub fn named(name: &str) -> Result<&'static StepCosts> {
     all().iter().find(|protocol| protocol.name == name).ok_or_else(|| Error::Unknown {
         kind: "protocol",
         name: name.to_owned(),

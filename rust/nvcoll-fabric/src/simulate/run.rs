@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a queue   ─waits are over─▶ ready ─fixed, latency─▶ begins to move ─▶ has moved: done ─▶ its next step; those who wait for it
-//!                                              └─ who may be met on its links (`rivals.rs`) begins by the clock, others at once
+//!                                              └─ who may be met on its links (`contenders.rs`) begins by the clock, others at once
 //! ```
 //!
 //! When a step is ready, and why, is the latest of what it waits for: that needs no clock, only when those were done,
@@ -19,14 +19,14 @@ mod repeat;
 use std::collections::VecDeque;
 
 use super::agenda::Agenda;
+use super::contenders::{Contenders, NOBODY};
 use super::discipline::{Discipline, Limit, BEGINS};
-use super::flat::{Flat, Wait, ENTER};
-use super::moves::Moves;
-use super::rivals::{Rivals, NOBODY};
+use super::flat::{Flat, FlatWait, ENTER};
+use super::paths::TransferPaths;
 use super::Simulation;
 use crate::units::Ps;
-use queue::{Done, Queue};
-pub(super) use record::{Cause, Record};
+use queue::{Done, QueueState};
+pub(super) use record::{RunRecord, StepCause};
 use repeat::Repeats;
 
 /// How many steps and events pass between two looks at whether to go on. Chosen: some milliseconds; in tests so few
@@ -42,14 +42,14 @@ pub(super) enum Stopped {
 }
 
 /// A run on its way.
-pub(super) struct Run<'a, D> {
+pub(super) struct Execution<'a, D> {
     flat: &'a Flat,
-    moves: &'a Moves,
-    rivals: &'a Rivals,
+    paths: &'a TransferPaths,
+    contenders: &'a Contenders,
     starts: &'a [Ps],
     discipline: D,
     agenda: Agenda,
-    queues: Vec<Queue>,
+    queues: Vec<QueueState>,
     done: Vec<Done>,
     /// For each queue, the first of those who wait for it.
     waiting: Vec<u32>,
@@ -59,44 +59,44 @@ pub(super) struct Run<'a, D> {
     passed: usize,
     /// For each path, the bytes that it moved.
     moved: Vec<u64>,
-    record: Option<Record>,
+    record: Option<RunRecord>,
     repeats: Repeats,
 }
 
 /// What a run leaves.
-pub(super) struct Outcome {
+pub(super) struct RunOutcome {
     /// For each rank, when it left.
     pub(super) ends: Vec<Ps>,
     pub(super) busy: Vec<Ps>,
     pub(super) moved: Vec<u64>,
-    pub(super) record: Option<Record>,
+    pub(super) record: Option<RunRecord>,
 }
 
-impl<'a, D: Discipline> Run<'a, D> {
+impl<'a, D: Discipline> Execution<'a, D> {
     /// Runs a simulation to the end, unless `is_interrupted` says to stop. Where tiles that repeat may be passed over, no
     /// queue goes ahead of the clock: what repeats is all that there is at one time.
     pub(super) fn run(
         simulation: &'a Simulation,
         discipline: D,
         is_interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<Outcome, Stopped> {
+    ) -> Result<RunOutcome, Stopped> {
         let mut run = Self::new(simulation, discipline);
         run.pass(is_interrupted)?;
         run.outcome()
     }
 
     fn new(simulation: &'a Simulation, discipline: D) -> Self {
-        let Simulation { flat, moves, rivals, starts, repeats, .. } = simulation;
+        let Simulation { flat, paths, contenders, starts, repeats, .. } = simulation;
         let (queues, working) = (flat.queues() as u32, flat.working_queues() as u32);
         let queue = |number: u32| {
             let tile = if number < working { 0 } else { flat.tiles - 1 };
-            Queue::new(flat.first(number), tile, starts[flat.ranks[number as usize] as usize])
+            QueueState::new(flat.first(number), tile, starts[flat.ranks[number as usize] as usize])
         };
         let room = |queue| (u64::from(flat.len(queue)) * u64::from(flat.tiles)).min(LOOK as u64) as usize;
         Self {
             flat,
-            moves,
-            rivals,
+            paths,
+            contenders,
             starts,
             discipline,
             agenda: Agenda::new(),
@@ -105,8 +105,8 @@ impl<'a, D: Discipline> Run<'a, D> {
             waiting: vec![NOBODY; queues as usize],
             going: (0..queues).collect(),
             passed: 0,
-            moved: vec![0; moves.paths.len()],
-            record: simulation.records().then(|| Record::new(flat.number(queues, 0) as usize)),
+            moved: vec![0; paths.all.len()],
+            record: simulation.records().then(|| RunRecord::new(flat.number(queues, 0) as usize)),
             repeats: Repeats::new(flat, starts, *repeats),
         }
     }
@@ -197,7 +197,7 @@ impl<'a, D: Discipline> Run<'a, D> {
     fn happens(&mut self, happening: u64, now: Ps) {
         let queue = (happening >> 32) as u32;
         if happening as u32 == BEGINS {
-            let Queue { step, nbytes, .. } = self.queues[queue as usize];
+            let QueueState { step, nbytes, .. } = self.queues[queue as usize];
             let path = self.flat.step(step).path;
             self.moved[path as usize] += nbytes;
             if let Some(at) = self.discipline.begin(queue, path, nbytes, now, &mut self.agenda) {
@@ -238,7 +238,7 @@ impl<'a, D: Discipline> Run<'a, D> {
             let signal = self.flat.signals[wait.signal as usize];
             let (at, by) = if wait.queue & ENTER != 0 {
                 let rank = wait.queue & !ENTER;
-                (self.starts[rank as usize] + signal, Cause::ENTERS + u64::from(rank))
+                (self.starts[rank as usize] + signal, StepCause::ENTERS + u64::from(rank))
             } else {
                 let Some(target) = self.target(wait, tile) else { continue };
                 let Some(done) = self.done[wait.queue as usize].when(target) else {
@@ -299,19 +299,19 @@ impl<'a, D: Discipline> Run<'a, D> {
 
     /// Returns how many steps the awaited queue must have done; none if that was before the first tile.
     #[inline]
-    fn target(&self, wait: &Wait, tile: u32) -> Option<u64> {
+    fn target(&self, wait: &FlatWait, tile: u32) -> Option<u64> {
         let tile = tile.checked_sub(wait.lag)?;
         Some(u64::from(tile) * u64::from(self.flat.len(wait.queue)) + u64::from(wait.index) + 1)
     }
 
-    fn outcome(mut self) -> Result<Outcome, Stopped> {
+    fn outcome(mut self) -> Result<RunOutcome, Stopped> {
         let flat = self.flat;
         let stuck = (0..flat.queues() as u32).find(|&queue| self.queues[queue as usize].tile < flat.tiles);
         if let Some(queue) = stuck {
             return Err(Stopped::Stuck(queue, self.queues[queue as usize].step - flat.first(queue)));
         }
         let leaves = flat.working_queues()..flat.queues();
-        Ok(Outcome {
+        Ok(RunOutcome {
             ends: leaves.map(|queue| self.queues[queue].ready).collect(),
             busy: self.discipline.busy(),
             moved: self.moved,

@@ -2,7 +2,7 @@
 
 use super::damage::Damage;
 use super::fitted::Fitted;
-use super::protocol::Protocol;
+use super::protocol::StepCosts;
 use super::ratio::Ratio;
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
@@ -10,15 +10,15 @@ use crate::units::Ps;
 
 /// How transfers that want the same link at the same time get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sharing {
+pub enum LinkSharing {
     /// Max-min fair, all at once.
     MaxMin,
     /// One after the other, link by link; a whole tile is on one link before it is on the next.
     Fifo,
 }
 
-impl Sharing {
-    const NAMES: [(&str, Self); 2] = [("max_min", Sharing::MaxMin), ("fifo", Sharing::Fifo)];
+impl LinkSharing {
+    const NAMES: [(&str, Self); 2] = [("max_min", LinkSharing::MaxMin), ("fifo", LinkSharing::Fifo)];
 
     /// Finds a way of sharing by name.
     ///
@@ -74,11 +74,11 @@ pub enum Detail {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The cost constants of its steps.
-    pub protocol: Protocol,
+    pub protocol: StepCosts,
     /// Bytes of a chunk that one tile moves.
     pub slice_bytes: u64,
     /// How links are shared.
-    pub sharing: Sharing,
+    pub sharing: LinkSharing,
     /// What becomes of steps that ask for a switch.
     pub at_switch: AtSwitch,
     /// What is remembered.
@@ -96,11 +96,11 @@ pub struct Settings {
 
 impl Settings {
     /// Returns settings of a healthy machine on which all ranks enter at once, in tiles of so many bytes of a chunk.
-    pub fn new(protocol: &Protocol, slice_bytes: u64) -> Self {
+    pub fn new(protocol: &StepCosts, slice_bytes: u64) -> Self {
         Self {
             protocol: protocol.clone(),
             slice_bytes,
-            sharing: Sharing::MaxMin,
+            sharing: LinkSharing::MaxMin,
             at_switch: AtSwitch::Refuse,
             detail: Detail::Path,
             starts_ps: Vec::new(),
@@ -127,7 +127,7 @@ impl Settings {
             (Some(rates), _) if rates != links => {
                 unable(format!("there are {rates} fitted rates for {links} links: give one for each"))
             }
-            (Some(_), Sharing::Fifo) => {
+            (Some(_), LinkSharing::Fifo) => {
                 unable("fitted costs are of whole routes, fifo adds those of links: share max-min fair".to_owned())
             }
             _ => Ok(()),

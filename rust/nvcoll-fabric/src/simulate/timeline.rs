@@ -15,9 +15,9 @@ pub struct Timeline {
     /// How many tiles it took.
     pub tiles: u32,
     /// Every step in every tile, by rank, queue and time; empty unless asked for.
-    pub spans: Vec<Span>,
+    pub spans: Vec<StepSpan>,
     /// Over what the bytes of spans go, the first over nothing; empty unless spans were asked for.
-    pub ways: Vec<Way>,
+    pub ways: Vec<SpanRoute>,
     /// What the end was waiting for; empty unless asked for.
     pub critical: Critical,
 }
@@ -40,7 +40,7 @@ pub struct LinkUse {
 
 /// A step in a tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct StepSpan {
     /// The rank.
     pub rank: u32,
     /// Which of its queues.
@@ -59,7 +59,7 @@ pub struct Span {
 
 /// Over what the bytes of a step go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct SpanRoute {
     /// How long after the step is ready they begin to move.
     pub before_ps: Ps,
     /// The links that they cross: positions in the fabric's links.

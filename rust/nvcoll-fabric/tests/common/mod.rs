@@ -9,11 +9,11 @@ use nvcoll_core::lower::lower;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
 use nvcoll_fabric::hardware::gpus::{Generation, Gpu};
-use nvcoll_fabric::hardware::media::{Family, Medium};
-use nvcoll_fabric::hardware::{Abilities, Device, Fabric, Kind, Link};
+use nvcoll_fabric::hardware::media::{LinkFamily, Medium};
+use nvcoll_fabric::hardware::{Abilities, Device, DeviceKind, Fabric, Link};
 
 /// A medium of so many GB/s and nanoseconds.
-pub(crate) fn medium(family: Family, gbps: f64, latency_ns: u64) -> &'static Medium {
+pub(crate) fn medium(family: LinkFamily, gbps: f64, latency_ns: u64) -> &'static Medium {
     let name = format!("{family:?}");
     let source = "made for a test".to_owned();
     Box::leak(Box::new(Medium {
@@ -28,7 +28,7 @@ pub(crate) fn medium(family: Family, gbps: f64, latency_ns: u64) -> &'static Med
 }
 
 /// A machine without links, its devices named after their kind.
-pub(crate) fn machine(kinds: &[Kind]) -> Fabric {
+pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
     let gpu = Gpu {
         name: "gpu".to_owned(),
         title: "a GPU".to_owned(),
@@ -41,7 +41,7 @@ pub(crate) fn machine(kinds: &[Kind]) -> Fabric {
         pcie_lanes: 16,
         source: "made for a test".to_owned(),
     };
-    let name = |(nth, kind): (usize, &Kind)| {
+    let name = |(nth, kind): (usize, &DeviceKind)| {
         let before = kinds[..nth].iter().filter(|other| *other == kind).count();
         format!("{kind:?}{before}").to_lowercase()
     };
@@ -66,11 +66,11 @@ pub(crate) fn link(fabric: &mut Fabric, a: &str, b: &str, medium: &'static Mediu
 
 /// GPUs around one NVSwitch: gpu0, gpu1, … with ports of so many GB/s, 100 ns each.
 pub(crate) fn star(ports_gbps: &[f64]) -> Fabric {
-    let mut kinds = vec![Kind::Gpu; ports_gbps.len()];
-    kinds.push(Kind::Nvswitch);
+    let mut kinds = vec![DeviceKind::Gpu; ports_gbps.len()];
+    kinds.push(DeviceKind::Nvswitch);
     let mut fabric = machine(&kinds);
     for (gpu, &gbps) in ports_gbps.iter().enumerate() {
-        link(&mut fabric, &format!("gpu{gpu}"), "nvswitch0", medium(Family::Nvlink, gbps, 100));
+        link(&mut fabric, &format!("gpu{gpu}"), "nvswitch0", medium(LinkFamily::Nvlink, gbps, 100));
     }
     fabric
 }

@@ -59,7 +59,7 @@ impl Fluid<'_> {
         self.islands[island as usize].rounds = rounds;
         for at in 0..given {
             let Given { path, rate, limit } = self.given[at];
-            self.go(path, rate, limit, now);
+            self.set_rate(path, rate, limit, now);
         }
         self.note_first(island, agenda);
     }
@@ -115,13 +115,13 @@ impl Fluid<'_> {
         let mut held = std::mem::take(&mut self.held);
         held.retain(|&path| self.waits(path));
         self.held = held;
-        self.held.iter().map(|&path| self.moves.paths[path as usize].most).fold(f64::INFINITY, f64::min)
+        self.held.iter().map(|&path| self.paths.all[path as usize].most).fold(f64::INFINITY, f64::min)
     }
 
     /// Gives its rate to all who are held at it; `given` go on at another rate before and the result after it.
     fn serve_held(&mut self, rate: f64, rounds: &mut Rounds, mut given: usize) -> usize {
         for at in 0..self.held.len() {
-            let path = &self.moves.paths[self.held[at] as usize];
+            let path = &self.paths.all[self.held[at] as usize];
             if path.most == rate {
                 given = self.give(self.held[at], rate, Limit { link: path.narrowest, users: 1 }, rounds, given);
             }
@@ -163,7 +163,7 @@ impl Fluid<'_> {
         let bundle = &mut self.bundles[path as usize];
         bundle.served = self.serial;
         let members = f64::from(bundle.members);
-        for crossing in self.moves.shared(path) {
+        for crossing in self.paths.shared(path) {
             let place = self.levels[crossing.link as usize].place;
             rounds.count(place, f64::from(crossing.weight) * members);
         }

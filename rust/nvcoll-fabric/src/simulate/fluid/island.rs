@@ -43,8 +43,8 @@ impl Island {
 impl Fluid<'_> {
     /// A path has its first transfer: its links know of it, and their island if they are all in one. Otherwise the
     /// islands that it would join are given up.
-    pub(super) fn appear(&mut self, path: u32) {
-        let crossings = self.moves.shared(path);
+    pub(super) fn activate(&mut self, path: u32) {
+        let crossings = self.paths.shared(path);
         let island = crossings.first().map_or(NONE, |first| self.links[first.link as usize].island);
         if crossings.iter().any(|crossing| self.links[crossing.link as usize].island != island) {
             for crossing in crossings {
@@ -63,8 +63,8 @@ impl Fluid<'_> {
     }
 
     /// A path has no transfer any more.
-    pub(super) fn vanish(&mut self, path: u32) {
-        let crossings = self.moves.shared(path);
+    pub(super) fn deactivate(&mut self, path: u32) {
+        let crossings = self.paths.shared(path);
         let island = self.island_of(path);
         if let Some(island) = self.islands.get_mut(island as usize) {
             let Bundle { place, is_held, .. } = self.bundles[path as usize];
@@ -86,14 +86,14 @@ impl Fluid<'_> {
 
     /// Returns the island of a path with transfers, if it has one.
     pub(super) fn island_of(&self, path: u32) -> u32 {
-        self.moves.shared(path).first().map_or(NONE, |first| self.links[first.link as usize].island)
+        self.paths.shared(path).first().map_or(NONE, |first| self.links[first.link as usize].island)
     }
 
     /// Has an island looked at again when links are settled.
     pub(super) fn look_at(&mut self, island: u32) {
         let Some(island) = self.islands.get(island as usize) else { return };
         if let Some(&path) = island.paths.first() {
-            self.change(self.moves.shared(path)[0].link);
+            self.change(self.paths.shared(path)[0].link);
         }
     }
 
@@ -170,7 +170,7 @@ impl Fluid<'_> {
                     continue;
                 }
                 island.add(path, bundle);
-                for crossing in self.moves.shared(path) {
+                for crossing in self.paths.shared(path) {
                     let shared = &mut self.links[crossing.link as usize];
                     if shared.island != number {
                         shared.island = number;

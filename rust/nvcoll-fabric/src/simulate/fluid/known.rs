@@ -12,8 +12,8 @@
 use super::{Bundle, Fluid, LEAST_KEPT, NONE};
 use crate::simulate::agenda::Agenda;
 use crate::simulate::discipline::{event, Limit, ENDS};
-use crate::simulate::hashing::{table, Table};
-use crate::simulate::moves::Moves;
+use crate::simulate::hashing::{fast_map, FastMap};
+use crate::simulate::paths::TransferPaths;
 use crate::units::Ps;
 
 /// With more paths there is no table: each look costs as much as paths have transfers. Chosen.
@@ -44,7 +44,7 @@ pub(super) struct Known {
     pub(super) is_stale: bool,
     /// Whether transfers have met: else each has put its own end on the agenda.
     have_met: bool,
-    sets: Table<u64, (u32, u32)>,
+    sets: FastMap<u64, (u32, u32)>,
     given: Vec<Given>,
     looks: u32,
     found: u32,
@@ -52,14 +52,14 @@ pub(super) struct Known {
 
 impl Known {
     /// Starts with nothing on its way; none where there are too many paths.
-    pub(super) fn new(moves: &Moves) -> Option<Self> {
-        (moves.paths.len() <= MOST_PATHS).then(|| Self {
+    pub(super) fn new(paths: &TransferPaths) -> Option<Self> {
+        (paths.all.len() <= MOST_PATHS).then(|| Self {
             active: Vec::new(),
-            places: vec![0; moves.paths.len()],
+            places: vec![0; paths.all.len()],
             key: 0,
             is_stale: false,
             have_met: false,
-            sets: table([]),
+            sets: fast_map([]),
             given: Vec::new(),
             looks: 0,
             found: 0,
@@ -151,7 +151,7 @@ impl Fluid<'_> {
             for &Given { path, rate, limit, .. } in &known.given[set] {
                 let bundle = &self.bundles[path as usize];
                 if bundle.rate != rate || bundle.has_new || self.records && bundle.limit != limit {
-                    self.go(path, rate, limit, now);
+                    self.set_rate(path, rate, limit, now);
                 }
             }
         } else {
@@ -164,7 +164,7 @@ impl Fluid<'_> {
 
     fn change_all(&mut self, paths: &[u32]) {
         for &path in paths {
-            if let Some(crossing) = self.moves.shared(path).first() {
+            if let Some(crossing) = self.paths.shared(path).first() {
                 self.change(crossing.link);
             }
         }
@@ -197,15 +197,15 @@ mod tests {
 
     use super::Fluid;
     use crate::preset::preset;
-    use crate::simulate::run::{Outcome, Run};
+    use crate::simulate::run::{Execution, RunOutcome};
     use crate::simulate::{protocol, AtSwitch, Detail, Ratio, Settings, Simulation};
 
-    fn run(simulation: &Simulation, has_table: bool) -> Outcome {
-        let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
+    fn run(simulation: &Simulation, has_table: bool) -> RunOutcome {
+        let mut fluid = Fluid::new(&simulation.paths, simulation.flat.queues(), true);
         if !has_table {
             (fluid.known, fluid.least_kept) = (None, super::LEAST_KEPT);
         }
-        Run::run(simulation, fluid, &mut || false).ok().unwrap()
+        Execution::run(simulation, fluid, &mut || false).ok().unwrap()
     }
 
     proptest! {

@@ -1,9 +1,9 @@
 //! The state of transfers as distances from now, and the same state later: what passing over tiles asks.
 
-use super::{Flow, Fluid};
+use super::{Fluid, Transfer};
 use crate::units::Ps;
 
-impl Flow {
+impl Transfer {
     /// Tells what decides how it goes on, until `visit` says no.
     pub(super) fn state(&self, now: Ps, records: bool, visit: &mut impl FnMut(u64) -> bool) -> bool {
         if !self.is_active {
@@ -22,7 +22,7 @@ impl Flow {
 impl Fluid<'_> {
     /// Returns how long each link was in use until now.
     pub(super) fn used_until(&self, now: Ps) -> Vec<Ps> {
-        let used = |link: &super::Shared| link.busy + if link.transfers > 0 { now - link.busy_since } else { 0 };
+        let used = |link: &super::SharedLink| link.busy + if link.transfers > 0 { now - link.busy_since } else { 0 };
         self.links.iter().map(used).collect()
     }
 

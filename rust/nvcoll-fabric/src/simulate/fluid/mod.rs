@@ -24,7 +24,7 @@ mod tests;
 
 use super::agenda::Agenda;
 use super::discipline::{event, Discipline, Limit, ENDS};
-use super::moves::{Moves, Path};
+use super::paths::{TransferPath, TransferPaths};
 use crate::units::Ps;
 use fill::Given;
 use island::{Island, LEAST_KEPT};
@@ -39,7 +39,7 @@ const NONE: u32 = u32::MAX;
 
 /// A transfer; each queue has at most one.
 #[derive(Clone, Default)]
-struct Flow {
+struct Transfer {
     left: f64,
     rate: f64,
     since: Ps,
@@ -78,7 +78,7 @@ struct Bundle {
 
 /// A link as it is shared now.
 #[derive(Clone, Default)]
-struct Shared {
+struct SharedLink {
     transfers: u32,
     island: u32,
     is_changed: bool,
@@ -93,7 +93,7 @@ struct Shared {
 }
 
 /// A link in fillings; apart, so that a transfer that is alone touches less.
-struct Level {
+struct FillLevel {
     capacity: f64,
     /// The last round in which it offered no more than the level.
     served: u64,
@@ -103,15 +103,15 @@ struct Level {
 
 /// Max-min fair sharing.
 pub(super) struct Fluid<'a> {
-    moves: &'a Moves,
+    paths: &'a TransferPaths,
     /// Whether somebody asks what held a transfer back.
     records: bool,
-    flows: Vec<Flow>,
+    flows: Vec<Transfer>,
     bundles: Vec<Bundle>,
-    links: Vec<Shared>,
+    links: Vec<SharedLink>,
     /// For each path, how long its links had one of its transfers that went ahead of the clock.
     alone: Vec<Ps>,
-    levels: Vec<Level>,
+    levels: Vec<FillLevel>,
     islands: Vec<Island>,
     /// Those of fewer paths are not kept.
     least_kept: usize,
@@ -135,7 +135,7 @@ pub(super) struct Fluid<'a> {
     known: Option<Known>,
 }
 
-impl Shared {
+impl SharedLink {
     /// Has its island looked at when links are settled.
     #[inline]
     fn change(&mut self, link: u32, changed: &mut Vec<u32>) {
@@ -157,9 +157,9 @@ impl Shared {
 
 impl<'a> Fluid<'a> {
     /// Starts with idle links. Without `records` nobody may ask for limits.
-    pub(super) fn new(moves: &'a Moves, queues: usize, records: bool) -> Self {
-        let most_links = (0..moves.paths.len() as u32).map(|path| moves.shared(path).len()).max().unwrap_or(0);
-        let bundle = |path: &Path| Bundle {
+    pub(super) fn new(paths: &'a TransferPaths, queues: usize, records: bool) -> Self {
+        let most_links = (0..paths.all.len() as u32).map(|path| paths.shared(path).len()).max().unwrap_or(0);
+        let bundle = |path: &TransferPath| Bundle {
             rate: 0.0,
             limit: Limit::default(),
             first_end: Ps::MAX,
@@ -171,21 +171,21 @@ impl<'a> Fluid<'a> {
             has_new: false,
             is_held: path.most.is_finite(),
         };
-        let link = Shared { island: NONE, ..Shared::default() };
-        let known = Known::new(moves);
-        let level = |&capacity: &u64| Level { capacity: capacity as f64, served: 0, place: NONE };
+        let link = SharedLink { island: NONE, ..SharedLink::default() };
+        let known = Known::new(paths);
+        let level = |&capacity: &u64| FillLevel { capacity: capacity as f64, served: 0, place: NONE };
         Self {
-            moves,
+            paths,
             records,
-            flows: vec![Flow::default(); queues],
-            bundles: moves.paths.iter().map(bundle).collect(),
-            links: vec![link; moves.capacities.len()],
-            levels: moves.capacities.iter().map(level).collect(),
-            alone: vec![0; moves.paths.len()],
+            flows: vec![Transfer::default(); queues],
+            bundles: paths.all.iter().map(bundle).collect(),
+            links: vec![link; paths.capacities.len()],
+            levels: paths.capacities.iter().map(level).collect(),
+            alone: vec![0; paths.all.len()],
             islands: Vec::new(),
             least_kept: if known.is_some() { usize::MAX } else { LEAST_KEPT },
             free: Vec::new(),
-            places: vec![0; moves.paths.len() * most_links],
+            places: vec![0; paths.all.len() * most_links],
             most_links,
             changed: Vec::new(),
             looked_at: Vec::new(),
@@ -225,13 +225,13 @@ impl<'a> Fluid<'a> {
         if after != NONE {
             self.flows[after as usize].before = queue;
         } else {
-            self.appear(path);
+            self.activate(path);
         }
     }
 
     /// Takes a transfer out of its bundle.
     fn part(&mut self, queue: u32) {
-        let Flow { path, before, after, .. } = self.flows[queue as usize];
+        let Transfer { path, before, after, .. } = self.flows[queue as usize];
         if before != NONE {
             self.flows[before as usize].after = after;
         } else {
@@ -245,7 +245,7 @@ impl<'a> Fluid<'a> {
             known.part(path, &self.bundles[path as usize]);
         }
         if self.bundles[path as usize].members == 0 {
-            self.vanish(path);
+            self.deactivate(path);
         } else {
             self.find_first(path);
         }
@@ -263,8 +263,8 @@ impl<'a> Fluid<'a> {
     }
 
     /// Lets the transfers of a path go on at a rate, which `limit` allows no higher.
-    fn go(&mut self, path: u32, rate: f64, limit: Limit, now: Ps) {
-        let known = &self.moves.paths[path as usize];
+    fn set_rate(&mut self, path: u32, rate: f64, limit: Limit, now: Ps) {
+        let known = &self.paths.all[path as usize];
         let pace = 1e12 / rate;
         let (mut first, mut queue) = ((Ps::MAX, NONE), self.bundles[path as usize].member);
         while queue != NONE {
@@ -273,7 +273,7 @@ impl<'a> Fluid<'a> {
                 flow.limit.link = if limit.users >= flow.limit.users { limit.link } else { flow.limit.link };
                 flow.limit.users = flow.limit.users.max(limit.users);
             }
-            flow.go(rate, pace, now, known);
+            flow.set_rate(rate, pace, now, known);
             first = flow.first(queue, first);
             queue = flow.after;
         }
@@ -328,7 +328,7 @@ impl Fluid<'_> {
     }
 }
 
-impl Flow {
+impl Transfer {
     /// Returns the earlier of its end and another.
     #[inline]
     fn first(&self, queue: u32, other: (Ps, u32)) -> (Ps, u32) {
@@ -340,7 +340,7 @@ impl Flow {
     }
 
     /// Goes on at a rate from now on; `pace` is the same as picoseconds per byte.
-    fn go(&mut self, rate: f64, pace: f64, now: Ps, path: &Path) {
+    fn set_rate(&mut self, rate: f64, pace: f64, now: Ps, path: &TransferPath) {
         if rate == self.rate {
             return;
         }
@@ -367,17 +367,17 @@ impl Discipline for Fluid<'_> {
 
     #[inline]
     fn alone(&mut self, path: u32, nbytes: u64) -> Ps {
-        self.moves.paths[path as usize].alone.time(nbytes)
+        self.paths.all[path as usize].alone.time(nbytes)
     }
 
     #[inline]
     fn pass(&mut self, path: u32, takes: Ps) -> Limit {
         self.alone[path as usize] += takes;
-        Limit { link: self.moves.paths[path as usize].narrowest, users: 1 }
+        Limit { link: self.paths.all[path as usize].narrowest, users: 1 }
     }
 
     fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps> {
-        let crossings = self.moves.shared(path);
+        let crossings = self.paths.shared(path);
         let mut is_alone = true;
         for crossing in crossings {
             let shared = &mut self.links[crossing.link as usize];
@@ -389,9 +389,9 @@ impl Discipline for Fluid<'_> {
             shared.weight += f64::from(crossing.weight);
             shared.alter(crossing.link, &mut self.islands);
         }
-        let known = &self.moves.paths[path as usize];
+        let known = &self.paths.all[path as usize];
         let limit = Limit { link: known.narrowest, users: 1 };
-        self.flows[queue as usize] = Flow {
+        self.flows[queue as usize] = Transfer {
             left: nbytes as f64,
             since: now,
             ends: Ps::MAX,
@@ -399,11 +399,11 @@ impl Discipline for Fluid<'_> {
             path,
             is_active: true,
             limit,
-            ..Flow::default()
+            ..Transfer::default()
         };
         self.join(queue);
         if is_alone {
-            self.go(path, known.rate, limit, now);
+            self.set_rate(path, known.rate, limit, now);
             let flow = &mut self.flows[queue as usize];
             flow.noted = flow.ends;
             agenda.push(flow.ends, event(queue, ENDS));
@@ -424,7 +424,7 @@ impl Discipline for Fluid<'_> {
         let island = self.island_of(path);
         self.part(queue);
         let mut is_gone = true;
-        for crossing in self.moves.shared(path) {
+        for crossing in self.paths.shared(path) {
             let shared = &mut self.links[crossing.link as usize];
             shared.weight -= f64::from(crossing.weight);
             shared.alter(crossing.link, &mut self.islands);
@@ -453,7 +453,7 @@ impl Discipline for Fluid<'_> {
     fn busy(&mut self) -> Vec<Ps> {
         let mut busy: Vec<Ps> = self.links.iter().map(|link| link.busy).collect();
         for (path, &alone) in (0..).zip(&self.alone).filter(|(_, &alone)| alone > 0) {
-            for crossing in self.moves.shared(path) {
+            for crossing in self.paths.shared(path) {
                 busy[crossing.link as usize] += alone;
             }
         }

@@ -9,7 +9,7 @@
 //! links are divided at a time. So a filling is done again from any of its rounds: that round's row is there. Ours; it
 //! beats a list of what each round took, undone link by link, by a fifth to a quarter (measured as in `fill.rs`).
 
-use super::Level;
+use super::FillLevel;
 
 /// How many links are counted together. Chosen: two registers of the oldest x86-64.
 const BLOCK: usize = 4;
@@ -209,7 +209,7 @@ impl Rounds {
 
     /// Returns up to which of the first `most` rounds a link that changed offers more than their level, and did before,
     /// as the last round that served it says. Up to there it has what it has now.
-    pub(super) fn not_reached(&mut self, level: &Level, weight: f64, most: usize) -> usize {
+    pub(super) fn not_reached(&mut self, level: &FillLevel, weight: f64, most: usize) -> usize {
         let (block, at) = (level.place as usize / BLOCK, level.place as usize % BLOCK);
         let (mut left, mut waiting) = (level.capacity, weight);
         let mut nth = 0;

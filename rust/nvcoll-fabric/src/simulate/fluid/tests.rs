@@ -11,7 +11,7 @@ use super::{Fluid, NONE};
 use crate::preset::preset;
 use crate::simulate::agenda::Agenda;
 use crate::simulate::discipline::{Discipline, Limit};
-use crate::simulate::run::{Outcome, Run};
+use crate::simulate::run::{Execution, RunOutcome};
 use crate::simulate::{protocol, Detail, Ratio, Settings, Simulation};
 use crate::units::Ps;
 
@@ -20,9 +20,9 @@ struct Checked<'a>(Fluid<'a>);
 
 /// A plain progressive filling: what every path with transfers gets, and what held it back.
 fn filled(fluid: &Fluid) -> Vec<(u32, f64, Limit)> {
-    let paths = &fluid.moves.paths;
+    let paths = &fluid.paths.all;
     let mut waiting: Vec<u32> = (1..paths.len() as u32).filter(|&p| fluid.bundles[p as usize].members > 0).collect();
-    let mut left: Vec<f64> = fluid.moves.capacities.iter().map(|&capacity| capacity as f64).collect();
+    let mut left: Vec<f64> = fluid.paths.capacities.iter().map(|&capacity| capacity as f64).collect();
     let mut filled = Vec::new();
     while !waiting.is_empty() {
         let mut weights = vec![0.0; left.len()];
@@ -31,7 +31,7 @@ fn filled(fluid: &Fluid) -> Vec<(u32, f64, Limit)> {
         let level = (0..left.len()).filter_map(|link| offers(&link)).fold(f64::INFINITY, f64::min);
         let held = waiting.iter().map(|&path| paths[path as usize].most).fold(f64::INFINITY, f64::min);
         let limit = |path: u32| {
-            let mut links = fluid.moves.shared(path).iter().map(|crossing| crossing.link);
+            let mut links = fluid.paths.shared(path).iter().map(|crossing| crossing.link);
             let link = links.find(|&link| offers(&(link as usize)) == Some(level))?;
             Some(Limit { link, users: fluid.links[link as usize].transfers })
         };
@@ -56,7 +56,7 @@ fn filled(fluid: &Fluid) -> Vec<(u32, f64, Limit)> {
 /// Adds what transfers of some paths weigh on each link.
 fn add_weights(fluid: &Fluid, paths: &[u32], weights: &mut [f64]) {
     for &path in paths {
-        for crossing in fluid.moves.shared(path) {
+        for crossing in fluid.paths.shared(path) {
             let members = fluid.bundles[path as usize].members;
             weights[crossing.link as usize] += f64::from(crossing.weight) * f64::from(members);
         }
@@ -165,10 +165,10 @@ fn simulation(drawn: &Drawn, folds: bool, protocol: &str, slow: u32) -> Simulati
     Simulation { repeats: false, ..simulation }
 }
 
-fn run(simulation: &Simulation, least_kept: usize) -> Outcome {
-    let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
+fn run(simulation: &Simulation, least_kept: usize) -> RunOutcome {
+    let mut fluid = Fluid::new(&simulation.paths, simulation.flat.queues(), true);
     (fluid.known, fluid.least_kept) = (None, least_kept);
-    Run::run(simulation, fluid, &mut || false).ok().unwrap()
+    Execution::run(simulation, fluid, &mut || false).ok().unwrap()
 }
 
 #[derive(Debug)]
@@ -193,9 +193,9 @@ proptest! {
         drawn in drawn(), folds in any::<bool>(), ideal in any::<bool>(), slow in 1u32..3, least_kept in 0usize..10,
     ) {
         let simulation = simulation(&drawn, folds, if ideal { "ideal" } else { "simple" }, slow);
-        let mut fluid = Fluid::new(&simulation.moves, simulation.flat.queues(), true);
+        let mut fluid = Fluid::new(&simulation.paths, simulation.flat.queues(), true);
         (fluid.known, fluid.least_kept) = (None, least_kept);
-        prop_assert!(Run::run(&simulation, Checked(fluid), &mut || false).is_ok());
+        prop_assert!(Execution::run(&simulation, Checked(fluid), &mut || false).is_ok());
     }
 
     #[test]

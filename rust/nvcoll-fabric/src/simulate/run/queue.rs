@@ -1,11 +1,11 @@
 //! Where a queue is, and when its steps were done.
 
-use super::{Cause, NOBODY};
+use super::{StepCause, NOBODY};
 use crate::units::Ps;
 
 /// A queue on its way.
 #[derive(Clone)]
-pub(super) struct Queue {
+pub(super) struct QueueState {
     pub(super) step: u32,
     pub(super) tile: u32,
     /// How many waits of its step are over.
@@ -23,7 +23,7 @@ pub(super) struct Queue {
     pub(super) nbytes: u64,
 }
 
-impl Queue {
+impl QueueState {
     /// Starts with a step in a tile, ready at a time.
     pub(super) fn new(step: u32, tile: u32, ready: Ps) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Queue {
             target: 0,
             ready,
             last: 0,
-            cause: Cause::OWN,
+            cause: StepCause::OWN,
             nbytes: 0,
         }
     }

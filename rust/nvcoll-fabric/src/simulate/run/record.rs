@@ -5,7 +5,7 @@ use crate::units::Ps;
 
 /// Why a step was not ready earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::simulate) enum Cause {
+pub(in crate::simulate) enum StepCause {
     /// Its rank had not entered.
     Own,
     /// Another rank had not entered, or its signal was on the way.
@@ -14,30 +14,30 @@ pub(in crate::simulate) enum Cause {
     Step(u64),
 }
 
-impl Cause {
+impl StepCause {
     pub(super) const OWN: u64 = u64::MAX;
     pub(super) const ENTERS: u64 = 1 << 63;
 
     pub(super) fn read(packed: u64) -> Self {
         match packed {
-            Self::OWN => Cause::Own,
-            _ if packed >= Self::ENTERS => Cause::Enter((packed - Self::ENTERS) as u32),
-            _ => Cause::Step(packed),
+            Self::OWN => StepCause::Own,
+            _ if packed >= Self::ENTERS => StepCause::Enter((packed - Self::ENTERS) as u32),
+            _ => StepCause::Step(packed),
         }
     }
 }
 
 /// What happened to every step in every tile, in queue order; then the leaves.
-pub(in crate::simulate) struct Record {
+pub(in crate::simulate) struct RunRecord {
     pub(in crate::simulate) ready: Vec<Ps>,
     pub(in crate::simulate) done: Vec<Ps>,
     pub(super) cause: Vec<u64>,
     pub(in crate::simulate) limit: Vec<Limit>,
 }
 
-impl Record {
-    pub(in crate::simulate) fn cause(&self, number: u64) -> Cause {
-        Cause::read(self.cause[number as usize])
+impl RunRecord {
+    pub(in crate::simulate) fn cause(&self, number: u64) -> StepCause {
+        StepCause::read(self.cause[number as usize])
     }
 
     pub(super) fn new(entries: usize) -> Self {

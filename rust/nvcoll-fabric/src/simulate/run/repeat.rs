@@ -23,7 +23,7 @@
 
 use std::ops::Range;
 
-use super::{Cause, Done, Record, Run, NOBODY};
+use super::{Done, Execution, RunRecord, StepCause, NOBODY};
 use crate::simulate::discipline::{Discipline, BEGINS};
 use crate::simulate::flat::{Flat, ENTER};
 use crate::units::Ps;
@@ -101,7 +101,7 @@ impl Repeats {
     }
 }
 
-impl<D: Discipline> Run<'_, D> {
+impl<D: Discipline> Execution<'_, D> {
     /// Looks whether the state is one that was, after all that happened at a time; passes over what it can.
     pub(super) fn look_for_repeats(&mut self, now: Ps) {
         self.repeats.is_due = false;
@@ -223,8 +223,8 @@ impl<D: Discipline> Run<'_, D> {
         self.record.is_none()
             || (0..self.queues.len()).filter(|&queue| !self.is_over(queue as u32)).all(|number| {
                 let cause = self.queues[number].cause;
-                match Cause::read(cause) {
-                    Cause::Step(at) if number < working => {
+                match StepCause::read(cause) {
+                    StepCause::Step(at) if number < working => {
                         let (queue, done) = self.flat.done_of_number(at);
                         visit(queue.into()) && visit(self.done[queue as usize].steps() - done)
                     }
@@ -283,7 +283,7 @@ impl<D: Discipline> Run<'_, D> {
     }
 }
 
-impl Record {
+impl RunRecord {
     /// Writes what a queue does in the periods that are passed over, from what it did in `done`, the last.
     fn repeat(&mut self, flat: &Flat, queue: u32, done: Range<u64>, period: &Period, times: u64) {
         let len = (done.end - done.start) as usize;
@@ -303,9 +303,9 @@ impl Record {
 
 /// Returns by how many numbers in the record a cause is later in the next period.
 fn later(flat: &Flat, period: &Period, cause: u64) -> u64 {
-    match Cause::read(cause) {
-        Cause::Step(at) => period.steps[flat.done_of_number(at).0 as usize],
-        Cause::Own | Cause::Enter(_) => 0,
+    match StepCause::read(cause) {
+        StepCause::Step(at) => period.steps[flat.done_of_number(at).0 as usize],
+        StepCause::Own | StepCause::Enter(_) => 0,
     }
 }
 
@@ -322,7 +322,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::preset::preset;
-    use crate::simulate::{protocol, AtSwitch, Detail, Protocol, Ratio, Settings, Sharing, Simulation, Timeline};
+    use crate::simulate::{protocol, AtSwitch, Detail, LinkSharing, Ratio, Settings, Simulation, StepCosts, Timeline};
     use crate::units::Ps;
 
     const MACHINES: [&str; 6] =
@@ -367,7 +367,7 @@ mod tests {
         ) -> Settings {
             let slowdowns = (0..8).map(|rank| Ratio::new(if rank == slow.0 { slow.1 } else { 1 }, 1)).collect();
             Settings {
-                sharing: if fifo { Sharing::Fifo } else { Sharing::MaxMin },
+                sharing: if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin },
                 at_switch: AtSwitch::Ignore,
                 detail: Detail::Spans,
                 starts_ps: starts,
@@ -427,7 +427,7 @@ mod tests {
     }
 
     /// Eight ranks around a switch, of which some copy: 64 tiles of chunks, but 25 of chunk 1.
-    fn copies(steps: &str, protocol: &Protocol, starts_ps: Vec<Ps>) -> [Timeline; 2] {
+    fn copies(steps: &str, protocol: &StepCosts, starts_ps: Vec<Ps>) -> [Timeline; 2] {
         let header = "schedule all_gather by_hand world_size 8 chunks_per_part 1 path mapped aliasing out_of_place\n";
         let schedule = text::parse(&format!("{header}{steps}")).unwrap();
         let partition = Partition::new((0..8).map(|part| 64 * if part == 1 { 25 } else { 64 }).collect(), 1);
@@ -444,7 +444,7 @@ mod tests {
         let ends = &copies(pair, ideal, Vec::new())[0].ends_ps;
         let copy = ends[0] / 64;
         let unit = ends[2] - ends[0] - copy;
-        let protocol = Protocol { fixed_ps: 2 * unit - copy, signal: Ratio::new(signal, 1), ..ideal.clone() };
+        let protocol = StepCosts { fixed_ps: 2 * unit - copy, signal: Ratio::new(signal, 1), ..ideal.clone() };
         let outcomes = copies(steps, &protocol, starts.map(|start| start * unit).to_vec());
         let steps_of_0 = steps.lines().filter(|line| line.trim_start().starts_with("r0")).count() as u64;
         assert_eq!(outcomes[0].ends_ps[0], (starts[0] + 128 * steps_of_0) * unit);
@@ -490,7 +490,7 @@ mod tests {
     fn four_thousand_tiles_are_as_if_they_had_been_run() {
         for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.collective.name == ALL_REDUCE.name) {
             let schedule = build(&ALL_REDUCE, algorithm.name, Roles::of(8), Aliasing::InPlace).unwrap();
-            for sharing in [Sharing::MaxMin, Sharing::Fifo] {
+            for sharing in [LinkSharing::MaxMin, LinkSharing::Fifo] {
                 let settings = Settings { sharing, ..Settings::new(protocol::named("simple").unwrap(), 1 << 20) };
                 let [every, passed] =
                     both(&mut simulation(&schedule, &partition(&schedule, 1 << 30), "hgx-h100", &settings));

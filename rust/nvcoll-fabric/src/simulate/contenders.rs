@@ -12,7 +12,7 @@
 //! that in waiting for memory (measured). Limitation: with eight others or more on its links a queue never goes ahead.
 
 use super::flat::Flat;
-use super::moves::{Crossing, Moves};
+use super::paths::{Crossing, TransferPaths};
 use crate::units::Ps;
 
 /// No queue.
@@ -22,10 +22,10 @@ pub(super) const NOBODY: u32 = u32::MAX;
 const MOST: usize = 7;
 
 /// What is known of queues before a run.
-pub(super) struct Rivals {
-    /// For each queue, where its rivals are; none if they are too many.
+pub(super) struct Contenders {
+    /// For each queue, where its contenders are; none if they are too many.
     places: Vec<Option<(u32, u32)>>,
-    rivals: Vec<u32>,
+    contenders: Vec<u32>,
     /// For each queue, how long its steps take at least.
     pub(super) least: Vec<Ps>,
 }
@@ -52,11 +52,15 @@ impl Users {
     }
 }
 
-impl Rivals {
+impl Contenders {
     /// Looks at the paths of all queues; `meets` says where transfers of a path can meet others, and whether they may
     /// meet themselves.
-    pub(super) fn new<'a>(flat: &Flat, moves: &'a Moves, meets: impl Fn(u32) -> (&'a [Crossing], bool)) -> Self {
-        let mut users = vec![Users::default(); moves.capacities.len()];
+    pub(super) fn new<'a>(
+        flat: &Flat,
+        paths: &'a TransferPaths,
+        meets: impl Fn(u32) -> (&'a [Crossing], bool),
+    ) -> Self {
+        let mut users = vec![Users::default(); paths.capacities.len()];
         for queue in 0..flat.queues() as u32 {
             for path in flat.paths(queue) {
                 for crossing in meets(path).0 {
@@ -64,38 +68,38 @@ impl Rivals {
                 }
             }
         }
-        let least = |queue| flat.paths(queue).map(|path| moves.paths[path as usize].fixed).min().unwrap_or(0);
+        let least = |queue| flat.paths(queue).map(|path| paths.all[path as usize].fixed).min().unwrap_or(0);
         let least = (0..flat.queues() as u32).map(least).collect();
-        let mut all = Self { places: Vec::with_capacity(flat.queues()), rivals: Vec::new(), least };
+        let mut all = Self { places: Vec::with_capacity(flat.queues()), contenders: Vec::new(), least };
         for queue in 0..flat.queues() as u32 {
-            let first = all.rivals.len();
+            let first = all.contenders.len();
             let are_few = flat.paths(queue).all(|path| {
                 let (crossings, meets_itself) = meets(path);
                 !meets_itself && crossings.iter().all(|crossing| all.add(first, queue, &users[crossing.link as usize]))
             });
             if !are_few {
-                all.rivals.truncate(first);
+                all.contenders.truncate(first);
             }
-            all.places.push(are_few.then_some((first as u32, all.rivals.len() as u32)));
+            all.places.push(are_few.then_some((first as u32, all.contenders.len() as u32)));
         }
         all
     }
 
-    /// Adds the users of a link to a queue's rivals, which begin at `first`; says whether they are still few.
+    /// Adds the users of a link to a queue's contenders, which begin at `first`; says whether they are still few.
     fn add(&mut self, first: usize, queue: u32, users: &Users) -> bool {
         for &user in users.known() {
-            if user != queue && !self.rivals[first..].contains(&user) {
-                self.rivals.push(user);
+            if user != queue && !self.contenders[first..].contains(&user) {
+                self.contenders.push(user);
             }
         }
-        users.len <= MOST + 1 && self.rivals.len() - first <= MOST
+        users.len <= MOST + 1 && self.contenders.len() - first <= MOST
     }
 
     /// Returns who else uses a queue's links; none if they are too many.
     #[inline]
     pub(super) fn of(&self, queue: u32) -> Option<&[u32]> {
         let (first, end) = self.places[queue as usize]?;
-        Some(&self.rivals[first as usize..end as usize])
+        Some(&self.contenders[first as usize..end as usize])
     }
 }
 
@@ -111,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::preset::preset;
-    use crate::simulate::{protocol, AtSwitch, Detail, Settings, Sharing, Simulation};
+    use crate::simulate::{protocol, AtSwitch, Detail, LinkSharing, Settings, Simulation};
 
     proptest! {
         #[test]
@@ -125,7 +129,7 @@ mod tests {
             let Some((roles, aliasing)) = algorithm.collective.forms(n).last() else { return Ok(()) };
             let mapped = build(algorithm.collective, algorithm.name, roles, aliasing).unwrap();
             let schedule = lower(&mapped, path).unwrap();
-            let sharing = if fifo { Sharing::Fifo } else { Sharing::MaxMin };
+            let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
             let starts_ps = starts_ps[..n as usize].to_vec();
             let slice = count as u64 / tiles + 1;
             let settings = Settings { sharing, starts_ps, detail: Detail::Spans, at_switch: AtSwitch::Ignore,
@@ -135,7 +139,7 @@ mod tests {
             let fabric = preset(name).unwrap();
             let mut simulation = Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings).unwrap();
             let ahead = simulation.run().unwrap();
-            simulation.rivals.places.fill(None);
+            simulation.contenders.places.fill(None);
             prop_assert_eq!(ahead, simulation.run().unwrap());
         }
     }
@@ -184,7 +188,7 @@ mod tests {
                     false => (rank, queue, distance, chunk, back),
                 })
                 .collect();
-            let sharing = if fifo { Sharing::Fifo } else { Sharing::MaxMin };
+            let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
             let settings =
                 Settings { sharing, detail: Detail::Spans, ..Settings::new(protocol::named("simple").unwrap(), slice) };
             let partition = Partition::new(lengths, 1);
@@ -192,7 +196,7 @@ mod tests {
             let mut simulation = Simulation::new(&copies(&drawn), &partition, DType::U8, &fabric, &settings).unwrap();
             simulation.repeats = false;
             let ahead = simulation.run().unwrap();
-            simulation.rivals.places.fill(None);
+            simulation.contenders.places.fill(None);
             prop_assert_eq!(ahead, simulation.run().unwrap());
         }
     }
@@ -206,14 +210,16 @@ mod tests {
             let partition = Partition::new(vec![n as usize], schedule.chunks_per_part);
             let settings = Settings::new(protocol::named("simple").unwrap(), 1 << 20);
             let fabric = preset(machine).unwrap();
-            Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings).unwrap().rivals
+            Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings).unwrap().contenders
         };
         // Two queues per rank, one for each time round; the leaves move nothing.
         let ring = of("ring", 8, "hgx-h100");
-        assert!([(0, 1), (1, 0), (2, 3), (3, 2)].iter().all(|&(queue, rival)| ring.of(queue) == Some(&[rival])));
+        assert!([(0, 1), (1, 0), (2, 3), (3, 2)]
+            .iter()
+            .all(|&(queue, contender)| ring.of(queue) == Some(&[contender])));
         assert!((16..24).all(|leave| ring.of(leave) == Some(&[])));
         let (eight, sixteen) = (of("one_shot", 8, "hgx-h100"), of("one_shot", 16, "dgx2"));
-        assert!((0..8).all(|queue| eight.of(queue).is_some_and(|rivals| rivals.len() == 7)));
+        assert!((0..8).all(|queue| eight.of(queue).is_some_and(|contenders| contenders.len() == 7)));
         assert!((0..16).all(|queue| sixteen.of(queue).is_none()));
     }
 }

@@ -7,15 +7,15 @@
 
 use std::collections::HashMap;
 
-use super::fitted::{self, Hops};
+use super::fitted::{self, HopLatencies};
 use super::settings::Settings;
 use crate::error::{Error, Result};
-use crate::hardware::{Fabric, Kind, Link};
+use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::route::{RouteKind, Router};
 use crate::units::{Ps, Rate};
 
 /// The links of a run, and how ranks reach each other over them.
-pub(super) struct Ground {
+pub(super) struct LinkTable {
     fabric: Fabric,
     router: Router,
     /// For each link of `fabric`, which has no cut links, its position in the fabric that was given.
@@ -25,7 +25,7 @@ pub(super) struct Ground {
     /// For each link number, its latency.
     pub(super) latencies: Vec<Ps>,
     /// What a whole route takes instead, with how each link of the fabric makes one go.
-    hops: Option<(Hops, Vec<RouteKind>)>,
+    hops: Option<(HopLatencies, Vec<RouteKind>)>,
     /// For each rank, the device that it is.
     pub(super) devices: Vec<u32>,
     routes: HashMap<(u32, u32), Vec<u32>>,
@@ -43,7 +43,7 @@ pub(super) struct Port {
     pub(super) down: u32,
 }
 
-impl Ground {
+impl LinkTable {
     /// Prepares a fabric for so many ranks.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Ground {
             .as_ref()
             .map(|fitted| (fitted.hops, fabric.links.iter().map(|link| fitted::kind_of(link.medium.family)).collect()));
         let fabric = Fabric { links, ..fabric.clone() };
-        let mut ground = Self {
+        let mut links = Self {
             router: Router::of(&fabric),
             fabric,
             positions,
@@ -91,9 +91,9 @@ impl Ground {
             nvlinks: Vec::new(),
             switches: HashMap::new(),
         };
-        ground.switches = ground.ports();
-        ground.nvlinks = count_nvlinks(&ground.fabric);
-        Ok(ground)
+        links.switches = links.ports();
+        links.nvlinks = count_nvlinks(&links.fabric);
+        Ok(links)
     }
 
     pub(super) fn fabric(&self) -> &Fabric {
@@ -170,13 +170,13 @@ impl Ground {
         let fabric = &self.fabric;
         let mut downs: HashMap<(usize, usize), u32> = HashMap::new();
         for (at, link) in fabric.links.iter().enumerate() {
-            if fabric.devices[link.from].kind == Kind::Nvswitch {
+            if fabric.devices[link.from].kind == DeviceKind::Nvswitch {
                 downs.entry((link.to, link.from)).or_insert(self.positions[at]);
             }
         }
         let mut ports: HashMap<u32, Vec<Port>> = HashMap::new();
         for (at, link) in fabric.links.iter().enumerate() {
-            if fabric.devices[link.to].kind != Kind::Nvswitch {
+            if fabric.devices[link.to].kind != DeviceKind::Nvswitch {
                 continue;
             }
             if let Some(&down) = downs.get(&(link.from, link.to)) {

@@ -17,8 +17,8 @@ use std::ops::Range;
 use nvcoll_core::algorithm;
 use nvcoll_core::schedule::{Aliasing, Schedule, Step, View};
 
-use super::ground::Ground;
-use super::hashing::{table, Table};
+use super::hashing::{fast_map, FastMap};
+use super::link_table::LinkTable;
 use super::ratio::Ratio;
 use super::settings::{AtSwitch, Settings};
 use crate::error::{Error, Result};
@@ -103,7 +103,7 @@ impl Leg {
 
 /// What is known of a path before it runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Path {
+pub(super) struct TransferPath {
     /// What its steps take before anything moves.
     pub(super) fixed: Ps,
     /// How long the first byte takes through all stages.
@@ -122,8 +122,8 @@ pub(super) struct Path {
 }
 
 /// All paths of a run.
-pub(super) struct Moves {
-    pub(super) paths: Vec<Path>,
+pub(super) struct TransferPaths {
+    pub(super) all: Vec<TransferPath>,
     /// For each link, its bytes per second times the denominator of the wire ratio.
     pub(super) capacities: Vec<u64>,
     crossings: Vec<Crossing>,
@@ -131,7 +131,7 @@ pub(super) struct Moves {
     legs: Vec<Leg>,
     leg_links: Vec<(Crossing, Pace)>,
     executors: Vec<u32>,
-    known: Table<Vec<u32>, u32>,
+    known: FastMap<Vec<u32>, u32>,
     /// The key of the step that is looked at.
     key: Vec<u32>,
     wire: Ratio,
@@ -146,10 +146,10 @@ struct Stages {
     writes: u64,
 }
 
-impl Moves {
-    pub(super) fn new(ground: &Ground, settings: &Settings) -> Self {
+impl TransferPaths {
+    pub(super) fn new(link_table: &LinkTable, settings: &Settings) -> Self {
         let wire = settings.protocol.wire;
-        let nothing = Path {
+        let nothing = TransferPath {
             fixed: 0,
             latency: 0,
             alone: Pace::NONE,
@@ -161,14 +161,14 @@ impl Moves {
             legs: (0, 0),
         };
         Self {
-            paths: vec![nothing],
-            capacities: ground.rates.iter().map(|rate| rate * u64::from(wire.den)).collect(),
+            all: vec![nothing],
+            capacities: link_table.rates.iter().map(|rate| rate * u64::from(wire.den)).collect(),
             crossings: Vec::new(),
             shared: Vec::new(),
             legs: Vec::new(),
             leg_links: Vec::new(),
             executors: vec![0],
-            known: table([]),
+            known: fast_map([]),
             key: Vec::new(),
             wire,
             settings: settings.clone(),
@@ -178,21 +178,21 @@ impl Moves {
     /// Returns all links of a path, each once.
     #[inline]
     pub(super) fn crossings(&self, path: u32) -> &[Crossing] {
-        let (first, end) = self.paths[path as usize].crossings;
+        let (first, end) = self.all[path as usize].crossings;
         &self.crossings[first as usize..end as usize]
     }
 
     /// Returns the links of a path that can be anybody's bottleneck.
     #[inline]
     pub(super) fn shared(&self, path: u32) -> &[Crossing] {
-        let (first, end) = self.paths[path as usize].shared;
+        let (first, end) = self.all[path as usize].shared;
         &self.shared[first as usize..end as usize]
     }
 
     /// Returns the legs of a path, by stage.
     #[inline]
     pub(super) fn legs(&self, path: u32) -> &[Leg] {
-        let (first, end) = self.paths[path as usize].legs;
+        let (first, end) = self.all[path as usize].legs;
         &self.legs[first as usize..end as usize]
     }
 
@@ -217,8 +217,8 @@ impl Moves {
     ///
     /// # Errors
     /// [`Error::NoPath`]; [`Error::Unable`] for a step at a switch that the fabric has not.
-    pub(super) fn path_of(&mut self, step: &Step, schedule: &Schedule, ground: &mut Ground) -> Result<u32> {
-        let (folds, spreads) = self.halves_at_switch(step, schedule, ground)?;
+    pub(super) fn path_of(&mut self, step: &Step, schedule: &Schedule, link_table: &mut LinkTable) -> Result<u32> {
+        let (folds, spreads) = self.halves_at_switch(step, schedule, link_table)?;
         let kept = step.dst.iter().filter(|dst| spreads || !stays(step, dst, schedule));
         self.key.clear();
         self.key.extend([step.rank, u32::from(folds) | u32::from(spreads) << 1, step.src.len() as u32]);
@@ -231,37 +231,38 @@ impl Moves {
             return Ok(path);
         }
         let mut stages = Stages::default();
-        stages.add_half(step.rank, sources, folds, true, ground)?;
-        stages.add_half(step.rank, destinations, spreads, false, ground)?;
+        stages.add_half(step.rank, sources, folds, true, link_table)?;
+        stages.add_half(step.rank, destinations, spreads, false, link_table)?;
         let here = |at_switch: bool, ranks: &[u32]| ranks.iter().filter(|&&r| !at_switch && r == step.rank).count();
         let here = here(folds, sources) + here(spreads, destinations);
         if here > 0 {
-            stages.legs.push((0, vec![ground.memory_of(step.rank)], here as u32));
+            stages.legs.push((0, vec![link_table.memory_of(step.rank)], here as u32));
         }
         stages.legs.sort_by_key(|leg| leg.0);
-        let path = self.add(step.rank, &stages, (folds, spreads), ground);
+        let path = self.add(step.rank, &stages, (folds, spreads), link_table);
         self.known.insert(self.key.clone(), path);
         Ok(path)
     }
 
     /// Says which halves of a step the switch does: folding its sources, spreading to its destinations.
-    fn halves_at_switch(&self, step: &Step, schedule: &Schedule, ground: &Ground) -> Result<(bool, bool)> {
+    fn halves_at_switch(&self, step: &Step, schedule: &Schedule, link_table: &LinkTable) -> Result<(bool, bool)> {
         let (folds, spreads) = (step.src.len() > 1, step.dst.len() > 1);
         if !step.at_switch || !(folds || spreads) {
             return Ok((false, false));
         }
-        let able = ground.fabric().abilities;
+        let able = link_table.fabric().abilities;
         let ranks: Vec<u32> = [step.rank].into_iter().chain(step.views().map(|view| view.rank)).collect();
-        let is_able = (!folds || able.switch_folds) && (!spreads || able.multicast) && ground.star(&ranks).is_some();
+        let is_able =
+            (!folds || able.switch_folds) && (!spreads || able.multicast) && link_table.star(&ranks).is_some();
         match (is_able, self.settings.at_switch) {
             (true, _) => Ok((folds, spreads)),
             (false, AtSwitch::Ignore) => Ok((false, false)),
-            (false, AtSwitch::Refuse) => Err(unable(step, schedule, ground)),
+            (false, AtSwitch::Refuse) => Err(unable(step, schedule, link_table)),
         }
     }
 
     /// Adds a path; `at_switch` says whether its sources, and its destinations, are a switch's.
-    fn add(&mut self, rank: u32, stages: &Stages, at_switch: (bool, bool), ground: &Ground) -> u32 {
+    fn add(&mut self, rank: u32, stages: &Stages, at_switch: (bool, bool), link_table: &LinkTable) -> u32 {
         let fitted = self.settings.fitted.as_ref().map(|fitted| fitted.switch_wire);
         let mut weights: BTreeMap<u32, u32> = BTreeMap::new();
         let (first_leg, mut latencies) = (self.legs.len(), vec![0; 4]);
@@ -277,7 +278,7 @@ impl Moves {
             self.legs.push(Leg { stage: *stage, first, end: self.leg_links.len() as u32 });
             if by_switch.is_none() {
                 let latency = &mut latencies[*stage as usize];
-                *latency = ground.latency_over(links).max(*latency);
+                *latency = link_table.latency_over(links).max(*latency);
             }
         }
         let first = self.crossings.len();
@@ -289,7 +290,7 @@ impl Moves {
         let at_best = if cap.is_slower_than(alone) { cap } else { alone };
         let held = at_best.slowed(slowdown);
         let is_held = held.is_slower_than(alone);
-        self.paths.push(Path {
+        self.all.push(TransferPath {
             fixed: slowdown.of(self.settings.protocol.fixed_ps),
             latency: latencies.iter().sum(),
             alone: if is_held { held } else { alone },
@@ -301,7 +302,7 @@ impl Moves {
             legs: (first_leg as u32, self.legs.len() as u32),
         });
         self.executors.push(rank);
-        self.paths.len() as u32 - 1
+        self.all.len() as u32 - 1
     }
 
     /// Finds the slowest of the crossings from `first` on.
@@ -324,12 +325,12 @@ impl Moves {
 
     /// Leaves out of sharing each memory that cannot be anybody's bottleneck: all that its GPU's links bring and take
     /// away at full rate is no more than it holds out.
-    pub(super) fn settle(&mut self, ground: &Ground) {
-        let links = ground.fabric_links() as u32;
+    pub(super) fn settle(&mut self, link_table: &LinkTable) {
+        let links = link_table.fabric_links() as u32;
         // For each memory, the links through which paths reach it, with the largest ratio of weights.
-        let mut through: Vec<BTreeMap<u32, (u32, u32)>> = vec![BTreeMap::new(); ground.devices.len()];
-        let mut is_free: Vec<bool> = vec![true; ground.devices.len()];
-        for path in 1..self.paths.len() as u32 {
+        let mut through: Vec<BTreeMap<u32, (u32, u32)>> = vec![BTreeMap::new(); link_table.devices.len()];
+        let mut is_free: Vec<bool> = vec![true; link_table.devices.len()];
+        for path in 1..self.all.len() as u32 {
             let rank = self.executors[path as usize] as usize;
             let crossings = self.crossings(path);
             let Some(memory) = crossings.iter().find(|crossing| crossing.link >= links) else { continue };
@@ -348,15 +349,15 @@ impl Moves {
                 (u128::from(self.capacities[link as usize]) * u128::from(num)).div_ceil(u128::from(den))
             };
             let most: u128 = through.iter().map(load).sum();
-            is_free[rank] &= most <= u128::from(self.capacities[ground.memory_of(rank as u32) as usize]);
+            is_free[rank] &= most <= u128::from(self.capacities[link_table.memory_of(rank as u32) as usize]);
         }
-        for path in 1..self.paths.len() {
+        for path in 1..self.all.len() {
             let first = self.shared.len() as u32;
             let leaves_out = is_free[self.executors[path] as usize];
             let kept = self.crossings(path as u32).iter().filter(|crossing| !leaves_out || crossing.link < links);
             let kept: Vec<Crossing> = kept.copied().collect();
             self.shared.extend(kept);
-            self.paths[path].shared = (first, self.shared.len() as u32);
+            self.all[path].shared = (first, self.shared.len() as u32);
         }
     }
 }
@@ -369,11 +370,11 @@ impl Stages {
         others: &[u32],
         at_switch: bool,
         is_source: bool,
-        ground: &mut Ground,
+        link_table: &mut LinkTable,
     ) -> Result<()> {
         if at_switch {
             let all: Vec<u32> = [rank].iter().chain(others).copied().collect();
-            let ports = ground.star(&all).expect("it was there when the step was looked at");
+            let ports = link_table.star(&all).expect("it was there when the step was looked at");
             let (own, others) = (ports[0], &ports[1..]);
             if is_source {
                 self.legs.extend(others.iter().map(|port| (0, vec![port.up], 0)));
@@ -388,7 +389,7 @@ impl Stages {
         }
         for &other in others.iter().filter(|&&other| other != rank) {
             let (from, to) = if is_source { (other, rank) } else { (rank, other) };
-            let links = ground.route(from, to)?.to_vec();
+            let links = link_table.route(from, to)?.to_vec();
             self.legs.push((if is_source { 0 } else { 2 }, links, 0));
             *(if is_source { &mut self.reads } else { &mut self.writes }) += 1;
         }
@@ -407,12 +408,12 @@ fn stays(step: &Step, dst: &View, schedule: &Schedule) -> bool {
 }
 
 /// The refusal of a step at a switch, with the algorithm that does the same without.
-fn unable(step: &Step, schedule: &Schedule, ground: &Ground) -> Error {
+fn unable(step: &Step, schedule: &Schedule, link_table: &LinkTable) -> Error {
     let has = |name: &&str| algorithm::of(schedule.collective).any(|known| known.name == *name);
     let nearest = ["two_shot", "direct", "ring"].into_iter().find(has).unwrap_or("another algorithm");
     let Step { rank, queue, index, .. } = step;
     Error::Unable {
-        fabric: ground.fabric().name.clone(),
+        fabric: link_table.fabric().name.clone(),
         message: format!(
             "no switch folds and multicasts what r{rank}.q{queue}.{index} of {} wants at one: take {nearest}, or ignore \
              `at switch` so that ranks do it point to point",
