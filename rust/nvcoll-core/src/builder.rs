@@ -28,6 +28,7 @@
 use crate::collective::{Collective, Folds, Parts, Roles};
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
 use crate::size::Size;
@@ -96,6 +97,7 @@ pub struct Builder {
     pub(crate) size: Size,
     /// Whether steps are counted and none is kept.
     pub(crate) only_counts: bool,
+    pub(crate) interrupt: Interrupt,
     error: Option<Error>,
 }
 
@@ -129,8 +131,14 @@ impl Builder {
             lines: Vec::new(),
             size: Size::default(),
             only_counts: false,
+            interrupt: Interrupt::never(),
             error: None,
         })
+    }
+
+    /// Lets a caller stop the work of this builder: recording steps then fails, and so does [`Builder::finish`].
+    pub fn set_interrupt(&mut self, interrupt: &Interrupt) {
+        self.interrupt = interrupt.clone();
     }
 
     /// Returns the number of ranks.
@@ -275,7 +283,7 @@ impl Builder {
             slots: Path::Mapped.slots(),
             aliasing: self.aliasing,
         };
-        derive(frame, drafts.collect())
+        derive(frame, drafts.collect(), &self.interrupt)
     }
 
     /// Checks the number of steps of an algorithm that has been written.
@@ -294,6 +302,14 @@ impl Builder {
 
     pub(crate) fn fail(&mut self, message: String) {
         self.error.get_or_insert(Error::Build(message));
+    }
+
+    /// Remembers what went wrong in a group; all but an interruption is a rule that the program broke.
+    pub(crate) fn fail_with(&mut self, error: Error) {
+        match error {
+            Error::Interrupted => self.error = Some(error),
+            broken => self.fail(broken.to_string()),
+        }
     }
 
     /// The least number of chunks per part in which every region is whole chunks.
@@ -334,7 +350,11 @@ impl Builder {
     }
 
     fn record(&mut self, rank: u32, src: &[Region], dst: &[Region], at_switch: bool) -> Region {
-        if self.only_counts || !self.size.fits() {
+        if self.error == Some(Error::Interrupted) {
+            // The author's loops go on to their end and write nothing.
+        } else if let Err(interrupted) = self.interrupt.check(1 + src.len() + dst.len()) {
+            (self.lines, self.error) = (Vec::new(), Some(interrupted.into()));
+        } else if self.only_counts || !self.size.fits() {
             self.count(src, dst);
         } else if self.admits(src, dst) {
             self.keep(Line { rank, src: src.to_vec(), dst: dst.to_vec(), channel: self.channel, at_switch });
@@ -343,7 +363,7 @@ impl Builder {
     }
 
     pub(crate) fn replay(&mut self, line: Line) {
-        if self.size.fits() && self.admits(&line.src, &line.dst) {
+        if self.error.is_none() && self.size.fits() && self.admits(&line.src, &line.dst) {
             self.keep(line);
         }
     }

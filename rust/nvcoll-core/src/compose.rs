@@ -132,7 +132,7 @@ impl Builder {
         for group in over {
             if let Err(error) = self.compose_group(collective, from, into, group, write, (channel, layer), &mut results)
             {
-                self.fail(error.to_string());
+                self.fail_with(error);
                 break;
             }
         }
@@ -196,6 +196,7 @@ impl Builder {
 
         let mut inner = Builder::new(collective, roles, aliasing)?;
         (inner.size, inner.only_counts) = (self.size, self.only_counts);
+        inner.set_interrupt(&self.interrupt);
         write(&mut inner)?;
         inner.check_but_size()?;
         if channel + inner.channels > MAX_CHANNELS || layer.checked_add(inner.scratch_layers).is_none() {

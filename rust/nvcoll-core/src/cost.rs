@@ -49,6 +49,7 @@ pub use once::WrittenOnce;
 use crate::cells::Cells;
 use crate::collective::{Parts, Promise};
 use crate::dtype::DType;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::partition::Partition;
 use crate::schedule::{Aliasing, Schedule, Step, View};
 
@@ -100,9 +101,21 @@ impl Cost {
     /// # Panics
     /// If a step is executed by a rank that does not exist, or reads or writes the memory of one.
     pub fn of(schedule: &Schedule) -> Self {
+        Self::of_interruptible(schedule, &Interrupt::never()).expect("this interrupt never comes")
+    }
+
+    /// Counts, as [`Cost::of`] does, until it is interrupted.
+    ///
+    /// # Errors
+    /// The caller stopped the count.
+    ///
+    /// # Panics
+    /// Where [`Cost::of`] does.
+    pub fn of_interruptible(schedule: &Schedule, interrupt: &Interrupt) -> Result<Self, Interrupted> {
         let mut ranks = vec![RankCost::default(); schedule.world_size as usize];
         let mut touched = Touched::of(schedule);
         for step in &schedule.steps {
+            interrupt.check(1 + step.src.len() + step.dst.len())?;
             let traffic = Traffic::of(step, schedule);
             let rank = &mut ranks[step.rank as usize];
             let (first, fetched) = touched.add(&traffic);
@@ -119,7 +132,7 @@ impl Cost {
                 ranks[view.rank as usize].staging_chunks += touched.stage(view);
             }
         }
-        Self {
+        Ok(Self {
             algorithm: schedule.algorithm.clone(),
             ranks,
             waits: waits::longest_chain(schedule),
@@ -127,7 +140,7 @@ impl Cost {
             slots: schedule.slots,
             buffer_chunks: buffer_chunks(schedule),
             least: least(schedule),
-        }
+        })
     }
 
     /// Returns what a rank reads and writes, in units of N, as a mean over ranks.

@@ -1,5 +1,6 @@
-//! What can go wrong before anything runs. Each variant is one Python exception (the binding maps them one to one).
+//! What can go wrong before anything runs. The binding decides which Python exception each variant becomes.
 
+use crate::interrupt::Interrupted;
 use crate::limits::{MAX_STEPS, MAX_VIEWS};
 
 /// An error of the core.
@@ -56,6 +57,9 @@ pub enum Error {
     /// Text that is no tuning table.
     #[error("the tuning table cannot be used: {0}")]
     Tuning(String),
+    /// The caller stopped work that took long.
+    #[error("{Interrupted}")]
+    Interrupted,
     /// Text that is not a schedule.
     #[error("line {line}: {message}")]
     Text {
@@ -64,6 +68,12 @@ pub enum Error {
         /// What was found and expected.
         message: String,
     },
+}
+
+impl From<Interrupted> for Error {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
+    }
 }
 
 /// The result of anything in the core that can fail.

@@ -15,6 +15,7 @@
 //! | `depend` | dependencies and queues, derived from the sequential program |
 //! | [`algorithm`] | the algorithms, one file each, and their registry |
 //! | [`limits`], `size` | how large worlds and schedules may be, to be described and to run; how large one is |
+//! | [`interrupt`] | how a caller stops long work |
 //! | [`lower`] | mapped program to staged program |
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
@@ -34,6 +35,7 @@ mod depend;
 pub mod dtype;
 pub mod error;
 pub mod estimate;
+pub mod interrupt;
 pub mod limits;
 pub mod lower;
 pub mod op;

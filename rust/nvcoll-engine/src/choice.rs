@@ -22,7 +22,8 @@ use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::cost::Cost;
 use nvcoll_core::counts::held_count;
 use nvcoll_core::estimate::{best, seconds, terms, Load, Mode, Terms};
-use nvcoll_core::lower::lower;
+use nvcoll_core::interrupt::Interrupt;
+use nvcoll_core::lower::lower_interruptible;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::tuning::{candidates, Form, Tuning};
 
@@ -169,7 +170,8 @@ pub fn estimates(asked: &Asked<'_>, tuning: &Tuning, aside: &impl Aside) -> Resu
     let find = || kept().as_ref().and_then(|kept| kept.get(&key).cloned());
     let make = || {
         let roles = Roles::of(asked.world_size);
-        let count = |algorithm| Counted::of(collective, algorithm, roles, path, aliasing);
+        let interrupt = aside.interrupt();
+        let count = |algorithm| Counted::of(collective, algorithm, roles, path, aliasing, &interrupt);
         let counted: Arc<[Counted]> = aside.run(|| candidates(collective).map(count).collect::<Result<_>>())?;
         kept().get_or_insert_default().insert(key, counted.clone());
         Ok::<_, crate::Error>(counted)
@@ -190,12 +192,14 @@ impl Counted {
         roles: Roles,
         path: Path,
         aliasing: Aliasing,
+        interrupt: &Interrupt,
     ) -> Result<Self> {
-        let schedule = lower(&algorithm::build(collective, algorithm.name, roles, aliasing)?, path)?;
+        let mapped = algorithm::build_interruptible(collective, algorithm.name, roles, aliasing, interrupt)?;
+        let schedule = lower_interruptible(&mapped, path, interrupt)?;
         let strands = strands(&schedule).len();
         Ok(Self {
             algorithm: algorithm.name,
-            cost: Cost::of(&schedule),
+            cost: Cost::of_interruptible(&schedule, interrupt).map_err(nvcoll_core::Error::from)?,
             chunks: (collective.parts(roles) * schedule.chunks_per_part) as usize,
             chunks_per_part: schedule.chunks_per_part,
             strands,

@@ -21,12 +21,19 @@ use std::hash::Hash;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+use nvcoll_core::interrupt::Interrupt;
+
 use crate::forks::Process;
 
 /// How a caller does what takes long.
 pub trait Aside {
     /// Does the work on the calling thread; a lock that others need is free meanwhile, and held again afterwards.
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T;
+
+    /// Returns the question by which the caller stops such work; unless it says otherwise it never does.
+    fn interrupt(&self) -> Interrupt {
+        Interrupt::never()
+    }
 }
 
 /// For callers that hold no lock.

@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nvcoll_core::algorithm;
 use nvcoll_core::collective::{Collective, Roles};
-use nvcoll_core::lower::lower;
+use nvcoll_core::lower::lower_interruptible;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_core::verify::{verify, Verified};
+use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 
 use crate::error::{Error, Result};
 use crate::making::{Aside, Makers};
@@ -20,7 +20,7 @@ static MAKERS: Makers<Key> = Makers::new();
 /// Returns the proof of a registered algorithm; `auto` is the collective's default. It is found here or made `aside`.
 ///
 /// # Errors
-/// An unknown name, a world size out of range, or a refutation.
+/// An unknown name, a world size out of range, a refutation, or an interruption by the caller.
 pub fn prove(
     collective: &'static Collective,
     name: &str,
@@ -33,9 +33,14 @@ pub fn prove(
     let key = (collective.name, name.clone(), roles, path, aliasing);
     let find = || proofs().as_ref().and_then(|proofs| proofs.get(&key).cloned());
     let make = || {
+        let interrupt = aside.interrupt();
         let verified = aside.run(|| {
-            let schedule = lower(&algorithm::build(collective, &name, roles, aliasing)?, path)?;
-            verify(schedule).map_err(|violation| Error::Refuted(violation.to_string()))
+            let mapped = algorithm::build_interruptible(collective, &name, roles, aliasing, &interrupt)?;
+            let schedule = lower_interruptible(&mapped, path, &interrupt)?;
+            verify_interruptible(schedule, &interrupt).map_err(|unproved| match unproved {
+                Unproved::Refuted(refutation) => Error::Refuted(refutation.to_string()),
+                Unproved::Interrupted(interrupted) => Error::Core(interrupted.into()),
+            })
         })?;
         proofs().get_or_insert_default().insert(key.clone(), verified.clone());
         Ok(verified)

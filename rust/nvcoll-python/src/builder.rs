@@ -13,6 +13,7 @@ use nvcoll_core::error::Error;
 use nvcoll_core::schedule::Aliasing;
 
 use crate::error::{invalid, of_core};
+use crate::gil::interrupt;
 use crate::schedule::{collective_named, roles, Schedule};
 use crate::whole::{whole, ANY};
 
@@ -221,8 +222,9 @@ impl Builder {
         if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '#') {
             return Err(invalid(py, format!("the name is {name:?}: it must be one word, without blanks and #")));
         }
-        let builder = self.lock().clone();
-        builder.finish(name).map(Schedule::of).map_err(|e| of_core(py, &e))
+        let mut builder = self.lock().clone();
+        builder.set_interrupt(&interrupt());
+        py.detach(|| builder.finish(name)).map(Schedule::of).map_err(|e| of_core(py, &e))
     }
 
     /// Makes the call that records this step raise BuildError: what `finish` found wrong with it, at its line.

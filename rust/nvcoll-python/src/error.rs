@@ -86,6 +86,7 @@ pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
         | CoreError::Undefined { .. }
         | CoreError::Tuning(_) => "InvalidArgument",
         CoreError::Build(_) | CoreError::TooLarge { .. } | CoreError::Text { .. } => "BuildError",
+        CoreError::Interrupted => return crate::gil::raised(),
     };
     raise(py, name, error.to_string())
 }

@@ -1,9 +1,13 @@
 //! The interpreter while a call runs: released, looked after for Ctrl-C, and what crosses into code that runs without it.
 
+use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
+use nvcoll_core::interrupt::Interrupt;
 use nvcoll_engine::making::Aside;
 
 use crate::error::{of_engine, of_fabric};
@@ -31,6 +35,33 @@ impl Signals {
         }
         self.raised.is_some()
     }
+}
+
+thread_local! {
+    /// What a signal raised on this thread while the core worked: the core's error has no room for it.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Returns the question that building, lowering and proving ask: whether Ctrl-C was pressed.
+pub(crate) fn interrupt() -> Interrupt {
+    let signals = Mutex::new(Signals::new());
+    Interrupt::when(move || {
+        let raised = {
+            let mut signals = signals.lock().unwrap_or_else(PoisonError::into_inner);
+            signals.check();
+            signals.raised.take()
+        };
+        let is_interrupted = raised.is_some();
+        if is_interrupted {
+            RAISED.set(raised);
+        }
+        is_interrupted
+    })
+}
+
+/// Returns what a signal raised on this thread while the core worked.
+pub(crate) fn raised() -> PyErr {
+    RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
 }
 
 /// Does something without the GIL, with an eye on Ctrl-C; what a signal raised comes first.
@@ -80,5 +111,9 @@ pub(crate) struct WithoutGil<'py>(pub(crate) Python<'py>);
 impl Aside for WithoutGil<'_> {
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.0.detach(work)
+    }
+
+    fn interrupt(&self) -> Interrupt {
+        interrupt()
     }
 }

@@ -7,20 +7,21 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 
+use nvcoll_core::algorithm::build_interruptible;
 use nvcoll_core::collective::{Collective, Parts, Roles};
 use nvcoll_core::cost::{why as core_why, Cost};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::limits::MAX_WORLD_SIZE;
-use nvcoll_core::lower::{lower, push, Fifo};
+use nvcoll_core::lower::{lower_interruptible, push_interruptible, Fifo};
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
-use nvcoll_core::verify::{verify as core_verify, Verified};
+use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 use nvcoll_core::words::counted;
 use nvcoll_engine::making::Makers;
 
 use crate::counts::row as counts_of_parts;
 use crate::error::{invalid, of_core};
-use crate::gil::WithoutGil;
+use crate::gil::{interrupt, raised, WithoutGil};
 use crate::refuted::refuted;
 use crate::whole::{whole, ANY};
 
@@ -50,10 +51,10 @@ impl Schedule {
         let (name, verified) = py.detach(|| {
             let mut hasher = DefaultHasher::new();
             text::print(&lowered).hash(&mut hasher);
-            (format!("{}#{:x}", lowered.algorithm, hasher.finish()), core_verify(lowered.clone()))
+            (format!("{}#{:x}", lowered.algorithm, hasher.finish()), prove(lowered.clone()))
         });
         // No lock is held here: making an exception may run Python code, which may ask for this proof.
-        let verified = verified.map_err(|refutation| refuted(py, &lowered, &refutation))?;
+        let verified = verified.map_err(|unproved| not_proved(py, &lowered, unproved))?;
         self.proofs().insert(path, (name.clone(), verified.clone()));
         Ok((name, verified))
     }
@@ -64,7 +65,25 @@ impl Schedule {
 }
 
 fn lowered(py: Python<'_>, schedule: &CoreSchedule, path: Path) -> PyResult<CoreSchedule> {
-    py.detach(|| lower(schedule, path)).map_err(|error| of_core(py, &error))
+    py.detach(|| lower_interruptible(schedule, path, &interrupt())).map_err(|error| of_core(py, &error))
+}
+
+/// Counts what a schedule costs, with an eye on Ctrl-C.
+fn cost_of(py: Python<'_>, schedule: &CoreSchedule) -> PyResult<Cost> {
+    py.detach(|| Cost::of_interruptible(schedule, &interrupt())).map_err(|_| raised())
+}
+
+/// Proves a schedule, with an eye on Ctrl-C.
+fn prove(schedule: CoreSchedule) -> Result<Verified, Unproved> {
+    verify_interruptible(schedule, &interrupt())
+}
+
+/// Returns the exception of a proof that failed or was interrupted.
+fn not_proved(py: Python<'_>, schedule: &CoreSchedule, unproved: Unproved) -> PyErr {
+    match unproved {
+        Unproved::Refuted(refutation) => refuted(py, schedule, &refutation),
+        Unproved::Interrupted(_) => raised(),
+    }
 }
 
 #[pymethods]
@@ -156,7 +175,9 @@ impl Schedule {
             channels: channels.map_or(Ok(1), |channels| whole("channels", channels, ANY))?,
             slots: slots.map_or(Ok(path.slots()), |slots| whole("slots", slots, ANY))?,
         };
-        Ok(Self::of(py.detach(|| push(&self.core, fifo)).map_err(|error| of_core(py, &error))?))
+        Ok(Self::of(
+            py.detach(|| push_interruptible(&self.core, fifo, &interrupt())).map_err(|error| of_core(py, &error))?,
+        ))
     }
 
     /// A line diff of the two text forms.
@@ -165,14 +186,14 @@ impl Schedule {
     }
 
     /// What a rank moves, in units of its buffer, on average; and the longest chain of waits.
-    fn cost(&self) -> (f64, u32) {
-        let cost = Cost::of(&self.core);
-        (cost.moved(), cost.waits)
+    fn cost(&self, py: Python<'_>) -> PyResult<(f64, u32)> {
+        let cost = cost_of(py, &self.core)?;
+        Ok((cost.moved(), cost.waits))
     }
 
     /// What the busiest rank moves, in units of its buffer.
-    fn moved_by_busiest(&self) -> f64 {
-        Cost::of(&self.core).moved_by_busiest()
+    fn moved_by_busiest(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(cost_of(py, &self.core)?.moved_by_busiest())
     }
 
     /// The boundaries of all chunks, counted from the start of their part. `counts` is the number of elements, cut as a call
@@ -322,15 +343,15 @@ impl Proof {
 pub(crate) fn verify(py: Python<'_>, schedule: Py<Schedule>) -> PyResult<Proof> {
     let start = Instant::now();
     let core = schedule.get().core.clone();
-    let verified = py.detach(|| core_verify(core));
-    let verified = verified.map_err(|refutation| refuted(py, &schedule.get().core, &refutation))?;
+    let verified = py.detach(|| prove(core)).map_err(|unproved| not_proved(py, &schedule.get().core, unproved))?;
     Ok(Proof { verified, schedule, seconds: start.elapsed().as_secs_f64() })
 }
 
 /// Explains in one line what each schedule moves, and how long its chain of waits is.
 #[pyfunction]
-pub(crate) fn why(schedules: Vec<Py<Schedule>>) -> String {
-    core_why(&schedules.iter().map(|schedule| Cost::of(&schedule.get().core)).collect::<Vec<_>>())
+pub(crate) fn why(py: Python<'_>, schedules: Vec<Py<Schedule>>) -> PyResult<String> {
+    let costs = schedules.iter().map(|schedule| cost_of(py, &schedule.get().core));
+    Ok(core_why(&costs.collect::<PyResult<Vec<_>>>()?))
 }
 
 /// Builds the schedule of an algorithm, by name or written in Python, lowered to `path`.
@@ -364,7 +385,7 @@ pub(crate) fn schedule(
         }
         return Ok(Schedule::of(lowered(py, mapped, path)?));
     };
-    let mapped = py.detach(|| nvcoll_core::algorithm::build(collective, &name, roles, aliasing));
+    let mapped = py.detach(|| build_interruptible(collective, &name, roles, aliasing, &interrupt()));
     Ok(Schedule::of(lowered(py, &mapped.map_err(|e| of_core(py, &e))?, path)?))
 }
 

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use nvcoll_core::algorithm::build;
+use nvcoll_core::algorithm::build_interruptible;
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
@@ -17,6 +17,7 @@ use nvcoll_fabric::{Error, Result};
 use crate::conditions::{damages_of, slowdowns_of, starts_of};
 use crate::error::{invalid, of_core, of_fabric};
 use crate::fabric::{nbytes_of, Fabric};
+use crate::gil::interrupt;
 use crate::gil::watched_in_fabric;
 use crate::schedule::{collective_named, written, Schedule};
 use crate::timeline::Timeline;
@@ -149,7 +150,7 @@ impl Fabric {
             let contract = contract.ok_or_else(|| {
                 invalid(py, format!("`{name}` is an algorithm of which collective? Pass collective="))
             })?;
-            let mapped = py.detach(|| build(contract, &name, roles, aliasing_of(contract)));
+            let mapped = py.detach(|| build_interruptible(contract, &name, roles, aliasing_of(contract), &interrupt()));
             return Bound::new(py, Schedule::of(mapped.map_err(|error| of_core(py, &error))?));
         }
         let schedule = match given.cast::<Schedule>() {

@@ -31,6 +31,7 @@ use parameters::Arguments;
 use crate::builder::Builder;
 use crate::collective::{Collective, Roles};
 use crate::error::Result;
+use crate::interrupt::Interrupt;
 use crate::limits::MAX_RUNNING_RANKS;
 use crate::lower::lower;
 use crate::schedule::{Aliasing, Path, Schedule};
@@ -166,12 +167,28 @@ impl Algorithm {
 /// # Errors
 /// An unknown name or argument, a world or a program that is too large ([`crate::Error`]), or whatever the algorithm does wrong.
 pub fn build(collective: &'static Collective, name: &str, roles: Roles, aliasing: Aliasing) -> Result<Schedule> {
+    build_interruptible(collective, name, roles, aliasing, &Interrupt::never())
+}
+
+/// Builds the mapped schedule of a registered algorithm, as [`build`] does, until it is interrupted.
+///
+/// # Errors
+/// Those of [`build`], and [`crate::Error::Interrupted`].
+pub fn build_interruptible(
+    collective: &'static Collective,
+    name: &str,
+    roles: Roles,
+    aliasing: Aliasing,
+    interrupt: &Interrupt,
+) -> Result<Schedule> {
     let named = Named::read(collective, name)?;
     let mut builder = Builder::new(collective, roles, aliasing)?;
+    builder.set_interrupt(interrupt);
     if roles.world_size > MAX_RUNNING_RANKS {
         let mut counter = builder.clone();
         counter.only_counts = true;
         named.write(&mut counter);
+        counter.check_but_size()?;
         counter.check_size(&named.name())?;
     }
     named.write(&mut builder);

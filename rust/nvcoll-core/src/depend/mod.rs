@@ -22,6 +22,7 @@ mod waits;
 
 use crate::collective::{Collective, Folds, Roles};
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::schedule::{Aliasing, Path, Schedule, Source, Step, View};
 
 use hazards::{Hazards, Value};
@@ -51,27 +52,35 @@ pub(crate) struct Draft {
 /// Derives everything that authors do not write.
 ///
 /// # Errors
-/// [`Error::Build`] if a step reads a chunk that no one has written, or a view whose chunks are not alike.
-pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>) -> Result<Schedule> {
+/// [`Error::Build`] if a step reads a chunk that no one has written, or a view whose chunks are not alike;
+/// [`Error::Interrupted`].
+pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>, interrupt: &Interrupt) -> Result<Schedule> {
     let mut hazards = Hazards::new(&frame, &drafts);
     let mut needs = Vec::with_capacity(drafts.len());
     let mut steps = Vec::with_capacity(drafts.len());
     for (position, draft) in drafts.iter().enumerate() {
+        interrupt.check(1 + draft.src.len() + draft.dst.len())?;
         let at_step = |message| Error::Build(format!("step {position}: {message}"));
         let value = hazards.value_of(draft).map_err(at_step)?;
         needs.push(hazards.record(position as u32, draft, &value));
         steps.push(step_of(draft, &value, frame.collective.folds == Folds::Everyone));
     }
-    needs::reduce(&mut needs);
+    needs::reduce(&mut needs, interrupt)?;
     let order = places::assign(&drafts, &needs, &mut steps);
     let reuse = hazards.slot_reuse();
     let mut waits = Waits::new(&frame, &steps);
     for position in order {
+        interrupt.check(1 + needs[position as usize].len())?;
         waits.settle_step(&mut steps, position, &needs, &reuse);
     }
     let Frame { collective, algorithm, roles: Roles { world_size, root }, chunks_per_part, path, slots, aliasing } =
         frame;
-    let leave = (0..world_size).map(|rank| waits.before_leave(&steps, rank, hazards.visitors(rank))).collect();
+    let leave = |rank| {
+        let visitors = hazards.visitors(rank);
+        interrupt.check(1 + visitors.len())?;
+        Ok(waits.before_leave(&steps, rank, visitors))
+    };
+    let leave = (0..world_size).map(leave).collect::<Result<_>>()?;
     Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, slots, aliasing, steps, leave })
 }
 

@@ -12,22 +12,25 @@
 //!
 //! Cost: a word for every 64 steps of the strand, for each need. Ours.
 
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::ties::groups;
 
 /// How many steps are looked at together. Chosen: their bits take 128 MiB; a strand of a ring of 1024 ranks has 2046.
 const LONGEST: usize = 1 << 15;
 
 /// Drops from each step's needs, sorted lists of earlier steps, those that its other needs imply.
-pub(super) fn reduce(needs: &mut [Vec<u32>]) {
+pub(super) fn reduce(needs: &mut [Vec<u32>], interrupt: &Interrupt) -> Result<(), Interrupted> {
     let mut local = vec![0; needs.len()];
     let mut bits = Vec::new();
     let ties: Vec<_> =
         needs.iter().zip(0..).flat_map(|(earlier, step)| earlier.iter().map(move |&need| (need, step))).collect();
     for strand in groups(needs.len() as u32, ties) {
         for stretch in strand.chunks(LONGEST) {
+            interrupt.check(stretch.len())?;
             reduce_stretch(needs, stretch, &mut local, &mut bits);
         }
     }
+    Ok(())
 }
 
 /// Reduces the needs of some steps, in program order, as far as they are among themselves.
@@ -94,7 +97,7 @@ mod tests {
         #[test]
         fn what_is_left_implies_everything_and_nothing_of_it_is_implied(program in programs()) {
             let mut reduced = program.clone();
-            reduce(&mut reduced);
+            reduce(&mut reduced, &Interrupt::never()).unwrap();
             let closure_of_all = closure(&program);
             prop_assert_eq!(&closure(&reduced), &closure_of_all);
             for left in reduced {

@@ -6,6 +6,7 @@ mod pushed;
 mod staged;
 
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::schedule::{Path, Schedule};
 use crate::size::Size;
 
@@ -16,14 +17,22 @@ pub use pushed::Fifo;
 /// # Errors
 /// [`crate::Error::Build`] if the schedule is not a mapped one, [`crate::Error::TooLarge`] if the result would be.
 pub fn lower(schedule: &Schedule, path: Path) -> Result<Schedule> {
+    lower_interruptible(schedule, path, &Interrupt::never())
+}
+
+/// Rewrites a mapped schedule for `path`, as [`lower`] does, until it is interrupted.
+///
+/// # Errors
+/// Those of [`lower`], and [`crate::Error::Interrupted`].
+pub fn lower_interruptible(schedule: &Schedule, path: Path, interrupt: &Interrupt) -> Result<Schedule> {
     check_mapped(schedule)?;
     match path {
         Path::Mapped => Ok(schedule.clone()),
         Path::Staged => {
             check_size(schedule, path, 1)?;
-            staged::lower(schedule)
+            staged::lower(schedule, interrupt)
         }
-        Path::Pushed => pushed::lower(schedule, Fifo { channels: 1, slots: path.slots() }),
+        Path::Pushed => pushed::lower(schedule, Fifo { channels: 1, slots: path.slots() }, interrupt),
     }
 }
 
@@ -33,8 +42,16 @@ pub fn lower(schedule: &Schedule, path: Path) -> Result<Schedule> {
 /// [`crate::Error::Build`] if the schedule is not a mapped one, or `fifo` is out of bounds or cuts it too finely;
 /// [`crate::Error::TooLarge`] if the result would be.
 pub fn push(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
+    push_interruptible(schedule, fifo, &Interrupt::never())
+}
+
+/// Rewrites a mapped schedule so that ranks push through FIFOs, as [`push`] does, until it is interrupted.
+///
+/// # Errors
+/// Those of [`push`], and [`crate::Error::Interrupted`].
+pub fn push_interruptible(schedule: &Schedule, fifo: Fifo, interrupt: &Interrupt) -> Result<Schedule> {
     check_mapped(schedule)?;
-    pushed::lower(schedule, fifo)
+    pushed::lower(schedule, fifo, interrupt)
 }
 
 fn check_mapped(schedule: &Schedule) -> Result<()> {

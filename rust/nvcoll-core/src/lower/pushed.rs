@@ -50,6 +50,7 @@ use super::places::{memory, place_of, view_of, Layers, Place};
 use crate::builder::MAX_CHANNELS;
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::schedule::{Buffer, Path, Schedule, View, MAX_SLOTS};
 
 /// How ranks push.
@@ -81,11 +82,13 @@ struct Lowering<'a> {
     layers: Layers,
 }
 
-pub(super) fn lower(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
+pub(super) fn lower(schedule: &Schedule, fifo: Fifo, interrupt: &Interrupt) -> Result<Schedule> {
     let chunks_per_part = check(schedule, fifo)?;
     check_size(schedule, Path::Pushed, fifo.channels)?;
     let mut lowering = Lowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: Layers::default() };
     for step in &schedule.steps {
+        let views = step.src.len() + step.dst.len();
+        interrupt.check(1 + views * step.dst[0].chunks.len())?;
         for (nth, slice) in
             (0..step.dst[0].chunks.len() as u32).flat_map(|nth| (0..fifo.channels).map(move |s| (nth, s)))
         {
@@ -110,7 +113,7 @@ pub(super) fn lower(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
         slots: fifo.slots,
         aliasing: schedule.aliasing,
     };
-    derive(frame, lowering.finish())
+    derive(frame, lowering.finish(), interrupt)
 }
 
 /// Checks the bounds of a FIFO, and returns into how many chunks it has each part cut.

@@ -26,6 +26,7 @@ use std::collections::HashMap;
 use super::places::{memory, place_of, view_of, Layers, Place};
 use crate::depend::{derive, Draft, Frame};
 use crate::error::Result;
+use crate::interrupt::Interrupt;
 use crate::schedule::{Buffer, Path, Schedule, View};
 
 /// What is known of a place while the program is rewritten.
@@ -46,9 +47,11 @@ struct Lowering<'a> {
     layers: Layers,
 }
 
-pub(super) fn lower(schedule: &Schedule) -> Result<Schedule> {
+pub(super) fn lower(schedule: &Schedule, interrupt: &Interrupt) -> Result<Schedule> {
     let mut lowering = Lowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: Layers::default() };
     for step in &schedule.steps {
+        let views = step.src.len() + step.dst.len();
+        interrupt.check(1 + views * step.dst[0].chunks.len())?;
         for nth in 0..step.dst[0].chunks.len() as u32 {
             let one = |view: &View| -> Place { (view.rank, view.buffer, view.chunks.start + nth) };
             let src: Vec<Place> = step.src.iter().map(|s| one(&s.view)).collect();
@@ -71,7 +74,7 @@ pub(super) fn lower(schedule: &Schedule) -> Result<Schedule> {
         slots: Path::Staged.slots(),
         aliasing: schedule.aliasing,
     };
-    derive(frame, drafts)
+    derive(frame, drafts, interrupt)
 }
 
 impl Lowering<'_> {

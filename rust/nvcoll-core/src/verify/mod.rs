@@ -62,6 +62,7 @@ pub use succession::{succession, StampRule};
 pub use symbols::{Expression, Term};
 
 use crate::algorithm::Order;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::schedule::Schedule;
 use clocks::Clocks;
 use contact::Contacts;
@@ -126,19 +127,64 @@ impl Verified {
 /// # Errors
 /// The first rule that it breaks.
 pub fn verify(schedule: impl Into<Arc<Schedule>>) -> Result<Verified, Refutation> {
+    match verify_interruptible(schedule, &Interrupt::never()) {
+        Ok(verified) => Ok(verified),
+        Err(Unproved::Refuted(refutation)) => Err(refutation),
+        Err(Unproved::Interrupted(_)) => unreachable!("this interrupt never comes"),
+    }
+}
+
+/// Proves a schedule, as [`verify`] does, until it is interrupted.
+///
+/// # Errors
+/// The first rule that the schedule breaks, or that the caller stopped the proof.
+pub fn verify_interruptible(schedule: impl Into<Arc<Schedule>>, interrupt: &Interrupt) -> Result<Verified, Unproved> {
     let schedule = schedule.into();
-    match prove(&schedule, schedule.slots) {
+    match prove(&schedule, schedule.slots, interrupt) {
         Ok(facts) => Ok(Verified { schedule, facts: Arc::new(facts) }),
-        Err(violation) => Err(Refutation::of(&schedule, violation)),
+        Err(Halt::Broken(violation)) => Err(Unproved::Refuted(Refutation::of(&schedule, violation))),
+        Err(Halt::Interrupted(interrupted)) => Err(Unproved::Interrupted(interrupted)),
     }
 }
 
 /// Looks for a broken rule as if staging had `slots` slots: what a mutation test asks of a schedule made for more.
 pub fn refute(schedule: &Schedule, slots: u32) -> Option<Refutation> {
-    prove(schedule, slots).err().map(|violation| Refutation::of(schedule, violation))
+    match prove(schedule, slots, &Interrupt::never()) {
+        Err(Halt::Broken(violation)) => Some(Refutation::of(schedule, violation)),
+        Ok(_) | Err(Halt::Interrupted(_)) => None,
+    }
 }
 
-fn prove(schedule: &Schedule, slots: u32) -> Result<Facts, Violation> {
+/// Why there is no proof of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unproved {
+    /// The schedule breaks a rule.
+    #[error(transparent)]
+    Refuted(Refutation),
+    /// The caller stopped the proof.
+    #[error(transparent)]
+    Interrupted(Interrupted),
+}
+
+/// Why a proof ends before its end.
+enum Halt {
+    Broken(Violation),
+    Interrupted(Interrupted),
+}
+
+impl From<Violation> for Halt {
+    fn from(violation: Violation) -> Self {
+        Self::Broken(violation)
+    }
+}
+
+impl From<Interrupted> for Halt {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Interrupted(interrupted)
+    }
+}
+
+fn prove(schedule: &Schedule, slots: u32, interrupt: &Interrupt) -> Result<Facts, Halt> {
     form::check_places(schedule)?;
     let memory = Memory::of(schedule)?;
     form::check_steps(schedule, &memory)?;
@@ -147,8 +193,8 @@ fn prove(schedule: &Schedule, slots: u32) -> Result<Facts, Violation> {
     let contacts = Contacts::new(&graph);
     let mut clocks = Clocks::new(&graph);
     let mut races = Races::new(&graph, &memory);
-    let (outcome, is_symmetric) = prove_tile(&graph, &memory, &contacts, &mut clocks, &mut races)?;
-    prove_reuse(&graph, slots, &contacts, &mut clocks, &mut races)?;
+    let (outcome, is_symmetric) = prove_tile(&graph, &memory, &contacts, &mut clocks, &mut races, interrupt)?;
+    prove_reuse(&graph, slots, &contacts, &mut clocks, &mut races, interrupt)?;
     let values::Outcome { expressions, outputs, order } = outcome;
     Ok(Facts { expressions, outputs, order, is_symmetric })
 }
@@ -160,9 +206,11 @@ fn prove_tile<'g, 'a>(
     contacts: &Contacts<'g, 'a>,
     clocks: &mut Clocks<'g, 'a>,
     races: &mut Races<'g, 'a>,
-) -> Result<(Outcome, bool), Violation> {
+    interrupt: &Interrupt,
+) -> Result<(Outcome, bool), Halt> {
     let mut values = Values::new(graph, memory);
     for &step in graph.order() {
+        interrupt.check(work_of(graph, step))?;
         clocks.advance(step);
         contacts.check_step(clocks, step)?;
         races.pass(clocks, step, 0)?;
@@ -170,9 +218,19 @@ fn prove_tile<'g, 'a>(
     }
     let ranks = 0..graph.schedule.world_size;
     ranks.clone().try_for_each(|rank| contacts.check_leave(rank))?;
-    let leaves: Vec<clocks::Clock> = ranks.map(|rank| clocks.leave(rank)).collect();
+    let leave = |rank| {
+        interrupt.check(1 + graph.schedule.leave[rank as usize].len())?;
+        Ok(clocks.leave(rank))
+    };
+    let leaves = ranks.map(leave).collect::<Result<Vec<clocks::Clock>, Interrupted>>()?;
     let is_symmetric = contact::check_leaves(graph, &leaves)?;
     Ok((values.finish()?, is_symmetric))
+}
+
+/// Returns the units of work of a step: itself, and every chunk that it touches.
+fn work_of(graph: &Graph<'_>, step: u32) -> usize {
+    let step = graph.step(step);
+    1 + (step.src.len() + step.dst.len()) * step.dst[0].chunks.len()
 }
 
 /// Proves that tiles which share a slot of staging keep out of each other's way.
@@ -182,11 +240,13 @@ fn prove_reuse<'g, 'a>(
     contacts: &Contacts<'g, 'a>,
     clocks: &mut Clocks<'g, 'a>,
     races: &mut Races<'g, 'a>,
-) -> Result<(), Violation> {
+    interrupt: &Interrupt,
+) -> Result<(), Halt> {
     let longest_lag = graph.schedule.slots;
     for tile in 1..=if slots == 0 { 0 } else { slots.max(longest_lag) } {
         clocks.next_tile();
         for &step in graph.order() {
+            interrupt.check(work_of(graph, step))?;
             clocks.advance(step);
             contacts.check_lagging(clocks, step, tile)?;
             if tile % slots == 0 {

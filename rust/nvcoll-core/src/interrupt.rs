@@ -1,0 +1,82 @@
+//! How a caller stops work that takes long, such as the proof of a ring of a thousand ranks.
+//!
+//! ```
+//! use nvcoll_core::interrupt::Interrupt;
+//! use nvcoll_core::{algorithm, collective::{Roles, ALL_REDUCE}, schedule::Aliasing, Error};
+//!
+//! let interrupt = Interrupt::when(|| true);               // a real caller looks whether Ctrl-C was pressed
+//! let built = algorithm::build_interruptible(&ALL_REDUCE, "ring", Roles::of(100), Aliasing::Disjoint, &interrupt);
+//! assert_eq!(built.unwrap_err(), Error::Interrupted);
+//! ```
+//!
+//! Building, lowering, proving and costing each take an [`Interrupt`] and ask it about once for every [`UNITS_PER_QUESTION`]
+//! units of work; a unit is a step or one view of a step. The core has no clock: when to stop is the caller's decision.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+/// The units of work between two questions. Chosen: they take some milliseconds in worlds of a thousand ranks.
+pub const UNITS_PER_QUESTION: u32 = 4096;
+
+/// A question that long work asks its caller from time to time: "shall I stop?"
+#[derive(Clone, Default)]
+pub struct Interrupt(Option<Arc<Question>>);
+
+struct Question {
+    is_wanted: Box<dyn Fn() -> bool + Send + Sync>,
+    /// The units of work since the last question. Relaxed: the count orders nothing.
+    units: AtomicU32,
+}
+
+/// The caller wanted the work to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the work was interrupted by its caller: start it again")]
+pub struct Interrupted;
+
+impl Interrupt {
+    /// Returns the interrupt that never comes.
+    pub fn never() -> Self {
+        Self(None)
+    }
+
+    /// Returns an interrupt that comes once `is_wanted` says true.
+    pub fn when(is_wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(Question { is_wanted: Box::new(is_wanted), units: AtomicU32::new(0) })))
+    }
+
+    /// Counts work, and asks the caller each time that enough of it has been done.
+    ///
+    /// # Errors
+    /// [`Interrupted`] if the caller wants the work to stop.
+    #[inline]
+    pub fn check(&self, units: usize) -> Result<(), Interrupted> {
+        match &self.0 {
+            None => Ok(()),
+            Some(question) => question.check(units),
+        }
+    }
+}
+
+impl Question {
+    fn check(&self, units: usize) -> Result<(), Interrupted> {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let done = self.units.load(Ordering::Relaxed).saturating_add(units);
+        if done < UNITS_PER_QUESTION {
+            self.units.store(done, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.units.store(0, Ordering::Relaxed);
+        if (self.is_wanted)() {
+            Err(Interrupted)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Interrupt::when(..)" } else { "Interrupt::never()" })
+    }
+}
