@@ -21,7 +21,7 @@ use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::verify;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::kernel::{Args, Arm, Isa, Kernel};
-use nvcoll_engine::node::Node;
+use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::{Buffers, Deadline};
 
 const COUNT: usize = 256;

@@ -13,7 +13,7 @@ use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Through
 use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_engine::kernel::{Args, Arm, Isa, Kernel};
-use nvcoll_engine::memory::Block;
+use nvcoll_engine::memory::block::Block;
 use nvcoll_engine::roofline::{Roofline, Stores};
 use std::time::Duration;
 

@@ -18,10 +18,10 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::call::Call;
-use nvcoll_engine::cpus;
-use nvcoll_engine::memory::Block;
-use nvcoll_engine::node::Node;
+use nvcoll_engine::memory::block::Block;
+use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::roofline::{Roofline, Stores};
+use nvcoll_engine::system::cpus;
 use nvcoll_engine::{Buffers, Deadline};
 
 /// Rounds that do not count: they start threads, bind and touch pages.

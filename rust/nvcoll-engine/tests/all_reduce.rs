@@ -9,8 +9,8 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::call::Call;
-use nvcoll_engine::node::Node;
-use nvcoll_engine::team::Team;
+use nvcoll_engine::ranks::node::Node;
+use nvcoll_engine::ranks::team::Team;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 fn call(algorithm: &str, count: usize, path: Path, aliasing: Aliasing) -> Call {

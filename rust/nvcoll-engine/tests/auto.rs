@@ -8,12 +8,12 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_engine::auto::choice::MODELLED_RANKS;
+use nvcoll_engine::auto::tuning::{Tuning, SHIPPED};
+use nvcoll_engine::auto::work_split::Sharing;
 use nvcoll_engine::call::Call;
-use nvcoll_engine::choice::MODELLED_RANKS;
-use nvcoll_engine::making::OnTheSpot;
-use nvcoll_engine::node::Node;
-use nvcoll_engine::sharing::Sharing;
-use nvcoll_engine::tuning::{Tuning, SHIPPED};
+use nvcoll_engine::ranks::node::Node;
+use nvcoll_engine::sync::single_flight::OnTheSpot;
 
 const WAYS: [(Sharing, Path); 3] =
     [(Sharing::ByTile, Path::Mapped), (Sharing::ByRank, Path::Staged), (Sharing::ByRank, Path::Mapped)];

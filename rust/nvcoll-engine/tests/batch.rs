@@ -7,10 +7,10 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_engine::batch::Batch;
 use nvcoll_engine::call::Call;
-use nvcoll_engine::node::Node;
-use nvcoll_engine::team::Team;
+use nvcoll_engine::program::batch::Batch;
+use nvcoll_engine::ranks::node::Node;
+use nvcoll_engine::ranks::team::Team;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 const RANKS: u32 = 3;

@@ -8,8 +8,8 @@ use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::call::Call;
-use nvcoll_engine::node::Node;
-use nvcoll_engine::team::Team;
+use nvcoll_engine::ranks::node::Node;
+use nvcoll_engine::ranks::team::Team;
 use nvcoll_engine::{Buffers, Deadline};
 
 struct Counting;

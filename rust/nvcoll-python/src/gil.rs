@@ -8,7 +8,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 use nvcoll_core::interrupt::Interrupt;
-use nvcoll_engine::making::Aside;
+use nvcoll_engine::sync::single_flight::Aside;
 
 use crate::error::{of_engine, of_fabric};
 

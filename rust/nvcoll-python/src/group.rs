@@ -16,7 +16,7 @@ use std::thread::ThreadId;
 
 use pyo3::prelude::*;
 
-use nvcoll_engine::batch::Batch;
+use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 use crate::arrays::Operands;

@@ -8,9 +8,9 @@ use nvcoll_core::collective::{Collective, Folds, Roles, ALL_REDUCE, COLLECTIVES}
 use nvcoll_core::dtype::DType;
 use nvcoll_core::limits::{MAX_RUNNING_RANKS, MAX_WORLD_SIZE};
 use nvcoll_core::op::Op;
-use nvcoll_engine::cpus;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::roofline::{Roofline, Stores};
+use nvcoll_engine::system::cpus;
 
 use crate::arrays::{Caller, Contract, Operands, Passed};
 use crate::error::of_core;

@@ -25,7 +25,7 @@ impl Prepared {
     pub(crate) fn run(
         &mut self,
         py: Python<'_>,
-        engine: &nvcoll_engine::node::Node,
+        engine: &nvcoll_engine::ranks::node::Node,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         self.operands.iter_mut().for_each(|operands| operands.gather(py));
@@ -38,7 +38,7 @@ impl Prepared {
 /// Runs a program without the GIL, with an eye on Ctrl-C.
 fn run(
     py: Python<'_>,
-    engine: &nvcoll_engine::node::Node,
+    engine: &nvcoll_engine::ranks::node::Node,
     program: &SharedProgram,
     buffers: &mut [Buffers],
     timeout: Option<f64>,
@@ -51,7 +51,7 @@ fn run(
 /// A call with everything resolved: proof, kernels, addresses. Made by `Node.plan`.
 #[pyclass(name = "Plan", module = "nvcoll", frozen)]
 pub(crate) struct Plan {
-    pub(crate) node: Arc<nvcoll_engine::node::Node>,
+    pub(crate) node: Arc<nvcoll_engine::ranks::node::Node>,
     pub(crate) program: SharedProgram,
     pub(crate) prepared: Mutex<Prepared>,
     pub(crate) result: Py<PyAny>,

@@ -17,7 +17,7 @@ use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 use nvcoll_core::words::counted;
-use nvcoll_engine::making::Makers;
+use nvcoll_engine::sync::single_flight::Makers;
 
 use crate::counts::row as counts_of_parts;
 use crate::error::{invalid, of_core};

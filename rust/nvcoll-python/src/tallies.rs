@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use nvcoll_engine::tallies::{Counted, Tallies as Engine};
+use nvcoll_engine::program::tallies::{Counted, Tallies as Engine};
 
 use crate::schedule::Schedule;
 

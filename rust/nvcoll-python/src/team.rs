@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use nvcoll_engine::node::Occupied;
+use nvcoll_engine::ranks::node::Occupied;
 
 use crate::calls::deadline;
 use crate::communicator::Communicator;
@@ -13,15 +13,15 @@ use crate::error::of_engine;
 /// The ranks of one `Node.run`. Nobody drives the node while it lasts.
 #[pyclass(name = "Team", module = "nvcoll._nvcoll", frozen)]
 pub(crate) struct Team {
-    node: Arc<nvcoll_engine::node::Node>,
-    team: nvcoll_engine::team::Team,
+    node: Arc<nvcoll_engine::ranks::node::Node>,
+    team: nvcoll_engine::ranks::team::Team,
     occupied: Mutex<Option<Occupied>>,
 }
 
 impl Team {
-    pub(crate) fn new(py: Python<'_>, node: Arc<nvcoll_engine::node::Node>) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, node: Arc<nvcoll_engine::ranks::node::Node>) -> PyResult<Self> {
         let occupied = node.clone().occupy().map_err(|e| of_engine(py, &e))?;
-        let team = nvcoll_engine::team::Team::new(node.world_size());
+        let team = nvcoll_engine::ranks::team::Team::new(node.world_size());
         Ok(Self { node, team, occupied: Mutex::new(Some(occupied)) })
     }
 }

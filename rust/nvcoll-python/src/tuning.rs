@@ -13,11 +13,11 @@ use nvcoll_core::estimate::{Mode, COEFFICIENTS};
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::Aliasing;
 use nvcoll_core::tuning::{candidates, Tuning, FORMAT};
+use nvcoll_engine::auto::choice::MODELLED_RANKS;
+use nvcoll_engine::auto::tuning;
+use nvcoll_engine::auto::work_split::Sharing;
 use nvcoll_engine::call::Call;
-use nvcoll_engine::choice::MODELLED_RANKS;
-use nvcoll_engine::node::Node;
-use nvcoll_engine::sharing::Sharing;
-use nvcoll_engine::tuning;
+use nvcoll_engine::ranks::node::Node;
 
 use crate::error::{invalid, of_engine};
 use crate::gil::WithoutGil;

@@ -12,7 +12,7 @@
 //! wrote. Measured: 8 ranks x 4 KiB take half the time, 8 ranks x 64 KiB 5 % less.
 
 use super::{Fold, Place, Program, Task};
-use crate::sharing::wants_help;
+use crate::auto::work_split::wants_help;
 
 impl Program {
     /// Replaces the strands by folds that do the same, but fewer, if the caller runs the program alone.
@@ -66,7 +66,7 @@ mod tests {
     use nvcoll_core::schedule::{Aliasing, Path};
 
     use crate::call::Call;
-    use crate::node::Node;
+    use crate::ranks::node::Node;
 
     /// Returns how many folds there are, joined or in each strand, in a call of eight ranks.
     fn folds(algorithm: &str, op: Op, count: usize) -> Vec<u32> {

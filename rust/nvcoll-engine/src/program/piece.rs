@@ -1,4 +1,4 @@
-//! Pieces: what a chunk holds of each of several calls that are cut as one array (`batch/end_to_end.rs`).
+//! Pieces: what a chunk holds of each of several calls that are cut as one array (`batch/coalesced.rs`).
 
 /// Elements of one call that follow each other in one chunk and tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::processors;
+use crate::system::processors;
 
 /// How the sums are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

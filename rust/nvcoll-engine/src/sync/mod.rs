@@ -10,6 +10,8 @@ pub mod departure;
 pub mod doorbell;
 pub mod progress;
 pub mod record;
+pub mod single_flight;
+pub mod try_lock;
 
 pub use abort::{Abort, Activity, Cause, Pair};
 pub use departure::Departure;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use loom::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
 use loom::thread;
 
-use nvcoll_engine::busy::OneAtATime;
-use nvcoll_engine::pool::door::Door;
+use nvcoll_engine::run::pool::door::Door;
+use nvcoll_engine::sync::try_lock::OneAtATime;
 
 use crate::{must_fail, Data};
 

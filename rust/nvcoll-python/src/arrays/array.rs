@@ -1,8 +1,8 @@
 //! One array, whoever made it: where it lies and what its elements are.
 
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::memory::Block;
-use nvcoll_engine::strided::{gather, scatter, Layout, Tries};
+use nvcoll_engine::memory::block::Block;
+use nvcoll_engine::memory::strided::{gather, scatter, Layout, Tries};
 
 use super::reason::Reason;
 

@@ -10,7 +10,7 @@ use pyo3::ffi::{PyBUF_FULL_RO, PyBuffer_Release, PyObject_CheckBuffer, PyObject_
 use pyo3::prelude::*;
 
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::strided::{Axis, Layout};
+use nvcoll_engine::memory::strided::{Axis, Layout};
 
 use super::array::{Access, Array};
 use super::element::Family;

@@ -23,7 +23,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyType};
 
-use nvcoll_engine::strided::{Axis, Layout};
+use nvcoll_engine::memory::strided::{Axis, Layout};
 
 use super::array::{Access, Array};
 use super::element::Family;

@@ -16,7 +16,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::strided::{Axis, Layout};
+use nvcoll_engine::memory::strided::{Axis, Layout};
 
 use super::array::{Access, Array};
 use super::reason::Reason;

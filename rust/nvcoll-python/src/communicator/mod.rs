@@ -10,11 +10,11 @@ use pyo3::types::PyTuple;
 
 use nvcoll_core::collective::{BARRIER, SPLIT};
 use nvcoll_core::verify::Verified;
-use nvcoll_engine::batch::Batch;
+use nvcoll_engine::auto::work_split::Sharing;
 use nvcoll_engine::call::Call;
-use nvcoll_engine::member::Member;
-use nvcoll_engine::sharing::Sharing;
-use nvcoll_engine::tally::Tally;
+use nvcoll_engine::program::batch::Batch;
+use nvcoll_engine::program::tally::Tally;
+use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 use crate::arrays::Caller;
@@ -30,7 +30,7 @@ use crate::whole::whole;
 /// `split` makes of it. One thread at a time may use a communicator; several threads of a rank may use one each.
 #[pyclass(name = "Communicator", module = "nvcoll", frozen)]
 pub(crate) struct Communicator {
-    node: Arc<nvcoll_engine::node::Node>,
+    node: Arc<nvcoll_engine::ranks::node::Node>,
     timeout: Option<f64>,
     member: Arc<Member>,
     group: OpenGroup,
@@ -150,7 +150,7 @@ impl Communicator {
 }
 
 impl Communicator {
-    pub(crate) fn new(node: Arc<nvcoll_engine::node::Node>, timeout: Option<f64>, member: Arc<Member>) -> Self {
+    pub(crate) fn new(node: Arc<nvcoll_engine::ranks::node::Node>, timeout: Option<f64>, member: Arc<Member>) -> Self {
         Self { node, timeout, member, group: OpenGroup::default(), tallies: Mutex::default() }
     }
 

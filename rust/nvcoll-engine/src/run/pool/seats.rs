@@ -12,7 +12,7 @@
 
 use std::thread::JoinHandle;
 
-use crate::processors;
+use crate::system::processors;
 
 /// The processors of the caller and of its helpers, or nothing where nobody is seated.
 #[derive(Debug, Default)]

@@ -13,14 +13,14 @@
 //! batch have no order among each other and share no byte that one of them writes.
 //!
 //! Where chunks are interchangeable, ranks do not even need a tile for each call: the calls of a pass are **laid end to end**
-//! (`batch/end_to_end.rs`) and cut as one array. Only a caller that drives all ranks by tile has no use for that: it joins
+//! (`batch/coalesced.rs`) and cut as one array. Only a caller that drives all ranks by tile has no use for that: it joins
 //! the folds of each call, and waits for nobody.
 //!
 //! Source: the group calls of NCCL, which aggregates operations into one launch; that a pass is only more tiles is ours.
 
-mod end_to_end;
+mod coalesced;
 
-pub(crate) use end_to_end::EndToEnd;
+pub(crate) use coalesced::EndToEnd;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,12 +28,12 @@ use std::sync::{Arc, Mutex};
 
 use nvcoll_core::schedule::Path;
 
-use crate::buffers::Buffers;
-use crate::overlap::Footprint;
+use crate::memory::buffers::Buffers;
+use crate::memory::footprint::Footprint;
+use crate::program::stores::Stores;
+use crate::program::tallies::Tallies;
+use crate::program::tally::Tally;
 use crate::program::Program;
-use crate::stores::Stores;
-use crate::tallies::Tallies;
-use crate::tally::Tally;
 
 /// Queues count their steps in 31 bits. Cited: [`crate::sync::Progress`].
 const MOST_STEPS: u64 = 1 << 31;
@@ -263,7 +263,10 @@ impl Batch {
     /// Finds out what the calls touch that `rank`, whose buffers these are, makes for itself.
     pub(crate) fn survey(&mut self, rank: u32) {
         if self.len() > 1 && !self.shape.footprint.is_of(rank) {
-            self.shape.footprint = Footprint::of(&self.shape.programs, &self.buffers, rank);
+            self.shape.footprint = {
+                let bytes = self.shape.programs.iter().map(|program| program.user_bytes[rank as usize]);
+                Footprint::of(bytes.zip(&self.buffers), rank)
+            };
             self.shape.id = new_ids(self.shape.passes.len());
         }
     }

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
-use nvcoll_engine::strided::{first_conflict, Conflict, Range, Tries};
+use nvcoll_engine::memory::strided::{first_conflict, Conflict, Range, Tries};
 use nvcoll_engine::Buffers;
 
 use super::array::{Access, Array};

@@ -19,8 +19,8 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::Schedule;
 
+use crate::program::tally::Tally;
 use crate::program::Program;
-use crate::tally::Tally;
 
 /// So many kinds a node tells apart; calls of later ones are counted together. Chosen: far more than a training step
 /// has, and some megabytes for a service whose counts never repeat.
@@ -180,10 +180,11 @@ mod tests {
     use nvcoll_core::schedule::Aliasing;
 
     use super::*;
-    use crate::batch::Batch;
     use crate::call::Call;
-    use crate::node::Node;
-    use crate::{Buffers, Deadline};
+    use crate::memory::buffers::Buffers;
+    use crate::program::batch::Batch;
+    use crate::ranks::node::Node;
+    use crate::run::deadline::Deadline;
 
     fn call(count: usize) -> Call {
         let (algorithm, aliasing) = ("ring".into(), Aliasing::InPlace);

@@ -10,9 +10,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::auto::work_split::Sharing;
 use crate::call::Call;
 use crate::program::Program;
-use crate::sharing::Sharing;
 
 /// How many programs a node keeps. Chosen: several times the shapes of one training step.
 pub(crate) const KEPT: usize = 256;
@@ -58,8 +58,9 @@ mod tests {
     use nvcoll_core::schedule::Aliasing;
 
     use super::*;
-    use crate::node::Node;
-    use crate::{Buffers, Deadline};
+    use crate::memory::buffers::Buffers;
+    use crate::ranks::node::Node;
+    use crate::run::deadline::Deadline;
 
     fn call(count: usize) -> Call {
         let (algorithm, counts, aliasing) = ("ring".into(), Counts::Even(count), Aliasing::InPlace);

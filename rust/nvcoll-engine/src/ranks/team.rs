@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::member::Member;
-use crate::memberships::{End, Memberships};
-use crate::world::World;
+use crate::memory::world::World;
+use crate::ranks::member::Member;
+use crate::ranks::memberships::{End, Memberships};
 
 const LEFT_IN_A_CALL: Error =
     Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
@@ -65,14 +65,14 @@ mod tests {
     use nvcoll_core::collective::{Collective, BARRIER, SPLIT};
 
     use super::*;
-    use crate::buffers::Buffers;
+    use crate::auto::work_split::Sharing;
     use crate::call::Call;
-    use crate::deadline::Deadline;
-    use crate::groups::Wish;
-    use crate::making::OnTheSpot;
-    use crate::node::Node;
+    use crate::memory::buffers::Buffers;
     use crate::program::Program;
-    use crate::sharing::Sharing;
+    use crate::ranks::node::Node;
+    use crate::ranks::split::Wish;
+    use crate::run::deadline::Deadline;
+    use crate::sync::single_flight::OnTheSpot;
 
     fn program(collective: &'static Collective) -> Arc<Program> {
         let call = Call::without_data(collective);

@@ -10,7 +10,7 @@ use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 
 use crate::error::{Error, Result};
-use crate::making::{Aside, Makers};
+use crate::sync::single_flight::{Aside, Makers};
 
 type Key = (&'static str, String, Roles, Path, Aliasing);
 

@@ -3,8 +3,8 @@
 use nvcoll_core::counts::held_count;
 use nvcoll_core::schedule::{Path, Schedule};
 
+use crate::auto::components::strands;
 use crate::call::Call;
-use crate::strands::strands;
 
 /// How the work of a call is divided among workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

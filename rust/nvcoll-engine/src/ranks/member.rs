@@ -2,20 +2,20 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::batch::{Batch, Pass};
-use crate::buffers::Buffers;
-use crate::by_rank::Crew;
-use crate::deadline::{Deadline, Patience};
 use crate::error::{Error, Result};
-use crate::failing::ring_everybody;
-use crate::forks::Process;
-use crate::groups::{self, Wish};
 use crate::kernel::FloatEnvironment;
-use crate::memberships::{End, Memberships};
-use crate::memory::Block;
+use crate::memory::block::Block;
+use crate::memory::buffers::Buffers;
+use crate::memory::world::World;
+use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
+use crate::ranks::memberships::{End, Memberships};
+use crate::ranks::split::{self, Wish};
+use crate::run::by_rank::Crew;
+use crate::run::deadline::{Deadline, Patience};
+use crate::run::quiesce::ring_everybody;
 use crate::sync::Cause;
-use crate::world::World;
+use crate::system::process::Process;
 
 const FORKED: Error = Error::Closed("this process was forked off inside a run, its peers are threads of the parent");
 const ENDED: Error = Error::Closed("the program of this rank has ended, and its communicators with it");
@@ -124,7 +124,7 @@ impl Member {
         // SAFETY: a split has no steps, so that nobody looks where the addresses lead that its wish stands for.
         let outcome =
             unsafe { calls.run(&self.world, Pass::of_one(program), &[Wish { color, key }.into_buffers()], deadline) };
-        let group = groups::join(&self.world, program, calls.number, self.rank);
+        let group = split::join(&self.world, program, calls.number, self.rank);
         let member = group.map(|(world, rank)| Self::join(world, rank, self.memberships.clone()));
         match outcome {
             Ok(()) => Ok(member),

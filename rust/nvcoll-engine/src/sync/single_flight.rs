@@ -23,7 +23,7 @@ use std::thread::ThreadId;
 
 use nvcoll_core::interrupt::Interrupt;
 
-use crate::forks::Process;
+use crate::system::process::Process;
 
 /// How a caller does what takes long.
 pub trait Aside {

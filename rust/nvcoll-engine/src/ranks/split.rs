@@ -21,10 +21,10 @@
 
 use std::sync::Arc;
 
-use crate::buffers::Buffers;
+use crate::memory::buffers::Buffers;
+use crate::memory::world::World;
 use crate::program::Program;
 use crate::sync::Record;
-use crate::world::World;
 
 /// What a rank says in a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Wish {
 
 /// Returns what every rank said in split number `call`; none if not all have entered it, or one of them called another thing.
 fn wishes(world: &World, program: &Program, call: u32) -> Option<Vec<Wish>> {
-    let of_rank = |lines: &crate::world::Lines| {
+    let of_rank = |lines: &crate::memory::world::Lines| {
         let record = lines.stamp.has_entered(call).then(|| lines.record.read(call))?;
         (record[..3] == program.fingerprint).then(|| Wish::of_record(&record))
     };

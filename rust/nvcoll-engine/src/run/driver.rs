@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::batch::Pass;
-use crate::buffers::Buffers;
-use crate::by_rank::Crew;
-use crate::by_tile::{self, Claims};
-use crate::deadline::{Deadline, Patience};
+use crate::auto::work_split::{wants_help, Sharing};
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
-use crate::memory::Block;
-use crate::pool::Pool;
+use crate::memory::block::Block;
+use crate::memory::buffers::Buffers;
+use crate::memory::world::World;
+use crate::program::batch::Pass;
 use crate::program::{Program, Workspace};
-use crate::sharing::{wants_help, Sharing};
+use crate::run::by_rank::Crew;
+use crate::run::by_tile::{self, Claims};
+use crate::run::deadline::{Deadline, Patience};
+use crate::run::pool::Pool;
 use crate::sync::atomic::give_way;
-use crate::world::World;
 
 /// What one call at a time uses.
 pub(crate) struct Driver {
@@ -86,10 +86,10 @@ impl Driver {
     /// Runs the calls of a pass for all ranks, after [`Driver::prepare`].
     ///
     /// # Safety
-    /// As [`crate::node::Node::run`], for every call of the pass.
+    /// As [`crate::ranks::node::Node::run`], for every call of the pass.
     ///
     /// # Errors
-    /// As [`crate::node::Node::run`].
+    /// As [`crate::ranks::node::Node::run`].
     pub(crate) unsafe fn run_pass(
         &mut self,
         pass: Pass<'_>,
@@ -241,8 +241,8 @@ mod tests {
     use super::*;
     use crate::call::Call;
     use crate::kernel::Isa;
-    use crate::making::OnTheSpot;
-    use crate::proofs::prove;
+    use crate::program::proofs::prove;
+    use crate::sync::single_flight::OnTheSpot;
 
     /// Runs a call, by rank, as number `number`, of four ranks with 1, 2, 3 and 4; returns what they hold then.
     fn run_as(driver: &mut Driver, number: u32, algorithm: &str, path: Path) -> [[i32; 100]; 4] {

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::forks::Process;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::system::process::Process;
 use door::{Door, Seen};
 use seats::Seats;
 

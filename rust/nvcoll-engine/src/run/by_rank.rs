@@ -22,17 +22,17 @@
 
 use std::ops::Range;
 
-use crate::batch::Pass;
-use crate::buffers::Buffers;
-use crate::deadline::Patience;
 use crate::error::Result;
-use crate::failing::explain;
-use crate::overlap::overlap;
+use crate::memory::buffers::Buffers;
+use crate::memory::footprint::overlap;
+use crate::memory::world::World;
+use crate::program::batch::Pass;
 use crate::program::{Slot, Wait, Workspace};
+use crate::run::deadline::Patience;
+use crate::run::quiesce::explain;
 use crate::sync::atomic::{give_way, pause};
 use crate::sync::record::{CALLS, PLACE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
-use crate::world::World;
 
 /// Pauses before giving way. Measured: where ranks exceed processors, or share one for a while, 100 of them (5 us) cost small
 /// calls a tenth to a half of their time; fewer than 10 gain nothing more.
@@ -407,7 +407,7 @@ impl Crew {
     /// Says whether what a peer brought overlaps what this crew's rank `own` brought.
     fn overlaps(&self, world: &World, pass: Pass<'_>, own: u32, rank: u32, number: u32) -> bool {
         match pass.footprint() {
-            None => overlap(pass.first(), &self.known.buffers, own, rank),
+            None => overlap(&pass.first().user_bytes, &self.known.buffers, own, rank),
             Some(footprint) => {
                 world.lines[rank as usize].batch.read(number, |entry| entry.footprint.overlaps(footprint))
             }

@@ -8,7 +8,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::overlap::Footprint;
+use crate::memory::footprint::Footprint;
 use crate::sync::Record;
 
 /// The two tables of one rank.

@@ -27,12 +27,12 @@ use nvcoll_core::lower::lower_interruptible;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::tuning::{candidates, Form, Tuning};
 
+use crate::auto::components::strands;
+use crate::auto::work_split::{may_stream, wants_help, Sharing};
 use crate::call::Call;
 use crate::error::Result;
-use crate::making::{Aside, Makers};
-use crate::sharing::{may_stream, wants_help, Sharing};
-use crate::staging::slot_bytes;
-use crate::strands::strands;
+use crate::memory::staging::slot_bytes;
+use crate::sync::single_flight::{Aside, Makers};
 
 /// With more ranks `auto` is the first of the registry. Chosen: counting a ring of 64 ranks takes tens of milliseconds, one
 /// of 1024 takes seconds.
@@ -174,7 +174,7 @@ pub fn estimates(asked: &Asked<'_>, tuning: &Tuning, aside: &impl Aside) -> Resu
         let count = |algorithm| Counted::of(collective, algorithm, roles, path, aliasing, &interrupt);
         let counted: Arc<[Counted]> = aside.run(|| candidates(collective).map(count).collect::<Result<_>>())?;
         kept().get_or_insert_default().insert(key, counted.clone());
-        Ok::<_, crate::Error>(counted)
+        Ok::<_, crate::error::Error>(counted)
     };
     let counted = MAKERS.find_or_make(&key, aside, find, make)?;
     let lengths = asked.lengths();

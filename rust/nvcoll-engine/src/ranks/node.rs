@@ -9,25 +9,25 @@ use nvcoll_core::op::Op;
 use nvcoll_core::verify::Verified;
 use nvcoll_core::words::counted;
 
-use crate::batch::{Batch, Pass};
-use crate::buffers::Buffers;
-use crate::busy::OneAtATime;
+use crate::auto::choice::{self, Asked, Chosen, Estimate};
+use crate::auto::tuning::Tuning;
+use crate::auto::work_split::Sharing;
 use crate::call::Call;
-use crate::choice::{self, Asked, Chosen, Estimate};
-use crate::cpus;
-use crate::deadline::Deadline;
-use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::forks::Process;
 use crate::kernel::Isa;
-use crate::making::{Aside, Makers, OnTheSpot};
-use crate::memory::Block;
+use crate::memory::block::Block;
+use crate::memory::buffers::Buffers;
+use crate::program::batch::{Batch, Pass};
+use crate::program::cache::{Key, Programs};
+use crate::program::proofs::prove;
+use crate::program::tallies::Tallies;
 use crate::program::{check_form, Program};
-use crate::programs::{Key, Programs};
-use crate::proofs::prove;
-use crate::sharing::Sharing;
-use crate::tallies::Tallies;
-use crate::tuning::Tuning;
+use crate::run::deadline::Deadline;
+use crate::run::driver::Driver;
+use crate::sync::single_flight::{Aside, Makers, OnTheSpot};
+use crate::sync::try_lock::OneAtATime;
+use crate::system::cpus;
+use crate::system::process::Process;
 
 const IN_USE: Error = Error::Busy(
     "the node is in a call of another thread, or in a run of its ranks: wait for it, make a node per thread, or call the \

@@ -11,10 +11,10 @@ use pyo3::types::PyDict;
 use nvcoll_core::collective::{Roles, BARRIER, SPLIT};
 use nvcoll_core::limits::MAX_RUNNING_RANKS;
 use nvcoll_core::verify::Verified;
-use nvcoll_engine::batch::Batch;
+use nvcoll_engine::auto::work_split::Sharing;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::kernel::Isa;
-use nvcoll_engine::sharing::Sharing;
+use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::{Buffers, Deadline};
 
 use crate::arrays::Caller;
@@ -33,7 +33,7 @@ use crate::whole::whole;
 /// Ranks in this process: a node of virtual GPUs.
 #[pyclass(name = "Node", module = "nvcoll._nvcoll", subclass, frozen)]
 pub(crate) struct Node {
-    engine: Arc<nvcoll_engine::node::Node>,
+    engine: Arc<nvcoll_engine::ranks::node::Node>,
     group: OpenGroup,
 }
 
@@ -50,7 +50,7 @@ impl Node {
     ) -> PyResult<Self> {
         let world_size = whole("world_size", world_size, 1..=MAX_RUNNING_RANKS)?;
         let workers = workers.map(|workers| whole("workers", workers, 1..=u32::MAX)).transpose()?;
-        let engine = nvcoll_engine::node::Node::new(world_size, workers.map(|workers| workers as usize));
+        let engine = nvcoll_engine::ranks::node::Node::new(world_size, workers.map(|workers| workers as usize));
         let mut engine = engine.map_err(|e| of_engine(py, &e))?;
         if let Some(name) = isa {
             engine.set_isa(isa_named(py, name)?).map_err(|e| of_engine(py, &e))?;

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use crate::batch::Pass;
 use crate::call::{Call, Called};
-use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::memory::world::World;
+use crate::program::batch::Pass;
+use crate::run::deadline::Deadline;
 use crate::sync::atomic::give_way;
 use crate::sync::record::{CALLS, PLACE};
 use crate::sync::{Cause, Doorbell, Record};
-use crate::world::World;
 
 /// Waits until no peer can touch the buffers of `own` ranks, which have acknowledged, and turns the cause into their error.
 ///

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use crate::buffers::Buffers;
+use crate::memory::buffers::Buffers;
 use crate::program::{Program, Slot, Workspace};
 
 /// The pieces of one call that are still to be claimed.

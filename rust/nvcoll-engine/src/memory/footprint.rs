@@ -6,10 +6,7 @@
 //! Of calls that are made as one each rank brings a **footprint**: what all of them touch, sorted once, so that two ranks compare
 //! in one walk along both; calls of other collectives, which another pass runs, are in it too.
 
-use std::sync::Arc;
-
-use crate::buffers::Buffers;
-use crate::program::Program;
+use crate::memory::buffers::Buffers;
 
 /// Where a range begins and where it ends.
 type Span = (usize, usize);
@@ -38,11 +35,11 @@ impl Clone for Footprint {
 }
 
 impl Footprint {
-    /// Finds out what calls of `rank` touch, given its buffers in each.
-    pub(crate) fn of(programs: &[Arc<Program>], buffers: &[Buffers], rank: u32) -> Self {
-        let (mut all, mut written) = (Vec::with_capacity(2 * programs.len()), Vec::with_capacity(programs.len()));
-        for (program, own) in programs.iter().zip(buffers) {
-            let [input, output] = ranges(program, own, rank).map(|(start, bytes)| (start, start.wrapping_add(bytes)));
+    /// Finds out what calls of `rank` touch, given the bytes of its input and output in each, and its buffers.
+    pub(crate) fn of<'a>(calls: impl ExactSizeIterator<Item = ([usize; 2], &'a Buffers)>, rank: u32) -> Self {
+        let (mut all, mut written) = (Vec::with_capacity(2 * calls.len()), Vec::with_capacity(calls.len()));
+        for (bytes, own) in calls {
+            let [input, output] = ranges(bytes, own).map(|(start, bytes)| (start, start.wrapping_add(bytes)));
             all.extend([input, output]);
             written.push(output);
         }
@@ -89,18 +86,17 @@ fn meet(mut a: &[Span], mut b: &[Span]) -> bool {
 }
 
 /// Says whether an output of one of two ranks overlaps an input or an output of the other in a call; `buffers` are those of
-/// all ranks.
-pub(crate) fn overlap(program: &Program, buffers: &[Buffers], a: u32, b: u32) -> bool {
+/// all ranks, `user_bytes` the bytes of the input and the output of each.
+pub(crate) fn overlap(user_bytes: &[[usize; 2]], buffers: &[Buffers], a: u32, b: u32) -> bool {
     if a == b {
         return false;
     }
-    let [[a_in, a_out], [b_in, b_out]] = [a, b].map(|rank| ranges(program, &buffers[rank as usize], rank));
+    let [[a_in, a_out], [b_in, b_out]] = [a, b].map(|rank| ranges(user_bytes[rank as usize], &buffers[rank as usize]));
     is_shared(a_out, b_in) || is_shared(a_out, b_out) || is_shared(a_in, b_out)
 }
 
 /// The input and the output of a rank: an address and a number of bytes each.
-fn ranges(program: &Program, own: &Buffers, rank: u32) -> [(usize, usize); 2] {
-    let [input, output] = program.user_bytes[rank as usize];
+fn ranges([input, output]: [usize; 2], own: &Buffers) -> [(usize, usize); 2] {
     [(own.input as usize, input), (own.output as usize, output)]
 }
 

@@ -6,13 +6,19 @@
 //! fold      kernel, element count, places           place: which base pointer, how far from it
 //! address   base + offset + tile x tile bytes       a tile is the same slice of every chunk
 //!           staging: base + offset + bank of the call + slot of the tile
-//! piece     some elements of a call that share a chunk with other calls' (`batch/end_to_end.rs`): address by the piece
+//! piece     some elements of a call that share a chunk with other calls' (`batch/coalesced.rs`): address by the piece
 //! ```
 
+pub mod batch;
+pub(crate) mod cache;
 mod extents;
 mod homes;
 mod joining;
 mod piece;
+pub mod proofs;
+pub(crate) mod stores;
+pub mod tallies;
+pub mod tally;
 
 use std::sync::{Arc, Mutex};
 
@@ -22,16 +28,16 @@ use nvcoll_core::partition::{Partition, GRAIN};
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
 
-use crate::buffers::Buffers;
+use crate::auto::components::strands;
+use crate::auto::work_split::{may_stream, wants_help};
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
-use crate::sharing::{may_stream, wants_help};
-use crate::staging::{slot_bytes, staging_bytes};
-use crate::stores::Stores;
-use crate::strands::strands;
+use crate::memory::buffers::Buffers;
+use crate::memory::staging::{slot_bytes, staging_bytes};
+use crate::program::stores::Stores;
+use crate::program::tally::Tally;
 use crate::sync::progress::QUEUES;
-use crate::tally::Tally;
 use extents::Extents;
 use homes::Homes;
 pub(crate) use piece::Piece;
@@ -559,7 +565,7 @@ mod tests {
     use nvcoll_core::op::Op;
 
     use super::*;
-    use crate::node::Node;
+    use crate::ranks::node::Node;
 
     /// Returns, for each fold of a large all_gather of four ranks by `nvswitch`, how many destinations it has.
     fn destinations(aliasing: Aliasing) -> Vec<u32> {

@@ -6,8 +6,8 @@ mod table;
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
-use crate::memory::Block;
-use crate::staging::staging_bytes;
+use crate::memory::block::Block;
+use crate::memory::staging::staging_bytes;
 use crate::sync::progress::QUEUES;
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
 use gathering::Groups;

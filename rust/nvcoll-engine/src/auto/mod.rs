@@ -1,0 +1,6 @@
+//! What is decided before a program is made: the algorithm of `auto`, the work split, and the length of a tile.
+
+pub mod choice;
+pub(crate) mod components;
+pub mod tuning;
+pub mod work_split;

@@ -1,0 +1,8 @@
+//! The memory of a call: blocks that the engine owns, the buffers of each rank, strided arrays, and the world that ranks share.
+
+pub mod block;
+pub(crate) mod buffers;
+pub(crate) mod footprint;
+pub(crate) mod staging;
+pub mod strided;
+pub(crate) mod world;
