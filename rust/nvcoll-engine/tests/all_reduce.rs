@@ -221,7 +221,7 @@ fn a_driven_call_ends_when_its_caller_is_interrupted_and_the_node_goes_on() {
 }
 
 #[test]
-fn more_workers_than_crews_of_equal_size_are_no_trouble() {
+fn more_workers_than_blocks_of_ranks_of_equal_size_are_no_trouble() {
     for (world_size, workers) in [(5, 4), (7, 5), (9, 8)] {
         let node = Node::new(world_size, Some(workers)).unwrap();
         let program = node.program(&call("tree", 1009, Path::Staged, Aliasing::InPlace), None).unwrap();

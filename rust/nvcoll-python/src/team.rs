@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use nvcoll_engine::ranks::node::Occupied;
+use nvcoll_engine::ranks::node::OccupiedNode;
 
 use crate::calls::deadline;
 use crate::communicator::Communicator;
@@ -15,7 +15,7 @@ use crate::error::of_engine;
 pub(crate) struct Team {
     node: Arc<nvcoll_engine::ranks::node::Node>,
     team: nvcoll_engine::ranks::team::Team,
-    occupied: Mutex<Option<Occupied>>,
+    occupied: Mutex<Option<OccupiedNode>>,
 }
 
 impl Team {

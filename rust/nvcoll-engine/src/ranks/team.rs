@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::memory::world::World;
 use crate::ranks::member::Member;
-use crate::ranks::memberships::{End, Memberships};
+use crate::ranks::memberships::{Memberships, RankEnd};
 
 const LEFT_IN_A_CALL: Error =
     Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
@@ -34,8 +34,8 @@ impl Team {
     /// # Errors
     /// [`Error::Busy`] if another thread is in a call of one of its communicators: then the rank has failed.
     pub fn retire(&self, rank: u32) -> Result<()> {
-        let members = self.memberships[rank as usize].end(End::Returned);
-        let left = members.iter().filter(|member| member.end(End::Returned)).count();
+        let members = self.memberships[rank as usize].end(RankEnd::Returned);
+        let left = members.iter().filter(|member| member.end(RankEnd::Returned)).count();
         if left < members.len() {
             self.fail(rank);
             return Err(LEFT_IN_A_CALL);
@@ -46,8 +46,8 @@ impl Team {
     /// Ends every call, now and later, of every communicator that contains `rank`, because its code failed. Returns when no
     /// thread of the rank is in a call.
     pub fn fail(&self, rank: u32) {
-        let members = self.memberships[rank as usize].end(End::Failed);
-        members.iter().for_each(|member| _ = member.end(End::Failed));
+        let members = self.memberships[rank as usize].end(RankEnd::Failed);
+        members.iter().for_each(|member| _ = member.end(RankEnd::Failed));
         // Only now: a call of another thread may wait for a peer that waits in another communicator.
         members.iter().for_each(|member| member.close());
     }
@@ -55,7 +55,7 @@ impl Team {
     /// Ends every call of the run, now and later, because the user interrupted the program.
     pub fn interrupt(&self) {
         for memberships in self.memberships.iter() {
-            memberships.end(End::Interrupted).iter().for_each(|member| _ = member.end(End::Interrupted));
+            memberships.end(RankEnd::Interrupted).iter().for_each(|member| _ = member.end(RankEnd::Interrupted));
         }
     }
 }
@@ -65,18 +65,18 @@ mod tests {
     use nvcoll_core::collective::{Collective, BARRIER, SPLIT};
 
     use super::*;
-    use crate::auto::work_split::Sharing;
+    use crate::auto::work_split::WorkSplit;
     use crate::call::Call;
     use crate::memory::buffers::Buffers;
     use crate::program::Program;
     use crate::ranks::node::Node;
-    use crate::ranks::split::Wish;
+    use crate::ranks::split::SplitKey;
     use crate::run::deadline::Deadline;
-    use crate::sync::single_flight::OnTheSpot;
+    use crate::sync::single_flight::HoldsNoLock;
 
     fn program(collective: &'static Collective) -> Arc<Program> {
         let call = Call::without_data(collective);
-        Node::new(2, None).unwrap().program_among(2, &call, Sharing::ByRank, None, &OnTheSpot).unwrap()
+        Node::new(2, None).unwrap().program_among(2, &call, WorkSplit::ByRank, None, &HoldsNoLock).unwrap()
     }
 
     /// 30 seconds: a watchdog, not a bar.
@@ -91,7 +91,7 @@ mod tests {
     }
 
     /// Rank 0 enters its first call, a split, and is overtaken there: what it has not done yet, `Member::split` does later.
-    fn enter_split(team: &Team, wish: Wish) {
+    fn enter_split(team: &Team, wish: SplitKey) {
         let ([fingerprint, small, count], said) = (program(&SPLIT).fingerprint, wish.into_buffers());
         let [input, output] = [said.input, said.output].map(|address| address as usize as u64);
         let lines = &team.world.lines[0];
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_rank_whose_split_fails_while_its_peer_is_through_ends_the_calls_of_their_group() {
-        let (team, wish) = (Team::new(2), Wish { color: Some(3), key: 5 });
+        let (team, wish) = (Team::new(2), SplitKey { color: Some(3), key: 5 });
         let members = [team.member(0), team.member(1)];
         enter_split(&team, wish);
         let group = members[1].split(&program(&SPLIT), wish.color, 4, watchdog()).unwrap().unwrap();
@@ -114,16 +114,16 @@ mod tests {
 
     #[test]
     fn a_rank_that_failed_or_returned_is_known_in_a_group_that_it_joins_afterwards() {
-        for end in [End::Failed, End::Returned, End::Interrupted] {
+        for end in [RankEnd::Failed, RankEnd::Returned, RankEnd::Interrupted] {
             let team = Team::new(2);
             team.memberships[0].end(end);
             let world = Arc::new(World::of_group(vec![0, 1]));
             let _ended = Member::join(world.clone(), 0, team.memberships[0].clone());
             let found = meet(&Member::join(world, 1, team.memberships[1].clone())).unwrap_err();
             match end {
-                End::Failed => assert_eq!(found, Error::Aborted { rank: 0, cause: "failed" }),
-                End::Returned => assert!(matches!(found, Error::Returned { rank: 0, calls: 0, .. }), "{found}"),
-                End::Interrupted => assert_eq!(found, Error::Interrupted),
+                RankEnd::Failed => assert_eq!(found, Error::Aborted { rank: 0, cause: "failed" }),
+                RankEnd::Returned => assert!(matches!(found, Error::Returned { rank: 0, calls: 0, .. }), "{found}"),
+                RankEnd::Interrupted => assert_eq!(found, Error::Interrupted),
             }
         }
     }

@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 use nvcoll_core::collective::{Roles, BARRIER, SPLIT};
 use nvcoll_core::limits::MAX_RUNNING_RANKS;
 use nvcoll_core::verify::Verified;
-use nvcoll_engine::auto::work_split::Sharing;
+use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::program::batch::Batch;
@@ -256,7 +256,7 @@ impl Node {
     }
 
     fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
-        let program = self.engine.program_shared(call, Sharing::of(call.path), proof, &WithoutGil(py));
+        let program = self.engine.program_shared(call, WorkSplit::of(call.path), proof, &WithoutGil(py));
         program.map_err(|e| of_engine(py, &e))
     }
 }

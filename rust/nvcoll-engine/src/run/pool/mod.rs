@@ -11,7 +11,7 @@
 //! not part of the ranks' protocol.
 
 pub mod door;
-mod seats;
+mod helper_placement;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::system::process::Process;
-use door::{Door, Seen};
-use seats::Seats;
+use door::{Door, DoorState};
+use helper_placement::HelperPlacement;
 
 /// How long a helper stays awake after a job, giving way to everybody. Chosen: what the calls of a training step are apart.
 /// Measured: of calls 2 to 5 ms apart, 1 MiB from each of two ranks, those that met a sleeper took 1.8 times as long.
@@ -34,12 +34,12 @@ const LOOKS: u32 = 50;
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What a helper does: called with its number, from 1.
-type Job<'a> = dyn Fn(usize) + Sync + 'a;
+type HelperJob<'a> = dyn Fn(usize) + Sync + 'a;
 
-struct Shared {
+struct PoolState {
     door: Door,
     /// The job on offer; written only while the door is closed and nobody is inside.
-    job: Mutex<Option<&'static Job<'static>>>,
+    job: Mutex<Option<&'static HelperJob<'static>>>,
     is_stopping: AtomicBool,
     has_panicked: AtomicBool,
     sleeping: Vec<AtomicBool>,
@@ -47,16 +47,16 @@ struct Shared {
 
 /// A set of helpers.
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     helpers: Vec<JoinHandle<()>>,
-    seats: Seats,
+    placement: HelperPlacement,
     process: Process,
 }
 
 impl Pool {
     /// Starts `helpers` threads.
     pub fn new(helpers: usize) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolState {
             door: Door::default(),
             job: Mutex::new(None),
             is_stopping: AtomicBool::new(false),
@@ -70,8 +70,8 @@ impl Pool {
             std::thread::Builder::new().name(name).spawn(move || shared.serve(number)).ok()
         };
         let helpers: Vec<_> = (0..helpers).map_while(start).collect();
-        let seats = Seats::take(&helpers);
-        Self { shared, helpers, seats, process: Process::current() }
+        let placement = HelperPlacement::take(&helpers);
+        Self { shared, helpers, placement, process: Process::current() }
     }
 
     /// Returns the number of workers: the helpers and the caller.
@@ -85,12 +85,12 @@ impl Pool {
     }
 
     /// Runs `mine` on the caller while every helper that comes in time runs `job`, with its number from 1.
-    pub fn run(&mut self, mine: impl FnOnce(), job: &Job<'_>) {
+    pub fn run(&mut self, mine: impl FnOnce(), job: &HelperJob<'_>) {
         // SAFETY: the reference is forgotten (door closed, nobody inside, slot emptied) before this function returns or
         // unwinds, so no helper uses it longer than it lives.
-        let job_of_helpers: &'static Job<'static> =
-            unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(job) };
-        self.seats.give_way(&self.helpers);
+        let job_of_helpers: &'static HelperJob<'static> =
+            unsafe { std::mem::transmute::<&HelperJob<'_>, &'static HelperJob<'static>>(job) };
+        self.placement.give_way(&self.helpers);
         *self.shared.lock() = Some(job_of_helpers);
         self.shared.door.open();
         for (sleeping, helper) in self.shared.sleeping.iter().zip(&self.helpers) {
@@ -118,8 +118,8 @@ impl Pool {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<&'static Job<'static>>> {
+impl PoolState {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<&'static HelperJob<'static>>> {
         self.job.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -140,7 +140,7 @@ impl Shared {
     }
 
     /// Looks for a change for about a microsecond, then gives way.
-    fn linger(&self, door: Seen) {
+    fn linger(&self, door: DoorState) {
         for _ in 0..LOOKS {
             if self.door.look() != door {
                 return;
@@ -151,7 +151,7 @@ impl Shared {
     }
 
     /// Waits for a door other than `last` to open; `None` when the pool stops.
-    fn next_open_door(&self, number: usize, last: u64) -> Option<Seen> {
+    fn next_open_door(&self, number: usize, last: u64) -> Option<DoorState> {
         let mut since = Instant::now();
         loop {
             let door = self.door.look();
