@@ -31,7 +31,8 @@ impl Team {
     /// The communicator of a rank; each rank has one.
     fn communicator(&self, py: Python<'_>, rank: u32, timeout: Option<f64>) -> PyResult<Communicator> {
         deadline(py, timeout)?;
-        Ok(Communicator::new(self.node.clone(), timeout, self.team.member(rank)))
+        let member = self.team.member(rank).map_err(|error| of_engine(py, &error))?;
+        Ok(Communicator::new(self.node.clone(), timeout, member))
     }
 
     /// Ends the communicators of a rank whose program has returned: peers that make one more call are told so.

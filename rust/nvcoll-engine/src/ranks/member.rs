@@ -9,7 +9,8 @@ use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
-use crate::ranks::memberships::{Memberships, RankEnd};
+use crate::ranks::memberships::{RankEnd, Memberships};
+use crate::ranks::node::check_ranks;
 use crate::ranks::split::{self, SplitKey};
 use crate::run::by_rank::RankWorker;
 use crate::run::deadline::{Deadline, WaitLimit};
@@ -81,6 +82,7 @@ impl Member {
     /// fails. `Closed` when the rank's program has ended, and in the child of a fork, where no peer is; `Busy` if another
     /// thread is in a call; `NoMemory` before the call was entered.
     pub unsafe fn run(&self, program: &Arc<Program>, buffers: Buffers, deadline: Deadline) -> Result<()> {
+        check_ranks(program, self.world.world_size())?;
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         let scratch = calls.make_room(&self.world, program.scratch_bytes(), program.staging_bytes())?;
@@ -97,6 +99,8 @@ impl Member {
     /// # Errors
     /// As [`Member::run`].
     pub unsafe fn run_batch(&self, batch: &mut Batch, deadline: Deadline) -> Result<()> {
+        batch.programs().iter().try_for_each(|program| check_ranks(program, self.world.world_size()))?;
+        assert_eq!(batch.buffers.len(), batch.len(), "one entry per call");
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         let scratch = calls.make_room(&self.world, batch.scratch_bytes(), batch.staging_bytes())?;
@@ -197,7 +201,8 @@ impl Member {
 impl Drop for Member {
     /// Departs: a peer that makes one more call would wait for ever.
     fn drop(&mut self) {
-        let calls = self.lock().take();
+        // Not locked: in the child of a fork the lock may be held by a thread of the parent, for ever.
+        let calls = self.calls.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         calls.into_iter().for_each(|calls| self.depart(&calls));
     }
 }

@@ -279,6 +279,7 @@ impl Node {
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
+        check_ranks(program, self.world_size)?;
         assert_eq!(buffers.len(), self.world_size as usize, "one entry per rank");
         let Some(mut driver) = self.driver.take() else {
             return Err(self.in_use());
@@ -305,6 +306,7 @@ impl Node {
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let ranks = self.world_size as usize;
+        batch.programs().iter().try_for_each(|program| check_ranks(program, self.world_size))?;
         assert_eq!(batch.buffers.len(), batch.len() * ranks, "one entry per call and rank");
         let Some(mut driver) = self.driver.take() else {
             return Err(self.in_use());
@@ -328,6 +330,21 @@ impl Drop for OccupiedNode {
         // SAFETY: `Node::occupy` closed it, and a value is dropped once.
         unsafe { self.0.driver.open() };
     }
+}
+
+/// Refuses a program of another number of ranks than those that run it.
+#[inline]
+pub(crate) fn check_ranks(program: &Program, world_size: u32) -> Result<()> {
+    match program.world_size() == world_size {
+        true => Ok(()),
+        false => Err(of_other_ranks(program, world_size)),
+    }
+}
+
+#[cold]
+fn of_other_ranks(program: &Program, world_size: u32) -> Error {
+    let (found, expected) = (counted(program.world_size(), "rank"), counted(world_size, "rank"));
+    Error::Invalid(format!("the program is of {found}, it is run by {expected}: bind one for these ranks"))
 }
 
 /// Refuses an op that has no meaning on the dtype, or in the collective.

@@ -1,11 +1,13 @@
 //! The ranks of one run: every rank is a thread of its own and makes its own calls, in one communicator or in several.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::memory::world::World;
 use crate::ranks::member::Member;
-use crate::ranks::memberships::{Memberships, RankEnd};
+use crate::ranks::memberships::{RankEnd, Memberships};
+use crate::system::process::Process;
 
 const LEFT_IN_A_CALL: Error =
     Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
@@ -15,18 +17,35 @@ const LEFT_IN_A_CALL: Error =
 pub struct Team {
     world: Arc<World>,
     memberships: Arc<[Arc<Memberships<Member>>]>,
+    /// Whether each rank has its member.
+    joined: Arc<[AtomicBool]>,
+    process: Process,
 }
 
 impl Team {
     /// Makes a team of `world_size` ranks that have called nothing yet.
     pub fn new(world_size: u32) -> Self {
         let memberships = (0..world_size).map(|_| Arc::default()).collect();
-        Self { world: Arc::new(World::new(world_size)), memberships }
+        let joined = (0..world_size).map(|_| AtomicBool::new(false)).collect();
+        Self { world: Arc::new(World::new(world_size)), memberships, joined, process: Process::current() }
     }
 
-    /// Returns the member with this rank, in the communicator of all ranks. A rank has one there.
-    pub fn member(&self, rank: u32) -> Arc<Member> {
-        Member::join(self.world.clone(), rank, self.memberships[rank as usize].clone())
+    /// Makes the member with this rank, in the communicator of all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no such rank, or if the rank has its member: the words of a rank have one writer.
+    pub fn member(&self, rank: u32) -> Result<Arc<Member>> {
+        let Some(joined) = self.joined.get(rank as usize) else {
+            let last = self.joined.len() - 1;
+            return Err(Error::Invalid(format!("found rank {rank}, expected one from 0 to {last}")));
+        };
+        // Relaxed: the flag orders nothing; of two that ask at once, one sees it set.
+        if joined.swap(true, Ordering::Relaxed) {
+            return Err(Error::Invalid(format!(
+                "rank {rank} has its communicator already, and two would write the same words: use that one"
+            )));
+        }
+        Ok(Member::join(self.world.clone(), rank, self.memberships[rank as usize].clone()))
     }
 
     /// Says that `rank` makes no more calls: peers that make one more with it are told so instead of waiting for ever.
@@ -34,6 +53,9 @@ impl Team {
     /// # Errors
     /// [`Error::Busy`] if another thread is in a call of one of its communicators: then the rank has failed.
     pub fn retire(&self, rank: u32) -> Result<()> {
+        if !self.process.is_current() {
+            return Ok(()); // The peers live in the parent, and so do the threads that may hold the locks.
+        }
         let members = self.memberships[rank as usize].end(RankEnd::Returned);
         let left = members.iter().filter(|member| member.end(RankEnd::Returned)).count();
         if left < members.len() {
@@ -46,6 +68,9 @@ impl Team {
     /// Ends every call, now and later, of every communicator that contains `rank`, because its code failed. Returns when no
     /// thread of the rank is in a call.
     pub fn fail(&self, rank: u32) {
+        if !self.process.is_current() {
+            return; // as in `retire`
+        }
         let members = self.memberships[rank as usize].end(RankEnd::Failed);
         members.iter().for_each(|member| _ = member.end(RankEnd::Failed));
         // Only now: a call of another thread may wait for a peer that waits in another communicator.
@@ -54,6 +79,9 @@ impl Team {
 
     /// Ends every call of the run, now and later, because the user interrupted the program.
     pub fn interrupt(&self) {
+        if !self.process.is_current() {
+            return; // as in `retire`
+        }
         for memberships in self.memberships.iter() {
             memberships.end(RankEnd::Interrupted).iter().for_each(|member| _ = member.end(RankEnd::Interrupted));
         }
@@ -102,7 +130,7 @@ mod tests {
     #[test]
     fn a_rank_whose_split_fails_while_its_peer_is_through_ends_the_calls_of_their_group() {
         let (team, wish) = (Team::new(2), SplitKey { color: Some(3), key: 5 });
-        let members = [team.member(0), team.member(1)];
+        let members = [0, 1].map(|rank| team.member(rank).unwrap());
         enter_split(&team, wish);
         let group = members[1].split(&program(&SPLIT), wish.color, 4, watchdog()).unwrap().unwrap();
         assert_eq!((group.rank(), group.ranks()), (0, &[1, 0][..]));

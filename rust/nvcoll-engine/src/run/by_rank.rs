@@ -105,11 +105,8 @@ pub(crate) struct RankWorker {
     has_seen_all: bool,
 }
 
-// SAFETY: the base pointers are used only inside `run`, whose caller vouches for them.
-unsafe impl Send for RankWorker {}
-
 impl RankWorker {
-    /// Makes the worker of some ranks of a world that one caller drives.
+    /// Makes the rank_worker of some ranks of a world that one caller drives.
     pub(crate) fn new(world_size: u32, ranks: Range<u32>, block: u32) -> Self {
         let n = world_size as usize;
         Self {

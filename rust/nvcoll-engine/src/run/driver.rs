@@ -29,18 +29,6 @@ pub(crate) struct Driver {
     scratch: Vec<MemoryBlock>,
 }
 
-/// A slice of raw pointers that workers of one call share.
-struct Shared<'a, T>(&'a [T]);
-
-impl<T> Shared<'_, T> {
-    fn all(&self) -> &[T] {
-        self.0
-    }
-}
-
-// SAFETY: the pointers are only read; what they point to is shared by the rules of the schedule, which was proved.
-unsafe impl<T> Sync for Shared<'_, T> {}
-
 impl Driver {
     /// Makes what drives so many ranks, with the threads of a pool or with the caller's alone.
     pub(crate) fn new(world_size: u32, pool: Option<Pool>) -> Self {
@@ -145,14 +133,14 @@ impl Driver {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> bool {
         let pool = self.pool.as_mut().expect("prepare made it");
-        let (buffers, workspaces) = (Shared(buffers), &mut self.workspaces);
+        let workspaces = &mut self.workspaces;
         let bytes = programs.iter().map(|program| program.buffer_bytes()).sum();
         let claims = Claims::new(programs, workspaces.len());
         if !wants_help(bytes) || claims.pieces() == 1 || pool.workers() == 1 {
             let _environment = FloatEnvironment::round_to_nearest();
             let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
-            let ranks = buffers.all().len() / programs.len();
-            let mut of_programs = programs.iter().zip(buffers.all().chunks_exact(ranks));
+            let ranks = buffers.len() / programs.len();
+            let mut of_programs = programs.iter().zip(buffers.chunks_exact(ranks));
             let is_long = wants_help(bytes);
             return of_programs.all(|(program, buffers)| {
                 workspace.fit(program, is_streaming);
@@ -168,7 +156,7 @@ impl Driver {
             let _environment = FloatEnvironment::round_to_nearest();
             let mut workspace = lock(&workspaces[worker]);
             // SAFETY: as above.
-            unsafe { by_tile::run(programs, buffers.all(), &mut workspace, &claims, goes_on) };
+            unsafe { by_tile::run(programs, buffers, &mut workspace, &claims, goes_on) };
         };
         pool.run(|| work(0, goes_on), &|helper| work(helper, &mut || true));
         !claims.was_stopped()
@@ -183,8 +171,7 @@ impl Driver {
     ) -> Result<()> {
         self.world.make_staging(pass.first().staging_bytes())?;
         self.number = self.number.wrapping_add(1);
-        let (own, outcomes) = (Shared(buffers), &self.outcomes);
-        let (rank_workers, world, number) = (&self.rank_workers, &self.world, self.number);
+        let (rank_workers, world, number, outcomes) = (&self.rank_workers, &self.world, self.number, &self.outcomes);
         let begun = AtomicUsize::new(0);
         let work = |worker: usize, is_interrupted: &mut dyn FnMut() -> bool| {
             let Some(rank_worker) = rank_workers.get(worker) else { return };
@@ -194,7 +181,7 @@ impl Driver {
             let mut rank_worker = lock(rank_worker);
             let mut patience = WaitLimit { deadline, is_interrupted };
             // SAFETY: the caller of `Node::run` vouches for the buffers.
-            let outcome = unsafe { rank_worker.run(world, pass, number, own.all(), &mut patience) };
+            let outcome = unsafe { rank_worker.run(world, pass, number, buffers, &mut patience) };
             *lock(&outcomes[worker]) = outcome;
         };
         let pool = self.pool.as_mut().expect("prepare made it");

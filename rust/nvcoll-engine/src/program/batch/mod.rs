@@ -201,6 +201,11 @@ impl Batch {
         self.buffers.extend(buffers);
     }
 
+    /// Returns the programs of its calls, pass by pass.
+    pub(crate) fn programs(&self) -> &[Arc<Program>] {
+        &self.shape.programs
+    }
+
     /// Returns how many calls there are.
     pub fn len(&self) -> usize {
         self.shape.programs.len()
