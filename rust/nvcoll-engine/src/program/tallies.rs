@@ -181,10 +181,12 @@ mod tests {
 
     use super::*;
     use crate::call::Call;
+    use crate::auto::work_split::WorkSplit;
     use crate::memory::buffers::Buffers;
     use crate::program::batch::Batch;
     use crate::ranks::node::Node;
     use crate::run::deadline::Deadline;
+    use crate::sync::single_flight::Unlocked;
 
     fn call(count: usize) -> Call {
         let (algorithm, aliasing) = ("ring".into(), Aliasing::InPlace);
@@ -234,8 +236,51 @@ mod tests {
         for _ in 0..3 {
             // SAFETY: arrays of their own for every call, as long as it says.
             unsafe { node.run_batch(&mut batch, Deadline::after(None), &mut || false) }.unwrap();
+            node.count_batch(&mut batch);
         }
         assert_eq!(told(&node), [(5, 2, 3), (7, 1, 3)]);
+    }
+
+    /// Does the work of a caller while another thread holds the tallies, as a thread does that forks. Says whether the work
+    /// came to its end before they were let go, which a watchdog does after 30 seconds.
+    fn ends_while_tallies_are_held<T: Send>(tallies: &Tallies, work: impl FnOnce() -> T + Send) -> (T, bool) {
+        let held = tallies.lock();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(work);
+            let begun = std::time::Instant::now();
+            while !worker.is_finished() && begun.elapsed().as_secs() < 30 {
+                std::thread::yield_now();
+            }
+            let is_over = worker.is_finished();
+            drop(held);
+            (worker.join().unwrap(), is_over)
+        })
+    }
+
+    /// Another thread holds the tallies whenever the caller has let its own lock go.
+    struct HeldAside<'a>(&'a Tallies);
+
+    impl Aside for HeldAside<'_> {
+        fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+            let (outcome, is_over) = ends_while_tallies_are_held(self.0, work);
+            assert!(is_over, "work that is done aside took the lock of the tallies");
+            outcome
+        }
+    }
+
+    #[test]
+    fn nothing_that_runs_without_the_caller_s_lock_takes_the_lock_of_the_tallies() {
+        let node = Node::new(2, Some(1)).unwrap();
+        let programs = [2, 3].map(|count| {
+            node.program_shared(&call(count), Sharing::ByTile, None, &HeldAside(node.tallies())).unwrap()
+        });
+        let mut data = [[[1f32; 8]; 2]; 2];
+        let mut batch = Batch::new(programs.into_iter().zip(&mut data).map(|(p, data)| (p, buffers(data))).collect());
+        let (outcome, is_over) = ends_while_tallies_are_held(node.tallies(), || {
+            // SAFETY: arrays of their own for every call, as long as it says.
+            unsafe { node.run_batch(&mut batch, Deadline::after(None), &mut || false) }
+        });
+        assert!(outcome.is_ok() && is_over, "a batch took the lock of the tallies");
     }
 
     #[test]

@@ -190,12 +190,13 @@ impl Node {
         }
         check_form(verified.schedule(), call)?; // before anything is counted by the parts of the call
         check_counts(call, verified.schedule().roles())?;
-        let program = unlocked.run(|| {
+        let mut program = unlocked.run(|| {
             let tile_count = split.tile_count(verified.schedule(), call, self.workers);
-            let mut program = Program::bind(&verified, call.clone(), tile_count, self.isa)?;
-            program.tally = (*world_size == self.world_size).then(|| self.tallies.of_all(&program));
-            Result::Ok(Arc::new(program))
+            Program::bind(&verified, call.clone(), tile_count, self.isa)
         })?;
+        // Not unlocked: a thread that forks while it holds the caller's lock must find no table locked.
+        program.tally = (*world_size == self.world_size).then(|| self.tallies.of_all(&program));
+        let program = Arc::new(program);
         self.lock_programs().keep(key.clone(), program.clone());
         Ok(program)
     }
@@ -292,7 +293,8 @@ impl Node {
         Ok(())
     }
 
-    /// Runs calls that are launched as one: the batch has the buffers of all ranks.
+    /// Runs calls that are launched as one: the batch has the buffers of all ranks. The caller counts them afterwards, by
+    /// [`Node::count_batch`].
     ///
     /// # Safety
     /// As [`Node::run`], and no call writes a byte that another one touches.
@@ -317,8 +319,13 @@ impl Node {
             // SAFETY: the caller's; every call of the batch has scratch of its own.
             unsafe { driver.run_pass(pass, buffers, deadline, is_interrupted) }?;
         }
-        batch.count(&self.tallies, self.tallies.ranks());
         Ok(())
+    }
+
+    /// Counts a batch that all ranks have run. It locks the table of tallies, so a caller with a lock of its own, such as
+    /// Python's, calls it under that lock.
+    pub fn count_batch(&self, batch: &mut Batch) {
+        batch.count(&self.tallies, self.tallies.ranks());
     }
 }
 

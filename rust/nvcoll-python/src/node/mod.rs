@@ -270,6 +270,8 @@ impl Home for Py<Node> {
     fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()> {
         let engine = &self.get().engine;
         // SAFETY: the arrays were checked, each call's and all among each other, and the group holds their owners.
-        watched(py, |is_interrupted| unsafe { engine.run_batch(batch.get(), deadline, is_interrupted) })
+        watched(py, |is_interrupted| unsafe { engine.run_batch(batch.get(), deadline, is_interrupted) })?;
+        engine.count_batch(batch.get());
+        Ok(())
     }
 }
