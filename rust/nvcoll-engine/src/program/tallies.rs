@@ -181,12 +181,12 @@ mod tests {
 
     use super::*;
     use crate::call::Call;
-    use crate::auto::work_split::WorkSplit;
+    use crate::auto::work_split::Sharing;
     use crate::memory::buffers::Buffers;
     use crate::program::batch::Batch;
     use crate::ranks::node::Node;
     use crate::run::deadline::Deadline;
-    use crate::sync::single_flight::Unlocked;
+    use crate::sync::single_flight::Aside;
 
     fn call(count: usize) -> Call {
         let (algorithm, aliasing) = ("ring".into(), Aliasing::InPlace);

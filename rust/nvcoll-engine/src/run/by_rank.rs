@@ -21,6 +21,7 @@
 //! stamped are not compared with it.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use crate::error::Result;
 use crate::memory::buffers::Buffers;
@@ -31,15 +32,17 @@ use crate::program::{Slot, Wait, Workspace};
 use crate::run::deadline::WaitLimit;
 use crate::run::quiesce::quiesce_and_report;
 use crate::sync::atomic::{give_way, pause};
+use crate::sync::backoff::{Backoff, Next};
 use crate::sync::record::{CALLS, PLACE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 
 /// Pauses before giving way. Measured: where ranks exceed processors, or share one for a while, 100 of them (5 us) cost small
 /// calls a tenth to a half of their time; fewer than 10 gain nothing more.
-const PAUSES: u32 = 10;
+pub(crate) const PAUSES: u32 = 10;
 
-/// Turns given away before sleeping. Chosen: a wake-up costs tens of microseconds, a turn less than one.
-const TURNS: u32 = 100;
+/// Turns given away before sleeping, unless one comes back late. Chosen: a wake-up costs tens of microseconds, a turn less than
+/// one.
+pub(crate) const TURNS: u32 = 100;
 
 /// So often a rank brings the progress words of queues that it does not use up to date: a word that was left 2^31 calls
 /// behind would look as if it were ahead. Chosen: half of that.
@@ -435,18 +438,18 @@ impl RankWorker {
         patience: &mut WaitLimit<'_>,
         is_over: impl Fn(&Self) -> bool,
     ) -> std::result::Result<(), Cause> {
-        let mut tries = 0;
+        let mut backoff = Backoff::new(PAUSES, TURNS);
         while !is_over(self) {
             if let Some(cause) = world.abort.cause() {
                 return Err(cause);
             }
-            tries += 1;
-            if tries < PAUSES {
+            let next = backoff.next(Instant::now);
+            if next == Next::Pause {
                 pause();
                 continue;
             }
             self.go_on(world, patience)?;
-            if tries < PAUSES + TURNS {
+            if next == Next::GiveWay {
                 give_way();
                 continue;
             }

@@ -12,11 +12,11 @@ use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::{Program, Workspace};
-use crate::run::by_rank::RankWorker;
+use crate::run::by_rank::{RankWorker, PAUSES, TURNS};
 use crate::run::by_tile::{self, Claims};
 use crate::run::deadline::{Deadline, WaitLimit};
 use crate::run::pool::Pool;
-use crate::sync::atomic::give_way;
+use crate::sync::{Backoff, Doorbell};
 
 /// What one call at a time uses.
 pub(crate) struct Driver {
@@ -172,11 +172,14 @@ impl Driver {
         self.world.make_staging(pass.first().staging_bytes())?;
         self.number = self.number.wrapping_add(1);
         let (rank_workers, world, number, outcomes) = (&self.rank_workers, &self.world, self.number, &self.outcomes);
-        let begun = AtomicUsize::new(0);
+        let (begun, arrivals) = (AtomicUsize::new(0), Doorbell::default());
         let work = |worker: usize, is_interrupted: &mut dyn FnMut() -> bool| {
             let Some(rank_worker) = rank_workers.get(worker) else { return };
-            // Relaxed: it orders nothing, it only keeps the door open.
+            // Relaxed: it orders nothing, it only keeps the door open; ringing fences between it and a look who sleeps.
             begun.fetch_add(1, Ordering::Relaxed);
+            if worker > 0 {
+                Doorbell::ring_all([&arrivals]);
+            }
             let _environment = FloatEnvironment::round_to_nearest();
             let mut rank_worker = lock(rank_worker);
             let mut patience = WaitLimit { deadline, is_interrupted };
@@ -188,8 +191,10 @@ impl Driver {
         let mine = || {
             work(0, is_interrupted);
             // Ranks that need nothing of others may be through before a helper has woken up for its own.
-            while begun.load(Ordering::Relaxed) < rank_workers.len() {
-                give_way();
+            let all_have_begun = || begun.load(Ordering::Relaxed) >= rank_workers.len();
+            let mut backoff = Backoff::new(PAUSES, TURNS);
+            while !all_have_begun() {
+                backoff.wait(|| arrivals.sleep(all_have_begun, None));
             }
         };
         pool.run(mine, &|helper| work(helper, &mut || false));

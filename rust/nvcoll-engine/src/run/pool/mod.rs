@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{give_way, pause, AtomicBool, Ordering};
+use crate::sync::backoff::{Backoff, Next};
+use crate::sync::Doorbell;
 use crate::system::process::Process;
 use door::{Door, DoorState};
 use helper_placement::HelperPlacement;
@@ -29,6 +31,10 @@ const LINGER: Duration = Duration::from_millis(20);
 
 /// Looks at the door before a lingering helper gives way. Chosen: a pause may take 140 cycles.
 const LOOKS: u32 = 50;
+
+/// Pauses and turns of a caller that waits for helpers to leave, before it sleeps. Chosen.
+const PAUSES: u32 = 200;
+const TURNS: u32 = 100;
 
 /// A sleeping helper looks at the door at least this often, for the sake of a lost signal. Chosen.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -43,6 +49,8 @@ struct PoolState {
     is_stopping: AtomicBool,
     has_panicked: AtomicBool,
     sleeping: Vec<AtomicBool>,
+    /// Where the caller sleeps until the helpers have left; each that leaves rings.
+    left: Doorbell,
 }
 
 /// A set of helpers.
@@ -62,6 +70,7 @@ impl Pool {
             is_stopping: AtomicBool::new(false),
             has_panicked: AtomicBool::new(false),
             sleeping: (0..helpers).map(|_| AtomicBool::new(false)).collect(),
+            left: Doorbell::default(),
         });
         // Helpers have consecutive numbers: the first that the system refuses is the last that is asked for.
         let start = |number: usize| {
@@ -101,14 +110,9 @@ impl Pool {
         }
         let outcome = catch_unwind(AssertUnwindSafe(mine));
         self.shared.door.close();
-        let mut turns = 0u32;
+        let mut backoff = Backoff::new(PAUSES, TURNS);
         while !self.shared.door.is_empty() {
-            turns += 1;
-            if turns < 200 {
-                std::hint::spin_loop()
-            } else {
-                std::thread::yield_now()
-            }
+            backoff.wait(|| self.shared.left.sleep(|| self.shared.door.is_empty(), None));
         }
         *self.shared.lock() = None;
         if let Err(panic) = outcome {
@@ -135,24 +139,31 @@ impl PoolState {
                     self.has_panicked.store(true, Ordering::Relaxed);
                 }
                 self.door.leave();
+                Doorbell::ring_all([&self.left]);
             }
         }
     }
 
-    /// Looks for a change for about a microsecond, then gives way.
-    fn linger(&self, door: DoorState) {
+    /// Looks for a change for about a microsecond, then gives way; says whether to go on so rather than sleep.
+    fn linger(&self, door: DoorState, backoff: &mut Backoff) -> bool {
         for _ in 0..LOOKS {
             if self.door.look() != door {
-                return;
+                return true;
             }
-            std::hint::spin_loop();
+            pause();
         }
-        std::thread::yield_now();
+        let is_awake = backoff.next(Instant::now) == Next::GiveWay;
+        if is_awake {
+            give_way();
+        }
+        is_awake
     }
 
     /// Waits for a door other than `last` to open; `None` when the pool stops.
     fn next_open_door(&self, number: usize, last: u64) -> Option<DoorState> {
         let mut since = Instant::now();
+        // However many turns it gives away, a helper sleeps after the first that comes back late.
+        let mut backoff = Backoff::new(0, u32::MAX);
         loop {
             let door = self.door.look();
             // Relaxed: the flag orders nothing; whoever sets it wakes every helper and joins it.
@@ -162,13 +173,13 @@ impl PoolState {
             if door.is_open() && door.job() != last {
                 return Some(door);
             }
-            if since.elapsed() < LINGER {
-                self.linger(door);
+            if since.elapsed() < LINGER && self.linger(door, &mut backoff) {
                 continue;
             }
             self.door.doze(door, &self.sleeping[number], || std::thread::park_timeout(LONGEST_SLEEP));
             if self.door.look() != door {
                 since = Instant::now();
+                backoff = Backoff::new(0, u32::MAX);
             }
         }
     }
