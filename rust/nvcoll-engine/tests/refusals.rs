@@ -65,9 +65,10 @@ fn a_rank_has_one_member_and_only_ranks_of_the_team_have_one() {
     let program = node.program_of_rank(&Call::without_data(&BARRIER), None).unwrap();
     let nothing = Buffers::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0);
     std::thread::scope(|scope| {
-        let second = team.member(1).unwrap();
-        // SAFETY: a barrier touches no buffer.
-        scope.spawn(|| unsafe { second.run(&program, nothing, watchdog()) }.unwrap());
+        scope.spawn(|| {
+            // SAFETY: a barrier touches no buffer.
+            unsafe { team.member(1).unwrap().run(&program, nothing, watchdog()) }.unwrap();
+        });
         // SAFETY: as above.
         unsafe { first.run(&program, nothing, watchdog()) }.unwrap();
     });
