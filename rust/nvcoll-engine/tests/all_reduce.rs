@@ -141,7 +141,8 @@ fn different_calls_are_a_mismatch_on_every_rank_and_both_are_named() {
                     }
                     let program = node.program_of_rank(&wanted, None).unwrap();
                     // SAFETY: the vector is at least as long as the call says.
-                    unsafe { team.member(rank).unwrap().run(&program, buffers(&mut data, None), watchdog()) }.unwrap_err()
+                    unsafe { team.member(rank).unwrap().run(&program, buffers(&mut data, None), watchdog()) }
+                        .unwrap_err()
                 })
             })
             .collect();
@@ -163,7 +164,8 @@ fn a_rank_that_does_not_come_is_named_when_the_deadline_passes() {
     let mut data = vec![1; 8];
     let program = node.program_of_rank(&call("ring", 8, Path::Mapped, Aliasing::InPlace), None).unwrap();
     // SAFETY: the vector is as long as the call says.
-    let outcome = unsafe { team.member(0).unwrap().run(&program, buffers(&mut data, None), Deadline::after(Some(0.05))) };
+    let outcome =
+        unsafe { team.member(0).unwrap().run(&program, buffers(&mut data, None), Deadline::after(Some(0.05))) };
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("rank 1 has not entered the call"), "{error}");
 }

@@ -4,10 +4,10 @@
 use nvcoll_core::collective::{ALL_REDUCE, BARRIER};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::schedule::Aliasing;
-use nvcoll_engine::batch::Batch;
 use nvcoll_engine::call::Call;
-use nvcoll_engine::node::Node;
-use nvcoll_engine::team::Team;
+use nvcoll_engine::program::batch::Batch;
+use nvcoll_engine::ranks::node::Node;
+use nvcoll_engine::ranks::team::Team;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 /// 30 seconds: a watchdog, not a bar.

@@ -180,8 +180,8 @@ mod tests {
     use nvcoll_core::schedule::Aliasing;
 
     use super::*;
-    use crate::call::Call;
     use crate::auto::work_split::Sharing;
+    use crate::call::Call;
     use crate::memory::buffers::Buffers;
     use crate::program::batch::Batch;
     use crate::ranks::node::Node;
@@ -271,9 +271,8 @@ mod tests {
     #[test]
     fn nothing_that_runs_without_the_caller_s_lock_takes_the_lock_of_the_tallies() {
         let node = Node::new(2, Some(1)).unwrap();
-        let programs = [2, 3].map(|count| {
-            node.program_shared(&call(count), Sharing::ByTile, None, &HeldAside(node.tallies())).unwrap()
-        });
+        let programs = [2, 3]
+            .map(|count| node.program_shared(&call(count), Sharing::ByTile, None, &HeldAside(node.tallies())).unwrap());
         let mut data = [[[1f32; 8]; 2]; 2];
         let mut batch = Batch::new(programs.into_iter().zip(&mut data).map(|(p, data)| (p, buffers(data))).collect());
         let (outcome, is_over) = ends_while_tallies_are_held(node.tallies(), || {
