@@ -180,13 +180,13 @@ mod tests {
     use nvcoll_core::schedule::Aliasing;
 
     use super::*;
-    use crate::auto::work_split::Sharing;
+    use crate::auto::work_split::WorkSplit;
     use crate::call::Call;
     use crate::memory::buffers::Buffers;
     use crate::program::batch::Batch;
     use crate::ranks::node::Node;
     use crate::run::deadline::Deadline;
-    use crate::sync::single_flight::Aside;
+    use crate::sync::single_flight::Unlocked;
 
     fn call(count: usize) -> Call {
         let (algorithm, aliasing) = ("ring".into(), Aliasing::InPlace);
@@ -258,9 +258,9 @@ mod tests {
     }
 
     /// Another thread holds the tallies whenever the caller has let its own lock go.
-    struct HeldAside<'a>(&'a Tallies);
+    struct HeldWhileUnlocked<'a>(&'a Tallies);
 
-    impl Aside for HeldAside<'_> {
+    impl Unlocked for HeldWhileUnlocked<'_> {
         fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
             let (outcome, is_over) = ends_while_tallies_are_held(self.0, work);
             assert!(is_over, "work that is done aside took the lock of the tallies");
@@ -271,8 +271,9 @@ mod tests {
     #[test]
     fn nothing_that_runs_without_the_caller_s_lock_takes_the_lock_of_the_tallies() {
         let node = Node::new(2, Some(1)).unwrap();
-        let programs = [2, 3]
-            .map(|count| node.program_shared(&call(count), Sharing::ByTile, None, &HeldAside(node.tallies())).unwrap());
+        let programs = [2, 3].map(|count| {
+            node.program_shared(&call(count), WorkSplit::ByTile, None, &HeldWhileUnlocked(node.tallies())).unwrap()
+        });
         let mut data = [[[1f32; 8]; 2]; 2];
         let mut batch = Batch::new(programs.into_iter().zip(&mut data).map(|(p, data)| (p, buffers(data))).collect());
         let (outcome, is_over) = ends_while_tallies_are_held(node.tallies(), || {

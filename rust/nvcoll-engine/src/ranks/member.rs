@@ -9,7 +9,7 @@ use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
-use crate::ranks::memberships::{RankEnd, Memberships};
+use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::ranks::node::check_ranks;
 use crate::ranks::split::{self, SplitKey};
 use crate::run::by_rank::RankWorker;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::memory::world::World;
 use crate::ranks::member::Member;
-use crate::ranks::memberships::{RankEnd, Memberships};
+use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::system::process::Process;
 
 const LEFT_IN_A_CALL: Error =
