@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
-use nvcoll_fabric::predict::{CollectiveCall, Forced, Launch, Pattern, Predictor, Candidates};
+use nvcoll_fabric::predict::{Candidates, CollectiveCall, Forced, Launch, Pattern, Predictor};
 use nvcoll_fabric::{Error, Result};
 
 use crate::error::of_fabric;
@@ -78,7 +78,10 @@ fn call_of(collective: &str, launch: &str, algorithm: Option<&str>, protocol: Op
     let unknown = |kind, name: &str, known: String| Error::Unknown { kind, name: name.to_owned(), known };
     let algorithm = algorithm.map(|name| {
         let known = || NcclAlgorithm::ALL.map(NcclAlgorithm::name).join(", ");
-        NcclAlgorithm::ALL.into_iter().find(|a| a.name() == name).ok_or_else(|| unknown("algorithm of NCCL", name, known()))
+        NcclAlgorithm::ALL
+            .into_iter()
+            .find(|a| a.name() == name)
+            .ok_or_else(|| unknown("algorithm of NCCL", name, known()))
     });
     let protocol = protocol.map(|name| {
         let known = || Protocol::ALL.map(Protocol::name).join(", ");

@@ -458,12 +458,7 @@ fn raise(
 /// ```
 pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> ChannelGraph {
     let mut best = ChannelGraph::none(GraphPattern::Tree);
-    // Of a card, the GPU with the best path to it. A GPU without a path to the card is no head, though `None < Some`.
-    let head_of = |nic: usize| {
-        let paths = (0..node.gpus).filter_map(|gpu| Some((node.into(nic, gpu)?.class, gpu)));
-        paths.min().map(|(_, gpu)| gpu)
-    };
-    let mut heads: Vec<usize> = (0..node.nics).filter_map(head_of).collect();
+    let mut heads: Vec<usize> = (0..node.nics).filter_map(|nic| head_of(node, nic)).collect();
     heads.sort_unstable();
     heads.dedup();
     let several = node.nics > 0;
@@ -496,4 +491,30 @@ pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> Ch
         }
     }
     best
+}
+
+/// Returns the GPU that a network card belongs to: the first GPU whose own card it is, as NCCL's channels go round the
+/// cards that are nearest to a GPU. A GPU without a path to any card has no own card.
+fn head_of(node: &NodeTopology, nic: usize) -> Option<usize> {
+    let class = |gpu: usize, nic: usize| node.into(nic, gpu).map(|path| path.class);
+    let nearest = |gpu: usize| {
+        let best = (0..node.nics).filter_map(|nic| class(gpu, nic)).min();
+        (0..node.nics).filter(|&nic| best.is_some() && class(gpu, nic) == best).collect::<Vec<_>>()
+    };
+    let cards: Vec<Vec<usize>> = (0..node.gpus).map(nearest).collect();
+    let at_card = cards.iter().filter(|of_gpu| of_gpu.contains(&nic)).count();
+    (0..node.nics).find_map(|channel| {
+        cards.iter().enumerate().find_map(|(gpu, of_gpu)| {
+            let count = of_gpu.len();
+            let first = if count.is_power_of_two() { mirrored(gpu, count) } else { gpu };
+            let own = of_gpu.get((first + channel % count.div_ceil(at_card.max(1)).max(1)) % count.max(1))?;
+            (*own == nic).then_some(gpu)
+        })
+    })
+}
+
+/// Reverses the low bits of a number, as many as a power of two has.
+fn mirrored(number: usize, power: usize) -> usize {
+    let bits = power.trailing_zeros();
+    (0..bits).fold(0, |sum, bit| sum | ((number >> bit) & 1) << (bits - 1 - bit))
 }
