@@ -278,3 +278,24 @@ def test_a_capsule_that_somebody_took_over_is_not_taken_again(node):
         with pytest.raises(nvcoll.InvalidArgument, match="lends a DLPack capsule without a tensor"):
             node.all_reduce([ones(6), lender])
         assert lender.given_back == 0
+
+
+def test_arrays_of_libraries_that_never_change_them_are_read_and_not_written(node):
+    lent = type("Array", (Lender,), {"__module__": "jaxlib._jax"})
+    x = [lent(np.ones(3, "f4"), UNVERSIONED), lent(np.ones(3, "f4"), UNVERSIONED)]
+    with pytest.raises(nvcoll.InvalidArgument, match=r"of rank 0 is an array of JAX, .*np\.array"):
+        node.all_reduce(x)
+    gathered = node.all_gather(x)
+    assert all(len(each) > 0 for each in gathered)
+
+
+def test_arrays_of_jax_keep_their_values():
+    jax = pytest.importorskip("jax.numpy")
+    node, x = nvcoll.Node(2), [jax.ones(4), jax.ones(4)]
+    alias = x[0]
+    with pytest.raises(nvcoll.InvalidArgument, match="is an array of JAX, which never changes"):
+        node.all_reduce(x)
+    assert (np.asarray(alias) == 1).all()
+    out = [np.zeros(4, "f4"), np.zeros(4, "f4")]
+    node.all_reduce(x, out=out)
+    assert (out[0] == 2).all() and (np.asarray(alias) == 1).all()

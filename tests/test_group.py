@@ -134,7 +134,8 @@ def test_the_peers_of_a_rank_whose_block_raised_are_told_and_do_not_wait_for_eve
 
 def test_a_program_that_returns_in_an_open_group_has_failed():
     def program(comm):
-        comm.group().__enter__()
+        group = comm.group()
+        group.__enter__()
         comm.all_reduce(np.ones(5, "f4"))
 
     with pytest.raises(nvcoll.Busy, match="returned while a group was open, whose calls were not made"):

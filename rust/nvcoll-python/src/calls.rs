@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -16,6 +17,7 @@ use nvcoll_engine::Deadline;
 
 use crate::error::{invalid, of_core};
 use crate::schedule::written;
+use crate::whole::{items_of, shown};
 
 /// The sum of contributions, each multiplied by its rank's scalar.
 #[pyclass(name = "PremulSum", module = "nvcoll", frozen)]
@@ -39,9 +41,10 @@ impl PremulSum {
 ///     scalars: one number, or one per rank for a call that drives all ranks.
 #[pyfunction]
 pub(crate) fn premul_sum(scalars: &Bound<'_, PyAny>) -> PyResult<PremulSum> {
+    let wanted = "a number, or a list of one number per rank";
     let scalars = match scalars.try_iter() {
-        Ok(all) => all.map(|scalar| exact(&scalar?)).collect::<PyResult<_>>()?,
         Err(_) => vec![exact(scalars)?],
+        Ok(_) => items_of("premul_sum's `scalars`", scalars, wanted)?.iter().map(exact).collect::<PyResult<_>>()?,
     };
     Ok(PremulSum { scalars })
 }
@@ -108,10 +111,13 @@ impl Reduction {
         let Some((least, greatest)) = dtype.limits() else { return Ok(()) };
         let is_held = |scalar: &f64| scalar.fract() == 0.0 && (least..=greatest).contains(&(*scalar as i128));
         match self.scalars.iter().find(|scalar| !is_held(scalar)) {
-            Some(scalar) => Err(invalid(
-                py,
-                format!("premul_sum scales {dtype} by {scalar}: pass integers that fit {dtype}, {least} to {greatest}"),
-            )),
+            Some(&scalar) => {
+                // Rust prints the shortest digits that name the number, and zeros; whole numbers have digits of their own.
+                let is_exact = scalar.fract() == 0.0 && scalar.abs() < 2f64.powi(127);
+                let found = if is_exact { (scalar as i128).to_string() } else { scalar.to_string() };
+                let limits = format!("pass integers that fit {dtype}, {least} to {greatest}");
+                Err(invalid(py, format!("premul_sum scales {dtype} by {found}: {limits}")))
+            }
             None => Ok(()),
         }
     }
@@ -175,14 +181,30 @@ fn check_collective(algorithm: &Bound<'_, PyAny>, collective: &'static Collectiv
     Err(invalid(algorithm.py(), message))
 }
 
-/// Reads `timeout=`, in seconds.
-pub(crate) fn deadline(py: Python<'_>, timeout: Option<f64>) -> PyResult<Deadline> {
-    match timeout {
-        Some(seconds) if seconds < 0.0 || seconds.is_nan() => {
-            Err(invalid(py, format!("`timeout` is {seconds}: pass seconds, 0 or more, or None to wait for ever")))
+/// A `timeout=` in seconds, which is checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seconds(f64);
+
+impl<'py> FromPyObject<'_, 'py> for Seconds {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let read = value.extract::<f64>();
+        match read {
+            Ok(seconds) if !seconds.is_nan() && !seconds.is_sign_negative() => Ok(Self(seconds)),
+            Err(error) if !error.is_instance_of::<PyException>(value.py()) => Err(error),
+            _ => {
+                let found = shown(&value);
+                let message = format!("`timeout` is {found}: pass seconds, 0 or more, or None to wait without a limit");
+                Err(invalid(value.py(), message))
+            }
         }
-        _ => Ok(Deadline::after(timeout)),
     }
+}
+
+/// Returns when a call that begins now is given up.
+pub(crate) fn deadline(timeout: Option<Seconds>) -> Deadline {
+    Deadline::after(timeout.map(|Seconds(seconds)| seconds))
 }
 
 /// A program that several Python objects share.

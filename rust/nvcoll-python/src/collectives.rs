@@ -33,7 +33,7 @@ macro_rules! collectives {
                 algorithm: Option<&Bound<'py, PyAny>>,
                 out: Option<&Bound<'py, PyAny>>,
                 path: &str,
-                timeout: Option<f64>,
+                timeout: Option<$crate::calls::Seconds>,
             ) -> PyResult<Bound<'py, PyAny>> {
                 let new = $crate::request::Request::new(&nvcoll_core::collective::$contract, $arrays, path);
                 self.call(py, $crate::request::Request { $($op,)? $($keyword,)* algorithm, out, ..new }, timeout)

@@ -13,10 +13,13 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::words::counted;
 
 use crate::error::{invalid, raise};
-use crate::whole::whole;
+use crate::whole::{items_of, whole};
 
-/// More elements than any memory has, and few enough that the sums of a table's rows cannot overflow. Chosen.
+/// More elements than any memory has. Chosen.
 const MOST: i64 = 1 << 50;
+
+/// The most elements that all parts of a call have together: their bytes are still a number of 64 bits. Chosen.
+const MOST_TOGETHER: usize = 1 << 58;
 
 /// What `counts=` says.
 pub(crate) enum Table {
@@ -62,8 +65,7 @@ fn numbers(argument: &str, py: Python<'_>, items: &[Bound<'_, PyAny>], wanted: u
 }
 
 fn items<'py>(argument: &str, value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let no_list = |_| invalid(value.py(), format!("`{argument}` must be a list of whole numbers, one for each rank"));
-    value.try_iter().map_err(no_list)?.collect()
+    items_of(&format!("`{argument}`"), value, "a list of whole numbers, one for each rank")
 }
 
 fn check_number(py: Python<'_>, argument: &str, found: usize, wanted: u32, of: [&str; 2]) -> PyResult<()> {
@@ -85,11 +87,24 @@ pub(crate) fn of_table(
     table: Table,
 ) -> PyResult<Counts> {
     match table {
-        Table::Whole(table) => Ok(Counts::of_table(collective, roles, table)),
+        Table::Whole(table) => {
+            check_sum(py, table.iter().copied())?;
+            Ok(Counts::of_table(collective, roles, table))
+        }
         Table::Row(_) => {
             Err(invalid(py, "`counts` is one row: pass a table, whose row q says what rank q sends to each"))
         }
     }
+}
+
+/// Refuses counts whose sum no memory holds.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn check_sum(py: Python<'_>, mut counts: impl Iterator<Item = usize>) -> PyResult<()> {
+    let sum = counts.try_fold(0usize, usize::checked_add).filter(|&sum| sum <= MOST_TOGETHER);
+    let message = "the counts of the call add up to more than 2^58 elements, more than any memory holds: pass less";
+    sum.map(drop).ok_or_else(|| invalid(py, message))
 }
 
 /// What the ranks of an all_to_all tell each other: whether `recv_counts` was given, then both rows.

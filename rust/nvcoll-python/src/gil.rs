@@ -1,14 +1,17 @@
 //! The interpreter while a call runs: released, looked after for Ctrl-C, and what crosses into code that runs without it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use nvcoll_core::interrupt::Interrupt;
-use nvcoll_engine::sync::single_flight::Unlocked;
+use nvcoll_engine::program::batch::Batch;
+use nvcoll_engine::sync::single_flight::Aside;
+use nvcoll_engine::Buffers;
 
 use crate::error::{of_engine, of_fabric};
 
@@ -31,7 +34,7 @@ impl Signals {
         let now = Instant::now();
         if now >= *self.next.get_or_insert(now + SIGNAL_CHECK) {
             self.next = Some(now + SIGNAL_CHECK);
-            self.raised = Python::attach(|py| py.check_signals()).err();
+            self.raised = raised_by_signal();
         }
         self.raised.is_some()
     }
@@ -40,6 +43,9 @@ impl Signals {
 thread_local! {
     /// What a signal raised on this thread while the core worked: the core's error has no room for it.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// The process in which this thread found out whether it is the main thread of Python, and the answer: who forks becomes
+    /// the main thread of the child.
+    static IS_MAIN: Cell<Option<(u32, bool)>> = const { Cell::new(None) };
 }
 
 /// Returns the question that building, lowering and proving ask: whether Ctrl-C was pressed.
@@ -62,6 +68,28 @@ pub(crate) fn interrupt() -> Interrupt {
 /// Returns what a signal raised on this thread while the core worked.
 pub(crate) fn raised() -> PyErr {
     RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
+}
+
+/// Returns what a signal handler raised. Python runs handlers on its main thread only, so other threads leave the interpreter
+/// alone: it may be ending, and then nobody can attach to it any more.
+fn raised_by_signal() -> Option<PyErr> {
+    let process = std::process::id();
+    match IS_MAIN.get() {
+        Some((known, false)) if known == process => return None,
+        _ => {}
+    }
+    let check = |py: Python<'_>| {
+        let is_main = is_main_thread(py)?;
+        IS_MAIN.set(Some((process, is_main)));
+        py.check_signals()
+    };
+    Python::try_attach(check).and_then(Result::err)
+}
+
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import(intern!(py, "threading"))?;
+    let main = threading.call_method0(intern!(py, "main_thread"))?.getattr(intern!(py, "ident"))?;
+    threading.call_method0(intern!(py, "get_ident"))?.eq(main)
 }
 
 /// Does something without the GIL, with an eye on Ctrl-C; what a signal raised comes first.
@@ -92,12 +120,29 @@ pub(crate) fn watched_in_fabric<T: Send>(
     interruptibly(py, work)?.map_err(|error| of_fabric(py, &error))
 }
 
-/// Lets a value cross into a closure that runs without the GIL.
+/// Lets addresses cross into a closure that runs without the GIL.
 pub(crate) struct Detached<T>(pub(crate) T);
 
-// SAFETY: the closure runs on the thread that made it; what it holds are addresses, and the arrays they belong to are held
-// by the caller until it returns.
-unsafe impl<T> Send for Detached<T> {}
+/// Values that hold addresses of arrays and nothing of Python's.
+///
+/// # Safety
+/// The type holds no Python object and nothing that depends on the thread that made it.
+pub(crate) unsafe trait Addresses {}
+
+// SAFETY: `Buffers` are addresses and a number; the others hold them, and programs, which may be shared between threads.
+unsafe impl Addresses for Buffers {}
+// SAFETY: as above.
+unsafe impl Addresses for Vec<Buffers> {}
+// SAFETY: as above.
+unsafe impl Addresses for &mut [Buffers] {}
+// SAFETY: as above.
+unsafe impl Addresses for Batch {}
+// SAFETY: addresses of numbers.
+unsafe impl Addresses for Vec<*mut f32> {}
+
+// SAFETY: the type holds addresses and no Python object, by the condition of `Addresses`. They are followed by unsafe code
+// only, which says who holds the arrays.
+unsafe impl<T: Addresses> Send for Detached<T> {}
 
 impl<T> Detached<T> {
     pub(crate) fn get(&mut self) -> &mut T {
@@ -108,7 +153,7 @@ impl<T> Detached<T> {
 /// Does without the GIL what takes long.
 pub(crate) struct WithoutGil<'py>(pub(crate) Python<'py>);
 
-impl Unlocked for WithoutGil<'_> {
+impl Aside for WithoutGil<'_> {
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.0.detach(work)
     }

@@ -14,13 +14,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
+use nvcoll_core::words::counted;
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 use crate::arrays::Operands;
-use crate::calls::{deadline, SharedProgram};
+use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::{invalid, of_engine};
 use crate::gil::Detached;
 
@@ -40,6 +42,8 @@ pub(crate) struct OpenGroup {
     /// Looked at by every call. It has one answer on the thread that opened or closed a group; others find out under the lock.
     is_open: AtomicBool,
     calls: Mutex<Option<(ThreadId, Vec<Grouped>)>>,
+    /// Whether a block was dropped with calls in it, which nobody can make any more.
+    has_lost_calls: AtomicBool,
 }
 
 impl OpenGroup {
@@ -54,7 +58,8 @@ impl OpenGroup {
     ///
     /// # Errors
     /// `InvalidArgument` if it has a timeout of its own; `Busy` on another thread than that of the group.
-    pub(crate) fn add(&self, py: Python<'_>, call: Grouped, timeout: Option<f64>) -> PyResult<()> {
+    pub(crate) fn add(&self, py: Python<'_>, mut call: Grouped, timeout: Option<Seconds>) -> PyResult<()> {
+        call.operands.bind(py);
         if timeout.is_some() {
             return Err(invalid(py, "`timeout` is given in a group, whose calls run as one: pass it to group()"));
         }
@@ -82,6 +87,7 @@ impl OpenGroup {
     pub(crate) fn check_left(&self, py: Python<'_>) -> PyResult<()> {
         match &*self.lock() {
             Some((_, calls)) if !calls.is_empty() => Err(of_engine(py, &LEFT_IN_A_GROUP)),
+            _ if self.has_lost_calls.load(Ordering::Relaxed) => Err(of_engine(py, &LEFT_IN_A_GROUP)),
             _ => Ok(()),
         }
     }
@@ -102,6 +108,13 @@ impl OpenGroup {
         calls.map_or_else(Vec::new, |(_, calls)| calls)
     }
 
+    /// Shows the garbage collector the arrays of the calls that wait.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
+        let mut waiting = calls.iter().flat_map(|(_, calls)| calls).flat_map(|call| call.operands.objects());
+        waiting.try_for_each(|object| visit.call(object))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<(ThreadId, Vec<Grouped>)>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,6 +129,9 @@ const LEFT_IN_A_GROUP: Error =
 pub(crate) trait Home: Send + Sync {
     /// Where its calls go while a group of theirs is open.
     fn open_group(&self) -> &OpenGroup;
+
+    /// Shows the garbage collector the object whose calls they are.
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError>;
 
     /// Runs calls as one.
     fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()>;
@@ -143,6 +159,7 @@ impl Launch {
     }
 
     fn run(&mut self, py: Python<'_>, home: &dyn Home, deadline: Deadline) -> PyResult<()> {
+        self.operands.iter().try_for_each(|operands| operands.check_bound(py, "group"))?;
         self.copied.iter().for_each(|&nth| self.operands[nth].gather(py));
         home.run_batch(py, &mut self.batch, deadline)?;
         self.copied.iter().for_each(|&nth| self.operands[nth].write_back(py));
@@ -154,16 +171,15 @@ impl Launch {
 #[pyclass(name = "Group", module = "nvcoll", frozen)]
 pub(crate) struct Group {
     home: Box<dyn Home>,
-    timeout: Option<f64>,
+    timeout: Option<Seconds>,
     launch: Mutex<Option<Launch>>,
     /// Whether its block is open.
     is_inside: AtomicBool,
 }
 
 impl Group {
-    pub(crate) fn new(py: Python<'_>, home: Box<dyn Home>, timeout: Option<f64>) -> PyResult<Self> {
-        deadline(py, timeout)?;
-        Ok(Self { home, timeout, launch: Mutex::new(None), is_inside: AtomicBool::new(false) })
+    pub(crate) fn new(home: Box<dyn Home>, timeout: Option<Seconds>) -> Self {
+        Self { home, timeout, launch: Mutex::new(None), is_inside: AtomicBool::new(false) }
     }
 }
 
@@ -203,8 +219,8 @@ impl Group {
     /// Raises:
     ///     Busy: the group runs in another thread, or its `with` block has not ended.
     #[pyo3(signature = (*, timeout=None))]
-    fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let deadline = deadline(py, timeout.or(self.timeout))?;
+    fn run(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
+        let deadline = deadline(timeout.or(self.timeout));
         match self.launch.try_lock().as_deref_mut() {
             Ok(Some(launch)) => launch.run(py, &*self.home, deadline),
             Ok(None) => Err(of_engine(py, &Error::Busy("the group was not launched: end its `with` block first"))),
@@ -218,6 +234,26 @@ impl Group {
     }
 
     fn __repr__(&self) -> String {
-        format!("<nvcoll.Group of {} calls>", self.__len__())
+        format!("<nvcoll.Group of {}>", counted(self.__len__() as u64, "call"))
+    }
+
+    /// Shows the garbage collector what the group holds, so that an array or a node can have its group as an attribute; see
+    /// `Plan`.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.home.traverse(&visit)?;
+        let Ok(launch) = self.launch.try_lock() else { return Ok(()) };
+        let mut objects = launch.iter().flat_map(|launch| &launch.operands).flat_map(Operands::objects);
+        objects.try_for_each(|object| visit.call(object))
+    }
+}
+
+impl Drop for Group {
+    /// Ends a block that nobody can end any more: its calls are not made.
+    fn drop(&mut self) {
+        if *self.is_inside.get_mut() {
+            let group = self.home.open_group();
+            let has_calls = !group.close().is_empty();
+            group.has_lost_calls.fetch_or(has_calls, Ordering::Relaxed);
+        }
     }
 }

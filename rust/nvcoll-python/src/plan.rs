@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use nvcoll_engine::Buffers;
 
 use crate::arrays::Operands;
-use crate::calls::{deadline, SharedProgram};
+use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::of_engine;
 use crate::gil::{watched, Detached};
 
@@ -26,7 +26,7 @@ impl Prepared {
         &mut self,
         py: Python<'_>,
         engine: &nvcoll_engine::ranks::node::Node,
-        timeout: Option<f64>,
+        timeout: Option<Seconds>,
     ) -> PyResult<()> {
         self.operands.iter_mut().for_each(|operands| operands.gather(py));
         run(py, engine, &self.program, self.buffers.get(), timeout)?;
@@ -41,9 +41,9 @@ fn run(
     engine: &nvcoll_engine::ranks::node::Node,
     program: &SharedProgram,
     buffers: &mut [Buffers],
-    timeout: Option<f64>,
+    timeout: Option<Seconds>,
 ) -> PyResult<()> {
-    let (mut buffers, deadline) = (Detached(buffers), deadline(py, timeout)?);
+    let (mut buffers, deadline) = (Detached(buffers), deadline(timeout));
     // SAFETY: the arrays were checked for count, dtype and overlap, and the caller holds their owners.
     watched(py, |is_interrupted| unsafe { engine.run(program, buffers.get(), deadline, is_interrupted) })
 }
@@ -59,9 +59,20 @@ pub(crate) struct Plan {
 
 #[pymethods]
 impl Plan {
-    /// Runs the call on the arrays that the plan was made for.
+    /// Runs the call on the arrays that the plan was made for, which are read anew.
+    ///
+    /// A plan keeps the memory of its arrays. Tensors of torch and other libraries that lend their memory through DLPack must
+    /// not be resized while it lives: it cannot see that, and their library does not refuse to.
+    ///
+    /// Args:
+    ///     timeout: seconds that the call may take.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a numpy array has moved, changed its shape or become read-only since the plan was made.
+    ///     Busy: the plan runs in another thread.
+    ///     Timeout, KeyboardInterrupt: as in `Node.all_reduce`.
     #[pyo3(signature = (*, timeout=None))]
-    fn run(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn run(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let Ok(mut prepared) = self.prepared.try_lock() else {
             let message = match self.node.is_of_this_process() {
                 true => "the plan is running in another thread: wait for it",
@@ -71,6 +82,7 @@ impl Plan {
             };
             return Err(of_engine(py, &nvcoll_engine::Error::Busy(message)));
         };
+        prepared.operands.as_ref().map_or(Ok(()), |operands| operands.check_bound(py, "plan"))?;
         prepared.run(py, &self.node, timeout)
     }
 

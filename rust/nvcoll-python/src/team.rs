@@ -4,18 +4,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use nvcoll_engine::ranks::node::OccupiedNode;
+use nvcoll_engine::ranks::node::Occupied;
 
-use crate::calls::deadline;
+use crate::calls::Seconds;
 use crate::communicator::Communicator;
 use crate::error::of_engine;
+use crate::whole::whole;
 
 /// The ranks of one `Node.run`. Nobody drives the node while it lasts.
 #[pyclass(name = "Team", module = "nvcoll._nvcoll", frozen)]
 pub(crate) struct Team {
     node: Arc<nvcoll_engine::ranks::node::Node>,
     team: nvcoll_engine::ranks::team::Team,
-    occupied: Mutex<Option<OccupiedNode>>,
+    occupied: Mutex<Option<Occupied>>,
 }
 
 impl Team {
@@ -29,10 +30,9 @@ impl Team {
 #[pymethods]
 impl Team {
     /// The communicator of a rank; each rank has one.
-    fn communicator(&self, py: Python<'_>, rank: u32, timeout: Option<f64>) -> PyResult<Communicator> {
-        deadline(py, timeout)?;
-        let member = self.team.member(rank).map_err(|error| of_engine(py, &error))?;
-        Ok(Communicator::new(self.node.clone(), timeout, member))
+    fn communicator(&self, rank: &Bound<'_, PyAny>, timeout: Option<Seconds>) -> PyResult<Communicator> {
+        let rank = whole("rank", rank, 0..=self.node.world_size() - 1)?;
+        Ok(Communicator::new(self.node.clone(), timeout, self.team.member(rank)))
     }
 
     /// Ends the communicators of a rank whose program has returned: peers that make one more call are told so.

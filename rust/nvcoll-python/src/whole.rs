@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::{PyBool, PyList, PyMapping, PyString, PyTuple};
 
 use crate::error::invalid;
 
@@ -64,8 +65,30 @@ fn number<T: Whole>(value: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
     }
 }
 
+/// Returns the items of an argument that is a sequence; a mapping or a set, which have no order that counts, is refused.
+///
+/// # Errors
+/// `InvalidArgument` that names the argument and says what is `wanted`.
+pub(crate) fn items_of<'py>(
+    argument: &str,
+    value: &Bound<'py, PyAny>,
+    wanted: &str,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let py = value.py();
+    let is_plain = value.is_exact_instance_of::<PyList>() || value.is_exact_instance_of::<PyTuple>();
+    let is_unordered = || {
+        let sets = py.import(intern!(py, "collections.abc"))?.getattr(intern!(py, "Set"))?;
+        PyResult::Ok(value.cast::<PyMapping>().is_ok() || value.is_instance(&sets)?)
+    };
+    if !is_plain && (value.is_instance_of::<PyString>() || is_unordered()?) {
+        let kind = value.get_type().name()?;
+        return Err(invalid(py, format!("{argument} is a {kind}: pass {wanted}")));
+    }
+    value.try_iter().map_err(|_| invalid(py, format!("{argument} is {}: pass {wanted}", shown(value))))?.collect()
+}
+
 /// Shows a value; Python does not print whole numbers of more than some thousand digits.
-fn shown(value: &Bound<'_, PyAny>) -> String {
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     let Ok(text) = value.repr() else { return "a number that is too long to print".into() };
     let text = text.to_string_lossy();
     match text.char_indices().nth(SHOWN) {

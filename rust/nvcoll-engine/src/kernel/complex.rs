@@ -3,7 +3,7 @@
 
 use super::arm::Fold;
 use super::element::rows;
-use super::number::Accumulator;
+use super::number::Value;
 
 /// Two floats, the real part first.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(super) struct Product;
 
 macro_rules! complex {
     ($($part:ty),*) => {$(
-        impl Accumulator for Complex<$part> {
+        impl Value for Complex<$part> {
             const ZERO: Self = Self { re: 0.0, im: 0.0 };
         }
 

@@ -18,12 +18,12 @@
 //! bfloat16).
 
 use super::half::Halves;
-use super::number::Accumulator;
+use super::number::Value;
 
 /// A stored element.
 pub(super) trait Element: Copy {
     /// What a step accumulates in.
-    type Acc: Accumulator;
+    type Acc: Value;
     /// The same element as minimum sees it.
     type ForMin: Element;
     /// The same element as maximum sees it.

@@ -12,12 +12,12 @@
 //! For the maximum `and` does the same for zeros, but could clear a NaN, which therefore is put back. Source: ours.
 
 /// An accumulated value.
-pub(super) trait Accumulator: Copy {
+pub(super) trait Value: Copy {
     const ZERO: Self;
 }
 
 /// A value that is added, multiplied and compared.
-pub(super) trait Number: Accumulator {
+pub(super) trait Number: Value {
     fn add(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
     fn minimum(self, other: Self) -> Self;
@@ -31,7 +31,7 @@ pub(super) trait Float: Number {
 }
 
 /// A value of bits, each one or zero, and true if it is not zero.
-pub(super) trait Bits: Accumulator {
+pub(super) trait Bits: Value {
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn exclusive_or(self, other: Self) -> Self;
@@ -41,7 +41,7 @@ pub(super) trait Bits: Accumulator {
 
 macro_rules! floats {
     ($($type:ty),*) => {$(
-        impl Accumulator for $type {
+        impl Value for $type {
             const ZERO: $type = 0 as $type;
         }
 
@@ -89,7 +89,7 @@ macro_rules! floats {
 
 macro_rules! integers {
     ($($type:ty),*) => {$(
-        impl Accumulator for $type {
+        impl Value for $type {
             const ZERO: $type = 0 as $type;
         }
 

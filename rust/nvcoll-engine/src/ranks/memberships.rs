@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// How a rank came to make no more calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RankEnd {
+pub(crate) enum End {
     /// Its program returned.
     Returned,
     /// Its program failed.
@@ -24,23 +24,23 @@ pub(crate) enum RankEnd {
 
 /// The communicators of one rank, each as a `Member`, and whether its program goes on.
 #[derive(Debug)]
-pub(crate) struct Memberships<Member>(Mutex<RankState<Member>>);
+pub(crate) struct Memberships<Member>(Mutex<State<Member>>);
 
 #[derive(Debug)]
-struct RankState<Member> {
-    end: Option<RankEnd>,
+struct State<Member> {
+    end: Option<End>,
     members: Vec<Weak<Member>>,
 }
 
 impl<Member> Default for Memberships<Member> {
     fn default() -> Self {
-        Self(Mutex::new(RankState { end: None, members: Vec::new() }))
+        Self(Mutex::new(State { end: None, members: Vec::new() }))
     }
 }
 
 impl<Member> Memberships<Member> {
     /// Adds a communicator; says what it has missed.
-    pub(crate) fn add(&self, member: &Arc<Member>) -> Option<RankEnd> {
+    pub(crate) fn add(&self, member: &Arc<Member>) -> Option<End> {
         let mut state = self.lock();
         let members = &mut state.members;
         if members.len() == members.capacity() {
@@ -53,7 +53,7 @@ impl<Member> Memberships<Member> {
     }
 
     /// Notes how the rank ended; returns the communicators that are to learn of it.
-    pub(crate) fn end(&self, end: RankEnd) -> Vec<Arc<Member>> {
+    pub(crate) fn end(&self, end: End) -> Vec<Arc<Member>> {
         let mut state = self.lock();
         state.end = Some(end);
         state.members.iter().filter_map(Weak::upgrade).collect()
@@ -65,7 +65,7 @@ impl<Member> Memberships<Member> {
         self.lock().members.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, RankState<Member>> {
+    fn lock(&self) -> MutexGuard<'_, State<Member>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
 //! One array, whoever made it: where it lies and what its elements are.
 
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::memory::block::MemoryBlock;
-use nvcoll_engine::memory::strided::{gather, scatter, Layout, TryBudget};
+use nvcoll_engine::memory::block::Block;
+use nvcoll_engine::memory::strided::{gather, scatter, Layout, Tries};
 
 use super::reason::Reason;
 
@@ -16,7 +16,7 @@ pub(super) struct Array {
     /// The length of axis 0; `None` for an array without axes.
     pub(super) rows: Option<usize>,
     /// The packed copy of a strided array, which the engine sees in its place.
-    copy: Option<MemoryBlock>,
+    copy: Option<Block>,
 }
 
 /// What may be done with the memory of an array.
@@ -25,6 +25,8 @@ pub(super) enum Access {
     Writable,
     /// Its producer says so.
     ReadOnly,
+    /// Its library, which is named, promises its users that arrays never change.
+    Immutable(&'static str),
     /// It is a copy: what a call wrote into it, nobody would see.
     Copied,
     /// There is no array, and the call needs none.
@@ -59,11 +61,16 @@ impl Array {
     }
 
     /// Refuses an array that a call writes and must not; `tries` is what it may spend on elements that share memory.
-    pub(super) fn require_writable(&self, tries: &mut TryBudget) -> Result<(), Reason> {
+    pub(super) fn require_writable(&self, tries: &mut Tries) -> Result<(), Reason> {
         match self.access {
             Access::Writable | Access::Absent => {}
             Access::ReadOnly => {
                 return Err(Reason::refused("is read-only and would be written: pass a writable array"))
+            }
+            Access::Immutable(library) => {
+                return Err(Reason::Refused(format!(
+                    "is an array of {library}, which never changes, and would be written: pass a copy, np.array(x)"
+                )))
             }
             Access::Copied => {
                 return Err(Reason::refused(
@@ -89,23 +96,23 @@ impl Array {
     /// Makes room for the packed copy, if the array is strided.
     pub(super) fn make_copy(&mut self) -> Result<(), Reason> {
         match self.layout.is_strided() {
-            true => self.hide("is strided, and there is no memory for a copy"),
+            true => self.shadow("is strided, and there is no memory for a copy"),
             false => Ok(()),
         }
     }
 
     /// Makes room for a copy, strided or not, so that the engine touches that; `complaint` begins what is said if there is no
     /// memory for it.
-    pub(super) fn hide(&mut self, complaint: &str) -> Result<(), Reason> {
+    pub(super) fn shadow(&mut self, complaint: &str) -> Result<(), Reason> {
         let bytes = self.layout.bytes();
         let no_memory = || Reason::Refused(format!("{complaint} of {bytes} bytes: pass a packed, writable array"));
-        self.copy = Some(MemoryBlock::try_unset(bytes).ok_or_else(no_memory)?);
+        self.copy = Some(Block::try_unset(bytes).ok_or_else(no_memory)?);
         Ok(())
     }
 
     /// Returns where the engine finds the elements.
     pub(super) fn start(&self) -> *mut u8 {
-        self.copy.as_ref().map_or(self.first, MemoryBlock::start)
+        self.copy.as_ref().map_or(self.first, Block::start)
     }
 
     /// Whether the engine sees a copy.

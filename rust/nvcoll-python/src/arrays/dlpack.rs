@@ -9,6 +9,10 @@
 //! x.__dlpack__()                        before                          capsule "dltensor": always taken as writable
 //! ```
 //!
+//! JAX and TensorFlow promise their users that arrays never change, and lend them without the flag that says so. So arrays
+//! whose type comes from one of them are never written. numpy takes every capsule of the old form for read-only instead; then
+//! tensors of older torch could not be written either.
+//!
 //! Who renames a capsule owns its tensor. Devices other than the CPU are refused, by `__dlpack_device__` before a capsule is
 //! made, so that no stream is ever waited for.
 //!
@@ -37,6 +41,9 @@ const CPU: i32 = 1;
 const READ_ONLY: u64 = 1;
 /// `DLPACK_FLAG_BITMASK_IS_COPIED`. Cited.
 const IS_COPIED: u64 = 2;
+
+/// Libraries whose arrays never change, by the first name of their modules.
+const IMMUTABLE: [(&str, &str); 3] = [("jax", "JAX"), ("jaxlib", "JAX"), ("tensorflow", "TensorFlow")];
 
 /// `DLTensor`.
 #[repr(C)]
@@ -88,6 +95,16 @@ struct ExchangeTable {
 pub(super) enum Loan {
     Unversioned(NonNull<c_void>),
     Versioned(NonNull<c_void>),
+    /// A versioned tensor that came through the exchange table.
+    Exchanged(NonNull<c_void>),
+}
+
+/// Returns what may be done with the arrays of an object's library, whatever the lender says.
+fn access_of_library(object: &Bound<'_, PyAny>) -> Option<Access> {
+    let module = object.get_type().module().ok()?;
+    let module = module.to_str().ok()?;
+    let first_name = module.split('.').next()?;
+    IMMUTABLE.iter().find(|(name, _)| *name == first_name).map(|&(_, library)| Access::Immutable(library))
 }
 
 impl Loan {
@@ -98,7 +115,7 @@ impl Loan {
                 // SAFETY: a capsule called `dltensor` held it, so it is a `DLManagedTensor`, alive until its deleter is called.
                 Ok((unsafe { &loan.cast::<Unversioned>().as_ref().tensor }, Access::Writable))
             }
-            Self::Versioned(loan) => {
+            Self::Versioned(loan) | Self::Exchanged(loan) => {
                 // SAFETY: alive as above; the fields before the tensor lie there in every version.
                 let (major, flags) = unsafe {
                     let versioned = loan.cast::<Versioned>().as_ptr();
@@ -132,7 +149,7 @@ impl Drop for Loan {
                         give_back(loan);
                     }
                 }
-                Self::Versioned(loan) => {
+                Self::Versioned(loan) | Self::Exchanged(loan) => {
                     let loan = loan.cast::<Versioned>().as_ptr();
                     if let Some(give_back) = (*loan).deleter {
                         give_back(loan);
@@ -215,7 +232,7 @@ fn exchange(object: &Bound<'_, PyAny>) -> Result<Option<Loan>, Reason> {
     // SAFETY: this thread is attached, the table is that of the object's own type, and `loan` is a place for a pointer.
     let code = unsafe { lend(object.as_ptr().cast(), &raw mut loan) };
     match NonNull::new(loan) {
-        Some(loan) if code == 0 => Ok(Some(Loan::Versioned(loan.cast()))),
+        Some(loan) if code == 0 => Ok(Some(Loan::Exchanged(loan.cast()))),
         _ => Err(Reason::Raised(PyErr::fetch(py))),
     }
 }
@@ -238,9 +255,14 @@ fn refuse_other_devices(device_type: i32, device_id: i32) -> Result<(), Reason> 
     Err(Reason::Refused(format!("is on {found}, calls run in CPU memory: pass a copy on the CPU, x.cpu() in torch")))
 }
 
-/// Reads a borrowed tensor.
-pub(super) fn read(loan: Loan) -> Result<(Array, Loan), Reason> {
+/// Reads the tensor that `object` lent.
+pub(super) fn read(object: &Bound<'_, PyAny>, loan: Loan) -> Result<(Array, Loan), Reason> {
     let (tensor, access) = loan.tensor()?;
+    let access = match (&loan, access) {
+        // A lender of the newest form is believed: to ask its type for its module would cost more than the loan.
+        (Loan::Exchanged(_), access) => access,
+        (_, access) => access_of_library(object).unwrap_or(access),
+    };
     refuse_other_devices(tensor.device_type, tensor.device_id)?;
     let bits = tensor.bits as usize;
     let family = Family::of_dlpack(tensor.code).filter(|_| tensor.lanes == 1);

@@ -10,6 +10,7 @@ use super::caller::Caller;
 use super::contract::{Contract, Side};
 use super::ranks::Ranks;
 use super::source;
+use crate::counts::check_sum;
 use crate::error::invalid;
 
 /// Returns the dtype and the counts of a call, unless those are said, from the arrays that were passed.
@@ -25,11 +26,13 @@ pub(super) fn inferred(
     let first = |ranks: &Ranks| ranks.arrays.iter().position(Array::is_there);
     if let Some(at) = first(input) {
         let array = &input.arrays[at];
-        Ok((array.dtype, of_input(contract, caller, input, at)))
+        Ok((array.dtype, of_input(py, contract, caller, input, at)?))
     } else if let Some((output, at)) = output.and_then(|output| Some((output, first(output)?))) {
         let array = &output.arrays[at];
         let among = if contract.is_of_one_part() { 1 } else { world_size };
-        Ok((array.dtype, Counts::Even(array.layout.count() * among)))
+        let count = array.layout.count();
+        check_sum(py, std::iter::repeat_n(count, among))?;
+        Ok((array.dtype, Counts::Even(count * among)))
     } else if passed.is_none() {
         let (name, argument) = (contract.collective.name, caller.argument());
         let message = format!(
@@ -45,17 +48,21 @@ pub(super) fn inferred(
 }
 
 /// Returns the counts that inputs say, the first of which is at `at`.
-fn of_input(contract: &Contract, caller: Caller, input: &Ranks, at: usize) -> Counts {
+fn of_input(py: Python<'_>, contract: &Contract, caller: Caller, input: &Ranks, at: usize) -> PyResult<Counts> {
     let count = input.arrays[at].layout.count();
     let world_size = contract.roles.world_size as usize;
     if contract.is_of_one_part() || (world_size > 1 && contract.parts(input.rank(at), Side::Input).len() > 1) {
-        return Counts::Even(count);
+        return Ok(Counts::Even(count));
     }
     match caller {
-        Caller::Rank(_) => Counts::Even(count * world_size),
+        Caller::Rank(_) => {
+            check_sum(py, std::iter::repeat_n(count, world_size))?;
+            Ok(Counts::Even(count * world_size))
+        }
         Caller::Node => {
-            let table = input.arrays.iter().map(|array| array.layout.count());
-            Counts::of_table(contract.collective, contract.roles, table.collect())
+            let table: Vec<usize> = input.arrays.iter().map(|array| array.layout.count()).collect();
+            check_sum(py, table.iter().copied())?;
+            Ok(Counts::of_table(contract.collective, contract.roles, table))
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | [`results`], [`fresh`] | what a call returns; a new array like another |
 //! | [`ranks`] | one argument: a list of arrays, or one array whose axis 0 is the rank |
 //! | [`array`] | one array, whoever made it |
+//! | [`bound`] | what a plan keeps of a numpy array, to see that it has not moved |
 //! | [`source`] | who made it: the next three, tried in this order |
 //! | [`numpy`], [`dlpack`], [`buffer`] | the three sources |
 //! | [`element`] | how DLPack and the buffer protocol spell a dtype |
@@ -25,7 +26,8 @@
 //! **What keeps the memory alive.** Every call holds the owners of its arrays until it ends: a reference to the numpy array
 //! (which also makes `ndarray.resize` refuse), the tensor behind a DLPack capsule, an exported buffer. What no array library
 //! lets us prevent: another thread that writes an array during the call, or frees its memory behind its owner's back
-//! (`resize(refcheck=False)`, `untyped_storage().resize_`).
+//! (`resize(refcheck=False)`, `untyped_storage().resize_`). Plans and groups look at numpy arrays again before each run, and
+//! refuse those that have moved since; of a tensor on loan they trust the lender.
 //!
 //! **What it costs.** A numpy array is read from its C structure, a torch tensor through its C exchange table: no attribute
 //! of a numpy array is looked up. Other DLPack producers pay for two calls of Python code.
@@ -33,6 +35,7 @@
 //! What it does not do: memory of devices, dtypes without a row in the core's table, conversions of any kind.
 
 mod array;
+mod bound;
 mod buffer;
 mod caller;
 mod contract;

@@ -11,6 +11,7 @@ use pyo3::types::{PyList, PyTuple};
 use nvcoll_core::words::counted;
 
 use super::array::Array;
+use super::bound::BoundArray;
 use super::reason::Reason;
 use super::source::{self, Owner};
 use crate::error::invalid;
@@ -23,7 +24,22 @@ pub(super) struct Ranks {
     first_rank: u32,
     pub(super) arrays: Vec<Array>,
     /// One per array of a list, one for all rows of a stack.
-    owners: Vec<Owner>,
+    owners: Vec<Owned>,
+}
+
+/// What keeps the memory of one array, or of all rows of a stack, alive.
+struct Owned {
+    /// The rank of the array; `None` for a stack.
+    rank: Option<u32>,
+    owner: Owner,
+    /// What it was when a plan or a group was made of it, and whether runs write it.
+    bound: Option<(BoundArray, bool)>,
+}
+
+impl Owned {
+    fn new(rank: Option<u32>, owner: Owner) -> Self {
+        Self { rank, owner, bound: None }
+    }
 }
 
 impl Ranks {
@@ -42,7 +58,7 @@ impl Ranks {
             read_each(argument, tuple.iter(), tuple.len(), wanted, brings, py)?
         } else {
             let (whole, owner) = source::read(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
-            (rows_of(argument, &whole, wanted, brings, py)?, vec![owner])
+            (rows_of(argument, &whole, wanted, brings, py)?, vec![Owned::new(None, owner)])
         };
         Ok(Self { argument, first_rank: 0, arrays, owners })
     }
@@ -65,7 +81,7 @@ impl Ranks {
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), quoted(argument)))?;
         let mut ranks = Self::absent(argument, 0, world_size as usize);
         ranks.arrays[root as usize] = array;
-        ranks.owners.push(owner);
+        ranks.owners.push(Owned::new(Some(root), owner));
         Ok(ranks)
     }
 
@@ -79,12 +95,38 @@ impl Ranks {
     pub(super) fn of_rank(argument: &'static str, object: &Bound<'_, PyAny>, rank: u32) -> PyResult<Self> {
         let read = source::read(object.clone());
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(argument, rank)))?;
-        Ok(Self { argument, first_rank: rank, arrays: vec![array], owners: vec![owner] })
+        Ok(Self { argument, first_rank: rank, arrays: vec![array], owners: vec![Owned::new(Some(rank), owner)] })
     }
 
     /// Returns the Python objects that are held.
     pub(super) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
-        self.owners.iter().filter_map(Owner::object)
+        self.owners.iter().filter_map(|owned| owned.owner.object())
+    }
+
+    /// Notes what every array is now, for [`Ranks::change`]; `is_written` says of a rank's array whether runs write it.
+    pub(super) fn bind(&mut self, py: Python<'_>, is_written: impl Fn(usize) -> bool) {
+        let (first_rank, number) = (self.first_rank, self.arrays.len());
+        for owned in &mut self.owners {
+            let is_written = match owned.rank {
+                Some(rank) => is_written((rank - first_rank) as usize),
+                None => (0..number).any(&is_written),
+            };
+            owned.bound = owned.owner.bound(py).map(|bound| (bound, is_written));
+        }
+    }
+
+    /// Says which array is not what it was when [`Ranks::bind`] looked, and what has become of it.
+    #[inline]
+    pub(super) fn change(&self, py: Python<'_>) -> Option<String> {
+        let change_of = |owned: &Owned| {
+            let (bound, is_written) = owned.bound.as_ref()?;
+            Some((owned.rank, owned.owner.change(py, bound, *is_written)?))
+        };
+        let (rank, change) = self.owners.iter().find_map(change_of)?;
+        Some(match rank {
+            Some(rank) => format!("{} {change}", label(self.argument, rank)),
+            None => format!("{} {change}", quoted(self.argument)),
+        })
     }
 
     /// Returns the rank of the array at `at`.
@@ -133,7 +175,7 @@ fn read_each<'py>(
     wanted: usize,
     brings: impl Fn(u32) -> bool,
     py: Python<'py>,
-) -> PyResult<(Vec<Array>, Vec<Owner>)> {
+) -> PyResult<(Vec<Array>, Vec<Owned>)> {
     check_number(py, argument, number, wanted)?;
     let (mut arrays, mut owners) = (Vec::with_capacity(wanted), Vec::with_capacity(wanted));
     for (rank, object) in (0..).zip(objects) {
@@ -143,7 +185,7 @@ fn read_each<'py>(
         }
         let (array, owner) = source::read(object).map_err(|reason| reason.about(py, label(argument, rank)))?;
         arrays.push(array);
-        owners.push(owner);
+        owners.push(Owned::new(Some(rank), owner));
     }
     // To read an object may run Python code, which may have changed the list.
     check_number(py, argument, arrays.len(), wanted)?;

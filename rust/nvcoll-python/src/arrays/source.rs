@@ -4,11 +4,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::array::Array;
+use super::bound::BoundArray;
 use super::reason::Reason;
 use super::{buffer, dlpack, numpy};
 
 /// What keeps the memory of an array alive; only ever dropped, by a thread that is attached to the interpreter.
 pub(super) enum Owner {
+    /// A numpy array.
     Object(Py<PyAny>),
     Tensor(#[expect(dead_code, reason = "held for its drop")] dlpack::Loan),
     Buffer(#[expect(dead_code, reason = "held for its drop")] buffer::Loan),
@@ -21,6 +23,20 @@ impl Owner {
             Self::Object(object) => Some(object),
             Self::Tensor(_) | Self::Buffer(_) => None,
         }
+    }
+
+    /// Returns what the array is now; `None` for what is on loan.
+    pub(super) fn bound(&self, py: Python<'_>) -> Option<BoundArray> {
+        // SAFETY: `read` makes an owned object of nothing but numpy arrays; it is alive, and `py` shows that this thread is
+        // attached.
+        self.object().map(|object| unsafe { BoundArray::of(py, object.as_ptr().cast()) })
+    }
+
+    /// Says what has become of the array since [`Owner::bound`]; `is_written`: whether runs write it.
+    #[inline]
+    pub(super) fn change(&self, _py: Python<'_>, bound: &BoundArray, is_written: bool) -> Option<&'static str> {
+        // SAFETY: as in `bound`.
+        self.object().and_then(|object| unsafe { bound.change(object.as_ptr().cast(), is_written) })
     }
 }
 
@@ -38,7 +54,7 @@ pub(super) fn read(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
     }
     refuse_lazy(&object)?;
     match dlpack::borrow(&object)? {
-        Some(loan) => dlpack::read(loan).map(|(array, loan)| (array, Owner::Tensor(loan))),
+        Some(loan) => dlpack::read(&object, loan).map(|(array, loan)| (array, Owner::Tensor(loan))),
         None => buffer::read(&object).map(|(array, loan)| (array, Owner::Buffer(loan))),
     }
 }

@@ -10,7 +10,7 @@ use nvcoll_engine::call::Call;
 use nvcoll_engine::{Buffers, Deadline};
 
 use super::Communicator;
-use crate::calls::deadline;
+use crate::calls::{deadline, Seconds};
 use crate::counts::{self, Rows, Table};
 use crate::error::invalid;
 use crate::request::Request;
@@ -46,9 +46,9 @@ impl Communicator {
         algorithm: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
         path: &str,
-        timeout: Option<f64>,
+        timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let deadline = deadline(py, timeout.or(self.timeout))?;
+        let deadline = deadline(timeout.or(self.timeout));
         let table = self.all_to_all_table(py, counts, recv_counts, deadline)?;
         let request = Request { table, algorithm, out, ..Request::new(&ALL_TO_ALL, x, path) };
         if self.group.is_open() {

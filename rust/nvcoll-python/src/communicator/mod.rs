@@ -5,12 +5,13 @@ mod collectives;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use nvcoll_core::collective::{BARRIER, SPLIT};
 use nvcoll_core::verify::Verified;
-use nvcoll_engine::auto::work_split::WorkSplit;
+use nvcoll_engine::auto::work_split::Sharing;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::program::tally::Tally;
@@ -18,7 +19,7 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::{Buffers, Deadline, Error};
 
 use crate::arrays::Caller;
-use crate::calls::{deadline, SharedProgram};
+use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::{of_engine, of_group};
 use crate::gil::{Detached, WithoutGil};
 use crate::group::{Group, Grouped, Home, OpenGroup};
@@ -31,7 +32,7 @@ use crate::whole::whole;
 #[pyclass(name = "Communicator", module = "nvcoll", frozen)]
 pub(crate) struct Communicator {
     node: Arc<nvcoll_engine::ranks::node::Node>,
-    timeout: Option<f64>,
+    timeout: Option<Seconds>,
     member: Arc<Member>,
     group: OpenGroup,
     tallies: Mutex<Vec<(SharedProgram, Arc<Tally>)>>,
@@ -62,12 +63,12 @@ impl Communicator {
 
     /// Returns when every rank has called it.
     #[pyo3(signature = (*, timeout=None))]
-    fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         self.group.refuse(py, "barrier")?;
         let program = self.program(py, &Call::without_data(&BARRIER), None)?;
         let nothing = std::ptr::null_mut();
         let buffers = Buffers::new(nothing, nothing, 1.0);
-        self.execute(py, &program, buffers, deadline(py, timeout.or(self.timeout))?)?;
+        self.execute(py, &program, buffers, deadline(timeout.or(self.timeout)))?;
         self.count(&program);
         Ok(())
     }
@@ -101,12 +102,12 @@ impl Communicator {
         py: Python<'_>,
         color: Option<&Bound<'_, PyAny>>,
         key: Option<&Bound<'_, PyAny>>,
-        timeout: Option<f64>,
+        timeout: Option<Seconds>,
     ) -> PyResult<Option<Self>> {
         self.group.refuse(py, "split")?;
         let color = color.map(|color| whole("`color`", color, 0..=i32::MAX)).transpose()?;
         let key = key.map_or(Ok(0), |key| whole("`key`", key, i32::MIN..=i32::MAX))?;
-        let deadline = deadline(py, timeout.or(self.timeout))?;
+        let deadline = deadline(timeout.or(self.timeout));
         let program = self.program(py, &Call::without_data(&SPLIT), None)?;
         let group = in_turn(py, || self.member.split(&program, color.map(i32::unsigned_abs), key, deadline));
         let member = group.map_err(|error| self.error(py, &error))?;
@@ -126,9 +127,9 @@ impl Communicator {
     ///     Mismatch: at the end of the block; the message names the call in the group.
     ///     InvalidArgument, Busy: as in `Node.group`.
     #[pyo3(signature = (*, timeout=None))]
-    fn group(slf: Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Group> {
+    fn group(slf: Bound<'_, Self>, timeout: Option<Seconds>) -> Group {
         let timeout = timeout.or(slf.get().timeout);
-        Group::new(slf.py(), Box::new(slf.clone().unbind()), timeout)
+        Group::new(Box::new(slf.clone().unbind()), timeout)
     }
 
     /// Ends every call of this communicator, now and later, on every rank: they raise `Aborted`, which names this rank.
@@ -147,10 +148,19 @@ impl Communicator {
         let (rank, world_size) = (self.rank(), self.world_size());
         format!("<nvcoll.Communicator rank {rank} of {world_size}{}>", of_run.unwrap_or_default())
     }
+
+    /// Shows the garbage collector the arrays of a group that is open.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.group.traverse(&visit)
+    }
 }
 
 impl Communicator {
-    pub(crate) fn new(node: Arc<nvcoll_engine::ranks::node::Node>, timeout: Option<f64>, member: Arc<Member>) -> Self {
+    pub(crate) fn new(
+        node: Arc<nvcoll_engine::ranks::node::Node>,
+        timeout: Option<Seconds>,
+        member: Arc<Member>,
+    ) -> Self {
         Self { node, timeout, member, group: OpenGroup::default(), tallies: Mutex::default() }
     }
 
@@ -172,8 +182,8 @@ impl Communicator {
     }
 
     fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
-        let (world_size, unlocked) = (self.world_size(), WithoutGil(py));
-        let program = self.node.program_among(world_size, call, WorkSplit::ByRank, proof, &unlocked);
+        let (world_size, aside) = (self.world_size(), WithoutGil(py));
+        let program = self.node.program_among(world_size, call, Sharing::ByRank, proof, &aside);
         program.map_err(|error| of_engine(py, &error))
     }
 
@@ -181,12 +191,12 @@ impl Communicator {
         &self,
         py: Python<'py>,
         request: Request<'_, 'py>,
-        timeout: Option<f64>,
+        timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if self.group.is_open() {
             return self.keep(py, request, timeout);
         }
-        self.call_until(py, request, deadline(py, timeout.or(self.timeout))?)
+        self.call_until(py, request, deadline(timeout.or(self.timeout)))
     }
 
     /// Keeps a call for the end of the group.
@@ -194,7 +204,7 @@ impl Communicator {
         &self,
         py: Python<'py>,
         request: Request<'_, 'py>,
-        timeout: Option<f64>,
+        timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let Checked { operands, reduction, call, proof, result } =
             Request { is_deferred: true, ..request }.check(Caller::Rank(self.rank()), self.world_size())?;
@@ -252,6 +262,10 @@ impl Communicator {
 impl Home for Py<Communicator> {
     fn open_group(&self) -> &OpenGroup {
         &self.get().group
+    }
+
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(self)
     }
 
     fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()> {

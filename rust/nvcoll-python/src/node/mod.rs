@@ -5,20 +5,21 @@ mod collectives;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use nvcoll_core::collective::{Roles, BARRIER, SPLIT};
 use nvcoll_core::limits::MAX_RUNNING_RANKS;
 use nvcoll_core::verify::Verified;
-use nvcoll_engine::auto::work_split::WorkSplit;
+use nvcoll_engine::auto::work_split::Sharing;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::{Buffers, Deadline};
 
 use crate::arrays::Caller;
-use crate::calls::SharedProgram;
+use crate::calls::{Seconds, SharedProgram};
 use crate::error::{invalid, of_engine};
 use crate::gil::{watched, Detached, WithoutGil};
 use crate::group::{Group, Grouped, Home, OpenGroup};
@@ -114,15 +115,15 @@ impl Node {
 
     /// Returns when every rank has taken part: a call for all ranks that moves nothing.
     #[pyo3(signature = (*, timeout=None))]
-    fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         self.group.refuse(py, "barrier")?;
         self.prepare_barrier(py)?.run(py, &self.engine, timeout)
     }
 
     /// Prepares a call that runs again and again on the same arrays.
     ///
-    /// A plan keeps the memory of its arrays and reads them anew each time. Do not resize them while it lives: numpy and the
-    /// buffer protocol refuse to, torch does not.
+    /// A plan keeps the memory of its arrays and reads them anew each time. `Plan.run` refuses a numpy array that has moved
+    /// since; do not resize a torch tensor while the plan lives, because torch does not refuse to.
     ///
     /// Args:
     ///     collective: a name, such as `"all_gather"`.
@@ -149,7 +150,7 @@ impl Node {
             return Err(invalid(py, "no plan for split: it makes communicators, which is comm.split"));
         }
         let is_without_data = collective.parts(Roles::of(2)) == 0;
-        let (prepared, result) = match arrays {
+        let (mut prepared, result) = match arrays {
             None if is_without_data => (node.prepare_barrier(py)?, py.None().into_bound(py)),
             Some(_) if is_without_data => {
                 return Err(invalid(py, format!("`arrays` is given, and {} has none: leave it out", collective.name)))
@@ -168,6 +169,7 @@ impl Node {
                 },
             )?,
         };
+        prepared.operands.iter_mut().for_each(|operands| operands.bind(py));
         let program = prepared.program.clone();
         let result = result.unbind();
         Ok(Plan { node: node.engine.clone(), program, prepared: Mutex::new(prepared), result })
@@ -178,7 +180,8 @@ impl Node {
     /// Inside the block the collectives of this node, on this thread, check their arguments and return what they will return
     /// (a new array holds zeros until then); nothing is read or written before the block ends, and nothing at all if it raises.
     /// The calls of a group have no order, and what one of them writes shares no byte with what another touches. Plans, other
-    /// groups and the ranks of `run` are not affected: they run at once.
+    /// groups and the ranks of `run` are not affected: they run at once. A group that is dropped inside its block ends it, and
+    /// its calls are not made.
     ///
     /// Args:
     ///     timeout: seconds that the calls may take together.
@@ -198,8 +201,8 @@ impl Node {
     ///     >>> len(group), grads.min(), grads.max()
     ///     (3, 2.0, 2.0)
     #[pyo3(signature = (*, timeout=None))]
-    fn group(slf: Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Group> {
-        Group::new(slf.py(), Box::new(slf.clone().unbind()), timeout)
+    fn group(slf: Bound<'_, Self>, timeout: Option<Seconds>) -> Group {
+        Group::new(Box::new(slf.clone().unbind()), timeout)
     }
 
     /// How often the node was asked for what.
@@ -211,6 +214,11 @@ impl Node {
     /// Makes a team of this node's ranks, each of which makes its own calls.
     fn team(&self, py: Python<'_>) -> PyResult<Team> {
         Team::new(py, self.engine.clone())
+    }
+
+    /// Shows the garbage collector the arrays of a group that is open.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.group.traverse(&visit)
     }
 }
 
@@ -227,7 +235,7 @@ impl Node {
         &self,
         py: Python<'py>,
         request: Request<'_, 'py>,
-        timeout: Option<f64>,
+        timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let is_deferred = self.group.is_open();
         let (prepared, result) = self.prepare(py, Request { is_deferred, ..request })?;
@@ -256,7 +264,7 @@ impl Node {
     }
 
     fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
-        let program = self.engine.program_shared(call, WorkSplit::of(call.path), proof, &WithoutGil(py));
+        let program = self.engine.program_shared(call, Sharing::of(call.path), proof, &WithoutGil(py));
         program.map_err(|e| of_engine(py, &e))
     }
 }
@@ -266,12 +274,14 @@ impl Home for Py<Node> {
         &self.get().group
     }
 
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(self)
+    }
+
     /// Runs the calls with an eye on Ctrl-C.
     fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()> {
         let engine = &self.get().engine;
         // SAFETY: the arrays were checked, each call's and all among each other, and the group holds their owners.
-        watched(py, |is_interrupted| unsafe { engine.run_batch(batch.get(), deadline, is_interrupted) })?;
-        engine.count_batch(batch.get());
-        Ok(())
+        watched(py, |is_interrupted| unsafe { engine.run_batch(batch.get(), deadline, is_interrupted) })
     }
 }

@@ -1,7 +1,7 @@
 //! Whether a call is in place, and what its ranks can know of that.
 //!
 //! A call is *in place* on a rank if `out` is there exactly the memory that the contract says: all of its input, or the part
-//! of the longer of the two that the shorter holds. It is also if there is no `out` and input and output are of the same
+//! of the longer of the two that the shorter holds. A call without `out` is in place too, if input and output are of the same
 //! elements; otherwise outputs are new arrays.
 //!
 //! **Rooted calls of one rank.** Ranks that have one array cannot know whether the root, which has two, is in place. So the
@@ -81,13 +81,13 @@ impl Operands {
         self.is_in_place = same.is_some() || (apart.is_none() && first(Meeting::Empty(true)).is_some());
         self.aliasing = if self.is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
         for (at, _) in meetings.iter().enumerate().filter(|(_, &meeting)| meeting == Meeting::Same) {
-            self.unite(at);
+            self.merge_in_place(at);
         }
         Ok(())
     }
 
     /// Makes one array of an input and an output that are the same: `out` is the one that has to be writable.
-    fn unite(&mut self, at: usize) {
+    fn merge_in_place(&mut self, at: usize) {
         let Some(output) = &mut self.output else { return };
         if output.arrays[at].layout.count() == self.input.arrays[at].layout.count() {
             self.input.arrays[at] = std::mem::replace(&mut output.arrays[at], Array::absent());
@@ -95,7 +95,7 @@ impl Operands {
     }
 
     /// Chooses the aliasing that all ranks of a rooted call can know, and makes the root's arrays fit it.
-    pub(super) fn agree(&mut self, py: Python<'_>, rank: u32) -> PyResult<()> {
+    pub(super) fn choose_aliasing(&mut self, py: Python<'_>, rank: u32) -> PyResult<()> {
         let root = self.contract.roles.root;
         if !self.contract.collective.has_root {
             return Ok(());
@@ -103,10 +103,10 @@ impl Operands {
         let is_in_place = self.contract.holds_input(root);
         self.aliasing = if is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
         match (rank == root, is_in_place, self.is_in_place) {
-            (true, true, false) => self.leads = true,
+            (true, true, false) => self.copies_input_to_output = true,
             (true, false, true) => {
                 let Some(output) = &mut self.output else { return Ok(()) };
-                let hidden = output.arrays[0].hide("is in place, and there is no memory for a copy");
+                let hidden = output.arrays[0].shadow("is in place, and there is no memory for a copy");
                 hidden.map_err(|reason| reason.about(py, output.label(0)))?;
             }
             _ => {}

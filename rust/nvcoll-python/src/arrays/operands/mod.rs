@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
-use nvcoll_engine::memory::strided::{first_conflict, Conflict, PlacedArray, TryBudget};
+use nvcoll_engine::memory::strided::{first_conflict, Conflict, Range, Tries};
 use nvcoll_engine::Buffers;
 
 use super::array::{Access, Array};
@@ -48,8 +48,8 @@ pub(crate) struct Operands {
     is_in_place: bool,
     /// As the program is.
     aliasing: Aliasing,
-    /// The input is copied to its place in the output, where the program reads it.
-    leads: bool,
+    /// Whether the input is copied to its place in the output before a run, because the program reads it there.
+    copies_input_to_output: bool,
 }
 
 // SAFETY: the addresses are followed only in `gather` and `write_back`, which hold `&mut self`, and by the engine under the
@@ -84,7 +84,8 @@ impl Operands {
             }
         };
         let aliasing = Aliasing::InPlace;
-        let mut operands = Self { contract, shape, dtype, input, output, is_in_place: true, aliasing, leads: false };
+        let mut operands =
+            Self { contract, shape, dtype, input, output, is_in_place: true, aliasing, copies_input_to_output: false };
         operands.check(py, caller, is_said)?;
         Ok((operands, result))
     }
@@ -92,13 +93,13 @@ impl Operands {
     fn check(&mut self, py: Python<'_>, caller: Caller, is_said: bool) -> PyResult<()> {
         self.check_alike(py, is_said)?;
         self.check_aliasing(py)?;
-        let mut tries = TryBudget::of_a_call();
+        let mut tries = Tries::of_a_call();
         self.check_writable(py, &mut tries)?;
         self.check_apart(py, &mut tries)?;
         if let Caller::Rank(rank) = caller {
-            self.agree(py, rank)?;
+            self.choose_aliasing(py, rank)?;
         }
-        if !self.leads {
+        if !self.copies_input_to_output {
             self.input.make_copies(py)?;
         }
         self.output.iter_mut().try_for_each(|output| output.make_copies(py))
@@ -107,6 +108,30 @@ impl Operands {
     /// Returns the Python objects that are held, for who looks for cycles.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
         std::iter::once(&self.input).chain(&self.output).flat_map(Ranks::objects)
+    }
+
+    /// Notes what every array is now, because runs of a plan or a group come back to it: see [`Operands::check_bound`].
+    pub(crate) fn bind(&mut self, py: Python<'_>) {
+        let numbers = 0..self.input.arrays.len();
+        let is_changed: Vec<bool> = numbers.clone().map(|at| self.is_changed(at)).collect();
+        let writes_input: Vec<bool> = numbers.map(|at| is_changed[at] && self.output(at).is_none()).collect();
+        self.input.bind(py, |at| writes_input[at]);
+        if let Some(output) = &mut self.output {
+            output.bind(py, |at| is_changed[at]);
+        }
+    }
+
+    /// Refuses a run on an array that is not what it was when [`Operands::bind`] looked; `made` is what keeps the arrays: a
+    /// plan or a group.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, with argument and rank.
+    #[inline]
+    pub(crate) fn check_bound(&self, py: Python<'_>, made: &str) -> PyResult<()> {
+        match self.input.change(py).or_else(|| self.output.as_ref().and_then(|output| output.change(py))) {
+            None => Ok(()),
+            Some(change) => Err(invalid(py, format!("{change} since the {made} was made: make a new {made}"))),
+        }
     }
 
     /// Returns the dtype of every array.
@@ -132,14 +157,18 @@ impl Operands {
 
     /// Whether anything is copied before or after a run.
     pub(crate) fn is_copied(&self) -> bool {
-        self.leads || self.is_strided()
+        self.copies_input_to_output || self.is_strided()
     }
 
     /// Returns where the engine finds what each rank brings; `scalar(i)` is that of the i-th.
     pub(crate) fn buffers(&self, scalar: impl Fn(usize) -> f64) -> Vec<Buffers> {
         let of_rank = |at: usize| {
             let output = self.written(at).start();
-            let input = if self.leads { output.wrapping_add(self.before(at)) } else { self.input.arrays[at].start() };
+            let input = if self.copies_input_to_output {
+                output.wrapping_add(self.before(at))
+            } else {
+                self.input.arrays[at].start()
+            };
             Buffers::new(input, output, scalar(at))
         };
         (0..self.input.arrays.len()).map(of_rank).collect()
@@ -149,7 +178,7 @@ impl Operands {
     pub(crate) fn gather(&mut self, py: Python<'_>) {
         self.detached(py, |operands| {
             for (at, array) in operands.input.arrays.iter().enumerate() {
-                if operands.leads {
+                if operands.copies_input_to_output {
                     let to = operands.written(at).start().wrapping_add(operands.before(at));
                     // SAFETY: the owners are here; `check_apart` was true, and the output has room for the input's part.
                     unsafe { array.copy_to(to) };
@@ -260,13 +289,13 @@ impl Operands {
 
     /// Refuses written arrays that must not be, or whose elements share memory. What a call leaves as it is may be read-only:
     /// then the engine touches a copy.
-    fn check_writable(&mut self, py: Python<'_>, tries: &mut TryBudget) -> PyResult<()> {
+    fn check_writable(&mut self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
         for at in 0..self.input.arrays.len() {
             if self.is_changed(at) {
                 let array = self.written(at);
                 array.require_writable(tries).map_err(|reason| reason.about(py, self.label_written(at)))?;
             } else if self.has(at, Side::Output) && self.input.arrays[at].access != Access::Writable {
-                let hidden = self.input.arrays[at].hide("is read-only, and there is no memory for a copy");
+                let hidden = self.input.arrays[at].shadow("is read-only, and there is no memory for a copy");
                 hidden.map_err(|reason| reason.about(py, self.input.label(at)))?;
             }
         }
@@ -277,7 +306,7 @@ impl Operands {
         self.label(if self.output(at).is_some() { self.input.arrays.len() + at } else { at })
     }
 
-    /// Says whether an array is written, all of it or the part that is in place; none if it is that part.
+    /// Says whether an array is written, in whole or in part; `None` if the other array of its rank covers it.
     #[inline]
     fn is_written(&self, at: usize, side: Side) -> Option<bool> {
         let Some(output) = self.output(at) else { return Some(self.is_changed(at)) };
@@ -291,19 +320,19 @@ impl Operands {
     }
 
     /// Notes where every array lies, `add` to its number, and whether it is written.
-    fn note_ranges<'a>(&'a self, add: usize, ranges: &mut Vec<PlacedArray<'a>>) {
+    fn note_ranges<'a>(&'a self, add: usize, ranges: &mut Vec<Range<'a>>) {
         for (side, arrays, first) in self.sides() {
             for (at, array) in arrays.iter().enumerate().filter(|(_, array)| array.is_there()) {
                 if let Some(is_written) = self.is_written(at, side) {
-                    ranges.push(PlacedArray::new(array.first.addr(), &array.layout, is_written, add + first + at));
+                    ranges.push(Range::new(array.first.addr(), &array.layout, is_written, add + first + at));
                 }
             }
         }
     }
 
     /// Refuses arrays that share a byte where one of them is written.
-    fn check_apart(&self, py: Python<'_>, tries: &mut TryBudget) -> PyResult<()> {
-        let mut ranges: Vec<PlacedArray<'_>> = Vec::with_capacity(2 * self.input.arrays.len());
+    fn check_apart(&self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
+        let mut ranges: Vec<Range<'_>> = Vec::with_capacity(2 * self.input.arrays.len());
         self.note_ranges(0, &mut ranges);
         let advice = |a: usize, b: usize| self.advice_on_overlap(a.min(b), a.max(b));
         refuse_conflict(py, &mut ranges, tries, |number| self.label(number), advice)
@@ -349,9 +378,7 @@ impl Operands {
                 .expect("a call");
             format!("{} in call {} of the group", call.label(number - first), nth + 1)
         };
-        refuse_conflict(py, &mut ranges, &mut TryBudget::of_a_call(), label, |_, _| {
-            "pass arrays that share no byte".into()
-        })
+        refuse_conflict(py, &mut ranges, &mut Tries::of_a_call(), label, |_, _| "pass arrays that share no byte".into())
     }
 
     /// How many numbers arrays have: of every rank one for its input, and one for its output if there are any.
@@ -362,8 +389,8 @@ impl Operands {
 
 fn refuse_conflict(
     py: Python<'_>,
-    ranges: &mut [PlacedArray<'_>],
-    tries: &mut TryBudget,
+    ranges: &mut [Range<'_>],
+    tries: &mut Tries,
     label: impl Fn(usize) -> String,
     advice: impl Fn(usize, usize) -> String,
 ) -> PyResult<()> {

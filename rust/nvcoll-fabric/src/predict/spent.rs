@@ -1,6 +1,6 @@
 //! What a call's time is made of, and what carries its bytes.
 
-use super::bottleneck::{Cut, TrafficPattern};
+use super::narrow::{Cut, Round};
 
 /// What limits the bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,14 +12,14 @@ pub(super) enum Carrier {
     /// A node's cards.
     Cards,
     /// The narrowest link on the way around the GPUs.
-    InnerLink(TrafficPattern),
+    Narrow(Round),
     /// A cut that is narrower than what joins a GPU to the others.
     Cut(Cut),
 }
 
 /// The parts of the device's time, in microseconds, and its load.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct TimeBreakdown {
+pub(super) struct Spent {
     /// Kernel and protocol, before the first step.
     pub(super) start_up: f64,
     /// What every call over a network takes more.
@@ -39,7 +39,7 @@ pub(super) struct TimeBreakdown {
     pub(super) of_cards: f64,
 }
 
-impl TimeBreakdown {
+impl Spent {
     pub(super) fn us(&self) -> f64 {
         self.start_up + self.channels + self.network + self.hops + self.fill + self.bytes
     }
