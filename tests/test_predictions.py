@@ -1,4 +1,4 @@
-"""The page on how predictions are judged has today's figures, and every missed bar with its figure."""
+"""The pages on predictions have today's figures, and every missed bar with its figure."""
 
 import re
 from collections import defaultdict
@@ -16,7 +16,8 @@ import pytorch_estimate
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data" / "nccl-tests"
-PAGE = (ROOT / "docs" / "maintainers" / "how-predictions-are-judged.md").read_text(encoding="utf-8")
+PAGES = ROOT / "docs" / "predictions.md", ROOT / "docs" / "maintainers" / "how-predictions-are-judged.md"
+PAGE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 SMALL, MIDDLE, LARGE, LARGEST = intervals.bands()
 
 BARS = {
