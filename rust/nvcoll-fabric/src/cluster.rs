@@ -7,7 +7,9 @@
 //! ```
 //!
 //! NICs are spread evenly over the GPUs of a node: the k-th of m hangs where GPU k g/m of g hangs, at its PCIe switch or
-//! socket. A rack of NVLink is one node, and each of its trays has the NICs of a node: the k-th of every tray is on rail k.
+//! socket. A node that has cards of its own, as most that are read from a file, keeps those that lie nearest to these GPUs;
+//! its other cards (for storage, for management) are left out. A rack of NVLink is one node, and each of its trays has the
+//! NICs of a node: the k-th of every tray is on rail k.
 //! A network is one row of `hardware/networks.toml`: its medium, ports per NIC, NICs per node, and the PCIe behind a NIC.
 //! Source: NVIDIA DGX SuperPOD reference architecture (rail-optimised fat tree).
 
@@ -17,7 +19,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::hardware::media::{self, LinkFamily};
+use crate::hardware::media::{self, LinkFamily, Medium};
 use crate::hardware::{Device, DeviceKind, Fabric, Link};
 use crate::units::Rate;
 
@@ -90,8 +92,8 @@ const MOST_GPUS: u32 = 1 << 17;
 /// Joins `nodes` copies of `node` by a network.
 ///
 /// # Errors
-/// [`Error::Description`] if there are no nodes or too many, if the node is a cluster itself, or if it has nothing to which a
-/// NIC could be attached.
+/// [`Error::Description`] if there are no nodes or too many, if the node is a cluster itself, if it has nothing to which a
+/// NIC could be attached, or if it has cards of its own that are fewer than the network's.
 pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     let name = format!("{}x{nodes}+{}", node.name, network.name);
     let wrong = |message: String| Error::Description { origin: name.clone(), message };
@@ -99,11 +101,18 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     if nodes == 0 || u64::from(nodes) * gpus.len() as u64 > u64::from(MOST_GPUS) {
         return Err(wrong(format!("{nodes} nodes: it must be from 1 to {}", MOST_GPUS as usize / gpus.len())));
     }
-    if node.nodes() > 1 || node.of_kind(DeviceKind::Nic).next().is_some() {
+    if node.nodes() > 1 || node.of_kind(DeviceKind::NetworkSwitch).next().is_some() {
         return Err(wrong("the node has a network already: pass a single node".to_owned()));
     }
-    let seats = seats(node, &gpus, network.nics).map_err(&wrong)?;
-    let trays = seats.len() as u32 / network.nics;
+    let (node, cards) = &if node.of_kind(DeviceKind::Nic).next().is_some() {
+        with_own_cards(node, &gpus, network.nics as usize).map_err(&wrong)?
+    } else {
+        let host = media::named(&network.host_medium)?;
+        let seats = seats(node, &gpus, network.nics).map_err(&wrong)?;
+        let card = |seat| Card { seat, medium: host, lanes: network.host_lanes };
+        (node.clone(), seats.into_iter().map(card).collect())
+    };
+    let trays = cards.len() as u32 / network.nics;
     let mut all = Fabric {
         title: format!("{nodes} x ({}), {}", node.title, network.title),
         devices: Vec::new(),
@@ -115,9 +124,71 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     all.name.clone_from(&name);
     all.add_rails(network, nodes * trays)?;
     for nth in 0..nodes {
-        all.add_node(node, nth, network, &seats)?;
+        all.add_node(node, nth, network, cards)?;
     }
     Ok(all)
+}
+
+/// A network card of a node: the device at which it hangs, and the link to it.
+struct Card {
+    seat: usize,
+    medium: &'static Medium,
+    lanes: u32,
+}
+
+/// Divides a node that has cards into the node without them and the cards that join a network of `nics` rails: for rail k
+/// the card that is nearest to the GPU which the rail belongs to, and on no other rail.
+fn with_own_cards(node: &Fabric, gpus: &[usize], nics: usize) -> std::result::Result<(Fabric, Vec<Card>), String> {
+    let mut free: Vec<usize> = node.of_kind(DeviceKind::Nic).collect();
+    if free.len() < nics {
+        let message = "take a network with as many, or a node without cards";
+        return Err(format!("the node has {} network cards, the network {nics} per node: {message}", free.len()));
+    }
+    let is_nic = |at: usize| node.devices[at].kind == DeviceKind::Nic;
+    let mut kept = Vec::with_capacity(node.devices.len());
+    let places: Vec<usize> = node
+        .devices
+        .iter()
+        .enumerate()
+        .map(|(at, device)| {
+            if !is_nic(at) {
+                kept.push(device.clone());
+            }
+            kept.len().saturating_sub(1)
+        })
+        .collect();
+    let mut cards = Vec::with_capacity(nics);
+    for rail in 0..nics {
+        let away = hops_on_host(node, gpus[rail * gpus.len() / nics]);
+        let nearest = (0..free.len()).min_by_key(|&at| (away[free[at]], at)).expect("there are as many cards as rails");
+        let nic = free.remove(nearest);
+        let link = node.links.iter().find(|link| link.to == nic && !is_nic(link.from));
+        let link = link.ok_or_else(|| format!("{} hangs at nothing", node.devices[nic].name))?;
+        cards.push(Card { seat: places[link.from], medium: link.medium, lanes: link.lanes });
+    }
+    let is_kept = |link: &&Link| !is_nic(link.from) && !is_nic(link.to);
+    let moved = |link: &Link| Link { from: places[link.from], to: places[link.to], ..*link };
+    let links = node.links.iter().filter(is_kept).map(moved).collect();
+    Ok((Fabric { devices: kept, links, ..node.clone() }, cards))
+}
+
+/// Returns the number of links over PCIe and between sockets from a GPU to each device; `u32::MAX` to what it does not reach.
+fn hops_on_host(node: &Fabric, gpu: usize) -> Vec<u32> {
+    let mut hops = vec![u32::MAX; node.devices.len()];
+    hops[gpu] = 0;
+    let mut reached = vec![gpu];
+    let mut next = 0;
+    while let Some(&at) = reached.get(next) {
+        next += 1;
+        let is_passed = at == gpu || matches!(node.devices[at].kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
+        for link in node.links.iter().filter(|link| is_passed && link.from == at && !link.medium.family.joins_gpus()) {
+            if hops[link.to] == u32::MAX {
+                hops[link.to] = hops[at] + 1;
+                reached.push(link.to);
+            }
+        }
+    }
+    hops
 }
 
 /// For each NIC of each tray, the device of a node at which it hangs.
@@ -157,7 +228,7 @@ impl Fabric {
         Ok(())
     }
 
-    fn add_node(&mut self, node: &Fabric, nth: u32, network: &Network, seats: &[usize]) -> Result<()> {
+    fn add_node(&mut self, node: &Fabric, nth: u32, network: &Network, cards: &[Card]) -> Result<()> {
         let first = self.devices.len();
         let named =
             |device: &Device| Device { name: format!("n{nth}.{}", device.name), node: Some(nth), ..device.clone() };
@@ -165,11 +236,11 @@ impl Fabric {
         for link in &node.links {
             self.links.push(Link { from: first + link.from, to: first + link.to, ..*link });
         }
-        let (port, host) = (media::named(&network.medium)?, media::named(&network.host_medium)?);
-        for (nic, &seat) in seats.iter().enumerate() {
+        let port = media::named(&network.medium)?;
+        for (nic, card) in cards.iter().enumerate() {
             let (at, name) = (self.devices.len(), format!("n{nth}.nic{nic}"));
             self.devices.push(Device { name, kind: DeviceKind::Nic, node: Some(nth), tray: None, chips: 1 });
-            self.join(first + seat, at, host, network.host_lanes);
+            self.join(first + card.seat, at, card.medium, card.lanes);
             self.join(at, nic % network.nics as usize, port, network.ports);
         }
         Ok(())

@@ -1,10 +1,14 @@
 //! What can go wrong between a description of hardware and a time. Each variant is one Python exception.
+//!
+//! Names that the caller gave are shortened in messages, and the nearest known name is offered where one is close.
+
+use std::borrow::Cow;
 
 /// An error of the fabric.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A name that no table knows.
-    #[error("no {kind} is called `{name}`: choose from {known}")]
+    #[error("no {kind} is called `{}`: {}choose from {known}", shortened(name), suggestion(name, known))]
     Unknown {
         /// What kind of thing was named.
         kind: &'static str,
@@ -14,7 +18,7 @@ pub enum Error {
         known: String,
     },
     /// A description that is no fabric.
-    #[error("{origin}: {message}")]
+    #[error("{}: {message}", shortened(origin))]
     Description {
         /// The file or text.
         origin: String,
@@ -22,7 +26,7 @@ pub enum Error {
         message: String,
     },
     /// Two devices between which nothing passes.
-    #[error("{fabric}: no path from {from} to {to}: {reason}")]
+    #[error("{}: no path from {from} to {to}: {reason}", shortened(fabric))]
     NoPath {
         /// The fabric.
         fabric: String,
@@ -34,7 +38,7 @@ pub enum Error {
         reason: String,
     },
     /// A schedule that asks for what the fabric cannot do.
-    #[error("{fabric}: {message}")]
+    #[error("{}: {message}", shortened(fabric))]
     Unable {
         /// The fabric.
         fabric: String,
@@ -56,3 +60,55 @@ pub enum Error {
 
 /// The result of anything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// A message shows no more letters of a name. Chosen: longer than any name that nvcoll gives.
+const SHOWN: usize = 80;
+
+/// Returns a name as messages show it: cut off where it is too long.
+pub(crate) fn shortened(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}… ({} letters)", &name[..end], name.chars().count()).into(),
+        None => name.into(),
+    }
+}
+
+/// Says which of the known names may be meant: one that is at most a third of its letters away.
+fn suggestion(name: &str, known: &str) -> String {
+    let wanted = name.to_ascii_lowercase();
+    let nearest = known.split(", ").map(|known| (edits(&wanted, known), known)).min();
+    let is_near = |(edits, known): &(usize, &str)| *edits > 0 && 3 * edits <= known.len();
+    nearest.filter(is_near).map_or_else(String::new, |(_, known)| format!("did you mean {known}? "))
+}
+
+/// Returns the number of letters to insert, remove or replace to get from one word to the other (Levenshtein, 1965). A
+/// word that is too long for any name is as far away as it can be: the work grows with the product of the lengths.
+pub(crate) fn edits(from: &str, to: &str) -> usize {
+    if from.len() > SHOWN || to.len() > SHOWN {
+        return usize::MAX / 4;
+    }
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, a) in from.bytes().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], at + 1);
+        for (column, b) in to.bytes().enumerate() {
+            let least = (corner + usize::from(a != b)).min(row[column] + 1).min(row[column + 1] + 1);
+            corner = std::mem::replace(&mut row[column + 1], least);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{edits, Error};
+
+    #[test]
+    fn a_name_that_is_close_is_offered_and_a_long_one_is_cut_off() {
+        let said = |name: &str| Error::Unknown { kind: "GPU", name: name.to_owned(), known: "t4, rtx4090".to_owned() };
+        let near = "no GPU is called `rtx409`: did you mean rtx4090? choose from t4, rtx4090";
+        assert_eq!(said("rtx409").to_string(), near);
+        assert_eq!(said("voodoo").to_string(), "no GPU is called `voodoo`: choose from t4, rtx4090");
+        let long = said(&"r".repeat(1_000_000)).to_string();
+        assert!(long.len() < 200 && long.contains("(1000000 letters)"), "{long}");
+        assert_eq!((edits("rtx409", "rtx4090"), edits("", "t4")), (1, 2));
+    }
+}

@@ -11,7 +11,7 @@
 //! | [`hardware`] | devices, links, media, GPU models: what a machine is made of |
 //! | [`nccl`] | what NCCL would choose and its own estimate: its cost model, per version |
 //! | [`preset`] | the machines that are shipped, one TOML file each |
-//! | `import` | machines from what nvidia-smi and NCCL print |
+//! | [`import`] | machines from text: what nvidia-smi and NCCL print, descriptions in TOML |
 //! | [`cluster`] | several nodes and the network between them |
 //! | [`route`] | which links a transfer between two GPUs crosses |
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
@@ -28,7 +28,7 @@ pub mod floor;
 mod flow;
 mod flows;
 pub mod hardware;
-mod import;
+pub mod import;
 mod matrix;
 pub mod nccl;
 pub mod predict;

@@ -11,7 +11,7 @@
 use std::sync::OnceLock;
 
 use crate::cluster::{cluster, network};
-use crate::error::{Error, Result};
+use crate::error::{edits, shortened, Error, Result};
 use crate::hardware::{Description, Fabric};
 
 /// The descriptions, in the order in which they are listed.
@@ -86,7 +86,7 @@ fn node(name: &str) -> Result<Fabric> {
     let Some(ranks) = ranks else { return Ok(found.clone()) };
     let wrong = || Error::Description {
         origin: name.to_owned(),
-        message: format!("`[{ranks}]` names no GPUs: write {stem}[0-3] or {stem}[0,2,5]"),
+        message: format!("`[{}]` names no GPUs: write {stem}[0-3] or {stem}[0,2,5]", shortened(ranks)),
     };
     let among = found.among(&ranks_of(ranks).ok_or_else(wrong)?)?;
     let title = format!("{} of ({})", among.world_size(), found.title);
@@ -113,19 +113,6 @@ fn unknown(name: &str) -> Error {
     let known =
         format!("{}, the nearest of {}; `nvcoll fabric` lists all", nearest[..OFFERED].join(", "), nearest.len());
     Error::Unknown { kind: "machine", name: name.to_owned(), known }
-}
-
-/// Returns how many letters have to be put in, left out or exchanged to get from one word to the other (Levenshtein, 1965).
-fn edits(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (at, a) in from.bytes().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], at + 1);
-        for (column, b) in to.bytes().enumerate() {
-            let least = (corner + usize::from(a != b)).min(row[column] + 1).min(row[column + 1] + 1);
-            corner = std::mem::replace(&mut row[column + 1], least);
-        }
-    }
-    row[to.len()]
 }
 
 /// Reads `0-3,5`.

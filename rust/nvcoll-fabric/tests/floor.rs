@@ -30,7 +30,7 @@ fn four_gpus(lanes: u32, abilities: &str) -> Fabric {
         medium = "nvlink4"
         lanes = {lanes}"#
     );
-    Fabric::parse(&text, "text").unwrap()
+    Fabric::from_text(&text, None, "text").unwrap()
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! NCCL's topology: what it lists is there, what it lacks is said, and nothing makes it panic.
 
-use nvcoll_fabric::hardware::{gpus, DeviceKind};
+use nvcoll_fabric::hardware::DeviceKind;
 use nvcoll_fabric::{Error, Fabric};
 use proptest::prelude::*;
 
 fn read(text: &str, gpu: &str) -> Result<Fabric, Error> {
-    Fabric::from_nccl_xml(text, gpus::named(gpu).unwrap(), "text")
+    Fabric::from_text(text, Some(gpu), "text")
 }
 
 /// Two sockets with a switch each: two GPUs and a NIC, and one GPU. Made for this test.
@@ -84,7 +84,7 @@ fn every_file_of_a_folder_is_read_or_refused() {
             let text = std::fs::read_to_string(&path).unwrap();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             let gpu = if name.contains("rccl") { "mi300x" } else { "a100-sxm" };
-            match Fabric::from_nccl_xml(&text, gpus::named(gpu).unwrap(), &name) {
+            match Fabric::from_text(&text, Some(gpu), &name) {
                 Ok(fabric) => {
                     let rates = fabric.alone().map(|_| "joined").map_err(|error| error.to_string());
                     println!("{name}: {} GPUs, {} devices, {rates:?}", fabric.world_size(), fabric.devices.len());

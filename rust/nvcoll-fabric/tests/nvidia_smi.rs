@@ -6,7 +6,7 @@ use nvcoll_fabric::{Error, Fabric};
 use proptest::prelude::*;
 
 fn read(text: &str, gpu: &str) -> Result<Fabric, Error> {
-    Fabric::from_nvidia_smi(text, gpus::named(gpu).unwrap(), "text")
+    Fabric::from_text(text, Some(gpu), "text")
 }
 
 /// Prints a fabric as nvidia-smi would.
@@ -21,7 +21,7 @@ fn printed(fabric: &Fabric) -> String {
 fn the_matrix_of_a_preset_comes_back() {
     for name in ["dgx1-v100", "v100-4-mesh", "hgx-a100", "hgx-h100", "rtx3090-2-bridge", "pcie3-8-p2p", "hgx-a100-4"] {
         let fabric = preset(name).unwrap();
-        let read = Fabric::from_nvidia_smi(&printed(&fabric), fabric.gpu, name).unwrap();
+        let read = Fabric::from_text(&printed(&fabric), Some(&fabric.gpu.name), name).unwrap();
         assert_eq!(read.matrix().unwrap(), fabric.matrix().unwrap(), "{name}");
         let nvlink = |fabric: &Fabric| fabric.alone().unwrap();
         if fabric.of_kind(DeviceKind::Nvswitch).count() > 0 {
@@ -88,7 +88,7 @@ fn every_file_of_a_folder_is_read_or_refused() {
         if path.extension().is_some_and(|end| end == "txt") {
             let text = std::fs::read_to_string(&path).unwrap();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            let all = gpus::all().iter().map(|gpu| (gpu, Fabric::from_nvidia_smi(&text, gpu, &name)));
+            let all = gpus::all().iter().map(|gpu| (gpu, Fabric::from_text(&text, Some(&gpu.name), &name)));
             let (gpu, read) = all.max_by_key(|(gpu, read)| (read.is_ok(), gpu.nvlinks)).unwrap();
             match read {
                 Ok(fabric) => {
@@ -115,7 +115,7 @@ proptest! {
         if text.is_char_boundary(at) {
             text.insert_str(at, &by);
         }
-        if let Ok(read) = Fabric::from_nvidia_smi(&text, fabric.gpu, "text") {
+        if let Ok(read) = Fabric::from_text(&text, Some(&fabric.gpu.name), "text") {
             let _ = read.alone();
         }
     }

@@ -1,7 +1,7 @@
 //! The closed forms: points computed by hand, curves that were measured, and what holds on every machine.
 
 use nvcoll_fabric::cluster::{cluster, network};
-use nvcoll_fabric::hardware::{gpus, DeviceKind, Evidence, Fabric, Link};
+use nvcoll_fabric::hardware::{DeviceKind, Evidence, Fabric, Link};
 use nvcoll_fabric::nccl::{Algorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
 use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Prediction, Predictor};
@@ -247,7 +247,7 @@ GPU3    SYS     SYS     NV12     X      16-31   1
 ";
 
 fn two_sockets() -> Fabric {
-    Fabric::from_nvidia_smi(TWO_SOCKETS, gpus::named("a100-pcie").unwrap(), "two sockets").unwrap()
+    Fabric::from_text(TWO_SOCKETS, Some("a100-pcie"), "two sockets").unwrap()
 }
 
 fn part(found: &Prediction, name: &str) -> f64 {
@@ -373,7 +373,7 @@ GPU3    SYS     PHB     SYS      X      16-31   1
 #[test]
 fn sends_share_the_link_between_sockets_that_they_cross_at_once() {
     for model in ["a100-pcie", "rtx4090"] {
-        let fabric = Fabric::from_nvidia_smi(IN_TURNS, gpus::named(model).unwrap(), "in turns").unwrap();
+        let fabric = Fabric::from_text(IN_TURNS, Some(model), "in turns").unwrap();
         let is_between =
             |link: &&Link| [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == DeviceKind::Socket);
         let between = fabric.links.iter().find(is_between).unwrap().rate().gbps();

@@ -23,15 +23,18 @@
 //! lanes = 4
 //! ```
 
-use serde::Deserialize;
+use serde::{de, Deserialize, Deserializer};
 
-use super::{gpus, media, names, Abilities, Device, DeviceKind, Fabric};
+use super::gpus::{self, Gpu};
+use super::media::{self, Medium};
+use super::{names, Abilities, Device, DeviceKind, Fabric};
 use crate::error::{Error, Result};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Description {
-    gpu: String,
+    #[serde(deserialize_with = "known_gpu")]
+    gpu: &'static Gpu,
     abilities: Abilities,
     sources: Vec<String>,
     gpus_per_tray: Option<u32>,
@@ -63,7 +66,8 @@ struct DevicesRow {
 struct LinksRow {
     from: String,
     to: String,
-    medium: String,
+    #[serde(deserialize_with = "known_medium")]
+    medium: &'static Medium,
     lanes: u32,
     #[serde(default)]
     in_order: bool,
@@ -73,25 +77,39 @@ fn one() -> u32 {
     1
 }
 
+/// Reads the name of a GPU: an error here is told with the line, before fields that come later are missed.
+fn known_gpu<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<&'static Gpu, D::Error> {
+    gpus::named(&String::deserialize(from)?).map_err(de::Error::custom)
+}
+
+/// Reads the name of a medium, with the line in the error.
+fn known_medium<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<&'static Medium, D::Error> {
+    media::named(&String::deserialize(from)?).map_err(de::Error::custom)
+}
+
 impl Description {
     /// Reads a description; `origin` is what to call it in errors.
     ///
     /// # Errors
     /// [`Error::Description`] with what is wrong.
     pub(crate) fn parse(text: &str, origin: &str) -> Result<Self> {
-        toml::from_str(text).map_err(|error| wrong(origin, error.to_string()))
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| text[..span.start].lines().count().max(1));
+            let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+            wrong(origin, format!("{place}{}", error.message()))
+        })
     }
 
     /// Makes one of its machines.
     ///
     /// # Errors
-    /// [`Error::Description`] with what is wrong, [`Error::Unknown`] for a medium or GPU that no table has.
+    /// [`Error::Description`] with what is wrong.
     pub(crate) fn build(&self, machine: &MachineVariant, origin: &str) -> Result<Fabric> {
         let peer_access = machine.peer_access.unwrap_or(self.abilities.peer_access);
         let mut fabric = Fabric {
             name: machine.name.clone(),
             title: machine.title.clone(),
-            gpu: gpus::named(&self.gpu)?,
+            gpu: self.gpu,
             devices: Vec::new(),
             links: Vec::new(),
             abilities: Abilities { peer_access, ..self.abilities },
@@ -101,9 +119,8 @@ impl Description {
             fabric.add_devices(devices, self.gpus_per_tray).map_err(|message| wrong(origin, message))?;
         }
         for links in &self.links {
-            let medium = media::named(&links.medium)?;
             for (from, to) in fabric.ends(links).map_err(|message| wrong(origin, message))? {
-                fabric.join(from, to, medium, links.lanes);
+                fabric.join(from, to, links.medium, links.lanes);
             }
         }
         fabric.check().map_err(|message| wrong(origin, message))?;
@@ -118,19 +135,19 @@ fn wrong(origin: &str, message: String) -> Error {
     Error::Description { origin: origin.to_owned(), message }
 }
 
-impl Fabric {
-    /// Reads a description of one machine; `origin` is what to call it in errors.
-    ///
-    /// # Errors
-    /// [`Error::Description`] with what is wrong, [`Error::Unknown`] for a medium or GPU that no table has.
-    pub fn parse(text: &str, origin: &str) -> Result<Fabric> {
-        let description = Description::parse(text, origin)?;
-        match description.machines.as_slice() {
-            [machine] => description.build(machine, origin),
-            machines => Err(wrong(origin, format!("it describes {} machines: describe one", machines.len()))),
-        }
+/// Reads a description of one machine; `origin` is what to call it in errors.
+///
+/// # Errors
+/// [`Error::Description`] with what is wrong.
+pub(crate) fn parse(text: &str, origin: &str) -> Result<Fabric> {
+    let description = Description::parse(text, origin)?;
+    match description.machines.as_slice() {
+        [machine] => description.build(machine, origin),
+        machines => Err(wrong(origin, format!("it describes {} machines: describe one", machines.len()))),
     }
+}
 
+impl Fabric {
     fn add_devices(&mut self, devices: &DevicesRow, gpus_per_tray: Option<u32>) -> std::result::Result<(), String> {
         if gpus_per_tray == Some(0) {
             return Err("gpus_per_tray is 0: a tray has GPUs, or there is none".to_owned());

@@ -25,6 +25,9 @@ pub struct Gpu {
     /// How many of those it has.
     #[serde(default)]
     pub nvlinks: u32,
+    /// Whether its NVLinks need a bridge, which a machine may lack; those of other models are soldered to the board.
+    #[serde(default)]
+    pub needs_bridge: bool,
     /// The medium of its PCIe.
     pub pcie: String,
     /// The lanes of that.

@@ -14,7 +14,7 @@
 //! order in which they are described. Several switch chips over which every transfer is striped evenly are one device with
 //! `chips`: no transfer can tell them apart.
 
-mod describe;
+pub(crate) mod describe;
 pub mod gpus;
 pub mod media;
 mod names;
@@ -193,16 +193,9 @@ impl Fabric {
     /// # Errors
     /// [`Error::Description`] if a rank is named that does not exist, or twice, or none is named.
     pub fn among(&self, ranks: &[u32]) -> Result<Fabric> {
+        self.check_ranks(ranks)?;
         let gpus = self.gpus();
-        let wrong = |message| Error::Description { origin: self.name.clone(), message };
-        let is_rank = |rank: &&u32| (**rank as usize) < gpus.len();
-        if let Some(rank) = ranks.iter().find(|rank| !is_rank(rank)) {
-            return Err(wrong(format!("there is no GPU {rank}: it has {}", gpus.len())));
-        }
         let mut kept: Vec<usize> = ranks.iter().map(|&rank| gpus[rank as usize]).collect();
-        if kept.is_empty() || kept.iter().collect::<std::collections::BTreeSet<_>>().len() != kept.len() {
-            return Err(wrong("name each GPU once, and at least one".to_owned()));
-        }
         kept.extend((0..self.devices.len()).filter(|&position| self.devices[position].kind != DeviceKind::Gpu));
         let mut place = vec![None; self.devices.len()];
         kept.iter().enumerate().for_each(|(new, &old)| place[old] = Some(new));
@@ -212,6 +205,26 @@ impl Fabric {
             links: self.links.iter().filter_map(moved).collect(),
             ..self.clone()
         })
+    }
+
+    /// Checks that some ranks exist, that none is named twice, and that there is one.
+    ///
+    /// # Errors
+    /// [`Error::Description`] with the rank that is wrong.
+    pub fn check_ranks(&self, ranks: &[u32]) -> Result<()> {
+        let wrong = |message| Err(Error::Description { origin: self.name.clone(), message });
+        let mut is_named = vec![false; self.world_size() as usize];
+        for &rank in ranks {
+            match is_named.get_mut(rank as usize) {
+                None => return wrong(format!("there is no GPU {rank}: it has {}, from 0", is_named.len())),
+                Some(true) => return wrong(format!("GPU {rank} is named twice: name each GPU once")),
+                Some(is_named) => *is_named = true,
+            }
+        }
+        if ranks.is_empty() {
+            return wrong("no GPU is named: name at least one".to_owned());
+        }
+        Ok(())
     }
 
     /// Returns the position of a device.

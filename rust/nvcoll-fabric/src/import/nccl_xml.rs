@@ -8,46 +8,60 @@
 //!              <pci class="0x020700"> <nic> <net name/>      a NIC
 //! ```
 //!
-//! Some files list PCIe only and leave the rest to NCCL, which finds it when it runs: without GPUs they are refused; without
-//! NVLinks they are read as they stand, and the sources say so. Where a link has no speed, it is as the GPU's model has it.
-//! Ranks are the GPUs in the order of the file. The model is said by the caller.
+//! A dump has one `<nvlink>` for each NVSwitch chip that a GPU is linked to (four on an H100 board: 5 + 5 + 4 + 4 links).
+//! Transfers are striped over all chips, so the links add up to one link to one switch.
+//!
+//! Files that clouds ship list PCIe only and leave the rest to NCCL, which finds it when it runs. Such a file is refused if
+//! it has no GPUs, or no NVLinks between GPUs whose links are soldered to the board: nothing would say that the answer is
+//! that of another machine. A link without speed has that of the GPU's model. Ranks are the GPUs in the order of the file.
+//! The caller says the model.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use roxmltree::{Document, Node, NodeId, ParsingOptions};
 
-use super::abilities_of;
+use super::{abilities_of, check_switch_links, Reader, TextFormat};
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 use crate::hardware::media::{self, Medium};
 use crate::hardware::{DeviceKind, Fabric};
 
+/// The class of PCI devices that NVSwitch chips have. Cited: NCCL, `src/graph/topo.cc`; 0x068001 are processors of POWER9.
+const NVSWITCH_CLASS: &str = "0x068000";
+
 /// Chosen: the largest files of single machines have some hundred elements.
 const MOST_ELEMENTS: u32 = 1 << 16;
 
-impl Fabric {
-    /// Reads a topology of a node with GPUs of this model; `origin` is what to call it in errors.
-    ///
-    /// # Errors
-    /// [`Error::Description`] if it is no such document, or has no GPU.
-    pub fn from_nccl_xml(text: &str, gpu: &'static Gpu, origin: &str) -> Result<Fabric> {
-        let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
-        let options = ParsingOptions { nodes_limit: MOST_ELEMENTS, ..ParsingOptions::default() };
-        let document = Document::parse_with_options(text, options).map_err(|error| wrong(error.to_string()))?;
-        let mut reading = Reading::new(gpu, origin);
-        reading.read(&document).map_err(wrong)?;
-        Ok(reading.fabric)
-    }
+pub(super) const FORMAT: TextFormat = TextFormat {
+    name: "NCCL's topology in XML",
+    ending: ".xml",
+    made_by: "NCCL_TOPO_DUMP_FILE",
+    is_written_so: |text| text.trim_start().starts_with('<'),
+    reader: Reader::NeedsGpu(read),
+};
+
+/// Reads a topology of a node with GPUs of this model; `origin` is what to call it in errors.
+///
+/// # Errors
+/// [`Error::Description`] if it is no such document, has no GPU, or lacks the NVLinks that the model must have.
+fn read(text: &str, gpu: &'static Gpu, origin: &str) -> Result<Fabric> {
+    let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
+    let options = ParsingOptions { nodes_limit: MOST_ELEMENTS, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(text, options).map_err(|error| wrong(error.to_string()))?;
+    let mut reading = Reading::new(gpu, origin);
+    reading.read(&document).map_err(wrong)?;
+    Ok(reading.fabric)
 }
 
-/// A fabric while it is read.
+/// A fabric that is being read.
 struct Reading<'a> {
     fabric: Fabric,
     /// The device that an element became.
     device_of: HashMap<NodeId, usize>,
     /// The GPU at a bus address.
     at_bus: HashMap<&'a str, usize>,
-    nvswitch: Option<usize>,
+    /// For each GPU, the number of its NVLinks to switches.
+    to_switch: BTreeMap<usize, u32>,
 }
 
 impl<'a> Reading<'a> {
@@ -61,7 +75,7 @@ impl<'a> Reading<'a> {
             abilities: abilities_of(gpu),
             sources: vec![format!("NCCL topology {origin}; rates of {}", gpu.source)],
         };
-        Self { fabric, device_of: HashMap::new(), at_bus: HashMap::new(), nvswitch: None }
+        Self { fabric, device_of: HashMap::new(), at_bus: HashMap::new(), to_switch: BTreeMap::new() }
     }
 
     fn read(&mut self, document: &'a Document<'_>) -> std::result::Result<(), String> {
@@ -87,12 +101,47 @@ impl<'a> Reading<'a> {
             is_any = true;
             self.add_nvlink(link)?;
         }
+        self.join_switch()?;
         if !is_any && self.fabric.gpu.nvlinks > 0 {
-            self.fabric.sources.push("it lists no NVLink: NCCL would find them when it runs".to_owned());
+            self.accept_without_nvlinks()?;
         }
         self.fabric.title =
             format!("{} x {}, as NCCL's topology has it", self.fabric.world_size(), self.fabric.gpu.title);
         Ok(())
+    }
+
+    /// Joins the GPUs that have links to NVSwitch chips to one switch.
+    fn join_switch(&mut self) -> std::result::Result<(), String> {
+        let lanes: Vec<u32> = self.to_switch.values().copied().collect();
+        check_switch_links(&lanes, self.fabric.gpu)?;
+        if !lanes.is_empty() {
+            let medium = self.nvlink()?;
+            let switch = self.fabric.add("nvswitch".to_owned(), DeviceKind::Nvswitch);
+            for (&gpu, &lanes) in &self.to_switch {
+                self.fabric.join(gpu, switch, medium, lanes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a file without NVLinks, unless there is one GPU only or the model may do without.
+    fn accept_without_nvlinks(&mut self) -> std::result::Result<(), String> {
+        let (n, gpu) = (self.fabric.world_size(), self.fabric.gpu);
+        if n > 1 && !gpu.needs_bridge {
+            return Err(format!(
+                "it lists no NVLink, and {n} x {} have them: such a file (NCCL_TOPO_FILE) leaves them to NCCL; pass what \
+                 NCCL_TOPO_DUMP_FILE wrote on the machine, or name a board, as nvcoll fabric lists them",
+                gpu.title
+            ));
+        }
+        self.fabric.sources.push("it lists no NVLink: there is no bridge".to_owned());
+        Ok(())
+    }
+
+    /// Returns the medium of the model's NVLinks.
+    fn nvlink(&self) -> std::result::Result<&'static Medium, String> {
+        let medium = self.fabric.gpu.nvlink.as_deref();
+        named(medium.ok_or_else(|| format!("a {} has no NVLink: it is another GPU", self.fabric.gpu.title))?)
     }
 
     /// GPUs come first among the devices, whatever the order of the rest.
@@ -135,7 +184,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A network device whose card is not on PCIe, as in virtual machines.
+    /// Adds a network device whose card is not on PCIe, as in virtual machines.
     fn add_nic(&mut self, element: Node<'a, '_>) -> std::result::Result<(), String> {
         let above = self.above(element).ok_or_else(|| "a <net> is outside of any <cpu>".to_owned())?;
         if self.fabric.devices[above].kind == DeviceKind::Nic {
@@ -150,22 +199,13 @@ impl<'a> Reading<'a> {
     fn add_nvlink(&mut self, element: Node<'a, '_>) -> std::result::Result<(), String> {
         let own = self.above(element).filter(|&at| self.fabric.devices[at].kind == DeviceKind::Gpu);
         let own = own.ok_or_else(|| "a link is outside of any GPU".to_owned())?;
-        let lanes = number(element, "count")?;
-        let medium = self
-            .fabric
-            .gpu
-            .nvlink
-            .as_deref()
-            .ok_or_else(|| format!("a {} has no NVLink: it is another GPU", self.fabric.gpu.title))?;
-        let medium = named(medium)?;
+        let (lanes, medium) = (number(element, "count")?, self.nvlink()?);
+        if lanes == 0 {
+            let gpu = &self.fabric.devices[own].name;
+            return Err(format!("count of a link of {gpu} is 0: leave out links that are not there"));
+        }
         match (element.attribute("tclass"), element.attribute("target").and_then(|bus| self.at_bus.get(bus))) {
-            (Some(class), _) if class.starts_with("0x0680") => {
-                let switch = match self.nvswitch {
-                    Some(switch) => switch,
-                    None => *self.nvswitch.insert(self.fabric.add("nvswitch".to_owned(), DeviceKind::Nvswitch)),
-                };
-                self.fabric.join(own, switch, medium, lanes);
-            }
+            (Some(NVSWITCH_CLASS), _) => *self.to_switch.entry(own).or_default() += lanes,
             // Both ends list the link.
             (_, Some(&other)) if own < other => self.fabric.join(own, other, medium, lanes),
             (_, Some(_)) => (),

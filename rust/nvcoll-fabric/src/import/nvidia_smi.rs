@@ -14,6 +14,9 @@
 //! - devices that PIX joins hang at one PCIe switch; switches that PXB joins hang at one above them;
 //! - sockets are what PIX, PXB, PHB and NODE tie together, and equal NUMA affinities; what nothing ties is on the first.
 //!
+//! Terminals lose tabs and escapes: cells that stand together (`PXBNODE`, `SYSSYS`, `NIC11CPU Affinity`) are split by the
+//! words that there are, and `[4m` without its escape is left out.
+//!
 //! Cells are symmetric, so one of two is enough. A pair of GPUs of which neither cell is there (an excerpt) is refused.
 //! What follows the matrix (legends) is not read.
 
@@ -21,7 +24,7 @@ use std::collections::BTreeMap;
 
 use nvcoll_core::ties::groups;
 
-use super::abilities_of;
+use super::{abilities_of, check_switch_links, Reader, TextFormat};
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 use crate::hardware::{media, Device, DeviceKind, Fabric};
@@ -40,17 +43,77 @@ enum Connection {
     Sys,
 }
 
-impl Connection {
-    fn read(text: &str) -> Option<Self> {
-        match text {
-            "PIX" => Some(Connection::Pix),
-            "PXB" => Some(Connection::Pxb),
-            "PHB" => Some(Connection::Phb),
-            "NODE" => Some(Connection::Node),
-            "SYS" | "SOC" => Some(Connection::Sys),
-            _ => text.strip_prefix("NV")?.parse().ok().filter(|&links| links > 0).map(Connection::Nvlinks),
+/// A cell of the matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    /// A device and itself.
+    Same,
+    Joined(Connection),
+}
+
+impl Cell {
+    /// Takes a cell off the front of a line, whether or not a space follows.
+    fn take(line: &str) -> Option<(Self, &str)> {
+        const WORDS: [(&str, Cell); 7] = [
+            ("X", Cell::Same),
+            ("PIX", Cell::Joined(Connection::Pix)),
+            ("PXB", Cell::Joined(Connection::Pxb)),
+            ("PHB", Cell::Joined(Connection::Phb)),
+            ("NODE", Cell::Joined(Connection::Node)),
+            ("SYS", Cell::Joined(Connection::Sys)),
+            ("SOC", Cell::Joined(Connection::Sys)),
+        ];
+        let line = line.trim_start();
+        if let Some((cell, rest)) = WORDS.iter().find_map(|&(word, cell)| Some((cell, line.strip_prefix(word)?))) {
+            return Some((cell, rest));
+        }
+        let (number, rest) = digits(line.strip_prefix("NV")?);
+        let links = number.parse().ok().filter(|&links| links > 0)?;
+        Some((Cell::Joined(Connection::Nvlinks(links)), rest))
+    }
+}
+
+/// Divides a text after the digits with which it begins.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+/// Returns the names of devices in a header, up to the columns that are no devices.
+fn names_of(header: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for word in header.split_whitespace() {
+        let mut rest = word;
+        while let Some((name, after)) = numbered_name(rest) {
+            names.push(name.to_owned());
+            rest = after;
+        }
+        if rest.starts_with("CPU") {
+            break;
+        }
+        if !rest.is_empty() {
+            names.push(rest.to_owned());
         }
     }
+    names
+}
+
+/// Takes a name that ends in a number off the front of a word: others may stand right behind it.
+fn numbered_name(word: &str) -> Option<(&str, &str)> {
+    let stem = ["GPU", "NIC"].into_iter().find(|stem| word.starts_with(stem));
+    let stem = stem.map_or_else(|| word.strip_prefix("mlx")?.find('_').map(|at| at + 4), |stem| Some(stem.len()))?;
+    let (number, _) = digits(&word[stem..]);
+    let end = stem + number.len();
+    (!number.is_empty()).then(|| word.split_at(end))
+}
+
+/// Returns the NUMA affinity from what follows the cells of a row: the column after the affinity to processors, which may
+/// be blank where tabs divide columns.
+fn numa_of(rest: &str) -> Option<String> {
+    let column = match rest.contains('\t') {
+        true => rest.strip_prefix('\t').unwrap_or(rest).split('\t').nth(1),
+        false => rest.split_whitespace().nth(1),
+    };
+    column.map(str::trim).filter(|cell| !cell.is_empty() && *cell != "N/A").map(str::to_owned)
 }
 
 /// What the text says.
@@ -63,19 +126,24 @@ struct TopologyMatrix {
     numa: Vec<Option<String>>,
 }
 
-impl Fabric {
-    /// Reads the output of `nvidia-smi topo -m` of a node with GPUs of this model; `origin` is what to call it in errors.
-    ///
-    /// Peer access is as the model has it by default: GPUs of GeForce reach each other over NVLink only.
-    ///
-    /// # Errors
-    /// [`Error::Description`] with the line, if it is no such matrix, or one that is cut off.
-    pub fn from_nvidia_smi(text: &str, gpu: &'static Gpu, origin: &str) -> Result<Fabric> {
-        let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
-        let matrix = TopologyMatrix::read(text).map_err(wrong)?;
-        matrix.check_nvlinks(gpu).map_err(wrong)?;
-        matrix.build(gpu, origin)
-    }
+pub(super) const FORMAT: TextFormat = TextFormat {
+    name: "nvidia-smi topo -m",
+    ending: ".txt",
+    made_by: "what it prints",
+    is_written_so: |text| text.lines().map(plain).any(|line| line.split_whitespace().next().is_some_and(is_gpu)),
+    reader: Reader::NeedsGpu(read),
+};
+
+/// Reads the matrix of a node with GPUs of this model; `origin` is what to call it in errors. GPUs of GeForce are taken to
+/// reach each other over NVLink only.
+///
+/// # Errors
+/// [`Error::Description`] with the line, if it is no such matrix, or one that is cut off.
+fn read(text: &str, gpu: &'static Gpu, origin: &str) -> Result<Fabric> {
+    let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
+    let matrix = TopologyMatrix::read(text).map_err(wrong)?;
+    matrix.check_nvlinks(gpu).map_err(wrong)?;
+    matrix.build(gpu, origin)
 }
 
 impl TopologyMatrix {
@@ -85,8 +153,7 @@ impl TopologyMatrix {
         let header = lines.find(|(_, line)| is_header(line) && line.split_whitespace().nth(1) != Some("X"));
         let (_, header) =
             header.ok_or("no line begins with GPU0 and names the columns: pass what `nvidia-smi topo -m` prints")?;
-        let names: Vec<String> =
-            header.split_whitespace().take_while(|word| *word != "CPU").map(str::to_owned).collect();
+        let names = names_of(&header);
         if names.len() > MOST_DEVICES {
             return Err(format!("it names {} devices: at most {MOST_DEVICES} are read", names.len()));
         }
@@ -99,26 +166,28 @@ impl TopologyMatrix {
     }
 
     fn read_row(&mut self, line: &str) -> std::result::Result<(), String> {
-        let mut cells = line.split_whitespace();
-        let named = cells.next().and_then(|name| self.names.iter().position(|known| known == name));
-        let Some(row) = named else { return Ok(()) };
+        let Some(name) = line.split_whitespace().next() else { return Ok(()) };
+        let Some(row) = self.names.iter().position(|known| known == name) else { return Ok(()) };
+        let mut rest = line.trim_start().strip_prefix(name).unwrap_or("");
         for column in 0..self.names.len() {
-            let Some(cell) = cells.next() else { return Ok(()) };
-            if row == column {
-                if cell != "X" {
-                    return Err(format!("{0} to {0} is `{cell}`, it should be X", self.names[row]));
-                }
-                continue;
-            }
+            let Some(found) = rest.split_whitespace().next() else { return Ok(()) };
             let pair = format!("{} to {}", self.names[row], self.names[column]);
-            let word = Connection::read(cell)
-                .ok_or_else(|| format!("{pair} is `{cell}`: known are X, NV1 …, PIX, PXB, PHB, NODE, SYS"))?;
-            let known = self.words.insert((row.min(column), row.max(column)), word);
-            if known.is_some_and(|known| known != word) {
-                return Err(format!("{pair} is `{cell}`, the other way it is not"));
+            let (cell, after) = Cell::take(rest)
+                .ok_or_else(|| format!("{pair} is `{found}`: known are X, NV1 …, PIX, PXB, PHB, NODE, SYS"))?;
+            rest = after;
+            match cell {
+                Cell::Same if row == column => {}
+                Cell::Joined(word) if row != column => {
+                    let known = self.words.insert((row.min(column), row.max(column)), word);
+                    if known.is_some_and(|known| known != word) {
+                        return Err(format!("{pair} is `{found}`, the other way it is not"));
+                    }
+                }
+                Cell::Same => return Err(format!("{pair} is `X`, which only a device and itself are")),
+                Cell::Joined(_) => return Err(format!("{pair} is `{found}`, it should be X")),
             }
         }
-        self.numa[row] = cells.nth(1).filter(|cell| *cell != "N/A").map(str::to_owned);
+        self.numa[row] = numa_of(rest);
         Ok(())
     }
 
@@ -191,6 +260,9 @@ impl TopologyMatrix {
         let of_row = |a: usize| gpus.iter().filter(|&&b| b != a).map(|&b| self.nvlinks(a, b)).sum::<u32>();
         let lanes = |a: usize| gpus.iter().filter(|&&b| b != a).map(|&b| self.nvlinks(a, b)).max().unwrap_or(0);
         if gpus.iter().any(|&gpu| of_row(gpu) > fabric.gpu.nvlinks) {
+            let all: Vec<u32> = gpus.iter().map(|&gpu| lanes(gpu)).collect();
+            check_switch_links(&all, fabric.gpu)
+                .map_err(|message| Error::Description { origin: fabric.name.clone(), message })?;
             let switch = fabric.add("nvswitch".to_owned(), DeviceKind::Nvswitch);
             gpus.iter().filter(|&&gpu| lanes(gpu) > 0).for_each(|&gpu| fabric.join(gpu, switch, medium, lanes(gpu)));
             return Ok(());
@@ -283,16 +355,17 @@ fn is_gpu(name: &str) -> bool {
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// A line without the escapes by which nvidia-smi underlines its header.
+/// Returns a line without the escapes by which nvidia-smi underlines its header, also where the escape itself was lost.
 fn plain(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
-    let mut letters = line.chars();
-    while let Some(letter) = letters.next() {
-        if letter == '\u{1b}' {
-            letters.by_ref().find(|end| end.is_ascii_alphabetic());
-        } else {
+    let mut rest = line;
+    while let Some(letter) = rest.chars().next() {
+        let sequence = rest.strip_prefix('\u{1b}').unwrap_or(rest).strip_prefix('[');
+        let end = sequence.map(|sequence| digits(sequence).1).and_then(|end| end.strip_prefix('m'));
+        rest = end.unwrap_or_else(|| {
             plain.push(letter);
-        }
+            &rest[letter.len_utf8()..]
+        });
     }
     plain
 }

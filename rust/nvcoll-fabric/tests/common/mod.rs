@@ -37,6 +37,7 @@ pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
         sm: Some(90),
         nvlink: None,
         nvlinks: 0,
+        needs_bridge: false,
         pcie: "pcie5".to_owned(),
         pcie_lanes: 16,
         source: "made for a test".to_owned(),
