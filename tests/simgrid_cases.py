@@ -134,7 +134,7 @@ CASES = list(itertools.product(TOPOLOGIES, PATTERNS))
 
 def flows_of(topology, pattern):
     """Returns a topology's fabric and the queues of a pattern, by rank and queue, in order."""
-    fabric = nvcoll.Fabric.from_toml(TOPOLOGIES[topology])
+    fabric = nvcoll.Fabric.from_text(TOPOLOGIES[topology])
     queues: dict[tuple[int, int], list[Flow]] = {}
     for flow in PATTERNS[pattern](fabric.world_size):
         queues.setdefault((flow.source, flow.queue), []).append(flow)

@@ -57,27 +57,30 @@ def test_no_collective_is_faster_than_the_links_of_a_gpu_allow():
 
 def test_a_description_is_text_or_a_file(tmp_path):
     (tmp_path / "two.toml").write_text(TWO)
-    for one in (nvcoll.Fabric.from_toml(TWO), nvcoll.Fabric.from_toml(tmp_path / "two.toml")):
+    for one in (nvcoll.Fabric.from_text(TWO), nvcoll.Fabric.from_file(tmp_path / "two.toml")):
         assert one.matrix() == [["X", "NV4"], ["NV4", "X"]]
         assert one.route(0, 1) == (["gpu0", "gpu1"], "nvlink")
     with pytest.raises(FileNotFoundError):
-        nvcoll.Fabric.from_toml(tmp_path / "three.toml")
+        nvcoll.Fabric.from_file(tmp_path / "three.toml")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "missing field"),
+        ("", "written in no format that is read: pass nvidia-smi topo -m"),
+        ("rocm-smi", "or NCCL's topology in XML (NCCL_TOPO_DUMP_FILE), or a description in TOML"),
+        ("sources = []", "missing field"),
         (TWO.replace('"gpu1"', '"gpu7"'), "gpu7"),
         (TWO.replace("nvlink3-bridge", "string"), "no medium is called `string`"),
         (TWO.replace("lanes = 4", "lanes = 0"), "no lane"),
         (TWO.replace("gpu[0-1]", "gpu[1-0]"), "gpu[1-0]"),
-        (TWO.replace('gpu = "rtx3090"', 'gpu = "voodoo"'), "no GPU is called `voodoo`"),
+        (TWO.replace('gpu = "rtx3090"', 'gpu = "voodoo"'), "line 2: no GPU is called `voodoo`"),
+        ('gpu = "rtx409"', "line 1: no GPU is called `rtx409`: did you mean rtx4090?"),
     ],
 )
 def test_what_is_no_fabric_is_refused(text, message):
     with pytest.raises(nvcoll.InvalidArgument, match=message.replace("[", r"\[")):
-        nvcoll.Fabric.from_toml(text)
+        nvcoll.Fabric.from_text(text)
 
 
 SMI = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-55\nGPU1\tNV18\t X \t0-55\n"
@@ -90,10 +93,15 @@ XML = """<system version="1"><cpu numaid="0" vendor="GenuineIntel" modelid="143"
 def test_what_machines_print_is_text_or_a_file(tmp_path):
     (tmp_path / "topo.txt").write_text(SMI)
     (tmp_path / "topo.xml").write_text(XML)
-    for source in (SMI, tmp_path / "topo.txt", str(tmp_path / "topo.txt")):
-        assert nvcoll.Fabric.from_nvidia_smi(source, gpu="h100-sxm").matrix()[0] == ["X", "NV18"]
-    for source in (XML, tmp_path / "topo.xml"):
-        assert nvcoll.Fabric.from_nccl_xml(source, gpu="h100-pcie").matrix()[0] == ["X", "PHB"]
+    assert nvcoll.Fabric.from_text(SMI, gpu="h100-sxm").matrix()[0] == ["X", "NV18"]
+    assert nvcoll.Fabric.from_text(XML, gpu="h100-pcie").matrix()[0] == ["X", "PHB"]
+    for path, gpu in (("topo.txt", "h100-sxm"), ("topo.xml", "h100-pcie")):
+        for source in (tmp_path / path, str(tmp_path / path)):
+            assert nvcoll.Fabric.from_file(source, gpu=gpu).world_size == 2
+    with pytest.raises(nvcoll.InvalidArgument, match="pass gpu"):
+        nvcoll.Fabric.from_text(SMI)
+    with pytest.raises(nvcoll.InvalidArgument, match="leave `gpu` out"):
+        nvcoll.Fabric.from_text(TWO, gpu="h100-sxm")
     assert "NV18" in cli("fabric", str(tmp_path / "topo.txt"), "--gpu", "h200").stdout
     assert "--gpu" in cli("fabric", str(tmp_path / "topo.xml"), status=2).stderr
     assert "99" in cli("fabric", str(tmp_path / "topo.xml"), "--gpu", "rtx99", status=2).stderr
@@ -116,6 +124,12 @@ def test_nodes_and_a_network_make_a_cluster():
         lambda: nvcoll.cluster("hgx-h100", nodes=0, network="ib-ndr-8"),
         lambda: nvcoll.cluster("hgx-h100", nodes=2, network="carrier-pigeon"),
         lambda: nvcoll.fabric("hgx-h100").cut([8]),
+        lambda: nvcoll.fabric("hgx-h100").cut([-1]),
+        lambda: nvcoll.fabric("hgx-h100").cut([0, 0]),
+        lambda: nvcoll.fabric("hgx-h100").cut([]),
+        lambda: nvcoll.fabric("hgx-h100").among([-1]),
+        lambda: nvcoll.fabric("hgx-h100").among([2**40]),
+        lambda: nvcoll.fabric("hgx-h100").among([1, 1]),
         lambda: nvcoll.fabric("hgx-h100").floor("all_reduce", -1),
         lambda: nvcoll.fabric("hgx-h100").floor("split", 1),
         lambda: nvcoll.fabric("hgx-h100").floor("all_shout", 1),
@@ -150,7 +164,7 @@ def test_a_wrong_name_is_answered_with_the_nearest():
 def test_a_file_that_is_missing_is_named(file):
     assert cli("fabric", file, status=2).stderr == f"nvcoll: {file}: No such file or directory\n"
     with pytest.raises(FileNotFoundError) as raised:
-        nvcoll.Fabric.from_toml("nowhere.toml")
+        nvcoll.Fabric.from_file("nowhere.toml")
     assert str(raised.value.filename) == "nowhere.toml"
 
 
@@ -167,3 +181,28 @@ def test_the_list_and_a_prediction_say_alike_what_is_not_validated():
             assert {each.trust for each in one.predict("all_reduce", sizes)} == {one.trust}
         else:
             assert one.trust in {each.trust for each in one.predict("all_reduce", sizes)}
+
+
+def test_a_name_that_is_much_too_long_is_cut_off():
+    for name in ("a" * 10**6, "a" * 10**6 + "x2+ib-ndr-8", f"hgx-h100[{'0,' * 10**5}]", "hgx-h100x2+" + "b" * 10**6):
+        with pytest.raises(nvcoll.InvalidArgument) as raised:
+            nvcoll.fabric(name)
+        assert len(str(raised.value)) < 1000
+
+
+CARDS = """\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity
+GPU0\t X \tNV18\tPIX\tNODE\t0-55
+GPU1\tNV18\t X \tNODE\tPIX\t0-55
+"""
+
+
+def test_nodes_from_a_file_make_a_cluster(tmp_path):
+    file = tmp_path / "topo.txt"
+    file.write_text(CARDS)
+    pair = nvcoll.cluster(nvcoll.Fabric.from_text(CARDS, gpu="h100-sxm"), nodes=2, network="ib-ndr-1")
+    assert (pair.world_size, pair.nodes, pair.route(0, 2)[1]) == (4, 2, "network")
+    assert "topo.txtx2+ib-ndr-1" in cli("fabric", f"{file}x2+ib-ndr-1", "--gpu", "h100-sxm").stdout
+    assert (
+        "topo.txtx2+ib-ndr-1" in cli("predict", "all_reduce", "--on", f"{file}x2+ib-ndr-1", "--gpu", "h100-sxm").stdout
+    )
+    assert "8 per node" in cli("fabric", f"{file}x2+ib-ndr-8", "--gpu", "h100-sxm", status=2).stderr

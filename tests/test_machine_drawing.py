@@ -81,8 +81,8 @@ MACHINES = [
     *(nvcoll.cluster(node, nodes=nodes, network=network) for node, nodes, network in CLUSTERS),
     nvcoll.fabric("dgx1-v100[0,3,2]"),
     nvcoll.fabric("hgx-h100[5]"),
-    nvcoll.Fabric.from_nvidia_smi(MATRIX, gpu="a6000"),
-    nvcoll.Fabric.from_toml(ODD),
+    nvcoll.Fabric.from_text(MATRIX, gpu="a6000"),
+    nvcoll.Fabric.from_text(ODD),
 ]
 
 every = pytest.mark.parametrize("one", MACHINES, ids=lambda one: one.name)

@@ -6,9 +6,8 @@ pairs send: on a switch they differ by the number of GPUs, on a mesh a pair may 
 
 from __future__ import annotations
 
-import errno
 import math
-import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -18,7 +17,7 @@ import typer
 from rich.table import Table
 
 from nvcoll import machine_drawing
-from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
+from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, fabrics, networks, text_formats
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.cli import plot
 from nvcoll.cli.terminal import Output
@@ -27,33 +26,43 @@ from nvcoll.formatting import counted
 MOST_PRINTED = 16
 """GPUs of which a matrix is printed. Chosen: what a wide terminal holds; the first of more are shown."""
 
-IMPORTERS = {".txt": Fabric.from_nvidia_smi, ".xml": Fabric.from_nccl_xml}
-"""Who reads a file that does not say which GPUs it is about, by how its name ends."""
+_NEEDS_GPU = {one.ending: one.needs_gpu for one in text_formats()}
+"""How names of files end, and whether such a file leaves the model of its GPUs open."""
+
+_CLUSTER = re.compile(r"(?P<file>.+)x(?P<nodes>[0-9]+)\+(?P<network>[^+]+)", re.IGNORECASE)
+
+
+def _split(name: str) -> tuple[str, int | None, str]:
+    """Returns file, nodes and network of ``FILExNODES+NETWORK``; any other name comes back alone."""
+    found = _CLUSTER.fullmatch(name)
+    if found is not None and Path(found["file"]).suffix in _NEEDS_GPU:
+        return found["file"], int(found["nodes"]), found["network"]
+    return name, None, ""
+
+
+def takes_gpu(name: str) -> bool:
+    """Says whether a machine is named by a file that leaves the model of its GPUs open."""
+    return _NEEDS_GPU.get(Path(_split(name)[0]).suffix, False)
 
 
 def named(name: str, gpu: str | None = None) -> Fabric:
-    """Returns the machine that a name, a file, or ``NODExNODES+NETWORK`` stands for.
+    """Returns the machine that a name, a file, ``NODExNODES+NETWORK`` or ``FILExNODES+NETWORK`` stands for.
 
     Args:
         name: of a preset, some GPUs of one (``hgx-h100[0-3]``), a cluster, or a file that ends in .toml, .txt or .xml.
-        gpu: the model of the GPUs of a file that ends in .txt or .xml.
+        gpu: the model of the GPUs of a file that does not name it.
 
     Raises:
-        InvalidArgument: it stands for none, or `gpu` is missing or too much.
+        InvalidArgument: it stands for none, or `gpu` is missing or not wanted.
         OSError: the file cannot be read.
     """
-    end = Path(name).suffix
-    if end in IMPORTERS:
-        if not Path(name).exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        if gpu is None:
-            raise InvalidArgument(f"{name} does not say which GPUs it is about: pass --gpu, as --gpu h100-sxm")
-        return IMPORTERS[end](Path(name), gpu=gpu)
-    if gpu is not None:
+    file, nodes, network = _split(name)
+    if gpu is not None and not takes_gpu(name):
         raise InvalidArgument(f"--gpu is for files of nvidia-smi and NCCL: {name} says itself which GPUs it has")
-    if end == ".toml":
-        return Fabric.from_toml(Path(name))
-    return preset(name)
+    if Path(file).suffix not in _NEEDS_GPU:
+        return preset(name)
+    one = Fabric.from_file(file, gpu=gpu)
+    return one if nodes is None else cluster(one, nodes=nodes, network=network)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> None:

@@ -17,7 +17,7 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, algorithms, schedule
 from nvcoll.cli import plot, sizes
-from nvcoll.cli.fabric import IMPORTERS, named, print_table
+from nvcoll.cli.fabric import named, print_table, takes_gpu
 from nvcoll.cli.prediction_rows import Answer, Question, ask_all, link_rates
 from nvcoll.comparison import LAUNCH, PROTOCOLS, protocols_on, timeline
 from nvcoll.formatting import counted, sized
@@ -52,9 +52,9 @@ def machines(text: str, gpu: str | None) -> list[Fabric]:
     names = [name.strip() for name in re.split(r",(?![^\[]*\])", text) if name.strip()]
     if not names:
         raise InvalidArgument("--on names no machine: pass one, as --on hgx-h100; nvcoll fabric lists them")
-    if gpu is not None and not any(Path(name).suffix in IMPORTERS for name in names):
+    if gpu is not None and not any(map(takes_gpu, names)):
         raise InvalidArgument("--gpu is for files of nvidia-smi and NCCL: --on names none")
-    return [named(name, gpu if Path(name).suffix in IMPORTERS else None) for name in names]
+    return [named(name, gpu if takes_gpu(name) else None) for name in names]
 
 
 def duration(microseconds: float, *others: float) -> str:

@@ -1,6 +1,7 @@
 //! NCCL's topology: what it lists is there, what it lacks is said, and nothing makes it panic.
 
 use nvcoll_fabric::hardware::DeviceKind;
+use nvcoll_fabric::preset::preset;
 use nvcoll_fabric::{Error, Fabric};
 use proptest::prelude::*;
 
@@ -15,7 +16,7 @@ const SYSTEM: &str = r#"<system version="1">
       <pci busid="0000:02:00.0" class="0x030200" link_speed="16 GT/s" link_width="16">
         <gpu dev="0" sm="80" rank="0" gdr="1">
           <nvlink target="0000:06:00.0" count="4" tclass="0x030200"/>
-          <nvlink target="0000:0f:00.0" count="6" tclass="0x068000"/>
+          <nvlink target="0000:0f:00.0" count="12" tclass="0x068000"/>
         </gpu>
       </pci>
       <pci busid="0000:03:00.0" class="0x030200" link_speed="" link_width="0"/>
@@ -28,7 +29,7 @@ const SYSTEM: &str = r#"<system version="1">
     <pci busid="0000:06:00.0" class="0x030200" link_speed="8 GT/s" link_width="16">
       <gpu dev="1" sm="80" rank="1" gdr="1">
         <nvlink target="0000:02:00.0" count="4" tclass="0x030200"/>
-        <nvlink target="0000:0f:00.0" count="6" tclass="0x068000"/>
+        <nvlink target="0000:0f:00.0" count="12" tclass="0x068000"/>
       </gpu>
     </pci>
     <nic><net name="eth0" dev="0" speed="100000"/></nic>
@@ -46,18 +47,21 @@ fn devices_and_links_are_those_of_the_file() {
     let own = |at: usize, medium: &str| fabric.links.iter().any(|link| link.from == at && link.medium.name == medium);
     assert!(own(0, "pcie4") && own(1, "pcie4") && own(2, "pcie3"));
     let switch = fabric.device("nvswitch").unwrap();
-    assert!(fabric.links.iter().any(|link| link.to == switch && link.lanes == 6));
+    assert!(fabric.links.iter().any(|link| link.to == switch && link.lanes == 12));
 }
 
 #[test]
 fn what_is_no_topology_is_refused_with_the_reason() {
     let without_gpus = SYSTEM.replace("0x0302", "0xff02").replace("<gpu", "<g").replace("</gpu>", "</g>");
     for (text, reason) in [
-        ("", "root"),
+        ("", "no format"),
+        ("<system", "root"),
         ("<graphs version=\"1\"/>", "a topology is a <system>"),
         (without_gpus.as_str(), "lists no GPU"),
         (&SYSTEM.replace("8 GT/s", "9 GT/s"), "9"),
         (&SYSTEM.replace("count=\"4\"", "count=\"-4\""), "count is `-4`"),
+        (&SYSTEM.replace("count=\"12\"", "count=\"0\""), "count of a link of gpu0 is 0"),
+        (&SYSTEM.replace("count=\"12\"", "count=\"6\""), "6 NVLinks to the switch, a A100 SXM has 12"),
         (&SYSTEM.replace("target=\"0000:06:00.0\"", "target=\"0000:77:00.0\""), "which is not there"),
     ] {
         let error = read(text, "a100-sxm").unwrap_err().to_string();
@@ -67,11 +71,46 @@ fn what_is_no_topology_is_refused_with_the_reason() {
     assert!(error.contains("no NVLink"), "{error}");
 }
 
+/// What NCCL dumps on a board with several NVSwitch chips: one link for each chip. Made for this test.
+fn on_chips(links: &[u32], gpus: u32) -> String {
+    let link = |(chip, count): (usize, &u32)| {
+        format!(r#"<nvlink target="0000:c{chip}:00.0" count="{count}" tclass="0x068000"/>"#)
+    };
+    let links: String = links.iter().enumerate().map(link).collect();
+    let gpu = |n: u32| format!(r#"<pci busid="{n}" class="0x030200"><gpu dev="{n}" rank="{n}">{links}</gpu></pci>"#);
+    let gpus: String = (0..gpus).map(gpu).collect();
+    format!(r#"<system version="1"><cpu numaid="0" vendor="GenuineIntel" modelid="143">{gpus}</cpu></system>"#)
+}
+
 #[test]
-fn a_file_without_nvlinks_says_so_in_its_sources() {
+fn links_to_the_chips_of_a_switch_add_up() {
+    for (model, links, preset_name) in [
+        ("h100-sxm", &[5, 5, 4, 4][..], "hgx-h100"),
+        ("a100-sxm", &[2, 2, 2, 2, 2, 2], "hgx-a100"),
+        ("v100-sxm", &[1, 1, 1, 1, 1, 1], "dgx2[0-7]"),
+    ] {
+        let (fabric, board) = (read(&on_chips(links, 8), model).unwrap(), preset(preset_name).unwrap());
+        assert_eq!(fabric.of_kind(DeviceKind::Nvswitch).count(), 1, "{model}");
+        assert_eq!(fabric.matrix().unwrap(), board.matrix().unwrap(), "{model}");
+        assert_eq!(fabric.alone().unwrap(), board.alone().unwrap(), "{model}");
+    }
+    assert!(read(&on_chips(&[2, 2, 2, 2], 8), "h800").is_ok());
+    let error = read(&on_chips(&[2, 2, 2, 2], 8), "h100-sxm").unwrap_err().to_string();
+    assert!(error.contains("8 NVLinks to the switch") && error.contains("another GPU"), "{error}");
+}
+
+#[test]
+fn a_file_without_nvlinks_is_refused_where_gpus_cannot_be_without() {
     let text: Vec<&str> = SYSTEM.lines().filter(|line| !line.contains("nvlink")).collect();
-    let fabric = read(&text.join("\n"), "a100-sxm").unwrap();
-    assert!(fabric.sources.iter().any(|source| source.contains("no NVLink")));
+    let text = text.join("\n");
+    for gpu in ["h100-sxm", "a100-sxm", "v100-sxm", "mi300x"] {
+        let error = read(&text, gpu).unwrap_err().to_string();
+        assert!(error.contains("lists no NVLink") && error.contains("NCCL_TOPO_DUMP_FILE"), "{error}");
+    }
+    let fabric = read(&text, "a100-pcie").unwrap();
+    assert!(fabric.sources.iter().any(|source| source.contains("there is no bridge")));
+    assert!(read(&text, "l40s").is_ok());
+    assert!(read(&on_chips(&[], 1), "h100-sxm").is_ok(), "one GPU has nobody to be linked to");
 }
 
 /// Files of real machines, if somebody has some: `NVCOLL_TOPOLOGIES=DIR cargo test -p nvcoll-fabric --test nccl_xml`.

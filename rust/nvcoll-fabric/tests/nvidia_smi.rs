@@ -68,7 +68,7 @@ fn an_excerpt_is_read_if_one_way_of_every_pair_is_there() {
 #[test]
 fn what_is_no_matrix_is_refused_with_the_reason() {
     for (text, reason) in [
-        ("", "no line begins with GPU0"),
+        ("", "no format"),
         ("\tGPU0\tGPU1\nGPU0\tX\tNV99\nGPU1\tNV99\tX", "99 NVLinks"),
         ("\tGPU0\tGPU1\nGPU0\tX\tFOO\n", "line 2: GPU0 to GPU1 is `FOO`"),
         ("\tGPU0\tGPU1\nGPU0\tX\tNV1\nGPU1\tNV2\tX", "the other way"),
@@ -77,6 +77,41 @@ fn what_is_no_matrix_is_refused_with_the_reason() {
         let error = read(text, "v100-sxm").unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
+}
+
+#[test]
+fn cells_and_names_that_lost_the_space_between_them_are_split() {
+    let whole = read(BRIDGES, "a6000").unwrap();
+    for (found, glued) in [
+        ("NIC0    mlx5_1  CPU", "NIC0mlx5_1CPU"),
+        ("GPU2    GPU3    NIC0", "GPU2GPU3NIC0"),
+        ("NV4     SYS     SYS     PIX     SYS     0-15    0 ", "NV4SYSSYSPIXSYS0-15    0 "),
+        ("PXB     16-31   1 ", "PXB16-31   1 "),
+        ("SYS     SYS     PXB     NODE    SYS      X", "SYSSYSPXBNODESYSX"),
+        ("GPU0    GPU1    GPU2", "[4mGPU0    GPU1    GPU2"),
+        ("GPU0    GPU1    GPU2", "\u{1b}[4mGPU0    GPU1    GPU2"),
+        ("GPU NUMA ID\n", "GPU NUMA ID[0m\n"),
+    ] {
+        assert!(BRIDGES.contains(found), "{found}");
+        let text = BRIDGES.replace(found, glued);
+        let read = read(&text, "a6000").unwrap_or_else(|error| panic!("{glued}: {error}"));
+        assert_eq!((&read.devices, &read.links), (&whole.devices, &whole.links), "{glued}");
+    }
+}
+
+#[test]
+fn a_blank_affinity_leaves_the_column_after_it_where_it_is() {
+    let text = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n\
+                GPU0\t X \tNV4\t44-51\t0\t\tN/A\nGPU1\tNV4\t X \t\t1\t\tN/A\n";
+    assert_eq!(read(text, "a6000").unwrap().of_kind(DeviceKind::Socket).count(), 2);
+}
+
+#[test]
+fn a_switch_with_fewer_links_than_the_gpu_has_is_that_of_another_gpu() {
+    let text = printed(&preset("hgx-a100").unwrap());
+    assert!(read(&text, "a100-sxm").is_ok());
+    let error = read(&text, "h100-sxm").unwrap_err().to_string();
+    assert!(error.contains("every GPU has 12 NVLinks to the switch, a H100 SXM has 18"), "{error}");
 }
 
 /// Files of real machines, if somebody has some: `NVCOLL_TOPOLOGIES=DIR cargo test -p nvcoll-fabric --test nvidia_smi`.

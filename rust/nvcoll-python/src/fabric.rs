@@ -6,13 +6,14 @@ use pyo3::prelude::*;
 
 use nvcoll_fabric::cluster::{self, networks};
 use nvcoll_fabric::hardware::{gpus, media};
+use nvcoll_fabric::import::{TextFormat as FormatRow, FORMATS};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::rates::RateMatrix;
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
 use crate::answers::Answers;
-use crate::error::{invalid, of_fabric, of_file};
+use crate::error::{of_fabric, of_file};
 use crate::schedule::{collective_named, in_notebook};
 use crate::whole::whole;
 
@@ -24,7 +25,7 @@ type LinkRow<'a> = (&'a str, &'a str, &'a str, u32, f64, f64);
 
 /// A machine, or several with a network between them: devices, links, and what they are able to do.
 ///
-/// Made by :func:`fabric`, :meth:`from_toml` and :func:`cluster`. Ranks are its GPUs. Rates are decimal GB/s, one direction.
+/// Made by :func:`fabric`, :meth:`from_text`, :meth:`from_file` and :func:`cluster`. Ranks are its GPUs. Rates are decimal GB/s, one direction.
 #[pyclass(frozen, module = "nvcoll", eq)]
 pub(crate) struct Fabric(Hardware, Answers);
 
@@ -42,45 +43,37 @@ impl From<Hardware> for Fabric {
 
 #[pymethods]
 impl Fabric {
-    /// Reads a fabric from a description in TOML: the text, or the path of a file that ends in `.toml`.
-    ///
-    /// Raises:
-    ///     InvalidArgument: it describes no fabric, or several.
-    ///     OSError: the file cannot be read.
-    #[staticmethod]
-    fn from_toml(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let (text, origin) = text_of(source, ".toml")?;
-        Hardware::parse(&text, &origin).map(Self::from).map_err(|error| of_fabric(py, &error))
-    }
-
-    /// Reads what `nvidia-smi topo -m` prints: the text, or the path of a file.
+    /// Reads a machine from a text in any known format: what ``nvidia-smi topo -m`` prints, what NCCL writes to
+    /// ``NCCL_TOPO_DUMP_FILE``, or a description in TOML. The text itself says which format it is.
     ///
     /// Args:
-    ///     source: text, or a path that ends in `.txt` or is a `Path`.
-    ///     gpu: the model of the GPUs, as `h100-sxm`: the matrix counts links and does not say which.
+    ///     text: str.
+    ///     gpu: the model of the GPUs, as ``h100-sxm``, for formats that do not name it: all but TOML.
     ///
     /// Raises:
-    ///     InvalidArgument: it is no such matrix, or one that is cut off; no GPU is called so.
-    ///     OSError: the file cannot be read.
+    ///     InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, missing or not
+    ///         wanted.
     #[staticmethod]
-    #[pyo3(signature = (source, *, gpu))]
-    fn from_nvidia_smi(py: Python<'_>, source: &Bound<'_, PyAny>, gpu: &str) -> PyResult<Self> {
-        import(py, source, ".txt", gpu, Hardware::from_nvidia_smi)
+    #[pyo3(signature = (text, *, gpu=None))]
+    fn from_text(py: Python<'_>, text: &str, gpu: Option<&str>) -> PyResult<Self> {
+        Hardware::from_text(text, gpu, "text").map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
-    /// Reads NCCL's topology in XML (`NCCL_TOPO_DUMP_FILE`): the text, or the path of a file.
+    /// Reads a machine from a file: see :meth:`from_text`. The name of the file does not matter.
     ///
     /// Args:
-    ///     source: text, or a path that ends in `.xml` or is a `Path`.
-    ///     gpu: the model of the GPUs, as `h100-sxm`.
+    ///     path: str or path-like.
+    ///     gpu: the model of the GPUs, as of :meth:`from_text`.
     ///
     /// Raises:
-    ///     InvalidArgument: it is no such document, or lists no GPU; no GPU is called so.
+    ///     InvalidArgument: as of :meth:`from_text`.
     ///     OSError: the file cannot be read.
     #[staticmethod]
-    #[pyo3(signature = (source, *, gpu))]
-    fn from_nccl_xml(py: Python<'_>, source: &Bound<'_, PyAny>, gpu: &str) -> PyResult<Self> {
-        import(py, source, ".xml", gpu, Hardware::from_nccl_xml)
+    #[pyo3(signature = (path, *, gpu=None))]
+    fn from_file(py: Python<'_>, path: PathBuf, gpu: Option<&str>) -> PyResult<Self> {
+        let text = std::fs::read_to_string(&path).map_err(|error| of_file(py, &error, &path))?;
+        let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
+        Hardware::from_text(&text, gpu, &name).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
     /// What it is called.
@@ -190,10 +183,12 @@ impl Fabric {
     }
 
     /// GB/s that can leave these ranks for the others, one way.
-    fn cut(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<f64> {
-        if let Some(rank) = ranks.iter().find(|rank| **rank >= self.0.world_size()) {
-            return Err(invalid(py, format!("there is no rank {rank}: {} has {}", self.0.name, self.0.world_size())));
-        }
+    ///
+    /// Raises:
+    ///     InvalidArgument: no rank is named, one does not exist, or one is named twice.
+    fn cut(&self, py: Python<'_>, ranks: &Bound<'_, PyAny>) -> PyResult<f64> {
+        let ranks = self.ranks_of(ranks)?;
+        self.0.check_ranks(&ranks).map_err(|error| of_fabric(py, &error))?;
         Ok(self.0.cut(&ranks).gbps())
     }
 
@@ -219,9 +214,9 @@ impl Fabric {
     /// Some of its GPUs, which are the ranks in this order.
     ///
     /// Raises:
-    ///     InvalidArgument: a rank does not exist or is named twice.
-    fn among(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<Self> {
-        self.0.among(&ranks).map(Self::from).map_err(|error| of_fabric(py, &error))
+    ///     InvalidArgument: no rank is named, one does not exist, or one is named twice.
+    fn among(&self, py: Python<'_>, ranks: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.0.among(&self.ranks_of(ranks)?).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
     fn __repr__(&self) -> String {
@@ -235,6 +230,12 @@ impl Fabric {
 }
 
 impl Fabric {
+    /// Reads numbers of ranks that exist.
+    fn ranks_of(&self, ranks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+        let last = self.0.world_size() - 1;
+        ranks.try_iter()?.map(|rank| whole("a rank", &rank?, 0..=last)).collect()
+    }
+
     pub(crate) fn hardware(&self) -> &Hardware {
         &self.0
     }
@@ -281,30 +282,6 @@ fn rates(py: Python<'_>, matrix: Result<RateMatrix, Error>) -> PyResult<Rates> {
     Ok(matrix.iter().map(|row| row.iter().map(gbps).collect()).collect())
 }
 
-/// The text, and what to call it in errors: a path is a `Path`, or text of one line that ends so.
-fn text_of(source: &Bound<'_, PyAny>, end: &str) -> PyResult<(String, String)> {
-    let is_path = source.hasattr("__fspath__")?;
-    match source.extract::<String>() {
-        Ok(text) if !is_path && (text.contains('\n') || !text.ends_with(end)) => Ok((text, "text".to_owned())),
-        _ => {
-            let path: PathBuf = source.extract()?;
-            let name =
-                path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
-            let text = std::fs::read_to_string(&path).map_err(|error| of_file(source.py(), &error, &path))?;
-            Ok((text, name))
-        }
-    }
-}
-
-/// How an importer is called: text, model of the GPUs, what to call it in errors.
-type Import = fn(&str, &'static gpus::Gpu, &str) -> nvcoll_fabric::Result<Hardware>;
-
-fn import(py: Python<'_>, source: &Bound<'_, PyAny>, end: &str, gpu: &str, import: Import) -> PyResult<Fabric> {
-    let gpu = gpus::named(gpu).map_err(|error| of_fabric(py, &error))?;
-    let (text, origin) = text_of(source, end)?;
-    import(&text, gpu, &origin).map(Fabric::from).map_err(|error| of_fabric(py, &error))
-}
-
 /// A machine by name: one that is shipped, some of its GPUs (`hgx-h100[0-3]`), or nodes and a network
 /// (`hgx-h100x4+ib-ndr-8`), as :func:`cluster` joins them.
 ///
@@ -319,6 +296,24 @@ fn fabric(py: Python<'_>, name: &str) -> PyResult<Fabric> {
 #[pyfunction]
 fn fabrics() -> Vec<Fabric> {
     presets().iter().cloned().map(Fabric::from).collect()
+}
+
+/// A format of text that describes a machine. Made by :func:`text_formats`; :meth:`Fabric.from_text` reads them all.
+#[pyclass(frozen, get_all, module = "nvcoll")]
+pub(crate) struct TextFormat {
+    /// The name of the format, as ``nvidia-smi topo -m``.
+    name: &'static str,
+    /// The usual end of the names of such files, as ``.txt``.
+    ending: &'static str,
+    /// Whether the caller has to say the model of the GPUs.
+    needs_gpu: bool,
+}
+
+/// Every format of text that describes a machine.
+#[pyfunction]
+fn text_formats() -> Vec<TextFormat> {
+    let row = |one: &FormatRow| TextFormat { name: one.name, ending: one.ending, needs_gpu: one.needs_gpu() };
+    FORMATS.iter().map(row).collect()
 }
 
 /// `nodes` nodes of one kind with a network between them.
@@ -387,7 +382,9 @@ fn all_gpus() -> Vec<GpuRow> {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Fabric>()?;
     module.add_function(wrap_pyfunction!(fabric, module)?)?;
+    module.add_class::<TextFormat>()?;
     module.add_function(wrap_pyfunction!(fabrics, module)?)?;
+    module.add_function(wrap_pyfunction!(text_formats, module)?)?;
     module.add_function(wrap_pyfunction!(make_cluster, module)?)?;
     module.add_function(wrap_pyfunction!(all_networks, module)?)?;
     module.add_function(wrap_pyfunction!(all_media, module)?)?;

@@ -109,6 +109,7 @@ fn numbered_name(word: &str) -> Option<(&str, &str)> {
 /// Returns the NUMA affinity from what follows the cells of a row: the column after the affinity to processors, which may
 /// be blank where tabs divide columns.
 fn numa_of(rest: &str) -> Option<String> {
+    let rest = rest.trim_start_matches(' ');
     let column = match rest.contains('\t') {
         true => rest.strip_prefix('\t').unwrap_or(rest).split('\t').nth(1),
         false => rest.split_whitespace().nth(1),
