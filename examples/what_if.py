@@ -1,11 +1,12 @@
-"""What would this training step's collectives cost on machines that I do not have?
+"""What would the collectives of this training step cost on machines that you do not have?
 
-    python examples/what_if.py --on hgx-h100 hgx-a100 pcie4-8-staged
     nvcoll run --on hgx-h100,hgx-a100,pcie4-8-staged examples/what_if.py
+    python examples/what_if.py --on hgx-h100 hgx-a100 pcie4-8-staged
 
-Eight ranks train a stack of transformer layers, four tensor parallel and two data parallel: groups of four add up
-activations, pairs average gradients, all of them agree on the loss. The collectives are real, every sum is checked; the
-layers are not computed. Sources: Megatron-LM (Shoeybi et al., 2019) for the four all_reduces of a layer.
+Eight ranks run the collectives of one step of a transformer, with tensor parallelism of four and data parallelism of
+two. Subsets of four ranks sum activations, pairs average gradients, all ranks average the loss. The collectives move
+real data and every sum is checked; the layers are not computed. Source of the four all_reduces per layer: Megatron-LM
+(Shoeybi et al., 2019).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LAYERS, TOKENS, WIDTH = 4, 512, 1024
 
 
 def step(comm: nvcoll.Communicator) -> float:
-    """Makes the collectives of one training step; returns the mean loss."""
+    """Runs the collectives of one training step and returns the mean loss."""
     tensor, data = comm.split(comm.rank // TENSOR), comm.split(comm.rank % TENSOR)
     activations = np.empty((TOKENS, WIDTH), dtype="f2")
     for _ in range(4 * LAYERS):  # two on the way forward and two on the way back
@@ -40,9 +41,9 @@ def step(comm: nvcoll.Communicator) -> float:
 
 
 def main() -> None:
-    """Runs a step and prints what it would cost."""
+    """Runs a step and prints its cost on other machines."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--on", nargs="*", default=["hgx-h100"], help="machines; nvcoll fabric lists them")
+    parser.add_argument("--on", nargs="*", default=[], help="machines; nvcoll fabric lists them")
     arguments = parser.parse_args()
 
     node = nvcoll.Node(RANKS)

@@ -35,6 +35,11 @@ def test_every_figure_and_output_of_the_page_is_what_nvcoll_says_today(answers):
     assert make.refreshed(PAGE, answers) == PAGE, "run: python tools/pictures/make.py"
 
 
+@pytest.mark.parametrize("page", make.WITH_OUTPUT, ids=lambda page: page.stem)
+def test_every_output_of_the_other_pages_is_what_nvcoll_prints_today(page):
+    assert make.with_outputs(page.read_text()) == page.read_text(), "run: python tools/pictures/make.py"
+
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -97,7 +102,7 @@ def test_peers_beat_staging_and_nvlink_beats_both():
         assert staged > 1.2 * peers > 5 * switch
 
 
-def test_the_seven_machines_stand_in_the_order_of_the_page_and_a_second_node_takes_longer():
+def test_the_seven_machines_have_the_order_of_the_page_and_a_second_node_takes_longer():
     times = [predicted(name, make.GRADIENT) for _, name, _ in make.SEVEN]
     assert times[0] > times[1] and times[3:] == sorted(times[3:], reverse=True) and min(times[:3]) > max(times[3:])
     for (_, node, network), one in zip(make.TWO_NODES, times[-3:], strict=True):

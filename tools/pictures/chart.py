@@ -1,4 +1,4 @@
-"""The kinds of picture that docs/answers.md has: bars and lines over powers of ten, matrices as colours.
+"""Charts of docs/answers.md: dot plots and lines over powers of ten, and matrices as colours.
 
 Each function returns parts of an SVG; `page` puts parts into a document in the style of `nvcoll.drawing`. Coordinates
 are pixels, rounded to tenths: the same numbers give the same file.
@@ -15,7 +15,9 @@ from nvcoll.formatting import escaped
 from nvcoll.machine_drawing import IN_THE_DARK, LINES
 
 BUS, SWITCH, NETWORK, MESH = LINES["pcie"], LINES["nvlink"], LINES["network"], LINES["c2c"]
-"""Colours of what joins GPUs; but for meshes those of the pictures of machines."""
+"""Colours of PCIe, NVLink, networks and meshes, as in the pictures of machines."""
+
+LEGEND = {"PCIe": BUS, "NVLink": SWITCH, "network": NETWORK}
 
 
 def page(title: str, note: str, width: float, height: float, parts: Iterable[str]) -> str:
@@ -58,26 +60,23 @@ def seconds(microseconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Dot:
-    """A value beside what is drawn, and what it is; hollow if it is doubtful."""
+class Measured:
+    """A measured value and its source; hollow if the health of the system is unknown."""
 
     value: float
     what: str
     is_hollow: bool = False
 
-    def drawn(self, x: float, y: float, hue: str = NETWORK) -> str:
-        """Draws it at a point."""
-        fill, edge = (PAPER, hue) if self.is_hollow else (hue, PAPER)
-        circle = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" stroke="{edge}" stroke-width="1.5"/>'
-        return f'<g class="dot"><title>{escaped(self.what)}</title>{circle}</g>'
+    def drawn(self, x: float, y: float) -> str:
+        """Draws a diamond at a point."""
+        fill, edge = (PAPER, INK) if self.is_hollow else (INK, PAPER)
+        diamond = f'<path d="M{x:.1f} {y - 4:.1f}l4 4l-4 4l-4 -4Z" fill="{fill}" stroke="{edge}"/>'
+        return f'<g class="dot"><title>{escaped(self.what)}</title>{diamond}</g>'
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A line of a chart: what it is, its value and interval, words behind it; hollow if nothing vouches for it.
-
-    Dots are measurements.
-    """
+class Line:
+    """A line of a dot plot: name, value with interval, and the text behind it; hollow if it is not validated."""
 
     name: str
     value: float
@@ -86,13 +85,30 @@ class Bar:
     high: float | None = None
     hue: str = BUS
     is_hollow: bool = False
-    dots: Sequence[Dot] = ()
+    measured: Sequence[Measured] = ()
 
 
-def bars(
-    rows: Sequence[Bar], x: float, y: float, names: float, scale: Scale, unit: str, mark: Callable[[float], str] = plain
+def circle(x: float, y: float, hue: str, is_hollow: bool) -> str:
+    """Draws the mark of a value."""
+    fill = PAPER if is_hollow else hue
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{fill}" stroke="{hue}" stroke-width="2"/>'
+
+
+def interval(low: float, high: float, y: float) -> str:
+    """Draws an interval with its ends."""
+    return f'<path d="M{low:.1f} {y - 4:.1f}v8m0 -4H{high:.1f}m0 -4v8" stroke="{INK}" stroke-width="1.5" fill="none"/>'
+
+
+def dot_plot(
+    rows: Sequence[Line],
+    x: float,
+    y: float,
+    names: float,
+    scale: Scale,
+    unit: str,
+    mark: Callable[[float], str] = plain,
 ) -> list[str]:
-    """Draws horizontal bars, 24 pixels each, names to their left, with a scale above."""
+    """Draws a line of 24 pixels for each row: the name on the left, a dot at the value, the scale above."""
     bottom = y + 24 * len(rows)
     parts = []
     for value in scale.decades():
@@ -101,38 +117,42 @@ def bars(
         parts.append(text(at, y - 8, mark(value), class_="note", fill=FAINT, text_anchor="middle"))
     parts.append(text(x + names - 8, y - 8, unit, class_="note", fill=FAINT, text_anchor="end"))
     for nth, row in enumerate(rows):
-        top = y + 24 * nth + 4
-        end = scale.at(row.value)
-        fill = PAPER if row.is_hollow else row.hue
-        frame = f'x="{scale.start:.1f}" y="{top:.1f}" width="{max(end - scale.start, 1):.1f}" height="16"'
+        middle = y + 24 * nth + 12
+        at = scale.at(row.value)
         parts.append(f'<g class="bar"><title>{escaped(f"{row.name}: {row.words}")}</title>')
-        parts.append(text(x + names - 8, top + 12, row.name, text_anchor="end"))
-        parts.append(f'<rect {frame} fill="{fill}" stroke="{row.hue}"/>')
-        furthest = end
+        parts.append(text(x + names - 8, middle + 4, row.name, text_anchor="end"))
+        right = scale.start + scale.length
+        parts.append(f'<path d="M{scale.start:.1f} {middle:.1f}H{right:.1f}" stroke="{GRID}" stroke-dasharray="1 4"/>')
         if row.low is not None and row.high is not None:
-            low, high = scale.at(row.low), scale.at(row.high)
-            parts.append(
-                f'<path d="M{low:.1f} {top + 4:.1f}v8m0 -4H{high:.1f}m0 -4v8" stroke="{INK}" stroke-width="1.5" '
-                'fill="none"/>'
-            )
-            furthest = max(end, high)
-        for dot in row.dots:
-            at = scale.at(dot.value)
-            parts.append(dot.drawn(at, top + 8))
-            furthest = max(furthest, at + 4)
-        parts.append(text(furthest + 7, top + 12, row.words) + "</g>")
+            parts.append(interval(scale.at(row.low), scale.at(row.high), middle))
+        parts.append(circle(at, middle, row.hue, row.is_hollow))
+        parts += (one.drawn(scale.at(one.value), middle) for one in row.measured)
+        parts.append(text(right + 16, middle + 4, row.words) + "</g>")
+    return parts
+
+
+def legend(x: float, y: float, hues: dict[str, str], *, has_measured: bool) -> list[str]:
+    """Explains colours and marks in one line."""
+    marks = [(name, circle(0, 0, hue, False)) for name, hue in hues.items()]
+    marks += [("not validated", circle(0, 0, FAINT, True)), ("90 % interval", interval(-9, 9, 0))]
+    if has_measured:
+        marks.append(("measured", Measured(0, "").drawn(0, 0)))
+    parts = []
+    for name, drawn in marks:
+        parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{drawn}</g>' + text(x + 14, y + 4, name, fill=FAINT))
+        x += 44 + 7 * len(name)
     return parts
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line through points, with a band from low to high behind it, and measurements at their places."""
+    """A line through points, with a band from low to high, and measurements."""
 
     name: str
     points: Sequence[tuple[float, float, float, float]]
     hue: str
     is_dashed: bool = False
-    dots: Sequence[tuple[float, Dot]] = ()
+    measured: Sequence[tuple[float, Measured]] = ()
 
 
 def lines(series: Sequence[Series], x: Scale, y: Scale, names: Sequence[tuple[float, str]]) -> list[str]:
@@ -154,7 +174,7 @@ def lines(series: Sequence[Series], x: Scale, y: Scale, names: Sequence[tuple[fl
         dashes = ' stroke-dasharray="6 4"' if one.is_dashed else ""
         width = max(4 - nth, 1.5)  # what lies on top lets the line below be seen
         parts.append(f'<path d="M{middle}" stroke="{one.hue}" stroke-width="{width}" fill="none"{dashes}/>')
-        parts += (dot.drawn(x.at(place), y.at(dot.value), one.hue) for place, dot in one.dots)
+        parts += (found.drawn(x.at(size), y.at(found.value)) for size, found in one.measured)
     return parts
 
 

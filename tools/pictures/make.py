@@ -1,15 +1,16 @@
-"""Writes the pictures of docs/answers.md, and into that page every figure and every line of output that it quotes.
+"""Writes the pictures of docs/answers.md, and the figures and outputs of the documentation.
 
     python tools/pictures/make.py
 
-Each section of the page has a function here, named after its picture. It asks nvcoll and returns the picture and the
-figures of the prose, which stand in bold there, in their order. Blocks that begin with ``$`` are run and their output
-replaced. The same nvcoll gives the same files; `tests/test_answers.py` says which are out of date.
+Each section of the page has a function here, named after its picture. It asks nvcoll, and returns the picture and the
+figures of the section. The figures replace the bold numbers of the section, in order. Blocks that begin with ``$`` are
+run, and their output is replaced, in the pages of `WITH_OUTPUT` too. `tests/test_answers.py` fails if a figure is old.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,9 @@ import judging  # noqa: E402  (it stands in tools/)
 ROOT = HERE.parent.parent
 PAGE = ROOT / "docs" / "answers.md"
 PICTURES = ROOT / "docs" / "pictures"
+WITH_OUTPUT = [ROOT / "README.md", ROOT / "docs" / "what-if.md", ROOT / "docs" / "cli.md"]
+"""Pages whose commands are run too."""
+
 GIB = 1 << 30
 GRADIENT = 140 * 10**9
 """Bytes of 70 billion parameters in fp16."""
@@ -58,22 +62,18 @@ def busbw_of(row: judging.Row) -> float:
     return row.nbytes / row.time_us / 1e3 * bus_factor("all_reduce", row.system.n_gpus)
 
 
-def dot(row: judging.Row, value: float) -> chart.Dot:
-    """A measurement: hollow if nobody knows whether the machine was well."""
-    return chart.Dot(value, f"measured: {row.system.system_id}, {sized(row.nbytes)}", row.healthy != "yes")
+def mark(row: judging.Row, value: float) -> chart.Measured:
+    """A measurement at a value: hollow if the health of the system is unknown."""
+    return chart.Measured(value, f"measured: {row.system.system_id}, {sized(row.nbytes)}", row.healthy != "yes")
 
 
-def measured(fabric: str, network: str = "", nodes: int = 1) -> list[judging.Row]:
-    """The largest all_reduce that was published of each such system, the fastest if there are several of that size.
-
-    None is below 32 MiB.
-    """
+def measured(fabric: str, nbytes: int) -> list[judging.Row]:
+    """The fastest published all_reduce of that size on each system of one such node."""
     rows: dict[str, judging.Row] = {}
-    for row in _measurements():
-        is_such = (row.system.fabric, row.system.network, row.system.n_nodes) == (fabric, network, nodes)
-        if is_such and row.nbytes >= 1 << 25:
+    for row in every(fabric):
+        if row.nbytes == nbytes:
             best = rows.setdefault(row.system.system_id, row)
-            if (row.nbytes, -row.time_us) > (best.nbytes, -best.time_us):
+            if row.time_us < best.time_us:
                 rows[row.system.system_id] = row
     return [rows[name] for name in sorted(rows)]
 
@@ -95,27 +95,25 @@ def span(one: nvcoll.Prediction) -> str:
     return f"{seconds(one.microseconds)} ({seconds(one.low)} to {seconds(one.high)})"
 
 
-def time_bar(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[judging.Row]) -> chart.Bar:
-    """A bar of a predicted time: hollow where nothing vouches for it; dots are what measured busbw would take."""
-    words = f"{span(one)}, {one.trust}"
-    dots = [dot(row, one.microseconds * one.busbw / busbw_of(row)) for row in rows]
-    return chart.Bar(name, one.microseconds, words, one.low, one.high, hue, "not" in one.trust, dots)
+def time_line(name: str, one: nvcoll.Prediction, hue: str) -> chart.Line:
+    """A line with a predicted time."""
+    return chart.Line(name, one.microseconds, span(one), one.low, one.high, hue, "not" in one.trust)
 
 
-def busbw_bar(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[judging.Row]) -> chart.Bar:
-    """A bar of a predicted busbw, which has the interval of the time; dots are measured."""
+def busbw_line(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[judging.Row]) -> chart.Line:
+    """A line with a predicted busbw, the interval of its time, and measurements."""
     low, high = (one.busbw * one.microseconds / time for time in (one.high, one.low))
-    words = f"{one.busbw:.3g} GB/s ({low:.3g} to {high:.3g}), {one.trust}"
-    dots = [dot(row, busbw_of(row)) for row in rows]
-    return chart.Bar(name, one.busbw, words, low, high, hue, "not" in one.trust, dots)
+    words = f"{one.busbw:.3g} GB/s ({low:.3g} to {high:.3g})"
+    marks = [mark(row, busbw_of(row)) for row in rows]
+    return chart.Line(name, one.busbw, words, low, high, hue, "not" in one.trust, marks)
 
 
 EIGHT = (
-    ("PCIe 3, staged", "pcie3-8-staged", BUS),
+    ("PCIe 3, host-staged", "pcie3-8-staged", BUS),
     ("PCIe 3, P2P", "pcie3-8-p2p", BUS),
-    ("PCIe 4, staged: RTX 4090", "rtx4090-8-staged", BUS),
+    ("PCIe 4, host-staged: RTX 4090", "rtx4090-8-staged", BUS),
     ("PCIe 4, P2P: RTX 4090", "rtx4090-8-p2p", BUS),
-    ("PCIe 5, staged: RTX 5090", "rtx5090-8-staged", BUS),
+    ("PCIe 5, host-staged: RTX 5090", "rtx5090-8-staged", BUS),
     ("PCIe 5, P2P: RTX 5090", "rtx5090-8-p2p", BUS),
     ("NVLink 1: DGX-1 P100", "dgx1-p100", SWITCH),
     ("NVLink 2: DGX-1 V100", "dgx1-v100", SWITCH),
@@ -133,16 +131,20 @@ def link_gap() -> Answer:
     one_gpu += [(f"nvlink{n}", links, f"NVLink {n}, {links} links ({gpu})", SWITCH) for n, links, gpu in nvlinks]
     ports = {name: (rates[name][1] * lanes, rates[name][2] * lanes) for name, lanes, _, _ in one_gpu}
     upper = [
-        chart.Bar(label, ports[name][0], f"{ports[name][0]:.4g} GB/s, in use {ports[name][1]:.3g}", hue=hue)
+        chart.Line(label, ports[name][0], f"{ports[name][0]:.4g} GB/s, in use {ports[name][1]:.3g} GB/s", hue=hue)
         for name, _, label, hue in one_gpu
     ]
     found = {name: nvcoll.fabric(name).predict("all_reduce", GIB) for _, name, _ in EIGHT}
-    lower = [busbw_bar(label, found[name], hue, measured(name)) for label, name, hue in EIGHT]
+    lower = [busbw_line(label, found[name], hue, measured(name, GIB)) for label, name, hue in EIGHT]
     scale = chart.Scale(1, 1000, 220, 420)
-    parts = chart.bars(upper, 24, 90, 196, scale, "one way, GB/s")
-    parts += chart.bars(lower, 24, 90 + 24 * len(upper) + 44, 196, scale, "busbw, GB/s")
-    height = 90 + 24 * len(upper) + 44 + 24 * len(lower) + 16
-    note = "Above: links of one GPU. Below: all_reduce of 1 GiB on eight; hollow: not validated; dots: measured."
+    top = 116
+    second = top + 24 * len(upper) + 44
+    hues = {name: chart.LEGEND[name] for name in ("PCIe", "NVLink")}
+    parts = chart.legend(33, 70, hues, has_measured=True)
+    parts += chart.dot_plot(upper, 24, top, 196, scale, "one way, GB/s")
+    parts += chart.dot_plot(lower, 24, second, 196, scale, "busbw, GB/s")
+    height = second + 24 * len(lower) + 16
+    note = "Above: line rate of the links of one GPU. Below: all_reduce of 1 GiB on eight GPUs; measured: at 1 GiB."
     best = found["hgx-h100"].microseconds
     same_host = [busbw_measured(f"rtx4090_8_{way}_bus01e1") for way in ("p2p", "staged")]
     figures = [
@@ -154,11 +156,11 @@ def link_gap() -> Answer:
         f"{same_host[0] / same_host[1]:.1f}",
         f"{busbw_measured('rtx4090_4_kalavai'):.2g}",
     ]
-    return Answer(chart.page("PCIe against NVLink", note, 1000, height, parts), figures)
+    return Answer(chart.page("PCIe against NVLink", note, 960, height, parts), figures)
 
 
 SEVEN = (
-    ("4 x RTX 4090, staged", "rtx4090-4-staged", BUS),
+    ("4 x RTX 4090, host-staged", "rtx4090-4-staged", BUS),
     ("4 x RTX 4090, patched driver", "rtx4090-4-p2p", BUS),
     ("8 x L40S", "l40s-8-p2p", BUS),
     ("8 x V100, DGX-1", "dgx1-v100", SWITCH),
@@ -177,19 +179,20 @@ TWO_NODES = (
 def gradient() -> Answer:
     """The gradient of 70 billion parameters in fp16, on seven machines and over two nodes."""
     found = [nvcoll.fabric(name).predict("all_reduce", GRADIENT) for _, name, _ in SEVEN]
-    rows = [time_bar(label, one, hue, measured(name)) for (label, name, hue), one in zip(SEVEN, found, strict=True)]
+    rows = [time_line(label, one, hue) for (label, _, hue), one in zip(SEVEN, found, strict=True)]
     clusters = [nvcoll.cluster(node, nodes=2, network=network) for _, node, network in TWO_NODES]
     over = [one.predict("all_reduce", GRADIENT) for one in clusters]
-    rows += [
-        time_bar(label, one, MESH, measured(node, network, 2))
-        for (label, node, network), one in zip(TWO_NODES, over, strict=True)
-    ]
+    rows += [time_line(label, one, NETWORK) for (label, *_), one in zip(TWO_NODES, over, strict=True)]
     scale = chart.Scale(1e5, 1e8, 240, 400)
-    parts = chart.bars(rows, 24, 90, 216, scale, "", seconds)
-    note = "all_reduce of 140 GB; hollow: not validated; dots: at the busbw that was measured with fewer bytes."
-    picture = chart.page("A gradient of 140 GB", note, 1000, 90 + 24 * len(rows) + 16, parts)
-    more = [two.microseconds / one.microseconds - 1 for one, two in zip(found[-3:], over, strict=True)]
-    return Answer(picture, [*(seconds(one.microseconds) for one in [*found, *over]), *(f"{100 * x:.0f}" for x in more)])
+    parts = chart.legend(33, 70, chart.LEGEND, has_measured=False)
+    parts += chart.dot_plot(rows, 24, 116, 216, scale, "", seconds)
+    note = "Predicted time of one all_reduce of 140 GB, on a logarithmic scale."
+    picture = chart.page("A gradient of 140 GB", note, 900, 116 + 24 * len(rows) + 16, parts)
+    figures = [seconds(one.microseconds) for one in found[:-3]]
+    for one, two in zip(found[-3:], over, strict=True):
+        more = two.microseconds / one.microseconds - 1
+        figures += [seconds(one.microseconds), seconds(two.microseconds), f"{100 * more:.0f}"]
+    return Answer(picture, figures)
 
 
 def program(name: str) -> Any:
@@ -204,7 +207,7 @@ def program(name: str) -> Any:
 
 def mesh() -> Answer:
     """The hybrid cube mesh of a DGX-1 against eight GPUs on the NVSwitch of a DGX-2: pairs, and four of the GPUs."""
-    machines = (("hybrid cube mesh", "dgx1-v100", MESH), ("NVSwitch", "dgx2[0-7]", SWITCH))
+    machines = (("mesh", "dgx1-v100", MESH), ("switch", "dgx2[0-7]", SWITCH))
     parts, cell, subsets = [], 30, {}
     alone, at_once = {}, {}
     for column, (label, name, hue) in enumerate(machines):
@@ -213,7 +216,7 @@ def mesh() -> Answer:
             [x for row in rows for x in row if x == x] for rows in (one.alone(), one.at_once())
         )
         left = 44 + column * 290
-        for line, (what, rows) in enumerate((("alone", one.alone()), ("everybody at once", one.at_once()))):
+        for line, (what, rows) in enumerate((("one pair active", one.alone()), ("all pairs active", one.at_once()))):
             top = 110 + line * 310
             parts.append(chart.text(left, top - 22, f"{label}, {what}", font_weight="bold"))
             parts += chart.heat(rows, left, top, cell, (0.4, 130), hue)
@@ -221,33 +224,33 @@ def mesh() -> Answer:
         subsets[name] = sorted(four.nccl("all_reduce", GIB).chosen.busbw for four in fours)
     parts.append(chart.text(640, 88, "four of the eight GPUs", font_weight="bold"))
     parts.append(chart.text(640, 106, "busbw of all_reduce, NCCL's own estimate, 70 subsets"))
-    bars = []
+    lines = []
     for label, name, hue in machines:
         for busbw, alike in itertools.groupby(subsets[name], key=lambda rate: f"{rate:.3g}"):
             count = len(list(alike))
-            bars.append(chart.Bar(f"{count} subsets", float(busbw), f"{busbw} GB/s, {label}", hue=hue))
-    parts += chart.bars(bars, 640, 140, 80, chart.Scale(1, 200, 720, 130), "GB/s")
+            lines.append(chart.Line(f"{count} subsets", float(busbw), f"{busbw} GB/s, {label}", hue=hue))
+    parts += chart.dot_plot(lines, 640, 140, 80, chart.Scale(1, 200, 720, 130), "GB/s")
     whole = [nvcoll.fabric(name).nccl("all_reduce", GIB).chosen.busbw for _, name, _ in machines]
     schedule = program("rings_of_the_mesh").schedule(world_size=8)
     times = [nvcoll.fabric(name).simulate(schedule, GIB).microseconds for _, name, _ in machines]
     simulated = [GIB / time / 1e3 * bus_factor("all_reduce", 8) for time in times]
-    note = "8 x V100, six NVLinks each, GB/s one way from row to column: datasheet rates times efficiencies."
+    note = "8 x V100 with six NVLinks each: hybrid cube mesh and NVSwitch. GB/s, one way, from row to column."
     picture = chart.page("A mesh against a switch", note, 1020, 680, parts)
     meshed, switched = "dgx1-v100", "dgx2[0-7]"
     slow = min(alone[meshed])
     figures = [
-        f"{max(alone[switched]):.4g}",
         f"{max(alone[meshed]):.3g}",
         f"{sum(rate == slow for rate in alone[meshed]) // 2}",
         f"{slow:.2g}",
-        f"{max(at_once[switched]):.3g}",
+        f"{max(alone[switched]):.4g}",
         f"{max(at_once[meshed]):.3g}",
         f"{min(at_once[meshed]):.2g}",
+        f"{max(at_once[switched]):.3g}",
         *(f"{rate:.4g}" for rate in [*simulated, *whole]),
         *(f"{busbw_measured(name):.4g}" for name in ("v100_dgx1_8_blog2019", "v100_dgx2_12of16_seville")),
-        f"{subsets[switched][0]:.4g}",
         f"{subsets[meshed][-1]:.3g}",
         f"{subsets[meshed][0]:.2g}",
+        f"{subsets[switched][0]:.4g}",
     ]
     return Answer(picture, figures)
 
@@ -266,8 +269,8 @@ def wire_bytes() -> Answer:
     counted = {n: (sent("ring", name, n), sent("nvswitch", name, n)) for n, name in ranks}
     rows = []
     for n, (ring, switch) in counted.items():
-        rows.append(chart.Bar(f"{n} GPUs, ring", ring, f"{ring:.5g} N", hue=BUS))
-        rows.append(chart.Bar("in the switch", switch, f"{switch:.5g} N", hue=SWITCH))
+        rows.append(chart.Line(f"{n} GPUs, ring", ring, f"{ring:.5g} N", hue=BUS))
+        rows.append(chart.Line("NVLS", switch, f"{switch:.5g} N", hue=SWITCH))
     left, unit = 170, 150
     parts = []
     for mark in (0, 1, 2):
@@ -280,7 +283,7 @@ def wire_bytes() -> Answer:
         parts.append(f'<g class="bar"><rect {frame} fill="{row.hue}"/>')
         parts.append(chart.text(left - 8, top + 13, row.name, text_anchor="end"))
         parts.append(chart.text(left + unit * row.value + 7, top + 13, row.words) + "</g>")
-    note = "All_reduce of N bytes: what each GPU sends, and receives. Counted in simulated schedules."
+    note = "all_reduce of N bytes: bytes that each GPU sends, and receives. Counted in simulated schedules."
     picture = chart.page("Bytes through a port", note, 640, 90 + 24 * len(rows) + 20, parts)
     ring, switch = counted[8]
     return Answer(picture, [f"{ring:g}", f"{switch:g}", f"{ring / switch:.2f}"])
@@ -312,13 +315,15 @@ def sweep(names: Lines, title: str, top: float) -> tuple[str, dict[str, list[nvc
             [(one.nbytes, one.microseconds, one.low, one.high) for one in found[label]],
             hue,
             "not" in found[label][-1].trust,
-            [(row.nbytes, dot(row, row.time_us)) for row in rows if row.nbytes >= SIZES[0]],
+            [(row.nbytes, mark(row, row.time_us)) for row in rows if row.nbytes >= SIZES[0]],
         )
         for label, (_, hue, rows) in names.items()
     ]
     x, y = chart.Scale(SIZES[0], SIZES[-1], 70, 540), chart.Scale(1, top, 400, -310)
     parts = chart.lines(series, x, y, MARKS) + chart.key(series, 632, 110)
-    note = "all_reduce: predicted time over bytes; bands are intervals, dashed lines not validated, dots measured."
+    note = (
+        "all_reduce: predicted time over message size. Band: 90 % interval. Dashed: not validated. Diamond: measured."
+    )
     return chart.page(title, note, 1000, 434, parts), found
 
 
@@ -326,16 +331,17 @@ def bridge() -> Answer:
     """Two RTX 3090 with their bridge against two RTX 4090, which have none."""
     machines: Lines = {
         "2 x RTX 3090, bridge": (nvcoll.fabric("rtx3090-2-bridge"), SWITCH, []),
-        "2 x RTX 4090, staged": (nvcoll.fabric("rtx4090-2-staged"), BUS, every("rtx4090-2-staged")),
+        "2 x RTX 4090, host-staged": (nvcoll.fabric("rtx4090-2-staged"), BUS, every("rtx4090-2-staged")),
         "2 x RTX 4090, P2P": (nvcoll.fabric("rtx4090-2-p2p"), NETWORK, []),
     }
     svg, found = sweep(machines, "A bridge against none", 1e7)
     at = SIZES.index(GIB)
     bridged, staged, patched = (rows[at] for rows in found.values())
-    figures = [f"{one.busbw:.3g}" for one in (bridged, staged, patched)]
-    ratios = [one.microseconds / bridged.microseconds for one in (staged, patched)]
+    figures = [f"{bridged.busbw:.3g}"]
+    for one in (staged, patched):
+        figures += [f"{one.busbw:.3g}", f"{one.microseconds / bridged.microseconds:.1f}"]
     seen = [busbw_measured(name) for name in ("rtx4090_2_sys_kalavai", "rtx2080ti_2_pix_autodl")]
-    return Answer(svg, [*figures, *(f"{ratio:.1f}" for ratio in ratios), *(f"{busbw:.2g}" for busbw in seen)])
+    return Answer(svg, [*figures, *(f"{busbw:.2g}" for busbw in seen)])
 
 
 def rack() -> Answer:
@@ -371,9 +377,17 @@ COMMAND = re.compile(r"^```\n\$ (.+)\n(?:.*\n)*?```$", re.MULTILINE)
 
 @cache
 def printed(command: str) -> str:
-    """Runs a command of the page; its `python` and its `nvcoll` are those that run this."""
+    """Runs a command of a page with the `python` and the `nvcoll` of this process."""
     shell = f'python() {{ "{sys.executable}" "$@"; }}\nnvcoll() {{ python -m nvcoll "$@"; }}\n{command}'
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run(
+        ["bash", "-c", shell],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "120"},
+    )
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
 
 
@@ -392,8 +406,13 @@ def refreshed(text: str, answers: dict[str, Answer]) -> str:
             raise ValueError(f"{section.splitlines()[0]}: {len(figures)} figures for {BOLD.findall(section)}")
         values = iter(figures)
         section = BOLD.sub(lambda _, values=values: f"**{next(values)}**", section)
-        done.append(COMMAND.sub(lambda block: f"```\n$ {block[1]}\n{printed(block[1])}\n```", section))
+        done.append(with_outputs(section))
     return "".join(done)
+
+
+def with_outputs(text: str) -> str:
+    """Returns a text with today's output of every command that it shows."""
+    return COMMAND.sub(lambda block: f"```\n$ {block[1]}\n{printed(block[1])}\n```", text)
 
 
 def answered(text: str) -> dict[str, Answer]:
@@ -408,6 +427,8 @@ def main() -> None:
     for name, answer in answers.items():
         (PICTURES / f"{name}.svg").write_text(answer.svg)
     PAGE.write_text(refreshed(text, answers))
+    for page in WITH_OUTPUT:
+        page.write_text(with_outputs(page.read_text()))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Through
 use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_engine::kernel::{Args, Arm, Isa, Kernel};
-use nvcoll_engine::memory::block::Block;
-use nvcoll_engine::roofline::{Roofline, Stores};
+use nvcoll_engine::memory::block::MemoryBlock;
+use nvcoll_engine::roofline::{Roofline, StoreMode};
 use std::time::Duration;
 
 const SHAPES: [(usize, usize); 4] = [(1, 1), (2, 1), (2, 2), (8, 8)];
@@ -24,7 +24,7 @@ const KIB: [usize; 5] = [1, 64, 1 << 10, 16 << 10, 64 << 10];
 const OFFSET_BYTES: usize = 16;
 
 struct Buffers {
-    _blocks: Vec<Block>,
+    _blocks: Vec<MemoryBlock>,
     src: Vec<*const u8>,
     dst: Vec<*mut u8>,
 }
@@ -32,7 +32,8 @@ struct Buffers {
 /// `k` sources; `k` destinations are the sources, fewer are blocks of their own.
 fn buffers(k: usize, m: usize, bytes: usize) -> Buffers {
     let fresh = if k == m && k > 1 { 0 } else { m };
-    let blocks: Vec<Block> = (0..k + fresh).map(|_| Block::try_zeroed(bytes + OFFSET_BYTES).expect("memory")).collect();
+    let blocks: Vec<MemoryBlock> =
+        (0..k + fresh).map(|_| MemoryBlock::try_zeroed(bytes + OFFSET_BYTES).expect("memory")).collect();
     let starts: Vec<*mut u8> = blocks.iter().map(|block| block.start().wrapping_add(OFFSET_BYTES)).collect();
     // SAFETY: every start has `bytes` bytes in its block; zeros would leave pages untouched.
     starts.iter().for_each(|start| unsafe { start.write_bytes(1, bytes) });
@@ -110,7 +111,7 @@ fn roofline(criterion: &mut Criterion) {
             let mut roofline = Roofline::new(1, 8);
             bencher.iter_custom(|iterations| {
                 // SAFETY: eight live blocks of `bytes` bytes.
-                let run = |_| unsafe { roofline.run(&starts, bytes / 4, Stores::Plain) };
+                let run = |_| unsafe { roofline.run(&starts, bytes / 4, StoreMode::Plain) };
                 (0..iterations).map(run).sum()
             });
         });

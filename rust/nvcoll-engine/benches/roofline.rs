@@ -18,9 +18,9 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::call::Call;
-use nvcoll_engine::memory::block::Block;
+use nvcoll_engine::memory::block::MemoryBlock;
 use nvcoll_engine::ranks::node::Node;
-use nvcoll_engine::roofline::{Roofline, Stores};
+use nvcoll_engine::roofline::{Roofline, StoreMode};
 use nvcoll_engine::system::cpus;
 use nvcoll_engine::{Buffers, Deadline};
 
@@ -29,7 +29,7 @@ const WARM_UP: usize = 5;
 
 /// Buffers of one size, what is written to them before each run, and what they hold after it.
 struct Data {
-    blocks: Vec<Block>,
+    blocks: Vec<MemoryBlock>,
     fresh: Vec<Vec<f32>>,
     expected: Vec<f32>,
 }
@@ -39,7 +39,7 @@ impl Data {
         let fresh: Vec<Vec<f32>> =
             (0..ranks).map(|r| (0..count).map(|i| (i % 1013) as f32 * 0.37 + r as f32).collect()).collect();
         let expected = (0..count).map(|i| fresh[1..].iter().fold(fresh[0][i], |sum, x| sum + x[i])).collect();
-        let blocks = (0..ranks).map(|_| Block::try_unset(count * size_of::<f32>()).expect("memory")).collect();
+        let blocks = (0..ranks).map(|_| MemoryBlock::try_unset(count * size_of::<f32>()).expect("memory")).collect();
         Self { blocks, fresh, expected }
     }
 
@@ -90,7 +90,7 @@ fn ratios(ranks: u32, bytes: usize, rounds: usize, random: &mut Random) -> Vec<f
         start.elapsed()
     };
     // SAFETY: as above.
-    let mut roof = || unsafe { roofline.run(&starts, count, Stores::Plain) };
+    let mut roof = || unsafe { roofline.run(&starts, count, StoreMode::Plain) };
     let fresh = |run: &mut dyn FnMut() -> Duration| {
         data.rewrite();
         let time = run();

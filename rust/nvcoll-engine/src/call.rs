@@ -170,20 +170,20 @@ impl std::fmt::Display for Call {
 
 /// A call, and which of those it was that were made as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Called {
+pub struct PositionedCall {
     /// The call.
     pub call: Box<Call>,
     /// Its number, from 0, and how many there were.
     pub place: (usize, usize),
 }
 
-impl From<Call> for Called {
+impl From<Call> for PositionedCall {
     fn from(call: Call) -> Self {
         Self { call: call.into(), place: (0, 1) }
     }
 }
 
-impl std::fmt::Display for Called {
+impl std::fmt::Display for PositionedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.call)?;
         match self.place {

@@ -2,7 +2,7 @@
 
 use nvcoll_core::words::counted;
 
-use crate::call::Called;
+use crate::call::PositionedCall;
 
 /// An error of the engine.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -19,11 +19,11 @@ pub enum Error {
         /// One rank.
         rank_a: u32,
         /// What it called.
-        call_a: Called,
+        call_a: PositionedCall,
         /// Another rank.
         rank_b: u32,
         /// What that one called.
-        call_b: Called,
+        call_b: PositionedCall,
     },
     /// Two ranks passed memory that overlaps, and one of the two is written.
     #[error(
@@ -36,7 +36,7 @@ pub enum Error {
         /// Another rank.
         rank_b: u32,
         /// The call.
-        call: Called,
+        call: PositionedCall,
     },
     /// The program of a rank returned, and another rank called something that needs it.
     #[error(
@@ -54,7 +54,7 @@ pub enum Error {
         /// The rank that made one more.
         caller: u32,
         /// What that one called.
-        call: Called,
+        call: PositionedCall,
     },
     /// Another rank failed, or a rank called abort.
     #[error("rank {rank} {cause}: the call was aborted")]
@@ -68,7 +68,7 @@ pub enum Error {
     #[error("{what} timed out after {seconds} s: {missing}")]
     Timeout {
         /// The call.
-        what: Called,
+        what: PositionedCall,
         /// The time that was allowed.
         seconds: f64,
         /// Who did not come, or did not finish.

@@ -105,7 +105,7 @@ fn ranks_that_are_threads_give_the_sum_round_after_round() {
             for rank in 0..world_size {
                 let (node, team) = (node.clone(), team.clone());
                 scope.spawn(move || {
-                    let member = team.member(rank);
+                    let member = team.member(rank).unwrap();
                     for round in 0..60 {
                         let algorithms: Vec<_> = algorithm::of(&ALL_REDUCE).collect();
                         let algorithm = algorithms[round % algorithms.len()];
@@ -141,7 +141,8 @@ fn different_calls_are_a_mismatch_on_every_rank_and_both_are_named() {
                     }
                     let program = node.program_of_rank(&wanted, None).unwrap();
                     // SAFETY: the vector is at least as long as the call says.
-                    unsafe { team.member(rank).run(&program, buffers(&mut data, None), watchdog()) }.unwrap_err()
+                    unsafe { team.member(rank).unwrap().run(&program, buffers(&mut data, None), watchdog()) }
+                        .unwrap_err()
                 })
             })
             .collect();
@@ -163,7 +164,8 @@ fn a_rank_that_does_not_come_is_named_when_the_deadline_passes() {
     let mut data = vec![1; 8];
     let program = node.program_of_rank(&call("ring", 8, Path::Mapped, Aliasing::InPlace), None).unwrap();
     // SAFETY: the vector is as long as the call says.
-    let outcome = unsafe { team.member(0).run(&program, buffers(&mut data, None), Deadline::after(Some(0.05))) };
+    let outcome =
+        unsafe { team.member(0).unwrap().run(&program, buffers(&mut data, None), Deadline::after(Some(0.05))) };
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("rank 1 has not entered the call"), "{error}");
 }
@@ -179,7 +181,7 @@ fn a_barrier_is_a_schedule_without_steps() {
         for rank in 0..4 {
             let (node, team, barrier, arrived) = (node.clone(), team.clone(), barrier.clone(), &arrived);
             scope.spawn(move || {
-                let member = team.member(rank);
+                let member = team.member(rank).unwrap();
                 let program = node.program_of_rank(&barrier, None).unwrap();
                 for round in 1..=200 {
                     arrived.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -221,7 +223,7 @@ fn a_driven_call_ends_when_its_caller_is_interrupted_and_the_node_goes_on() {
 }
 
 #[test]
-fn more_workers_than_crews_of_equal_size_are_no_trouble() {
+fn more_workers_than_blocks_of_ranks_of_equal_size_are_no_trouble() {
     for (world_size, workers) in [(5, 4), (7, 5), (9, 8)] {
         let node = Node::new(world_size, Some(workers)).unwrap();
         let program = node.program(&call("tree", 1009, Path::Staged, Aliasing::InPlace), None).unwrap();

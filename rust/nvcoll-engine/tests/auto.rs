@@ -10,13 +10,13 @@ use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::auto::choice::MODELLED_RANKS;
 use nvcoll_engine::auto::tuning::{Tuning, SHIPPED};
-use nvcoll_engine::auto::work_split::Sharing;
+use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::ranks::node::Node;
-use nvcoll_engine::sync::single_flight::OnTheSpot;
+use nvcoll_engine::sync::single_flight::HoldsNoLock;
 
-const WAYS: [(Sharing, Path); 3] =
-    [(Sharing::ByTile, Path::Mapped), (Sharing::ByRank, Path::Staged), (Sharing::ByRank, Path::Mapped)];
+const WAYS: [(WorkSplit, Path); 3] =
+    [(WorkSplit::ByTile, Path::Mapped), (WorkSplit::ByRank, Path::Staged), (WorkSplit::ByRank, Path::Mapped)];
 
 fn call(collective: &'static Collective, path: Path, aliasing: Aliasing, count: usize) -> Call {
     Call {
@@ -38,8 +38,8 @@ fn node(world_size: u32, more: &str) -> Node {
 }
 
 /// Returns what `auto` is.
-fn chosen(node: &Node, call: &Call, sharing: Sharing) -> &'static str {
-    node.choose(call, sharing, node.world_size(), &OnTheSpot).unwrap().algorithm
+fn chosen(node: &Node, call: &Call, split: WorkSplit) -> &'static str {
+    node.choose(call, split, node.world_size(), &HoldsNoLock).unwrap().algorithm
 }
 
 #[test]
@@ -47,16 +47,16 @@ fn auto_folds_in_the_order_of_ranks_and_chooses_alike_every_time() {
     for world_size in 1..=17 {
         let nodes = [node(world_size, ""), node(world_size, "")];
         for &collective in COLLECTIVES {
-            for (sharing, path) in WAYS {
+            for (split, path) in WAYS {
                 for &aliasing in collective.aliasings() {
                     for count in [0, 1, 1000, 1 << 22] {
                         let call = call(collective, path, aliasing, count);
-                        let [name, again] = nodes.each_ref().map(|node| chosen(node, &call, sharing));
+                        let [name, again] = nodes.each_ref().map(|node| chosen(node, &call, split));
                         assert_eq!(name, again, "{call}");
                         if count != 1000 {
                             continue;
                         }
-                        let program = nodes[0].program_among(world_size, &call, sharing, None, &OnTheSpot).unwrap();
+                        let program = nodes[0].program_among(world_size, &call, split, None, &HoldsNoLock).unwrap();
                         assert_eq!(program.algorithm(), name, "{call}");
                         assert!(!collective.folds() || program.verified().is_rank_order(), "{call} by {name}");
                     }
@@ -70,7 +70,7 @@ fn auto_folds_in_the_order_of_ranks_and_chooses_alike_every_time() {
 fn candidates_are_all_that_give_the_same_bits() {
     let estimates = |collective| {
         let call = call(collective, Path::Mapped, Aliasing::Disjoint, 1000);
-        let all = node(4, "").estimates(&call, Sharing::ByTile, 4, &OnTheSpot).unwrap();
+        let all = node(4, "").estimates(&call, WorkSplit::ByTile, 4, &HoldsNoLock).unwrap();
         all.iter().map(|estimate| estimate.algorithm).collect::<Vec<_>>()
     };
     assert_eq!(estimates(&ALL_REDUCE), ["nvswitch", "one_shot", "two_shot"]);
@@ -80,7 +80,7 @@ fn candidates_are_all_that_give_the_same_bits() {
 
 #[test]
 fn the_least_estimate_is_chosen_and_both_change_with_the_table() {
-    let (sharing, path) = (Sharing::ByRank, Path::Staged);
+    let (split, path) = (WorkSplit::ByRank, Path::Staged);
     let table = |wait: &str, byte: &str| {
         let lines = SHIPPED.lines().map(|line| match line.split_once(" = ") {
             Some(("wait_ns", _)) => format!("wait_ns = {wait}"),
@@ -94,9 +94,9 @@ fn the_least_estimate_is_chosen_and_both_change_with_the_table() {
         let mut node = Node::new(8, Some(2)).unwrap();
         node.set_tuning(Arc::new(table(wait, byte)));
         let call = call(&ALL_REDUCE, path, Aliasing::InPlace, 1000);
-        let all = node.estimates(&call, sharing, 8, &OnTheSpot).unwrap();
+        let all = node.estimates(&call, split, 8, &HoldsNoLock).unwrap();
         let least = all.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap();
-        assert_eq!(chosen(&node, &call, sharing), least.algorithm);
+        assert_eq!(chosen(&node, &call, split), least.algorithm);
         least.algorithm
     };
     assert_eq!(of("1000000", "1"), "one_shot", "only waits count: it has one less");
@@ -105,7 +105,7 @@ fn the_least_estimate_is_chosen_and_both_change_with_the_table() {
 
 #[test]
 fn a_frozen_decision_is_obeyed_by_every_rank_and_whoever_drives_them() {
-    for (mode, (sharing, path)) in ["tile", "staged", "ranks"].iter().zip(WAYS) {
+    for (mode, (split, path)) in ["tile", "staged", "ranks"].iter().zip(WAYS) {
         let decision = format!(
             "\n[[decision]]\ncollective = \"all_reduce\"\nmode = \"{mode}\"\nworld_size = 8\nin_place = true\n\
              up_to_bytes = 4000\nalgorithm = \"two_shot\"\n\
@@ -115,12 +115,12 @@ fn a_frozen_decision_is_obeyed_by_every_rank_and_whoever_drives_them() {
         let node = node(8, &decision);
         let name = |count| {
             let call = call(&ALL_REDUCE, path, Aliasing::InPlace, count);
-            let program = node.program_among(8, &call, sharing, None, &OnTheSpot).unwrap();
+            let program = node.program_among(8, &call, split, None, &HoldsNoLock).unwrap();
             program.algorithm().to_string()
         };
         assert_eq!([name(1), name(1000), name(1001), name(1 << 20)], ["two_shot", "two_shot", "one_shot", "one_shot"]);
         let group = call(&ALL_REDUCE, path, Aliasing::InPlace, 1);
-        let of_group = node.choose(&group, sharing, 4, &OnTheSpot).unwrap();
+        let of_group = node.choose(&group, split, 4, &HoldsNoLock).unwrap();
         assert_ne!(of_group.why, "frozen in the tuning table", "it is for 8 ranks");
     }
 }
@@ -143,22 +143,22 @@ fn a_new_table_is_used_at_once() {
 fn with_many_ranks_it_is_the_first_of_the_registry_and_says_so() {
     let call = call(&ALL_GATHER, Path::Mapped, Aliasing::InPlace, 1 << 20);
     let node = node(MODELLED_RANKS + 1, "");
-    let chosen = node.choose(&call, Sharing::ByTile, MODELLED_RANKS + 1, &OnTheSpot).unwrap();
+    let chosen = node.choose(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap();
     assert_eq!(chosen.algorithm, algorithm::of(&ALL_GATHER).next().unwrap().name);
     assert!(chosen.why.contains("more ranks than are estimated"), "{}", chosen.why);
-    assert!(node.estimates(&call, Sharing::ByTile, MODELLED_RANKS + 1, &OnTheSpot).unwrap().is_empty());
+    assert!(node.estimates(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap().is_empty());
 }
 
 #[test]
 fn a_call_without_data_and_a_table_that_does_not_fit_are_no_matter_of_estimates() {
     let node = node(3, "");
     let barrier = Call::without_data(&BARRIER);
-    assert_eq!(chosen(&node, &barrier, Sharing::ByRank), "direct");
+    assert_eq!(chosen(&node, &barrier, WorkSplit::ByRank), "direct");
     let parts = ALL_REDUCE.parts(Roles::of(3)) as usize;
     let call = Call {
         counts: Counts::Table(vec![1; parts + 1].into()),
         ..call(&ALL_REDUCE, Path::Mapped, Aliasing::InPlace, 0)
     };
-    let refused = node.choose(&call, Sharing::ByTile, 3, &OnTheSpot).unwrap_err().to_string();
+    let refused = node.choose(&call, WorkSplit::ByTile, 3, &HoldsNoLock).unwrap_err().to_string();
     assert!(refused.contains("`counts` has"), "{refused}");
 }

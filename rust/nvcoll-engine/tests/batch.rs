@@ -96,7 +96,7 @@ fn ranks_that_are_threads_give_every_sum_between_single_calls() {
             for rank in 0..RANKS {
                 let (node, team) = (node.clone(), team.clone());
                 scope.spawn(move || {
-                    let member = team.member(rank);
+                    let member = team.member(rank).unwrap();
                     for round in 0..20 {
                         let mut data: Vec<Vec<i32>> =
                             COUNTS.iter().enumerate().map(|(nth, &count)| input(nth, rank, count)).collect();
@@ -136,7 +136,7 @@ fn outcomes(counts: [[usize; 3]; 2], memory: [[usize; 3]; 2]) -> Vec<Result<(), 
         });
         let mut batch = Batch::new(calls.collect());
         // SAFETY: the tests pass memory that lives, or make calls that are refused before a byte moves.
-        unsafe { team.member(rank).run_batch(&mut batch, watchdog()) }
+        unsafe { team.member(rank).unwrap().run_batch(&mut batch, watchdog()) }
     };
     std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..2).map(|rank| scope.spawn(move || run(rank))).collect();

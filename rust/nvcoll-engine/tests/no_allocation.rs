@@ -69,7 +69,7 @@ fn a_planned_call_allocates_nothing() {
 
     let node = Node::new(1, None).unwrap();
     let program = node.program_of_rank(&call(Path::Mapped, 64), None).unwrap();
-    let (member, mut data) = (Team::new(1).member(0), vec![1f32; 64]);
+    let (member, mut data) = (Team::new(1).member(0).unwrap(), vec![1f32; 64]);
     let mut run = || {
         // SAFETY: a live vector of 64 floats.
         unsafe { member.run(&program, buffers(&mut data), Deadline::after(Some(30.0))) }.unwrap();

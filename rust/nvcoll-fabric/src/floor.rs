@@ -10,7 +10,7 @@
 //!
 //! | collective | crosses a cut | is sent in all |
 //! |---|---|---|
-//! | all_reduce | N | 2 N (n-1); where the switch folds and multicasts, N (1 + 1/n) by each GPU instead |
+//! | all_reduce | N | 2 N (n-1); where the switch reduces and multicasts, each GPU sends N min(1 + 1/n, 2 (n-1)/n) |
 //! | all_gather, reduce_scatter | N s/n | |
 //! | broadcast, reduce, scan | N from or to the root | |
 //! | gather, scatter | N (n-1)/n to or from the root | |
@@ -145,7 +145,8 @@ impl Cuts {
         let of_nodes = if self.nodes.len() > 1 { self.volume(&self.nodes) } else { UNBOUNDED };
         let port = || self.nodes[0].iter().map(|&gpu| self.from(&[gpu])).min().unwrap_or(UNBOUNDED);
         let of_gpus = match (folds_in_switch, self.nodes.len()) {
-            (true, 1) => times(port(), n, n + 1),
+            // A schedule need not use the switch: two GPUs that exchange their buffers send N each.
+            (true, 1) => times(port(), n, (n + 1).min(2 * (n - 1))),
             (true, _) => port(),
             (false, _) => self.volume(&self.gpus.iter().map(|&gpu| vec![gpu]).collect::<Vec<_>>()),
         };

@@ -6,8 +6,8 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Schedule};
-use nvcoll_fabric::nccl::{Algorithm, Protocol};
-use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Predictor};
+use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
+use nvcoll_fabric::predict::{CollectiveCall, Forced, Launch, Pattern, Predictor};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::simulate::{simulate, LinkSharing, Settings};
 use nvcoll_fabric::units::PS_PER_US;
@@ -41,9 +41,9 @@ fn run_by(
     Ok(timeline.total_ps() as f64 / PS_PER_US as f64)
 }
 
-fn predicted(predictor: &Predictor, algorithm: Algorithm, protocol: Protocol, nbytes: u64) -> Result<f64> {
+fn predicted(predictor: &Predictor, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> Result<f64> {
     let forced = Forced { algorithm: Some(algorithm), protocol: Some(protocol) };
-    let call = Call { pattern: Pattern::AllReduce, launch: Launch::ProcessPerGpu, forced };
+    let call = CollectiveCall { pattern: Pattern::AllReduce, launch: Launch::ProcessPerGpu, forced };
     Ok(predictor.us(&call, &predictor.weigh(&call, nbytes)?))
 }
 
@@ -59,7 +59,7 @@ fn a_ring_takes_what_is_predicted_wherever_one_ring_has_all_links_of_a_gpu() {
         let (predictor, run) = (Predictor::of(fabric, None).unwrap(), schedule("ring", fabric.world_size()));
         for protocol in Protocol::ALL {
             for nbytes in SIZES {
-                let Ok(expected) = predicted(&predictor, Algorithm::Ring, protocol, nbytes) else { continue };
+                let Ok(expected) = predicted(&predictor, NcclAlgorithm::Ring, protocol, nbytes) else { continue };
                 let took = run_by(&predictor, fabric, &run, protocol, nbytes, Launch::ProcessPerGpu).unwrap();
                 let ratio = took / expected;
                 let name = format!("{} {} {nbytes}: {ratio}", fabric.name, protocol.name());
@@ -82,7 +82,7 @@ fn one_ring_of_a_mesh_has_a_third_of_its_links() {
     let mesh = preset("hgx-a100-4").unwrap();
     let took = simulated(&mesh, &schedule("ring", 4), Protocol::Simple, 1024 * MIB, Launch::ProcessPerGpu).unwrap();
     let predictor = Predictor::of(&mesh, None).unwrap();
-    let ratio = took / predicted(&predictor, Algorithm::Ring, Protocol::Simple, 1024 * MIB).unwrap();
+    let ratio = took / predicted(&predictor, NcclAlgorithm::Ring, Protocol::Simple, 1024 * MIB).unwrap();
     assert!((2.9..3.0).contains(&ratio), "{ratio}");
 }
 
@@ -92,7 +92,7 @@ fn the_switch_takes_what_is_predicted_of_nvls() {
         let fabric = preset(name).unwrap();
         let (predictor, run) = (Predictor::of(&fabric, None).unwrap(), schedule("nvswitch", fabric.world_size()));
         for nbytes in &SIZES[1..] {
-            let expected = predicted(&predictor, Algorithm::Nvls, Protocol::Simple, *nbytes).unwrap();
+            let expected = predicted(&predictor, NcclAlgorithm::Nvls, Protocol::Simple, *nbytes).unwrap();
             let took = run_by(&predictor, &fabric, &run, Protocol::Simple, *nbytes, Launch::ProcessPerGpu).unwrap();
             let ratio = took / expected;
             assert!((0.998..1.002).contains(&ratio), "{name} {nbytes}: {ratio}");

@@ -1,8 +1,17 @@
 //! The floor: exact on fabrics whose worst cut is known, and below whatever links allow.
 
-use nvcoll_core::collective::{Collective, COLLECTIVES};
+mod common;
+
+use common::partition;
+use nvcoll_core::algorithm::{self, ALGORITHMS};
+use nvcoll_core::collective::{Collective, Roles, COLLECTIVES};
+use nvcoll_core::dtype::DType;
+use nvcoll_core::lower::lower;
+use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_fabric::cluster::{cluster, network};
+use nvcoll_fabric::hardware::media::Medium;
 use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::simulate::{protocol, simulate, Settings};
 use nvcoll_fabric::{Error, Fabric};
 
 /// GB/s of algbw that no schedule exceeds.
@@ -92,4 +101,74 @@ fn what_is_quicker_over_another_gpu_may_go_there() {
     let floor = cube.floor(Collective::named("barrier").unwrap()).unwrap();
     assert_eq!(floor.time(0), 2 * cube.route(0, 4).unwrap().latency(&cube));
     assert!(floor.time(0) < cube.route(0, 5).unwrap().latency(&cube));
+}
+
+#[test]
+fn two_gpus_at_a_switch_that_reduces_exchange_their_buffers() {
+    // A GPU sends over NVLink and PCIe 5 x16 together.
+    let port = 450.0 + 63.008;
+    for (name, part) in [
+        ("hgx-h100[0-1]", 1.0), // either way: 2 (n-1)/n < 1 + 1/n
+        ("hgx-h200[2-3]", 1.0),
+        ("hgx-h100[0-2]", 3.0 / 4.0), // both ways alike
+        ("hgx-h100", 8.0 / 9.0),      // by the switch
+    ] {
+        let found = ceiling(&preset(name).unwrap(), "all_reduce");
+        assert!((found / (port * part) - 1.0).abs() < 1e-6, "{name}: {found}");
+    }
+}
+
+/// Links that carry their line rate.
+fn at_line_rate(fabric: &Fabric) -> Fabric {
+    let mut ideal = fabric.clone();
+    for link in &mut ideal.links {
+        link.medium = Box::leak(Box::new(Medium { efficiency: 1.0, ..link.medium.clone() }));
+    }
+    ideal
+}
+
+#[test]
+fn no_proved_schedule_over_links_at_line_rate_is_faster_than_the_floor() {
+    const NBYTES: usize = 1 << 26;
+    let machines = [
+        "hgx-h100[0-1]",
+        "hgx-h100[0-2]",
+        "hgx-h100[0-3]",
+        "hgx-h100",
+        "hgx-b200[0-1]",
+        "hgx-b200[3-5]",
+        "hgx-a100[0-2]",
+        "dgx1-v100",
+        "dgx1-v100[0-1]",
+        "dgx1-v100[0,3,5]",
+        "rtx4090-4-staged",
+        "rtx4090-2-p2p",
+        "mi300x-8",
+        "v100-4-mesh",
+    ];
+    let mut compared = 0;
+    for name in machines {
+        let fabric = at_line_rate(&preset(name).unwrap());
+        for algorithm in ALGORITHMS {
+            let collective = algorithm.collective;
+            let roles = Roles::of(fabric.world_size());
+            let Ok(mapped) = algorithm::build(collective, algorithm.name, roles, Aliasing::Disjoint) else { continue };
+            let Ok(floor) = fabric.floor(collective) else { continue };
+            let schedule = lower(&mapped, Path::Mapped).unwrap();
+            for slice_bytes in [NBYTES as u64, 1 << 22] {
+                let settings = Settings::new(protocol::named("ideal").unwrap(), slice_bytes);
+                let run = simulate(&schedule, &partition(&schedule, NBYTES), DType::U8, &fabric, &settings);
+                let Ok(timeline) = run else { continue };
+                let (took, least) = (timeline.total_ps(), floor.time(NBYTES as u64));
+                assert!(
+                    took >= least,
+                    "{} by {} on {name}: {took} ps, floor {least} ps",
+                    collective.name,
+                    algorithm.name
+                );
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 300, "{compared} runs");
 }

@@ -4,11 +4,11 @@ use nvcoll_core::collective::{ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, COL
 use nvcoll_fabric::cluster::{cluster, network};
 use nvcoll_fabric::hardware::media::{LinkFamily, Medium};
 use nvcoll_fabric::hardware::DeviceKind;
-use nvcoll_fabric::nccl::{Algorithm, Candidate, Class, Model, Processor, Protocol};
+use nvcoll_fabric::nccl::{Candidate, Model, NcclAlgorithm, PathClass, Processor, Protocol};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::{Error, Fabric};
 
-use Algorithm::{Nvls, NvlsTree, Pat, Ring, Tree};
+use NcclAlgorithm::{Nvls, NvlsTree, Pat, Ring, Tree};
 use Protocol::{Ll, Ll128, Simple};
 
 const KIB: u64 = 1 << 10;
@@ -27,7 +27,7 @@ fn nodes(name: &str, count: u32, by: &str) -> Fabric {
     cluster(&preset(name).unwrap(), count, network(by).unwrap()).unwrap()
 }
 
-fn pair(model: &Model, name: &str, nbytes: u64, algorithm: Algorithm, protocol: Protocol) -> Candidate {
+fn pair(model: &Model, name: &str, nbytes: u64, algorithm: NcclAlgorithm, protocol: Protocol) -> Candidate {
     let collective = COLLECTIVES.iter().find(|collective| collective.name == name).unwrap();
     let candidates = model.candidates(collective, nbytes).unwrap();
     *candidates.iter().find(|c| (c.algorithm, c.protocol) == (algorithm, protocol)).unwrap()
@@ -56,7 +56,7 @@ fn channels_are_those_that_logs_of_real_machines_show() {
         let found = of(version, name).channels(algorithm).unwrap();
         assert_eq!(
             (found.count, found.node_gbps, found.class),
-            (count, gbps, Class::Nvl),
+            (count, gbps, PathClass::Nvl),
             "{version} {name} {algorithm:?}"
         );
     }
@@ -69,22 +69,22 @@ fn pcie_goes_at_the_speed_of_its_slowest_hop() {
         (f64::from(found.count) * found.node_gbps, found.class)
     };
     for (name, gbps, class) in [
-        ("pcie3-2-p2p", 12.0, Class::Pix),      // one switch
-        ("pcie3-4-p2p", 10.0, Class::Phb),      // two, through an Intel processor: 10 x 6/5 = 12
-        ("pcie3-2-staged", 5.0, Class::Phb),    // both cross the switch's one link to the processor: 2 x 5 x 6/5 = 12
-        ("pcie3-8-p2p", 10.0, Class::Sys),      // between Skylakes
-        ("rtx4090-4-p2p", 24.0, Class::Phb),    // x16 of PCIe 4, through an AMD processor
-        ("rtx4090-4-staged", 24.0, Class::Phb), // memory in between is not known to NCCL
-        ("rtx5090-4-p2p", 48.0, Class::Phb),
-        ("rtx5090-8-p2p", 15.0, Class::Sys), // 16 between AMD's sockets, NCCL says
-        ("rtx3090-2-bridge", 40.0, Class::Nvl),
+        ("pcie3-2-p2p", 12.0, PathClass::Pix),      // one switch
+        ("pcie3-4-p2p", 10.0, PathClass::Phb),      // two, through an Intel processor: 10 x 6/5 = 12
+        ("pcie3-2-staged", 5.0, PathClass::Phb), // both cross the switch's one link to the processor: 2 x 5 x 6/5 = 12
+        ("pcie3-8-p2p", 10.0, PathClass::Sys),   // between Skylakes
+        ("rtx4090-4-p2p", 24.0, PathClass::Phb), // x16 of PCIe 4, through an AMD processor
+        ("rtx4090-4-staged", 24.0, PathClass::Phb), // memory in between is not known to NCCL
+        ("rtx5090-4-p2p", 48.0, PathClass::Phb),
+        ("rtx5090-8-p2p", 15.0, PathClass::Sys), // 16 between AMD's sockets, NCCL says
+        ("rtx3090-2-bridge", 40.0, PathClass::Nvl),
     ] {
         assert_eq!(total(of("2.20.5", name)), (gbps, class), "{name}");
     }
     // One socket tells nothing of its make.
     let box4 = preset("rtx4090-4-p2p").unwrap();
     let intel = Model::with_processor("2.20.5", &box4, Processor::Skylake).unwrap();
-    assert_eq!(total(intel), (20.0, Class::Phb));
+    assert_eq!(total(intel), (20.0, PathClass::Phb));
 }
 
 #[test]
@@ -92,14 +92,14 @@ fn several_nodes_go_at_the_speed_of_their_network_cards() {
     // 8 x 50 GB/s behind PCIe 5 x16 (48): eight rings of 48 are more than NVLink has (370.8), eight of 45 fit.
     let h100 = model("2.27.7", &nodes("hgx-h100", 4, "ib-ndr-8"));
     let ring = h100.channels(Ring).unwrap();
-    assert_eq!((ring.count, ring.network_gbps, ring.network_class), (8, 45.0, Class::Pxn));
+    assert_eq!((ring.count, ring.network_gbps, ring.network_class), (8, 45.0, PathClass::Pxn));
     // Heads carry their own channel twice: (8 + 1) x 40 = 360; the cards could do 48.
     let nvls = h100.channels(NvlsTree).unwrap();
     assert_eq!((nvls.count, nvls.node_gbps, nvls.network_gbps), (8, 40.0, 48.0));
     // 8 x 25 GB/s behind PCIe 4 x16 (24), two GPUs and two cards at a switch.
     let a100 = model("2.20.5", &nodes("hgx-a100", 2, "ib-hdr-8"));
     let ring = a100.channels(Ring).unwrap();
-    assert_eq!((f64::from(ring.count) * ring.network_gbps, ring.network_class), (192.0, Class::Pix));
+    assert_eq!((f64::from(ring.count) * ring.network_gbps, ring.network_class), (192.0, PathClass::Pix));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_printed_tuning_table_is_met_to_its_last_digit() {
 fn choices_stated_in_public_measurements_are_matched() {
     let ml = "stas00/ml-engineering network/README.md";
     let h200 = |gpus: u64| of("2.27.7", &format!("hgx-h200[0-{}]", gpus - 1));
-    let mut cases: Vec<(Model, &str, u64, Algorithm, Protocol, &str)> = Vec::new();
+    let mut cases: Vec<(Model, &str, u64, NcclAlgorithm, Protocol, &str)> = Vec::new();
     for power in 15..=34 {
         let (algorithm, protocol) = if power <= 20 { (Ring, Ll) } else { (Nvls, Simple) };
         cases.push((h200(8), "all_reduce", 1 << power, algorithm, protocol, ml));
@@ -386,4 +386,14 @@ fn what_nccl_has_no_model_of_is_refused_with_the_reason() {
     assert!(message(Model::of("2.20.5", &odd).unwrap_err()).contains("numalink"));
     let amd = preset("mi300x-8").unwrap();
     assert!(message(Model::of("2.20.5", &amd).unwrap_err()).contains("NVIDIA"));
+}
+
+#[test]
+fn heads_of_racks_beside_racks_are_gpus_with_a_path_to_a_card() {
+    // NCCL 2.30.7 itself takes an NVLS tree for 48 MiB on two racks of 16 GPUs, and 171 us: 16 cards have a head each.
+    let racks = model("2.30.7", &nodes("gb200-16", 2, "roce-400-4"));
+    assert_eq!(racks.channels(NvlsTree).unwrap().count, 16);
+    let chosen = racks.choice(&ALL_REDUCE, 48 * MIB).unwrap();
+    assert_eq!((chosen.algorithm, chosen.protocol), (NvlsTree, Simple));
+    assert!((chosen.time_ps.unwrap() as f64 / 171e6 - 1.0).abs() < 0.02, "{chosen:?}");
 }

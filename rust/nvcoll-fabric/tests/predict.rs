@@ -2,35 +2,35 @@
 
 use nvcoll_fabric::cluster::{cluster, network};
 use nvcoll_fabric::hardware::{DeviceKind, Evidence, Fabric, Link};
-use nvcoll_fabric::nccl::{Algorithm, Protocol};
+use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
-use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Prediction, Predictor};
+use nvcoll_fabric::predict::{CollectiveCall, Forced, Launch, Pattern, Prediction, Predictor};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::Error;
 
 const MIB: u64 = 1 << 20;
 
-fn call(pattern: Pattern) -> Call {
-    Call { pattern, launch: Launch::ProcessPerGpu, forced: Forced::default() }
+fn call(pattern: Pattern) -> CollectiveCall {
+    CollectiveCall { pattern, launch: Launch::ProcessPerGpu, forced: Forced::default() }
 }
 
-fn forced(pattern: Pattern, algorithm: Algorithm, protocol: Protocol) -> Call {
-    Call { forced: Forced { algorithm: Some(algorithm), protocol: Some(protocol) }, ..call(pattern) }
+fn forced(pattern: Pattern, algorithm: NcclAlgorithm, protocol: Protocol) -> CollectiveCall {
+    CollectiveCall { forced: Forced { algorithm: Some(algorithm), protocol: Some(protocol) }, ..call(pattern) }
 }
 
-fn predicted(fabric: &Fabric, call: &Call, nbytes: u64) -> Prediction {
+fn predicted(fabric: &Fabric, call: &CollectiveCall, nbytes: u64) -> Prediction {
     let predictor = Predictor::of(fabric, None).unwrap();
     let weighed = predictor.weigh(call, nbytes).unwrap();
     predictor.predict(call, &weighed, &call.pattern.floor(fabric).unwrap())
 }
 
-fn us(fabric: &Fabric, call: &Call, nbytes: u64) -> f64 {
+fn us(fabric: &Fabric, call: &CollectiveCall, nbytes: u64) -> f64 {
     let predictor = Predictor::of(fabric, None).unwrap();
     predictor.us(call, &predictor.weigh(call, nbytes).unwrap())
 }
 
 /// With round constants, so that a fit does not change what is computed by hand.
-fn with_round_constants(name: &str, values: &[(&str, f64)], call: &Call, nbytes: u64) -> f64 {
+fn with_round_constants(name: &str, values: &[(&str, f64)], call: &CollectiveCall, nbytes: u64) -> f64 {
     let mut predictor = Predictor::of(&preset(name).unwrap(), None).unwrap();
     predictor.set(&Constants::shipped().with(values.iter().copied()).unwrap());
     predictor.us(call, &predictor.weigh(call, nbytes).unwrap())
@@ -59,7 +59,7 @@ fn a_ring_of_simple_is_its_start_its_hops_and_its_bytes() {
         ("start_us.simple", 10.0),
         ("startup_us.hopper", 20.0),
     ];
-    let ring = forced(Pattern::AllReduce, Algorithm::Ring, Protocol::Simple);
+    let ring = forced(Pattern::AllReduce, NcclAlgorithm::Ring, Protocol::Simple);
     let found = with_round_constants("hgx-h100", &values, &ring, 64 * MIB);
     assert!(is_near(found, 30.0 + 14.0 * 3.0 + 14.0 * (8.0 * MIB as f64) / 360e3), "{found}");
 }
@@ -67,10 +67,10 @@ fn a_ring_of_simple_is_its_start_its_hops_and_its_bytes() {
 #[test]
 fn each_channel_after_the_first_is_added_whatever_the_collective_and_the_launch() {
     // LL of eight ranks: a channel for each 512 threads x 64 bytes, so eight of them at 256 KiB.
-    let forced = forced(Pattern::AllGather, Algorithm::Ring, Protocol::Ll);
+    let forced = forced(Pattern::AllGather, NcclAlgorithm::Ring, Protocol::Ll);
     for launch in Launch::ALL {
         for pattern in [Pattern::AllGather, Pattern::AllReduce] {
-            let call = Call { pattern, launch, ..forced };
+            let call = CollectiveCall { pattern, launch, ..forced };
             let at = |us, nbytes| with_round_constants("hgx-a100", &[("channel_us.ampere", us)], &call, nbytes);
             assert!(is_near(at(3.0, 256 << 10) - at(1.0, 256 << 10), 14.0), "{} {}", launch.name(), pattern.name());
             assert!(is_near(at(3.0, 8), at(1.0, 8)));
@@ -81,7 +81,7 @@ fn each_channel_after_the_first_is_added_whatever_the_collective_and_the_launch(
 #[test]
 fn one_process_takes_its_time_for_the_pairs_of_an_all_to_all_besides_the_bytes() {
     let values = [("launch.per_peer_us", 0.5), ("efficiency.nvlink3", 0.5), ("start_us.simple", 10.0)];
-    let call = Call { launch: Launch::SingleProcess, ..call(Pattern::AllToAll) };
+    let call = CollectiveCall { launch: Launch::SingleProcess, ..call(Pattern::AllToAll) };
     let found = with_round_constants("hgx-a100", &values, &call, 1024 * MIB);
     assert!(is_near(found, 10.0 + 896.0 * MIB as f64 / 150e3 + 0.5 * 56.0), "{found}");
 }
@@ -94,7 +94,7 @@ fn gpus_that_share_a_link_to_their_socket_share_what_it_carries() {
     let values = [values[0], values[1], values[2], hop];
     let bytes_us = |share: f64| 16.0 * MIB as f64 / (share * 15.76e3);
     let taken = |pattern| {
-        let ring = forced(pattern, Algorithm::Ring, Protocol::Simple);
+        let ring = forced(pattern, NcclAlgorithm::Ring, Protocol::Simple);
         with_round_constants("rtx2080ti-2-staged", &values, &ring, 16 * MIB)
     };
     assert!(is_near(taken(Pattern::AllReduce), 10.0 + 10.0 + bytes_us(0.25)), "{}", taken(Pattern::AllReduce));
@@ -121,7 +121,7 @@ fn a_switch_behind_the_switch_of_the_gpus_is_no_way_to_their_socket() {
 fn a_chain_carries_the_bytes_once() {
     // Three hops, then 16 MiB at 0.5 x 31.504 GB/s: PCIe 4 x16.
     let values = [("efficiency.pcie", 0.5), ("hop_us.simple.pcie", 5.0), ("start_us.simple", 10.0)];
-    let chain = forced(Pattern::Broadcast, Algorithm::Ring, Protocol::Simple);
+    let chain = forced(Pattern::Broadcast, NcclAlgorithm::Ring, Protocol::Simple);
     let found = with_round_constants("rtx4090-4-p2p", &values, &chain, 16 * MIB);
     assert!(is_near(found, 10.0 + 15.0 + 16.0 * MIB as f64 / (0.5 * 31.504e3)), "{found}");
 }
@@ -131,7 +131,7 @@ fn the_switch_works_in_loops_of_chunks() {
     // 128 MiB: chunks of 64 KiB; ops = 16 x 8; a loop moves 8 MiB (9/8) at 0.75 x 450 GB/s and waits 8 x 0.5 us.
     let values =
         [("nvls.hopper", 0.75), ("nvls.chunk_us", 0.5), ("nvls.fill_loops", 1.0), ("nvls.start_us.hopper", 20.0)];
-    let switch = forced(Pattern::AllReduce, Algorithm::Nvls, Protocol::Simple);
+    let switch = forced(Pattern::AllReduce, NcclAlgorithm::Nvls, Protocol::Simple);
     let found = with_round_constants("hgx-h100", &values, &switch, 128 * MIB);
     let one_loop = 8.0 * MIB as f64 * 1.125 / 337.5e3 + 4.0;
     assert!(is_near(found, 20.0 + 17.0 * one_loop), "{found}");
@@ -168,7 +168,7 @@ fn every_machine_has_a_prediction_of_every_pattern_that_its_parts_add_up_to() {
 #[test]
 fn wider_links_never_make_a_ring_slower_that_starts_no_more_channels() {
     let free = Constants::shipped().with([("channel_us.volta", 1e-9), ("channel_us.ampere", 1e-9)]).unwrap();
-    let us = |fabric: &Fabric, call: &Call, nbytes: u64| {
+    let us = |fabric: &Fabric, call: &CollectiveCall, nbytes: u64| {
         let mut predictor = Predictor::of(fabric, None).unwrap();
         predictor.set(&free);
         predictor.us(call, &predictor.weigh(call, nbytes).unwrap())
@@ -177,8 +177,8 @@ fn wider_links_never_make_a_ring_slower_that_starts_no_more_channels() {
         let mut wider = fabric.clone();
         wider.links.iter_mut().for_each(|link| link.lanes *= 2);
         for nbytes in [1 << 10, MIB, 256 * MIB] {
-            let ring = Call {
-                forced: Forced { algorithm: Some(Algorithm::Ring), protocol: None },
+            let ring = CollectiveCall {
+                forced: Forced { algorithm: Some(NcclAlgorithm::Ring), protocol: None },
                 ..call(Pattern::AllReduce)
             };
             let (narrow, wide) = (us(fabric, &ring, nbytes), us(&wider, &ring, nbytes));
@@ -190,7 +190,7 @@ fn wider_links_never_make_a_ring_slower_that_starts_no_more_channels() {
 #[test]
 fn one_process_is_a_floor_and_a_framework_an_addend() {
     let board = preset("hgx-h100").unwrap();
-    let launched = |launch, nbytes| us(&board, &Call { launch, ..call(Pattern::AllReduce) }, nbytes);
+    let launched = |launch, nbytes| us(&board, &CollectiveCall { launch, ..call(Pattern::AllReduce) }, nbytes);
     let (small, large) = (8, 1024 * MIB);
     let most = [Launch::SingleProcess, Launch::ProcessPerGpu].map(|launch| launched(launch, large));
     assert_eq!(most[0], most[1]);
@@ -207,7 +207,7 @@ fn more_cards_help_and_a_tree_over_two_nodes_passes_what_a_ring_over_them_reache
     let (few, many) =
         (predicted(&of("ib-ndr-4"), &all_reduce, 1024 * MIB), predicted(&of("ib-ndr-8"), &all_reduce, 1024 * MIB));
     assert!(many.us < few.us && few.bottleneck.contains("network cards"), "{few:?}");
-    let ring = forced(Pattern::AllReduce, Algorithm::Ring, Protocol::Simple);
+    let ring = forced(Pattern::AllReduce, NcclAlgorithm::Ring, Protocol::Simple);
     assert!(many.us < us(&of("ib-ndr-8"), &ring, 1024 * MIB));
 }
 
@@ -225,9 +225,9 @@ fn what_nccl_does_not_know_runs_rings_and_says_so() {
 fn what_cannot_be_is_refused_with_the_reason() {
     let board = preset("hgx-a100").unwrap();
     let predictor = Predictor::of(&board, None).unwrap();
-    let refused = |call: &Call| predictor.weigh(call, MIB).unwrap_err().to_string();
-    assert!(refused(&forced(Pattern::AllReduce, Algorithm::Nvls, Protocol::Simple)).contains("NVLS"));
-    assert!(refused(&forced(Pattern::AllToAll, Algorithm::Ring, Protocol::Simple)).contains("sends and receives"));
+    let refused = |call: &CollectiveCall| predictor.weigh(call, MIB).unwrap_err().to_string();
+    assert!(refused(&forced(Pattern::AllReduce, NcclAlgorithm::Nvls, Protocol::Simple)).contains("NVLS"));
+    assert!(refused(&forced(Pattern::AllToAll, NcclAlgorithm::Ring, Protocol::Simple)).contains("sends and receives"));
     assert!(matches!(Pattern::named("scan"), Err(Error::Unable { .. })));
     assert!(matches!(Pattern::named("all_reduc"), Err(Error::Unknown { .. })));
     assert!(matches!(Launch::named("graph"), Err(Error::Unable { .. })));
@@ -261,7 +261,7 @@ fn a_ring_is_no_faster_than_the_link_between_sockets_that_it_crosses() {
         |link: &&Link| [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == DeviceKind::Socket);
     let between = fabric.links.iter().find(is_between).unwrap();
     for (pattern, load) in [(Pattern::AllReduce, 1.5), (Pattern::AllGather, 0.75), (Pattern::Broadcast, 1.0)] {
-        let ring = forced(pattern, Algorithm::Ring, Protocol::Simple);
+        let ring = forced(pattern, NcclAlgorithm::Ring, Protocol::Simple);
         let found = predicted(&fabric, &ring, 1024 * MIB);
         let expected = load * 1024.0 * MIB as f64 / between.rate().gbps() / 1e3;
         assert!(is_near(part(&found, "bytes"), expected), "{expected} {found:?}");
@@ -308,14 +308,14 @@ fn whether_numbers_are_validated_does_not_depend_on_how_ranks_are_numbered() {
 fn a_staged_chain_is_no_faster_than_the_seven_eighths_of_an_all_gather() {
     for fabric in presets().iter().filter(|fabric| fabric.name.ends_with("-8-staged")) {
         for nbytes in [64 * MIB, 1024 * MIB] {
-            let all_gather = us(fabric, &forced(Pattern::AllGather, Algorithm::Ring, Protocol::Simple), nbytes);
+            let all_gather = us(fabric, &forced(Pattern::AllGather, NcclAlgorithm::Ring, Protocol::Simple), nbytes);
             for pattern in [Pattern::Broadcast, Pattern::Reduce] {
-                let chain = us(fabric, &forced(pattern, Algorithm::Ring, Protocol::Simple), nbytes);
+                let chain = us(fabric, &forced(pattern, NcclAlgorithm::Ring, Protocol::Simple), nbytes);
                 assert!(chain > all_gather, "{}: {chain} {all_gather}", fabric.name);
             }
         }
     }
-    let chain = forced(Pattern::Broadcast, Algorithm::Ring, Protocol::Simple);
+    let chain = forced(Pattern::Broadcast, NcclAlgorithm::Ring, Protocol::Simple);
     let [staged, peer] = ["pcie4-8-staged", "pcie4-8-p2p"].map(|name| us(&preset(name).unwrap(), &chain, 1024 * MIB));
     assert!(staged > 1.3 * peer, "{staged} {peer}");
 }
@@ -460,7 +460,7 @@ fn cards_carry_no_more_than_what_leads_to_them() {
 
 #[test]
 fn ll128_needs_a_network_that_keeps_its_lines() {
-    let ll128 = forced(Pattern::AllReduce, Algorithm::Tree, Protocol::Ll128);
+    let ll128 = forced(Pattern::AllReduce, NcclAlgorithm::Tree, Protocol::Ll128);
     let cases = [
         ("hgx-a100x2+efa-100-4", false),
         ("hgx-b200x4+efa-400-8", true),
@@ -470,7 +470,7 @@ fn ll128_needs_a_network_that_keeps_its_lines() {
     for (name, is_there) in cases {
         let predictor = Predictor::of(&preset(name).unwrap(), None).unwrap();
         assert_eq!(predictor.weigh(&ll128, MIB).is_ok(), is_there, "{name}");
-        assert!(predictor.weigh(&Call { forced: Forced::default(), ..ll128 }, MIB).is_ok());
+        assert!(predictor.weigh(&CollectiveCall { forced: Forced::default(), ..ll128 }, MIB).is_ok());
     }
 }
 
@@ -478,7 +478,7 @@ fn ll128_needs_a_network_that_keeps_its_lines() {
 fn a_switch_under_a_tree_over_nodes_asks_of_a_port_what_it_folds_and_the_cards_are_told() {
     let fabric = cluster(&preset("hgx-h100").unwrap(), 2, network("ib-ndr-8").unwrap()).unwrap();
     let nbytes = 4096 * MIB;
-    let found = predicted(&fabric, &forced(Pattern::AllReduce, Algorithm::NvlsTree, Protocol::Simple), nbytes);
+    let found = predicted(&fabric, &forced(Pattern::AllReduce, NcclAlgorithm::NvlsTree, Protocol::Simple), nbytes);
     let busy = |gbps: f64, load: f64| (100.0 * load * nbytes as f64 / gbps / 1e3 / found.us).round();
     let (ports, cards) = (busy(450.0, 1.125), busy(400.0, 1.0));
     let words =
@@ -495,7 +495,7 @@ fn a_tree_on_one_node_moves_twice_the_bytes_through_its_inner_gpus_and_a_ring_le
         with_round_constants(name, &values, &call, 64 * MIB)
     };
     let bytes_us = |times: f64| times * 64.0 * MIB as f64 / (0.5 * 31.504e3);
-    assert!(is_near(taken(Algorithm::Ring, "rtx4090-4-p2p"), 10.0 + 30.0 + bytes_us(1.5)));
-    assert!(is_near(taken(Algorithm::Tree, "rtx4090-4-p2p"), 10.0 + 30.0 + bytes_us(2.0)));
-    assert_eq!(taken(Algorithm::Tree, "rtx4090-2-p2p"), taken(Algorithm::Ring, "rtx4090-2-p2p"));
+    assert!(is_near(taken(NcclAlgorithm::Ring, "rtx4090-4-p2p"), 10.0 + 30.0 + bytes_us(1.5)));
+    assert!(is_near(taken(NcclAlgorithm::Tree, "rtx4090-4-p2p"), 10.0 + 30.0 + bytes_us(2.0)));
+    assert_eq!(taken(NcclAlgorithm::Tree, "rtx4090-2-p2p"), taken(NcclAlgorithm::Ring, "rtx4090-2-p2p"));
 }

@@ -7,9 +7,9 @@ use nvcoll_core::collective::{Collective, ALL_REDUCE, BROADCAST, REDUCE_SCATTER}
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Path;
 use nvcoll_fabric::hardware::{media, Fabric};
-use nvcoll_fabric::nccl::{Algorithm, Protocol};
+use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::Constants;
-use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Predictor};
+use nvcoll_fabric::predict::{CollectiveCall, Forced, Launch, Pattern, Predictor};
 use nvcoll_fabric::preset::preset;
 use nvcoll_fabric::simulate::{protocol, simulate, Settings};
 
@@ -38,7 +38,7 @@ fn simulated_us(
     timeline.total_ps() as f64 / 1e6
 }
 
-fn predicted_us(fabric: &Fabric, pattern: Pattern, algorithm: Algorithm, nbytes: u64) -> f64 {
+fn predicted_us(fabric: &Fabric, pattern: Pattern, algorithm: NcclAlgorithm, nbytes: u64) -> f64 {
     let mut predictor = Predictor::of(fabric, None).unwrap();
     let same = [
         ("hop_us.simple.nvlink", HOP_US),
@@ -51,7 +51,7 @@ fn predicted_us(fabric: &Fabric, pattern: Pattern, algorithm: Algorithm, nbytes:
     ];
     predictor.set(&Constants::shipped().with(same).unwrap());
     let forced = Forced { algorithm: Some(algorithm), protocol: Some(Protocol::Simple) };
-    let call = Call { pattern, launch: Launch::ProcessPerGpu, forced };
+    let call = CollectiveCall { pattern, launch: Launch::ProcessPerGpu, forced };
     predictor.us(&call, &predictor.weigh(&call, nbytes).unwrap())
 }
 
@@ -66,7 +66,7 @@ fn rings_take_as_long_as_their_schedules() {
         for nbytes in [16 * MIB, 256 * MIB] {
             for (pattern, collective) in [(Pattern::AllReduce, &ALL_REDUCE), (Pattern::ReduceScatter, &REDUCE_SCATTER)]
             {
-                let predicted = predicted_us(&fabric, pattern, Algorithm::Ring, nbytes);
+                let predicted = predicted_us(&fabric, pattern, NcclAlgorithm::Ring, nbytes);
                 assert_alike(predicted, simulated_us(&fabric, collective, "ring", nbytes, u64::MAX), 0.02);
             }
         }
@@ -77,7 +77,7 @@ fn rings_take_as_long_as_their_schedules() {
 fn chains_take_as_long_as_their_schedules_in_slices() {
     for gpus in [2, 4, 8] {
         let (fabric, nbytes) = (star(&vec![100.0; gpus]), 4096 * MIB);
-        let predicted = predicted_us(&fabric, Pattern::Broadcast, Algorithm::Ring, nbytes);
+        let predicted = predicted_us(&fabric, Pattern::Broadcast, NcclAlgorithm::Ring, nbytes);
         assert_alike(predicted, simulated_us(&fabric, &BROADCAST, "chain", nbytes, 4 * MIB), 0.02);
     }
 }
@@ -88,7 +88,7 @@ fn chains_take_as_long_as_their_schedules_in_slices() {
 fn the_switch_takes_as_long_as_its_schedule_in_loops() {
     let fabric = preset("hgx-h100").unwrap();
     for nbytes in [256 * MIB, 1024 * MIB, 4096 * MIB] {
-        let predicted = predicted_us(&fabric, Pattern::AllReduce, Algorithm::Nvls, nbytes);
+        let predicted = predicted_us(&fabric, Pattern::AllReduce, NcclAlgorithm::Nvls, nbytes);
         let one_loop = if nbytes < 1024 * MIB { 8 * MIB } else { 16 * MIB };
         let simulated = simulated_us(&fabric, &ALL_REDUCE, "nvswitch", nbytes, one_loop / 8);
         assert_alike(predicted, simulated, 0.02);

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use nvcoll_core::interrupt::Interrupt;
 use nvcoll_engine::program::batch::Batch;
-use nvcoll_engine::sync::single_flight::Aside;
+use nvcoll_engine::sync::single_flight::Unlocked;
 use nvcoll_engine::Buffers;
 
 use crate::error::{of_engine, of_fabric};
@@ -153,7 +153,7 @@ impl<T> Detached<T> {
 /// Does without the GIL what takes long.
 pub(crate) struct WithoutGil<'py>(pub(crate) Python<'py>);
 
-impl Aside for WithoutGil<'_> {
+impl Unlocked for WithoutGil<'_> {
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.0.detach(work)
     }

@@ -9,7 +9,7 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::limits::{MAX_RUNNING_RANKS, MAX_WORLD_SIZE};
 use nvcoll_core::op::Op;
 use nvcoll_engine::kernel::Isa;
-use nvcoll_engine::roofline::{Roofline, Stores};
+use nvcoll_engine::roofline::{Roofline, StoreMode};
 use nvcoll_engine::system::cpus;
 
 use crate::arrays::{Caller, Contract, Operands, Passed};
@@ -108,7 +108,7 @@ fn roofline(
     }
     let (mut starts, counts) = (crate::gil::Detached(starts), operands.counts());
     let count = counts.of_parts(&ALL_REDUCE, roles)[0];
-    let stores = if non_temporal { Stores::NonTemporal } else { Stores::Plain };
+    let stores = if non_temporal { StoreMode::NonTemporal } else { StoreMode::Plain };
     let time = py.detach(|| {
         let mut roofline = Roofline::new(threads, starts.get().len());
         // SAFETY: the arrays were checked for count, dtype and overlap and are held until this call returns.

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_fabric::nccl::{Algorithm, Protocol};
+use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
-use nvcoll_fabric::predict::{Call, Forced, Launch, Pattern, Predictor, Weighed};
+use nvcoll_fabric::predict::{Candidates, CollectiveCall, Forced, Launch, Pattern, Predictor};
 use nvcoll_fabric::{Error, Result};
 
 use crate::error::of_fabric;
@@ -74,18 +74,21 @@ impl Prediction {
 }
 
 /// What is asked, in Rust's words.
-fn call_of(collective: &str, launch: &str, algorithm: Option<&str>, protocol: Option<&str>) -> Result<Call> {
+fn call_of(collective: &str, launch: &str, algorithm: Option<&str>, protocol: Option<&str>) -> Result<CollectiveCall> {
     let unknown = |kind, name: &str, known: String| Error::Unknown { kind, name: name.to_owned(), known };
     let algorithm = algorithm.map(|name| {
-        let known = || Algorithm::ALL.map(Algorithm::name).join(", ");
-        Algorithm::ALL.into_iter().find(|a| a.name() == name).ok_or_else(|| unknown("algorithm of NCCL", name, known()))
+        let known = || NcclAlgorithm::ALL.map(NcclAlgorithm::name).join(", ");
+        NcclAlgorithm::ALL
+            .into_iter()
+            .find(|a| a.name() == name)
+            .ok_or_else(|| unknown("algorithm of NCCL", name, known()))
     });
     let protocol = protocol.map(|name| {
         let known = || Protocol::ALL.map(Protocol::name).join(", ");
         Protocol::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| unknown("protocol of NCCL", name, known()))
     });
     let forced = Forced { algorithm: algorithm.transpose()?, protocol: protocol.transpose()? };
-    Ok(Call { pattern: Pattern::named(collective)?, launch: Launch::named(launch)?, forced })
+    Ok(CollectiveCall { pattern: Pattern::named(collective)?, launch: Launch::named(launch)?, forced })
 }
 
 #[pymethods]
@@ -171,8 +174,8 @@ impl Fabric {
 #[pyclass(module = "nvcoll")]
 pub(crate) struct Trial {
     predictor: Predictor,
-    call: Call,
-    weighed: Vec<Weighed>,
+    call: CollectiveCall,
+    weighed: Vec<Candidates>,
 }
 
 #[pymethods]

@@ -17,7 +17,7 @@ use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 use nvcoll_core::words::counted;
-use nvcoll_engine::sync::single_flight::Makers;
+use nvcoll_engine::sync::single_flight::SingleFlight;
 
 use crate::counts::row as counts_of_parts;
 use crate::error::{invalid, of_core};
@@ -32,18 +32,18 @@ pub(crate) struct Schedule {
     pub(crate) core: CoreSchedule,
     /// Proofs by path, with the name under which plans are kept.
     proofs: Mutex<HashMap<Path, (String, Verified)>>,
-    makers: Makers<Path>,
+    makers: SingleFlight<Path>,
 }
 
 impl Schedule {
     pub(crate) fn of(core: CoreSchedule) -> Self {
-        Self { core, proofs: Mutex::default(), makers: Makers::new() }
+        Self { core, proofs: Mutex::default(), makers: SingleFlight::new() }
     }
 
     /// Returns the proof for `path`, with the name under which plans are kept; lowering and proving go without the GIL.
     pub(crate) fn proved_for(&self, py: Python<'_>, path: Path) -> PyResult<(String, Verified)> {
-        let aside = WithoutGil(py);
-        self.makers.find_or_make(&path, &aside, || self.proofs().get(&path).cloned(), || self.prove(py, path))
+        let unlocked = WithoutGil(py);
+        self.makers.find_or_make(&path, &unlocked, || self.proofs().get(&path).cloned(), || self.prove(py, path))
     }
 
     fn prove(&self, py: Python<'_>, path: Path) -> PyResult<(String, Verified)> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use nvcoll_engine::program::tallies::{Counted, Tallies as Engine};
+use nvcoll_engine::program::tallies::{CallCount, Tallies as Engine};
 
 use crate::schedule::Schedule;
 
@@ -15,7 +15,7 @@ pub(crate) struct Tallies(pub(crate) Arc<Engine>);
 
 /// Calls that are counted together: of one collective, algorithm, dtype, op, root, size and ranks.
 #[pyclass(name = "Calls", module = "nvcoll._nvcoll", frozen)]
-pub(crate) struct Calls(Counted);
+pub(crate) struct Calls(CallCount);
 
 #[pymethods]
 impl Tallies {

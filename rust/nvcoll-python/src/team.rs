@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use nvcoll_engine::ranks::node::Occupied;
+use nvcoll_engine::ranks::node::OccupiedNode;
 
 use crate::calls::Seconds;
 use crate::communicator::Communicator;
@@ -16,7 +16,7 @@ use crate::whole::whole;
 pub(crate) struct Team {
     node: Arc<nvcoll_engine::ranks::node::Node>,
     team: nvcoll_engine::ranks::team::Team,
-    occupied: Mutex<Option<Occupied>>,
+    occupied: Mutex<Option<OccupiedNode>>,
 }
 
 impl Team {
@@ -31,8 +31,10 @@ impl Team {
 impl Team {
     /// The communicator of a rank; each rank has one.
     fn communicator(&self, rank: &Bound<'_, PyAny>, timeout: Option<Seconds>) -> PyResult<Communicator> {
+        let py = rank.py();
         let rank = whole("rank", rank, 0..=self.node.world_size() - 1)?;
-        Ok(Communicator::new(self.node.clone(), timeout, self.team.member(rank)))
+        let member = self.team.member(rank).map_err(|error| of_engine(py, &error))?;
+        Ok(Communicator::new(self.node.clone(), timeout, member))
     }
 
     /// Ends the communicators of a rank whose program has returned: peers that make one more call are told so.

@@ -15,7 +15,7 @@ use nvcoll_core::schedule::Aliasing;
 use nvcoll_core::tuning::{candidates, Tuning, FORMAT};
 use nvcoll_engine::auto::choice::MODELLED_RANKS;
 use nvcoll_engine::auto::tuning;
-use nvcoll_engine::auto::work_split::Sharing;
+use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::ranks::node::Node;
 
@@ -78,10 +78,10 @@ pub(crate) fn estimates(
     let count = whole("count", count, 0..=MOST_ELEMENTS)? as usize;
     let (algorithm, op, counts) = ("auto".into(), Op::Sum, Counts::Even(count));
     let call = Call { collective: contract, root, algorithm, dtype, op, counts, path, aliasing };
-    let sharing = if by_rank { Sharing::ByRank } else { Sharing::of(path) };
-    let (ranks, aside) = (engine.world_size(), WithoutGil(py));
-    let chosen = engine.choose(&call, sharing, ranks, &aside).map_err(|error| of_engine(py, &error))?;
-    let all = engine.estimates(&call, sharing, ranks, &aside).map_err(|error| of_engine(py, &error))?;
+    let split = if by_rank { WorkSplit::ByRank } else { WorkSplit::of(path) };
+    let (ranks, unlocked) = (engine.world_size(), WithoutGil(py));
+    let chosen = engine.choose(&call, split, ranks, &unlocked).map_err(|error| of_engine(py, &error))?;
+    let all = engine.estimates(&call, split, ranks, &unlocked).map_err(|error| of_engine(py, &error))?;
     let rows = all.into_iter().map(|e| (e.algorithm, e.moved_bytes, e.waits, e.steps, e.terms.to_vec(), e.seconds));
     Ok((chosen.algorithm, chosen.why, rows.collect()))
 }

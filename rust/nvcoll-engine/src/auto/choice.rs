@@ -27,12 +27,12 @@ use nvcoll_core::lower::lower_interruptible;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::tuning::{candidates, Form, Tuning};
 
-use crate::auto::components::strands;
-use crate::auto::work_split::{may_stream, wants_help, Sharing};
+use crate::auto::components::connected_components;
+use crate::auto::work_split::{may_stream, wants_help, WorkSplit};
 use crate::call::Call;
 use crate::error::Result;
 use crate::memory::staging::slot_bytes;
-use crate::sync::single_flight::{Aside, Makers};
+use crate::sync::single_flight::{SingleFlight, Unlocked};
 
 /// With more ranks `auto` is the first of the registry. Chosen: counting a ring of 64 ranks takes tens of milliseconds, one
 /// of 1024 takes seconds.
@@ -40,12 +40,12 @@ pub const MODELLED_RANKS: u32 = 64;
 
 /// What is counted of an algorithm, whatever the size of the call.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CandidateCost {
     algorithm: &'static str,
     cost: Cost,
     chunks: usize,
     chunks_per_part: u32,
-    strands: usize,
+    components: usize,
     has_one_step_each: bool,
 }
 
@@ -68,38 +68,38 @@ pub struct Estimate {
 
 /// What `auto` chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chosen {
+pub struct ChosenAlgorithm {
     /// The name of the algorithm.
     pub algorithm: &'static str,
     /// Why, in words.
     pub why: &'static str,
 }
 
-type Key = (&'static str, u32, Path, Aliasing);
+type CandidatesKey = (&'static str, u32, Path, Aliasing);
 
-static COUNTED: Mutex<Option<HashMap<Key, Arc<[Counted]>>>> = Mutex::new(None);
-static MAKERS: Makers<Key> = Makers::new();
+static COUNTED: Mutex<Option<HashMap<CandidatesKey, Arc<[CandidateCost]>>>> = Mutex::new(None);
+static IN_FLIGHT: SingleFlight<CandidatesKey> = SingleFlight::new();
 
 /// A call among ranks, and who works for it.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct CallContext<'a> {
     /// The call; its algorithm does not matter.
     pub call: &'a Call,
     /// How it is shared out.
-    pub sharing: Sharing,
+    pub split: WorkSplit,
     /// How many ranks make it.
     pub world_size: u32,
     /// How many workers the node has.
     pub workers: usize,
 }
 
-impl Asked<'_> {
+impl CallContext<'_> {
     fn mode(&self) -> Mode {
-        match (self.sharing, self.call.path) {
-            (Sharing::ByTile, _) => Mode::Tile,
+        match (self.split, self.call.path) {
+            (WorkSplit::ByTile, _) => Mode::Tile,
             // Pushing makes the handoffs of pulling and stores on the other side; it has no coefficients of its own.
-            (Sharing::ByRank, Path::Staged | Path::Pushed) => Mode::Staged,
-            (Sharing::ByRank, Path::Mapped) => Mode::Ranks,
+            (WorkSplit::ByRank, Path::Staged | Path::Pushed) => Mode::Staged,
+            (WorkSplit::ByRank, Path::Mapped) => Mode::Ranks,
         }
     }
 
@@ -126,24 +126,24 @@ impl Asked<'_> {
 ///
 /// # Panics
 /// If the call has a table of counts that is not as long as the collective has parts.
-pub fn choose(asked: &Asked<'_>, tuning: &Tuning, aside: &impl Aside) -> Result<Chosen> {
-    let first = algorithm::of(asked.call.collective).next().expect("a collective has an algorithm").name;
-    let chosen = |algorithm, why| Ok(Chosen { algorithm, why });
-    let mut all = candidates(asked.call.collective).map(|algorithm| algorithm.name);
+pub fn choose(context: &CallContext<'_>, tuning: &Tuning, unlocked: &impl Unlocked) -> Result<ChosenAlgorithm> {
+    let first = algorithm::of(context.call.collective).next().expect("a collective has an algorithm").name;
+    let chosen = |algorithm, why| Ok(ChosenAlgorithm { algorithm, why });
+    let mut all = candidates(context.call.collective).map(|algorithm| algorithm.name);
     match (all.next(), all.next()) {
         (None, _) => return chosen(first, "no algorithm folds in the order of ranks: the first of the registry"),
         (Some(only), None) => return chosen(only, "the only candidate"),
-        (Some(first), _) if asked.world_size == 1 => return chosen(first, "one rank: all are alike"),
+        (Some(first), _) if context.world_size == 1 => return chosen(first, "one rank: all are alike"),
         _ => {}
     }
-    let longest = asked.lengths().1.into_iter().max().unwrap_or(0) * asked.call.dtype.bytes();
-    if let Some(algorithm) = tuning.decision(&asked.form(), longest as u64) {
+    let longest = context.lengths().1.into_iter().max().unwrap_or(0) * context.call.dtype.bytes();
+    if let Some(algorithm) = tuning.decision(&context.form(), longest as u64) {
         return chosen(algorithm, "frozen in the tuning table");
     }
-    if asked.world_size > MODELLED_RANKS {
+    if context.world_size > MODELLED_RANKS {
         return chosen(first, "more ranks than are estimated: the first of the registry");
     }
-    let estimates = estimates(asked, tuning, aside)?;
+    let estimates = estimates(context, tuning, unlocked)?;
     let at = best(&estimates.iter().map(|estimate| estimate.seconds).collect::<Vec<_>>());
     let why = match at {
         0 if estimates.iter().any(|other| other.seconds < estimates[0].seconds) => {
@@ -161,31 +161,32 @@ pub fn choose(asked: &Asked<'_>, tuning: &Tuning, aside: &impl Aside) -> Result<
 ///
 /// # Panics
 /// As [`choose`].
-pub fn estimates(asked: &Asked<'_>, tuning: &Tuning, aside: &impl Aside) -> Result<Vec<Estimate>> {
-    if asked.world_size > MODELLED_RANKS {
+pub fn estimates(context: &CallContext<'_>, tuning: &Tuning, unlocked: &impl Unlocked) -> Result<Vec<Estimate>> {
+    if context.world_size > MODELLED_RANKS {
         return Ok(Vec::new());
     }
-    let Call { collective, path, aliasing, .. } = *asked.call;
-    let key = (collective.name, asked.world_size, path, aliasing);
+    let Call { collective, path, aliasing, .. } = *context.call;
+    let key = (collective.name, context.world_size, path, aliasing);
     let find = || kept().as_ref().and_then(|kept| kept.get(&key).cloned());
     let make = || {
-        let roles = Roles::of(asked.world_size);
-        let interrupt = aside.interrupt();
-        let count = |algorithm| Counted::of(collective, algorithm, roles, path, aliasing, &interrupt);
-        let counted: Arc<[Counted]> = aside.run(|| candidates(collective).map(count).collect::<Result<_>>())?;
+        let roles = Roles::of(context.world_size);
+        let interrupt = unlocked.interrupt();
+        let count = |algorithm| CandidateCost::of(collective, algorithm, roles, path, aliasing, &interrupt);
+        let counted: Arc<[CandidateCost]> =
+            unlocked.run(|| candidates(collective).map(count).collect::<Result<_>>())?;
         kept().get_or_insert_default().insert(key, counted.clone());
         Ok::<_, crate::error::Error>(counted)
     };
-    let counted = MAKERS.find_or_make(&key, aside, find, make)?;
-    let lengths = asked.lengths();
-    Ok(counted.iter().map(|counted| counted.estimate(asked, &lengths, tuning)).collect())
+    let counted = IN_FLIGHT.find_or_make(&key, unlocked, find, make)?;
+    let lengths = context.lengths();
+    Ok(counted.iter().map(|counted| counted.estimate(context, &lengths, tuning)).collect())
 }
 
-fn kept() -> MutexGuard<'static, Option<HashMap<Key, Arc<[Counted]>>>> {
+fn kept() -> MutexGuard<'static, Option<HashMap<CandidatesKey, Arc<[CandidateCost]>>>> {
     COUNTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Counted {
+impl CandidateCost {
     fn of(
         collective: &'static Collective,
         algorithm: &Algorithm,
@@ -196,35 +197,40 @@ impl Counted {
     ) -> Result<Self> {
         let mapped = algorithm::build_interruptible(collective, algorithm.name, roles, aliasing, interrupt)?;
         let schedule = lower_interruptible(&mapped, path, interrupt)?;
-        let strands = strands(&schedule).len();
+        let components = connected_components(&schedule).len();
         Ok(Self {
             algorithm: algorithm.name,
             cost: Cost::of_interruptible(&schedule, interrupt).map_err(nvcoll_core::Error::from)?,
             chunks: (collective.parts(roles) * schedule.chunks_per_part) as usize,
             chunks_per_part: schedule.chunks_per_part,
-            strands,
-            has_one_step_each: strands == schedule.steps.len(),
+            components,
+            has_one_step_each: components == schedule.steps.len(),
         })
     }
 
-    fn estimate(&self, asked: &Asked<'_>, (parts, buffers): &(Vec<usize>, Vec<usize>), tuning: &Tuning) -> Estimate {
-        let (mode, element) = (asked.mode(), asked.call.dtype.bytes());
+    fn estimate(
+        &self,
+        context: &CallContext<'_>,
+        (parts, buffers): &(Vec<usize>, Vec<usize>),
+        tuning: &Tuning,
+    ) -> Estimate {
+        let (mode, element) = (context.mode(), context.call.dtype.bytes());
         let (buffer_bytes, total) = (buffers.iter().sum::<usize>() * element, parts.iter().sum::<usize>() * element);
         let chunk_bytes = total as f64 / self.chunks.max(1) as f64;
         let longest_chunk =
             parts.iter().max().map_or(0, |longest| longest * element / self.chunks_per_part.max(1) as usize);
-        let slice_bytes = match asked.call.path {
+        let slice_bytes = match context.call.path {
             Path::Staged | Path::Pushed => {
                 let homes = self.cost.most(|rank| rank.staging_chunks).max(1) as usize;
-                slot_bytes(asked.world_size, self.cost.slots) / homes
+                slot_bytes(context.world_size, self.cost.slots) / homes
             }
-            Path::Mapped => asked.sharing.slice_bytes(
+            Path::Mapped => context.split.slice_bytes(
                 longest_chunk,
                 buffer_bytes,
-                self.strands,
+                self.components,
                 self.has_one_step_each,
-                asked.world_size,
-                asked.workers,
+                context.world_size,
+                context.workers,
             ),
         };
         let tiles = longest_chunk.div_ceil(slice_bytes.max(1)).max(1);
@@ -233,9 +239,9 @@ impl Counted {
             chunk_bytes,
             buffer_bytes: buffer_bytes as f64,
             tiles: tiles as f64,
-            workers: if is_alone { 1.0 } else { asked.workers.min(asked.world_size as usize) as f64 },
+            workers: if is_alone { 1.0 } else { context.workers.min(context.world_size as usize) as f64 },
             is_joined: is_alone && tiles == 1 && self.has_one_step_each,
-            is_streamed: asked.call.path == Path::Mapped && may_stream(buffer_bytes),
+            is_streamed: context.call.path == Path::Mapped && may_stream(buffer_bytes),
         };
         let terms = terms(&self.cost, mode, &load, &tuning.caches);
         Estimate {

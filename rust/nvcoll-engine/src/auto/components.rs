@@ -1,8 +1,8 @@
-//! Strands: the independent parts of a schedule.
+//! Components: the independent parts of a schedule.
 //!
-//! Two steps that touch one chunk of one buffer belong to the same strand, and so does what they are tied to through
-//! others. A ring of n ranks has n strands, one per chunk; so has nvswitch, each a single step. Different strands share no
-//! byte, so any worker may run any of them at any time; within a strand, program order is an order in which its
+//! Two steps that touch one chunk of one buffer belong to the same component, and so does what they are tied to through
+//! others. A ring of n ranks has n components, one per chunk; so has nvswitch, each a single step. Different components share no
+//! byte, so any worker may run any of them at any time; within a component, program order is an order in which its
 //! dependencies hold. Cost: near linear in views.
 
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use nvcoll_core::schedule::{Buffer, Schedule};
 use nvcoll_core::ties::groups;
 
-/// Returns the steps of each strand, in program order; strands begin in program order too.
-pub(crate) fn strands(schedule: &Schedule) -> Vec<Vec<u32>> {
+/// Returns the steps of each component, in program order; components begin in program order too.
+pub(crate) fn connected_components(schedule: &Schedule) -> Vec<Vec<u32>> {
     let mut toucher: HashMap<(u32, Buffer, u32), u32> = HashMap::new();
     let mut ties = Vec::new();
     for (step, number) in schedule.steps.iter().zip(0..) {
@@ -38,14 +38,14 @@ mod tests {
         for algorithm in ALGORITHMS {
             let schedules = [1, 2, 3, 8].into_iter().flat_map(|n| algorithm.schedules(n)).map(Result::unwrap);
             for schedule in schedules.filter(|schedule| schedule.path == Path::Mapped) {
-                let strands = strands(&schedule);
-                let mut steps = strands.concat();
+                let components = connected_components(&schedule);
+                let mut steps = components.concat();
                 steps.sort_unstable();
                 assert_eq!(steps, (0..schedule.steps.len() as u32).collect::<Vec<_>>());
                 let mut seen = std::collections::HashMap::new();
-                for (number, strand) in strands.iter().enumerate() {
-                    assert!(strand.is_sorted());
-                    for view in strand.iter().flat_map(|&step| schedule.steps[step as usize].views()) {
+                for (number, component) in components.iter().enumerate() {
+                    assert!(component.is_sorted());
+                    for view in component.iter().flat_map(|&step| schedule.steps[step as usize].views()) {
                         let is_user = matches!(view.buffer, Buffer::Input | Buffer::Output);
                         for chunk in view.chunks.clone() {
                             let cell = (view.rank, is_user, if is_user { Buffer::Input } else { view.buffer }, chunk);
@@ -60,8 +60,8 @@ mod tests {
     #[test]
     fn a_ring_has_a_strand_per_chunk_and_nvswitch_a_step_per_strand() {
         let all_reduce = &nvcoll_core::collective::ALL_REDUCE;
-        let of = |name| strands(&build(all_reduce, name, Roles::of(8), Aliasing::InPlace).unwrap());
+        let of = |name| connected_components(&build(all_reduce, name, Roles::of(8), Aliasing::InPlace).unwrap());
         assert_eq!((of("ring").len(), of("nvswitch").len()), (8, 8));
-        assert!(of("nvswitch").iter().all(|strand| strand.len() == 1));
+        assert!(of("nvswitch").iter().all(|component| component.len() == 1));
     }
 }

@@ -3,12 +3,12 @@
 use nvcoll_core::counts::held_count;
 use nvcoll_core::schedule::{Path, Schedule};
 
-use crate::auto::components::strands;
+use crate::auto::components::connected_components;
 use crate::call::Call;
 
 /// How the work of a call is divided among workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sharing {
+pub enum WorkSplit {
     /// One caller drives all ranks; a worker runs whole tiles.
     ByTile,
     /// A worker runs the queues of its ranks.
@@ -33,7 +33,7 @@ const SHORTEST_SLICE_BYTES: usize = 4 << 10;
 /// Pieces that a worker should find, so that an uneven start evens out. Chosen.
 const PIECES_PER_WORKER: usize = 16;
 
-/// What the slices of a strand may take together, where a step reads what an earlier one wrote: half of a second-level
+/// What the slices of a component may take together, where a step reads what an earlier one wrote: half of a second-level
 /// cache of 1 MiB, since the other half streams. Chosen.
 const RESIDENT_BYTES: usize = 512 << 10;
 
@@ -56,12 +56,12 @@ pub(crate) fn may_stream(buffer_bytes: usize) -> bool {
     buffer_bytes >= STREAMED_BYTES
 }
 
-impl Sharing {
+impl WorkSplit {
     /// Returns how a caller that drives all ranks shares out a schedule.
     pub fn of(path: Path) -> Self {
         match path {
-            Path::Mapped => Sharing::ByTile,
-            Path::Staged | Path::Pushed => Sharing::ByRank,
+            Path::Mapped => WorkSplit::ByTile,
+            Path::Staged | Path::Pushed => WorkSplit::ByRank,
         }
     }
 
@@ -74,9 +74,9 @@ impl Sharing {
         let counts = call.counts.of_parts(call.collective, schedule.roles());
         let longest = counts.iter().max().copied().unwrap_or(0);
         let chunk_bytes = longest * element / schedule.chunks_per_part.max(1) as usize;
-        let (strands, bytes) = (strands(schedule).len(), buffer_bytes(schedule, &counts, element));
-        let has_one_step_each = strands == schedule.steps.len();
-        self.slice_bytes(chunk_bytes, bytes, strands, has_one_step_each, schedule.world_size, workers) / element
+        let (components, bytes) = (connected_components(schedule).len(), buffer_bytes(schedule, &counts, element));
+        let has_one_step_each = components == schedule.steps.len();
+        self.slice_bytes(chunk_bytes, bytes, components, has_one_step_each, schedule.world_size, workers) / element
     }
 
     /// Returns the bytes of a chunk in one tile of a mapped schedule, given those of its longest chunk and of all buffers.
@@ -84,16 +84,16 @@ impl Sharing {
         self,
         chunk_bytes: usize,
         buffer_bytes: usize,
-        strands: usize,
+        components: usize,
         has_one_step_each: bool,
         world_size: u32,
         workers: usize,
     ) -> usize {
-        if self == Sharing::ByRank {
+        if self == WorkSplit::ByRank {
             return LONGEST_SLICE_BYTES;
         }
         let fair = match wants_help(buffer_bytes) {
-            true => chunk_bytes * strands.max(1) / (PIECES_PER_WORKER * workers),
+            true => chunk_bytes * components.max(1) / (PIECES_PER_WORKER * workers),
             false => usize::MAX,
         };
         let resident = if has_one_step_each { usize::MAX } else { RESIDENT_BYTES / world_size as usize };

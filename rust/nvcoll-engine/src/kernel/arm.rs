@@ -1,7 +1,7 @@
 //! The arms of the fold: what a step does with its sources. **An op is one row of `arms!`** (two if its completing step
 //! differs), one variant and one line of [`Arm::of`].
 
-use super::number::{Bits, Float, Number, Value};
+use super::number::{Accumulator, Bits, Float, Number};
 use nvcoll_core::op::Op;
 
 /// What a step does with its sources.
@@ -72,7 +72,7 @@ impl Arm {
 }
 
 /// One arm, as the generic routine sees it.
-pub(super) trait Fold<V: Value> {
+pub(super) trait Fold<V: Accumulator> {
     /// Whether a destination that is the source is left alone.
     const COPIES: bool = false;
     /// Whether sources are scaled first.
@@ -112,7 +112,7 @@ macro_rules! arms {
 
 arms! {
     /// One source; there is nothing to fold.
-    Copy of Value: |acc, _next| acc, { const COPIES: bool = true; };
+    Copy of Accumulator: |acc, _next| acc, { const COPIES: bool = true; };
     /// Addition.
     Sum of Number: |acc, next| acc.add(next), { const ADDS: bool = true; };
     /// Multiplication.

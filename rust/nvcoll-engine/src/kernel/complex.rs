@@ -3,7 +3,7 @@
 
 use super::arm::Fold;
 use super::element::rows;
-use super::number::Value;
+use super::number::Accumulator;
 
 /// Two floats, the real part first.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(super) struct Product;
 
 macro_rules! complex {
     ($($part:ty),*) => {$(
-        impl Value for Complex<$part> {
+        impl Accumulator for Complex<$part> {
             const ZERO: Self = Self { re: 0.0, im: 0.0 };
         }
 

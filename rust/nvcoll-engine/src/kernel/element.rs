@@ -18,12 +18,12 @@
 //! bfloat16).
 
 use super::half::Halves;
-use super::number::Value;
+use super::number::Accumulator;
 
 /// A stored element.
 pub(super) trait Element: Copy {
     /// What a step accumulates in.
-    type Acc: Value;
+    type Acc: Accumulator;
     /// The same element as minimum sees it.
     type ForMin: Element;
     /// The same element as maximum sees it.

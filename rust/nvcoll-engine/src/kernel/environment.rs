@@ -58,8 +58,9 @@ fn read() -> u64 {
 #[cfg(target_arch = "x86_64")]
 fn write(word: u64) {
     let word = word as u32;
-    // SAFETY: ldmxcsr loads a word that was read before or is the default; reserved bits are zero.
-    unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &word, options(nostack, preserves_flags)) };
+    // SAFETY: ldmxcsr loads a word that was read before or is the default; reserved bits are zero. It replaces the sticky
+    // exception flags too, so it does not claim `preserves_flags`.
+    unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &word, options(nostack)) };
 }
 
 /// FPCR zero: round to nearest, no flush to zero, no traps. Cited: Arm ARM, FPCR.

@@ -36,7 +36,7 @@ use super::ordered::Ordered8;
 use std::marker::PhantomData;
 
 /// A format of eight bits.
-pub(super) trait Byte: Copy {
+pub(super) trait ByteFormat: Copy {
     /// Bits of mantissa.
     const MANTISSA: u32;
     type ForMin: Element;
@@ -54,7 +54,7 @@ pub(super) trait Byte: Copy {
 #[derive(Clone, Copy)]
 pub(super) struct E5M2;
 
-impl Byte for E5M2 {
+impl ByteFormat for E5M2 {
     const MANTISSA: u32 = 2;
     type ForMin = Ordered8<-3>;
     type ForMax = Ordered8<3>;
@@ -74,7 +74,7 @@ impl Byte for E5M2 {
 #[derive(Clone, Copy)]
 pub(super) struct E4M3;
 
-impl Byte for E4M3 {
+impl ByteFormat for E4M3 {
     const MANTISSA: u32 = 3;
     type ForMin = Ordered8<-1>;
     type ForMax = Ordered8<1>;
@@ -101,7 +101,7 @@ const UPPER: u16 = 0xff00;
 #[repr(transparent)]
 pub(super) struct F8<B>(u8, PhantomData<B>);
 
-impl<B: Byte> Element for F8<B> {
+impl<B: ByteFormat> Element for F8<B> {
     type Acc = f32;
     type ForMin = B::ForMin;
     type ForMax = B::ForMax;
@@ -137,7 +137,7 @@ impl<B: Byte> Element for F8<B> {
 /// # Safety
 /// `from` is valid for reads of `L` bytes.
 #[inline(always)]
-unsafe fn halves<B: Byte, const L: usize>(from: *const u8) -> [u16; L] {
+unsafe fn halves<B: ByteFormat, const L: usize>(from: *const u8) -> [u16; L] {
     let mut halves = [0; L];
     if L == 1 {
         // SAFETY: the caller's.
@@ -154,7 +154,7 @@ unsafe fn halves<B: Byte, const L: usize>(from: *const u8) -> [u16; L] {
 
 /// Puts halves in the order of [`halves`] back.
 #[inline(always)]
-fn bytes<B: Byte, const L: usize>(halves: &[u16; L]) -> [F8<B>; L] {
+fn bytes<B: ByteFormat, const L: usize>(halves: &[u16; L]) -> [F8<B>; L] {
     let mut result = [F8(0, PhantomData); L];
     if L == 1 {
         result[0].0 = (B::byte(halves[0]) >> 8) as u8;
@@ -175,7 +175,7 @@ const LEAST: u32 = (127 - 14) << 23;
 
 /// Rounds to the bits that the format has; the sign stays.
 #[inline(always)]
-fn cut<B: Byte>(value: f32) -> f32 {
+fn cut<B: ByteFormat>(value: f32) -> f32 {
     let bits = value.to_bits();
     let one_and_a_half = (23 - B::MANTISSA) << 23 | 1 << 22;
     let c = f32::from_bits((bits & EXPONENT).max(LEAST).wrapping_add(one_and_a_half));
@@ -184,7 +184,7 @@ fn cut<B: Byte>(value: f32) -> f32 {
 
 /// Rounds a half to the bits that the format has; those that it lacks are left over. A NaN has none of them.
 #[inline(always)]
-fn cut_half<B: Byte>(half: u16) -> u16 {
+fn cut_half<B: ByteFormat>(half: u16) -> u16 {
     let lacks = 10 - B::MANTISSA;
     half.wrapping_add((1 << (lacks - 1)) - 1 + (half >> lacks & 1))
 }

@@ -19,7 +19,7 @@
 use super::arm::Fold;
 use super::element::Element;
 use super::half::Halves;
-use super::number::Value;
+use super::number::Accumulator;
 use super::stream::{Stream, LINE_BYTES};
 use super::Args;
 

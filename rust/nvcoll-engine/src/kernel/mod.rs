@@ -65,7 +65,7 @@ pub struct Args {
 /// A kernel for one dtype, arm and instruction set.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
-    run: select::Run,
+    run: select::KernelFunction,
     /// How many elements of the kernel one element of the caller's is.
     times: u8,
 }

@@ -12,12 +12,12 @@
 //! For the maximum `and` does the same for zeros, but could clear a NaN, which therefore is put back. Source: ours.
 
 /// An accumulated value.
-pub(super) trait Value: Copy {
+pub(super) trait Accumulator: Copy {
     const ZERO: Self;
 }
 
 /// A value that is added, multiplied and compared.
-pub(super) trait Number: Value {
+pub(super) trait Number: Accumulator {
     fn add(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
     fn minimum(self, other: Self) -> Self;
@@ -31,7 +31,7 @@ pub(super) trait Float: Number {
 }
 
 /// A value of bits, each one or zero, and true if it is not zero.
-pub(super) trait Bits: Value {
+pub(super) trait Bits: Accumulator {
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn exclusive_or(self, other: Self) -> Self;
@@ -41,7 +41,7 @@ pub(super) trait Bits: Value {
 
 macro_rules! floats {
     ($($type:ty),*) => {$(
-        impl Value for $type {
+        impl Accumulator for $type {
             const ZERO: $type = 0 as $type;
         }
 
@@ -89,7 +89,7 @@ macro_rules! floats {
 
 macro_rules! integers {
     ($($type:ty),*) => {$(
-        impl Value for $type {
+        impl Accumulator for $type {
             const ZERO: $type = 0 as $type;
         }
 

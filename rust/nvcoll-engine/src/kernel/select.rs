@@ -20,7 +20,7 @@ use super::{Args, Isa, Kernel};
 use nvcoll_core::dtype::DType;
 
 /// An instance; the number is how many of its elements to fold.
-pub(super) type Run = unsafe fn(&Args, usize);
+pub(super) type KernelFunction = unsafe fn(&Args, usize);
 
 /// Chooses the instance. The last number is the elements in a block: 256 bytes of accumulated values, which are four registers
 /// of AVX-512 and half the registers of AVX2. Measured: half as many are slower in the first-level cache, because the
@@ -124,7 +124,7 @@ fn undefined(arm: Arm) -> ! {
 const ONLY_BASELINE: bool = cfg!(any(test, loom));
 
 fn of<E: Element, F: Fold<E::Acc>, const L: usize>(isa: Isa) -> Kernel {
-    let run: Run = match isa {
+    let run: KernelFunction = match isa {
         _ if ONLY_BASELINE => with_baseline::<E, F, Baseline, L>,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => with_avx512::<E, F, L>,

@@ -11,17 +11,17 @@ const HUGE_FROM_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
 /// A block of bytes on the heap. Never a reference: many threads write it under the schedule's proof.
 #[derive(Debug)]
-pub struct Block {
+pub struct MemoryBlock {
     start: *mut u8,
     layout: Layout,
 }
 
 // SAFETY: a block is an address and a size; who may touch its bytes when is what the proof of a schedule says.
-unsafe impl Send for Block {}
+unsafe impl Send for MemoryBlock {}
 // SAFETY: as above; the block itself has no method that reads or writes its bytes.
-unsafe impl Sync for Block {}
+unsafe impl Sync for MemoryBlock {}
 
-impl Block {
+impl MemoryBlock {
     /// Allocates `bytes` zeroed bytes (at least one); `None` if there is no memory.
     pub fn try_zeroed(bytes: usize) -> Option<Self> {
         let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).ok()?;
@@ -57,7 +57,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for MemoryBlock {
     fn drop(&mut self) {
         // SAFETY: `start` came from the allocator with this layout and is freed once.
         unsafe { dealloc(self.start, self.layout) };

@@ -14,6 +14,12 @@ pub struct Buffers {
     pub scalar: f64,
 }
 
+// SAFETY: a `Buffers` is addresses and a number. Following an address is unsafe and happens in `Program::run_task` and
+// `Program::run_piece`, whose callers cite the proof for which thread may do so when.
+unsafe impl Send for Buffers {}
+// SAFETY: a shared `Buffers` is only read; of what its addresses lead to, the argument for `Send` holds.
+unsafe impl Sync for Buffers {}
+
 impl Buffers {
     /// What a rank brings; scratch and staging are the engine's to fill in.
     pub fn new(input: *mut u8, output: *mut u8, scalar: f64) -> Self {

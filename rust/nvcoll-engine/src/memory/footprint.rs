@@ -9,14 +9,14 @@
 use crate::memory::buffers::Buffers;
 
 /// Where a range begins and where it ends.
-type Span = (usize, usize);
+type ByteSpan = (usize, usize);
 
 /// What the calls of a batch touch of one rank's memory: spans from low to high addresses, with gaps between them.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     rank: Option<u32>,
-    all: Vec<Span>,
-    written: Vec<Span>,
+    all: Vec<ByteSpan>,
+    written: Vec<ByteSpan>,
 }
 
 impl Clone for Footprint {
@@ -58,7 +58,7 @@ impl Footprint {
 }
 
 /// Sorts spans and makes one of those that touch; empty ones lie nowhere.
-fn merged(mut spans: Vec<Span>) -> Vec<Span> {
+fn merged(mut spans: Vec<ByteSpan>) -> Vec<ByteSpan> {
     spans.retain(|(start, end)| start < end);
     spans.sort_unstable();
     spans.dedup_by(|next, last| {
@@ -72,7 +72,7 @@ fn merged(mut spans: Vec<Span>) -> Vec<Span> {
 }
 
 /// Says whether two lists of spans share a byte: a walk along both.
-fn meet(mut a: &[Span], mut b: &[Span]) -> bool {
+fn meet(mut a: &[ByteSpan], mut b: &[ByteSpan]) -> bool {
     while let ([(a_start, a_end), a_rest @ ..], [(b_start, b_end), b_rest @ ..]) = (a, b) {
         if a_end <= b_start {
             a = a_rest;

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::auto::work_split::Sharing;
+use crate::auto::work_split::WorkSplit;
 use crate::call::Call;
 use crate::program::Program;
 
@@ -18,18 +18,18 @@ use crate::program::Program;
 pub(crate) const KEPT: usize = 256;
 
 /// What a program is found by: a call, how it is shared out, and among how many ranks.
-pub(crate) type Key = (Call, Sharing, u32);
+pub(crate) type ProgramKey = (Call, WorkSplit, u32);
 
 /// Programs, and when each was asked for last.
 #[derive(Debug, Default)]
-pub(crate) struct Programs {
-    kept: HashMap<Key, (Arc<Program>, u64)>,
+pub(crate) struct ProgramCache {
+    kept: HashMap<ProgramKey, (Arc<Program>, u64)>,
     requests: u64,
 }
 
-impl Programs {
+impl ProgramCache {
     /// Returns a program that is kept.
-    pub(crate) fn find(&mut self, key: &Key) -> Option<Arc<Program>> {
+    pub(crate) fn find(&mut self, key: &ProgramKey) -> Option<Arc<Program>> {
         self.requests += 1;
         let (program, asked) = self.kept.get_mut(key)?;
         *asked = self.requests;
@@ -37,7 +37,7 @@ impl Programs {
     }
 
     /// Keeps a program, in the place of the one that was asked for longest ago if there is no room.
-    pub(crate) fn keep(&mut self, key: Key, program: Arc<Program>) {
+    pub(crate) fn keep(&mut self, key: ProgramKey, program: Arc<Program>) {
         if self.kept.len() >= KEPT && !self.kept.contains_key(&key) {
             let oldest = self.kept.iter().min_by_key(|(_, (_, asked))| asked).map(|(key, _)| key.clone());
             oldest.map(|oldest| self.kept.remove(&oldest));
@@ -92,10 +92,10 @@ mod tests {
 
     #[test]
     fn however_many_calls_there_are_no_more_are_kept_than_that() {
-        let (node, mut programs) = (Node::new(1, Some(1)).unwrap(), Programs::default());
+        let (node, mut programs) = (Node::new(1, Some(1)).unwrap(), ProgramCache::default());
         let program = node.program(&call(1), None).unwrap();
         for count in 0..2 * KEPT {
-            programs.keep((call(count), Sharing::ByTile, 1), program.clone());
+            programs.keep((call(count), WorkSplit::ByTile, 1), program.clone());
         }
         assert_eq!(programs.kept.len(), KEPT);
         programs.clear();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! step      waits, folds                            a step of w chunks is w folds
-//! fold      kernel, element count, places           place: which base pointer, how far from it
+//! fold      kernel, element count, addresses           address: which base pointer, how far from it
 //! address   base + offset + tile x tile bytes       a tile is the same slice of every chunk
 //!           staging: base + offset + bank of the call + slot of the tile
 //! piece     some elements of a call that share a chunk with other calls' (`batch/coalesced.rs`): address by the piece
@@ -11,12 +11,12 @@
 
 pub mod batch;
 pub(crate) mod cache;
+mod chunk_offsets;
 mod extents;
-mod homes;
-mod joining;
+mod fuse;
 mod piece;
 pub mod proofs;
-pub(crate) mod stores;
+pub(crate) mod store_choice;
 pub mod tallies;
 pub mod tally;
 
@@ -28,23 +28,23 @@ use nvcoll_core::partition::{Partition, GRAIN};
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
 
-use crate::auto::components::strands;
+use crate::auto::components::connected_components;
 use crate::auto::work_split::{may_stream, wants_help};
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
 use crate::memory::buffers::Buffers;
 use crate::memory::staging::{slot_bytes, staging_bytes};
-use crate::program::stores::Stores;
+use crate::program::store_choice::StoreChoice;
 use crate::program::tally::Tally;
 use crate::sync::progress::QUEUES;
+use chunk_offsets::ChunkOffsets;
 use extents::Extents;
-use homes::Homes;
 pub(crate) use piece::Piece;
 
 /// Where a view begins, given the ranks' buffers, tile and call.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ViewAddress {
     /// A [`Buffers::place`].
     base: u32,
     is_staging: bool,
@@ -52,9 +52,9 @@ struct Place {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Fold {
+struct BoundFold {
     kernel: Kernel,
-    first_place: u32,
+    first_address: u32,
     n_src: u32,
     n_dst: u32,
     is_scaled: bool,
@@ -65,10 +65,10 @@ struct Fold {
     count: usize,
 }
 
-impl Fold {
-    /// Where its sources and destinations are among the places.
-    fn places(&self) -> std::ops::Range<usize> {
-        let first = self.first_place as usize;
+impl BoundFold {
+    /// Where its sources and destinations are among the addresses.
+    fn addresses(&self) -> std::ops::Range<usize> {
+        let first = self.first_address as usize;
         first..first + (self.n_src + self.n_dst) as usize
     }
 }
@@ -105,18 +105,18 @@ pub struct Program {
     pub(crate) user_bytes: Vec<[usize; 2]>,
     verified: Verified,
     pub(crate) tasks: Vec<Task>,
-    folds: Vec<Fold>,
-    places: Vec<Place>,
-    /// For each place that is a source of a scaled fold: whose scalar.
+    folds: Vec<BoundFold>,
+    addresses: Vec<ViewAddress>,
+    /// For each address that is a source of a scaled fold: whose scalar.
     scalar_of: Vec<Option<u32>>,
     /// For each rank and queue, its tasks in order.
     pub(crate) queues: Vec<Vec<Vec<u32>>>,
     /// For each rank, what it waits for before it leaves.
     pub(crate) leave: Vec<Vec<Wait>>,
-    /// The tasks of each strand, in order; none if the program stages, which is then run by rank only, or if they are joined.
-    pub(crate) strands: Vec<Vec<u32>>,
-    /// In the place of strands, in a small call.
-    joined: Vec<Fold>,
+    /// The tasks of each component, in order; none if the program stages, which is then run by rank only, or if they are fused.
+    pub(crate) components: Vec<Vec<u32>>,
+    /// Instead of components, in a small call.
+    fused: Vec<BoundFold>,
     pub(crate) tiles: u32,
     /// Elements of a chunk in one tile, and their bytes.
     tile_count: usize,
@@ -130,7 +130,7 @@ pub struct Program {
     scratch_bytes: usize,
     buffer_bytes: usize,
     /// How to store what is written only; `None` if there is nothing, or too little, or the program is run by rank.
-    pub(crate) stores: Option<Mutex<Stores>>,
+    pub(crate) stores: Option<Mutex<StoreChoice>>,
     widest: usize,
     /// Counts its runs, if it is of all ranks of a node.
     pub(crate) tally: Option<Arc<Tally>>,
@@ -198,14 +198,14 @@ impl Program {
         let (roles, element) = (schedule.roles(), call.dtype.bytes());
         let partition = Partition::new(call.counts.of_parts(call.collective, roles), schedule.chunks_per_part);
         let extents = Extents::of(schedule, &partition);
-        let homes = Homes::of(schedule, &partition, element, slot_bytes(schedule.world_size, schedule.slots));
-        let staged_count = homes.home_bytes.map_or(usize::MAX, |bytes| bytes / element);
+        let chunk_offsets =
+            ChunkOffsets::of(schedule, &partition, element, slot_bytes(schedule.world_size, schedule.slots));
+        let staged_count = chunk_offsets.home_bytes.map_or(usize::MAX, |bytes| bytes / element);
         if staged_count < GRAIN {
             return Err(Error::Invalid(format!("{call} stages too many chunks for its staging: use fewer")));
         }
         let longest = partition.longest_chunk();
-        let slice_bytes =
-            can_be_laid_end_to_end(verified).then(|| tile_count.min(staged_count).saturating_mul(element));
+        let slice_bytes = can_be_coalesced(verified).then(|| tile_count.min(staged_count).saturating_mul(element));
         let tile_count = tile_count.min(staged_count).min(longest.next_multiple_of(GRAIN));
         let tile_count = (tile_count / GRAIN * GRAIN).max(GRAIN);
         let tiles = longest.div_ceil(tile_count).max(1);
@@ -227,20 +227,20 @@ impl Program {
             user_bytes,
             tasks: Vec::with_capacity(schedule.steps.len()),
             folds: Vec::new(),
-            places: Vec::new(),
+            addresses: Vec::new(),
             scalar_of: Vec::new(),
             leave: schedule.leave.iter().map(|waits| resolve(waits, &queues)).collect(),
             queues: queues.iter().map(|r| r.iter().map(|q| q.iter().map(|&p| p as u32).collect()).collect()).collect(),
-            strands: if schedule.path == Path::Mapped { strands(schedule) } else { Vec::new() },
-            joined: Vec::new(),
+            components: if schedule.path == Path::Mapped { connected_components(schedule) } else { Vec::new() },
+            fused: Vec::new(),
             tiles: tiles as u32,
             tile_count,
             tile_bytes: tile_count * element,
             slice_bytes,
             slots: schedule.slots.max(1),
             slot_bytes: slot_bytes(schedule.world_size, schedule.slots),
-            is_staged: homes.home_bytes.is_some(),
-            scratch_bytes: homes.scratch_bytes,
+            is_staged: chunk_offsets.home_bytes.is_some(),
+            scratch_bytes: chunk_offsets.scratch_bytes,
             stores: None,
             widest: 1,
             tally: None,
@@ -248,19 +248,19 @@ impl Program {
         };
         let may_stream = schedule.path == Path::Mapped && may_stream(program.buffer_bytes);
         let written_once = if may_stream { WrittenOnce::of(schedule) } else { WrittenOnce::default() };
-        let layout = Layout { schedule, partition, extents, homes, written_once };
+        let layout = ScheduleLayout { schedule, partition, extents, chunk_offsets, written_once };
         for step in &schedule.steps {
             program.add_task(step, &layout, &queues, isa);
         }
         program.connect(schedule);
-        program.join_folds();
+        program.fuse_folds();
         if program.folds.iter().any(|fold| fold.is_written_once) {
             program.stores = Some(Mutex::default());
         }
         Ok(program)
     }
 
-    fn add_task(&mut self, step: &Step, layout: &Layout<'_>, queues: &[Vec<Vec<usize>>], isa: Isa) {
+    fn add_task(&mut self, step: &Step, layout: &ScheduleLayout<'_>, queues: &[Vec<Vec<usize>>], isa: Isa) {
         let first_fold = self.folds.len() as u32;
         let n_src = step.src.len();
         let has_contribution = step.src.iter().any(|source| source.contribution.is_some());
@@ -275,9 +275,9 @@ impl Program {
             if (count == 0 && self.slice_bytes.is_none()) || written.is_empty() {
                 continue;
             }
-            let first_place = self.places.len() as u32;
+            let first_address = self.addresses.len() as u32;
             for view in step.src.iter().map(|source| &source.view).chain(written.iter().copied()) {
-                self.places.push(layout.place_of(view, nth, self.call.dtype.bytes()));
+                self.addresses.push(layout.address_of(view, nth, self.call.dtype.bytes()));
             }
             self.scalar_of.extend(step.src.iter().map(|source| source.contribution));
             self.scalar_of.extend(std::iter::repeat_n(None, written.len()));
@@ -285,7 +285,16 @@ impl Program {
             let is_scaled = arm == Arm::SumScaled;
             let is_written_once = layout.written_once.holds_all(&written, nth);
             let (n_src, n_dst) = (n_src as u32, written.len() as u32);
-            self.folds.push(Fold { kernel, first_place, n_src, n_dst, is_scaled, is_written_once, chunk, count });
+            self.folds.push(BoundFold {
+                kernel,
+                first_address,
+                n_src,
+                n_dst,
+                is_scaled,
+                is_written_once,
+                chunk,
+                count,
+            });
             self.widest = self.widest.max((n_src + n_dst) as usize);
         }
         let folds = self.folds.len() as u32 - first_fold;
@@ -360,9 +369,9 @@ impl Program {
         self.tiles
     }
 
-    /// Returns the number of pieces that workers share: tiles of strands, or all joined folds as one.
+    /// Returns the number of pieces that workers share: tiles of components, or all fused folds as one.
     pub(crate) fn pieces(&self) -> u64 {
-        self.strands.len() as u64 * u64::from(self.tiles) + u64::from(!self.joined.is_empty())
+        self.components.len() as u64 * u64::from(self.tiles) + u64::from(!self.fused.is_empty())
     }
 
     /// Returns how many steps the longest queue takes in all tiles.
@@ -390,13 +399,13 @@ impl Program {
         self.buffer_bytes
     }
 
-    /// Runs the joined folds, if the program has them in the place of strands.
+    /// Runs the fused folds, if the program has them instead of components.
     ///
     /// # Safety
     /// As [`Program::run_task`], for all ranks.
     #[inline(always)]
-    pub(crate) unsafe fn run_joined(&self, buffers: &[Buffers], workspace: &mut Workspace) {
-        for fold in &self.joined {
+    pub(crate) unsafe fn run_fused(&self, buffers: &[Buffers], workspace: &mut Workspace) {
+        for fold in &self.fused {
             // SAFETY: the caller's.
             unsafe { self.run_fold(fold, 0, Slot::NONE, buffers, workspace) };
         }
@@ -445,20 +454,20 @@ impl Program {
         };
         let staging = slot.0 as usize * self.slot_bytes + piece.home_bytes;
         let begins = piece.start * self.call.dtype.bytes();
-        let offset = |place: &Place| if place.is_staging { place.offset + staging } else { begins };
+        let offset = |address: &ViewAddress| if address.is_staging { address.offset + staging } else { begins };
         // SAFETY: the caller's: there is one part, so that in user buffers a piece lies where it does in its call.
         unsafe { self.run_fold_at(fold, piece.count, offset, buffers, workspace) };
     }
 
     #[inline(always)]
-    unsafe fn run_fold(&self, fold: &Fold, tile: u32, slot: Slot, buffers: &[Buffers], workspace: &mut Workspace) {
+    unsafe fn run_fold(&self, fold: &BoundFold, tile: u32, slot: Slot, buffers: &[Buffers], workspace: &mut Workspace) {
         let (elements_before, bytes_before) = (tile as usize * self.tile_count, tile as usize * self.tile_bytes);
         if elements_before >= fold.count {
             return;
         }
         let count = (fold.count - elements_before).min(self.tile_count);
         let staging = slot.0 as usize * self.slot_bytes;
-        let offset = |place: &Place| place.offset + if place.is_staging { staging } else { bytes_before };
+        let offset = |address: &ViewAddress| address.offset + if address.is_staging { staging } else { bytes_before };
         // SAFETY: the caller's.
         unsafe { self.run_fold_at(fold, count, offset, buffers, workspace) };
     }
@@ -466,21 +475,21 @@ impl Program {
     #[inline(always)]
     unsafe fn run_fold_at(
         &self,
-        fold: &Fold,
+        fold: &BoundFold,
         count: usize,
-        offset: impl Fn(&Place) -> usize,
+        offset: impl Fn(&ViewAddress) -> usize,
         buffers: &[Buffers],
         workspace: &mut Workspace,
     ) {
         let (n_src, n_dst) = (fold.n_src as usize, fold.n_dst as usize);
-        let places = &self.places[fold.places()];
-        for (pointer, place) in workspace.pointers.iter_mut().zip(places) {
-            // SAFETY: places are of ranks of this program, and each has its buffers.
-            let base = unsafe { Buffers::at(buffers, place.base) };
-            *pointer = base.wrapping_add(offset(place));
+        let addresses = &self.addresses[fold.addresses()];
+        for (pointer, address) in workspace.pointers.iter_mut().zip(addresses) {
+            // SAFETY: addresses are of ranks of this program, and each has its buffers.
+            let base = unsafe { Buffers::at(buffers, address.base) };
+            *pointer = base.wrapping_add(offset(address));
         }
         if fold.is_scaled {
-            let of = &self.scalar_of[fold.first_place as usize..fold.first_place as usize + n_src];
+            let of = &self.scalar_of[fold.first_address as usize..fold.first_address as usize + n_src];
             for (scalar, rank) in workspace.scalars.iter_mut().zip(of) {
                 *scalar = rank.map_or(1.0, |rank| buffers[rank as usize].scalar);
             }
@@ -504,29 +513,33 @@ impl Program {
 }
 
 /// How views become offsets.
-struct Layout<'a> {
+struct ScheduleLayout<'a> {
     schedule: &'a Schedule,
     partition: Partition,
     extents: Extents,
-    homes: Homes,
+    chunk_offsets: ChunkOffsets,
     written_once: WrittenOnce,
 }
 
-impl Layout<'_> {
-    fn place_of(&self, view: &View, nth: u32, element: usize) -> Place {
+impl ScheduleLayout<'_> {
+    fn address_of(&self, view: &View, nth: u32, element: usize) -> ViewAddress {
         let chunk = view.chunks.start + nth;
         let in_user = |side| {
             let start = self.extents.start(view.rank, side, self.partition.part_of(chunk));
             (start + self.partition.range_in_part(chunk).start) * element
         };
-        let home = || self.homes.offset(view.rank, view.buffer, chunk);
+        let home = || self.chunk_offsets.offset(view.rank, view.buffer, chunk);
         let (buffer, offset) = match view.buffer {
             Buffer::Input => (0, in_user(0)),
             Buffer::Output => (1, in_user(1)),
             Buffer::Scratch(_) => (2, home()),
             Buffer::Staging(_) => (3, home()),
         };
-        Place { base: Buffers::place(view.rank, buffer), is_staging: matches!(view.buffer, Buffer::Staging(_)), offset }
+        ViewAddress {
+            base: Buffers::place(view.rank, buffer),
+            is_staging: matches!(view.buffer, Buffer::Staging(_)),
+            offset,
+        }
     }
 
     fn is_same_memory(&self, a: &View, b: &View) -> bool {
@@ -537,7 +550,7 @@ impl Layout<'_> {
 
 /// Says whether it is the same for the bits which elements are a chunk, and every chunk is found by its number: then the calls of a
 /// pass can be cut into chunks as if they were one array.
-fn can_be_laid_end_to_end(verified: &Verified) -> bool {
+fn can_be_coalesced(verified: &Verified) -> bool {
     let schedule = verified.schedule();
     let has_one_part = schedule.collective.parts(schedule.roles()) == 1;
     let is_plain = |view: &View| view.buffer.is_user() || view.buffer.is_staging();

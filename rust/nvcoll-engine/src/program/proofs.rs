@@ -10,12 +10,12 @@ use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 
 use crate::error::{Error, Result};
-use crate::sync::single_flight::{Aside, Makers};
+use crate::sync::single_flight::{SingleFlight, Unlocked};
 
-type Key = (&'static str, String, Roles, Path, Aliasing);
+type ProofKey = (&'static str, String, Roles, Path, Aliasing);
 
-static PROOFS: Mutex<Option<HashMap<Key, Verified>>> = Mutex::new(None);
-static MAKERS: Makers<Key> = Makers::new();
+static PROOFS: Mutex<Option<HashMap<ProofKey, Verified>>> = Mutex::new(None);
+static IN_FLIGHT: SingleFlight<ProofKey> = SingleFlight::new();
 
 /// Returns the proof of a registered algorithm; `auto` is the collective's default. It is found here or made `aside`.
 ///
@@ -27,14 +27,14 @@ pub fn prove(
     roles: Roles,
     path: Path,
     aliasing: Aliasing,
-    aside: &impl Aside,
+    unlocked: &impl Unlocked,
 ) -> Result<Verified> {
     let name = algorithm::Named::read(collective, name)?.name();
     let key = (collective.name, name.clone(), roles, path, aliasing);
     let find = || proofs().as_ref().and_then(|proofs| proofs.get(&key).cloned());
     let make = || {
-        let interrupt = aside.interrupt();
-        let verified = aside.run(|| {
+        let interrupt = unlocked.interrupt();
+        let verified = unlocked.run(|| {
             let mapped = algorithm::build_interruptible(collective, &name, roles, aliasing, &interrupt)?;
             let schedule = lower_interruptible(&mapped, path, &interrupt)?;
             verify_interruptible(schedule, &interrupt).map_err(|unproved| match unproved {
@@ -45,9 +45,9 @@ pub fn prove(
         proofs().get_or_insert_default().insert(key.clone(), verified.clone());
         Ok(verified)
     };
-    MAKERS.find_or_make(&key, aside, find, make)
+    IN_FLIGHT.find_or_make(&key, unlocked, find, make)
 }
 
-fn proofs() -> MutexGuard<'static, Option<HashMap<Key, Verified>>> {
+fn proofs() -> MutexGuard<'static, Option<HashMap<ProofKey, Verified>>> {
     PROOFS.lock().unwrap_or_else(PoisonError::into_inner)
 }

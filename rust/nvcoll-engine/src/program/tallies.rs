@@ -28,7 +28,7 @@ pub const MOST_KINDS: usize = 1 << 14;
 
 /// What calls have in common that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Kind {
+pub struct TalliedCall {
     /// The name of the collective.
     pub collective: &'static str,
     /// From or to which rank; 0 if the collective has no root.
@@ -47,7 +47,7 @@ pub struct Kind {
     pub ranks: Arc<[u32]>,
 }
 
-impl Kind {
+impl TalliedCall {
     fn of(program: &Program, ranks: Arc<[u32]>) -> Self {
         let call = program.call();
         let most_bytes = program.user_bytes.iter().flatten().max().copied().unwrap_or(0);
@@ -72,9 +72,9 @@ impl Kind {
 
 /// Calls of one kind.
 #[derive(Debug, Clone)]
-pub struct Counted {
+pub struct CallCount {
     /// What they have in common.
-    pub kind: Kind,
+    pub kind: TalliedCall,
     /// What the first of them ran.
     pub schedule: Arc<Schedule>,
     /// How many there were.
@@ -82,7 +82,7 @@ pub struct Counted {
 }
 
 #[derive(Debug)]
-struct Row {
+struct TallyEntry {
     schedule: Arc<Schedule>,
     tally: Arc<Tally>,
 }
@@ -91,7 +91,7 @@ struct Row {
 #[derive(Debug)]
 pub struct Tallies {
     ranks: Arc<[u32]>,
-    rows: Mutex<HashMap<Kind, Row>>,
+    rows: Mutex<HashMap<TalliedCall, TallyEntry>>,
     others: Arc<Tally>,
     begun: Arc<AtomicU64>,
 }
@@ -115,20 +115,20 @@ impl Tallies {
 
     /// Returns the tally of a program that all ranks of the node run.
     pub(crate) fn of_all(&self, program: &Program) -> Arc<Tally> {
-        self.find_or_make(Kind::of(program, self.ranks.clone()), program)
+        self.find_or_make(TalliedCall::of(program, self.ranks.clone()), program)
     }
 
     /// Returns the tally of a program that some ranks of the run run.
     pub fn among(&self, program: &Program, ranks: &[u32]) -> Arc<Tally> {
-        self.find_or_make(Kind::of(program, ranks.into()), program)
+        self.find_or_make(TalliedCall::of(program, ranks.into()), program)
     }
 
     /// Returns the tallies of programs that some ranks launch as one.
     pub(crate) fn of_group(&self, programs: &[Arc<Program>], ranks: &[u32]) -> Vec<Arc<Tally>> {
         let ranks: Arc<[u32]> = ranks.into();
-        let mut kinds: Vec<(Kind, &Program)> = Vec::new();
+        let mut kinds: Vec<(TalliedCall, &Program)> = Vec::new();
         for program in programs {
-            let kind = Kind::of(program, ranks.clone());
+            let kind = TalliedCall::of(program, ranks.clone());
             match kinds.iter_mut().find(|(one, _)| one.is_like(&kind)) {
                 Some((one, _)) => (one.count, one.calls) = (one.count.saturating_add(kind.count), one.calls + 1),
                 None => kinds.push((kind, program)),
@@ -137,7 +137,7 @@ impl Tallies {
         kinds.into_iter().map(|(kind, program)| self.find_or_make(kind, program)).collect()
     }
 
-    fn find_or_make(&self, kind: Kind, program: &Program) -> Arc<Tally> {
+    fn find_or_make(&self, kind: TalliedCall, program: &Program) -> Arc<Tally> {
         let mut rows = self.lock();
         if let Some(row) = rows.get(&kind) {
             return row.tally.clone();
@@ -145,20 +145,20 @@ impl Tallies {
         if rows.len() == MOST_KINDS {
             return self.others.clone();
         }
-        let row = Row { schedule: program.verified().schedule().clone(), tally: Tally::new(&self.begun) };
+        let row = TallyEntry { schedule: program.verified().schedule().clone(), tally: Tally::new(&self.begun) };
         let tally = row.tally.clone();
         rows.insert(kind, row);
         tally
     }
 
     /// Returns what was called at least once, in the order of the first calls.
-    pub fn counted(&self) -> Vec<Counted> {
+    pub fn counted(&self) -> Vec<CallCount> {
         let rows = self.lock();
         let mut in_order: Vec<_> = rows.iter().filter(|(_, row)| row.tally.times() > 0).collect();
         in_order.sort_unstable_by_key(|(_, row)| row.tally.nth());
-        let counted = |(kind, row): (&Kind, &Row)| {
+        let counted = |(kind, row): (&TalliedCall, &TallyEntry)| {
             let (kind, schedule, times) = (kind.clone(), row.schedule.clone(), row.tally.times());
-            Counted { kind, schedule, times }
+            CallCount { kind, schedule, times }
         };
         in_order.into_iter().map(counted).collect()
     }
@@ -168,7 +168,7 @@ impl Tallies {
         self.others.times()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Kind, Row>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TalliedCall, TallyEntry>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -180,11 +180,13 @@ mod tests {
     use nvcoll_core::schedule::Aliasing;
 
     use super::*;
+    use crate::auto::work_split::WorkSplit;
     use crate::call::Call;
     use crate::memory::buffers::Buffers;
     use crate::program::batch::Batch;
     use crate::ranks::node::Node;
     use crate::run::deadline::Deadline;
+    use crate::sync::single_flight::Unlocked;
 
     fn call(count: usize) -> Call {
         let (algorithm, aliasing) = ("ring".into(), Aliasing::InPlace);
@@ -234,8 +236,51 @@ mod tests {
         for _ in 0..3 {
             // SAFETY: arrays of their own for every call, as long as it says.
             unsafe { node.run_batch(&mut batch, Deadline::after(None), &mut || false) }.unwrap();
+            node.count_batch(&mut batch);
         }
         assert_eq!(told(&node), [(5, 2, 3), (7, 1, 3)]);
+    }
+
+    /// Does the work of a caller while another thread holds the tallies, as a thread does that forks. Says whether the work
+    /// came to its end before they were let go, which a watchdog does after 30 seconds.
+    fn ends_while_tallies_are_held<T: Send>(tallies: &Tallies, work: impl FnOnce() -> T + Send) -> (T, bool) {
+        let held = tallies.lock();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(work);
+            let begun = std::time::Instant::now();
+            while !worker.is_finished() && begun.elapsed().as_secs() < 30 {
+                std::thread::yield_now();
+            }
+            let is_over = worker.is_finished();
+            drop(held);
+            (worker.join().unwrap(), is_over)
+        })
+    }
+
+    /// Another thread holds the tallies whenever the caller has let its own lock go.
+    struct HeldWhileUnlocked<'a>(&'a Tallies);
+
+    impl Unlocked for HeldWhileUnlocked<'_> {
+        fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+            let (outcome, is_over) = ends_while_tallies_are_held(self.0, work);
+            assert!(is_over, "work that is done aside took the lock of the tallies");
+            outcome
+        }
+    }
+
+    #[test]
+    fn nothing_that_runs_without_the_caller_s_lock_takes_the_lock_of_the_tallies() {
+        let node = Node::new(2, Some(1)).unwrap();
+        let programs = [2, 3].map(|count| {
+            node.program_shared(&call(count), WorkSplit::ByTile, None, &HeldWhileUnlocked(node.tallies())).unwrap()
+        });
+        let mut data = [[[1f32; 8]; 2]; 2];
+        let mut batch = Batch::new(programs.into_iter().zip(&mut data).map(|(p, data)| (p, buffers(data))).collect());
+        let (outcome, is_over) = ends_while_tallies_are_held(node.tallies(), || {
+            // SAFETY: arrays of their own for every call, as long as it says.
+            unsafe { node.run_batch(&mut batch, Deadline::after(None), &mut || false) }
+        });
+        assert!(outcome.is_ok() && is_over, "a batch took the lock of the tallies");
     }
 
     #[test]
@@ -244,7 +289,7 @@ mod tests {
         let (program, tallies) = (node.program_of_rank(&call(1), None).unwrap(), node.tallies());
         let [later, sooner] = [[1], [0]].map(|ranks| tallies.among(&program, &ranks));
         [&sooner, &later, &sooner].into_iter().for_each(|tally| tally.count());
-        let ranks = |one: &Counted| one.kind.ranks.to_vec();
+        let ranks = |one: &CallCount| one.kind.ranks.to_vec();
         assert_eq!(tallies.counted().iter().map(ranks).collect::<Vec<_>>(), [[0], [1]]);
     }
 

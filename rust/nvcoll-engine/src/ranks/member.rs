@@ -4,15 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
-use crate::memory::block::Block;
+use crate::memory::block::MemoryBlock;
 use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
-use crate::ranks::memberships::{End, Memberships};
-use crate::ranks::split::{self, Wish};
-use crate::run::by_rank::Crew;
-use crate::run::deadline::{Deadline, Patience};
+use crate::ranks::memberships::{Memberships, RankEnd};
+use crate::ranks::node::check_ranks;
+use crate::ranks::split::{self, SplitKey};
+use crate::run::by_rank::RankWorker;
+use crate::run::deadline::{Deadline, WaitLimit};
 use crate::run::quiesce::ring_everybody;
 use crate::sync::Cause;
 use crate::system::process::Process;
@@ -31,21 +32,22 @@ pub struct Member {
     memberships: Arc<Memberships<Self>>,
     process: Process,
     /// None when the program of the rank has ended.
-    calls: Mutex<Option<Calls>>,
+    calls: Mutex<Option<MemberCalls>>,
 }
 
 /// What one call after the other uses.
 #[derive(Debug)]
-struct Calls {
+struct MemberCalls {
     number: u32,
-    crew: Crew,
-    scratch: Option<Block>,
+    rank_worker: RankWorker,
+    scratch: Option<MemoryBlock>,
 }
 
 impl Member {
     /// Makes the member with this rank of a world; it learns of what its rank's end was, if that was before.
     pub(crate) fn join(world: Arc<World>, rank: u32, memberships: Arc<Memberships<Self>>) -> Arc<Self> {
-        let calls = Calls { number: 0, crew: Crew::of_member(world.world_size(), rank), scratch: None };
+        let calls =
+            MemberCalls { number: 0, rank_worker: RankWorker::of_member(world.world_size(), rank), scratch: None };
         let (process, calls) = (Process::current(), Mutex::new(Some(calls)));
         let member = Arc::new(Self { world, rank, memberships, process, calls });
         if let Some(end) = member.memberships.add(&member) {
@@ -80,6 +82,7 @@ impl Member {
     /// fails. `Closed` when the rank's program has ended, and in the child of a fork, where no peer is; `Busy` if another
     /// thread is in a call; `NoMemory` before the call was entered.
     pub unsafe fn run(&self, program: &Arc<Program>, buffers: Buffers, deadline: Deadline) -> Result<()> {
+        check_ranks(program, self.world.world_size())?;
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         let scratch = calls.make_room(&self.world, program.scratch_bytes(), program.staging_bytes())?;
@@ -96,6 +99,8 @@ impl Member {
     /// # Errors
     /// As [`Member::run`].
     pub unsafe fn run_batch(&self, batch: &mut Batch, deadline: Deadline) -> Result<()> {
+        batch.programs().iter().try_for_each(|program| check_ranks(program, self.world.world_size()))?;
+        assert_eq!(batch.buffers.len(), batch.len(), "one entry per call");
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         let scratch = calls.make_room(&self.world, batch.scratch_bytes(), batch.staging_bytes())?;
@@ -122,15 +127,16 @@ impl Member {
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         // SAFETY: a split has no steps, so that nobody looks where the addresses lead that its wish stands for.
-        let outcome =
-            unsafe { calls.run(&self.world, Pass::of_one(program), &[Wish { color, key }.into_buffers()], deadline) };
+        let outcome = unsafe {
+            calls.run(&self.world, Pass::of_one(program), &[SplitKey { color, key }.into_buffers()], deadline)
+        };
         let group = split::join(&self.world, program, calls.number, self.rank);
         let member = group.map(|(world, rank)| Self::join(world, rank, self.memberships.clone()));
         match outcome {
             Ok(()) => Ok(member),
             Err(error) => {
                 // Peers that were through would wait for it.
-                member.inspect(|member| _ = member.end(End::Failed));
+                member.inspect(|member| _ = member.end(RankEnd::Failed));
                 Err(error)
             }
         }
@@ -147,19 +153,19 @@ impl Member {
         if self.calls.try_lock().is_ok_and(|calls| calls.is_none()) {
             return Err(ENDED);
         }
-        self.raise(Cause::Called(self.rank));
+        self.raise(Cause::CalledAbort(self.rank));
         Ok(())
     }
 
     /// Tells peers how the rank ended; says whether it could: a communicator in a call cannot depart.
-    pub(crate) fn end(&self, end: End) -> bool {
+    pub(crate) fn end(&self, end: RankEnd) -> bool {
         match end {
-            End::Returned => match self.calls.try_lock() {
+            RankEnd::Returned => match self.calls.try_lock() {
                 Ok(mut calls) => calls.take().into_iter().for_each(|calls| self.depart(&calls)),
                 Err(_) => return false,
             },
-            End::Failed => self.raise(Cause::Failed(self.rank)),
-            End::Interrupted => self.raise(Cause::Interrupted),
+            RankEnd::Failed => self.raise(Cause::Failed(self.rank)),
+            RankEnd::Interrupted => self.raise(Cause::Interrupted),
         }
         true
     }
@@ -174,20 +180,20 @@ impl Member {
         ring_everybody(&self.world);
     }
 
-    fn depart(&self, calls: &Calls) {
+    fn depart(&self, calls: &MemberCalls) {
         self.world.lines[self.rank as usize].departure.publish(calls.number);
         ring_everybody(&self.world);
     }
 
     #[inline]
-    fn begin(&self) -> Result<MutexGuard<'_, Option<Calls>>> {
+    fn begin(&self) -> Result<MutexGuard<'_, Option<MemberCalls>>> {
         if !self.process.is_current() {
             return Err(FORKED);
         }
         self.calls.try_lock().map_err(|_| IN_A_CALL)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Calls>> {
+    fn lock(&self) -> MutexGuard<'_, Option<MemberCalls>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,20 +201,21 @@ impl Member {
 impl Drop for Member {
     /// Departs: a peer that makes one more call would wait for ever.
     fn drop(&mut self) {
-        let calls = self.lock().take();
+        // Not locked: in the child of a fork the lock may be held by a thread of the parent, for ever.
+        let calls = self.calls.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         calls.into_iter().for_each(|calls| self.depart(&calls));
     }
 }
 
-impl Calls {
+impl MemberCalls {
     /// Makes the memory that programs need beside their buffers; returns where scratch begins.
     fn make_room(&mut self, world: &World, scratch_bytes: usize, staging_bytes: usize) -> Result<*mut u8> {
-        if self.scratch.as_ref().map_or(0, Block::bytes) < scratch_bytes {
+        if self.scratch.as_ref().map_or(0, MemoryBlock::bytes) < scratch_bytes {
             let no_memory = Error::NoMemory { what: "scratch", bytes: scratch_bytes };
-            self.scratch = Some(Block::try_zeroed(scratch_bytes).ok_or(no_memory)?);
+            self.scratch = Some(MemoryBlock::try_zeroed(scratch_bytes).ok_or(no_memory)?);
         }
         world.make_staging(staging_bytes)?;
-        Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), Block::start))
+        Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), MemoryBlock::start))
     }
 
     /// Makes the next call, or the next calls as one.
@@ -218,9 +225,9 @@ impl Calls {
     unsafe fn run(&mut self, world: &World, pass: Pass<'_>, buffers: &[Buffers], deadline: Deadline) -> Result<()> {
         let _environment = FloatEnvironment::round_to_nearest();
         self.number = self.number.wrapping_add(1);
-        let mut patience = Patience { deadline, is_interrupted: &mut || false };
+        let mut patience = WaitLimit { deadline, is_interrupted: &mut || false };
         // SAFETY: the caller's; scratch is this member's.
-        unsafe { self.crew.run(world, pass, self.number, buffers, &mut patience) }
+        unsafe { self.rank_worker.run(world, pass, self.number, buffers, &mut patience) }
     }
 }
 
@@ -235,7 +242,7 @@ mod tests {
         for _ in 0..1000 {
             Member::join(Arc::new(World::new(1)), 0, memberships.clone());
         }
-        assert_eq!(memberships.end(End::Returned).len(), 1);
+        assert_eq!(memberships.end(RankEnd::Returned).len(), 1);
         assert!(memberships.listed() < 16, "{} are listed", memberships.listed());
         drop(kept);
     }

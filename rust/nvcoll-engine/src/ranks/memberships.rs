@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// How a rank came to make no more calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RankEnd {
     /// Its program returned.
     Returned,
     /// Its program failed.
@@ -24,23 +24,23 @@ pub(crate) enum End {
 
 /// The communicators of one rank, each as a `Member`, and whether its program goes on.
 #[derive(Debug)]
-pub(crate) struct Memberships<Member>(Mutex<State<Member>>);
+pub(crate) struct Memberships<Member>(Mutex<RankState<Member>>);
 
 #[derive(Debug)]
-struct State<Member> {
-    end: Option<End>,
+struct RankState<Member> {
+    end: Option<RankEnd>,
     members: Vec<Weak<Member>>,
 }
 
 impl<Member> Default for Memberships<Member> {
     fn default() -> Self {
-        Self(Mutex::new(State { end: None, members: Vec::new() }))
+        Self(Mutex::new(RankState { end: None, members: Vec::new() }))
     }
 }
 
 impl<Member> Memberships<Member> {
     /// Adds a communicator; says what it has missed.
-    pub(crate) fn add(&self, member: &Arc<Member>) -> Option<End> {
+    pub(crate) fn add(&self, member: &Arc<Member>) -> Option<RankEnd> {
         let mut state = self.lock();
         let members = &mut state.members;
         if members.len() == members.capacity() {
@@ -53,7 +53,7 @@ impl<Member> Memberships<Member> {
     }
 
     /// Notes how the rank ended; returns the communicators that are to learn of it.
-    pub(crate) fn end(&self, end: End) -> Vec<Arc<Member>> {
+    pub(crate) fn end(&self, end: RankEnd) -> Vec<Arc<Member>> {
         let mut state = self.lock();
         state.end = Some(end);
         state.members.iter().filter_map(Weak::upgrade).collect()
@@ -65,7 +65,7 @@ impl<Member> Memberships<Member> {
         self.lock().members.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<Member>> {
+    fn lock(&self) -> MutexGuard<'_, RankState<Member>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,22 +9,22 @@ use nvcoll_core::op::Op;
 use nvcoll_core::verify::Verified;
 use nvcoll_core::words::counted;
 
-use crate::auto::choice::{self, Asked, Chosen, Estimate};
+use crate::auto::choice::{self, CallContext, ChosenAlgorithm, Estimate};
 use crate::auto::tuning::Tuning;
-use crate::auto::work_split::Sharing;
+use crate::auto::work_split::WorkSplit;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::Isa;
-use crate::memory::block::Block;
+use crate::memory::block::MemoryBlock;
 use crate::memory::buffers::Buffers;
 use crate::program::batch::{Batch, Pass};
-use crate::program::cache::{Key, Programs};
+use crate::program::cache::{ProgramCache, ProgramKey};
 use crate::program::proofs::prove;
 use crate::program::tallies::Tallies;
 use crate::program::{check_form, Program};
 use crate::run::deadline::Deadline;
 use crate::run::driver::Driver;
-use crate::sync::single_flight::{Aside, Makers, OnTheSpot};
+use crate::sync::single_flight::{HoldsNoLock, SingleFlight, Unlocked};
 use crate::sync::try_lock::OneAtATime;
 use crate::system::cpus;
 use crate::system::process::Process;
@@ -47,9 +47,9 @@ pub struct Node {
     tuning: Arc<Tuning>,
     /// Where it was made.
     process: Process,
-    programs: Mutex<Programs>,
+    programs: Mutex<ProgramCache>,
     tallies: Arc<Tallies>,
-    makers: Makers<Key>,
+    makers: SingleFlight<ProgramKey>,
     driver: OneAtATime<Driver>,
 }
 
@@ -74,7 +74,7 @@ impl Node {
             process: Process::current(),
             programs: Mutex::default(),
             tallies: Arc::new(Tallies::new(world_size)),
-            makers: Makers::new(),
+            makers: SingleFlight::new(),
             driver: OneAtATime::new(Driver::new(world_size, None)),
         })
     }
@@ -121,7 +121,7 @@ impl Node {
     /// # Errors
     /// An unknown algorithm, an op that the dtype does not have, a refutation.
     pub fn program(&self, call: &Call, proof: Option<&Verified>) -> Result<Arc<Program>> {
-        self.program_shared(call, Sharing::of(call.path), proof, &OnTheSpot)
+        self.program_shared(call, WorkSplit::of(call.path), proof, &HoldsNoLock)
     }
 
     /// Returns the program of a call that every rank makes for itself.
@@ -129,7 +129,7 @@ impl Node {
     /// # Errors
     /// As [`Node::program`].
     pub fn program_of_rank(&self, call: &Call, proof: Option<&Verified>) -> Result<Arc<Program>> {
-        self.program_shared(call, Sharing::ByRank, proof, &OnTheSpot)
+        self.program_shared(call, WorkSplit::ByRank, proof, &HoldsNoLock)
     }
 
     /// Returns the program of a call that is shared out so; what takes long is done `aside`.
@@ -139,11 +139,11 @@ impl Node {
     pub fn program_shared(
         &self,
         call: &Call,
-        sharing: Sharing,
+        split: WorkSplit,
         proof: Option<&Verified>,
-        aside: &impl Aside,
+        unlocked: &impl Unlocked,
     ) -> Result<Arc<Program>> {
-        self.program_among(self.world_size, call, sharing, proof, aside)
+        self.program_among(self.world_size, call, split, proof, unlocked)
     }
 
     /// Returns the program of a call of `world_size` ranks: all of the node, or a group of them.
@@ -154,28 +154,33 @@ impl Node {
         &self,
         world_size: u32,
         call: &Call,
-        sharing: Sharing,
+        split: WorkSplit,
         proof: Option<&Verified>,
-        aside: &impl Aside,
+        unlocked: &impl Unlocked,
     ) -> Result<Arc<Program>> {
-        let key = (call.clone(), sharing, world_size);
-        let make = || self.make_program(&key, proof, aside);
-        self.makers.find_or_make(&key, aside, || self.lock_programs().find(&key), make)
+        let key = (call.clone(), split, world_size);
+        let make = || self.make_program(&key, proof, unlocked);
+        self.makers.find_or_make(&key, unlocked, || self.lock_programs().find(&key), make)
     }
 
     #[cold]
-    fn make_program(&self, key: &Key, proof: Option<&Verified>, aside: &impl Aside) -> Result<Arc<Program>> {
-        let (call, sharing, world_size) = key;
+    fn make_program(
+        &self,
+        key: &ProgramKey,
+        proof: Option<&Verified>,
+        unlocked: &impl Unlocked,
+    ) -> Result<Arc<Program>> {
+        let (call, split, world_size) = key;
         check_op(call)?;
         let verified = match proof {
             Some(verified) => verified.clone(),
             None => {
                 let roles = call.roles(*world_size);
                 let name = match call.algorithm.as_str() {
-                    "auto" => self.choose(call, *sharing, *world_size, aside)?.algorithm,
+                    "auto" => self.choose(call, *split, *world_size, unlocked)?.algorithm,
                     name => name,
                 };
-                prove(call.collective, name, roles, call.path, call.aliasing, aside)?
+                prove(call.collective, name, roles, call.path, call.aliasing, unlocked)?
             }
         };
         let found = verified.schedule().world_size;
@@ -185,12 +190,13 @@ impl Node {
         }
         check_form(verified.schedule(), call)?; // before anything is counted by the parts of the call
         check_counts(call, verified.schedule().roles())?;
-        let program = aside.run(|| {
-            let tile_count = sharing.tile_count(verified.schedule(), call, self.workers);
-            let mut program = Program::bind(&verified, call.clone(), tile_count, self.isa)?;
-            program.tally = (*world_size == self.world_size).then(|| self.tallies.of_all(&program));
-            Result::Ok(Arc::new(program))
+        let mut program = unlocked.run(|| {
+            let tile_count = split.tile_count(verified.schedule(), call, self.workers);
+            Program::bind(&verified, call.clone(), tile_count, self.isa)
         })?;
+        // Not unlocked: a thread that forks while it holds the caller's lock must find no table locked.
+        program.tally = (*world_size == self.world_size).then(|| self.tallies.of_all(&program));
+        let program = Arc::new(program);
         self.lock_programs().keep(key.clone(), program.clone());
         Ok(program)
     }
@@ -199,8 +205,14 @@ impl Node {
     ///
     /// # Errors
     /// A candidate that cannot be built, or a table of counts that does not fit.
-    pub fn choose(&self, call: &Call, sharing: Sharing, world_size: u32, aside: &impl Aside) -> Result<Chosen> {
-        choice::choose(&self.asked(call, sharing, world_size)?, &self.tuning, aside)
+    pub fn choose(
+        &self,
+        call: &Call,
+        split: WorkSplit,
+        world_size: u32,
+        unlocked: &impl Unlocked,
+    ) -> Result<ChosenAlgorithm> {
+        choice::choose(&self.context(call, split, world_size)?, &self.tuning, unlocked)
     }
 
     /// Estimates how long a call of `world_size` ranks takes by each candidate of `auto`.
@@ -210,19 +222,19 @@ impl Node {
     pub fn estimates(
         &self,
         call: &Call,
-        sharing: Sharing,
+        split: WorkSplit,
         world_size: u32,
-        aside: &impl Aside,
+        unlocked: &impl Unlocked,
     ) -> Result<Vec<Estimate>> {
-        choice::estimates(&self.asked(call, sharing, world_size)?, &self.tuning, aside)
+        choice::estimates(&self.context(call, split, world_size)?, &self.tuning, unlocked)
     }
 
-    fn asked<'a>(&self, call: &'a Call, sharing: Sharing, world_size: u32) -> Result<Asked<'a>> {
+    fn context<'a>(&self, call: &'a Call, split: WorkSplit, world_size: u32) -> Result<CallContext<'a>> {
         check_counts(call, call.roles(world_size))?;
-        Ok(Asked { call, sharing, world_size, workers: self.workers })
+        Ok(CallContext { call, split, world_size, workers: self.workers })
     }
 
-    fn lock_programs(&self) -> MutexGuard<'_, Programs> {
+    fn lock_programs(&self) -> MutexGuard<'_, ProgramCache> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -230,9 +242,9 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::Busy`] if somebody drives it, or if it was taken.
-    pub fn occupy(self: Arc<Self>) -> Result<Occupied> {
+    pub fn occupy(self: Arc<Self>) -> Result<OccupiedNode> {
         if self.driver.close() {
-            Ok(Occupied(self))
+            Ok(OccupiedNode(self))
         } else {
             Err(self.in_use())
         }
@@ -268,6 +280,7 @@ impl Node {
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
+        check_ranks(program, self.world_size)?;
         assert_eq!(buffers.len(), self.world_size as usize, "one entry per rank");
         let Some(mut driver) = self.driver.take() else {
             return Err(self.in_use());
@@ -280,7 +293,8 @@ impl Node {
         Ok(())
     }
 
-    /// Runs calls that are launched as one: the batch has the buffers of all ranks.
+    /// Runs calls that are launched as one: the batch has the buffers of all ranks. The caller counts them afterwards, by
+    /// [`Node::count_batch`].
     ///
     /// # Safety
     /// As [`Node::run`], and no call writes a byte that another one touches.
@@ -294,29 +308,50 @@ impl Node {
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let ranks = self.world_size as usize;
+        batch.programs().iter().try_for_each(|program| check_ranks(program, self.world_size))?;
         assert_eq!(batch.buffers.len(), batch.len() * ranks, "one entry per call and rank");
         let Some(mut driver) = self.driver.take() else {
             return Err(self.in_use());
         };
         let scratch = driver.prepare(self.world_size, self.workers, batch.scratch_bytes())?;
-        batch.place_scratch(scratch.iter().map(Block::start), ranks);
+        batch.place_scratch(scratch.iter().map(MemoryBlock::start), ranks);
         for (pass, buffers) in batch.in_passes(ranks) {
             // SAFETY: the caller's; every call of the batch has scratch of its own.
             unsafe { driver.run_pass(pass, buffers, deadline, is_interrupted) }?;
         }
-        batch.count(&self.tallies, self.tallies.ranks());
         Ok(())
+    }
+
+    /// Counts a batch that all ranks have run. It locks the table of tallies, so a caller with a lock of its own, such as
+    /// Python's, calls it under that lock.
+    pub fn count_batch(&self, batch: &mut Batch) {
+        batch.count(&self.tallies, self.tallies.ranks());
     }
 }
 
 /// A node that nobody drives, because its ranks call for themselves.
-pub struct Occupied(Arc<Node>);
+pub struct OccupiedNode(Arc<Node>);
 
-impl Drop for Occupied {
+impl Drop for OccupiedNode {
     fn drop(&mut self) {
         // SAFETY: `Node::occupy` closed it, and a value is dropped once.
         unsafe { self.0.driver.open() };
     }
+}
+
+/// Refuses a program of another number of ranks than those that run it.
+#[inline]
+pub(crate) fn check_ranks(program: &Program, world_size: u32) -> Result<()> {
+    match program.world_size() == world_size {
+        true => Ok(()),
+        false => Err(of_other_ranks(program, world_size)),
+    }
+}
+
+#[cold]
+fn of_other_ranks(program: &Program, world_size: u32) -> Error {
+    let (found, expected) = (counted(program.world_size(), "rank"), counted(world_size, "rank"));
+    Error::Invalid(format!("the program is of {found}, it is run by {expected}: bind one for these ranks"))
 }
 
 /// Refuses an op that has no meaning on the dtype, or in the collective.

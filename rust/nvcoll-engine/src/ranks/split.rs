@@ -28,14 +28,14 @@ use crate::sync::Record;
 
 /// What a rank says in a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct SplitKey {
     /// Ranks of one color form a group; none joins none. Less than 2^31.
     pub(crate) color: Option<u32>,
     /// Orders the ranks of a group; equal keys by rank.
     pub(crate) key: i32,
 }
 
-impl Wish {
+impl SplitKey {
     /// Returns the wish in the place of two addresses, which no step of a split looks at.
     pub(crate) fn into_buffers(self) -> Buffers {
         let color = self.color.map_or(0, |color| color + 1);
@@ -51,16 +51,16 @@ impl Wish {
 }
 
 /// Returns what every rank said in split number `call`; none if not all have entered it, or one of them called another thing.
-fn wishes(world: &World, program: &Program, call: u32) -> Option<Vec<Wish>> {
-    let of_rank = |lines: &crate::memory::world::Lines| {
+fn wishes(world: &World, program: &Program, call: u32) -> Option<Vec<SplitKey>> {
+    let of_rank = |lines: &crate::memory::world::RankLines| {
         let record = lines.stamp.has_entered(call).then(|| lines.record.read(call))?;
-        (record[..3] == program.fingerprint).then(|| Wish::of_record(&record))
+        (record[..3] == program.fingerprint).then(|| SplitKey::of_record(&record))
     };
     world.lines.iter().map(of_rank).collect()
 }
 
 /// Returns the ranks that `rank` is grouped with, itself included, in their new order.
-fn group(wishes: &[Wish], rank: u32) -> Vec<u32> {
+fn group(wishes: &[SplitKey], rank: u32) -> Vec<u32> {
     let color = wishes[rank as usize].color;
     let mut group: Vec<u32> = (0..wishes.len() as u32).filter(|&r| wishes[r as usize].color == color).collect();
     group.sort_by_key(|&rank| wishes[rank as usize].key);
@@ -86,10 +86,10 @@ mod tests {
     fn a_record_gives_back_every_wish() {
         for color in [None, Some(0), Some(7), Some(i32::MAX as u32)] {
             for key in [i32::MIN, -1, 0, i32::MAX] {
-                let wish = Wish { color, key };
+                let wish = SplitKey { color, key };
                 let Buffers { input, output, .. } = wish.into_buffers();
                 let record = [0, 0, 0, input as usize as u64, output as usize as u64, 0, 0, 0];
-                assert_eq!(Wish::of_record(&record), wish);
+                assert_eq!(SplitKey::of_record(&record), wish);
             }
         }
     }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_group_is_ordered_by_key_and_then_by_rank() {
         let wishes = [(Some(1), 5), (Some(0), 0), (Some(1), -5), (None, 0), (Some(1), 5), (None, 9)];
-        let wishes = wishes.map(|(color, key)| Wish { color, key });
+        let wishes = wishes.map(|(color, key)| SplitKey { color, key });
         assert_eq!(group(&wishes, 0), [2, 0, 4]);
         assert_eq!(group(&wishes, 4), [2, 0, 4]);
         assert_eq!(group(&wishes, 1), [1]);

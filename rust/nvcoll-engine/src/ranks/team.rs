@@ -1,11 +1,13 @@
 //! The ranks of one run: every rank is a thread of its own and makes its own calls, in one communicator or in several.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::memory::world::World;
 use crate::ranks::member::Member;
-use crate::ranks::memberships::{End, Memberships};
+use crate::ranks::memberships::{Memberships, RankEnd};
+use crate::system::process::Process;
 
 const LEFT_IN_A_CALL: Error =
     Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
@@ -15,18 +17,35 @@ const LEFT_IN_A_CALL: Error =
 pub struct Team {
     world: Arc<World>,
     memberships: Arc<[Arc<Memberships<Member>>]>,
+    /// Whether each rank has its member.
+    joined: Arc<[AtomicBool]>,
+    process: Process,
 }
 
 impl Team {
     /// Makes a team of `world_size` ranks that have called nothing yet.
     pub fn new(world_size: u32) -> Self {
         let memberships = (0..world_size).map(|_| Arc::default()).collect();
-        Self { world: Arc::new(World::new(world_size)), memberships }
+        let joined = (0..world_size).map(|_| AtomicBool::new(false)).collect();
+        Self { world: Arc::new(World::new(world_size)), memberships, joined, process: Process::current() }
     }
 
-    /// Returns the member with this rank, in the communicator of all ranks. A rank has one there.
-    pub fn member(&self, rank: u32) -> Arc<Member> {
-        Member::join(self.world.clone(), rank, self.memberships[rank as usize].clone())
+    /// Makes the member with this rank, in the communicator of all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no such rank, or if the rank has its member: the words of a rank have one writer.
+    pub fn member(&self, rank: u32) -> Result<Arc<Member>> {
+        let Some(joined) = self.joined.get(rank as usize) else {
+            let last = self.joined.len() - 1;
+            return Err(Error::Invalid(format!("found rank {rank}, expected one from 0 to {last}")));
+        };
+        // Relaxed: the flag orders nothing; of two that ask at once, one sees it set.
+        if joined.swap(true, Ordering::Relaxed) {
+            return Err(Error::Invalid(format!(
+                "rank {rank} has its communicator already, and two would write the same words: use that one"
+            )));
+        }
+        Ok(Member::join(self.world.clone(), rank, self.memberships[rank as usize].clone()))
     }
 
     /// Says that `rank` makes no more calls: peers that make one more with it are told so instead of waiting for ever.
@@ -34,8 +53,11 @@ impl Team {
     /// # Errors
     /// [`Error::Busy`] if another thread is in a call of one of its communicators: then the rank has failed.
     pub fn retire(&self, rank: u32) -> Result<()> {
-        let members = self.memberships[rank as usize].end(End::Returned);
-        let left = members.iter().filter(|member| member.end(End::Returned)).count();
+        if !self.process.is_current() {
+            return Ok(()); // The peers live in the parent, and so do the threads that may hold the locks.
+        }
+        let members = self.memberships[rank as usize].end(RankEnd::Returned);
+        let left = members.iter().filter(|member| member.end(RankEnd::Returned)).count();
         if left < members.len() {
             self.fail(rank);
             return Err(LEFT_IN_A_CALL);
@@ -46,16 +68,22 @@ impl Team {
     /// Ends every call, now and later, of every communicator that contains `rank`, because its code failed. Returns when no
     /// thread of the rank is in a call.
     pub fn fail(&self, rank: u32) {
-        let members = self.memberships[rank as usize].end(End::Failed);
-        members.iter().for_each(|member| _ = member.end(End::Failed));
+        if !self.process.is_current() {
+            return; // as in `retire`
+        }
+        let members = self.memberships[rank as usize].end(RankEnd::Failed);
+        members.iter().for_each(|member| _ = member.end(RankEnd::Failed));
         // Only now: a call of another thread may wait for a peer that waits in another communicator.
         members.iter().for_each(|member| member.close());
     }
 
     /// Ends every call of the run, now and later, because the user interrupted the program.
     pub fn interrupt(&self) {
+        if !self.process.is_current() {
+            return; // as in `retire`
+        }
         for memberships in self.memberships.iter() {
-            memberships.end(End::Interrupted).iter().for_each(|member| _ = member.end(End::Interrupted));
+            memberships.end(RankEnd::Interrupted).iter().for_each(|member| _ = member.end(RankEnd::Interrupted));
         }
     }
 }
@@ -65,18 +93,18 @@ mod tests {
     use nvcoll_core::collective::{Collective, BARRIER, SPLIT};
 
     use super::*;
-    use crate::auto::work_split::Sharing;
+    use crate::auto::work_split::WorkSplit;
     use crate::call::Call;
     use crate::memory::buffers::Buffers;
     use crate::program::Program;
     use crate::ranks::node::Node;
-    use crate::ranks::split::Wish;
+    use crate::ranks::split::SplitKey;
     use crate::run::deadline::Deadline;
-    use crate::sync::single_flight::OnTheSpot;
+    use crate::sync::single_flight::HoldsNoLock;
 
     fn program(collective: &'static Collective) -> Arc<Program> {
         let call = Call::without_data(collective);
-        Node::new(2, None).unwrap().program_among(2, &call, Sharing::ByRank, None, &OnTheSpot).unwrap()
+        Node::new(2, None).unwrap().program_among(2, &call, WorkSplit::ByRank, None, &HoldsNoLock).unwrap()
     }
 
     /// 30 seconds: a watchdog, not a bar.
@@ -91,7 +119,7 @@ mod tests {
     }
 
     /// Rank 0 enters its first call, a split, and is overtaken there: what it has not done yet, `Member::split` does later.
-    fn enter_split(team: &Team, wish: Wish) {
+    fn enter_split(team: &Team, wish: SplitKey) {
         let ([fingerprint, small, count], said) = (program(&SPLIT).fingerprint, wish.into_buffers());
         let [input, output] = [said.input, said.output].map(|address| address as usize as u64);
         let lines = &team.world.lines[0];
@@ -101,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_rank_whose_split_fails_while_its_peer_is_through_ends_the_calls_of_their_group() {
-        let (team, wish) = (Team::new(2), Wish { color: Some(3), key: 5 });
-        let members = [team.member(0), team.member(1)];
+        let (team, wish) = (Team::new(2), SplitKey { color: Some(3), key: 5 });
+        let members = [0, 1].map(|rank| team.member(rank).unwrap());
         enter_split(&team, wish);
         let group = members[1].split(&program(&SPLIT), wish.color, 4, watchdog()).unwrap().unwrap();
         assert_eq!((group.rank(), group.ranks()), (0, &[1, 0][..]));
@@ -114,16 +142,16 @@ mod tests {
 
     #[test]
     fn a_rank_that_failed_or_returned_is_known_in_a_group_that_it_joins_afterwards() {
-        for end in [End::Failed, End::Returned, End::Interrupted] {
+        for end in [RankEnd::Failed, RankEnd::Returned, RankEnd::Interrupted] {
             let team = Team::new(2);
             team.memberships[0].end(end);
             let world = Arc::new(World::of_group(vec![0, 1]));
             let _ended = Member::join(world.clone(), 0, team.memberships[0].clone());
             let found = meet(&Member::join(world, 1, team.memberships[1].clone())).unwrap_err();
             match end {
-                End::Failed => assert_eq!(found, Error::Aborted { rank: 0, cause: "failed" }),
-                End::Returned => assert!(matches!(found, Error::Returned { rank: 0, calls: 0, .. }), "{found}"),
-                End::Interrupted => assert_eq!(found, Error::Interrupted),
+                RankEnd::Failed => assert_eq!(found, Error::Aborted { rank: 0, cause: "failed" }),
+                RankEnd::Returned => assert!(matches!(found, Error::Returned { rank: 0, calls: 0, .. }), "{found}"),
+                RankEnd::Interrupted => assert_eq!(found, Error::Interrupted),
             }
         }
     }

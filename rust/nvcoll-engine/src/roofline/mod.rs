@@ -23,7 +23,7 @@ use crate::system::processors;
 
 /// How the sums are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stores {
+pub enum StoreMode {
     /// Ordinary stores.
     Plain,
     /// Stores past the caches, where the buffers lie alike within a line and the processor has such stores; else ordinary.
@@ -31,18 +31,18 @@ pub enum Stores {
 }
 
 #[derive(Clone)]
-struct Job {
+struct SumJob {
     buffers: Vec<*mut f32>,
     count: usize,
-    stores: Stores,
+    stores: StoreMode,
     /// The processors that the caller may use, beginning with its own.
     processors: Vec<usize>,
 }
 
 // SAFETY: a job is addresses; threads write disjoint index ranges of what they name, while `run` is borrowed.
-unsafe impl Send for Job {}
+unsafe impl Send for SumJob {}
 
-impl Job {
+impl SumJob {
     /// Moves the calling thread, which is number `thread` of the run, to a processor of its own: a woken thread is often
     /// put beside the one that woke it, and two that spin on one processor measure the scheduler.
     fn pin(&self, thread: usize) {
@@ -53,8 +53,8 @@ impl Job {
 }
 
 /// All counters only grow: run `g` is over when each has grown by what it grows in `g` runs.
-struct Shared {
-    job: Mutex<Option<Job>>,
+struct SumState {
+    job: Mutex<Option<SumJob>>,
     /// The number of the run, or [`STOPPED`].
     run: AtomicUsize,
     arrived: AtomicUsize,
@@ -70,7 +70,7 @@ const SPINS: u32 = 1 << 14;
 
 /// Threads that wait to add up buffers. Dropping it joins them.
 pub struct Roofline {
-    shared: Arc<Shared>,
+    shared: Arc<SumState>,
     helpers: Vec<JoinHandle<()>>,
     n: usize,
     runs: usize,
@@ -85,7 +85,7 @@ impl Roofline {
         assert!(threads > 0 && n > 0, "{threads} threads and {n} buffers: pass at least one of each");
         let counter = || AtomicUsize::new(0);
         let (run, arrived, started, finished) = (counter(), counter(), counter(), counter());
-        let shared = Arc::new(Shared { job: Mutex::new(None), run, arrived, started, finished, threads });
+        let shared = Arc::new(SumState { job: Mutex::new(None), run, arrived, started, finished, threads });
         let start = |thread| {
             let shared = shared.clone();
             std::thread::spawn(move || shared.serve(thread))
@@ -101,11 +101,11 @@ impl Roofline {
     ///
     /// # Safety
     /// Buffers are disjoint, aligned to 4 bytes, and valid for reads and writes of `count` floats that nobody else touches.
-    pub unsafe fn run(&mut self, buffers: &[*mut f32], count: usize, stores: Stores) -> Duration {
+    pub unsafe fn run(&mut self, buffers: &[*mut f32], count: usize, stores: StoreMode) -> Duration {
         assert_eq!(buffers.len(), self.n, "the roofline was made for another number of buffers");
         self.runs += 1;
         let processors = processors::allowed();
-        let job = Job { buffers: buffers.to_vec(), count, stores, processors };
+        let job = SumJob { buffers: buffers.to_vec(), count, stores, processors };
         *self.shared.lock() = Some(job.clone());
         // Release: pairs with the Acquire in `next_run`.
         self.shared.run.store(self.runs, Ordering::Release);
@@ -125,8 +125,8 @@ impl Roofline {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Job>> {
+impl SumState {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<SumJob>> {
         self.job.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +160,7 @@ impl Shared {
     ///
     /// # Safety
     /// What [`Roofline::run`] demands, and no other thread has this share.
-    unsafe fn sum_share(&self, job: &Job, thread: usize) {
+    unsafe fn sum_share(&self, job: &SumJob, thread: usize) {
         let share = job.count.div_ceil(self.threads).next_multiple_of(64);
         let range = (share * thread).min(job.count)..(share * (thread + 1)).min(job.count);
         // SAFETY: the caller's; shares are disjoint and end at the count.
@@ -196,7 +196,7 @@ fn wait_until(condition: impl Fn() -> bool) {
 /// What [`Roofline::run`] demands.
 pub unsafe fn all_reduce_sum(buffers: &[*mut f32], count: usize, threads: usize) -> Duration {
     // SAFETY: the caller's.
-    unsafe { Roofline::new(threads, buffers.len()).run(buffers, count, Stores::Plain) }
+    unsafe { Roofline::new(threads, buffers.len()).run(buffers, count, StoreMode::Plain) }
 }
 
 #[cfg(test)]
@@ -208,7 +208,7 @@ mod tests {
         for (threads, n) in [(1, 1), (1, 2), (2, 3), (3, 4), (2, 8), (2, 9)] {
             let mut roofline = Roofline::new(threads, n);
             for (count, skew) in [(0, 0), (1, 0), (63, 1), (1003, 0), (1003, 1), (20_000, 0), (20_000, 5)] {
-                for stores in [Stores::Plain, Stores::NonTemporal] {
+                for stores in [StoreMode::Plain, StoreMode::NonTemporal] {
                     let fill =
                         |r: usize| (0..count + n * skew).map(move |i| i.wrapping_sub(r * skew) as f32 + r as f32);
                     let mut memory: Vec<Vec<f32>> = (0..n).map(|r| fill(r).collect()).collect();

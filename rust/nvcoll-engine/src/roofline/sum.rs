@@ -3,7 +3,7 @@
 //! For 2, 4 and 8 buffers the compiler knows the number, keeps the addresses in registers and unrolls. The first sums are
 //! made one by one, until the first buffer is at a line.
 
-use super::Stores;
+use super::StoreMode;
 use std::ops::Range;
 
 /// A cache line of floats.
@@ -13,7 +13,7 @@ const LINE: usize = 16;
 ///
 /// # Safety
 /// The range of every buffer is valid for reads and writes that nobody else does; buffers are disjoint.
-pub(super) unsafe fn sum(buffers: &[*mut f32], range: Range<usize>, stores: Stores) {
+pub(super) unsafe fn sum(buffers: &[*mut f32], range: Range<usize>, stores: StoreMode) {
     let elements_to_line = |x: &*mut f32| (x.wrapping_add(range.start).addr().wrapping_neg() / size_of::<f32>()) % LINE;
     let odd = elements_to_line(&buffers[0]);
     let is_alike = buffers.iter().all(|x| elements_to_line(x) == odd);
@@ -24,7 +24,7 @@ pub(super) unsafe fn sum(buffers: &[*mut f32], range: Range<usize>, stores: Stor
         sum_one_by_one(buffers, range.start..peeled);
         #[cfg(target_arch = "x86_64")]
         {
-            let is_streaming = stores == Stores::NonTemporal && is_alike;
+            let is_streaming = stores == StoreMode::NonTemporal && is_alike;
             if is_x86_feature_detected!("avx512f") {
                 return avx512::choose(buffers, peeled..rest, is_streaming);
             } else if is_x86_feature_detected!("avx2") {

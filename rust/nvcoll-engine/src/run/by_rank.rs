@@ -21,6 +21,7 @@
 //! stamped are not compared with it.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use crate::error::Result;
 use crate::memory::buffers::Buffers;
@@ -28,18 +29,20 @@ use crate::memory::footprint::overlap;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::{Slot, Wait, Workspace};
-use crate::run::deadline::Patience;
-use crate::run::quiesce::explain;
+use crate::run::deadline::WaitLimit;
+use crate::run::quiesce::quiesce_and_report;
 use crate::sync::atomic::{give_way, pause};
+use crate::sync::backoff::{Backoff, Next};
 use crate::sync::record::{CALLS, PLACE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 
 /// Pauses before giving way. Measured: where ranks exceed processors, or share one for a while, 100 of them (5 us) cost small
 /// calls a tenth to a half of their time; fewer than 10 gain nothing more.
-const PAUSES: u32 = 10;
+pub(crate) const PAUSES: u32 = 10;
 
-/// Turns given away before sleeping. Chosen: a wake-up costs tens of microseconds, a turn less than one.
-const TURNS: u32 = 100;
+/// Turns given away before sleeping, unless one comes back late. Chosen: a wake-up costs tens of microseconds, a turn less than
+/// one.
+pub(crate) const TURNS: u32 = 100;
 
 /// So often a rank brings the progress words of queues that it does not use up to date: a word that was left 2^31 calls
 /// behind would look as if it were ahead. Chosen: half of that.
@@ -48,11 +51,11 @@ const REFRESH_CALLS: u32 = 1 << 30;
 /// The word of a record that says which pass of which batch it is, in the place of addresses.
 const ID: usize = 3;
 
-/// Of so many passes a crew remembers what its peers brought. Chosen: more groups than a training step has.
+/// Of so many passes a worker remembers what its peers brought. Chosen: more groups than a training step has.
 const REMEMBERED: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
-struct Cursor {
+struct QueueCursor {
     rank: u32,
     queue: u32,
     /// Of all tiles of the pass.
@@ -65,9 +68,9 @@ struct Cursor {
     over: usize,
 }
 
-/// What a crew knows of a pass. Memory of a peer is looked at only after its record said that it is in this pass again.
+/// What a worker knows of a pass. Memory of a peer is looked at only after its record said that it is in this pass again.
 #[derive(Debug)]
-struct Known {
+struct KnownPeers {
     /// The number of the pass of its own ranks; 0 for all single calls.
     id: u64,
     /// The number of each peer's, after it was compared.
@@ -76,7 +79,7 @@ struct Known {
     buffers: Vec<Buffers>,
 }
 
-impl Known {
+impl KnownPeers {
     fn nothing(id: u64, world_size: usize) -> Self {
         Self { id, peers: vec![0; world_size], buffers: Vec::new() }
     }
@@ -84,39 +87,36 @@ impl Known {
 
 /// A worker and the ranks whose queues it runs. Reused from call to call.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct RankWorker {
     ranks: Range<u32>,
-    /// Ranks per crew of this world: the doorbell of a rank is that of its crew's first.
+    /// Ranks per worker of this world: the doorbell of a rank is that of its worker's first.
     block: u32,
     /// Whether this is a rank that calls for itself: it knows no peer's buffers, and a peer may return from its program.
     is_member: bool,
     /// What is known of the pass, and of those before it.
-    known: Known,
-    remembered: Vec<Known>,
+    known: KnownPeers,
+    remembered: Vec<KnownPeers>,
     /// What all ranks must agree on in this call.
     fingerprint: [u64; 3],
     /// Whose enter has been seen in this call.
     met: Vec<bool>,
-    /// Who was through with this call before this crew entered it.
+    /// Who was through with this call before this worker entered it.
     gone: Vec<bool>,
-    cursors: Vec<Cursor>,
+    cursors: Vec<QueueCursor>,
     workspace: Workspace,
     /// Whether everybody has entered the previous call, as its proof says.
     has_seen_all: bool,
 }
 
-// SAFETY: the base pointers are used only inside `run`, whose caller vouches for them.
-unsafe impl Send for Crew {}
-
-impl Crew {
-    /// Makes the crew of some ranks of a world that one caller drives.
+impl RankWorker {
+    /// Makes the rank_worker of some ranks of a world that one caller drives.
     pub(crate) fn new(world_size: u32, ranks: Range<u32>, block: u32) -> Self {
         let n = world_size as usize;
         Self {
             ranks,
             block,
             is_member: false,
-            known: Known::nothing(0, n),
+            known: KnownPeers::nothing(0, n),
             remembered: Vec::new(),
             fingerprint: [0; 3],
             met: vec![false; n],
@@ -127,12 +127,12 @@ impl Crew {
         }
     }
 
-    /// Makes the crew of one rank that calls for itself.
+    /// Makes the worker of one rank that calls for itself.
     pub(crate) fn of_member(world_size: u32, rank: u32) -> Self {
         Self { is_member: true, ..Self::new(world_size, rank..rank + 1, 1) }
     }
 
-    /// Runs call number `number` for the crew's ranks, whose buffers are given for each call of the pass: those of
+    /// Runs call number `number` for the worker's ranks, whose buffers are given for each call of the pass: those of
     /// all ranks if one caller drives them, else those of this member.
     ///
     /// # Safety
@@ -143,7 +143,7 @@ impl Crew {
         pass: Pass<'_>,
         number: u32,
         buffers: &[Buffers],
-        patience: &mut Patience<'_>,
+        patience: &mut WaitLimit<'_>,
     ) -> Result<()> {
         self.prepare(world, pass);
         // SAFETY: the caller's; ranks meet by the rules of the schedule, which was proved.
@@ -157,7 +157,7 @@ impl Crew {
             }
         }
         self.has_seen_all = outcome.is_ok() && pass.first().verified().is_symmetric();
-        outcome.map_err(|cause| explain(world, pass, number, &self.ranks, cause, &patience.deadline))
+        outcome.map_err(|cause| quiesce_and_report(world, pass, number, &self.ranks, cause, &patience.deadline))
     }
 
     fn prepare(&mut self, world: &World, pass: Pass<'_>) {
@@ -170,7 +170,7 @@ impl Crew {
         self.cursors.clear();
         for rank in self.ranks.clone() {
             for queue in 0..pass.first().queues[rank as usize].len() as u32 {
-                self.cursors.push(Cursor { rank, queue, tile: 0, call: 0, tile_of_call: 0, index: 0, over: 0 });
+                self.cursors.push(QueueCursor { rank, queue, tile: 0, call: 0, tile_of_call: 0, index: 0, over: 0 });
             }
         }
     }
@@ -179,7 +179,7 @@ impl Crew {
     #[cold]
     fn recall(&mut self, id: u64) {
         let at = self.remembered.iter().position(|known| known.id == id);
-        let known = at.map(|at| self.remembered.remove(at)).unwrap_or_else(|| Known::nothing(id, self.met.len()));
+        let known = at.map(|at| self.remembered.remove(at)).unwrap_or_else(|| KnownPeers::nothing(id, self.met.len()));
         self.remembered.push(std::mem::replace(&mut self.known, known));
         if self.remembered.len() > REMEMBERED {
             self.remembered.remove(0);
@@ -192,7 +192,7 @@ impl Crew {
         pass: Pass<'_>,
         number: u32,
         buffers: &[Buffers],
-        patience: &mut Patience<'_>,
+        patience: &mut WaitLimit<'_>,
     ) -> std::result::Result<(), Cause> {
         if !self.has_seen_all {
             let before = number.wrapping_sub(1);
@@ -239,7 +239,7 @@ impl Crew {
             }
             self.go_on(world, patience)?;
             if !has_moved {
-                self.wait(world, number, patience, |crew| crew.can_move(world, pass, number))?;
+                self.wait(world, number, patience, |rank_worker| rank_worker.can_move(world, pass, number))?;
             }
         }
         for rank in self.ranks.clone() {
@@ -281,7 +281,7 @@ impl Crew {
         &mut self,
         world: &World,
         pass: Pass<'_>,
-        cursor: &mut Cursor,
+        cursor: &mut QueueCursor,
         number: u32,
     ) -> std::result::Result<bool, Cause> {
         let program = pass.first();
@@ -307,7 +307,7 @@ impl Crew {
         })
     }
 
-    fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut Cursor, number: u32) {
+    fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut QueueCursor, number: u32) {
         let program = pass.first();
         let slot = Slot::of(number, cursor.tile, program.slots);
         let queue = &program.queues[cursor.rank as usize][cursor.queue as usize];
@@ -317,7 +317,7 @@ impl Crew {
         // SAFETY: the step's waits are over, so the proof says who may touch what; buffers of all ranks it has contact with
         // were filled when their enter was seen. Pieces of a chunk and tile share no byte of its home.
         unsafe {
-            if let Some(laid) = pass.end_to_end() {
+            if let Some(laid) = pass.coalesced() {
                 for chunk in program.tasks[task as usize].chunks.clone() {
                     for piece in laid.pieces(cursor.tile, chunk) {
                         let program = &pass.programs()[piece.call as usize];
@@ -364,7 +364,7 @@ impl Crew {
     fn meet_early_comers(&mut self, world: &World, pass: Pass<'_>, number: u32) -> std::result::Result<(), Cause> {
         let own = self.ranks.start;
         for rank in 0..world.world_size() {
-            // The fence of the doorbells lies between this crew's stamp and this look.
+            // The fence of the doorbells lies between this worker's stamp and this look.
             if world.lines[rank as usize].stamp.has_entered(number) {
                 self.compare_and_meet(world, pass, rank, number, own)?;
             }
@@ -372,7 +372,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Compares the call of a rank that has entered with that of this crew's rank `own`, and learns its buffers.
+    /// Compares the call of a rank that has entered with that of this worker's rank `own`, and learns its buffers.
     fn compare_and_meet(
         &mut self,
         world: &World,
@@ -404,7 +404,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Says whether what a peer brought overlaps what this crew's rank `own` brought.
+    /// Says whether what a peer brought overlaps what this worker's rank `own` brought.
     fn overlaps(&self, world: &World, pass: Pass<'_>, own: u32, rank: u32, number: u32) -> bool {
         match pass.footprint() {
             None => overlap(&pass.first().user_bytes, &self.known.buffers, own, rank),
@@ -435,21 +435,21 @@ impl Crew {
         &self,
         world: &World,
         call: u32,
-        patience: &mut Patience<'_>,
+        patience: &mut WaitLimit<'_>,
         is_over: impl Fn(&Self) -> bool,
     ) -> std::result::Result<(), Cause> {
-        let mut tries = 0;
+        let mut backoff = Backoff::new(PAUSES, TURNS);
         while !is_over(self) {
             if let Some(cause) = world.abort.cause() {
                 return Err(cause);
             }
-            tries += 1;
-            if tries < PAUSES {
+            let next = backoff.next(Instant::now);
+            if next == Next::Pause {
                 pause();
                 continue;
             }
             self.go_on(world, patience)?;
-            if tries < PAUSES + TURNS {
+            if next == Next::GiveWay {
                 give_way();
                 continue;
             }
@@ -463,8 +463,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Raises the abort if this crew has waited long enough, or if its caller was interrupted.
-    fn go_on(&self, world: &World, patience: &mut Patience<'_>) -> std::result::Result<(), Cause> {
+    /// Raises the abort if this worker has waited long enough, or if its caller was interrupted.
+    fn go_on(&self, world: &World, patience: &mut WaitLimit<'_>) -> std::result::Result<(), Cause> {
         if patience.deadline.has_passed() {
             return Err(world.abort.raise(Cause::TimedOut(self.ranks.start)));
         }

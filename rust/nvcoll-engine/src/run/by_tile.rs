@@ -2,11 +2,11 @@
 //! of the program, and never waits.
 //!
 //! ```text
-//! piece     strand 0 tile 0, strand 0 tile 1, …  strand 1 tile 0, …       a slice of every buffer that the strand touches
+//! piece     component 0 tile 0, component 0 tile 1, …  component 1 tile 0, …       a slice of every buffer that the component touches
 //! claims    [ worker 0      ][ worker 1      ][ 0    ][ 1   ][ 0 ][1][0][1]
 //! ```
 //!
-//! Tiles and strands of a mapped schedule touch disjoint memory, and program order is a topological order of one tile (the
+//! Tiles and components of a mapped schedule touch disjoint memory, and program order is a topological order of one tile (the
 //! proof says both), so any worker may run any piece at any time. The values that travel through a piece stay in one core's
 //! cache, which is why ring and tree run near the memory's speed this way. Workers claim a share of what is left, not less
 //! than a piece: at first long runs of neighbouring slices, which the prefetchers like, in the end single pieces, so that a
@@ -98,14 +98,14 @@ pub(crate) unsafe fn run_alone(
     mut goes_on: impl FnMut() -> bool,
 ) -> bool {
     // SAFETY: the caller's.
-    unsafe { program.run_joined(buffers, workspace) };
-    for strand in 0..program.strands.len() {
+    unsafe { program.run_fused(buffers, workspace) };
+    for component in 0..program.components.len() {
         for tile in 0..program.tiles {
-            if strand + tile as usize > 0 && !goes_on() {
+            if component + tile as usize > 0 && !goes_on() {
                 return false;
             }
             // SAFETY: the caller's.
-            unsafe { run_piece(program, strand, tile, buffers, workspace) };
+            unsafe { run_piece(program, component, tile, buffers, workspace) };
         }
     }
     true
@@ -113,20 +113,20 @@ pub(crate) unsafe fn run_alone(
 
 /// Runs a piece by its number.
 unsafe fn run_nth(program: &Program, piece: u64, buffers: &[Buffers], workspace: &mut Workspace) {
-    let (strand, tile) = (piece / u64::from(program.tiles), piece % u64::from(program.tiles));
+    let (component, tile) = (piece / u64::from(program.tiles), piece % u64::from(program.tiles));
     // SAFETY: the caller's.
     unsafe {
-        if program.strands.is_empty() {
-            program.run_joined(buffers, workspace)
+        if program.components.is_empty() {
+            program.run_fused(buffers, workspace)
         } else {
-            run_piece(program, strand as usize, tile as u32, buffers, workspace)
+            run_piece(program, component as usize, tile as u32, buffers, workspace)
         }
     }
 }
 
 #[inline]
-unsafe fn run_piece(program: &Program, strand: usize, tile: u32, buffers: &[Buffers], workspace: &mut Workspace) {
-    for &task in &program.strands[strand] {
+unsafe fn run_piece(program: &Program, component: usize, tile: u32, buffers: &[Buffers], workspace: &mut Workspace) {
+    for &task in &program.components[component] {
         // SAFETY: earlier tasks of the piece are done, and other pieces touch other memory; the rest is the caller's.
         unsafe { program.run_task(task, tile, Slot::NONE, buffers, workspace) };
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::call::Called;
+use crate::call::PositionedCall;
 use crate::error::Error;
 
 /// When to give up.
@@ -28,13 +28,13 @@ impl Deadline {
         self.at.is_some_and(|at| Instant::now() >= at)
     }
 
-    pub(crate) fn error(&self, what: Called, missing: String) -> Error {
+    pub(crate) fn error(&self, what: PositionedCall, missing: String) -> Error {
         Error::Timeout { what, seconds: self.seconds, missing }
     }
 }
 
-/// How long a crew goes on: until its deadline, or until the user interrupts the program.
-pub(crate) struct Patience<'a> {
+/// How long a worker goes on: until its deadline, or until the user interrupts the program.
+pub(crate) struct WaitLimit<'a> {
     pub(crate) deadline: Deadline,
     /// Asked between steps and turns; cheap, since it is asked often.
     pub(crate) is_interrupted: &'a mut dyn FnMut() -> bool,

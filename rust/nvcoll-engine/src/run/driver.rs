@@ -4,54 +4,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::auto::work_split::{wants_help, Sharing};
+use crate::auto::work_split::{wants_help, WorkSplit};
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
-use crate::memory::block::Block;
+use crate::memory::block::MemoryBlock;
 use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::{Program, Workspace};
-use crate::run::by_rank::Crew;
+use crate::run::by_rank::{RankWorker, PAUSES, TURNS};
 use crate::run::by_tile::{self, Claims};
-use crate::run::deadline::{Deadline, Patience};
+use crate::run::deadline::{Deadline, WaitLimit};
 use crate::run::pool::Pool;
-use crate::sync::atomic::give_way;
+use crate::sync::{Backoff, Doorbell};
 
 /// What one call at a time uses.
 pub(crate) struct Driver {
     pool: Option<Pool>,
     world: World,
     number: u32,
-    crews: Vec<Mutex<Crew>>,
+    rank_workers: Vec<Mutex<RankWorker>>,
     workspaces: Vec<Mutex<Workspace>>,
     outcomes: Vec<Mutex<Result<()>>>,
-    scratch: Vec<Block>,
+    scratch: Vec<MemoryBlock>,
 }
-
-/// A slice of raw pointers that workers of one call share.
-struct Shared<'a, T>(&'a [T]);
-
-impl<T> Shared<'_, T> {
-    fn all(&self) -> &[T] {
-        self.0
-    }
-}
-
-// SAFETY: the pointers are only read; what they point to is shared by the rules of the schedule, which was proved.
-unsafe impl<T> Sync for Shared<'_, T> {}
 
 impl Driver {
     /// Makes what drives so many ranks, with the threads of a pool or with the caller's alone.
     pub(crate) fn new(world_size: u32, pool: Option<Pool>) -> Self {
         let workers = pool.as_ref().map_or(1, Pool::workers);
         let block = world_size.div_ceil(workers as u32);
-        let crew = |first: u32| Crew::new(world_size, first..(first + block).min(world_size), block);
+        let rank_worker = |first: u32| RankWorker::new(world_size, first..(first + block).min(world_size), block);
         Self {
             pool,
             world: World::new(world_size),
             number: 0,
-            crews: (0..world_size).step_by(block as usize).map(|first| Mutex::new(crew(first))).collect(),
+            rank_workers: (0..world_size).step_by(block as usize).map(|first| Mutex::new(rank_worker(first))).collect(),
             workspaces: (0..workers).map(|_| Mutex::default()).collect(),
             outcomes: (0..workers).map(|_| Mutex::new(Ok(()))).collect(),
             scratch: Vec::new(),
@@ -59,11 +47,11 @@ impl Driver {
     }
 
     /// Starts the pool if there is none in this process; returns scratch, at least as much as that, of each rank, if any.
-    pub(crate) fn prepare(&mut self, world_size: u32, workers: usize, scratch_bytes: usize) -> Result<&[Block]> {
+    pub(crate) fn prepare(&mut self, world_size: u32, workers: usize, scratch_bytes: usize) -> Result<&[MemoryBlock]> {
         if self.pool.as_ref().is_none_or(|pool| !pool.is_of_this_process()) {
             self.start(world_size, workers);
         }
-        if self.scratch.first().map_or(0, Block::bytes) < scratch_bytes {
+        if self.scratch.first().map_or(0, MemoryBlock::bytes) < scratch_bytes {
             self.make_room(world_size, scratch_bytes)?;
         }
         Ok(&self.scratch)
@@ -78,7 +66,7 @@ impl Driver {
     fn make_room(&mut self, world_size: u32, bytes: usize) -> Result<()> {
         // What is too small goes first: it would only be in the way.
         self.scratch.clear();
-        let blocks: Option<Vec<Block>> = (0..world_size).map(|_| Block::try_zeroed(bytes)).collect();
+        let blocks: Option<Vec<MemoryBlock>> = (0..world_size).map(|_| MemoryBlock::try_zeroed(bytes)).collect();
         self.scratch = blocks.ok_or(Error::NoMemory { what: "scratch", bytes })?;
         Ok(())
     }
@@ -99,9 +87,9 @@ impl Driver {
     ) -> Result<()> {
         // SAFETY: the caller's.
         unsafe {
-            match Sharing::of(pass.first().call().path) {
-                Sharing::ByTile => self.run_by_tile(pass, buffers, deadline, is_interrupted),
-                Sharing::ByRank => self.run_by_rank(pass, buffers, deadline, is_interrupted),
+            match WorkSplit::of(pass.first().call().path) {
+                WorkSplit::ByTile => self.run_by_tile(pass, buffers, deadline, is_interrupted),
+                WorkSplit::ByRank => self.run_by_rank(pass, buffers, deadline, is_interrupted),
             }
         }
     }
@@ -145,14 +133,14 @@ impl Driver {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> bool {
         let pool = self.pool.as_mut().expect("prepare made it");
-        let (buffers, workspaces) = (Shared(buffers), &mut self.workspaces);
+        let workspaces = &mut self.workspaces;
         let bytes = programs.iter().map(|program| program.buffer_bytes()).sum();
         let claims = Claims::new(programs, workspaces.len());
         if !wants_help(bytes) || claims.pieces() == 1 || pool.workers() == 1 {
             let _environment = FloatEnvironment::round_to_nearest();
             let workspace = workspaces[0].get_mut().unwrap_or_else(PoisonError::into_inner);
-            let ranks = buffers.all().len() / programs.len();
-            let mut of_programs = programs.iter().zip(buffers.all().chunks_exact(ranks));
+            let ranks = buffers.len() / programs.len();
+            let mut of_programs = programs.iter().zip(buffers.chunks_exact(ranks));
             let is_long = wants_help(bytes);
             return of_programs.all(|(program, buffers)| {
                 workspace.fit(program, is_streaming);
@@ -168,7 +156,7 @@ impl Driver {
             let _environment = FloatEnvironment::round_to_nearest();
             let mut workspace = lock(&workspaces[worker]);
             // SAFETY: as above.
-            unsafe { by_tile::run(programs, buffers.all(), &mut workspace, &claims, goes_on) };
+            unsafe { by_tile::run(programs, buffers, &mut workspace, &claims, goes_on) };
         };
         pool.run(|| work(0, goes_on), &|helper| work(helper, &mut || true));
         !claims.was_stopped()
@@ -183,26 +171,30 @@ impl Driver {
     ) -> Result<()> {
         self.world.make_staging(pass.first().staging_bytes())?;
         self.number = self.number.wrapping_add(1);
-        let (own, outcomes) = (Shared(buffers), &self.outcomes);
-        let (crews, world, number) = (&self.crews, &self.world, self.number);
-        let begun = AtomicUsize::new(0);
+        let (rank_workers, world, number, outcomes) = (&self.rank_workers, &self.world, self.number, &self.outcomes);
+        let (begun, arrivals) = (AtomicUsize::new(0), Doorbell::default());
         let work = |worker: usize, is_interrupted: &mut dyn FnMut() -> bool| {
-            let Some(crew) = crews.get(worker) else { return };
-            // Relaxed: it orders nothing, it only keeps the door open.
+            let Some(rank_worker) = rank_workers.get(worker) else { return };
+            // Relaxed: it orders nothing, it only keeps the door open; ringing fences between it and a look who sleeps.
             begun.fetch_add(1, Ordering::Relaxed);
+            if worker > 0 {
+                Doorbell::ring_all([&arrivals]);
+            }
             let _environment = FloatEnvironment::round_to_nearest();
-            let mut crew = lock(crew);
-            let mut patience = Patience { deadline, is_interrupted };
+            let mut rank_worker = lock(rank_worker);
+            let mut patience = WaitLimit { deadline, is_interrupted };
             // SAFETY: the caller of `Node::run` vouches for the buffers.
-            let outcome = unsafe { crew.run(world, pass, number, own.all(), &mut patience) };
+            let outcome = unsafe { rank_worker.run(world, pass, number, buffers, &mut patience) };
             *lock(&outcomes[worker]) = outcome;
         };
         let pool = self.pool.as_mut().expect("prepare made it");
         let mine = || {
             work(0, is_interrupted);
             // Ranks that need nothing of others may be through before a helper has woken up for its own.
-            while begun.load(Ordering::Relaxed) < crews.len() {
-                give_way();
+            let all_have_begun = || begun.load(Ordering::Relaxed) >= rank_workers.len();
+            let mut backoff = Backoff::new(PAUSES, TURNS);
+            while !all_have_begun() {
+                backoff.wait(|| arrivals.sleep(all_have_begun, None));
             }
         };
         pool.run(mine, &|helper| work(helper, &mut || false));
@@ -214,7 +206,7 @@ impl Driver {
         outcome
     }
 
-    /// Returns the error of the crew that failed first: the others say that they were aborted.
+    /// Returns the error of the worker that failed first: the others say that they were aborted.
     fn take_outcome(&mut self) -> Result<()> {
         let outcomes = self.outcomes.iter_mut().map(|o| o.get_mut().unwrap_or_else(PoisonError::into_inner));
         let taken = outcomes.map(|outcome| std::mem::replace(outcome, Ok(())));
@@ -242,14 +234,14 @@ mod tests {
     use crate::call::Call;
     use crate::kernel::Isa;
     use crate::program::proofs::prove;
-    use crate::sync::single_flight::OnTheSpot;
+    use crate::sync::single_flight::HoldsNoLock;
 
     /// Runs a call, by rank, as number `number`, of four ranks with 1, 2, 3 and 4; returns what they hold then.
     fn run_as(driver: &mut Driver, number: u32, algorithm: &str, path: Path) -> [[i32; 100]; 4] {
         let (dtype, aliasing, counts) = (DType::I32, Aliasing::InPlace, Counts::Even(100));
         let call = Call { dtype, counts, path, aliasing, ..Call::without_data(&ALL_REDUCE) };
-        let proof = prove(&ALL_REDUCE, algorithm, Roles::of(4), path, aliasing, &OnTheSpot).unwrap();
-        let tile_count = Sharing::ByRank.tile_count(proof.schedule(), &call, 1);
+        let proof = prove(&ALL_REDUCE, algorithm, Roles::of(4), path, aliasing, &HoldsNoLock).unwrap();
+        let tile_count = WorkSplit::ByRank.tile_count(proof.schedule(), &call, 1);
         let program = Arc::new(Program::bind(&proof, call, tile_count, Isa::detect()).unwrap());
         let mut data = [1, 2, 3, 4].map(|value| [value; 100]);
         let buffers = data.each_mut().map(|x| {

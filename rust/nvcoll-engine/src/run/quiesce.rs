@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::call::{Call, Called};
+use crate::call::{Call, PositionedCall};
 use crate::error::Error;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
@@ -14,7 +14,7 @@ use crate::sync::{Cause, Doorbell, Record};
 /// Waits until no peer can touch the buffers of `own` ranks, which have acknowledged, and turns the cause into their error.
 ///
 /// Peers acknowledge between two steps, each of which is at most a tile long. `number` is the call of `own`.
-pub(crate) fn explain(
+pub(crate) fn quiesce_and_report(
     world: &World,
     pass: Pass<'_>,
     number: u32,
@@ -33,11 +33,11 @@ pub(crate) fn explain(
         if own.contains(&rank) && call == number {
             let programs = pass.programs();
             let nth = nth.min(programs.len() - 1);
-            return Called { call: programs[nth].call().clone().into(), place: pass.place(nth) };
+            return PositionedCall { call: programs[nth].call().clone().into(), place: pass.place(nth) };
         }
         let records = records(world, rank, call);
         let record = &records[nth.min(records.len() - 1)];
-        Called { call: Call::from_record(record).into(), place: place_in(record) }
+        PositionedCall { call: Call::from_record(record).into(), place: place_in(record) }
     };
     let call_of = |rank: u32, call: u32| nth_of(rank, call, 0);
     match cause {
@@ -47,7 +47,7 @@ pub(crate) fn explain(
         }
         Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out" },
         Cause::Interrupted => Error::Interrupted,
-        Cause::Called(rank) => Error::Aborted { rank, cause: "called abort" },
+        Cause::CalledAbort(rank) => Error::Aborted { rank, cause: "called abort" },
         Cause::Mismatch(pair) => {
             let records = pair.ranks.map(|rank| records(world, rank, pair.call));
             let is_alike = |(a, b): &(&Record, &Record)| a[..3] == b[..3];

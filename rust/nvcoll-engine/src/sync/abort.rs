@@ -24,7 +24,7 @@ pub enum Cause {
     /// The user interrupted the program.
     Interrupted,
     /// This rank called abort.
-    Called(u32),
+    CalledAbort(u32),
     /// These two ranks called different things.
     Mismatch(Pair),
     /// What these two ranks brought overlaps, and one of the two is written.
@@ -76,7 +76,7 @@ fn encode(cause: Cause) -> u64 {
         Cause::Mismatch(pair) => (4, pair),
         Cause::Overlap(pair) => (5, pair),
         Cause::Returned(pair) => (6, pair),
-        Cause::Called(rank) => (7, one(rank)),
+        Cause::CalledAbort(rank) => (7, one(rank)),
     };
     debug_assert!(a < 1 << 12 && b < 1 << 12, "ranks have twelve bits");
     kind | u64::from(a) << 8 | u64::from(b) << 20 | u64::from(call) << 32
@@ -92,7 +92,7 @@ fn decode(word: u64) -> Option<Cause> {
         4 => Some(Cause::Mismatch(pair)),
         5 => Some(Cause::Overlap(pair)),
         6 => Some(Cause::Returned(pair)),
-        7 => Some(Cause::Called(rank(8))),
+        7 => Some(Cause::CalledAbort(rank(8))),
         _ => None,
     }
 }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_word_gives_back_every_cause() {
         let pair = Pair { ranks: [1023, 7], call: 0x8765_4321 };
-        let causes = [Cause::Failed(1023), Cause::TimedOut(0), Cause::Interrupted, Cause::Called(5)];
+        let causes = [Cause::Failed(1023), Cause::TimedOut(0), Cause::Interrupted, Cause::CalledAbort(5)];
         for cause in causes.into_iter().chain([Cause::Mismatch(pair), Cause::Overlap(pair), Cause::Returned(pair)]) {
             assert_eq!(decode(encode(cause)), Some(cause));
         }

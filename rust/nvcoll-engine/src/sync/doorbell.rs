@@ -23,13 +23,13 @@ const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_millis(100)
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Doorbell {
-    sleeping: Line,
-    bell: Line,
+    sleeping: BellLine,
+    bell: BellLine,
 }
 
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-struct Line(AtomicU32);
+struct BellLine(AtomicU32);
 
 impl Doorbell {
     /// Sleeps until rung, unless `is_ready` says, after the fence, that there is something to do. May return early.

@@ -6,6 +6,7 @@
 
 pub mod abort;
 pub mod atomic;
+pub mod backoff;
 pub mod departure;
 pub mod doorbell;
 pub mod progress;
@@ -14,6 +15,7 @@ pub mod single_flight;
 pub mod try_lock;
 
 pub use abort::{Abort, Activity, Cause, Pair};
+pub use backoff::Backoff;
 pub use departure::Departure;
 pub use doorbell::Doorbell;
 pub use progress::{Progress, Stamp};

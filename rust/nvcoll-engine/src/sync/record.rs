@@ -21,11 +21,11 @@ pub type Record = [u64; WORDS];
 /// The two records of one rank, each on a line of its own. One writer.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct RecordLine([Line; 2]);
+pub struct RecordLine([RecordHalf; 2]);
 
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-struct Line([AtomicU64; WORDS]);
+struct RecordHalf([AtomicU64; WORDS]);
 
 impl RecordLine {
     /// Writes the record of `call`; the stamp that follows makes it visible.

@@ -26,7 +26,7 @@ use nvcoll_core::interrupt::Interrupt;
 use crate::system::process::Process;
 
 /// How a caller does what takes long.
-pub trait Aside {
+pub trait Unlocked {
     /// Does the work on the calling thread; a lock that others need is free meanwhile, and held again afterwards.
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T;
 
@@ -38,9 +38,9 @@ pub trait Aside {
 
 /// For callers that hold no lock.
 #[derive(Debug, Clone, Copy)]
-pub struct OnTheSpot;
+pub struct HoldsNoLock;
 
-impl Aside for OnTheSpot {
+impl Unlocked for HoldsNoLock {
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         work()
     }
@@ -48,11 +48,11 @@ impl Aside for OnTheSpot {
 
 /// What is being made, by key.
 #[derive(Debug)]
-pub struct Makers<K: Eq + Hash + Clone>(Mutex<Option<HashMap<K, Arc<Making>>>>);
+pub struct SingleFlight<K: Eq + Hash + Clone>(Mutex<Option<HashMap<K, Arc<InFlight>>>>);
 
 /// One value that somebody makes.
 #[derive(Debug)]
-struct Making {
+struct InFlight {
     process: Process,
     thread: ThreadId,
     is_over: Mutex<bool>,
@@ -60,13 +60,13 @@ struct Making {
 }
 
 /// The right to make a value, and the duty to wake who waits for it.
-struct Turn<'a, K: Eq + Hash + Clone> {
-    makers: &'a Makers<K>,
+struct Leader<'a, K: Eq + Hash + Clone> {
+    flights: &'a SingleFlight<K>,
     key: &'a K,
-    making: Arc<Making>,
+    making: Arc<InFlight>,
 }
 
-impl<K: Eq + Hash + Clone> Makers<K> {
+impl<K: Eq + Hash + Clone> SingleFlight<K> {
     /// Returns a table in which nothing is being made.
     pub const fn new() -> Self {
         Self(Mutex::new(None))
@@ -79,7 +79,7 @@ impl<K: Eq + Hash + Clone> Makers<K> {
     pub fn find_or_make<V, E>(
         &self,
         key: &K,
-        aside: &impl Aside,
+        unlocked: &impl Unlocked,
         find: impl Fn() -> Option<V>,
         make: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, E> {
@@ -88,33 +88,33 @@ impl<K: Eq + Hash + Clone> Makers<K> {
                 return Ok(found);
             }
             match self.begin(key) {
-                Ok(_turn) => return make(),
-                Err(making) => aside.run(|| making.wait()),
+                Ok(_leader) => return make(),
+                Err(making) => unlocked.run(|| making.wait()),
             }
         }
     }
 
     /// Begins to make a value, unless another thread of this process does.
-    fn begin<'a>(&'a self, key: &'a K) -> Result<Turn<'a, K>, Arc<Making>> {
+    fn begin<'a>(&'a self, key: &'a K) -> Result<Leader<'a, K>, Arc<InFlight>> {
         let (process, thread) = (Process::current(), std::thread::current().id());
         let mut table = lock(&self.0);
         let table = table.get_or_insert_default();
         if let Some(making) = table.get(key).filter(|making| making.process == process && making.thread != thread) {
             return Err(making.clone());
         }
-        let making = Arc::new(Making { process, thread, is_over: Mutex::new(false), over: Condvar::new() });
+        let making = Arc::new(InFlight { process, thread, is_over: Mutex::new(false), over: Condvar::new() });
         table.insert(key.clone(), making.clone());
-        Ok(Turn { makers: self, key, making })
+        Ok(Leader { flights: self, key, making })
     }
 }
 
-impl<K: Eq + Hash + Clone> Default for Makers<K> {
+impl<K: Eq + Hash + Clone> Default for SingleFlight<K> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Making {
+impl InFlight {
     fn wait(&self) {
         let mut is_over = lock(&self.is_over);
         while !*is_over {
@@ -123,9 +123,9 @@ impl Making {
     }
 }
 
-impl<K: Eq + Hash + Clone> Drop for Turn<'_, K> {
+impl<K: Eq + Hash + Clone> Drop for Leader<'_, K> {
     fn drop(&mut self) {
-        lock(&self.makers.0).as_mut().map(|table| table.remove(self.key));
+        lock(&self.flights.0).as_mut().map(|table| table.remove(self.key));
         *lock(&self.making.is_over) = true;
         self.making.over.notify_all();
     }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn threads_that_want_the_same_at_once_make_it_once() {
-        let (makers, made, value) = (Makers::new(), AtomicU32::new(0), OnceLock::new());
+        let (flights, made, value) = (SingleFlight::new(), AtomicU32::new(0), OnceLock::new());
         let together = Barrier::new(8);
         let make = || {
             made.fetch_add(1, Ordering::Relaxed);
@@ -155,7 +155,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     together.wait();
-                    assert_eq!(makers.find_or_make(&"key", &OnTheSpot, || value.get().copied(), make), Ok(7));
+                    assert_eq!(flights.find_or_make(&"key", &HoldsNoLock, || value.get().copied(), make), Ok(7));
                 });
             }
         });
@@ -164,19 +164,19 @@ mod tests {
 
     #[test]
     fn a_maker_that_fails_or_panics_leaves_the_turn_to_the_next() {
-        let makers = Makers::new();
-        let make = |outcome: Result<u32, &'static str>| makers.find_or_make(&1, &OnTheSpot, || None, || outcome);
+        let flights = SingleFlight::new();
+        let make = |outcome: Result<u32, &'static str>| flights.find_or_make(&1, &HoldsNoLock, || None, || outcome);
         assert_eq!(make(Err("refuted")), Err("refuted"));
         let panicking =
-            || makers.find_or_make(&1, &OnTheSpot, || None::<u32>, || -> Result<u32, ()> { panic!("make") });
+            || flights.find_or_make(&1, &HoldsNoLock, || None::<u32>, || -> Result<u32, ()> { panic!("make") });
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panicking)).is_err());
         assert_eq!(make(Ok(3)), Ok(3));
     }
 
     #[test]
     fn a_maker_that_asks_for_what_it_makes_does_not_wait_for_itself() {
-        let makers = Makers::new();
-        let make = |then: &dyn Fn() -> Result<u32, ()>| makers.find_or_make(&1, &OnTheSpot, || None, then);
+        let flights = SingleFlight::new();
+        let make = |then: &dyn Fn() -> Result<u32, ()>| flights.find_or_make(&1, &HoldsNoLock, || None, then);
         assert_eq!(make(&|| make(&|| Ok(5))), Ok(5));
     }
 }

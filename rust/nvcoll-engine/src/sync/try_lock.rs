@@ -4,6 +4,7 @@
 //! plan costs.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +29,7 @@ impl<T> OneAtATime<T> {
     #[inline]
     pub fn take(&self) -> Option<InUse<'_, T>> {
         // Acquire: pairs with the Release of the guard that was dropped last. The guard is made only if taken: dropping one frees.
-        (!self.is_in_use.swap(true, Ordering::Acquire)).then(|| InUse(self))
+        (!self.is_in_use.swap(true, Ordering::Acquire)).then(|| InUse::of(self))
     }
 
     /// Keeps everybody from taking the value until [`OneAtATime::open`]; says whether it was not in use.
@@ -41,39 +42,72 @@ impl<T> OneAtATime<T> {
     /// # Safety
     /// The caller had `true` from [`OneAtATime::close`] and has not opened since.
     pub unsafe fn open(&self) {
-        drop(InUse(self));
+        drop(InUse::of(self));
     }
 }
 
-/// The value, in use until this is dropped.
-pub struct InUse<'a, T>(&'a OneAtATime<T>);
+/// The guard of a value, which is in use until the guard is dropped.
+pub struct InUse<'a, T> {
+    owner: &'a OneAtATime<T>,
+    /// Stands for the exclusive reference that this guard is: it takes away the `Sync` that `owner` would give.
+    _exclusive: PhantomData<*mut T>,
+}
+
+// SAFETY: a shared guard hands out `&T` and nothing else, and threads may share that if `T` is `Sync`.
+unsafe impl<T: Sync> Sync for InUse<'_, T> {}
+
+impl<'a, T> InUse<'a, T> {
+    fn of(owner: &'a OneAtATime<T>) -> Self {
+        Self { owner, _exclusive: PhantomData }
+    }
+}
 
 impl<T> Deref for InUse<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
         // SAFETY: this is the one guard.
-        unsafe { &*self.0.value.get() }
+        unsafe { &*self.owner.value.get() }
     }
 }
 
 impl<T> DerefMut for InUse<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this is the one guard.
-        unsafe { &mut *self.0.value.get() }
+        unsafe { &mut *self.owner.value.get() }
     }
 }
 
 impl<T> Drop for InUse<'_, T> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire of who takes it next.
-        self.0.is_in_use.store(false, Ordering::Release);
+        self.owner.is_in_use.store(false, Ordering::Release);
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    /// Tells whether a type is `Sync`: the constant of the type itself comes before that of the trait.
+    struct Probe<T>(PhantomData<T>);
+
+    impl<T: Sync> Probe<T> {
+        const IS_SYNC: bool = true;
+    }
+
+    trait Otherwise {
+        const IS_SYNC: bool = false;
+    }
+
+    impl<T> Otherwise for Probe<T> {}
+
+    #[test]
+    fn a_guard_is_shared_among_threads_only_if_its_value_may_be() {
+        let of_cell = Probe::<InUse<'_, std::cell::Cell<u32>>>::IS_SYNC;
+        let of_number = Probe::<InUse<'_, u32>>::IS_SYNC;
+        assert!(!of_cell && of_number, "two threads with `&Cell` race without `unsafe`");
+    }
 
     #[test]
     fn one_thread_at_a_time_counts() {

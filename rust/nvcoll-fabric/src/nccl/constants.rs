@@ -1,6 +1,6 @@
 //! The constants of one version on one generation of GPUs, from `versions.toml`.
 //!
-//! An era of the table holds what changed; [`Constants`] is the sum of all eras up to a version, with nothing left to look up
+//! An era of the table holds what changed; [`VersionConstants`] is the sum of all eras up to a version, with nothing left to look up
 //! but what depends on the number of nodes.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::{Algorithm, Protocol};
+use super::{NcclAlgorithm, Protocol};
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 
@@ -29,7 +29,7 @@ pub(super) enum Hop {
 /// How the bandwidth of NVLS follows from its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Nvls {
+pub(super) enum NvlsBandwidth {
     /// There is no NVLS.
     None,
     /// What the graph has, times 5/6.
@@ -107,10 +107,10 @@ impl Processor {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Hops {
-    nvlink: Option<BTreeMap<Algorithm, PerProtocol>>,
-    pcie: Option<BTreeMap<Algorithm, PerProtocol>>,
-    network: Option<BTreeMap<Algorithm, PerProtocol>>,
+struct HopLatencies {
+    nvlink: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
+    pcie: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
+    network: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -144,8 +144,8 @@ struct SizeParts {
 struct Era {
     version: String,
     tag: String,
-    base_us: Option<BTreeMap<Algorithm, PerProtocol>>,
-    hop_us: Option<Hops>,
+    base_us: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
+    hop_us: Option<HopLatencies>,
     maximum_gbps: Option<Maxima>,
     ring_ll128_of_gbps: Option<BTreeMap<String, f64>>,
     sm80_bus_gbps: Option<f64>,
@@ -166,7 +166,7 @@ struct Era {
     plateau_part: Option<Vec<(u32, f64)>>,
     plateau: Option<Plateau>,
     one_gpu_takes_tree_network: Option<bool>,
-    nvls: Option<Nvls>,
+    nvls: Option<NvlsBandwidth>,
     nvls_heads: Option<usize>,
     nvls_part: Option<Vec<(u32, f64)>>,
     nvls_channels: Option<Vec<(u32, u32, u32, u32)>>,
@@ -197,25 +197,25 @@ struct SocketMedium {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct VersionsFile {
     era: Vec<Era>,
     pcie: Vec<PcieLane>,
     socket: Vec<SocketMedium>,
 }
 
-fn table() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
+fn table() -> &'static VersionsFile {
+    static TABLE: OnceLock<VersionsFile> = OnceLock::new();
     TABLE.get_or_init(|| toml::from_str(include_str!("versions.toml")).expect("a test reads the table that is shipped"))
 }
 
 /// Everything that a version assumes of a generation.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Constants {
+pub(super) struct VersionConstants {
     pub(super) tag: &'static str,
     /// Compute capability times ten.
     pub(super) sm: u32,
-    base_us: BTreeMap<Algorithm, PerProtocol>,
-    hop_us: [BTreeMap<Algorithm, PerProtocol>; 3],
+    base_us: BTreeMap<NcclAlgorithm, PerProtocol>,
+    hop_us: [BTreeMap<NcclAlgorithm, PerProtocol>; 3],
     ll: PerNodes,
     ring_ll128: PerNodes,
     tree_ll128: PerNodes,
@@ -240,7 +240,7 @@ pub(super) struct Constants {
     pub(super) plateau_part: f64,
     pub(super) plateau: Plateau,
     pub(super) one_gpu_takes_tree_network: bool,
-    pub(super) nvls: Nvls,
+    pub(super) nvls: NvlsBandwidth,
     pub(super) nvls_heads: usize,
     pub(super) nvls_part: f64,
     nvls_channels: Vec<(u32, u32, u32, u32)>,
@@ -272,7 +272,7 @@ fn numbers(version: &str) -> Option<Vec<u32>> {
     numbers.filter(|numbers| numbers.len() >= 2)
 }
 
-impl Constants {
+impl VersionConstants {
     /// Sums up the eras until `version`, as `2.27.7`, `v2.27.7-1` or `2.27`, which means the last of 2.27.
     ///
     /// # Errors
@@ -365,12 +365,12 @@ impl Constants {
     }
 
     /// Returns the fixed latency in microseconds; none if the version lacks the algorithm.
-    pub(super) fn base_us(&self, algorithm: Algorithm, protocol: Protocol) -> Option<f64> {
+    pub(super) fn base_us(&self, algorithm: NcclAlgorithm, protocol: Protocol) -> Option<f64> {
         self.base_us.get(&algorithm).map(|us| us[protocol as usize])
     }
 
     /// Returns the latency of a hop in microseconds.
-    pub(super) fn hop_us(&self, hop: Hop, algorithm: Algorithm, protocol: Protocol) -> f64 {
+    pub(super) fn hop_us(&self, hop: Hop, algorithm: NcclAlgorithm, protocol: Protocol) -> f64 {
         self.hop_us[hop as usize].get(&algorithm).map_or(0.0, |us| us[protocol as usize])
     }
 
@@ -456,7 +456,7 @@ mod tests {
         for era in &table().era {
             assert_eq!(era.tag, format!("v{}-1", era.version));
             for gpu in all().iter().filter(|gpu| gpu.sm.is_some()) {
-                let constants = Constants::of(&era.version, gpu, "a test").unwrap();
+                let constants = VersionConstants::of(&era.version, gpu, "a test").unwrap();
                 assert_eq!(constants.tag, era.tag);
                 let falls = |speeds: &[f64]| speeds.windows(2).all(|pair| pair[0] > pair[1]);
                 assert!(falls(&constants.speeds_node) && falls(&constants.speeds_network), "{}", era.version);
@@ -477,10 +477,10 @@ mod tests {
             ("2.19.4", "v2.19.4-1"),
             ("3.0.0", "v2.30.7-1"),
         ] {
-            assert_eq!(Constants::of(asked, gpu, "a test").unwrap().tag, tag, "{asked}");
+            assert_eq!(VersionConstants::of(asked, gpu, "a test").unwrap().tag, tag, "{asked}");
         }
         for wrong in ["2.7.8", "", "two", "2", "2.x"] {
-            assert!(matches!(Constants::of(wrong, gpu, "a test"), Err(Error::Unknown { .. })), "{wrong}");
+            assert!(matches!(VersionConstants::of(wrong, gpu, "a test"), Err(Error::Unknown { .. })), "{wrong}");
         }
     }
 }

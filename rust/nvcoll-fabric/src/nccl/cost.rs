@@ -15,31 +15,31 @@
 //! the version's: see each function. Source: NCCL src/graph/tuning.cc at the tags of the table. f64 with + - x / only, where
 //! NCCL has f32: estimates agree to about six digits.
 
-use super::constants::{Constants, Hop, Ll128, Nvls, Processor};
-use super::node::Class;
-use super::search::{Graph, Pattern};
-use super::{Algorithm, Function, Protocol};
+use super::constants::{Hop, Ll128, NvlsBandwidth, Processor, VersionConstants};
+use super::node::PathClass;
+use super::search::{ChannelGraph, GraphPattern};
+use super::{Function, NcclAlgorithm, Protocol};
 
 /// Who takes part, on what.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Scene<'a> {
-    pub(super) constants: &'a Constants,
+    pub(super) constants: &'a VersionConstants,
     pub(super) processor: Processor,
     pub(super) ranks: u32,
     pub(super) nodes: u32,
-    pub(super) ring: &'a Graph,
-    pub(super) tree: &'a Graph,
-    pub(super) nvls: &'a Graph,
+    pub(super) ring: &'a ChannelGraph,
+    pub(super) tree: &'a ChannelGraph,
+    pub(super) nvls: &'a ChannelGraph,
     /// How many channels collectives have.
     pub(super) channels: u32,
 }
 
 impl Scene<'_> {
-    fn graph(&self, algorithm: Algorithm) -> &Graph {
+    fn graph(&self, algorithm: NcclAlgorithm) -> &ChannelGraph {
         match algorithm {
-            Algorithm::Ring => self.ring,
-            Algorithm::Tree | Algorithm::Pat => self.tree,
-            Algorithm::Nvls | Algorithm::NvlsTree => self.nvls,
+            NcclAlgorithm::Ring => self.ring,
+            NcclAlgorithm::Tree | NcclAlgorithm::Pat => self.tree,
+            NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => self.nvls,
         }
     }
 
@@ -57,13 +57,20 @@ impl Scene<'_> {
     }
 
     /// Says why a pair is not considered.
-    pub(super) fn why_not(&self, function: Function, algorithm: Algorithm, protocol: Protocol) -> Option<&'static str> {
+    pub(super) fn why_not(
+        &self,
+        function: Function,
+        algorithm: NcclAlgorithm,
+        protocol: Protocol,
+    ) -> Option<&'static str> {
         let gathers = matches!(function, Function::AllGather | Function::ReduceScatter);
         let has_it = match algorithm {
-            Algorithm::Ring => true,
-            Algorithm::Tree | Algorithm::NvlsTree => function == Function::AllReduce,
-            Algorithm::Nvls => function == Function::AllReduce || gathers && self.constants.nvls != Nvls::Graph,
-            Algorithm::Pat => gathers,
+            NcclAlgorithm::Ring => true,
+            NcclAlgorithm::Tree | NcclAlgorithm::NvlsTree => function == Function::AllReduce,
+            NcclAlgorithm::Nvls => {
+                function == Function::AllReduce || gathers && self.constants.nvls != NvlsBandwidth::Graph
+            }
+            NcclAlgorithm::Pat => gathers,
         };
         if !has_it {
             return Some("the algorithm does not do this collective");
@@ -75,28 +82,30 @@ impl Scene<'_> {
             return Some("LL128 needs NVLink, a network card near the GPU and a GPU for which the version allows it");
         }
         match algorithm {
-            Algorithm::Ring | Algorithm::Tree => None,
+            NcclAlgorithm::Ring | NcclAlgorithm::Tree => None,
             _ if protocol != Protocol::Simple => Some("the algorithm has only Simple"),
-            Algorithm::Pat if self.nodes != self.ranks => Some("PAT needs one GPU per node"),
-            Algorithm::Pat => None,
+            NcclAlgorithm::Pat if self.nodes != self.ranks => Some("PAT needs one GPU per node"),
+            NcclAlgorithm::Pat => None,
             _ if self.nvls.channels < 2 => {
                 Some("NVLS needs Hopper or later, more than two GPUs and a switch that folds")
             }
-            Algorithm::Nvls if self.nodes > 1 => Some("NVLS over several nodes needs SHARP in the network"),
-            Algorithm::NvlsTree if self.nodes == 1 => Some("an NVLS tree needs several nodes"),
-            Algorithm::Nvls if gathers && self.per_node() > self.constants.nvls_heads as f64 => {
+            NcclAlgorithm::Nvls if self.nodes > 1 => Some("NVLS over several nodes needs SHARP in the network"),
+            NcclAlgorithm::NvlsTree if self.nodes == 1 => Some("an NVLS tree needs several nodes"),
+            NcclAlgorithm::Nvls if gathers && self.per_node() > self.constants.nvls_heads as f64 => {
                 Some("NVLS gathers among no more GPUs than it has heads")
             }
-            Algorithm::Nvls | Algorithm::NvlsTree => None,
+            NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => None,
         }
     }
 
-    fn has_ll128(&self, graph: &Graph) -> bool {
+    fn has_ll128(&self, graph: &ChannelGraph) -> bool {
         let sm = self.constants.sm;
-        let furthest = if sm >= 90 { Class::Pxn } else { Class::Pxb };
-        let is_near = graph.intra <= Class::Nvb && graph.inter <= furthest;
+        let furthest = if sm >= 90 { PathClass::Pxn } else { PathClass::Pxb };
+        let is_near = graph.intra <= PathClass::Nvb && graph.inter <= furthest;
         match self.constants.ll128 {
-            Ll128::Nvlink7080 => [70, 80].contains(&sm) && graph.intra <= Class::Nvl && graph.inter <= Class::Pxb,
+            Ll128::Nvlink7080 => {
+                [70, 80].contains(&sm) && graph.intra <= PathClass::Nvl && graph.inter <= PathClass::Pxb
+            }
             Ll128::Nvb708090 => [70, 80, 90].contains(&sm) && is_near,
             Ll128::Nvb70To120 => [70, 80, 90, 100, 120].contains(&sm) && is_near,
             Ll128::Nvb70 => sm >= 70 && is_near,
@@ -104,22 +113,22 @@ impl Scene<'_> {
     }
 
     /// Returns the bandwidth by which bytes are divided, in GB/s, without the tree's factor of size.
-    pub(super) fn algbw_gbps(&self, function: Function, algorithm: Algorithm, protocol: Protocol) -> f64 {
+    pub(super) fn algbw_gbps(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol) -> f64 {
         let gathers = matches!(function, Function::AllGather | Function::ReduceScatter);
         let of_ranks = f64::from(self.ranks) / self.steps(function);
         match algorithm {
-            Algorithm::Ring => self.ring_gbps(function, protocol) * of_ranks,
-            Algorithm::Tree => self.tree_gbps(protocol) * 0.5,
-            Algorithm::Pat => self.bus_gbps(self.tree) * self.constants.pat_part,
-            Algorithm::Nvls | Algorithm::NvlsTree => {
+            NcclAlgorithm::Ring => self.ring_gbps(function, protocol) * of_ranks,
+            NcclAlgorithm::Tree => self.tree_gbps(protocol) * 0.5,
+            NcclAlgorithm::Pat => self.bus_gbps(self.tree) * self.constants.pat_part,
+            NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => {
                 let bus = self.nvls_gbps(function, algorithm);
                 let whole = if gathers { 1.0 } else { of_ranks };
                 bus * match (self.constants.nvls, algorithm) {
-                    (Nvls::Efficiency, _) => whole,
-                    (Nvls::Graph, Algorithm::NvlsTree) => {
+                    (NvlsBandwidth::Efficiency, _) => whole,
+                    (NvlsBandwidth::Graph, NcclAlgorithm::NvlsTree) => {
                         0.7 * f64::from(self.nodes) / (2.0 * (f64::from(self.nodes) - 1.0))
                     }
-                    (Nvls::NarrowerUnscaled | Nvls::NarrowerHalves, _) if gathers => 1.0,
+                    (NvlsBandwidth::NarrowerUnscaled | NvlsBandwidth::NarrowerHalves, _) if gathers => 1.0,
                     _ => 5.0 / 6.0,
                 }
             }
@@ -127,7 +136,7 @@ impl Scene<'_> {
     }
 
     /// All channels together; the speed between GPUs also on two nodes, since a pair exchanges.
-    fn bus_gbps(&self, graph: &Graph) -> f64 {
+    fn bus_gbps(&self, graph: &ChannelGraph) -> f64 {
         let speed = if self.nodes <= 2 { graph.intra_gbps } else { graph.inter_gbps };
         let bus = graph.channels as f64 * speed;
         match self.constants.sm80_bus_gbps {
@@ -167,17 +176,17 @@ impl Scene<'_> {
                 (bus * part).min(channels * constants.tree_ll128_gbps(self.nodes))
             }
         };
-        if self.tree.pattern == Pattern::Tree {
+        if self.tree.pattern == GraphPattern::Tree {
             bus * constants.simple_tree_part
         } else {
             bus
         }
     }
 
-    fn nvls_gbps(&self, function: Function, algorithm: Algorithm) -> f64 {
+    fn nvls_gbps(&self, function: Function, algorithm: NcclAlgorithm) -> f64 {
         let (intra, inter) = (self.nvls.intra_gbps, self.nvls.inter_gbps);
         let (channels, per_node) = (self.nvls.channels as f64, self.per_node());
-        let is_tree = algorithm == Algorithm::NvlsTree;
+        let is_tree = algorithm == NcclAlgorithm::NvlsTree;
         let reduces = function == Function::AllReduce;
         let narrower = match (is_tree, self.nodes <= 2) {
             (true, false) => intra.min(inter / 2.0),
@@ -185,12 +194,12 @@ impl Scene<'_> {
         };
         channels
             * match self.constants.nvls {
-                Nvls::None => 0.0,
-                Nvls::Graph if self.nodes <= 2 => intra,
-                Nvls::Graph => inter,
-                Nvls::NarrowerHalves if !reduces => (intra * (per_node - 1.0) / per_node).min(inter * 0.9),
-                Nvls::Narrower | Nvls::NarrowerUnscaled | Nvls::NarrowerHalves => narrower,
-                Nvls::Efficiency => {
+                NvlsBandwidth::None => 0.0,
+                NvlsBandwidth::Graph if self.nodes <= 2 => intra,
+                NvlsBandwidth::Graph => inter,
+                NvlsBandwidth::NarrowerHalves if !reduces => (intra * (per_node - 1.0) / per_node).min(inter * 0.9),
+                NvlsBandwidth::Narrower | NvlsBandwidth::NarrowerUnscaled | NvlsBandwidth::NarrowerHalves => narrower,
+                NvlsBandwidth::Efficiency => {
                     let inside = intra * self.constants.nvls_part * (channels - 1.0) / channels;
                     let inside = if reduces { inside * 2.0 } else { inside * (per_node - 1.0) / per_node };
                     let between = if is_tree && self.nodes <= 2 { inter * 2.0 } else { inter };
@@ -201,30 +210,31 @@ impl Scene<'_> {
     }
 
     /// Returns the latency in microseconds, without the plateau of rings over several nodes.
-    pub(super) fn latency_us(&self, function: Function, algorithm: Algorithm, protocol: Protocol) -> f64 {
+    pub(super) fn latency_us(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol) -> f64 {
         let constants = self.constants;
         let base = constants.base_us(algorithm, protocol).unwrap_or(0.0);
         let nodes = f64::from(self.nodes);
         let log_nodes = f64::from(self.nodes.ilog2());
-        let inside = if self.graph(algorithm).intra == Class::Nvl { Hop::Nvlink } else { Hop::Pcie };
+        let inside = if self.graph(algorithm).intra == PathClass::Nvl { Hop::Nvlink } else { Hop::Pcie };
         let mut hop = constants.hop_us(inside, algorithm, protocol);
         if self.nodes > 1 && protocol == Protocol::Ll {
             hop *= constants.ll_hop_several_nodes_part;
         }
         // With one GPU per node nothing hides the network.
         let is_exposed = constants.one_gpu_takes_tree_network && self.nodes == self.ranks;
-        let network = constants.hop_us(Hop::Network, if is_exposed { Algorithm::Tree } else { algorithm }, protocol);
+        let network =
+            constants.hop_us(Hop::Network, if is_exposed { NcclAlgorithm::Tree } else { algorithm }, protocol);
         match algorithm {
-            Algorithm::Ring => base + self.ring_hops_us(function, protocol, inside, hop, network),
-            Algorithm::Tree => {
+            NcclAlgorithm::Ring => base + self.ring_hops_us(function, protocol, inside, hop, network),
+            NcclAlgorithm::Tree => {
                 let others = f64::from(self.ranks / self.nodes) - 1.0;
                 base + 2.0 * (others * hop + log_nodes * network)
             }
-            Algorithm::Nvls if self.nodes == 1 => base + hop,
-            Algorithm::Nvls => base + hop + network,
-            Algorithm::NvlsTree if constants.nvls == Nvls::Graph => base + 2.0 * (nodes - 1.0) * network,
-            Algorithm::NvlsTree => base + hop + 2.0 * log_nodes * network,
-            Algorithm::Pat => base + log_nodes * (network / 3.5) + f64::from(self.ranks) * 2.8,
+            NcclAlgorithm::Nvls if self.nodes == 1 => base + hop,
+            NcclAlgorithm::Nvls => base + hop + network,
+            NcclAlgorithm::NvlsTree if constants.nvls == NvlsBandwidth::Graph => base + 2.0 * (nodes - 1.0) * network,
+            NcclAlgorithm::NvlsTree => base + hop + 2.0 * log_nodes * network,
+            NcclAlgorithm::Pat => base + log_nodes * (network / 3.5) + f64::from(self.ranks) * 2.8,
         }
     }
 
@@ -240,9 +250,9 @@ impl Scene<'_> {
             let way = if self.nodes == 1 { inside } else { Hop::Network };
             // One order on all channels is one pipeline; else chunks wait for each other.
             return match (self.ring.is_same, protocol) {
-                (true, _) => constants.hop_us(way, Algorithm::Ring, protocol),
-                (false, Protocol::Simple) => steps * constants.hop_us(way, Algorithm::Tree, protocol),
-                (false, _) => steps * constants.hop_us(way, Algorithm::Ring, protocol),
+                (true, _) => constants.hop_us(way, NcclAlgorithm::Ring, protocol),
+                (false, Protocol::Simple) => steps * constants.hop_us(way, NcclAlgorithm::Tree, protocol),
+                (false, _) => steps * constants.hop_us(way, NcclAlgorithm::Ring, protocol),
             };
         }
         let hop = if self.nodes > 1 { hop.max(self.post_us(protocol)) } else { hop };
@@ -260,11 +270,11 @@ impl Scene<'_> {
     pub(super) fn plateau_part(
         &self,
         function: Function,
-        algorithm: Algorithm,
+        algorithm: NcclAlgorithm,
         protocol: Protocol,
         nbytes: u64,
     ) -> f64 {
-        let is_ring = (function, algorithm, protocol) == (Function::AllReduce, Algorithm::Ring, Protocol::Simple);
+        let is_ring = (function, algorithm, protocol) == (Function::AllReduce, NcclAlgorithm::Ring, Protocol::Simple);
         let ranks = u64::from(self.ranks);
         let plateau = self.constants.plateau;
         let begun = nbytes / (u64::from(self.channels) * ranks) >= plateau.per_channel_bytes
@@ -277,11 +287,11 @@ impl Scene<'_> {
     }
 
     /// Returns the part of the bandwidth that a tree keeps at a size.
-    pub(super) fn size_part(&self, algorithm: Algorithm, protocol: Protocol, nbytes: u64) -> f64 {
+    pub(super) fn size_part(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> f64 {
         let is_scaled = match algorithm {
-            Algorithm::Tree => true,
+            NcclAlgorithm::Tree => true,
             // On x86; a processor that is not told is taken to be x86.
-            Algorithm::NvlsTree => {
+            NcclAlgorithm::NvlsTree => {
                 self.constants.nvls_tree_size_part && !matches!(self.processor, Processor::Arm | Processor::Power)
             }
             _ => false,
@@ -294,16 +304,16 @@ impl Scene<'_> {
     }
 
     /// Returns the most channels that a call of so many bytes has: each thread must have some work.
-    pub(super) fn used_channels(&self, algorithm: Algorithm, protocol: Protocol, nbytes: u64) -> u32 {
-        if matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree) {
+    pub(super) fn used_channels(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> u32 {
+        if matches!(algorithm, NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree) {
             return self.constants.nvls_channels(self.nodes);
         }
-        if algorithm == Algorithm::Pat {
+        if algorithm == NcclAlgorithm::Pat {
             return self.channels;
         }
-        let is_slow = algorithm == Algorithm::Ring && self.ring.intra_gbps * self.ring.channels as f64 <= SLOW_GBPS;
+        let is_slow = algorithm == NcclAlgorithm::Ring && self.ring.intra_gbps * self.ring.channels as f64 <= SLOW_GBPS;
         let (threads, per_thread): (u64, u64) = match protocol {
-            Protocol::Ll if algorithm == Algorithm::Ring => (512, 8 * u64::from(self.ranks)),
+            Protocol::Ll if algorithm == NcclAlgorithm::Ring => (512, 8 * u64::from(self.ranks)),
             Protocol::Ll => (512, 8),
             Protocol::Ll128 => (640, 8),
             Protocol::Simple => (if is_slow { 256 } else { 512 }, 64),

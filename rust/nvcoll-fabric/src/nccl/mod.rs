@@ -41,23 +41,23 @@ mod node;
 mod search;
 
 pub use constants::Processor;
-pub use node::Class;
+pub use node::PathClass;
 
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::units::{Ps, PS_PER_US};
-use constants::{Constants, Nvls};
+use constants::{NvlsBandwidth, VersionConstants};
 use cost::Scene;
-use node::{Node, Ranks};
+use node::{NodeRanks, NodeTopology};
 use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER};
-use search::{Graph, Pattern};
+use search::{ChannelGraph, GraphPattern};
 
 /// An algorithm of NCCL, in the order in which ties are broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Algorithm {
+pub enum NcclAlgorithm {
     /// Two trees over nodes, chains inside them.
     Tree,
     /// Rings.
@@ -70,7 +70,7 @@ pub enum Algorithm {
     Pat,
 }
 
-impl Algorithm {
+impl NcclAlgorithm {
     /// Every algorithm.
     pub const ALL: [Self; 5] = [Self::Tree, Self::Ring, Self::Nvls, Self::NvlsTree, Self::Pat];
 
@@ -139,7 +139,7 @@ impl Function {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// The algorithm.
-    pub algorithm: Algorithm,
+    pub algorithm: NcclAlgorithm,
     /// The protocol.
     pub protocol: Protocol,
     /// The most channels that a call of this size has.
@@ -164,22 +164,22 @@ pub struct Channels {
     /// GB/s of each between nodes.
     pub network_gbps: f64,
     /// The worst path between GPUs.
-    pub class: Class,
+    pub class: PathClass,
     /// The worst path to the network; local on one node.
-    pub network_class: Class,
+    pub network_class: PathClass,
 }
 
 /// NCCL's cost model of some ranks of a fabric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     fabric: String,
-    constants: Constants,
+    constants: VersionConstants,
     processor: Processor,
     ranks: u32,
     nodes: u32,
-    ring: Graph,
-    tree: Graph,
-    nvls: Graph,
+    ring: ChannelGraph,
+    tree: ChannelGraph,
+    nvls: ChannelGraph,
     channels: u32,
 }
 
@@ -207,20 +207,23 @@ impl Model {
     }
 
     fn told(version: &str, fabric: &Fabric, processor: Option<Processor>) -> Result<Self> {
-        let constants = Constants::of(version, fabric.gpu, &fabric.name)?;
-        let ranks = Ranks::of(fabric)?;
-        let node = Node::of(fabric, &ranks, &constants, processor)?;
+        let constants = VersionConstants::of(version, fabric.gpu, &fabric.name)?;
+        let ranks = NodeRanks::of(fabric)?;
+        let node = NodeTopology::of(fabric, &ranks, &constants, processor)?;
         let most = constants.max_channels / 2;
-        let (mut ring, mut tree, mut nvls) =
-            (Graph::none(Pattern::Ring), Graph::none(Pattern::Tree), Graph::none(Pattern::Tree));
+        let (mut ring, mut tree, mut nvls) = (
+            ChannelGraph::none(GraphPattern::Ring),
+            ChannelGraph::none(GraphPattern::Tree),
+            ChannelGraph::none(GraphPattern::Tree),
+        );
         if ranks.count > 1 {
-            ring = search::find(&node, &constants, Pattern::Ring, 1, most);
-            tree = search::find(&node, &constants, Pattern::BalancedTree, ring.channels, ring.channels);
+            ring = search::find(&node, &constants, GraphPattern::Ring, 1, most);
+            tree = search::find(&node, &constants, GraphPattern::BalancedTree, ring.channels, ring.channels);
             ring.channels = ring.channels.min(tree.channels);
             tree.channels = ring.channels;
         }
         let folds = fabric.abilities.multicast && fabric.abilities.switch_folds;
-        if folds && constants.sm >= 90 && constants.nvls != Nvls::None && node.gpus > 2 {
+        if folds && constants.sm >= 90 && constants.nvls != NvlsBandwidth::None && node.gpus > 2 {
             nvls = search::find_nvls(&node, &constants);
         }
         let mut channels = (2 * ring.channels).min(constants.max_channels).max(1) as u32;
@@ -248,11 +251,11 @@ impl Model {
     }
 
     /// Returns the channels of an algorithm; none if there is no such graph.
-    pub fn channels(&self, algorithm: Algorithm) -> Option<Channels> {
+    pub fn channels(&self, algorithm: NcclAlgorithm) -> Option<Channels> {
         let graph = match algorithm {
-            Algorithm::Ring => &self.ring,
-            Algorithm::Tree | Algorithm::Pat => &self.tree,
-            Algorithm::Nvls | Algorithm::NvlsTree => &self.nvls,
+            NcclAlgorithm::Ring => &self.ring,
+            NcclAlgorithm::Tree | NcclAlgorithm::Pat => &self.tree,
+            NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => &self.nvls,
         };
         (graph.channels > 0).then_some(Channels {
             count: graph.channels as u32,
@@ -279,13 +282,13 @@ impl Model {
             ),
         })?;
         if self.ranks == 1 {
-            let (algorithm, protocol) = (Algorithm::Ring, Protocol::Simple);
+            let (algorithm, protocol) = (NcclAlgorithm::Ring, Protocol::Simple);
             let (bandwidth_gbps, latency_us, time_ps, why_disabled) = (0.0, 0.0, Some(0), None);
             let alone =
                 Candidate { algorithm, protocol, channels: 1, bandwidth_gbps, latency_us, time_ps, why_disabled };
             return Ok(vec![alone]);
         }
-        let pairs = Algorithm::ALL.into_iter().flat_map(|a| Protocol::ALL.into_iter().map(move |p| (a, p)));
+        let pairs = NcclAlgorithm::ALL.into_iter().flat_map(|a| Protocol::ALL.into_iter().map(move |p| (a, p)));
         Ok(pairs.map(|(algorithm, protocol)| self.candidate(function, algorithm, protocol, nbytes)).collect())
     }
 
@@ -303,7 +306,7 @@ impl Model {
     }
 
     /// Returns the most channels that a call of so many bytes has.
-    pub fn used_channels(&self, algorithm: Algorithm, protocol: Protocol, nbytes: u64) -> u32 {
+    pub fn used_channels(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> u32 {
         self.scene().used_channels(algorithm, protocol, nbytes)
     }
 
@@ -320,7 +323,7 @@ impl Model {
         }
     }
 
-    fn candidate(&self, function: Function, algorithm: Algorithm, protocol: Protocol, nbytes: u64) -> Candidate {
+    fn candidate(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> Candidate {
         let scene = self.scene();
         let why_disabled = scene.why_not(function, algorithm, protocol);
         if why_disabled.is_some() {

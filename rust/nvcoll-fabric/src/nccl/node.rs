@@ -16,14 +16,14 @@
 
 use std::collections::BTreeMap;
 
-use super::constants::{pcie_lane_gbps, processor_of, Constants, Processor};
+use super::constants::{pcie_lane_gbps, processor_of, Processor, VersionConstants};
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
 
 /// How good a path is, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum PathClass {
     /// No path: one GPU.
     Local,
     /// NVLink, directly or through an NVSwitch.
@@ -46,8 +46,8 @@ pub enum Class {
 
 /// From one device to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Path {
-    pub(super) class: Class,
+pub(super) struct TopologyPath {
+    pub(super) class: PathClass,
     /// Positions in the fabric's links.
     pub(super) links: Vec<usize>,
     /// PCIe carries more than the data: an Intel processor splits it.
@@ -58,7 +58,7 @@ pub(super) struct Path {
 
 /// One node of those that take part: the first.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
+pub(super) struct NodeTopology {
     /// How many GPUs of it take part.
     pub(super) gpus: usize,
     /// Its network cards; none if no other node takes part.
@@ -75,9 +75,9 @@ pub(super) struct Node {
     pub(super) leaving: Vec<(i64, i64)>,
     /// What each network card sends, in thousandths.
     pub(super) cards: Vec<i64>,
-    between: Vec<Option<Path>>,
-    out: Vec<Option<Path>>,
-    into: Vec<Option<Path>>,
+    between: Vec<Option<TopologyPath>>,
+    out: Vec<Option<TopologyPath>>,
+    into: Vec<Option<TopologyPath>>,
     /// The widest path to another GPU, or to a network card.
     pub(super) widest: i64,
     /// All that a GPU has.
@@ -90,7 +90,7 @@ pub(super) struct Node {
 
 /// Who takes part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ranks {
+pub(super) struct NodeRanks {
     /// The number of ranks.
     pub(super) count: u32,
     /// The number of nodes, those that an NVSwitch joins counted as one.
@@ -107,7 +107,7 @@ fn thousandths(gbps: f64) -> i64 {
     (gbps * 1000.0).round() as i64
 }
 
-impl Ranks {
+impl NodeRanks {
     /// Sorts the ranks of a fabric into nodes.
     ///
     /// # Errors
@@ -162,12 +162,17 @@ fn processor(fabric: &Fabric) -> Result<Processor> {
     })
 }
 
-impl Node {
+impl NodeTopology {
     /// Sees the first node as a version does.
     ///
     /// # Errors
     /// [`Error::Unable`] for media that NCCL has no figure for, [`Error::NoPath`] between GPUs that nothing joins.
-    pub(super) fn of(fabric: &Fabric, ranks: &Ranks, constants: &Constants, told: Option<Processor>) -> Result<Self> {
+    pub(super) fn of(
+        fabric: &Fabric,
+        ranks: &NodeRanks,
+        constants: &VersionConstants,
+        told: Option<Processor>,
+    ) -> Result<Self> {
         let processor = told.map_or_else(|| processor(fabric), Ok)?;
         let home = domains(fabric);
         let here = home[ranks.first[0]];
@@ -212,32 +217,32 @@ impl Node {
     }
 
     /// Returns the path between two GPUs.
-    pub(super) fn between(&self, from: usize, to: usize) -> Option<&Path> {
+    pub(super) fn between(&self, from: usize, to: usize) -> Option<&TopologyPath> {
         self.between[from * self.gpus + to].as_ref()
     }
 
     /// Returns the path from a GPU into the network.
-    pub(super) fn out(&self, gpu: usize, nic: usize) -> Option<&Path> {
+    pub(super) fn out(&self, gpu: usize, nic: usize) -> Option<&TopologyPath> {
         self.out[gpu * self.nics + nic].as_ref()
     }
 
     /// Returns the path from the network to a GPU.
-    pub(super) fn into(&self, nic: usize, gpu: usize) -> Option<&Path> {
+    pub(super) fn into(&self, nic: usize, gpu: usize) -> Option<&TopologyPath> {
         self.into[gpu * self.nics + nic].as_ref()
     }
 
     /// Returns the classes of paths between GPUs, or to network cards, each once, best first.
-    pub(super) fn classes(&self, of_network: bool) -> Vec<Class> {
+    pub(super) fn classes(&self, of_network: bool) -> Vec<PathClass> {
         let paths = if of_network { [&self.out[..], &self.into] } else { [&self.between[..], &[]] };
-        let mut classes: Vec<Class> = paths.into_iter().flatten().flatten().map(|path| path.class).collect();
+        let mut classes: Vec<PathClass> = paths.into_iter().flatten().flatten().map(|path| path.class).collect();
         classes.sort_unstable();
         classes.dedup();
         classes
     }
 
-    fn path(&self, class: Class, links: Vec<usize>) -> Path {
+    fn path(&self, class: PathClass, links: Vec<usize>) -> TopologyPath {
         let width = links.iter().map(|&link| self.capacity[link]).min().unwrap_or(0);
-        Path { class, links, is_split: class == Class::Phb && self.processor.is_intel(), width }
+        TopologyPath { class, links, is_split: class == PathClass::Phb && self.processor.is_intel(), width }
     }
 
     fn join_gpus(&mut self, fabric: &Fabric, gpus: &[usize]) -> Result<()> {
@@ -264,7 +269,7 @@ impl Node {
     }
 
     /// Directly, through one switch, or through several.
-    fn over_nvlink(&self, fabric: &Fabric, from: usize, to: usize, nvlinks: &[Vec<usize>]) -> Option<Path> {
+    fn over_nvlink(&self, fabric: &Fabric, from: usize, to: usize, nvlinks: &[Vec<usize>]) -> Option<TopologyPath> {
         let link = |a: usize, b: usize| nvlinks[a].iter().copied().find(|&link| fabric.links[link].to == b);
         let is_switch = |position: usize| fabric.devices[position].kind == DeviceKind::Nvswitch;
         let switched = || {
@@ -276,7 +281,7 @@ impl Node {
             _ => fabric.shortest(from, to, |kind| kind == DeviceKind::Nvswitch, |family| family == LinkFamily::Nvlink),
         };
         let links = link(from, to).map(|link| vec![link]).or_else(switched).or_else(over_switches)?;
-        Some(self.path(Class::Nvl, links))
+        Some(self.path(PathClass::Nvl, links))
     }
 
     /// In a mesh: through a GPU that both reach.
@@ -286,38 +291,38 @@ impl Node {
         (from, to): (usize, usize),
         gpus: &[usize],
         nvlinks: &[Vec<usize>],
-    ) -> Option<Path> {
+    ) -> Option<TopologyPath> {
         gpus.iter().filter(|&&by| by != from && by != to).find_map(|&by| {
             let (first, second) =
                 (self.over_nvlink(fabric, from, by, nvlinks)?, self.over_nvlink(fabric, by, to, nvlinks)?);
             let links = [first.links, second.links].concat();
-            Some(self.path(Class::Nvb, links))
+            Some(self.path(PathClass::Nvb, links))
         })
     }
 
-    fn over_host(&self, fabric: &Fabric, from: usize, to: usize) -> Option<Path> {
+    fn over_host(&self, fabric: &Fabric, from: usize, to: usize) -> Option<TopologyPath> {
         let direct = self.over_pcie(fabric, from, to)?;
-        if fabric.abilities.peer_access || direct.class >= Class::Phb {
+        if fabric.abilities.peer_access || direct.class >= PathClass::Phb {
             return Some(direct);
         }
         let up_and_down = fabric.of_kind(DeviceKind::Socket).filter_map(|socket| {
             let links = [self.over_pcie(fabric, from, socket)?.links, self.over_pcie(fabric, socket, to)?.links];
             Some(links.concat())
         });
-        Some(self.path(Class::Phb, up_and_down.min_by_key(Vec::len)?))
+        Some(self.path(PathClass::Phb, up_and_down.min_by_key(Vec::len)?))
     }
 
-    fn over_pcie(&self, fabric: &Fabric, from: usize, to: usize) -> Option<Path> {
+    fn over_pcie(&self, fabric: &Fabric, from: usize, to: usize) -> Option<TopologyPath> {
         let is_passed = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
         let is_taken = |family| matches!(family, LinkFamily::Pcie | LinkFamily::Socket | LinkFamily::C2c);
         let links = fabric.shortest(from, to, is_passed, is_taken)?;
         let passed = |kind| links.iter().filter(|&&l| fabric.devices[fabric.links[l].from].kind == kind).count();
         let class = match (passed(DeviceKind::Socket), passed(DeviceKind::PcieSwitch)) {
-            (0, 0..=1) => Class::Pix,
-            (0, _) => Class::Pxb,
-            (1, _) if links.iter().any(|&link| fabric.links[link].medium.family == LinkFamily::C2c) => Class::P2c,
-            (1, _) => Class::Phb,
-            _ => Class::Sys,
+            (0, 0..=1) => PathClass::Pix,
+            (0, _) => PathClass::Pxb,
+            (1, _) if links.iter().any(|&link| fabric.links[link].medium.family == LinkFamily::C2c) => PathClass::P2c,
+            (1, _) => PathClass::Phb,
+            _ => PathClass::Sys,
         };
         Some(self.path(class, links))
     }
@@ -336,7 +341,7 @@ impl Node {
                 let into = self.over_pcie(fabric, nic, gpu).zip(wire(nic, false));
                 let into = into.map(|(path, wire)| self.path(path.class, [vec![wire], path.links].concat()));
                 self.out.push(out);
-                self.into.push(into.map(|path| Path { is_split: false, ..path }));
+                self.into.push(into.map(|path| TopologyPath { is_split: false, ..path }));
             }
         }
         self.take_nvlink_to_the_nic();
@@ -348,19 +353,19 @@ impl Node {
         let at = |gpu: usize, nic: usize| direct[gpu * self.nics + nic].as_ref();
         let mut better = Vec::new();
         for (gpu, nic) in (0..self.gpus).flat_map(|gpu| (0..self.nics).map(move |nic| (gpu, nic))) {
-            if at(gpu, nic).is_some_and(|path| path.class <= Class::Pxb) {
+            if at(gpu, nic).is_some_and(|path| path.class <= PathClass::Pxb) {
                 continue;
             }
             let by = (0..self.gpus).find(|&by| {
                 by != gpu
-                    && at(by, nic).is_some_and(|path| path.class <= Class::Pxb)
-                    && self.between(gpu, by).is_some_and(|path| path.class == Class::Nvl)
+                    && at(by, nic).is_some_and(|path| path.class <= PathClass::Pxb)
+                    && self.between(gpu, by).is_some_and(|path| path.class == PathClass::Nvl)
             });
             let Some(by) = by else { continue };
             let (Some(first), Some(second)) = (self.between(gpu, by), at(by, nic)) else { continue };
             better.push((
                 gpu * self.nics + nic,
-                self.path(Class::Pxn, [first.links.clone(), second.links.clone()].concat()),
+                self.path(PathClass::Pxn, [first.links.clone(), second.links.clone()].concat()),
             ));
         }
         for (place, path) in better {
@@ -371,7 +376,7 @@ impl Node {
     fn sum(&mut self, fabric: &Fabric, gpus: &[usize]) {
         let paths = if self.nics > 0 { &self.out } else { &self.between };
         // A card's own two links end every path out: PCIe to it and its wire.
-        let own = |path: &Path| path.links.iter().rev().take(2).map(|&link| self.capacity[link]).min();
+        let own = |path: &TopologyPath| path.links.iter().rev().take(2).map(|&link| self.capacity[link]).min();
         let widest = |nic: usize| (0..self.gpus).filter_map(|gpu| own(self.out(gpu, nic)?)).max().unwrap_or(0);
         self.cards = (0..self.nics).map(widest).collect();
         self.widest = paths.iter().flatten().map(|path| path.width).max().unwrap_or(0);
@@ -391,7 +396,7 @@ impl Node {
 }
 
 /// Returns what NCCL assumes of a link, in thousandths of GB/s.
-fn assumed(fabric: &Fabric, link: &Link, constants: &Constants, processor: Processor) -> Result<i64> {
+fn assumed(fabric: &Fabric, link: &Link, constants: &VersionConstants, processor: Processor) -> Result<i64> {
     let lanes = f64::from(link.lanes);
     let medium = link.medium;
     let gbps = match medium.family {

@@ -21,12 +21,12 @@
 //!
 //! Not here: crossing from one network card to another inside a channel, SHARP, two channels where NVLink falls into two halves.
 
-use super::constants::{Constants, Duplicate};
-use super::node::{Class, Node, Path};
+use super::constants::{Duplicate, VersionConstants};
+use super::node::{NodeTopology, PathClass, TopologyPath};
 
 /// What is laid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pattern {
+pub(super) enum GraphPattern {
     /// Every GPU to the next, and back.
     Ring,
     /// A chain whose first two GPUs share what goes to the network.
@@ -37,8 +37,8 @@ pub(super) enum Pattern {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Graph {
-    pub(super) pattern: Pattern,
+pub(super) struct ChannelGraph {
+    pub(super) pattern: GraphPattern,
     /// How many channels; none if there is no such graph.
     pub(super) channels: usize,
     /// GB/s of a channel between GPUs.
@@ -46,17 +46,17 @@ pub(super) struct Graph {
     /// GB/s of a channel between nodes; between GPUs if there is one node.
     pub(super) inter_gbps: f64,
     /// The worst path between GPUs.
-    pub(super) intra: Class,
+    pub(super) intra: PathClass,
     /// The worst path to the network.
-    pub(super) inter: Class,
+    pub(super) inter: PathClass,
     /// Every channel visits the GPUs in one order.
     pub(super) is_same: bool,
     order: Vec<Vec<usize>>,
 }
 
-impl Graph {
-    pub(super) fn none(pattern: Pattern) -> Self {
-        let (intra, inter) = (Class::Local, Class::Local);
+impl ChannelGraph {
+    pub(super) fn none(pattern: GraphPattern) -> Self {
+        let (intra, inter) = (PathClass::Local, PathClass::Local);
         let (intra_gbps, inter_gbps, order) = (0.0, 0.0, Vec::new());
         Self { pattern, channels: 0, intra_gbps, inter_gbps, intra, inter, is_same: false, order }
     }
@@ -70,11 +70,11 @@ impl Graph {
 /// What is tried.
 #[derive(Debug, Clone, Copy)]
 struct Goal {
-    pattern: Pattern,
+    pattern: GraphPattern,
     intra: i64,
     inter: i64,
-    intra_class: Class,
-    inter_class: Class,
+    intra_class: PathClass,
+    inter_class: PathClass,
     is_same: bool,
     least: usize,
     most: usize,
@@ -88,18 +88,18 @@ const VISITS: u32 = 1 << 14;
 const VISITS_SAME: u32 = 1 << 8;
 
 struct Trial<'a> {
-    node: &'a Node,
+    node: &'a NodeTopology,
     capacity: Vec<i64>,
     goal: Goal,
     order: Vec<Vec<usize>>,
-    best: Graph,
+    best: ChannelGraph,
     visits: u32,
     is_perfect: bool,
 }
 
 /// In what order GPUs are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum Order {
     Position,
     Replay,
     Merit,
@@ -107,7 +107,7 @@ enum By {
 
 impl Trial<'_> {
     /// Takes a path's bandwidth, all of it or nothing.
-    fn take(&mut self, path: &Path, speed: i64) -> bool {
+    fn take(&mut self, path: &TopologyPath, speed: i64) -> bool {
         let split = (speed as f64 * self.split_part()).round() as i64;
         let need = |link: usize| if path.is_split && self.node.is_pcie[link] { split } else { speed };
         for (taken, &link) in path.links.iter().enumerate() {
@@ -122,7 +122,7 @@ impl Trial<'_> {
         true
     }
 
-    fn give(&mut self, path: &Path, speed: i64) {
+    fn give(&mut self, path: &TopologyPath, speed: i64) {
         let split = (speed as f64 * self.split_part()).round() as i64;
         for &link in &path.links {
             self.capacity[link] += if path.is_split && self.node.is_pcie[link] { split } else { speed };
@@ -142,25 +142,25 @@ impl Trial<'_> {
         let is_replay = nth > 0 && self.goal.is_same;
         if self.node.nics == 0 {
             if nth == 0 {
-                self.start(None, 0, By::Position);
+                self.start(None, 0, Order::Position);
             } else {
-                self.start(None, self.order[nth - 1][0], By::Replay);
+                self.start(None, self.order[nth - 1][0], Order::Replay);
             }
             if !is_replay {
-                (0..self.node.gpus).for_each(|gpu| self.start(None, gpu, By::Merit));
+                (0..self.node.gpus).for_each(|gpu| self.start(None, gpu, Order::Merit));
             }
             return;
         }
         for nic in (0..self.node.nics).map(|i| (nth + i) % self.node.nics) {
             if is_replay {
-                self.start(Some(nic), self.order[nth - 1][0], By::Replay);
+                self.start(Some(nic), self.order[nth - 1][0], Order::Replay);
                 continue;
             }
             if nth == 0 && !self.node.has_switch {
-                self.start(Some(nic), 0, By::Position);
+                self.start(Some(nic), 0, Order::Position);
             }
             for gpu in self.nearest(nic) {
-                self.start(Some(nic), gpu, By::Merit);
+                self.start(Some(nic), gpu, Order::Merit);
             }
         }
     }
@@ -175,7 +175,7 @@ impl Trial<'_> {
         near
     }
 
-    fn start(&mut self, nic: Option<usize>, gpu: usize, by: By) {
+    fn start(&mut self, nic: Option<usize>, gpu: usize, by: Order) {
         if self.is_over() {
             return;
         }
@@ -195,7 +195,7 @@ impl Trial<'_> {
     }
 
     /// Goes on from the last GPU of the last channel; `returned` is how many GPUs have sent to the network.
-    fn visit(&mut self, nic: Option<usize>, by: By, returned: usize) {
+    fn visit(&mut self, nic: Option<usize>, by: Order, returned: usize) {
         if self.is_over() {
             return;
         }
@@ -204,9 +204,9 @@ impl Trial<'_> {
         let length = self.order[channel].len();
         let (first, last) = (self.order[channel][0], self.order[channel][length - 1]);
         let (places, part): (&[usize], i64) = match self.goal.pattern {
-            Pattern::Ring => (&[gpus][..], 1),
-            Pattern::Tree => (&[1][..], 1),
-            Pattern::BalancedTree => (&[1, 2][..], 2),
+            GraphPattern::Ring => (&[gpus][..], 1),
+            GraphPattern::Tree => (&[1][..], 1),
+            GraphPattern::BalancedTree => (&[1, 2][..], 2),
         };
         if let Some(nic) = nic.filter(|_| places.get(returned) == Some(&length)) {
             let speed = self.goal.inter / part;
@@ -225,7 +225,7 @@ impl Trial<'_> {
                     trial.order[channel].pop();
                 });
             }
-        } else if nic.is_none() && self.goal.pattern == Pattern::Ring && gpus > 1 {
+        } else if nic.is_none() && self.goal.pattern == GraphPattern::Ring && gpus > 1 {
             self.hop(last, first, Self::record);
         } else {
             self.record();
@@ -242,22 +242,22 @@ impl Trial<'_> {
     }
 
     /// NVSwitches prefer neighbours; elsewhere the widest and shortest path, then the next number.
-    fn next_gpus(&self, channel: usize, by: By) -> Vec<usize> {
+    fn next_gpus(&self, channel: usize, by: Order) -> Vec<usize> {
         let (so_far, gpus) = (&self.order[channel], self.node.gpus);
         let (length, last) = (so_far.len(), so_far[so_far.len() - 1]);
         let is_free = |gpu: &usize| !so_far.contains(gpu);
         match by {
-            By::Position => vec![length].into_iter().filter(is_free).collect(),
-            By::Replay => vec![self.order[channel - 1][length]],
-            By::Merit if self.node.has_switch => {
+            Order::Position => vec![length].into_iter().filter(is_free).collect(),
+            Order::Replay => vec![self.order[channel - 1][length]],
+            Order::Merit if self.node.has_switch => {
                 let (before, after) = ((last + gpus - 1) % gpus, (last + 1) % gpus);
                 let mut near =
-                    if self.goal.pattern == Pattern::Ring { vec![before, after] } else { vec![after, before] };
+                    if self.goal.pattern == GraphPattern::Ring { vec![before, after] } else { vec![after, before] };
                 near.dedup();
                 near.retain(is_free);
                 near
             }
-            By::Merit => {
+            Order::Merit => {
                 let mut next: Vec<usize> = (1..gpus).map(|step| (last + step) % gpus).filter(is_free).collect();
                 let merit = |gpu: &usize| self.node.between(last, *gpu).map(|path| (-path.width, path.links.len()));
                 next.sort_by_key(merit);
@@ -272,7 +272,7 @@ impl Trial<'_> {
         let intra_gbps = self.goal.intra as f64 / 1000.0;
         let is_more = total(channels, intra_gbps) > total(self.best.channels, self.best.intra_gbps);
         if channels >= self.goal.least && is_more {
-            self.best = Graph {
+            self.best = ChannelGraph {
                 pattern: self.goal.pattern,
                 channels,
                 intra_gbps,
@@ -296,12 +296,12 @@ impl Trial<'_> {
 /// rings on one node    every GPU sends every channel                  least over GPUs of what leaves / speed
 /// chains               all but one GPU send it, which is free         sum of what leaves / ((n - 1) speed)
 /// ```
-fn bound(node: &Node, goal: &Goal) -> usize {
-    let leaves = |&(nvlink, pcie): &(i64, i64)| nvlink + if goal.intra_class > Class::Nvb { pcie } else { 0 };
+fn bound(node: &NodeTopology, goal: &Goal) -> usize {
+    let leaves = |&(nvlink, pcie): &(i64, i64)| nvlink + if goal.intra_class > PathClass::Nvb { pcie } else { 0 };
     let gpus = node.leaving.iter().map(leaves);
     let by_gpus = match (goal.pattern, node.nics) {
         _ if node.gpus == 1 => i64::MAX,
-        (Pattern::Ring, 0) => gpus.min().unwrap_or(0) / goal.intra,
+        (GraphPattern::Ring, 0) => gpus.min().unwrap_or(0) / goal.intra,
         _ => gpus.sum::<i64>() / ((node.gpus as i64 - 1) * goal.intra),
     };
     let by_cards = if node.nics > 0 { node.cards.iter().map(|width| width / goal.inter).sum() } else { i64::MAX };
@@ -309,7 +309,7 @@ fn bound(node: &Node, goal: &Goal) -> usize {
 }
 
 /// Tries a goal; a graph that moves more than `best` takes its place. Says whether no more channels may be.
-fn attempt(node: &Node, goal: Goal, best: &mut Graph) -> bool {
+fn attempt(node: &NodeTopology, goal: Goal, best: &mut ChannelGraph) -> bool {
     let can = bound(node, &goal).min(goal.most);
     let more = can as f64 * goal.intra as f64 / 1000.0 > best.channels as f64 * best.intra_gbps;
     if can < goal.least || !more {
@@ -317,7 +317,7 @@ fn attempt(node: &Node, goal: Goal, best: &mut Graph) -> bool {
     }
     let visits = if goal.is_same { VISITS_SAME } else { VISITS };
     let (capacity, order) = (node.capacity.clone(), Vec::new());
-    let taken = std::mem::replace(best, Graph::none(goal.pattern));
+    let taken = std::mem::replace(best, ChannelGraph::none(goal.pattern));
     let within = Goal { most: can, ..goal };
     let mut trial = Trial { node, capacity, goal: within, order, best: taken, visits, is_perfect: false };
     trial.next_channel();
@@ -335,7 +335,13 @@ fn first_speed(speeds: &[f64], holds: impl Fn(i64) -> bool) -> usize {
 }
 
 /// Finds rings or trees of `least` to `most` channels.
-pub(super) fn find(node: &Node, constants: &Constants, pattern: Pattern, least: usize, most: usize) -> Graph {
+pub(super) fn find(
+    node: &NodeTopology,
+    constants: &VersionConstants,
+    pattern: GraphPattern,
+    least: usize,
+    most: usize,
+) -> ChannelGraph {
     let speeds = if node.nics > 0 { &constants.speeds_network } else { &constants.speeds_node };
     let mut best = lay(node, constants, speeds, pattern, least, most);
     if constants.duplicate == Duplicate::First {
@@ -347,29 +353,36 @@ pub(super) fn find(node: &Node, constants: &Constants, pattern: Pattern, least: 
     }
     if best.channels == 0 {
         (best.channels, best.intra_gbps, best.inter_gbps) = (1, LAST_RESORT_GBPS, LAST_RESORT_GBPS);
-        (best.intra, best.inter) = (Class::Sys, Class::Sys);
+        (best.intra, best.inter) = (PathClass::Sys, PathClass::Sys);
     }
     best
 }
 
 /// From the greatest speed down.
-fn lay(node: &Node, constants: &Constants, speeds: &[f64], pattern: Pattern, least: usize, most: usize) -> Graph {
-    let patterns: &[Pattern] = match pattern {
-        Pattern::BalancedTree if node.gpus == 1 => &[Pattern::Tree],
-        Pattern::BalancedTree if constants.sm >= 90 => &[Pattern::BalancedTree, Pattern::Tree],
-        Pattern::BalancedTree => &[Pattern::BalancedTree],
-        Pattern::Ring => &[Pattern::Ring],
-        Pattern::Tree => &[Pattern::Tree],
+fn lay(
+    node: &NodeTopology,
+    constants: &VersionConstants,
+    speeds: &[f64],
+    pattern: GraphPattern,
+    least: usize,
+    most: usize,
+) -> ChannelGraph {
+    let patterns: &[GraphPattern] = match pattern {
+        GraphPattern::BalancedTree if node.gpus == 1 => &[GraphPattern::Tree],
+        GraphPattern::BalancedTree if constants.sm >= 90 => &[GraphPattern::BalancedTree, GraphPattern::Tree],
+        GraphPattern::BalancedTree => &[GraphPattern::BalancedTree],
+        GraphPattern::Ring => &[GraphPattern::Ring],
+        GraphPattern::Tree => &[GraphPattern::Tree],
     };
     let mut total = node.total;
-    if node.gpus > 1 && pattern != Pattern::Ring {
+    if node.gpus > 1 && pattern != GraphPattern::Ring {
         total = total * node.gpus as i64 / (node.gpus as i64 - 1);
     }
     let start = first_speed(speeds, |speed| speed <= node.widest && speed * least as i64 <= total);
-    let none = vec![Class::Local];
+    let none = vec![PathClass::Local];
     let inner = if node.gpus > 1 { node.classes(false) } else { none.clone() };
     let outer = if node.nics > 0 { node.classes(true) } else { none };
-    let mut best = Graph::none(pattern);
+    let mut best = ChannelGraph::none(pattern);
     for &speed in &speeds[start..] {
         if best.channels > 0 && speed / best.inter_gbps <= 0.49 {
             break;
@@ -389,7 +402,7 @@ fn lay(node: &Node, constants: &Constants, speeds: &[f64], pattern: Pattern, lea
                     break;
                 }
             }
-            if best.channels > 0 && inter_class >= best.inter && inter_class >= Class::Pxn {
+            if best.channels > 0 && inter_class >= best.inter && inter_class >= PathClass::Pxn {
                 break;
             }
         }
@@ -398,7 +411,7 @@ fn lay(node: &Node, constants: &Constants, speeds: &[f64], pattern: Pattern, lea
 }
 
 /// Makes two channels of one that is faster than a channel's threads are.
-fn duplicate(graph: &mut Graph, constants: &Constants, most: usize) {
+fn duplicate(graph: &mut ChannelGraph, constants: &VersionConstants, most: usize) {
     let is_enough = constants.sm > 80 && graph.intra_gbps < 50.0 && graph.channels > 4;
     let is_spared = is_enough && constants.duplicate != Duplicate::AllLast;
     if graph.channels == 0 || graph.intra_gbps < 25.0 || is_spared {
@@ -412,8 +425,15 @@ fn duplicate(graph: &mut Graph, constants: &Constants, most: usize) {
 }
 
 /// Raises a ring's speed, or a tree's between GPUs to at most twice that between nodes.
-fn raise(node: &Node, constants: &Constants, speeds: &[f64], best: &mut Graph, pattern: Pattern, most: usize) {
-    let is_ring = pattern == Pattern::Ring;
+fn raise(
+    node: &NodeTopology,
+    constants: &VersionConstants,
+    speeds: &[f64],
+    best: &mut ChannelGraph,
+    pattern: GraphPattern,
+    most: usize,
+) {
+    let is_ring = pattern == GraphPattern::Ring;
     if best.channels == 0 || is_ring && constants.duplicate != Duplicate::First {
         return;
     }
@@ -436,11 +456,9 @@ fn raise(node: &Node, constants: &Constants, speeds: &[f64], best: &mut Graph, p
 /// one node      as many channels as GPUs: (n + 1) x speed <= what a GPU has to the switch
 /// several       as many as there are network cards with a GPU of their own
 /// ```
-pub(super) fn find_nvls(node: &Node, constants: &Constants) -> Graph {
-    let mut best = Graph::none(Pattern::Tree);
-    let mut heads: Vec<usize> = (0..node.nics)
-        .filter_map(|nic| (0..node.gpus).min_by_key(|&gpu| node.into(nic, gpu).map(|p| p.class)))
-        .collect();
+pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> ChannelGraph {
+    let mut best = ChannelGraph::none(GraphPattern::Tree);
+    let mut heads: Vec<usize> = (0..node.nics).filter_map(|nic| head_of(node, nic)).collect();
     heads.sort_unstable();
     heads.dedup();
     let several = node.nics > 0;
@@ -457,7 +475,7 @@ pub(super) fn find_nvls(node: &Node, constants: &Constants) -> Graph {
         if fit > best.channels && (several || fit == most) {
             best.channels = fit;
             (best.intra_gbps, best.inter_gbps) = (speed as f64 / 1000.0, speed as f64 / 1000.0);
-            (best.intra, best.inter) = (Class::Nvl, if several { Class::Pix } else { Class::Local });
+            (best.intra, best.inter) = (PathClass::Nvl, if several { PathClass::Pix } else { PathClass::Local });
         }
         if best.channels == most {
             break;
@@ -473,4 +491,30 @@ pub(super) fn find_nvls(node: &Node, constants: &Constants) -> Graph {
         }
     }
     best
+}
+
+/// Returns the GPU that a network card belongs to: the first GPU whose own card it is, as NCCL's channels go round the
+/// cards that are nearest to a GPU. A GPU without a path to any card has no own card.
+fn head_of(node: &NodeTopology, nic: usize) -> Option<usize> {
+    let class = |gpu: usize, nic: usize| node.into(nic, gpu).map(|path| path.class);
+    let nearest = |gpu: usize| {
+        let best = (0..node.nics).filter_map(|nic| class(gpu, nic)).min();
+        (0..node.nics).filter(|&nic| best.is_some() && class(gpu, nic) == best).collect::<Vec<_>>()
+    };
+    let cards: Vec<Vec<usize>> = (0..node.gpus).map(nearest).collect();
+    let at_card = cards.iter().filter(|of_gpu| of_gpu.contains(&nic)).count();
+    (0..node.nics).find_map(|channel| {
+        cards.iter().enumerate().find_map(|(gpu, of_gpu)| {
+            let count = of_gpu.len();
+            let first = if count.is_power_of_two() { mirrored(gpu, count) } else { gpu };
+            let own = of_gpu.get((first + channel % count.div_ceil(at_card.max(1)).max(1)) % count.max(1))?;
+            (*own == nic).then_some(gpu)
+        })
+    })
+}
+
+/// Reverses the low bits of a number, as many as a power of two has.
+fn mirrored(number: usize, power: usize) -> usize {
+    let bits = power.trailing_zeros();
+    (0..bits).fold(0, |sum, bit| sum | ((number >> bit) & 1) << (bits - 1 - bit))
 }

@@ -17,8 +17,8 @@
 
 use nvcoll_core::schedule::Schedule;
 
-use super::spent::us;
-use super::terms::Hops as FormHops;
+use super::breakdown::us;
+use super::params::HopTimes;
 use super::{cuts, ring, Launch, Predictor};
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
@@ -46,17 +46,17 @@ impl Predictor {
         (nbytes, step_bytes): (u64, u64),
     ) -> Result<Settings> {
         let unable = |message: String| Err(Error::Unable { fabric: self.fabric.clone(), message });
-        let by_switch = self.terms.nvls.filter(|_| schedule.steps.iter().any(|step| step.at_switch));
+        let by_switch = self.params.nvls.filter(|_| schedule.steps.iter().any(|step| step.at_switch));
         if by_switch.is_some() && protocol != Protocol::Simple {
             return unable(format!(
                 "{} travels with its flags, which the switch would fold: take Simple",
                 protocol.name()
             ));
         }
-        let terms = &self.terms;
-        let between = terms.between.as_ref();
-        let network_hop = |of: fn(&FormHops) -> f64| between.map(|network| of(&network.hops) + network.software_us);
-        if protocol == Protocol::Ll128 && terms.ll128_channel_gbps.is_none() {
+        let params = &self.params;
+        let inter_node = params.inter_node.as_ref();
+        let network_hop = |of: fn(&HopTimes) -> f64| inter_node.map(|network| of(&network.hops) + network.software_us);
+        if protocol == Protocol::Ll128 && params.ll128_channel_gbps.is_none() {
             return unable(
                 "LL128 is used over NVLink from Ampere on; between nodes, where the network keeps 128 bytes together"
                     .to_owned(),
@@ -65,21 +65,21 @@ impl Predictor {
         let (start, wire, cap, inside, network) = match protocol {
             Protocol::Ll => {
                 let bytes = step_bytes.max(1) as f64;
-                let cap = bytes / ring::ll_us(terms, bytes, terms.both_gbps) / 1e3;
-                (terms.start_ll_us, 2 * WIRE, Some(cap), terms.hops.ll, network_hop(|hops| hops.ll))
+                let cap = bytes / ring::ll_us(params, bytes, params.bidirectional_gbps) / 1e3;
+                (params.start_ll_us, 2 * WIRE, Some(cap), params.hops.ll, network_hop(|hops| hops.ll))
             }
             Protocol::Ll128 => {
-                let cap = terms.ll128_channel_gbps.map(|channel| channel * terms.channels);
-                (terms.start_ll128_us, WIRE / 15 * 16, cap, terms.hops.ll128, None)
+                let cap = params.ll128_channel_gbps.map(|channel| channel * params.channels);
+                (params.start_ll128_us, WIRE / 15 * 16, cap, params.hops.ll128, None)
             }
             Protocol::Simple => {
-                let start = terms.start_simple_us + terms.startup_us;
-                (start, WIRE, None, terms.hops.simple, network_hop(|hops| hops.simple))
+                let start = params.start_simple_us + params.startup_us;
+                (start, WIRE, None, params.hops.simple, network_hop(|hops| hops.simple))
             }
         };
         let (start, switch_wire) = match by_switch {
             Some(nvls) => {
-                let loop_us = nvls.loop_us(terms.local, nvls.chunk_of(terms.local, nbytes as f64));
+                let loop_us = nvls.loop_us(params.local, nvls.chunk_of(params.local, nbytes as f64));
                 (nvls.start_us + nvls.fill_loops * loop_us, self.switch_wire(nbytes as f64))
             }
             None => (start + self.channels_us(protocol, nbytes), wire),
@@ -87,13 +87,13 @@ impl Predictor {
         let launching = match launch {
             Launch::ProcessPerGpu => 0.0,
             Launch::SingleProcess => self.pairs_us(is_all_to_all(schedule)),
-            Launch::Framework => terms.launching.framework_us,
+            Launch::Framework => params.launching.framework_us,
         };
         let start = ps(start + launching);
         let inside = ps(inside);
         let fitted = Fitted {
             start,
-            rates: fabric.links.iter().map(|link| cuts::in_use(fabric, &self.machine, &self.terms, link)).collect(),
+            rates: fabric.links.iter().map(|link| cuts::in_use(fabric, &self.machine, &self.params, link)).collect(),
             hops: HopLatencies { nvlink: inside, peer: inside, staged: inside, network: network.map_or(inside, ps) },
             switch_wire,
         };
@@ -114,22 +114,22 @@ impl Predictor {
         if launch != Launch::SingleProcess {
             return 0;
         }
-        let is_by_switch = self.terms.nvls.is_some() && schedule.steps.iter().any(|step| step.at_switch);
+        let is_by_switch = self.params.nvls.is_some() && schedule.steps.iter().any(|step| step.at_switch);
         let channels = if is_by_switch { 0.0 } else { self.channels_us(protocol, nbytes) };
-        ps(self.terms.launching.single_process_us + channels + self.pairs_us(is_all_to_all(schedule)))
+        ps(self.params.launching.single_process_us + channels + self.pairs_us(is_all_to_all(schedule)))
     }
 
     /// Until the channels after the first have started.
     fn channels_us(&self, protocol: Protocol, nbytes: u64) -> f64 {
-        (self.channels(protocol, nbytes) - 1.0) * self.terms.channel_us
+        (self.channels(protocol, nbytes) - 1.0) * self.params.channel_us
     }
 
     /// Bytes on links per byte that the switch folds or multicasts, over [`WIRE`]: its rate is not that of a ring, and each
     /// loop waits.
     fn switch_wire(&self, nbytes: f64) -> u32 {
-        let Some(nvls) = &self.terms.nvls else { return WIRE };
-        let gpus = self.terms.local;
-        let moved = us(nbytes * (1.0 + 1.0 / gpus), self.terms.both_gbps);
+        let Some(nvls) = &self.params.nvls else { return WIRE };
+        let gpus = self.params.local;
+        let moved = us(nbytes * (1.0 + 1.0 / gpus), self.params.bidirectional_gbps);
         let taken = us(nbytes, nvls.steady_gbps(gpus, nvls.chunk_of(gpus, nbytes)));
         if moved > 0.0 {
             (taken / moved * f64::from(WIRE)).round() as u32

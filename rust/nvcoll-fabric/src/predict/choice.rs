@@ -5,18 +5,18 @@
 //! NCCL has no model of the GPUs, rings are taken, and trees over nodes if they are faster; so too where its search finds no
 //! ring and it would run one channel as a last resort.
 
+use super::breakdown::TimeBreakdown;
+use super::params::ModelParams;
 use super::pattern::Pattern;
-use super::spent::Spent;
-use super::terms::Terms;
 use super::{nvls, ring, sends, tree};
-use crate::nccl::{Algorithm, Candidate, Model, Protocol};
+use crate::nccl::{Candidate, Model, NcclAlgorithm, Protocol};
 use crate::units::PS_PER_US;
 
 /// An algorithm and a protocol that a call may run by.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Way {
+pub(super) struct AlgoProto {
     /// None for sends and receives.
-    pub(super) algorithm: Option<Algorithm>,
+    pub(super) algorithm: Option<NcclAlgorithm>,
     pub(super) protocol: Protocol,
     /// The most channels that NCCL gives it, if NCCL knows the machine.
     pub(super) channels: Option<u32>,
@@ -25,7 +25,7 @@ pub(super) struct Way {
 /// What is weighed for a call of one size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Choice {
-    pub(super) ways: Vec<Way>,
+    pub(super) ways: Vec<AlgoProto>,
     /// NCCL's own estimate of what it would take.
     pub(super) nccl_us: Option<f64>,
     /// Why what was asked for is not possible, if NCCL says so.
@@ -36,52 +36,61 @@ pub(super) struct Choice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forced {
     /// The algorithm.
-    pub algorithm: Option<Algorithm>,
+    pub algorithm: Option<NcclAlgorithm>,
     /// The protocol.
     pub protocol: Option<Protocol>,
 }
 
 impl Forced {
-    fn allows(self, algorithm: Algorithm, protocol: Protocol) -> bool {
+    fn allows(self, algorithm: NcclAlgorithm, protocol: Protocol) -> bool {
         self.algorithm.is_none_or(|forced| forced == algorithm) && self.protocol.is_none_or(|forced| forced == protocol)
     }
 }
 
 /// Returns what the device spends one way; nothing if there is no closed form of it.
-pub(super) fn spent(terms: &Terms, pattern: Pattern, way: Way, nbytes: f64) -> Option<Spent> {
+pub(super) fn spent(params: &ModelParams, pattern: Pattern, way: AlgoProto, nbytes: f64) -> Option<TimeBreakdown> {
     let is_all_reduce = pattern == Pattern::AllReduce;
-    let channels = way.channels.map_or(terms.channels, f64::from);
+    let channels = way.channels.map_or(params.channels, f64::from);
     match way.algorithm {
-        None => Some(sends::sends(terms, pattern, nbytes)),
-        Some(Algorithm::Ring) => ring::ring(terms, pattern, way.protocol, nbytes, channels, false),
-        Some(Algorithm::Tree) if is_all_reduce && terms.between.is_none() => {
-            ring::ring(terms, pattern, way.protocol, nbytes, channels, true)
+        None => Some(sends::sends(params, pattern, nbytes)),
+        Some(NcclAlgorithm::Ring) => ring::ring(params, pattern, way.protocol, nbytes, channels, false),
+        Some(NcclAlgorithm::Tree) if is_all_reduce && params.inter_node.is_none() => {
+            ring::ring(params, pattern, way.protocol, nbytes, channels, true)
         }
-        Some(algorithm @ (Algorithm::Tree | Algorithm::NvlsTree)) if is_all_reduce => {
-            tree::tree(terms, algorithm, way.protocol, nbytes)
+        Some(algorithm @ (NcclAlgorithm::Tree | NcclAlgorithm::NvlsTree)) if is_all_reduce => {
+            tree::tree(params, algorithm, way.protocol, nbytes)
         }
-        Some(Algorithm::Nvls) if is_all_reduce && terms.between.is_none() && way.protocol == Protocol::Simple => {
-            Some(nvls::nvls(terms.nvls.as_ref()?, terms.ranks, nbytes))
+        Some(NcclAlgorithm::Nvls)
+            if is_all_reduce && params.inter_node.is_none() && way.protocol == Protocol::Simple =>
+        {
+            Some(nvls::nvls(params.nvls.as_ref()?, params.ranks, nbytes))
         }
         Some(_) => None,
     }
 }
 
 /// Finds the ways of a call of one size.
-pub(super) fn choice(model: Option<&Model>, terms: &Terms, pattern: Pattern, forced: Forced, nbytes: u64) -> Choice {
+pub(super) fn choice(
+    model: Option<&Model>,
+    params: &ModelParams,
+    pattern: Pattern,
+    forced: Forced,
+    nbytes: u64,
+) -> Choice {
     if pattern.is_of_sends() {
-        let way = Way { algorithm: None, protocol: Protocol::Simple, channels: None };
+        let way = AlgoProto { algorithm: None, protocol: Protocol::Simple, channels: None };
         let is_free = forced == Forced::default();
         return Choice { ways: if is_free { vec![way] } else { Vec::new() }, ..Choice::default() };
     }
     let has_form = |algorithm, protocol, channels| {
-        let way = Way { algorithm: Some(algorithm), protocol, channels };
-        spent(terms, pattern, way, nbytes as f64).is_some().then_some(way)
+        let way = AlgoProto { algorithm: Some(algorithm), protocol, channels };
+        spent(params, pattern, way, nbytes as f64).is_some().then_some(way)
     };
     let weighed = pattern.collective().and_then(|collective| model?.candidates(collective, nbytes).ok());
     let Some(candidates) = weighed else {
-        let pairs = [Algorithm::Ring, Algorithm::Tree].into_iter().flat_map(|a| Protocol::ALL.map(|p| (a, p)));
-        let allowed = pairs.filter(|&(a, p)| forced.allows(a, p) && (a == Algorithm::Ring || terms.between.is_some()));
+        let pairs = [NcclAlgorithm::Ring, NcclAlgorithm::Tree].into_iter().flat_map(|a| Protocol::ALL.map(|p| (a, p)));
+        let allowed =
+            pairs.filter(|&(a, p)| forced.allows(a, p) && (a == NcclAlgorithm::Ring || params.inter_node.is_some()));
         return Choice { ways: allowed.filter_map(|(a, p)| has_form(a, p, None)).collect(), ..Choice::default() };
     };
     let allowed: Vec<&Candidate> = candidates.iter().filter(|c| forced.allows(c.algorithm, c.protocol)).collect();
@@ -90,7 +99,7 @@ pub(super) fn choice(model: Option<&Model>, terms: &Terms, pattern: Pattern, for
     considered.sort_by_key(|candidate| candidate.time_ps);
     let way = |c: &&Candidate| has_form(c.algorithm, c.protocol, Some(c.channels));
     let first = considered.iter().find_map(way).and_then(|way| way.algorithm);
-    let ways: Vec<Way> = considered.iter().filter_map(way).filter(|way| way.algorithm == first).collect();
+    let ways: Vec<AlgoProto> = considered.iter().filter_map(way).filter(|way| way.algorithm == first).collect();
     let chosen = candidates.iter().filter_map(|candidate| candidate.time_ps).min();
     Choice {
         ways,

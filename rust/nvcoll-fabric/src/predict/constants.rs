@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// How a number is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Known {
+pub enum Provenance {
     /// Its source says it.
     Cited,
     /// It was fitted to rows of the table of measurements.
@@ -19,7 +19,7 @@ pub enum Known {
     Chosen,
 }
 
-impl Known {
+impl Provenance {
     /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ pub struct Constant {
     /// In what: `us`, `GB/s`, `part`, `KiB`, `loops`, `power`.
     pub unit: String,
     /// How it is known.
-    pub kind: Known,
+    pub kind: Provenance,
     /// The least of its values with a family of systems left out.
     pub low: f64,
     /// The greatest of them.
@@ -52,7 +52,7 @@ pub struct Constant {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct ConstantsFile {
     constant: Vec<Constant>,
 }
 
@@ -60,7 +60,7 @@ struct Table {
 pub fn all() -> &'static [Constant] {
     static TABLE: OnceLock<Vec<Constant>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        toml::from_str::<Table>(include_str!("constants.toml"))
+        toml::from_str::<ConstantsFile>(include_str!("constants.toml"))
             .expect("a test reads the table that is shipped")
             .constant
     })

@@ -5,10 +5,10 @@
 //! way out  what all GPUs of a node together bring to its cards: the most that flows, links in use
 //! ```
 
-use super::machine::{Machine, Way};
-use super::narrow::{Cut, NARROWER};
+use super::bottleneck::{Cut, NARROWER};
+use super::machine::{Interconnect, MachineSummary};
+use super::params::ModelParams;
 use super::pattern::Pattern;
-use super::terms::Terms;
 use crate::error::Result;
 use crate::flows::Flows;
 use crate::hardware::media::LinkFamily;
@@ -19,23 +19,28 @@ use crate::units::Rate;
 ///
 /// # Errors
 /// As [`Fabric::floor`].
-pub(super) fn cut(fabric: &Fabric, machine: &Machine, terms: &Terms, pattern: Pattern) -> Result<Option<Cut>> {
+pub(super) fn cut(
+    fabric: &Fabric,
+    machine: &MachineSummary,
+    params: &ModelParams,
+    pattern: Pattern,
+) -> Result<Option<Cut>> {
     // The ports of a switch are what its GPUs have; what is not joined by NVLink goes one way, and passes nothing on.
-    if machine.way != Way::Nvlink || machine.has_switch || !pattern.is_of_sends() {
+    if machine.way != Interconnect::Nvlink || machine.has_switch || !pattern.is_of_sends() {
         return Ok(None);
     }
-    let gpu_gbps = |algbw: Option<Rate>| algbw.map(|rate| rate.gbps() * pattern.sent(terms.ranks));
-    let in_use = |link: &Link| in_use(fabric, machine, terms, link);
+    let gpu_gbps = |algbw: Option<Rate>| algbw.map(|rate| rate.gbps() * pattern.sent(params.ranks));
+    let in_use = |link: &Link| in_use(fabric, machine, params, link);
     let gbps = gpu_gbps(pattern.bound(fabric, in_use)?.algbw).unwrap_or(f64::INFINITY);
     let line_gbps = gpu_gbps(pattern.floor(fabric)?.algbw).unwrap_or(f64::INFINITY);
-    let part = gbps / terms.both_gbps;
+    let part = gbps / params.bidirectional_gbps;
     Ok((part < NARROWER).then_some(Cut { part, line_gbps }))
 }
 
 /// Returns GB/s that the GPUs of the first node bring to its cards at most; nothing for one node.
-pub(super) fn way_out(fabric: &Fabric, machine: &Machine, terms: &Terms) -> Option<f64> {
-    terms.between.as_ref()?;
-    let rate = |link: &Link| in_use(fabric, machine, terms, link);
+pub(super) fn way_out(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams) -> Option<f64> {
+    params.inter_node.as_ref()?;
+    let rate = |link: &Link| in_use(fabric, machine, params, link);
     let node: Vec<usize> = fabric.gpus().into_iter().take(machine.local() as usize).collect();
     let is_own = |&card: &usize| fabric.devices[card].node == fabric.devices[node[0]].node;
     let cards: Vec<usize> = fabric.of_kind(DeviceKind::Nic).filter(is_own).collect();
@@ -44,17 +49,17 @@ pub(super) fn way_out(fabric: &Fabric, machine: &Machine, terms: &Terms) -> Opti
 
 /// What a link carries: its part of what the constants say of a GPU's, or of a node's cards. Those of PCIe that no GPU is at
 /// have the fabric's: what GPUs leave each other there is in the constants.
-pub(super) fn in_use(fabric: &Fabric, machine: &Machine, terms: &Terms, link: &Link) -> Rate {
+pub(super) fn in_use(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams, link: &Link) -> Rate {
     let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == DeviceKind::Gpu);
     match (link.medium.family, machine.way) {
-        (LinkFamily::Nvlink | LinkFamily::Xgmi, Way::Nvlink) => {
-            Rate::from_gbps(link.line_rate().gbps() * terms.both_gbps / terms.line_gbps)
+        (LinkFamily::Nvlink | LinkFamily::Xgmi, Interconnect::Nvlink) => {
+            Rate::from_gbps(link.line_rate().gbps() * params.bidirectional_gbps / params.line_gbps)
         }
-        (LinkFamily::Pcie | LinkFamily::C2c, Way::Peer | Way::Staged) if is_of_gpu => {
-            Rate::from_gbps(link.line_rate().gbps() * terms.both_gbps / terms.line_gbps)
+        (LinkFamily::Pcie | LinkFamily::C2c, Interconnect::Peer | Interconnect::Staged) if is_of_gpu => {
+            Rate::from_gbps(link.line_rate().gbps() * params.bidirectional_gbps / params.line_gbps)
         }
         (LinkFamily::Network, _) => {
-            let part = terms.between.as_ref().map_or(1.0, |network| network.cards_gbps / network.line_gbps);
+            let part = params.inter_node.as_ref().map_or(1.0, |network| network.cards_gbps / network.line_gbps);
             Rate::from_gbps(link.line_rate().gbps() * part)
         }
         _ => link.rate(),

@@ -11,7 +11,7 @@ use crate::hardware::{DeviceKind, Fabric, Link};
 
 /// Over what the GPUs of a node reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Interconnect {
     /// NVLink or xGMI joins all of them.
     Nvlink,
     /// PCIe, from GPU to GPU.
@@ -20,20 +20,20 @@ pub(super) enum Way {
     Staged,
 }
 
-impl Way {
+impl Interconnect {
     /// Returns the name that constants have of it.
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Way::Nvlink => "nvlink",
-            Way::Peer => "pcie",
-            Way::Staged => "staged",
+            Interconnect::Nvlink => "nvlink",
+            Interconnect::Peer => "pcie",
+            Interconnect::Staged => "staged",
         }
     }
 }
 
 /// What lies between nodes.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Network {
+pub(super) struct NodeNetwork {
     /// The medium of a port.
     pub(super) medium: &'static Medium,
     /// GB/s of all cards of a node at line rate.
@@ -42,7 +42,7 @@ pub(super) struct Network {
     pub(super) cards: u32,
 }
 
-impl Network {
+impl NodeNetwork {
     /// Returns the name that constants have of its software.
     pub(super) fn stack(&self) -> &'static str {
         match self.medium.name.split('-').next() {
@@ -70,12 +70,12 @@ impl Network {
 
 /// A fabric in the eyes of the closed forms.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Machine {
+pub(super) struct MachineSummary {
     pub(super) ranks: u32,
     pub(super) nodes: u32,
     pub(super) generation: Generation,
     pub(super) is_amd: bool,
-    pub(super) way: Way,
+    pub(super) way: Interconnect,
     /// Of what the links are that a GPU has to the others of its node.
     pub(super) medium: &'static Medium,
     /// GB/s of those together at line rate, one way; of the GPU that has the fewest.
@@ -84,7 +84,7 @@ pub(super) struct Machine {
     pub(super) sharers: f64,
     /// Of what a GPU's link to its host is, and its line rate in GB/s, if it has one.
     pub(super) host: Option<(&'static Medium, f64)>,
-    /// Network cards reach the memory of GPUs.
+    /// NodeNetwork cards reach the memory of GPUs.
     pub(super) is_direct: bool,
     /// An NVSwitch joins the GPUs.
     pub(super) has_switch: bool,
@@ -92,10 +92,10 @@ pub(super) struct Machine {
     pub(super) folds: bool,
     /// Its GPUs hang at Grace processors and its NVSwitches join trays.
     pub(super) is_rack: bool,
-    pub(super) network: Option<Network>,
+    pub(super) network: Option<NodeNetwork>,
 }
 
-impl Machine {
+impl MachineSummary {
     /// # Errors
     /// [`Error::Unable`] for one GPU, or nodes with unlike numbers of GPUs; [`Error::NoPath`] if ranks cannot reach each
     /// other.
@@ -123,14 +123,14 @@ impl Machine {
         fabric.route(0, 1)?;
         fabric.route(0, ranks - 1)?;
         let way = match (local > 1 && node.iter().all(|gpu| first.contains(gpu)), fabric.abilities.peer_access) {
-            (true, _) => Way::Nvlink,
-            (false, true) => Way::Peer,
-            (false, false) => Way::Staged,
+            (true, _) => Interconnect::Nvlink,
+            (false, true) => Interconnect::Peer,
+            (false, false) => Interconnect::Staged,
         };
         let lines = node.iter().map(|&gpu| line(fabric, gpu, way, &node)).collect::<Option<Vec<_>>>();
         let lines = lines.ok_or_else(|| unable("a GPU has no link to a host, nor to another GPU".to_owned()))?;
         let (medium, line_gbps) = lines.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are two GPUs");
-        let has_switch = way == Way::Nvlink
+        let has_switch = way == Interconnect::Nvlink
             && leaving(fabric, node[0]).any(|link| fabric.devices[link.to].kind == DeviceKind::Nvswitch);
         let is_rack = has_switch && leaving(fabric, node[0]).any(|link| link.medium.family == LinkFamily::C2c);
         let folds = has_switch && fabric.abilities.switch_folds && fabric.abilities.multicast;
@@ -138,8 +138,8 @@ impl Machine {
         if nodes > 1 && network.is_none() {
             return Err(unable("nothing joins its nodes that has a rate".to_owned()));
         }
-        let sharers = if way == Way::Staged { sharers(fabric, &node, line_gbps) } else { 1.0 };
-        let (host, is_direct) = (line(fabric, node[0], Way::Staged, &node), fabric.abilities.gpu_direct);
+        let sharers = if way == Interconnect::Staged { sharers(fabric, &node, line_gbps) } else { 1.0 };
+        let (host, is_direct) = (line(fabric, node[0], Interconnect::Staged, &node), fabric.abilities.gpu_direct);
         let (generation, is_amd) = (fabric.gpu.generation, fabric.gpu.sm.is_none());
         Ok(Self {
             ranks,
@@ -162,8 +162,8 @@ impl Machine {
     /// Says whether LL128 is used: over NVLink, from Ampere on, and networks that keep its lines.
     pub(super) fn has_ll128(&self) -> bool {
         let is_old = self.generation <= Generation::Turing;
-        let keeps_lines = |network: &Network| network.keeps_lines(self.generation);
-        self.way == Way::Nvlink && !is_old && self.network.as_ref().is_none_or(keeps_lines)
+        let keeps_lines = |network: &NodeNetwork| network.keeps_lines(self.generation);
+        self.way == Interconnect::Nvlink && !is_old && self.network.as_ref().is_none_or(keeps_lines)
     }
 
     pub(super) fn local(&self) -> u32 {
@@ -183,9 +183,9 @@ impl Machine {
                 Some("roce") => "multinode_roce",
                 _ => "multinode_ib",
             },
-            (None, Way::Nvlink) if self.is_amd => "amd_xgmi",
-            (None, Way::Nvlink) if self.is_rack => "mnnvl_nvl72",
-            (None, Way::Nvlink) => match (self.has_switch, self.folds, self.generation) {
+            (None, Interconnect::Nvlink) if self.is_amd => "amd_xgmi",
+            (None, Interconnect::Nvlink) if self.is_rack => "mnnvl_nvl72",
+            (None, Interconnect::Nvlink) => match (self.has_switch, self.folds, self.generation) {
                 (true, true, Generation::Hopper) => "nvswitch_hopper_nvls",
                 (true, true, _) => "nvswitch_blackwell_nvls",
                 (true, false, _) => "nvswitch_no_nvls",
@@ -193,8 +193,8 @@ impl Machine {
                 (false, _, Generation::Volta | Generation::Pascal) => "nvlink_mesh_v100",
                 (false, ..) => "nvlink_mesh",
             },
-            (None, Way::Peer) => "pcie_p2p",
-            (None, Way::Staged) => "pcie_host_staged",
+            (None, Interconnect::Peer) => "pcie_p2p",
+            (None, Interconnect::Staged) => "pcie_host_staged",
         }
     }
 }
@@ -224,13 +224,13 @@ fn joined(fabric: &Fabric, gpu: usize) -> Vec<usize> {
 }
 
 /// The medium and the line rate in GB/s of what a GPU has to the others of its node.
-fn line(fabric: &Fabric, gpu: usize, way: Way, node: &[usize]) -> Option<(&'static Medium, f64)> {
+fn line(fabric: &Fabric, gpu: usize, way: Interconnect, node: &[usize]) -> Option<(&'static Medium, f64)> {
     let leads = |link: &&Link| match way {
-        Way::Nvlink => {
+        Interconnect::Nvlink => {
             let is_switch = fabric.devices[link.to].kind == DeviceKind::Nvswitch;
             link.medium.family.joins_gpus() && (is_switch || node.contains(&link.to))
         }
-        Way::Peer | Way::Staged => matches!(link.medium.family, LinkFamily::Pcie | LinkFamily::C2c),
+        Interconnect::Peer | Interconnect::Staged => matches!(link.medium.family, LinkFamily::Pcie | LinkFamily::C2c),
     };
     let links: Vec<&Link> = leaving(fabric, gpu).filter(leads).collect();
     let gbps = links.iter().map(|link| link.line_rate().gbps()).sum();
@@ -268,7 +268,7 @@ fn sharers(fabric: &Fabric, node: &[usize], line_gbps: f64) -> f64 {
 }
 
 /// The cards of the node in which a GPU is.
-fn network(fabric: &Fabric, gpu: usize) -> Option<Network> {
+fn network(fabric: &Fabric, gpu: usize) -> Option<NodeNetwork> {
     let node = fabric.devices[gpu].node;
     let is_port = |link: &&Link| {
         let (from, to) = (&fabric.devices[link.from], &fabric.devices[link.to]);
@@ -276,5 +276,5 @@ fn network(fabric: &Fabric, gpu: usize) -> Option<Network> {
     };
     let ports: Vec<&Link> = fabric.links.iter().filter(is_port).collect();
     let line_gbps = ports.iter().map(|link| link.line_rate().gbps()).sum();
-    Some(Network { medium: ports.first()?.medium, line_gbps, cards: ports.len() as u32 })
+    Some(NodeNetwork { medium: ports.first()?.medium, line_gbps, cards: ports.len() as u32 })
 }

@@ -1,7 +1,7 @@
 //! How long a collective of NCCL takes, really: closed forms of its patterns over physical constants.
 //!
 //! ```text
-//! Fabric ─machine─▶ GPUs, nodes, way, line rates, generation ─terms─▶ the constants that hold there
+//! Fabric ─machine─▶ GPUs, nodes, way, line rates, generation ─params─▶ the constants that hold there
 //!            │                                                          │
 //!            └─nccl::Model─▶ which algorithm ────────choice─────────────┴─▶ ring · nvls · tree · sends ─▶ time of each protocol
 //!                                                                             least of them + launch, never below the floor
@@ -13,11 +13,11 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`constants`] | a number per physical effect and generation, with unit, source and range |
-//! | `machine`, `terms` | what of a fabric matters; the constants that hold on it |
-//! | `narrow`, `cuts` | links and cuts that hold up a pattern before the links of GPUs do |
+//! | `machine`, `params` | what of a fabric matters; the constants that hold on it |
+//! | `bottleneck`, `cuts` | links and cuts that hold up a pattern before the links of GPUs do |
 //! | `pattern`, `choice` | the collectives there are; which algorithm and protocols are weighed |
 //! | `ring`, `nvls`, `tree`, `sends` | the closed forms; their documentation has the formulas |
-//! | `spent`, `prediction` | what a time is made of; what a caller gets |
+//! | `breakdown`, `prediction` | what a time is made of; what a caller gets |
 //! | `calibration` | the same constants as settings of the event simulator |
 //! | `trust` | intervals, and on how many systems they were seen |
 //!
@@ -27,22 +27,22 @@
 //! start.
 //!
 //! **What is not modelled.** SHARP, tuner plugins and environment variables; NVLS of other collectives than all_reduce; PAT;
-//! what else runs on the machine; the processor, on which most of a small call's time depends. Launching from CUDA graphs: no
+//! what else runs on the machine; the processor, on which most of a small call's time depends. LaunchParams from CUDA graphs: no
 //! public measurement says what it saves.
 
+mod bottleneck;
+mod breakdown;
 mod calibration;
 mod choice;
 pub mod constants;
 mod cuts;
 mod machine;
-mod narrow;
 mod nvls;
+mod params;
 mod pattern;
 mod prediction;
 mod ring;
 mod sends;
-mod spent;
-mod terms;
 mod tree;
 mod trust;
 
@@ -53,13 +53,13 @@ pub use prediction::Prediction;
 use crate::error::{Error, Result};
 use crate::floor::Floor;
 use crate::hardware::{Evidence, Fabric};
-use crate::nccl::{Algorithm, Model, Protocol};
-use choice::{Choice, Way};
+use crate::nccl::{Model, NcclAlgorithm, Protocol};
+use bottleneck::Bottlenecks;
+use breakdown::TimeBreakdown;
+use choice::{AlgoProto, Choice};
 use constants::Constants;
-use machine::{Machine, Way as Reach};
-use narrow::Narrows;
-use spent::Spent;
-use terms::{Between, Terms};
+use machine::{Interconnect, MachineSummary};
+use params::{ModelParams, NetworkParams};
 
 /// How the program launches its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,21 +104,22 @@ impl Fabric {
     /// Returns on how many systems of its class predictions of all_reduce were judged, at the sizes where these are most:
     /// what is known of one size is said by [`Prediction::trust`].
     pub fn evidence(&self) -> Evidence {
-        let Ok(machine) = Machine::of(self) else { return Evidence::NotValidated };
+        let Ok(machine) = MachineSummary::of(self) else { return Evidence::NotValidated };
         let of_class = trust::best_evidence(machine.class(), Pattern::AllReduce);
         // Where NVLink joins the GPUs of one node no ring crosses another link.
-        if of_class == Evidence::NotValidated || (machine.way == Reach::Nvlink && machine.nodes == 1) {
+        if of_class == Evidence::NotValidated || (machine.way == Interconnect::Nvlink && machine.nodes == 1) {
             return of_class;
         }
         // NCCL tries the order of the ranks first, and takes another ring only if that carries more: its search, which takes
         // long, is asked only where this one is too narrow.
         let is_wide_in_order = || {
-            let mut narrows = Narrows::of(self, &machine, None)?;
-            let terms = |narrows: &Narrows| terms_of(&machine, narrows, None, &Constants::shipped());
-            narrows.way_out = cuts::way_out(self, &machine, &terms(&narrows));
-            Ok::<_, Error>(!is_narrow(&narrows, &terms(&narrows)))
+            let mut narrows = Bottlenecks::of(self, &machine, None)?;
+            let params = |narrows: &Bottlenecks| params_of(&machine, narrows, None, &Constants::shipped());
+            narrows.way_out = cuts::way_out(self, &machine, &params(&narrows));
+            Ok::<_, Error>(!is_narrow(&narrows, &params(&narrows)))
         };
-        let is_narrow_as_laid = || Predictor::of(self, None).is_ok_and(|found| is_narrow(&found.narrows, &found.terms));
+        let is_narrow_as_laid =
+            || Predictor::of(self, None).is_ok_and(|found| is_narrow(&found.narrows, &found.params));
         if is_wide_in_order().unwrap_or(false) || !is_narrow_as_laid() {
             of_class
         } else {
@@ -131,16 +132,16 @@ impl Fabric {
 #[derive(Debug, Clone)]
 pub struct Predictor {
     fabric: String,
-    machine: Machine,
-    narrows: Narrows,
-    terms: Terms,
+    machine: MachineSummary,
+    narrows: Bottlenecks,
+    params: ModelParams,
     model: Option<Model>,
     chooses: String,
 }
 
 /// What is called, and how.
 #[derive(Debug, Clone, Copy)]
-pub struct Call {
+pub struct CollectiveCall {
     /// The collective.
     pub pattern: Pattern,
     /// How it is launched.
@@ -151,7 +152,7 @@ pub struct Call {
 
 /// The ways of a call of one size, which do not depend on constants: a fit finds them once.
 #[derive(Debug, Clone)]
-pub struct Weighed {
+pub struct Candidates {
     nbytes: u64,
     choice: Choice,
 }
@@ -163,7 +164,7 @@ impl Predictor {
     /// [`Error::Unknown`] for a version before the first known one; [`Error::Unable`] for one GPU or unlike nodes;
     /// [`Error::NoPath`] if GPUs cannot reach each other.
     pub fn of(fabric: &Fabric, version: Option<&str>) -> Result<Self> {
-        let machine = Machine::of(fabric)?;
+        let machine = MachineSummary::of(fabric)?;
         let newest = Model::versions().last().copied().unwrap_or_default();
         let (model, chooses) = match Model::of(version.unwrap_or(newest), fabric) {
             Ok(model) if model.is_last_resort() => (None, LAST_RESORT.to_owned()),
@@ -171,25 +172,25 @@ impl Predictor {
             Err(error @ Error::Unknown { .. }) => return Err(error),
             Err(error) => (None, format!("rings, since NCCL's model does not know this machine: {error}")),
         };
-        let mut narrows = Narrows::of(fabric, &machine, model.as_ref())?;
+        let mut narrows = Bottlenecks::of(fabric, &machine, model.as_ref())?;
         let constants = Constants::shipped();
-        let terms = terms_of(&machine, &narrows, model.as_ref(), &constants);
+        let params = params_of(&machine, &narrows, model.as_ref(), &constants);
         for pattern in Pattern::ALL {
-            narrows.cuts[pattern as usize] = cuts::cut(fabric, &machine, &terms, pattern)?;
+            narrows.cuts[pattern as usize] = cuts::cut(fabric, &machine, &params, pattern)?;
         }
-        narrows.way_out = cuts::way_out(fabric, &machine, &terms);
-        let terms = terms_of(&machine, &narrows, model.as_ref(), &constants);
-        Ok(Self { fabric: fabric.name.clone(), machine, narrows, terms, model, chooses })
+        narrows.way_out = cuts::way_out(fabric, &machine, &params);
+        let params = params_of(&machine, &narrows, model.as_ref(), &constants);
+        Ok(Self { fabric: fabric.name.clone(), machine, narrows, params, model, chooses })
     }
 
     /// Returns the link that is known to hold up a round.
-    fn narrow(&self, round: narrow::Round) -> &narrow::Narrow {
+    fn narrow(&self, round: bottleneck::TrafficPattern) -> &bottleneck::Bottleneck {
         self.narrows.of_round(round).expect("what holds a round up is known")
     }
 
     /// Takes other constants.
     pub fn set(&mut self, constants: &Constants) {
-        self.terms = terms_of(&self.machine, &self.narrows, self.model.as_ref(), constants);
+        self.params = params_of(&self.machine, &self.narrows, self.model.as_ref(), constants);
     }
 
     /// Returns the class of systems, in the table of measurements, to which the fabric belongs.
@@ -206,16 +207,16 @@ impl Predictor {
     ///
     /// # Errors
     /// [`Error::Unable`] if what is forced is not possible here, or has no closed form.
-    pub fn weigh(&self, call: &Call, nbytes: u64) -> Result<Weighed> {
-        let choice = choice::choice(self.model.as_ref(), &self.terms, call.pattern, call.forced, nbytes);
+    pub fn weigh(&self, call: &CollectiveCall, nbytes: u64) -> Result<Candidates> {
+        let choice = choice::choice(self.model.as_ref(), &self.params, call.pattern, call.forced, nbytes);
         if choice.ways.is_empty() {
             return Err(self.refusal(call, choice.why_not));
         }
-        Ok(Weighed { nbytes, choice })
+        Ok(Candidates { nbytes, choice })
     }
 
-    fn refusal(&self, call: &Call, why: Option<&'static str>) -> Error {
-        let algorithm = call.forced.algorithm.map_or("any algorithm", Algorithm::name);
+    fn refusal(&self, call: &CollectiveCall, why: Option<&'static str>) -> Error {
+        let algorithm = call.forced.algorithm.map_or("any algorithm", NcclAlgorithm::name);
         let protocol = call.forced.protocol.map_or("any protocol", |protocol| protocol.name());
         let why = match (call.pattern.is_of_sends(), why) {
             (true, _) => "NCCL builds it of sends and receives, of which none can be forced",
@@ -227,38 +228,38 @@ impl Predictor {
     }
 
     /// Returns the time alone, in microseconds; what a fit compares.
-    pub fn us(&self, call: &Call, weighed: &Weighed) -> f64 {
+    pub fn us(&self, call: &CollectiveCall, weighed: &Candidates) -> f64 {
         let (_, spent) = self.fastest(call, weighed);
         spent.us() + self.launch_us(call, &spent)
     }
 
     /// Predicts a call whose ways were weighed; `floor` is the fabric's for that collective.
-    pub fn predict(&self, call: &Call, weighed: &Weighed, floor: &Floor) -> Prediction {
+    pub fn predict(&self, call: &CollectiveCall, weighed: &Candidates, floor: &Floor) -> Prediction {
         let (way, spent) = self.fastest(call, weighed);
         let launch_us = self.launch_us(call, &spent);
         prediction::made(self, call, weighed, way, spent, launch_us, floor)
     }
 
-    fn fastest(&self, call: &Call, weighed: &Weighed) -> (Way, Spent) {
+    fn fastest(&self, call: &CollectiveCall, weighed: &Candidates) -> (AlgoProto, TimeBreakdown) {
         let nbytes = weighed.nbytes as f64;
         let timed = weighed.choice.ways.iter().filter_map(|&way| {
-            let spent = choice::spent(&self.terms, call.pattern, way, nbytes)?;
+            let spent = choice::spent(&self.params, call.pattern, way, nbytes)?;
             Some((way, spent))
         });
         timed.min_by(|a, b| a.1.us().total_cmp(&b.1.us())).expect("a weighed call has a way that has a closed form")
     }
 
     /// What launching adds to the device's time.
-    fn launch_us(&self, call: &Call, spent: &Spent) -> f64 {
-        let terms = &self.terms.launching;
+    fn launch_us(&self, call: &CollectiveCall, spent: &TimeBreakdown) -> f64 {
+        let params = &self.params.launching;
         match call.launch {
             Launch::ProcessPerGpu => 0.0,
-            Launch::Framework => terms.framework_us,
+            Launch::Framework => params.framework_us,
             // One process starts the GPUs of its node one after the other; what a GPU does meanwhile does not add, but for
             // its channels, and what all_to_all prepares for each pair.
             Launch::SingleProcess => {
                 let meanwhile = spent.us() - spent.channels;
-                (terms.single_process_us - meanwhile).max(0.0) + self.pairs_us(call.pattern == Pattern::AllToAll)
+                (params.single_process_us - meanwhile).max(0.0) + self.pairs_us(call.pattern == Pattern::AllToAll)
             }
         }
     }
@@ -266,7 +267,7 @@ impl Predictor {
     /// What one process takes to prepare the pairs of an all_to_all.
     fn pairs_us(&self, is_all_to_all: bool) -> f64 {
         if is_all_to_all {
-            self.terms.launching.per_peer_us
+            self.params.launching.per_peer_us
         } else {
             0.0
         }
@@ -274,22 +275,28 @@ impl Predictor {
 
     /// How many channels a ring starts for so many bytes; as many as there are where NCCL does not know the machine.
     fn channels(&self, protocol: Protocol, nbytes: u64) -> f64 {
-        let used = self.model.as_ref().map(|model| model.used_channels(Algorithm::Ring, protocol, nbytes));
-        used.map_or(self.terms.channels, f64::from)
+        let used = self.model.as_ref().map(|model| model.used_channels(NcclAlgorithm::Ring, protocol, nbytes));
+        used.map_or(self.params.channels, f64::from)
     }
 }
 
 /// Says whether a ring is held up by a link that is not at a GPU, or on the way to the cards.
-fn is_narrow(narrows: &Narrows, terms: &Terms) -> bool {
-    let of_ring = narrows.gbps(narrow::Round::Ring).min(terms.both_gbps);
-    let is_way_out = |network: &Between| network.way_gbps.is_some() && network.ring_gbps < narrow::NARROWER * of_ring;
-    of_ring < terms.both_gbps || terms.between.as_ref().is_some_and(is_way_out)
+fn is_narrow(narrows: &Bottlenecks, params: &ModelParams) -> bool {
+    let of_ring = narrows.gbps(bottleneck::TrafficPattern::Ring).min(params.bidirectional_gbps);
+    let is_way_out =
+        |network: &NetworkParams| network.way_gbps.is_some() && network.ring_gbps < bottleneck::NARROWER * of_ring;
+    of_ring < params.bidirectional_gbps || params.inter_node.as_ref().is_some_and(is_way_out)
 }
 
-fn terms_of(machine: &Machine, narrows: &Narrows, model: Option<&Model>, constants: &Constants) -> Terms {
+fn params_of(
+    machine: &MachineSummary,
+    narrows: &Bottlenecks,
+    model: Option<&Model>,
+    constants: &Constants,
+) -> ModelParams {
     // Rings run with twice the channels that the search found.
-    let channels = model.and_then(|model| model.channels(Algorithm::Ring));
-    Terms::of(machine, narrows, constants, channels.map(|channels| 2 * channels.count))
+    let channels = model.and_then(|model| model.channels(NcclAlgorithm::Ring));
+    ModelParams::of(machine, narrows, constants, channels.map(|channels| 2 * channels.count))
 }
 
 const LAST_RESORT: &str = "rings, since NCCL's search finds none and it would run one channel as a last resort";

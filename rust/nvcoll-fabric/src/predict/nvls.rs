@@ -18,12 +18,12 @@
 //! Seen in `h100_8_dgxc` (64 MiB and 1 GiB), `b200_8_p6_mleng` and `b200_8_gke_a4` (128 MiB and 8 GiB); that it is 16 and not
 //! 32 KiB below 128 MiB on Blackwell is inferred from the slope.
 
-use super::spent::{us, Carrier, Spent};
-use super::terms::Nvls;
+use super::breakdown::{us, Carrier, TimeBreakdown};
+use super::params::NvlsParams;
 
 const KIB: f64 = 1024.0;
 
-impl Nvls {
+impl NvlsParams {
     /// Returns the bytes of a chunk where `gpus` share `nbytes`.
     pub(super) fn chunk(&self, gpus: f64, nbytes: f64) -> f64 {
         let ops = self.channels * gpus;
@@ -56,11 +56,11 @@ impl Nvls {
 }
 
 /// Returns what all_reduce among the GPUs of one switch takes.
-pub(super) fn nvls(nvls: &Nvls, gpus: f64, nbytes: f64) -> Spent {
+pub(super) fn nvls(nvls: &NvlsParams, gpus: f64, nbytes: f64) -> TimeBreakdown {
     let ops = nvls.channels * gpus;
     let chunk = nvls.chunk_of(gpus, nbytes);
     let loop_us = nvls.loop_us(gpus, chunk);
-    Spent {
+    TimeBreakdown {
         start_up: nvls.start_us,
         network: 0.0,
         hops: 0.0,

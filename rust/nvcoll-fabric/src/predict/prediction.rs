@@ -1,11 +1,11 @@
 //! What a caller gets: the time, its interval, what it is made of, and what limits it.
 
-use super::choice::Way;
+use super::breakdown::{us, Carrier, TimeBreakdown};
+use super::choice::AlgoProto;
 use super::machine;
-use super::spent::{us, Carrier, Spent};
-use super::{trust, Call, Launch, Predictor, Weighed};
+use super::{trust, Candidates, CollectiveCall, Launch, Predictor};
 use crate::floor::Floor;
-use crate::nccl::{Algorithm, Protocol};
+use crate::nccl::{NcclAlgorithm, Protocol};
 use crate::units::PS_PER_US;
 
 /// A class of which nothing was measured.
@@ -47,10 +47,10 @@ pub struct Prediction {
 /// Puts a prediction together.
 pub(super) fn made(
     predictor: &Predictor,
-    call: &Call,
-    weighed: &Weighed,
-    way: Way,
-    spent: Spent,
+    call: &CollectiveCall,
+    weighed: &Candidates,
+    way: AlgoProto,
+    spent: TimeBreakdown,
     launch_us: f64,
     floor: &Floor,
 ) -> Prediction {
@@ -80,7 +80,7 @@ pub(super) fn made(
     let factor = trust::factor(class, call.pattern, weighed.nbytes).max(at_line);
     Prediction {
         nbytes: weighed.nbytes,
-        algorithm: way.algorithm.map_or("SendRecv", Algorithm::name),
+        algorithm: way.algorithm.map_or("SendRecv", NcclAlgorithm::name),
         protocol: way.protocol.name(),
         channels: way.channels,
         us: time,
@@ -95,25 +95,32 @@ pub(super) fn made(
 }
 
 /// Names what holds a call up that holds up no measured system, and says what part of its line rate is counted of it.
-fn unseen(predictor: &Predictor, spent: &Spent) -> Option<(String, f64)> {
+fn unseen(predictor: &Predictor, spent: &TimeBreakdown) -> Option<(String, f64)> {
     match spent.carrier {
-        Carrier::Narrow(round) => {
+        Carrier::InnerLink(round) => {
             let narrow = predictor.narrow(round);
             Some((narrow.name.clone(), narrow.gbps / narrow.line_gbps))
         }
-        Carrier::Cut(cut) => Some((CUT.to_owned(), cut.part * predictor.terms.both_gbps / cut.line_gbps)),
-        Carrier::Cards => predictor.terms.between.as_ref()?.way_gbps.map(|_| (WAY_OUT.to_owned(), 1.0)),
+        Carrier::Cut(cut) => Some((CUT.to_owned(), cut.part * predictor.params.bidirectional_gbps / cut.line_gbps)),
+        Carrier::Cards => predictor.params.inter_node.as_ref()?.way_gbps.map(|_| (WAY_OUT.to_owned(), 1.0)),
         Carrier::Links | Carrier::FoldingSwitch => None,
     }
 }
 
 /// Names what most of the time goes to.
-fn bottleneck(predictor: &Predictor, call: &Call, way: Way, spent: &Spent, longest: &str, time: f64) -> String {
+fn bottleneck(
+    predictor: &Predictor,
+    call: &CollectiveCall,
+    way: AlgoProto,
+    spent: &TimeBreakdown,
+    longest: &str,
+    time: f64,
+) -> String {
     let percent = |us: f64| 100.0 * us / time;
     let of_time = |us: f64| format!("{:.0} % of the time", percent(us));
     match longest {
         "launch" if call.launch == Launch::SingleProcess => {
-            format!("launching: one process starts {} GPUs", predictor.terms.local)
+            format!("launching: one process starts {} GPUs", predictor.params.local)
         }
         "launch" => "launching from a framework".to_owned(),
         "start-up" => format!("starting: kernel and {}, {}", way.protocol.name(), of_time(spent.start_up)),
@@ -127,33 +134,33 @@ fn bottleneck(predictor: &Predictor, call: &Call, way: Way, spent: &Spent, longe
 }
 
 /// Names what carries the bytes, and how busy it is.
-fn carried(predictor: &Predictor, way: Way, spent: &Spent, percent: impl Fn(f64) -> f64) -> String {
-    let (terms, machine) = (&predictor.terms, &predictor.machine);
+fn carried(predictor: &Predictor, way: AlgoProto, spent: &TimeBreakdown, percent: impl Fn(f64) -> f64) -> String {
+    let (params, machine) = (&predictor.params, &predictor.machine);
     let flags = if way.protocol == Protocol::Ll { 2.0 } else { 1.0 };
     let note = if flags > 1.0 { " (LL: half of what moves are flags)" } else { "" };
-    let cards_gbps = terms.between.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);
+    let cards_gbps = params.inter_node.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);
     let line = match spent.carrier {
         Carrier::Cards => cards_gbps,
-        Carrier::Narrow(round) => predictor.narrow(round).line_gbps,
+        Carrier::InnerLink(round) => predictor.narrow(round).line_gbps,
         Carrier::Cut(cut) => cut.line_gbps,
-        Carrier::Links | Carrier::FoldingSwitch => terms.line_gbps,
+        Carrier::Links | Carrier::FoldingSwitch => params.line_gbps,
     };
     let busy = percent(us(spent.load * flags, line)).min(100.0);
     let words = match (spent.carrier, machine.way) {
         (Carrier::Cards, _) => {
-            let way = terms.between.as_ref().and_then(|network| network.way_gbps);
+            let way = params.inter_node.as_ref().and_then(|network| network.way_gbps);
             let by = way.map_or(String::new(), |_| format!("{WAY_OUT}; "));
             return format!("{by}network cards, {busy:.0} % busy{note}");
         }
-        (Carrier::Narrow(round), _) => format!("{}, {busy:.0} % busy{note}", predictor.narrow(round).name),
+        (Carrier::InnerLink(round), _) => format!("{}, {busy:.0} % busy{note}", predictor.narrow(round).name),
         (Carrier::Cut(_), _) => format!("{CUT}, {busy:.0} % busy"),
         (Carrier::FoldingSwitch, _) => {
-            let each_way = 1.0 + 1.0 / terms.local;
+            let each_way = 1.0 + 1.0 / params.local;
             format!("GPU ports, {busy:.0} % busy (the switch folds: {each_way:.3} N each way)")
         }
-        (Carrier::Links, machine::Way::Nvlink) => format!("GPU ports, {busy:.0} % busy{note}"),
-        (Carrier::Links, machine::Way::Peer) => format!("PCIe, {busy:.0} % busy{note}"),
-        (Carrier::Links, machine::Way::Staged) => {
+        (Carrier::Links, machine::Interconnect::Nvlink) => format!("GPU ports, {busy:.0} % busy{note}"),
+        (Carrier::Links, machine::Interconnect::Peer) => format!("PCIe, {busy:.0} % busy{note}"),
+        (Carrier::Links, machine::Interconnect::Staged) => {
             format!("host memory: every byte crosses PCIe twice, {:.0} % busy{note}", (2.0 * busy).min(100.0))
         }
     };

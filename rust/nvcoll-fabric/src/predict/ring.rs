@@ -12,13 +12,13 @@
 //! ```
 //!
 //! B is what a GPU sends, or what its node's cards do if that is less, or what the narrowest link on the way gives each
-//! crossing (`narrow.rs`): of a tree, S each way. Hops between nodes cost what the network's cost. LL's
+//! crossing (`bottleneck.rs`): of a tree, S each way. Hops between nodes cost what the network's cost. LL's
 //! second rate holds over NVLink: a channel moves the first 4 KiB of a step alone.
 
-use super::narrow::{Round, NARROWER};
+use super::bottleneck::{TrafficPattern, NARROWER};
+use super::breakdown::{us, Carrier, TimeBreakdown};
+use super::params::{HopTimes, ModelParams, NetworkParams};
 use super::pattern::Pattern;
-use super::spent::{us, Carrier, Spent};
-use super::terms::{Between, Hops, Terms};
 use crate::nccl::Protocol;
 
 /// Until so many bytes the start-up of Simple over a network grows in proportion. Chosen.
@@ -30,7 +30,7 @@ const ALONE_BYTES: f64 = 4096.0;
 /// The steps of a pattern on a ring, and the bytes of one.
 struct Steps {
     inside: f64,
-    between: f64,
+    crossings: f64,
     /// How often the bytes of a step go by.
     times: f64,
     bytes: f64,
@@ -39,85 +39,92 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(pattern: Pattern, round: Round, terms: &Terms, nbytes: f64) -> Self {
-        let (others, nodes) = (terms.ranks - 1.0, terms.nodes - 1.0);
-        let shard = nbytes / terms.ranks;
+    fn of(pattern: Pattern, round: TrafficPattern, params: &ModelParams, nbytes: f64) -> Self {
+        let (others, nodes) = (params.ranks - 1.0, params.nodes - 1.0);
+        let shard = nbytes / params.ranks;
         // Of two GPUs, none is between others.
-        let doubled = if terms.ranks > 2.0 { 2.0 } else { 1.0 };
-        let (steps, between, times, bytes) = match pattern {
-            Pattern::AllReduce if round == Round::Tree => (2.0 * others, 2.0 * nodes, doubled * terms.ranks, shard),
+        let doubled = if params.ranks > 2.0 { 2.0 } else { 1.0 };
+        let (steps, crossings, times, bytes) = match pattern {
+            Pattern::AllReduce if round == TrafficPattern::Tree => {
+                (2.0 * others, 2.0 * nodes, doubled * params.ranks, shard)
+            }
             Pattern::AllReduce => (2.0 * others, 2.0 * nodes, 2.0 * others, shard),
             Pattern::AllGather | Pattern::ReduceScatter => (others, nodes, others, shard),
             _ => (others, nodes, 1.0, nbytes),
         };
-        let crossing = if round == Round::Tree { 1.0 / doubled } else { 1.0 };
-        Self { inside: steps - between, between, times, bytes, crossing }
+        let crossing = if round == TrafficPattern::Tree { 1.0 / doubled } else { 1.0 };
+        Self { inside: steps - crossings, crossings, times, bytes, crossing }
     }
 
     /// What the steps take without bytes.
-    fn hops(&self, terms: &Terms, of: impl Fn(&Hops) -> f64) -> f64 {
-        self.inside * of(&terms.hops) + terms.between.as_ref().map_or(0.0, |network| self.between * of(&network.hops))
+    fn hops(&self, params: &ModelParams, of: impl Fn(&HopTimes) -> f64) -> f64 {
+        self.inside * of(&params.hops)
+            + params.inter_node.as_ref().map_or(0.0, |network| self.crossings * of(&network.hops))
     }
 }
 
 /// Returns what the bytes of a step take with LL, where the links carry `gbps`, half of which are flags.
-pub(super) fn ll_us(terms: &Terms, bytes: f64, gbps: f64) -> f64 {
-    let by_all = us(bytes, terms.ll_gbps.min(gbps / 2.0));
-    let alone = (bytes / terms.channels).max(bytes.min(ALONE_BYTES));
-    by_all.max(terms.ll_channel_gbps.map_or(0.0, |rate| us(alone, rate)))
+pub(super) fn ll_us(params: &ModelParams, bytes: f64, gbps: f64) -> f64 {
+    let by_all = us(bytes, params.ll_gbps.min(gbps / 2.0));
+    let alone = (bytes / params.channels).max(bytes.min(ALONE_BYTES));
+    by_all.max(params.ll_channel_gbps.map_or(0.0, |rate| us(alone, rate)))
 }
 
 /// Returns what a ring takes that has so many channels, or a chain there and back on one node (`is_tree`); nothing for a
 /// protocol that is not used there.
 pub(super) fn ring(
-    terms: &Terms,
+    params: &ModelParams,
     pattern: Pattern,
     protocol: Protocol,
     nbytes: f64,
     channels: f64,
     is_tree: bool,
-) -> Option<Spent> {
+) -> Option<TimeBreakdown> {
     let round = match (is_tree, pattern.is_chain()) {
-        (true, _) => Round::Tree,
-        (false, true) => Round::Chain,
-        (false, false) => Round::Ring,
+        (true, _) => TrafficPattern::Tree,
+        (false, true) => TrafficPattern::Chain,
+        (false, false) => TrafficPattern::Ring,
     };
-    let steps = Steps::of(pattern, round, terms, nbytes);
-    let of_gpu = if pattern.is_chain() { terms.one_way_gbps } else { terms.both_gbps };
-    let inside = of_gpu.min(terms.narrow.gbps(round) / steps.crossing);
-    let between = terms.between.as_ref();
-    let gbps = between.map_or(inside, |network| network.ring_gbps.min(inside));
+    let steps = Steps::of(pattern, round, params, nbytes);
+    let of_gpu = if pattern.is_chain() { params.one_way_gbps } else { params.bidirectional_gbps };
+    let inside = of_gpu.min(params.narrow.gbps(round) / steps.crossing);
+    let inter_node = params.inter_node.as_ref();
+    let gbps = inter_node.map_or(inside, |network| network.ring_gbps.min(inside));
     let moved = steps.times * steps.bytes;
     let (carrier, load) = match (gbps < NARROWER * inside, inside < of_gpu) {
         (true, _) => (Carrier::Cards, moved),
-        (false, true) => (Carrier::Narrow(round), moved * steps.crossing),
+        (false, true) => (Carrier::InnerLink(round), moved * steps.crossing),
         (false, false) => (Carrier::Links, moved),
     };
     let (start_up, hops, step_us) = match protocol {
         Protocol::Ll => {
-            let over_network = between.map_or(0.0, |network| us(steps.bytes, network.ring_ll_gbps));
-            let step = ll_us(terms, steps.bytes, gbps).max(over_network);
-            (terms.start_ll_us, steps.hops(terms, |hops| hops.ll), step)
+            let over_network = inter_node.map_or(0.0, |network| us(steps.bytes, network.ring_ll_gbps));
+            let step = ll_us(params, steps.bytes, gbps).max(over_network);
+            (params.start_ll_us, steps.hops(params, |hops| hops.ll), step)
         }
         Protocol::Ll128 => {
-            let most = terms.ll128_channel_gbps? * terms.channels;
-            (terms.start_ll128_us, steps.hops(terms, |hops| hops.ll128), us(steps.bytes, most.min(gbps * 15.0 / 16.0)))
+            let most = params.ll128_channel_gbps? * params.channels;
+            (
+                params.start_ll128_us,
+                steps.hops(params, |hops| hops.ll128),
+                us(steps.bytes, most.min(gbps * 15.0 / 16.0)),
+            )
         }
         Protocol::Simple => {
-            let started = |network: &Between| network.ring_startup_us * (nbytes / STARTED_BYTES).min(1.0);
-            let start_up = terms.start_simple_us + terms.startup_us + between.map_or(0.0, started);
-            (start_up, steps.hops(terms, |hops| hops.simple), us(steps.bytes, gbps))
+            let started = |network: &NetworkParams| network.ring_startup_us * (nbytes / STARTED_BYTES).min(1.0);
+            let start_up = params.start_simple_us + params.startup_us + inter_node.map_or(0.0, started);
+            (start_up, steps.hops(params, |hops| hops.simple), us(steps.bytes, gbps))
         }
     };
-    Some(Spent {
+    Some(TimeBreakdown {
         start_up,
-        channels: (channels - 1.0) * terms.channel_us,
-        network: between.map_or(0.0, |network| steps.between * network.software_us),
+        channels: (channels - 1.0) * params.channel_us,
+        network: inter_node.map_or(0.0, |network| steps.crossings * network.software_us),
         hops,
         fill: 0.0,
         bytes: steps.times * step_us,
         carrier,
         load,
-        of_cards: if between.is_some() { moved } else { 0.0 },
+        of_cards: if inter_node.is_some() { moved } else { 0.0 },
     })
 }

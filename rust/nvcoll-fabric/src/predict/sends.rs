@@ -4,29 +4,29 @@
 //! all_to_all          a GPU sends and receives S (n-1)/n; the cards of a node carry S/n for each GPU of it and GPU outside it
 //! gather, scatter     the root receives, or sends, S (n-1)/n; what comes from outside passes its own part of the cards
 //! sendrecv            a GPU sends S to the next; between nodes one GPU of each does, by its own part of the cards
-//!                     no faster than the narrowest link, or cut, on the way lets it through (`narrow.rs`, `cuts.rs`)
+//!                     no faster than the narrowest link, or cut, on the way lets it through (`bottleneck.rs`, `cuts.rs`)
 //! own part            the cards of a node are shared evenly; a GPU that has none to itself uses the one next to it alone
 //! ```
 
-use super::narrow::Round;
+use super::bottleneck::TrafficPattern;
+use super::breakdown::{us, Carrier, TimeBreakdown};
+use super::params::ModelParams;
 use super::pattern::Pattern;
-use super::spent::{us, Carrier, Spent};
-use super::terms::Terms;
 
 /// Returns what sends and receives take.
-pub(super) fn sends(terms: &Terms, pattern: Pattern, nbytes: f64) -> Spent {
-    let (n, local) = (terms.ranks, terms.local);
+pub(super) fn sends(params: &ModelParams, pattern: Pattern, nbytes: f64) -> TimeBreakdown {
+    let (n, local) = (params.ranks, params.local);
     let inside = nbytes * pattern.sent(n);
-    let cut = terms.cuts[pattern as usize];
-    let hops = if pattern == Pattern::SendRecv { terms.hops.simple } else { 0.0 };
-    let by_gpus = us(inside, terms.both_gbps * cut.map_or(1.0, |cut| cut.part));
-    let by_narrow = us(nbytes, terms.narrow.gbps(Round::Sends(pattern)));
+    let cut = params.cuts[pattern as usize];
+    let hops = if pattern == Pattern::SendRecv { params.hops.simple } else { 0.0 };
+    let by_gpus = us(inside, params.bidirectional_gbps * cut.map_or(1.0, |cut| cut.part));
+    let by_narrow = us(nbytes, params.narrow.gbps(TrafficPattern::Sends(pattern)));
     let (bytes, carrier, load) = match by_narrow > by_gpus {
-        true => (by_narrow, Carrier::Narrow(Round::Sends(pattern)), nbytes),
+        true => (by_narrow, Carrier::InnerLink(TrafficPattern::Sends(pattern)), nbytes),
         false => (by_gpus, cut.map_or(Carrier::Links, Carrier::Cut), inside),
     };
-    let by_links = Spent {
-        start_up: terms.start_simple_us,
+    let by_links = TimeBreakdown {
+        start_up: params.start_simple_us,
         network: 0.0,
         hops,
         channels: 0.0,
@@ -36,14 +36,14 @@ pub(super) fn sends(terms: &Terms, pattern: Pattern, nbytes: f64) -> Spent {
         load,
         of_cards: 0.0,
     };
-    let Some(network) = &terms.between else { return by_links };
+    let Some(network) = &params.inter_node else { return by_links };
     let outside = nbytes / n * (n - local);
     let (load, gbps, parts) = match pattern {
         Pattern::AllToAll => (outside * local, network.ring_gbps, 1.0),
         Pattern::SendRecv => (nbytes, network.gpu_gbps, network.parts),
         _ => (outside, network.gpu_gbps, network.parts),
     };
-    let by_cards = Spent {
+    let by_cards = TimeBreakdown {
         network: network.software_us,
         hops: network.hops.simple,
         bytes: us(load, gbps),
@@ -55,6 +55,6 @@ pub(super) fn sends(terms: &Terms, pattern: Pattern, nbytes: f64) -> Spent {
     if by_cards.us() > by_links.us() {
         by_cards
     } else {
-        Spent { of_cards: by_cards.of_cards, ..by_links }
+        TimeBreakdown { of_cards: by_cards.of_cards, ..by_links }
     }
 }

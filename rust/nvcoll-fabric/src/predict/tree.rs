@@ -10,59 +10,65 @@
 //!
 //! The depth of the trees is log2 of the nodes; between powers of two it is drawn straight.
 
-use super::narrow::Round;
-use super::spent::{us, Carrier, Spent};
-use super::terms::{Between, Terms};
-use crate::nccl::{Algorithm, Protocol};
+use super::bottleneck::TrafficPattern;
+use super::breakdown::{us, Carrier, TimeBreakdown};
+use super::params::{ModelParams, NetworkParams};
+use crate::nccl::{NcclAlgorithm, Protocol};
 
 /// Least in flight at a level, in bytes: 32 KiB on each of 16 channels. Cited: NVIDIA/nccl v2.30.7 src/enqueue.cc.
 const LEAST_IN_FLIGHT: f64 = 16.0 * 32.0 * 1024.0;
 
 /// Returns what all_reduce by a tree over nodes takes; nothing where it is not used.
-pub(super) fn tree(terms: &Terms, algorithm: Algorithm, protocol: Protocol, nbytes: f64) -> Option<Spent> {
-    let network = terms.between.as_ref()?;
-    let chain = |hop: f64| 2.0 * (terms.local - 1.0) * hop;
-    let of_gpu = if terms.local > 1.0 { terms.both_gbps * network.inner / 2.0 } else { f64::INFINITY };
-    let crossing = terms.narrow.gbps(Round::Tree);
+pub(super) fn tree(
+    params: &ModelParams,
+    algorithm: NcclAlgorithm,
+    protocol: Protocol,
+    nbytes: f64,
+) -> Option<TimeBreakdown> {
+    let network = params.inter_node.as_ref()?;
+    let chain = |hop: f64| 2.0 * (params.local - 1.0) * hop;
+    let of_gpu = if params.local > 1.0 { params.bidirectional_gbps * network.inner / 2.0 } else { f64::INFINITY };
+    let crossing = params.narrow.gbps(TrafficPattern::Tree);
     let gbps = of_gpu.min(crossing);
     // The first and the last GPU of a chain have one neighbour, and the first the card.
-    let chain_load = if terms.local > 1.0 { 2.0 } else { 1.0 };
-    let by_chain = if crossing < of_gpu { (Carrier::Narrow(Round::Tree), 1.0) } else { (Carrier::Links, chain_load) };
+    let chain_load = if params.local > 1.0 { 2.0 } else { 1.0 };
+    let by_chain =
+        if crossing < of_gpu { (Carrier::InnerLink(TrafficPattern::Tree), 1.0) } else { (Carrier::Links, chain_load) };
     let inside = match (algorithm, protocol) {
-        (Algorithm::Tree, Protocol::Simple) => Inside {
+        (NcclAlgorithm::Tree, Protocol::Simple) => Inside {
             gbps,
-            start_up: terms.start_simple_us,
-            hops: chain(terms.hops.simple),
+            start_up: params.start_simple_us,
+            hops: chain(params.hops.simple),
             fill: 0.0,
             hop: network.hops.simple,
             in_flight: (nbytes / 8.0).clamp(LEAST_IN_FLIGHT, network.in_flight),
             by: by_chain,
         },
-        (Algorithm::Tree, Protocol::Ll128) => {
-            let most = terms.ll128_channel_gbps? * terms.channels / 2.0;
+        (NcclAlgorithm::Tree, Protocol::Ll128) => {
+            let most = params.ll128_channel_gbps? * params.channels / 2.0;
             Inside {
                 gbps: most.min(gbps * 15.0 / 16.0),
-                start_up: terms.start_ll128_us,
-                hops: chain(terms.hops.ll128),
+                start_up: params.start_ll128_us,
+                hops: chain(params.hops.ll128),
                 fill: 0.0,
                 hop: network.hops.ll128,
                 in_flight: 0.0,
                 by: by_chain,
             }
         }
-        (Algorithm::Tree, Protocol::Ll) => Inside {
+        (NcclAlgorithm::Tree, Protocol::Ll) => Inside {
             gbps: (network.tree_gbps.min(gbps * 2.0) / 4.0).min(network.tree_ll_gbps),
-            start_up: terms.start_ll_us,
-            hops: chain(terms.hops.ll),
+            start_up: params.start_ll_us,
+            hops: chain(params.hops.ll),
             fill: 0.0,
             hop: network.hops.ll,
             in_flight: 0.0,
             by: by_chain,
         },
-        (Algorithm::NvlsTree, Protocol::Simple) => {
-            let nvls = terms.nvls?;
-            let (ops, chunk) = (nvls.channels * terms.local, nvls.chunk(terms.local, nbytes));
-            let gbps = nvls.steady_gbps(terms.local, chunk) * network.nvlstree;
+        (NcclAlgorithm::NvlsTree, Protocol::Simple) => {
+            let nvls = params.nvls?;
+            let (ops, chunk) = (nvls.channels * params.local, nvls.chunk(params.local, nbytes));
+            let gbps = nvls.steady_gbps(params.local, chunk) * network.nvlstree;
             let one_loop = (ops * chunk).min(nbytes);
             Inside {
                 gbps,
@@ -71,12 +77,12 @@ pub(super) fn tree(terms: &Terms, algorithm: Algorithm, protocol: Protocol, nbyt
                 fill: nvls.fill_loops * us(one_loop, gbps),
                 hop: network.hops.simple,
                 in_flight: one_loop,
-                by: (Carrier::FoldingSwitch, 1.0 + 1.0 / terms.local),
+                by: (Carrier::FoldingSwitch, 1.0 + 1.0 / params.local),
             }
         }
         _ => return None,
     };
-    Some(over(network, terms, nbytes, &inside))
+    Some(over(network, params, nbytes, &inside))
 }
 
 /// What happens inside a node, and what of it matters between nodes.
@@ -100,16 +106,16 @@ fn levels(nodes: f64) -> f64 {
     2.0 * (below + (nodes - power) / power).max(1.0)
 }
 
-fn over(network: &Between, terms: &Terms, nbytes: f64, inside: &Inside) -> Spent {
-    let shared = if terms.nodes > 2.0 { 2.0 } else { 1.0 };
+fn over(network: &NetworkParams, params: &ModelParams, nbytes: f64, inside: &Inside) -> TimeBreakdown {
+    let shared = if params.nodes > 2.0 { 2.0 } else { 1.0 };
     let gbps = inside.gbps.min(network.tree_gbps / shared);
-    let levels = levels(terms.nodes);
+    let levels = levels(params.nodes);
     let of_cards = nbytes * shared;
     let (carrier, load) = match gbps < inside.gbps {
         true => (Carrier::Cards, of_cards),
         false => (inside.by.0, inside.by.1 * nbytes),
     };
-    Spent {
+    TimeBreakdown {
         start_up: inside.start_up,
         network: levels * network.software_us,
         hops: inside.hops + levels * inside.hop,

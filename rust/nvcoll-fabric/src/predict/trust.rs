@@ -16,7 +16,7 @@ const BANDS: [u64; 3] = [64 << 10, (1 << 20) - 1, (128 << 20) - 1];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Class {
+struct TrustCell {
     name: String,
     /// `all_reduce` or `others`.
     collective: String,
@@ -28,15 +28,15 @@ struct Class {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct TrustFile {
     #[serde(default)]
-    class: Vec<Class>,
+    class: Vec<TrustCell>,
 }
 
-fn table() -> &'static [Class] {
-    static TABLE: OnceLock<Vec<Class>> = OnceLock::new();
+fn table() -> &'static [TrustCell] {
+    static TABLE: OnceLock<Vec<TrustCell>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        toml::from_str::<Table>(include_str!("trust.toml")).expect("a test reads the table that is shipped").class
+        toml::from_str::<TrustFile>(include_str!("trust.toml")).expect("a test reads the table that is shipped").class
     })
 }
 
@@ -47,7 +47,7 @@ const fn kind(pattern: Pattern) -> &'static str {
     }
 }
 
-fn row(class: &str, pattern: Pattern) -> Option<&'static Class> {
+fn row(class: &str, pattern: Pattern) -> Option<&'static TrustCell> {
     table().iter().find(|row| row.name == class && row.collective == kind(pattern))
 }
 

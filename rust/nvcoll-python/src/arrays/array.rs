@@ -1,8 +1,8 @@
 //! One array, whoever made it: where it lies and what its elements are.
 
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::memory::block::Block;
-use nvcoll_engine::memory::strided::{gather, scatter, Layout, Tries};
+use nvcoll_engine::memory::block::MemoryBlock;
+use nvcoll_engine::memory::strided::{gather, scatter, Layout, TryBudget};
 
 use super::reason::Reason;
 
@@ -16,7 +16,7 @@ pub(super) struct Array {
     /// The length of axis 0; `None` for an array without axes.
     pub(super) rows: Option<usize>,
     /// The packed copy of a strided array, which the engine sees in its place.
-    copy: Option<Block>,
+    copy: Option<MemoryBlock>,
 }
 
 /// What may be done with the memory of an array.
@@ -61,7 +61,7 @@ impl Array {
     }
 
     /// Refuses an array that a call writes and must not; `tries` is what it may spend on elements that share memory.
-    pub(super) fn require_writable(&self, tries: &mut Tries) -> Result<(), Reason> {
+    pub(super) fn require_writable(&self, tries: &mut TryBudget) -> Result<(), Reason> {
         match self.access {
             Access::Writable | Access::Absent => {}
             Access::ReadOnly => {
@@ -106,13 +106,13 @@ impl Array {
     pub(super) fn shadow(&mut self, complaint: &str) -> Result<(), Reason> {
         let bytes = self.layout.bytes();
         let no_memory = || Reason::Refused(format!("{complaint} of {bytes} bytes: pass a packed, writable array"));
-        self.copy = Some(Block::try_unset(bytes).ok_or_else(no_memory)?);
+        self.copy = Some(MemoryBlock::try_unset(bytes).ok_or_else(no_memory)?);
         Ok(())
     }
 
     /// Returns where the engine finds the elements.
     pub(super) fn start(&self) -> *mut u8 {
-        self.copy.as_ref().map_or(self.first, Block::start)
+        self.copy.as_ref().map_or(self.first, MemoryBlock::start)
     }
 
     /// Whether the engine sees a copy.

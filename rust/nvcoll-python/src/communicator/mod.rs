@@ -11,7 +11,7 @@ use pyo3::types::PyTuple;
 
 use nvcoll_core::collective::{BARRIER, SPLIT};
 use nvcoll_core::verify::Verified;
-use nvcoll_engine::auto::work_split::Sharing;
+use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::program::tally::Tally;
@@ -182,8 +182,8 @@ impl Communicator {
     }
 
     fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
-        let (world_size, aside) = (self.world_size(), WithoutGil(py));
-        let program = self.node.program_among(world_size, call, Sharing::ByRank, proof, &aside);
+        let (world_size, unlocked) = (self.world_size(), WithoutGil(py));
+        let program = self.node.program_among(world_size, call, WorkSplit::ByRank, proof, &unlocked);
         program.map_err(|error| of_engine(py, &error))
     }
 

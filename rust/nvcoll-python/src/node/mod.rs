@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 use nvcoll_core::collective::{Roles, BARRIER, SPLIT};
 use nvcoll_core::limits::MAX_RUNNING_RANKS;
 use nvcoll_core::verify::Verified;
-use nvcoll_engine::auto::work_split::Sharing;
+use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::program::batch::Batch;
@@ -264,7 +264,7 @@ impl Node {
     }
 
     fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
-        let program = self.engine.program_shared(call, Sharing::of(call.path), proof, &WithoutGil(py));
+        let program = self.engine.program_shared(call, WorkSplit::of(call.path), proof, &WithoutGil(py));
         program.map_err(|e| of_engine(py, &e))
     }
 }
@@ -282,6 +282,8 @@ impl Home for Py<Node> {
     fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()> {
         let engine = &self.get().engine;
         // SAFETY: the arrays were checked, each call's and all among each other, and the group holds their owners.
-        watched(py, |is_interrupted| unsafe { engine.run_batch(batch.get(), deadline, is_interrupted) })
+        watched(py, |is_interrupted| unsafe { engine.run_batch(batch.get(), deadline, is_interrupted) })?;
+        engine.count_batch(batch.get());
+        Ok(())
     }
 }

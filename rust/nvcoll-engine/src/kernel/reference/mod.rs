@@ -9,7 +9,7 @@ use nvcoll_core::dtype::{DType, Kind};
 
 mod small;
 
-use small::Small;
+use small::SmallFloat;
 
 /// Folds sources of equal length, in order, and returns the bytes of the result.
 ///
@@ -35,7 +35,7 @@ pub fn is_same(dtype: DType, a: &[u8], b: &[u8]) -> bool {
     let is_nan = |bytes: &[u8]| match dtype {
         DType::F32 | DType::C64 => read_f32(bytes).is_nan(),
         DType::F64 | DType::C128 => read_f64(bytes).is_nan(),
-        _ => Small::of(dtype).is_some_and(|small| small.decode(read(bytes) as u16).is_nan()),
+        _ => SmallFloat::of(dtype).is_some_and(|small| small.decode(read(bytes) as u16).is_nan()),
     };
     let width = if dtype.kind() == Kind::Complex { dtype.bytes() / 2 } else { dtype.bytes() };
     a.len() == b.len()
@@ -49,7 +49,7 @@ fn element(dtype: DType, arm: Arm, stored: &[&[u8]], scalars: &[f64], divisor: u
         DType::F32 => f32s(arm, stored.iter().map(|s| read_f32(s)), scalars, divisor).to_ne_bytes().to_vec(),
         DType::F64 => f64s(arm, stored.iter().map(|s| read_f64(s)), scalars, divisor).to_ne_bytes().to_vec(),
         DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 => {
-            let small = Small::of(dtype).expect("a float of at most 16 bits");
+            let small = SmallFloat::of(dtype).expect("a float of at most 16 bits");
             let values = stored.iter().map(|s| small.decode(read(s) as u16));
             write(small.nearest(f32s(arm, values, scalars, divisor)).into(), width)
         }

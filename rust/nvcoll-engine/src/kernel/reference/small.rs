@@ -4,7 +4,7 @@ use nvcoll_core::dtype::DType;
 
 /// A float of at most 16 bits: sign, exponent, mantissa.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Small {
+pub(super) struct SmallFloat {
     exponent_bits: u32,
     mantissa_bits: u32,
     /// The magnitude after that of the largest number.
@@ -13,7 +13,7 @@ pub(super) struct Small {
     has_infinity: bool,
 }
 
-impl Small {
+impl SmallFloat {
     /// Returns the format of a dtype; `None` if it accumulates in itself.
     pub(super) fn of(dtype: DType) -> Option<Self> {
         let (exponent_bits, mantissa_bits, beyond, has_infinity) = match dtype {

@@ -167,7 +167,7 @@ unsafe fn copy_elements(from: (*const u8, isize), to: (*mut u8, isize), length: 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{axes, offsets};
-    use super::super::Tries;
+    use super::super::TryBudget;
     use super::*;
     use proptest::prelude::*;
 
@@ -211,7 +211,7 @@ mod tests {
         #[test]
         fn scatter_writes_every_element_and_no_other_byte(axes in planes(), width in widths()) {
             let layout = Layout::of(axes.iter().copied(), width).unwrap();
-            prop_assume!(layout.overlaps_itself(&mut Tries::of_a_call()) == Some(false));
+            prop_assume!(layout.overlaps_itself(&mut TryBudget::of_a_call()) == Some(false));
             let (mut memory, first) = memory_for(&layout);
             let packed: Vec<u8> = (0..layout.bytes()).map(|byte| (byte * 101 + 3) as u8).collect();
             let mut expected = memory.clone();

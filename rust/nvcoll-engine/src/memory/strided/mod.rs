@@ -18,7 +18,7 @@ mod copy;
 mod overlap;
 
 pub use copy::{gather, scatter};
-pub use overlap::{first_conflict, Conflict, Range, Tries};
+pub use overlap::{first_conflict, Conflict, PlacedArray, TryBudget};
 
 /// One axis of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,9 +25,9 @@ const TRIES: u32 = 1 << 22;
 
 /// What is left of the work that a call may spend on exact answers.
 #[derive(Debug)]
-pub struct Tries(u32);
+pub struct TryBudget(u32);
 
-impl Tries {
+impl TryBudget {
     /// Returns what one call may spend: 2^22 tries.
     pub fn of_a_call() -> Self {
         Self(TRIES)
@@ -41,7 +41,7 @@ impl Tries {
 
 /// One array of a call.
 #[derive(Debug, Clone, Copy)]
-pub struct Range<'a> {
+pub struct PlacedArray<'a> {
     low: usize,
     high: usize,
     address: usize,
@@ -50,7 +50,7 @@ pub struct Range<'a> {
     number: usize,
 }
 
-impl<'a> Range<'a> {
+impl<'a> PlacedArray<'a> {
     /// Describes array `number` of a call, whose first element is at `address`.
     pub fn new(address: usize, layout: &'a Layout, is_written: bool, number: usize) -> Self {
         let (low, high) = layout.reach();
@@ -69,7 +69,7 @@ pub enum Conflict {
 }
 
 impl Conflict {
-    fn between(a: &Range<'_>, b: &Range<'_>, shares: Option<bool>) -> Option<Self> {
+    fn between(a: &PlacedArray<'_>, b: &PlacedArray<'_>, shares: Option<bool>) -> Option<Self> {
         let (first, second) = (a.number.min(b.number), a.number.max(b.number));
         match shares {
             Some(false) => None,
@@ -80,7 +80,7 @@ impl Conflict {
 }
 
 /// Finds two arrays that share a byte, one of them written; sorts `ranges`.
-pub fn first_conflict(ranges: &mut [Range<'_>], tries: &mut Tries) -> Option<Conflict> {
+pub fn first_conflict(ranges: &mut [PlacedArray<'_>], tries: &mut TryBudget) -> Option<Conflict> {
     ranges.sort_unstable_by_key(|range| range.low);
     let (a, b) = sweep(ranges)?;
     if ranges.iter().any(|range| range.layout.is_strided()) {
@@ -91,7 +91,7 @@ pub fn first_conflict(ranges: &mut [Range<'_>], tries: &mut Tries) -> Option<Con
 }
 
 /// Finds the places of two ranges that overlap, one of them written; they are sorted by lowest byte.
-fn sweep(ranges: &[Range<'_>]) -> Option<(usize, usize)> {
+fn sweep(ranges: &[PlacedArray<'_>]) -> Option<(usize, usize)> {
     // (end, place) of the range that reaches furthest, of all and of those that are written.
     let (mut furthest, mut furthest_written) = ((0, 0), (0, 0));
     for (at, range) in ranges.iter().enumerate().filter(|(_, range)| range.low < range.high) {
@@ -108,7 +108,7 @@ fn sweep(ranges: &[Range<'_>]) -> Option<(usize, usize)> {
 }
 
 /// Asks every pair of overlapping ranges of which one is written; they are sorted by lowest byte.
-fn pairwise(ranges: &[Range<'_>], tries: &mut Tries) -> Option<Conflict> {
+fn pairwise(ranges: &[PlacedArray<'_>], tries: &mut TryBudget) -> Option<Conflict> {
     let mut terms = Vec::new();
     for (at, a) in ranges.iter().enumerate().filter(|(_, a)| a.low < a.high) {
         let reached = ranges[at + 1..].iter().take_while(|b| b.low < a.high);
@@ -124,28 +124,33 @@ fn pairwise(ranges: &[Range<'_>], tries: &mut Tries) -> Option<Conflict> {
 
 /// A stride in bytes that may be taken up to `last` times.
 #[derive(Debug, Clone, Copy)]
-struct Term {
+struct StrideTerm {
     stride: i128,
     last: i128,
 }
 
-impl Term {
+impl StrideTerm {
     fn of(axis: &Axis) -> Self {
         Self { stride: axis.stride as i128, last: axis.length as i128 - 1 }
     }
 }
 
 /// Says whether an element of `a` shares a byte with one of `b`; `None` if that costs too much. `terms` is working memory.
-fn share_elements(a: &Range<'_>, b: &Range<'_>, terms: &mut Vec<Term>, tries: &mut Tries) -> Option<bool> {
+fn share_elements(
+    a: &PlacedArray<'_>,
+    b: &PlacedArray<'_>,
+    terms: &mut Vec<StrideTerm>,
+    tries: &mut TryBudget,
+) -> Option<bool> {
     terms.clear();
     let mut target = b.address as i128 - a.address as i128;
     let mut add = |stride: i128, last: i128| {
         target -= (stride * last).min(0);
-        terms.push(Term { stride: stride.abs(), last });
+        terms.push(StrideTerm { stride: stride.abs(), last });
     };
     for (range, sign) in [(a, 1), (b, -1)] {
         match &range.layout.axes {
-            Some(axes) => axes.iter().map(Term::of).for_each(|term| add(sign * term.stride, term.last)),
+            Some(axes) => axes.iter().map(StrideTerm::of).for_each(|term| add(sign * term.stride, term.last)),
             None => add(sign * range.layout.width as i128, range.layout.count as i128 - 1),
         }
     }
@@ -154,17 +159,18 @@ fn share_elements(a: &Range<'_>, b: &Range<'_>, terms: &mut Vec<Term>, tries: &m
 
 impl Layout {
     /// Says whether two different elements share a byte; `None` if that costs too much.
-    pub fn overlaps_itself(&self, tries: &mut Tries) -> Option<bool> {
+    pub fn overlaps_itself(&self, tries: &mut TryBudget) -> Option<bool> {
         let axes = self.axes.as_deref().unwrap_or_default().iter().filter(|axis| axis.length > 1);
-        let axes: Vec<Term> =
-            axes.map(|axis| Term { stride: axis.stride.unsigned_abs() as i128, ..Term::of(axis) }).collect();
+        let axes: Vec<StrideTerm> = axes
+            .map(|axis| StrideTerm { stride: axis.stride.unsigned_abs() as i128, ..StrideTerm::of(axis) })
+            .collect();
         let mut terms = Vec::new();
         // Two elements differ first on some axis: forward by at least one there, by anything on the later ones.
-        for (first, &Term { stride, last }) in axes.iter().enumerate() {
+        for (first, &StrideTerm { stride, last }) in axes.iter().enumerate() {
             let later = &axes[first + 1..];
             terms.clear();
-            terms.extend(later.iter().map(|term| Term { last: 2 * term.last, ..*term }));
-            terms.push(Term { stride, last: last - 1 });
+            terms.extend(later.iter().map(|term| StrideTerm { last: 2 * term.last, ..*term }));
+            terms.push(StrideTerm { stride, last: last - 1 });
             let target = later.iter().map(|term| term.stride * term.last).sum::<i128>() - stride;
             if comes_near(&mut terms, target, self.width as i128, tries)? {
                 return Some(true);
@@ -175,7 +181,7 @@ impl Layout {
 }
 
 /// Says whether a sum of terms comes within `width` of `target`. Strides are not negative.
-fn comes_near(terms: &mut Vec<Term>, target: i128, width: i128, tries: &mut Tries) -> Option<bool> {
+fn comes_near(terms: &mut Vec<StrideTerm>, target: i128, width: i128, tries: &mut TryBudget) -> Option<bool> {
     terms.retain(|term| term.stride != 0 && term.last != 0);
     terms.sort_unstable_by_key(|term| std::cmp::Reverse(term.stride));
     terms.dedup_by(|next, kept| {
@@ -188,8 +194,8 @@ fn comes_near(terms: &mut Vec<Term>, target: i128, width: i128, tries: &mut Trie
 }
 
 /// Takes the first term as often as the rest, which can add up to `reach` with it, leaves worth trying.
-fn search(terms: &[Term], reach: i128, target: i128, width: i128, tries: &mut Tries) -> Option<bool> {
-    let Some((&Term { stride, last }, shorter)) = terms.split_first() else {
+fn search(terms: &[StrideTerm], reach: i128, target: i128, width: i128, tries: &mut TryBudget) -> Option<bool> {
+    let Some((&StrideTerm { stride, last }, shorter)) = terms.split_first() else {
         return Some(target.abs() < width);
     };
     let reach = reach - stride * last;
@@ -228,14 +234,14 @@ mod tests {
             drawn in prop::collection::vec((0usize..200, 0usize..12, any::<bool>()), 0..24),
         ) {
             let layouts: Vec<Layout> = drawn.iter().map(|&(_, count, _)| Layout::packed(count, 1)).collect();
-            let range_of = |number: usize| Range::new(drawn[number].0, &layouts[number], drawn[number].2, number);
-            let ranges: Vec<Range<'_>> = (0..drawn.len()).map(range_of).collect();
-            let meet = |a: &Range<'_>, b: &Range<'_>| (a.low..a.high).any(|byte| (b.low..b.high).contains(&byte));
-            let conflict = |a: &Range<'_>, b: &Range<'_>| (a.is_written || b.is_written) && meet(a, b);
+            let range_of = |number: usize| PlacedArray::new(drawn[number].0, &layouts[number], drawn[number].2, number);
+            let ranges: Vec<PlacedArray<'_>> = (0..drawn.len()).map(range_of).collect();
+            let meet = |a: &PlacedArray<'_>, b: &PlacedArray<'_>| (a.low..a.high).any(|byte| (b.low..b.high).contains(&byte));
+            let conflict = |a: &PlacedArray<'_>, b: &PlacedArray<'_>| (a.is_written || b.is_written) && meet(a, b);
             let expected = (0..ranges.len()).any(|i| (0..i).any(|j| conflict(&ranges[i], &ranges[j])));
             let mut sorted = ranges.clone();
-            let found = first_conflict(&mut sorted, &mut Tries::of_a_call());
-            let pairwise = pairwise(&sorted, &mut Tries::of_a_call());
+            let found = first_conflict(&mut sorted, &mut TryBudget::of_a_call());
+            let pairwise = pairwise(&sorted, &mut TryBudget::of_a_call());
             prop_assert_eq!((found.is_some(), pairwise.is_some()), (expected, expected));
             for found in [found, pairwise].into_iter().flatten() {
                 let Conflict::Shared(a, b) = found else { panic!("{found:?}") };
@@ -251,8 +257,8 @@ mod tests {
             let expected = any_bytes_meet(&offsets(&a), &shifted, width);
             let (first, second) = (layout(&a, width), layout(&b, width));
             let address = 1000usize.checked_add_signed(shift).unwrap();
-            let mut ranges = [Range::new(1000, &first, true, 7), Range::new(address, &second, is_written, 3)];
-            let found = first_conflict(&mut ranges, &mut Tries::of_a_call());
+            let mut ranges = [PlacedArray::new(1000, &first, true, 7), PlacedArray::new(address, &second, is_written, 3)];
+            let found = first_conflict(&mut ranges, &mut TryBudget::of_a_call());
             prop_assert_eq!(found, expected.then_some(Conflict::Shared(3, 7)));
         }
 
@@ -260,7 +266,7 @@ mod tests {
         fn an_array_overlaps_itself_exactly_if_two_of_its_elements_do(axes in axes(), width in widths()) {
             let all = offsets(&axes);
             let expected = (0..all.len()).any(|i| any_bytes_meet(&all[i..=i], &all[..i], width));
-            prop_assert_eq!(layout(&axes, width).overlaps_itself(&mut Tries::of_a_call()), Some(expected));
+            prop_assert_eq!(layout(&axes, width).overlaps_itself(&mut TryBudget::of_a_call()), Some(expected));
         }
     }
 
@@ -273,20 +279,21 @@ mod tests {
     #[test]
     fn blocks_of_columns_of_a_large_matrix_are_told_apart_in_a_few_tries() {
         let ask = |a: (usize, Layout), b: (usize, Layout)| {
-            let mut ranges = [Range::new(a.0, &a.1, true, 0), Range::new(b.0, &b.1, true, 1)];
-            first_conflict(&mut ranges, &mut Tries(4))
+            let mut ranges = [PlacedArray::new(a.0, &a.1, true, 0), PlacedArray::new(b.0, &b.1, true, 1)];
+            first_conflict(&mut ranges, &mut TryBudget(4))
         };
         assert_eq!(ask(columns(0, 8), columns(8, 8)), None);
         assert_eq!(ask(columns(0, 8), columns(7, 2)), Some(Conflict::Shared(0, 1)));
-        assert_eq!(columns(0, 8).1.overlaps_itself(&mut Tries(4)), Some(false));
+        assert_eq!(columns(0, 8).1.overlaps_itself(&mut TryBudget(4)), Some(false));
     }
 
     #[test]
     fn a_column_for_each_of_1024_ranks_is_within_the_tries_of_a_call() {
         let axes = [Axis { length: 5, stride: 4096 }];
         let layout = Layout::of(axes.into_iter(), 4).unwrap();
-        let mut ranges: Vec<Range<'_>> = (0..1024).map(|rank| Range::new(4 * rank, &layout, true, rank)).collect();
-        let mut tries = Tries::of_a_call();
+        let mut ranges: Vec<PlacedArray<'_>> =
+            (0..1024).map(|rank| PlacedArray::new(4 * rank, &layout, true, rank)).collect();
+        let mut tries = TryBudget::of_a_call();
         assert_eq!(first_conflict(&mut ranges, &mut tries), None);
         assert!(tries.0 > TRIES / 2, "{tries:?}");
     }
@@ -296,13 +303,13 @@ mod tests {
         let strides = [62_233, 61_057, 59_999, 58_889, 57_773, 56_663, 55_541, 54_437];
         let axes: Vec<Axis> = strides.iter().map(|stride| Axis { length: 30, stride: 2 * stride }).collect();
         let layout = Layout::of(axes.into_iter(), 1).unwrap();
-        let mut ranges = [Range::new(0, &layout, true, 0), Range::new(1_000_001, &layout, false, 1)];
-        assert_eq!(first_conflict(&mut ranges, &mut Tries::of_a_call()), Some(Conflict::Undecided(0, 1)));
+        let mut ranges = [PlacedArray::new(0, &layout, true, 0), PlacedArray::new(1_000_001, &layout, false, 1)];
+        assert_eq!(first_conflict(&mut ranges, &mut TryBudget::of_a_call()), Some(Conflict::Undecided(0, 1)));
     }
 
     #[test]
     fn a_broadcast_axis_overlaps_itself() {
-        let ask = |length| layout(&[Axis { length, stride: 0 }], 4).overlaps_itself(&mut Tries::of_a_call());
+        let ask = |length| layout(&[Axis { length, stride: 0 }], 4).overlaps_itself(&mut TryBudget::of_a_call());
         assert_eq!((ask(1), ask(2)), (Some(false), Some(true)));
     }
 }

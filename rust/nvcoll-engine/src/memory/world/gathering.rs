@@ -7,7 +7,7 @@ use super::World;
 
 /// The worlds of groups of which not every member has come yet.
 #[derive(Debug, Default)]
-pub(crate) struct Groups(Mutex<HashMap<(u32, u32), Gathering>>);
+pub(crate) struct GatheringGroups(Mutex<HashMap<(u32, u32), Gathering>>);
 
 #[derive(Debug)]
 struct Gathering {
@@ -15,7 +15,7 @@ struct Gathering {
     missing: usize,
 }
 
-impl Groups {
+impl GatheringGroups {
     /// Returns the world of the ranks of a color in split number `call`; each of them asks once.
     pub(crate) fn find_or_make(&self, call: u32, color: u32, ranks: Vec<u32>) -> Arc<World> {
         let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_world_is_made_once_per_call_and_color_and_taken_away_by_the_last() {
-        let groups = Groups::default();
+        let groups = GatheringGroups::default();
         let first = groups.find_or_make(1, 0, vec![4, 2]);
         let (other_color, other_call) = (groups.find_or_make(1, 1, vec![3]), groups.find_or_make(2, 0, vec![4, 2]));
         let second = groups.find_or_make(1, 0, vec![4, 2]);

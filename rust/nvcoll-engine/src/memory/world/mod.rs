@@ -1,39 +1,39 @@
 //! The words and the memory that the ranks of one world share.
 
+mod batch_records;
 mod gathering;
-mod table;
 
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
-use crate::memory::block::Block;
+use crate::memory::block::MemoryBlock;
 use crate::memory::staging::staging_bytes;
 use crate::sync::progress::QUEUES;
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
-use gathering::Groups;
-use table::Table;
+use batch_records::BatchRecords;
+use gathering::GatheringGroups;
 
 /// The lines of one rank.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct RankLines {
     pub(crate) stamp: Stamp,
     pub(crate) record: RecordLine,
     pub(crate) activity: Activity,
     pub(crate) doorbell: Doorbell,
     pub(crate) departure: Departure,
     pub(crate) progress: [Progress; QUEUES],
-    pub(crate) batch: Table,
+    pub(crate) batch: BatchRecords,
 }
 
 /// Everything that is shared: lines per rank, the abort word, staging; and who the ranks are.
 #[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) lines: Vec<Lines>,
+    pub(crate) lines: Vec<RankLines>,
     pub(crate) abort: Abort,
-    staging: OnceLock<Vec<Block>>,
+    staging: OnceLock<Vec<MemoryBlock>>,
     ranks: Vec<u32>,
     is_group: bool,
-    pub(crate) groups: Groups,
+    pub(crate) groups: GatheringGroups,
 }
 
 impl World {
@@ -49,12 +49,12 @@ impl World {
 
     fn of(ranks: Vec<u32>, is_group: bool) -> Self {
         Self {
-            lines: ranks.iter().map(|_| Lines::default()).collect(),
+            lines: ranks.iter().map(|_| RankLines::default()).collect(),
             abort: Abort::default(),
             staging: OnceLock::new(),
             ranks,
             is_group,
-            groups: Groups::default(),
+            groups: GatheringGroups::default(),
         }
     }
 
@@ -81,7 +81,7 @@ impl World {
             return Ok(());
         }
         let bytes = staging_bytes(self.world_size());
-        let blocks: Option<Vec<Block>> = self.lines.iter().map(|_| Block::try_zeroed(bytes)).collect();
+        let blocks: Option<Vec<MemoryBlock>> = self.lines.iter().map(|_| MemoryBlock::try_zeroed(bytes)).collect();
         let blocks = blocks.ok_or(Error::NoMemory { what: "staging", bytes })?;
         // A peer that was faster has made the one that counts.
         let _ = self.staging.set(blocks);

@@ -26,7 +26,7 @@ const LINE_BYTES: usize = 64;
 
 /// Which pieces each chunk has in each tile.
 #[derive(Debug)]
-pub(crate) struct EndToEnd {
+pub(crate) struct Coalesced {
     tiles: u32,
     chunks: u32,
     pieces: Vec<Piece>,
@@ -36,12 +36,12 @@ pub(crate) struct EndToEnd {
 
 /// What is laid out of a call.
 #[derive(Debug, Clone, Copy)]
-struct Laid {
+struct CoalescedCall {
     count: usize,
     element: usize,
 }
 
-impl Laid {
+impl CoalescedCall {
     fn grains(self) -> usize {
         self.count.div_ceil(GRAIN)
     }
@@ -51,7 +51,7 @@ impl Laid {
     }
 }
 
-impl EndToEnd {
+impl Coalesced {
     /// Lays out the calls of a pass; none if its schedule is not for that, or there is one call only.
     pub(super) fn of(programs: &[Arc<Program>]) -> Option<Self> {
         if programs.len() < 2 {
@@ -61,16 +61,16 @@ impl EndToEnd {
         let laid = |program: &Arc<Program>| {
             let call = program.call();
             let count = call.counts.of_parts(call.collective, program.verified().schedule().roles())[0];
-            Laid { count, element: call.dtype.bytes() }
+            CoalescedCall { count, element: call.dtype.bytes() }
         };
-        let calls: Vec<Laid> = programs.iter().map(laid).collect();
+        let calls: Vec<CoalescedCall> = programs.iter().map(laid).collect();
         Some(Self::lay(&calls, programs[0].verified().schedule().chunks_per_part, slice_bytes))
     }
 
-    fn lay(calls: &[Laid], chunks: u32, slice_bytes: usize) -> Self {
+    fn lay(calls: &[CoalescedCall], chunks: u32, slice_bytes: usize) -> Self {
         let total: usize = calls.iter().map(|call| call.grains() * call.grain_bytes()).sum();
         let end_of = |chunk: u32| (total as u128 * (u128::from(chunk) + 1) / u128::from(chunks)) as usize;
-        let mut layout = Layout { slice_bytes, ends: vec![(0, 0); chunks as usize], pieces: Vec::new() };
+        let mut layout = ChunkFiller { slice_bytes, ends: vec![(0, 0); chunks as usize], pieces: Vec::new() };
         let (mut chunk, mut before) = (0, 0usize);
         for (nth, &call) in (0..).zip(calls) {
             let mut done = 0;
@@ -100,16 +100,16 @@ impl EndToEnd {
 }
 
 /// Chunks that are being filled, tile after tile.
-struct Layout {
+struct ChunkFiller {
     slice_bytes: usize,
     /// For each chunk, the tile that it has come to, and how many bytes of its home there are taken.
     ends: Vec<(u32, usize)>,
     pieces: Vec<(u32, u32, Piece)>,
 }
 
-impl Layout {
+impl ChunkFiller {
     /// Adds some grains of a call to a chunk, in as many tiles as they need.
-    fn append(&mut self, chunk: u32, nth: u32, call: Laid, mut from: usize, until: usize) {
+    fn append(&mut self, chunk: u32, nth: u32, call: CoalescedCall, mut from: usize, until: usize) {
         let (tile, used) = &mut self.ends[chunk as usize];
         while from < until {
             let grains = ((self.slice_bytes - *used) / call.grain_bytes()).min(until - from);
@@ -125,7 +125,7 @@ impl Layout {
         }
     }
 
-    fn finish(mut self) -> EndToEnd {
+    fn finish(mut self) -> Coalesced {
         let chunks = self.ends.len();
         let tiles = self.ends.iter().map(|(tile, _)| tile + 1).max().unwrap_or(1);
         self.pieces.sort_by_key(|&(tile, chunk, _)| (tile, chunk));
@@ -135,7 +135,7 @@ impl Layout {
         }
         (1..starts.len()).for_each(|at| starts[at] += starts[at - 1]);
         let pieces = self.pieces.into_iter().map(|(_, _, piece)| piece).collect();
-        EndToEnd { tiles, chunks: chunks as u32, pieces, starts }
+        Coalesced { tiles, chunks: chunks as u32, pieces, starts }
     }
 }
 
@@ -144,14 +144,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(laid: &EndToEnd) -> Vec<(u32, u32, Piece)> {
+    fn all(laid: &Coalesced) -> Vec<(u32, u32, Piece)> {
         let places = (0..laid.tiles).flat_map(|tile| (0..laid.chunks).map(move |chunk| (tile, chunk)));
         places.flat_map(|(tile, chunk)| laid.pieces(tile, chunk).iter().map(move |&p| (tile, chunk, p))).collect()
     }
 
     #[test]
     fn sixty_four_small_calls_on_eight_ranks_are_eight_whole_calls_each() {
-        let laid = EndToEnd::lay(&[Laid { count: 256, element: 4 }; 64], 8, 1 << 18);
+        let laid = Coalesced::lay(&[CoalescedCall { count: 256, element: 4 }; 64], 8, 1 << 18);
         assert_eq!(laid.tiles(), 1);
         for chunk in 0..8 {
             let expected = |nth| Piece { call: 8 * chunk + nth, start: 0, count: 256, home_bytes: nth as usize * 1024 };
@@ -166,8 +166,8 @@ mod tests {
             chunks in 1u32..40,
             lines in 8usize..100,
         ) {
-            let calls: Vec<Laid> = calls.iter().map(|&(count, log)| Laid { count, element: 1 << log }).collect();
-            let laid = EndToEnd::lay(&calls, chunks, lines * LINE_BYTES);
+            let calls: Vec<CoalescedCall> = calls.iter().map(|&(count, log)| CoalescedCall { count, element: 1 << log }).collect();
+            let laid = Coalesced::lay(&calls, chunks, lines * LINE_BYTES);
             let (mut next, mut used) = (vec![0; calls.len()], std::collections::HashMap::new());
             let mut in_order = all(&laid);
             for &(tile, chunk, piece) in &in_order {

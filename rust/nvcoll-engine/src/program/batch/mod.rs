@@ -9,7 +9,7 @@
 //! A **pass** runs a schedule once through the tiles of several calls, one call after the other: one enter, one leave, one
 //! set of waits. The proof speaks of any number of tiles, and asks nothing of a tile but its steps and its slot; which
 //! arrays, dtype and count a tile is of is nobody's business but the kernels'. So that slots stay as proved, a chunk has its
-//! home in staging by the schedule alone (`program/homes.rs`), and every call of a pass has scratch of its own. Calls of a
+//! home in staging by the schedule alone (`program/chunk_offsets.rs`), and every call of a pass has scratch of its own. Calls of a
 //! batch have no order among each other and share no byte that one of them writes.
 //!
 //! Where chunks are interchangeable, ranks do not even need a tile for each call: the calls of a pass are **laid end to end**
@@ -20,7 +20,7 @@
 
 mod coalesced;
 
-pub(crate) use coalesced::EndToEnd;
+pub(crate) use coalesced::Coalesced;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ use nvcoll_core::schedule::Path;
 
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::Footprint;
-use crate::program::stores::Stores;
+use crate::program::store_choice::StoreChoice;
 use crate::program::tallies::Tallies;
 use crate::program::tally::Tally;
 use crate::program::Program;
@@ -46,7 +46,7 @@ const SCRATCH_ALIGNMENT: usize = 128;
 pub(crate) struct Pass<'a> {
     programs: &'a [Arc<Program>],
     /// What the batch is, if that has several calls, and which of its passes this is.
-    group: Option<(&'a Shape, usize)>,
+    group: Option<(&'a BatchShape, usize)>,
 }
 
 impl<'a> Pass<'a> {
@@ -85,18 +85,18 @@ impl<'a> Pass<'a> {
 
     /// Returns how its calls are laid end to end, if they are.
     #[inline]
-    pub(crate) fn end_to_end(&self) -> Option<&'a EndToEnd> {
+    pub(crate) fn coalesced(&self) -> Option<&'a Coalesced> {
         self.group.and_then(|(batch, pass)| batch.layouts[pass].as_ref())
     }
 
     /// Returns how its call stores; calls that are made as one store plainly.
-    pub(crate) fn stores(&self) -> Option<&'a Mutex<Stores>> {
+    pub(crate) fn stores(&self) -> Option<&'a Mutex<StoreChoice>> {
         self.programs[0].stores.as_ref().filter(|_| self.programs.len() == 1)
     }
 
     /// Returns how many tiles there are in all.
     pub(crate) fn tiles(&self) -> u32 {
-        self.end_to_end().map_or_else(|| self.programs.iter().map(|program| program.tiles).sum(), EndToEnd::tiles)
+        self.coalesced().map_or_else(|| self.programs.iter().map(|program| program.tiles).sum(), Coalesced::tiles)
     }
 
     /// Returns the words that all ranks must agree on: those of a single call, or a hash over all and what the first is.
@@ -122,14 +122,14 @@ fn new_ids(passes: usize) -> u64 {
 
 /// A batch without its addresses.
 #[derive(Debug, Default)]
-struct Shape {
+struct BatchShape {
     programs: Vec<Arc<Program>>,
     /// For each program, which of the calls it is, in the order in which they were given.
     places: Vec<usize>,
     passes: Vec<Range<usize>>,
     /// For each pass, what its ranks must agree on, and how its calls are laid out.
     fingerprints: Vec<[u64; 3]>,
-    layouts: Vec<Option<EndToEnd>>,
+    layouts: Vec<Option<Coalesced>>,
     /// The number of the first pass; new when an address changes.
     id: u64,
     /// What a rank that calls for itself touches.
@@ -139,7 +139,7 @@ struct Shape {
 /// Calls that are launched as one, with the buffers of all ranks that call.
 #[derive(Debug)]
 pub struct Batch {
-    shape: Shape,
+    shape: BatchShape,
     /// For each program, one after the other, the buffers of each rank.
     pub(crate) buffers: Vec<Buffers>,
     /// Where the scratch of each program begins, and at last how much there is.
@@ -151,7 +151,8 @@ pub struct Batch {
 impl Batch {
     /// Puts calls together, each with the buffers of the same ranks: all of a node, or one of a team.
     pub fn new(calls: Vec<(Arc<Program>, Vec<Buffers>)>) -> Self {
-        let mut batch = Self { shape: Shape::default(), buffers: Vec::new(), scratch: vec![0], tallies: Vec::new() };
+        let mut batch =
+            Self { shape: BatchShape::default(), buffers: Vec::new(), scratch: vec![0], tallies: Vec::new() };
         let mut left: Vec<_> = calls.into_iter().enumerate().collect();
         while let Some((_, (first, _))) = left.first() {
             let first = first.clone();
@@ -165,18 +166,18 @@ impl Batch {
         }
         let calls_of = |pass: &Range<usize>| &batch.shape.programs[pass.clone()];
         let fingerprints = batch.shape.passes.iter().map(|pass| fingerprint(calls_of(pass))).collect();
-        let layouts = batch.shape.passes.iter().map(|pass| batch.laid_out(calls_of(pass))).collect();
+        let layouts = batch.shape.passes.iter().map(|pass| batch.coalesce(calls_of(pass))).collect();
         (batch.shape.fingerprints, batch.shape.layouts) = (fingerprints, layouts);
         batch.shape.id = new_ids(batch.passes());
         batch
     }
 
     /// Lays the calls of a pass end to end, if that is possible and they are shared out by rank.
-    fn laid_out(&self, programs: &[Arc<Program>]) -> Option<EndToEnd> {
+    fn coalesce(&self, programs: &[Arc<Program>]) -> Option<Coalesced> {
         let schedule = programs[0].verified().schedule();
         let is_of_one_rank = self.buffers.len() == self.shape.programs.len();
         let is_by_rank = schedule.path != Path::Mapped || is_of_one_rank;
-        let laid = is_by_rank.then(|| EndToEnd::of(programs)).flatten()?;
+        let laid = is_by_rank.then(|| Coalesced::of(programs)).flatten()?;
         let longest_queue = programs[0].steps_of_longest_queue() / u64::from(programs[0].tiles);
         (longest_queue * u64::from(laid.tiles()) < MOST_STEPS).then_some(laid)
     }
@@ -198,6 +199,11 @@ impl Batch {
         self.scratch.push(scratch);
         self.shape.programs.push(program);
         self.buffers.extend(buffers);
+    }
+
+    /// Returns the programs of its calls, pass by pass.
+    pub(crate) fn programs(&self) -> &[Arc<Program>] {
+        &self.shape.programs
     }
 
     /// Returns how many calls there are.

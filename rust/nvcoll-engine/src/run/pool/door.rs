@@ -22,9 +22,9 @@ pub struct Door(AtomicU64);
 
 /// What somebody saw of a door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen(u64);
+pub struct DoorState(u64);
 
-impl Seen {
+impl DoorState {
     /// Says whether a job is on offer.
     pub fn is_open(self) -> bool {
         self.0 & OPEN != 0
@@ -40,9 +40,9 @@ impl Door {
     /// Offers the next job, which was written while nobody was inside; the caller looks next who sleeps.
     pub fn open(&self) {
         // Relaxed: this thread closed it last, or got it from who did.
-        let next = Seen(self.0.load(Ordering::Relaxed)).job().wrapping_add(ONE_JOB);
+        let next = DoorState(self.0.load(Ordering::Relaxed)).job().wrapping_add(ONE_JOB);
         // Release: pairs with the Acquire in `enter`, so that who is inside sees the job.
-        self.0.store(OPEN | Seen(next).job(), Ordering::Release);
+        self.0.store(OPEN | DoorState(next).job(), Ordering::Release);
         // SeqCst: pairs with the fence in `doze`.
         fence(Ordering::SeqCst);
     }
@@ -60,9 +60,9 @@ impl Door {
     }
 
     /// Looks at the door.
-    pub fn look(&self) -> Seen {
+    pub fn look(&self) -> DoorState {
         // Relaxed: who wants the job enters for it.
-        Seen(self.0.load(Ordering::Relaxed))
+        DoorState(self.0.load(Ordering::Relaxed))
     }
 
     /// Goes in, if that job is still on offer.
@@ -72,7 +72,7 @@ impl Door {
             // Acquire: pairs with the Release in `open`.
             match self.0.compare_exchange_weak(seen.0, seen.0 + 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
-                Err(found) => seen = Seen(found),
+                Err(found) => seen = DoorState(found),
             }
         }
         false
@@ -85,7 +85,7 @@ impl Door {
     }
 
     /// Sleeps by `park` unless the door is no longer as it was `seen`; `park` returns at once if it was woken before.
-    pub fn doze(&self, seen: Seen, is_asleep: &AtomicBool, park: impl FnOnce()) {
+    pub fn doze(&self, seen: DoorState, is_asleep: &AtomicBool, park: impl FnOnce()) {
         is_asleep.store(true, Ordering::Relaxed);
         // SeqCst: pairs with the fence in `open`: this thread sees the new job, or the caller sees it asleep.
         fence(Ordering::SeqCst);

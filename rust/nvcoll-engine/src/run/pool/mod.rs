@@ -11,17 +11,19 @@
 //! not part of the ranks' protocol.
 
 pub mod door;
-mod seats;
+mod helper_placement;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{give_way, pause, AtomicBool, Ordering};
+use crate::sync::backoff::{Backoff, Next};
+use crate::sync::Doorbell;
 use crate::system::process::Process;
-use door::{Door, Seen};
-use seats::Seats;
+use door::{Door, DoorState};
+use helper_placement::HelperPlacement;
 
 /// How long a helper stays awake after a job, giving way to everybody. Chosen: what the calls of a training step are apart.
 /// Measured: of calls 2 to 5 ms apart, 1 MiB from each of two ranks, those that met a sleeper took 1.8 times as long.
@@ -30,38 +32,45 @@ const LINGER: Duration = Duration::from_millis(20);
 /// Looks at the door before a lingering helper gives way. Chosen: a pause may take 140 cycles.
 const LOOKS: u32 = 50;
 
+/// Pauses and turns of a caller that waits for helpers to leave, before it sleeps. Chosen.
+const PAUSES: u32 = 200;
+const TURNS: u32 = 100;
+
 /// A sleeping helper looks at the door at least this often, for the sake of a lost signal. Chosen.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What a helper does: called with its number, from 1.
-type Job<'a> = dyn Fn(usize) + Sync + 'a;
+type HelperJob<'a> = dyn Fn(usize) + Sync + 'a;
 
-struct Shared {
+struct PoolState {
     door: Door,
     /// The job on offer; written only while the door is closed and nobody is inside.
-    job: Mutex<Option<&'static Job<'static>>>,
+    job: Mutex<Option<&'static HelperJob<'static>>>,
     is_stopping: AtomicBool,
     has_panicked: AtomicBool,
     sleeping: Vec<AtomicBool>,
+    /// Where the caller sleeps until the helpers have left; each that leaves rings.
+    left: Doorbell,
 }
 
 /// A set of helpers.
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     helpers: Vec<JoinHandle<()>>,
-    seats: Seats,
+    placement: HelperPlacement,
     process: Process,
 }
 
 impl Pool {
     /// Starts `helpers` threads.
     pub fn new(helpers: usize) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolState {
             door: Door::default(),
             job: Mutex::new(None),
             is_stopping: AtomicBool::new(false),
             has_panicked: AtomicBool::new(false),
             sleeping: (0..helpers).map(|_| AtomicBool::new(false)).collect(),
+            left: Doorbell::default(),
         });
         // Helpers have consecutive numbers: the first that the system refuses is the last that is asked for.
         let start = |number: usize| {
@@ -70,8 +79,8 @@ impl Pool {
             std::thread::Builder::new().name(name).spawn(move || shared.serve(number)).ok()
         };
         let helpers: Vec<_> = (0..helpers).map_while(start).collect();
-        let seats = Seats::take(&helpers);
-        Self { shared, helpers, seats, process: Process::current() }
+        let placement = HelperPlacement::take(&helpers);
+        Self { shared, helpers, placement, process: Process::current() }
     }
 
     /// Returns the number of workers: the helpers and the caller.
@@ -85,12 +94,12 @@ impl Pool {
     }
 
     /// Runs `mine` on the caller while every helper that comes in time runs `job`, with its number from 1.
-    pub fn run(&mut self, mine: impl FnOnce(), job: &Job<'_>) {
+    pub fn run(&mut self, mine: impl FnOnce(), job: &HelperJob<'_>) {
         // SAFETY: the reference is forgotten (door closed, nobody inside, slot emptied) before this function returns or
         // unwinds, so no helper uses it longer than it lives.
-        let job_of_helpers: &'static Job<'static> =
-            unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(job) };
-        self.seats.give_way(&self.helpers);
+        let job_of_helpers: &'static HelperJob<'static> =
+            unsafe { std::mem::transmute::<&HelperJob<'_>, &'static HelperJob<'static>>(job) };
+        self.placement.give_way(&self.helpers);
         *self.shared.lock() = Some(job_of_helpers);
         self.shared.door.open();
         for (sleeping, helper) in self.shared.sleeping.iter().zip(&self.helpers) {
@@ -101,14 +110,9 @@ impl Pool {
         }
         let outcome = catch_unwind(AssertUnwindSafe(mine));
         self.shared.door.close();
-        let mut turns = 0u32;
+        let mut backoff = Backoff::new(PAUSES, TURNS);
         while !self.shared.door.is_empty() {
-            turns += 1;
-            if turns < 200 {
-                std::hint::spin_loop()
-            } else {
-                std::thread::yield_now()
-            }
+            backoff.wait(|| self.shared.left.sleep(|| self.shared.door.is_empty(), None));
         }
         *self.shared.lock() = None;
         if let Err(panic) = outcome {
@@ -118,8 +122,8 @@ impl Pool {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<&'static Job<'static>>> {
+impl PoolState {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<&'static HelperJob<'static>>> {
         self.job.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -135,24 +139,31 @@ impl Shared {
                     self.has_panicked.store(true, Ordering::Relaxed);
                 }
                 self.door.leave();
+                Doorbell::ring_all([&self.left]);
             }
         }
     }
 
-    /// Looks for a change for about a microsecond, then gives way.
-    fn linger(&self, door: Seen) {
+    /// Looks for a change for about a microsecond, then gives way; says whether to go on so rather than sleep.
+    fn linger(&self, door: DoorState, backoff: &mut Backoff) -> bool {
         for _ in 0..LOOKS {
             if self.door.look() != door {
-                return;
+                return true;
             }
-            std::hint::spin_loop();
+            pause();
         }
-        std::thread::yield_now();
+        let is_awake = backoff.next(Instant::now) == Next::GiveWay;
+        if is_awake {
+            give_way();
+        }
+        is_awake
     }
 
     /// Waits for a door other than `last` to open; `None` when the pool stops.
-    fn next_open_door(&self, number: usize, last: u64) -> Option<Seen> {
+    fn next_open_door(&self, number: usize, last: u64) -> Option<DoorState> {
         let mut since = Instant::now();
+        // However many turns it gives away, a helper sleeps after the first that comes back late.
+        let mut backoff = Backoff::new(0, u32::MAX);
         loop {
             let door = self.door.look();
             // Relaxed: the flag orders nothing; whoever sets it wakes every helper and joins it.
@@ -162,13 +173,13 @@ impl Shared {
             if door.is_open() && door.job() != last {
                 return Some(door);
             }
-            if since.elapsed() < LINGER {
-                self.linger(door);
+            if since.elapsed() < LINGER && self.linger(door, &mut backoff) {
                 continue;
             }
             self.door.doze(door, &self.sleeping[number], || std::thread::park_timeout(LONGEST_SLEEP));
             if self.door.look() != door {
                 since = Instant::now();
+                backoff = Backoff::new(0, u32::MAX);
             }
         }
     }

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
-use nvcoll_engine::memory::strided::{first_conflict, Conflict, Range, Tries};
+use nvcoll_engine::memory::strided::{first_conflict, Conflict, PlacedArray, TryBudget};
 use nvcoll_engine::Buffers;
 
 use super::array::{Access, Array};
@@ -93,7 +93,7 @@ impl Operands {
     fn check(&mut self, py: Python<'_>, caller: Caller, is_said: bool) -> PyResult<()> {
         self.check_alike(py, is_said)?;
         self.check_aliasing(py)?;
-        let mut tries = Tries::of_a_call();
+        let mut tries = TryBudget::of_a_call();
         self.check_writable(py, &mut tries)?;
         self.check_apart(py, &mut tries)?;
         if let Caller::Rank(rank) = caller {
@@ -289,7 +289,7 @@ impl Operands {
 
     /// Refuses written arrays that must not be, or whose elements share memory. What a call leaves as it is may be read-only:
     /// then the engine touches a copy.
-    fn check_writable(&mut self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
+    fn check_writable(&mut self, py: Python<'_>, tries: &mut TryBudget) -> PyResult<()> {
         for at in 0..self.input.arrays.len() {
             if self.is_changed(at) {
                 let array = self.written(at);
@@ -320,19 +320,19 @@ impl Operands {
     }
 
     /// Notes where every array lies, `add` to its number, and whether it is written.
-    fn note_ranges<'a>(&'a self, add: usize, ranges: &mut Vec<Range<'a>>) {
+    fn note_ranges<'a>(&'a self, add: usize, ranges: &mut Vec<PlacedArray<'a>>) {
         for (side, arrays, first) in self.sides() {
             for (at, array) in arrays.iter().enumerate().filter(|(_, array)| array.is_there()) {
                 if let Some(is_written) = self.is_written(at, side) {
-                    ranges.push(Range::new(array.first.addr(), &array.layout, is_written, add + first + at));
+                    ranges.push(PlacedArray::new(array.first.addr(), &array.layout, is_written, add + first + at));
                 }
             }
         }
     }
 
     /// Refuses arrays that share a byte where one of them is written.
-    fn check_apart(&self, py: Python<'_>, tries: &mut Tries) -> PyResult<()> {
-        let mut ranges: Vec<Range<'_>> = Vec::with_capacity(2 * self.input.arrays.len());
+    fn check_apart(&self, py: Python<'_>, tries: &mut TryBudget) -> PyResult<()> {
+        let mut ranges: Vec<PlacedArray<'_>> = Vec::with_capacity(2 * self.input.arrays.len());
         self.note_ranges(0, &mut ranges);
         let advice = |a: usize, b: usize| self.advice_on_overlap(a.min(b), a.max(b));
         refuse_conflict(py, &mut ranges, tries, |number| self.label(number), advice)
@@ -378,7 +378,9 @@ impl Operands {
                 .expect("a call");
             format!("{} in call {} of the group", call.label(number - first), nth + 1)
         };
-        refuse_conflict(py, &mut ranges, &mut Tries::of_a_call(), label, |_, _| "pass arrays that share no byte".into())
+        refuse_conflict(py, &mut ranges, &mut TryBudget::of_a_call(), label, |_, _| {
+            "pass arrays that share no byte".into()
+        })
     }
 
     /// How many numbers arrays have: of every rank one for its input, and one for its output if there are any.
@@ -389,8 +391,8 @@ impl Operands {
 
 fn refuse_conflict(
     py: Python<'_>,
-    ranges: &mut [Range<'_>],
-    tries: &mut Tries,
+    ranges: &mut [PlacedArray<'_>],
+    tries: &mut TryBudget,
     label: impl Fn(usize) -> String,
     advice: impl Fn(usize, usize) -> String,
 ) -> PyResult<()> {

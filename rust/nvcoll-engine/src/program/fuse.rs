@@ -1,57 +1,61 @@
 //! Joining folds that continue each other, in a call so small that its caller runs it alone.
 //!
 //! ```text
-//! nvswitch, 3 ranks     chunk 0: fold r0 r1 r2 into r0 r1 r2        joined: chunks 0 to 2, r0 r1 r2 into r0 r1 r2
+//! nvswitch, 3 ranks     chunk 0: fold r0 r1 r2 into r0 r1 r2        fused: chunks 0 to 2, r0 r1 r2 into r0 r1 r2
 //!                       chunk 1: fold r0 r1 r2 into r1 r2 r0
 //!                       chunk 2: fold r0 r1 r2 into r2 r0 r1
 //! ```
 //!
 //! Each chunk is the work of another rank, and one kernel can do them all at one go: same sources in the same order, same
 //! destinations in any order, each beginning where its predecessor's ended. Every element sees the same arithmetic. Only
-//! programs all of whose strands are single steps are joined, since a step of a longer strand may read what another of it
+//! programs all of whose components are single steps are fused, since a step of a longer component may read what another of it
 //! wrote. Measured: 8 ranks x 4 KiB take half the time, 8 ranks x 64 KiB 5 % less.
 
-use super::{Fold, Place, Program, Task};
+use super::{BoundFold, Program, Task, ViewAddress};
 use crate::auto::work_split::wants_help;
 
 impl Program {
-    /// Replaces the strands by folds that do the same, but fewer, if the caller runs the program alone.
-    pub(super) fn join_folds(&mut self) {
-        if self.tiles != 1 || wants_help(self.buffer_bytes) || self.strands.iter().any(|strand| strand.len() != 1) {
+    /// Replaces the components by folds that do the same, but fewer, if the caller runs the program alone.
+    pub(super) fn fuse_folds(&mut self) {
+        if self.tiles != 1
+            || wants_help(self.buffer_bytes)
+            || self.components.iter().any(|component| component.len() != 1)
+        {
             return;
         }
         let first = self.folds.len();
-        for task in std::mem::take(&mut self.strands).concat() {
+        for task in std::mem::take(&mut self.components).concat() {
             let Task { first_fold, folds, .. } = self.tasks[task as usize];
             for fold in first_fold..first_fold + folds {
                 self.append(self.folds[fold as usize], first);
             }
         }
-        self.joined = self.folds.split_off(first);
-        self.tile_count = self.joined.iter().map(|fold| fold.count).fold(self.tile_count, usize::max);
+        self.fused = self.folds.split_off(first);
+        self.tile_count = self.fused.iter().map(|fold| fold.count).fold(self.tile_count, usize::max);
     }
 
     /// Adds a fold to the last one, if that is not before `first` and ends where this begins; else after it.
-    fn append(&mut self, mut fold: Fold, first: usize) {
-        let range = fold.places();
-        let mut places = self.places[range.clone()].to_vec();
-        places[fold.n_src as usize..].sort_unstable_by_key(|place| place.base);
+    fn append(&mut self, mut fold: BoundFold, first: usize) {
+        let range = fold.addresses();
+        let mut addresses = self.addresses[range.clone()].to_vec();
+        addresses[fold.n_src as usize..].sort_unstable_by_key(|address| address.base);
         let scalars = self.scalar_of[range].to_vec();
         if let Some(last) = self.folds[first..].last_mut() {
             let bytes = last.count * self.call.dtype.bytes();
-            let ends_where =
-                |(last, next): (&Place, &Place)| last.base == next.base && last.offset + bytes == next.offset;
+            let ends_where = |(last, next): (&ViewAddress, &ViewAddress)| {
+                last.base == next.base && last.offset + bytes == next.offset
+            };
             let is_continued = (last.n_src, last.n_dst, last.is_scaled) == (fold.n_src, fold.n_dst, fold.is_scaled)
                 && last.kernel == fold.kernel
-                && self.scalar_of[last.places()] == scalars
-                && self.places[last.places()].iter().zip(&places).all(ends_where);
+                && self.scalar_of[last.addresses()] == scalars
+                && self.addresses[last.addresses()].iter().zip(&addresses).all(ends_where);
             if is_continued {
                 last.count += fold.count;
                 return;
             }
         }
-        fold.first_place = self.places.len() as u32;
-        self.places.extend(places);
+        fold.first_address = self.addresses.len() as u32;
+        self.addresses.extend(addresses);
         self.scalar_of.extend(scalars);
         self.folds.push(fold);
     }
@@ -68,7 +72,7 @@ mod tests {
     use crate::call::Call;
     use crate::ranks::node::Node;
 
-    /// Returns how many folds there are, joined or in each strand, in a call of eight ranks.
+    /// Returns how many folds there are, fused or in each component, in a call of eight ranks.
     fn folds(algorithm: &str, op: Op, count: usize) -> Vec<u32> {
         let (dtype, path, aliasing) = (DType::F32, Path::Mapped, Aliasing::InPlace);
         let call = Call {
@@ -83,8 +87,8 @@ mod tests {
         };
         let program = Node::new(8, None).unwrap().program(&call, None).unwrap();
         let of_task = |&task: &u32| program.tasks[task as usize].folds;
-        let of_strands = program.strands.iter().map(|strand| strand.iter().map(of_task).sum());
-        (!program.joined.is_empty()).then_some(program.joined.len() as u32).into_iter().chain(of_strands).collect()
+        let of_strands = program.components.iter().map(|component| component.iter().map(of_task).sum());
+        (!program.fused.is_empty()).then_some(program.fused.len() as u32).into_iter().chain(of_strands).collect()
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The constants that hold on one machine: by its generation, its links and its network, in GB/s and microseconds.
 
+use super::bottleneck::{Bottlenecks, Cut, TrafficPattern};
 use super::constants::Constants;
-use super::machine::{Machine, Network, Way};
-use super::narrow::{Cut, Narrows, Round};
+use super::machine::{Interconnect, MachineSummary, NodeNetwork};
 use super::pattern::Pattern;
 use crate::hardware::gpus::Generation;
 
@@ -13,7 +13,7 @@ const KIB: f64 = 1024.0;
 
 /// What a step to the next GPU takes, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Hops {
+pub(super) struct HopTimes {
     pub(super) ll: f64,
     pub(super) ll128: f64,
     pub(super) simple: f64,
@@ -21,7 +21,7 @@ pub(super) struct Hops {
 
 /// What the network adds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Between {
+pub(super) struct NetworkParams {
     /// What its software adds to every hop.
     pub(super) software_us: f64,
     /// GB/s of a node's cards at line rate.
@@ -48,12 +48,12 @@ pub(super) struct Between {
     pub(super) inner: f64,
     /// What the switch keeps of its rate under a tree over nodes.
     pub(super) nvlstree: f64,
-    pub(super) hops: Hops,
+    pub(super) hops: HopTimes,
 }
 
 /// How the switch folds and multicasts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Nvls {
+pub(super) struct NvlsParams {
     /// GB/s of a GPU, each way.
     pub(super) gbps: f64,
     /// Synchronisation per chunk and channel.
@@ -68,7 +68,7 @@ pub(super) struct Nvls {
 
 /// How the program launches.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Launching {
+pub(super) struct LaunchParams {
     /// One process for all GPUs of a node: no call ends before.
     pub(super) single_process_us: f64,
     /// all_to_all: in addition to all.
@@ -78,7 +78,7 @@ pub(super) struct Launching {
 
 /// Every constant that holds on a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Terms {
+pub(super) struct ModelParams {
     pub(super) ranks: f64,
     pub(super) nodes: f64,
     pub(super) local: f64,
@@ -86,7 +86,7 @@ pub(super) struct Terms {
     /// GB/s of a GPU at line rate, one way.
     pub(super) line_gbps: f64,
     /// What it sends while it receives as much; and in a chain, where two GPUs use one way only.
-    pub(super) both_gbps: f64,
+    pub(super) bidirectional_gbps: f64,
     pub(super) one_way_gbps: f64,
     pub(super) channels: f64,
     pub(super) start_ll_us: f64,
@@ -101,13 +101,13 @@ pub(super) struct Terms {
     pub(super) ll_channel_gbps: Option<f64>,
     /// None where LL128 is not used.
     pub(super) ll128_channel_gbps: Option<f64>,
-    pub(super) hops: Hops,
-    pub(super) nvls: Option<Nvls>,
-    pub(super) between: Option<Between>,
+    pub(super) hops: HopTimes,
+    pub(super) nvls: Option<NvlsParams>,
+    pub(super) inter_node: Option<NetworkParams>,
     pub(super) narrow: Crossings,
     /// What holds up sends, for each of [`Pattern::ALL`].
     pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
-    pub(super) launching: Launching,
+    pub(super) launching: LaunchParams,
 }
 
 /// GB/s of a crossing of the narrowest link that is not at a GPU; infinite if there is none.
@@ -120,29 +120,34 @@ pub(super) struct Crossings {
 }
 
 impl Crossings {
-    pub(super) fn gbps(&self, round: Round) -> f64 {
+    pub(super) fn gbps(&self, round: TrafficPattern) -> f64 {
         match round {
-            Round::Ring => self.ring_gbps,
-            Round::Chain => self.chain_gbps,
-            Round::Tree => self.tree_gbps,
-            Round::Sends(pattern) => self.sends_gbps[pattern as usize],
+            TrafficPattern::Ring => self.ring_gbps,
+            TrafficPattern::Chain => self.chain_gbps,
+            TrafficPattern::Tree => self.tree_gbps,
+            TrafficPattern::Sends(pattern) => self.sends_gbps[pattern as usize],
         }
     }
 }
 
-impl Terms {
+impl ModelParams {
     /// Takes from the constants what a machine needs; `channels` as NCCL lays them, if it knows the machine.
-    pub(super) fn of(machine: &Machine, narrows: &Narrows, constants: &Constants, channels: Option<u32>) -> Self {
+    pub(super) fn of(
+        machine: &MachineSummary,
+        narrows: &Bottlenecks,
+        constants: &Constants,
+        channels: Option<u32>,
+    ) -> Self {
         let at = |names: &[&str]| constants.at(&names.join("."));
         let age = age(machine.generation);
-        let is_nvlink = machine.way == Way::Nvlink;
+        let is_nvlink = machine.way == Interconnect::Nvlink;
         let (nodes, local) = (f64::from(machine.nodes), f64::from(machine.local()));
         let channels = channels.map_or(CHANNELS, f64::from);
-        let (both_gbps, one_way_gbps) = rates(machine, constants);
+        let (bidirectional_gbps, one_way_gbps) = rates(machine, constants);
         // Over several nodes the network's own start-up takes its place.
         let has_startup = is_nvlink && machine.nodes == 1;
         let of_age = |name: &str| if has_startup { constants.of(&[name, age]).unwrap_or(0.0) } else { 0.0 };
-        let hops = |way: &str| Hops {
+        let hops = |way: &str| HopTimes {
             ll: at(&["hop_us.ll", way]),
             ll128: constants.of(&["hop_us.ll128", way]).unwrap_or(0.0),
             simple: at(&["hop_us.simple", way]),
@@ -150,9 +155,9 @@ impl Terms {
         let nvls = machine.folds.then(|| nvls(machine, constants)).flatten();
         let staged = machine.host.map_or(f64::INFINITY, |(_, gbps)| gbps * at(&["staged.both_ways"]) * local);
         let most = if machine.is_direct { narrows.way_out.unwrap_or(f64::INFINITY) } else { staged };
-        let cards_gbps = |network: &Network| network.line_gbps * at(&["network.ring"]);
-        let parts = |network: &Network| local.min(f64::from(network.cards));
-        let between = machine.network.as_ref().map(|network| Between {
+        let cards_gbps = |network: &NodeNetwork| network.line_gbps * at(&["network.ring"]);
+        let parts = |network: &NodeNetwork| local.min(f64::from(network.cards));
+        let inter_node = machine.network.as_ref().map(|network| NetworkParams {
             software_us: at(&["network.hop_us", network.stack()]),
             line_gbps: network.line_gbps,
             cards_gbps: cards_gbps(network),
@@ -175,7 +180,7 @@ impl Terms {
             local,
             is_nvlink,
             line_gbps: machine.line_gbps,
-            both_gbps,
+            bidirectional_gbps,
             one_way_gbps,
             channels,
             start_ll_us: at(&["start_us.ll"]),
@@ -188,15 +193,15 @@ impl Terms {
             ll128_channel_gbps: machine.has_ll128().then(|| at(&["ll128_channel_gbps"])),
             hops: hops(machine.way.name()),
             nvls,
-            between,
+            inter_node,
             narrow: Crossings {
-                ring_gbps: narrows.gbps(Round::Ring),
-                chain_gbps: narrows.gbps(Round::Chain),
-                tree_gbps: narrows.gbps(Round::Tree),
-                sends_gbps: Pattern::ALL.map(|pattern| narrows.gbps(Round::Sends(pattern))),
+                ring_gbps: narrows.gbps(TrafficPattern::Ring),
+                chain_gbps: narrows.gbps(TrafficPattern::Chain),
+                tree_gbps: narrows.gbps(TrafficPattern::Tree),
+                sends_gbps: Pattern::ALL.map(|pattern| narrows.gbps(TrafficPattern::Sends(pattern))),
             },
             cuts: narrows.cuts,
-            launching: Launching {
+            launching: LaunchParams {
                 single_process_us: at(&["launch.single_process_us"])
                     * local
                     * (local / 8.0).powf(at(&["launch.growth"])),
@@ -218,23 +223,23 @@ const fn age(generation: Generation) -> &'static str {
 }
 
 /// What one GPU gets to a network of which its cards carry `cards_gbps`: no more than its link to the host.
-fn of_one_gpu(machine: &Machine, constants: &Constants, cards_gbps: f64) -> f64 {
+fn of_one_gpu(machine: &MachineSummary, constants: &Constants, cards_gbps: f64) -> f64 {
     let Some((medium, line)) = machine.host else { return cards_gbps };
     let part = if machine.is_direct { medium.efficiency } else { constants.at("staged.both_ways") };
     cards_gbps.min(line * part)
 }
 
 /// What a GPU sends while it receives as much, and in a chain.
-fn rates(machine: &Machine, constants: &Constants) -> (f64, f64) {
+fn rates(machine: &MachineSummary, constants: &Constants) -> (f64, f64) {
     let (line, medium) = (machine.line_gbps, machine.medium);
     match machine.way {
-        Way::Nvlink => {
+        Interconnect::Nvlink => {
             let part = constants.of(&["efficiency", &medium.name]).unwrap_or(medium.efficiency);
             (line * part, line * part)
         }
-        Way::Peer => (line * constants.at("efficiency.pcie"), line * constants.at("efficiency.pcie")),
+        Interconnect::Peer => (line * constants.at("efficiency.pcie"), line * constants.at("efficiency.pcie")),
         // What a chain's last GPU would send is not there; of more than two, those between send while they receive.
-        Way::Staged => {
+        Interconnect::Staged => {
             let senders = machine.sharers.min(f64::from(machine.ranks) - 1.0);
             let part = constants.at(if machine.ranks == 2 { "staged.one_way" } else { "staged.both_ways" });
             (line * constants.at("staged.both_ways") / machine.sharers, line * part / senders)
@@ -242,13 +247,13 @@ fn rates(machine: &Machine, constants: &Constants) -> (f64, f64) {
     }
 }
 
-fn nvls(machine: &Machine, constants: &Constants) -> Option<Nvls> {
+fn nvls(machine: &MachineSummary, constants: &Constants) -> Option<NvlsParams> {
     let (age, channels) = match machine.generation {
         Generation::Hopper => ("hopper", 16.0),
         Generation::Blackwell => ("blackwell", 32.0),
         _ => return None,
     };
-    Some(Nvls {
+    Some(NvlsParams {
         gbps: machine.line_gbps * constants.of(&["nvls", age])?,
         chunk_us: constants.at("nvls.chunk_us"),
         fill_loops: constants.at("nvls.fill_loops"),

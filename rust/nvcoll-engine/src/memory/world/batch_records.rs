@@ -13,11 +13,11 @@ use crate::sync::Record;
 
 /// The two tables of one rank.
 #[derive(Debug, Default)]
-pub(crate) struct Table([Mutex<Entry>; 2]);
+pub(crate) struct BatchRecords([Mutex<PassRecords>; 2]);
 
 /// What a rank brings to one pass of a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct PassRecords {
     /// The number of the pass.
     id: u64,
     /// Of each call of the pass.
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) footprint: Footprint,
 }
 
-impl Table {
+impl BatchRecords {
     /// Writes what `call` is, unless that is there already; the stamp that follows says that it is.
     pub(crate) fn write(&self, call: u32, id: u64, footprint: &Footprint, records: impl Iterator<Item = Record>) {
         let mut entry = self.lock(call);
@@ -40,11 +40,11 @@ impl Table {
     }
 
     /// Looks at what `call` is.
-    pub(crate) fn read<T>(&self, call: u32, look: impl FnOnce(&Entry) -> T) -> T {
+    pub(crate) fn read<T>(&self, call: u32, look: impl FnOnce(&PassRecords) -> T) -> T {
         look(&self.lock(call))
     }
 
-    fn lock(&self, call: u32) -> MutexGuard<'_, Entry> {
+    fn lock(&self, call: u32) -> MutexGuard<'_, PassRecords> {
         self.0[call as usize % 2].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

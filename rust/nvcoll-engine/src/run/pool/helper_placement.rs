@@ -16,12 +16,12 @@ use crate::system::processors;
 
 /// The processors of the caller and of its helpers, or nothing where nobody is seated.
 #[derive(Debug, Default)]
-pub(super) struct Seats {
+pub(super) struct HelperPlacement {
     caller: Option<usize>,
     helpers: Vec<usize>,
 }
 
-impl Seats {
+impl HelperPlacement {
     /// Seats the helpers beside the calling thread.
     pub(super) fn take(helpers: &[JoinHandle<()>]) -> Self {
         let order = processors::allowed();

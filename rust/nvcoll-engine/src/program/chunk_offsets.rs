@@ -5,9 +5,9 @@
 //! staging   | home 0           | home 1           | home 2  …  |         in every slot of every bank; as long as a slot has room
 //! ```
 //!
-//! The homes of staging depend on the schedule alone, and not on counts, dtype or tile: whatever calls one pass of the
+//! The offsets of staging depend on the schedule alone, and not on counts, dtype or tile: whatever calls one pass of the
 //! schedule works off, one after the other, a chunk finds its home where the proof says that it is free. Their distance is
-//! an odd number of cache lines, so that not all homes meet in the same sets of a cache.
+//! an odd number of cache lines, so that not all offsets meet in the same sets of a cache.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,9 +17,9 @@ use nvcoll_core::schedule::{Buffer, Schedule, Step};
 /// Layers of scratch begin at multiples of this many bytes. Chosen: a cache line.
 const LINE_BYTES: usize = 64;
 
-/// The homes of all ranks: offsets in bytes.
+/// The offsets of all ranks: offsets in bytes.
 #[derive(Debug, Default)]
-pub(super) struct Homes {
+pub(super) struct ChunkOffsets {
     scratch: HashMap<(u32, Buffer, u32), usize>,
     staging: HashMap<(u32, Buffer, u32), usize>,
     /// Bytes of scratch that the rank with the most needs.
@@ -28,22 +28,22 @@ pub(super) struct Homes {
     pub(super) home_bytes: Option<usize>,
 }
 
-impl Homes {
-    /// Finds homes for the chunks of a schedule in slots of `slot_bytes`.
+impl ChunkOffsets {
+    /// Finds offsets for the chunks of a schedule in slots of `slot_bytes`.
     pub(super) fn of(schedule: &Schedule, partition: &Partition, element: usize, slot_bytes: usize) -> Self {
         let mut occupied: Vec<BTreeSet<(Buffer, u32)>> = vec![BTreeSet::new(); schedule.world_size as usize];
         for view in schedule.steps.iter().flat_map(Step::views).filter(|view| !view.buffer.is_user()) {
             occupied[view.rank as usize].extend(view.chunks.clone().map(|chunk| (view.buffer, chunk)));
         }
-        let mut homes = Self { home_bytes: home_bytes(&occupied, slot_bytes), ..Self::default() };
+        let mut offsets = Self { home_bytes: home_bytes(&occupied, slot_bytes), ..Self::default() };
         for (rank, occupied) in (0..).zip(occupied) {
-            homes.settle(rank, &occupied, partition, element);
+            offsets.assign(rank, &occupied, partition, element);
         }
-        homes
+        offsets
     }
 
     /// Gives each chunk of one rank, by buffer and then in order, its home.
-    fn settle(&mut self, rank: u32, occupied: &BTreeSet<(Buffer, u32)>, partition: &Partition, element: usize) {
+    fn assign(&mut self, rank: u32, occupied: &BTreeSet<(Buffer, u32)>, partition: &Partition, element: usize) {
         let (mut packed, mut staged, mut before) = (0usize, 0, None);
         for &(buffer, chunk) in occupied {
             if buffer.is_staging() {
@@ -62,8 +62,8 @@ impl Homes {
 
     /// Returns where a chunk lies in its rank's scratch or in a slot of its staging.
     pub(super) fn offset(&self, rank: u32, buffer: Buffer, chunk: u32) -> usize {
-        let homes = if buffer.is_staging() { &self.staging } else { &self.scratch };
-        homes[&(rank, buffer, chunk)]
+        let offsets = if buffer.is_staging() { &self.staging } else { &self.scratch };
+        offsets[&(rank, buffer, chunk)]
     }
 }
 

@@ -14,7 +14,7 @@
 //! nodes of one GPU, rings and trees do not look at links inside, as sends do. No measured system is held up here: what is said
 //! of such calls is not validated.
 
-use super::machine::{Machine, Way};
+use super::machine::{Interconnect, MachineSummary};
 use super::pattern::Pattern;
 use crate::error::Result;
 use crate::hardware::{DeviceKind, Fabric, Link};
@@ -26,7 +26,7 @@ pub(super) const NARROWER: f64 = 1.0 - 1e-6;
 
 /// A link that holds up what crosses it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Narrow {
+pub(super) struct Bottleneck {
     pub(super) name: String,
     /// GB/s of a crossing, in use and at line rate.
     pub(super) gbps: f64,
@@ -42,12 +42,12 @@ pub(super) struct Cut {
 
 /// The narrowest link of each way around the GPUs, if the ways have any that is not at a GPU.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Narrows {
-    pub(super) ring: Option<Narrow>,
-    pub(super) chain: Option<Narrow>,
-    pub(super) tree: Option<Narrow>,
+pub(super) struct Bottlenecks {
+    pub(super) ring: Option<Bottleneck>,
+    pub(super) chain: Option<Bottleneck>,
+    pub(super) tree: Option<Bottleneck>,
     /// Of sends, for each of [`Pattern::ALL`].
-    pub(super) sends: [Option<Narrow>; Pattern::ALL.len()],
+    pub(super) sends: [Option<Bottleneck>; Pattern::ALL.len()],
     /// For each of [`Pattern::ALL`].
     pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
     /// GB/s that the GPUs of a node bring to its cards, if there are several nodes.
@@ -56,7 +56,7 @@ pub(super) struct Narrows {
 
 /// Over which pairs bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Round {
+pub(super) enum TrafficPattern {
     /// To the next, and back to the first.
     Ring,
     /// From the first to the last.
@@ -67,16 +67,16 @@ pub(super) enum Round {
     Sends(Pattern),
 }
 
-impl Narrows {
+impl Bottlenecks {
     /// Looks at the ways around the GPUs of the first node.
     ///
     /// # Errors
     /// [`crate::Error::NoPath`].
-    pub(super) fn of(fabric: &Fabric, machine: &Machine, model: Option<&Model>) -> Result<Self> {
-        if machine.way == Way::Nvlink {
+    pub(super) fn of(fabric: &Fabric, machine: &MachineSummary, model: Option<&Model>) -> Result<Self> {
+        if machine.way == Interconnect::Nvlink {
             return Ok(Self::default());
         }
-        let mut sends = <[Option<Narrow>; Pattern::ALL.len()]>::default();
+        let mut sends = <[Option<Bottleneck>; Pattern::ALL.len()]>::default();
         for pattern in Pattern::ALL.into_iter().filter(|pattern| pattern.is_of_sends()) {
             sends[pattern as usize] = narrowest(fabric, &sent(machine, pattern))?;
         }
@@ -87,37 +87,38 @@ impl Narrows {
         let orders = model.map(|model| model.rings().to_vec()).filter(|rings| !rings.is_empty());
         let orders = orders.unwrap_or_else(in_order);
         let narrowest = |round| narrowest(fabric, &visits(&orders, round, machine.nodes == 1));
-        let (ring, chain, tree) = (narrowest(Round::Ring)?, narrowest(Round::Chain)?, narrowest(Round::Tree)?);
+        let (ring, chain, tree) =
+            (narrowest(TrafficPattern::Ring)?, narrowest(TrafficPattern::Chain)?, narrowest(TrafficPattern::Tree)?);
         Ok(Self { ring, chain, tree, sends, ..Self::default() })
     }
 
-    pub(super) fn of_round(&self, round: Round) -> Option<&Narrow> {
+    pub(super) fn of_round(&self, round: TrafficPattern) -> Option<&Bottleneck> {
         match round {
-            Round::Ring => self.ring.as_ref(),
-            Round::Chain => self.chain.as_ref(),
-            Round::Tree => self.tree.as_ref(),
-            Round::Sends(pattern) => self.sends[pattern as usize].as_ref(),
+            TrafficPattern::Ring => self.ring.as_ref(),
+            TrafficPattern::Chain => self.chain.as_ref(),
+            TrafficPattern::Tree => self.tree.as_ref(),
+            TrafficPattern::Sends(pattern) => self.sends[pattern as usize].as_ref(),
         }
     }
 
     /// Returns GB/s of a crossing, in use; of sends, of S. Infinite if no link but those of GPUs is crossed.
-    pub(super) fn gbps(&self, round: Round) -> f64 {
+    pub(super) fn gbps(&self, round: TrafficPattern) -> f64 {
         self.of_round(round).map_or(f64::INFINITY, |narrow| narrow.gbps)
     }
 }
 
 /// The pairs of ranks, first those of one channel.
-fn pairs(order: &[usize], round: Round, is_closed: bool) -> Vec<(u32, u32)> {
+fn pairs(order: &[usize], round: TrafficPattern, is_closed: bool) -> Vec<(u32, u32)> {
     let mut order = order.to_vec();
-    if round != Round::Ring {
+    if round != TrafficPattern::Ring {
         // The root is the first rank.
         let root = order.iter().position(|&gpu| gpu == 0).unwrap_or(0);
         order.rotate_left(root);
     }
     let mut pairs: Vec<(u32, u32)> = order.windows(2).map(|pair| (pair[0] as u32, pair[1] as u32)).collect();
     match round {
-        Round::Ring if is_closed => pairs.push((order[order.len() - 1] as u32, order[0] as u32)),
-        Round::Tree => pairs.extend(pairs.clone().into_iter().map(|(from, to)| (to, from))),
+        TrafficPattern::Ring if is_closed => pairs.push((order[order.len() - 1] as u32, order[0] as u32)),
+        TrafficPattern::Tree => pairs.extend(pairs.clone().into_iter().map(|(from, to)| (to, from))),
         _ => {}
     }
     pairs
@@ -127,7 +128,7 @@ fn pairs(order: &[usize], round: Round, is_closed: bool) -> Vec<(u32, u32)> {
 type Visit = (u32, u32, f64);
 
 /// The pairs of a round, whose bytes the channels share.
-fn visits(orders: &[Vec<usize>], round: Round, is_closed: bool) -> Vec<Visit> {
+fn visits(orders: &[Vec<usize>], round: TrafficPattern, is_closed: bool) -> Vec<Visit> {
     let share = 1.0 / orders.len() as f64;
     let of_one = |order: &Vec<usize>| pairs(order, round, is_closed);
     orders.iter().flat_map(of_one).map(|(from, to)| (from, to, share)).collect()
@@ -135,7 +136,7 @@ fn visits(orders: &[Vec<usize>], round: Round, is_closed: bool) -> Vec<Visit> {
 
 /// Who sends how much of S in a pattern of sends, as far as it crosses links of the first node. What goes to other nodes
 /// leaves by the sender's card and comes in by the receiver's: the second stands for all.
-fn sent(machine: &Machine, pattern: Pattern) -> Vec<Visit> {
+fn sent(machine: &MachineSummary, pattern: Pattern) -> Vec<Visit> {
     let (n, local) = (machine.ranks, machine.local());
     let (each, outside) = (1.0 / f64::from(n), f64::from(n - local) / f64::from(n));
     let is_alone = machine.nodes == 1;
@@ -162,7 +163,7 @@ fn sent(machine: &Machine, pattern: Pattern) -> Vec<Visit> {
 }
 
 /// Finds the link that gives least of what crosses it, leaving out those at GPUs and cards, which have their constants.
-fn narrowest(fabric: &Fabric, visits: &[Visit]) -> Result<Option<Narrow>> {
+fn narrowest(fabric: &Fabric, visits: &[Visit]) -> Result<Option<Bottleneck>> {
     let mut router = Router::of(fabric);
     let mut crossings = vec![0.0; fabric.links.len()];
     for &(from, to, times) in visits {
@@ -177,7 +178,7 @@ fn narrowest(fabric: &Fabric, visits: &[Visit]) -> Result<Option<Narrow>> {
         ![link.from, link.to].into_iter().any(is_end)
     };
     let shares = fabric.links.iter().zip(&crossings).filter(|(link, &times)| times > 0.0 && is_inner(link));
-    let share = |(link, times): (&Link, &f64)| Narrow {
+    let share = |(link, times): (&Link, &f64)| Bottleneck {
         name: format!("{} to {} ({})", device(fabric, link.from), device(fabric, link.to), link.medium.name),
         gbps: link.rate().gbps() / times,
         line_gbps: link.line_rate().gbps() / times,

@@ -28,26 +28,26 @@ const WEIGHT: f64 = 0.25;
 
 /// What a node has learnt about the stores of one program.
 #[derive(Debug)]
-pub(crate) struct Stores {
+pub(crate) struct StoreChoice {
     /// Plain, streamed.
-    kinds: [Kind; 2],
+    kinds: [StoreTiming; 2],
     until_trial: u32,
     interval: u32,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Kind {
+struct StoreTiming {
     samples: u32,
     seconds: f64,
 }
 
-impl Default for Stores {
+impl Default for StoreChoice {
     fn default() -> Self {
-        Self { kinds: [Kind::default(); 2], until_trial: INTERVAL, interval: INTERVAL }
+        Self { kinds: [StoreTiming::default(); 2], until_trial: INTERVAL, interval: INTERVAL }
     }
 }
 
-impl Stores {
+impl StoreChoice {
     /// Says whether the next call should stream.
     pub(crate) fn is_next_streamed(&self) -> bool {
         let [plain, streamed] = self.kinds;
@@ -77,7 +77,7 @@ impl Stores {
     }
 }
 
-impl Kind {
+impl StoreTiming {
     fn add(&mut self, seconds: f64) {
         self.samples = self.samples.saturating_add(1);
         match self.samples {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     /// Returns how many of so many calls were streamed.
-    fn streamed(stores: &mut Stores, calls: u32, plain: u64, streamed: u64) -> u32 {
+    fn streamed(stores: &mut StoreChoice, calls: u32, plain: u64, streamed: u64) -> u32 {
         let mut count = 0;
         for _ in 0..calls {
             let is_streamed = stores.is_next_streamed();
@@ -104,15 +104,15 @@ mod tests {
 
     #[test]
     fn the_faster_kind_is_used_and_the_other_tried_ever_more_seldom() {
-        let mut stores = Stores::default();
+        let mut stores = StoreChoice::default();
         assert!((6..=20).contains(&streamed(&mut stores, 10_000, 100, 300)));
-        let mut stores = Stores::default();
+        let mut stores = StoreChoice::default();
         assert!(streamed(&mut stores, 10_000, 300, 100) >= 9_980);
     }
 
     #[test]
     fn a_change_is_noticed() {
-        let mut stores = Stores::default();
+        let mut stores = StoreChoice::default();
         streamed(&mut stores, 1_000, 100, 300);
         assert!(streamed(&mut stores, 40_000, 300, 100) > 30_000);
         assert!(streamed(&mut stores, 40_000, 100, 300) < 10_000);

@@ -1,6 +1,6 @@
 //! What a call's time is made of, and what carries its bytes.
 
-use super::narrow::{Cut, Round};
+use super::bottleneck::{Cut, TrafficPattern};
 
 /// What limits the bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,14 +12,14 @@ pub(super) enum Carrier {
     /// A node's cards.
     Cards,
     /// The narrowest link on the way around the GPUs.
-    Narrow(Round),
+    InnerLink(TrafficPattern),
     /// A cut that is narrower than what joins a GPU to the others.
     Cut(Cut),
 }
 
 /// The parts of the device's time, in microseconds, and its load.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spent {
+pub(super) struct TimeBreakdown {
     /// Kernel and protocol, before the first step.
     pub(super) start_up: f64,
     /// What every call over a network takes more.
@@ -39,7 +39,7 @@ pub(super) struct Spent {
     pub(super) of_cards: f64,
 }
 
-impl Spent {
+impl TimeBreakdown {
     pub(super) fn us(&self) -> f64 {
         self.start_up + self.channels + self.network + self.hops + self.fill + self.bytes
     }
