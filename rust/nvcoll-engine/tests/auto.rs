@@ -33,13 +33,13 @@ fn call(collective: &'static Collective, path: Path, aliasing: Aliasing, count: 
 
 fn node(world_size: u32, more: &str) -> Node {
     let mut node = Node::new(world_size, Some(2)).unwrap();
-    node.set_tuning(Arc::new(Tuning::parse(&format!("{SHIPPED}{more}")).unwrap()));
+    node.programs_mut().set_tuning(Arc::new(Tuning::parse(&format!("{SHIPPED}{more}")).unwrap()));
     node
 }
 
 /// Returns what `auto` is.
 fn chosen(node: &Node, call: &Call, split: WorkSplit) -> &'static str {
-    node.choose(call, split, node.world_size(), &HoldsNoLock).unwrap().algorithm
+    node.programs().choose(call, split, node.world_size(), &HoldsNoLock).unwrap().algorithm
 }
 
 #[test]
@@ -56,7 +56,8 @@ fn auto_folds_in_the_order_of_ranks_and_chooses_alike_every_time() {
                         if count != 1000 {
                             continue;
                         }
-                        let program = nodes[0].program_among(world_size, &call, split, None, &HoldsNoLock).unwrap();
+                        let program =
+                            nodes[0].programs().find_or_make(&call, split, world_size, None, &HoldsNoLock).unwrap();
                         assert_eq!(program.algorithm(), name, "{call}");
                         assert!(!collective.folds() || program.verified().is_rank_order(), "{call} by {name}");
                     }
@@ -70,7 +71,7 @@ fn auto_folds_in_the_order_of_ranks_and_chooses_alike_every_time() {
 fn candidates_are_all_that_give_the_same_bits() {
     let estimates = |collective| {
         let call = call(collective, Path::Mapped, Aliasing::Disjoint, 1000);
-        let all = node(4, "").estimates(&call, WorkSplit::ByTile, 4, &HoldsNoLock).unwrap();
+        let all = node(4, "").programs().estimates(&call, WorkSplit::ByTile, 4, &HoldsNoLock).unwrap();
         all.iter().map(|estimate| estimate.algorithm).collect::<Vec<_>>()
     };
     assert_eq!(estimates(&ALL_REDUCE), ["nvswitch", "one_shot", "two_shot"]);
@@ -92,9 +93,9 @@ fn the_least_estimate_is_chosen_and_both_change_with_the_table() {
     };
     let of = |wait, byte| {
         let mut node = Node::new(8, Some(2)).unwrap();
-        node.set_tuning(Arc::new(table(wait, byte)));
+        node.programs_mut().set_tuning(Arc::new(table(wait, byte)));
         let call = call(&ALL_REDUCE, path, Aliasing::InPlace, 1000);
-        let all = node.estimates(&call, split, 8, &HoldsNoLock).unwrap();
+        let all = node.programs().estimates(&call, split, 8, &HoldsNoLock).unwrap();
         let least = all.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap();
         assert_eq!(chosen(&node, &call, split), least.algorithm);
         least.algorithm
@@ -115,12 +116,12 @@ fn a_frozen_decision_is_obeyed_by_every_rank_and_whoever_drives_them() {
         let node = node(8, &decision);
         let name = |count| {
             let call = call(&ALL_REDUCE, path, Aliasing::InPlace, count);
-            let program = node.program_among(8, &call, split, None, &HoldsNoLock).unwrap();
+            let program = node.programs().find_or_make(&call, split, 8, None, &HoldsNoLock).unwrap();
             program.algorithm().to_string()
         };
         assert_eq!([name(1), name(1000), name(1001), name(1 << 20)], ["two_shot", "two_shot", "one_shot", "one_shot"]);
         let group = call(&ALL_REDUCE, path, Aliasing::InPlace, 1);
-        let of_group = node.choose(&group, split, 4, &HoldsNoLock).unwrap();
+        let of_group = node.programs().choose(&group, split, 4, &HoldsNoLock).unwrap();
         assert_ne!(of_group.why, "frozen in the tuning table", "it is for 8 ranks");
     }
 }
@@ -135,7 +136,7 @@ fn a_new_table_is_used_at_once() {
         "{SHIPPED}\n[[decision]]\ncollective = \"all_reduce\"\nmode = \"tile\"\nworld_size = 8\nin_place = true\n\
          algorithm = \"{other}\"\n"
     );
-    node.set_tuning(Arc::new(Tuning::parse(&decision).unwrap()));
+    node.programs_mut().set_tuning(Arc::new(Tuning::parse(&decision).unwrap()));
     assert_eq!(node.program(&call, None).unwrap().algorithm(), other);
 }
 
@@ -143,10 +144,10 @@ fn a_new_table_is_used_at_once() {
 fn with_many_ranks_it_is_the_first_of_the_registry_and_says_so() {
     let call = call(&ALL_GATHER, Path::Mapped, Aliasing::InPlace, 1 << 20);
     let node = node(MODELLED_RANKS + 1, "");
-    let chosen = node.choose(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap();
+    let chosen = node.programs().choose(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap();
     assert_eq!(chosen.algorithm, algorithm::of(&ALL_GATHER).next().unwrap().name);
     assert!(chosen.why.contains("more ranks than are estimated"), "{}", chosen.why);
-    assert!(node.estimates(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap().is_empty());
+    assert!(node.programs().estimates(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap().is_empty());
 }
 
 #[test]
@@ -159,6 +160,6 @@ fn a_call_without_data_and_a_table_that_does_not_fit_are_no_matter_of_estimates(
         counts: Counts::Table(vec![1; parts + 1].into()),
         ..call(&ALL_REDUCE, Path::Mapped, Aliasing::InPlace, 0)
     };
-    let refused = node.choose(&call, WorkSplit::ByTile, 3, &HoldsNoLock).unwrap_err().to_string();
+    let refused = node.programs().choose(&call, WorkSplit::ByTile, 3, &HoldsNoLock).unwrap_err().to_string();
     assert!(refused.contains("`counts` has"), "{refused}");
 }

@@ -80,8 +80,8 @@ pub(crate) fn estimates(
     let call = Call { collective: contract, root, algorithm, dtype, op, counts, path, aliasing };
     let split = if by_rank { WorkSplit::ByRank } else { WorkSplit::of(path) };
     let (ranks, unlocked) = (engine.world_size(), WithoutGil(py));
-    let chosen = engine.choose(&call, split, ranks, &unlocked).map_err(|error| of_engine(py, &error))?;
-    let all = engine.estimates(&call, split, ranks, &unlocked).map_err(|error| of_engine(py, &error))?;
+    let chosen = engine.programs().choose(&call, split, ranks, &unlocked).map_err(|error| of_engine(py, &error))?;
+    let all = engine.programs().estimates(&call, split, ranks, &unlocked).map_err(|error| of_engine(py, &error))?;
     let rows = all.into_iter().map(|e| (e.algorithm, e.moved_bytes, e.waits, e.steps, e.terms.to_vec(), e.seconds));
     Ok((chosen.algorithm, chosen.why, rows.collect()))
 }

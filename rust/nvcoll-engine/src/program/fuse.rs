@@ -65,27 +65,16 @@ impl Program {
 mod tests {
     use nvcoll_core::collective::ALL_REDUCE;
     use nvcoll_core::counts::Counts;
-    use nvcoll_core::dtype::DType;
     use nvcoll_core::op::Op;
-    use nvcoll_core::schedule::{Aliasing, Path};
+    use nvcoll_core::schedule::Aliasing;
 
+    use super::super::tests::bound;
     use crate::call::Call;
-    use crate::ranks::node::Node;
 
     /// Returns how many folds there are, fused or in each component, in a call of eight ranks.
     fn folds(algorithm: &str, op: Op, count: usize) -> Vec<u32> {
-        let (dtype, path, aliasing) = (DType::F32, Path::Mapped, Aliasing::InPlace);
-        let call = Call {
-            collective: &ALL_REDUCE,
-            algorithm: algorithm.into(),
-            dtype,
-            op,
-            counts: Counts::Even(count),
-            root: 0,
-            path,
-            aliasing,
-        };
-        let program = Node::new(8, None).unwrap().program(&call, None).unwrap();
+        let (algorithm, counts, aliasing) = (algorithm.into(), Counts::Even(count), Aliasing::InPlace);
+        let program = bound(Call { algorithm, op, counts, aliasing, ..Call::without_data(&ALL_REDUCE) }, 8, 8);
         let of_task = |&task: &u32| program.tasks[task as usize].folds;
         let of_strands = program.components.iter().map(|component| component.iter().map(of_task).sum());
         (!program.fused.is_empty()).then_some(program.fused.len() as u32).into_iter().chain(of_strands).collect()

@@ -10,12 +10,12 @@
 //! ```
 
 pub mod batch;
-pub(crate) mod cache;
+pub mod cache;
 mod chunk_offsets;
 mod extents;
 mod fuse;
+pub mod make;
 mod piece;
-pub mod proofs;
 pub(crate) mod store_choice;
 pub mod tallies;
 pub mod tally;
@@ -572,27 +572,26 @@ fn resolve(after: &[Dependency], queues: &[Vec<Vec<usize>>]) -> Vec<Wait> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use nvcoll_core::algorithm::build;
     use nvcoll_core::collective::ALL_GATHER;
     use nvcoll_core::counts::Counts;
-    use nvcoll_core::dtype::DType;
-    use nvcoll_core::op::Op;
+    use nvcoll_core::verify::verify;
 
     use super::*;
-    use crate::ranks::node::Node;
+    use crate::auto::work_split::WorkSplit;
+
+    /// Binds the mapped schedule of a call by an algorithm without parameters, as a caller does that drives all ranks.
+    pub(super) fn bound(call: Call, world_size: u32, workers: usize) -> Program {
+        let roles = call.roles(world_size);
+        let verified = verify(build(call.collective, &call.algorithm, roles, call.aliasing).unwrap()).unwrap();
+        let tile_count = WorkSplit::ByTile.tile_count(verified.schedule(), &call, workers);
+        Program::bind(&verified, call, tile_count, Isa::detect()).unwrap()
+    }
 
     /// Returns, for each fold of a large all_gather of four ranks by `nvswitch`, how many destinations it has.
     fn destinations(aliasing: Aliasing) -> Vec<u32> {
-        let call = Call {
-            collective: &ALL_GATHER,
-            algorithm: "nvswitch".into(),
-            dtype: DType::F32,
-            op: Op::Sum,
-            counts: Counts::Even(32 << 20),
-            root: 0,
-            path: Path::Mapped,
-            aliasing,
-        };
-        let program = Node::new(4, Some(2)).unwrap().program(&call, None).unwrap();
+        let (algorithm, counts) = ("nvswitch".into(), Counts::Even(32 << 20));
+        let program = bound(Call { algorithm, counts, aliasing, ..Call::without_data(&ALL_GATHER) }, 4, 2);
         assert!(program.folds.iter().all(|fold| fold.is_written_once), "nobody reads what it copies");
         program.folds.iter().map(|fold| fold.n_dst).collect()
     }

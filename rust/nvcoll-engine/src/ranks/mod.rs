@@ -4,4 +4,6 @@ pub mod member;
 pub(crate) mod memberships;
 pub mod node;
 pub(crate) mod split;
+#[cfg(all(test, not(loom)))]
+mod tallies_tests;
 pub mod team;

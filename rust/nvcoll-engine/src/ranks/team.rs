@@ -104,7 +104,7 @@ mod tests {
 
     fn program(collective: &'static Collective) -> Arc<Program> {
         let call = Call::without_data(collective);
-        Node::new(2, None).unwrap().program_among(2, &call, WorkSplit::ByRank, None, &HoldsNoLock).unwrap()
+        Node::new(2, None).unwrap().programs().find_or_make(&call, WorkSplit::ByRank, 2, None, &HoldsNoLock).unwrap()
     }
 
     /// 30 seconds: a watchdog, not a bar.

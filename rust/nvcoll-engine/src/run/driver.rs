@@ -74,10 +74,10 @@ impl Driver {
     /// Runs the calls of a pass for all ranks, after [`Driver::prepare`].
     ///
     /// # Safety
-    /// As [`crate::ranks::node::Node::run`], for every call of the pass.
+    /// As `Node::run`, for every call of the pass.
     ///
     /// # Errors
-    /// As [`crate::ranks::node::Node::run`].
+    /// As `Node::run`.
     pub(crate) unsafe fn run_pass(
         &mut self,
         pass: Pass<'_>,
@@ -225,24 +225,22 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use nvcoll_core::collective::{Roles, ALL_REDUCE};
+    use nvcoll_core::collective::ALL_REDUCE;
     use nvcoll_core::counts::Counts;
     use nvcoll_core::dtype::DType;
     use nvcoll_core::schedule::{Aliasing, Path};
 
     use super::*;
     use crate::call::Call;
-    use crate::kernel::Isa;
-    use crate::program::proofs::prove;
+    use crate::program::make::Programs;
     use crate::sync::single_flight::HoldsNoLock;
 
     /// Runs a call, by rank, as number `number`, of four ranks with 1, 2, 3 and 4; returns what they hold then.
     fn run_as(driver: &mut Driver, number: u32, algorithm: &str, path: Path) -> [[i32; 100]; 4] {
         let (dtype, aliasing, counts) = (DType::I32, Aliasing::InPlace, Counts::Even(100));
-        let call = Call { dtype, counts, path, aliasing, ..Call::without_data(&ALL_REDUCE) };
-        let proof = prove(&ALL_REDUCE, algorithm, Roles::of(4), path, aliasing, &HoldsNoLock).unwrap();
-        let tile_count = WorkSplit::ByRank.tile_count(proof.schedule(), &call, 1);
-        let program = Arc::new(Program::bind(&proof, call, tile_count, Isa::detect()).unwrap());
+        let algorithm = algorithm.into();
+        let call = Call { algorithm, dtype, counts, path, aliasing, ..Call::without_data(&ALL_REDUCE) };
+        let program = Programs::new(4, 1).find_or_make(&call, WorkSplit::ByRank, 4, None, &HoldsNoLock).unwrap();
         let mut data = [1, 2, 3, 4].map(|value| [value; 100]);
         let buffers = data.each_mut().map(|x| {
             let start: *mut u8 = x.as_mut_ptr().cast();

@@ -183,7 +183,7 @@ impl Communicator {
 
     fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
         let (world_size, unlocked) = (self.world_size(), WithoutGil(py));
-        let program = self.node.program_among(world_size, call, WorkSplit::ByRank, proof, &unlocked);
+        let program = self.node.programs().find_or_make(call, WorkSplit::ByRank, world_size, proof, &unlocked);
         program.map_err(|error| of_engine(py, &error))
     }
 
@@ -242,7 +242,7 @@ impl Communicator {
         if let Some((_, tally)) = known.iter().find(|(one, _)| Arc::ptr_eq(one, program)) {
             return tally.count();
         }
-        let tally = self.node.tallies().among(program, self.member.ranks());
+        let tally = self.node.programs().tallies().among(program, self.member.ranks());
         tally.count();
         known.truncate(REMEMBERED - 1);
         known.insert(0, (program.clone(), tally));
@@ -275,7 +275,7 @@ impl Home for Py<Communicator> {
         let outcome = in_turn(py, || unsafe { comm.member.run_batch(batch.get(), deadline) });
         outcome.map_err(|error| comm.error(py, &error))?;
         if comm.rank() == 0 {
-            batch.get().count(comm.node.tallies(), comm.member.ranks());
+            batch.get().count(comm.node.programs().tallies(), comm.member.ranks());
         }
         Ok(())
     }

@@ -54,9 +54,9 @@ impl Node {
         let engine = nvcoll_engine::ranks::node::Node::new(world_size, workers.map(|workers| workers as usize));
         let mut engine = engine.map_err(|e| of_engine(py, &e))?;
         if let Some(name) = isa {
-            engine.set_isa(isa_named(py, name)?).map_err(|e| of_engine(py, &e))?;
+            engine.programs_mut().set_isa(isa_named(py, name)?).map_err(|e| of_engine(py, &e))?;
         }
-        engine.set_tuning(crate::tuning::of_option(py, tuning)?);
+        engine.programs_mut().set_tuning(crate::tuning::of_option(py, tuning)?);
         Ok(Self { engine: Arc::new(engine), group: OpenGroup::default() })
     }
 
@@ -79,7 +79,7 @@ impl Node {
     /// The table by which `auto` chooses: machine, caches, and the coefficients of each mode.
     #[getter]
     fn tuning<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        crate::tuning::as_dict(py, self.engine.tuning())
+        crate::tuning::as_dict(py, self.engine.programs().tuning())
     }
 
     /// What `auto` chooses for a call of `count` elements, and what it expects of each candidate.
@@ -208,7 +208,7 @@ impl Node {
     /// How often the node was asked for what.
     #[getter]
     fn tallies(&self) -> Tallies {
-        Tallies(self.engine.tallies().clone())
+        Tallies(self.engine.programs().tallies().clone())
     }
 
     /// Makes a team of this node's ranks, each of which makes its own calls.
@@ -264,7 +264,13 @@ impl Node {
     }
 
     fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
-        let program = self.engine.program_shared(call, WorkSplit::of(call.path), proof, &WithoutGil(py));
+        let program = self.engine.programs().find_or_make(
+            call,
+            WorkSplit::of(call.path),
+            self.engine.world_size(),
+            proof,
+            &WithoutGil(py),
+        );
         program.map_err(|e| of_engine(py, &e))
     }
 }

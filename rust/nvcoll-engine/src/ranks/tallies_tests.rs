@@ -1,0 +1,139 @@
+//! How calls of a node are counted.
+
+use std::sync::Arc;
+
+use nvcoll_core::collective::{ALL_REDUCE, BROADCAST};
+use nvcoll_core::counts::Counts;
+use nvcoll_core::schedule::Aliasing;
+
+use crate::auto::work_split::WorkSplit;
+use crate::call::Call;
+use crate::memory::buffers::Buffers;
+use crate::program::batch::Batch;
+use crate::program::tallies::{CallCount, Tallies, MOST_KINDS};
+use crate::program::Program;
+use crate::ranks::node::Node;
+use crate::run::deadline::Deadline;
+use crate::sync::single_flight::Unlocked;
+
+fn call(count: usize) -> Call {
+    let (algorithm, aliasing) = ("ring".into(), Aliasing::InPlace);
+    Call { algorithm, counts: Counts::Even(count), aliasing, ..Call::without_data(&ALL_REDUCE) }
+}
+
+fn buffers(data: &mut [[f32; 8]; 2]) -> Vec<Buffers> {
+    let own = |x: &mut [f32; 8]| {
+        let start: *mut u8 = x.as_mut_ptr().cast();
+        Buffers::new(start, start, 1.0)
+    };
+    data.iter_mut().map(own).collect()
+}
+
+fn run(node: &Node, program: &Arc<Program>) {
+    let mut data = [[1f32; 8]; 2];
+    // SAFETY: two live arrays of as many floats as any call here has, in place.
+    unsafe { node.run(program, &mut buffers(&mut data), Deadline::after(None), &mut || false) }.unwrap();
+}
+
+fn told(node: &Node) -> Vec<(usize, usize, u64)> {
+    node.programs().tallies().counted().iter().map(|one| (one.kind.count, one.kind.calls, one.times)).collect()
+}
+
+#[test]
+fn what_succeeded_is_counted_also_when_its_program_was_bound_anew() {
+    let mut node = Node::new(2, Some(1)).unwrap();
+    let first = node.program(&call(5), None).unwrap();
+    assert!(told(&node).is_empty(), "nothing was called");
+    run(&node, &first);
+    run(&node, &first);
+    node.programs_mut().set_isa(crate::kernel::Isa::Baseline).unwrap();
+    let anew = node.program(&call(5), None).unwrap();
+    assert!(!Arc::ptr_eq(&first, &anew));
+    run(&node, &anew);
+    assert_eq!(told(&node), [(5, 1, 3)]);
+}
+
+#[test]
+fn calls_of_a_group_that_differ_in_their_counts_are_one_of_all_elements() {
+    let node = Node::new(2, Some(1)).unwrap();
+    let other = Call { counts: Counts::Even(7), aliasing: Aliasing::InPlace, ..Call::without_data(&BROADCAST) };
+    let mut data = [[[1f32; 8]; 2]; 3];
+    let calls = data.iter_mut().zip([call(2), call(3), other]);
+    let calls = calls.map(|(data, call)| (node.program(&call, None).unwrap(), buffers(data))).collect();
+    let mut batch = Batch::new(calls);
+    for _ in 0..3 {
+        // SAFETY: arrays of their own for every call, as long as it says.
+        unsafe { node.run_batch(&mut batch, Deadline::after(None), &mut || false) }.unwrap();
+        node.count_batch(&mut batch);
+    }
+    assert_eq!(told(&node), [(5, 2, 3), (7, 1, 3)]);
+}
+
+/// Does the work of a caller while another thread holds the tallies, as a thread does that forks. Says whether the work
+/// came to its end before they were let go, which a watchdog does after 30 seconds.
+fn ends_while_tallies_are_held<T: Send>(tallies: &Tallies, work: impl FnOnce() -> T + Send) -> (T, bool) {
+    let held = tallies.lock();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(work);
+        let begun = std::time::Instant::now();
+        while !worker.is_finished() && begun.elapsed().as_secs() < 30 {
+            std::thread::yield_now();
+        }
+        let is_over = worker.is_finished();
+        drop(held);
+        (worker.join().unwrap(), is_over)
+    })
+}
+
+/// Another thread holds the tallies whenever the caller has let its own lock go.
+struct HeldWhileUnlocked<'a>(&'a Tallies);
+
+impl Unlocked for HeldWhileUnlocked<'_> {
+    fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let (outcome, is_over) = ends_while_tallies_are_held(self.0, work);
+        assert!(is_over, "work that is done aside took the lock of the tallies");
+        outcome
+    }
+}
+
+#[test]
+fn nothing_that_runs_without_the_caller_s_lock_takes_the_lock_of_the_tallies() {
+    let node = Node::new(2, Some(1)).unwrap();
+    let programs = [2, 3].map(|count| {
+        node.programs()
+            .find_or_make(&call(count), WorkSplit::ByTile, 2, None, &HeldWhileUnlocked(node.programs().tallies()))
+            .unwrap()
+    });
+    let mut data = [[[1f32; 8]; 2]; 2];
+    let mut batch = Batch::new(programs.into_iter().zip(&mut data).map(|(p, data)| (p, buffers(data))).collect());
+    let (outcome, is_over) = ends_while_tallies_are_held(node.programs().tallies(), || {
+        // SAFETY: arrays of their own for every call, as long as it says.
+        unsafe { node.run_batch(&mut batch, Deadline::after(None), &mut || false) }
+    });
+    assert!(outcome.is_ok() && is_over, "a batch took the lock of the tallies");
+}
+
+#[test]
+fn the_order_is_that_of_the_first_calls_whoever_found_the_tallies_first() {
+    let node = Node::new(2, Some(1)).unwrap();
+    let (program, tallies) = (node.program_of_rank(&call(1), None).unwrap(), node.programs().tallies());
+    let [later, sooner] = [[1], [0]].map(|ranks| tallies.among(&program, &ranks));
+    [&sooner, &later, &sooner].into_iter().for_each(|tally| tally.count());
+    let ranks = |one: &CallCount| one.kind.ranks.to_vec();
+    assert_eq!(tallies.counted().iter().map(ranks).collect::<Vec<_>>(), [[0], [1]]);
+}
+
+#[test]
+fn ranks_of_another_order_are_another_kind_and_kinds_have_an_end() {
+    let node = Node::new(2, Some(1)).unwrap();
+    let (program, tallies) = (node.program_of_rank(&call(1), None).unwrap(), node.programs().tallies());
+    tallies.among(&program, &[1, 0]).count();
+    program.count();
+    tallies.among(&program, &[0, 1]).count();
+    assert_eq!(tallies.counted().iter().map(|one| one.times).collect::<Vec<_>>(), [1, 2]);
+    for rank in 0..=MOST_KINDS as u32 {
+        tallies.among(&program, &[rank]).count();
+    }
+    assert_eq!(tallies.counted().len(), MOST_KINDS);
+    assert_eq!(tallies.others(), 3, "two kinds were known");
+}
