@@ -1,5 +1,7 @@
 //! NCCL's cost model: points computed by hand, what NCCL itself printed, and choices that public measurements state.
 
+use std::collections::BTreeMap;
+
 use nvcoll_core::collective::{ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, COLLECTIVES, REDUCE_SCATTER};
 use nvcoll_fabric::cluster::{cluster, network};
 use nvcoll_fabric::hardware::media::{LinkFamily, Medium};
@@ -313,7 +315,8 @@ fn every_preset_has_a_model_or_a_reason() {
                         let choice = model.choice(&ALL_REDUCE, MIB).unwrap();
                         // Blackwell's list of speeds ends at 18 GB/s, NCCL counts 16 between AMD's sockets: it finds no
                         // ring and takes its last resort, one channel of 0.1, as logs show (`search.rs`).
-                        let is_listed = ["2.25.1", "2.27.7", "2.28.9", "2.30.7"].contains(&version);
+                        let first = Model::versions().iter().position(|&known| known == "2.25.1");
+                        let is_listed = Model::versions().iter().position(|&known| known == version) >= first;
                         let is_lost = is_listed && fabric.name.starts_with("rtx5090-8") && fabric.nodes() == 1;
                         assert_eq!(model.is_last_resort(), is_lost, "{} {version} {choice:?}", fabric.name);
                     }
@@ -396,4 +399,51 @@ fn heads_of_racks_beside_racks_are_gpus_with_a_path_to_a_card() {
     let chosen = racks.choice(&ALL_REDUCE, 48 * MIB).unwrap();
     assert_eq!((chosen.algorithm, chosen.protocol), (NvlsTree, Simple));
     assert!((chosen.time_ps.unwrap() as f64 / 171e6 - 1.0).abs() < 0.02, "{chosen:?}");
+}
+
+/// A machine by its name; `NODExN+NETWORK` is a cluster.
+fn named(name: &str) -> Fabric {
+    let Some((node, by)) = name.split_once('+') else { return preset(name).unwrap() };
+    let (node, count) = node.rsplit_once('x').unwrap();
+    nodes(node, count.parse().unwrap(), by)
+}
+
+#[test]
+fn choices_of_fifteen_versions_are_those_of_nccls_own_code() {
+    let mut models = BTreeMap::new();
+    let mut compared = 0;
+    for line in include_str!("../../../data/nccl-choices/choices.csv").lines().skip(1) {
+        let [machine, version, collective, nbytes, algorithm, protocol, us] = line.split(',').collect::<Vec<_>>()[..]
+        else {
+            panic!("{line}")
+        };
+        let model = models.entry((machine, version)).or_insert_with(|| model(version, &named(machine)));
+        let collective = COLLECTIVES.iter().find(|known| known.name == collective).unwrap();
+        let found = model.choice(collective, nbytes.parse().unwrap()).unwrap();
+        assert_eq!((found.algorithm.name(), found.protocol.name()), (algorithm, protocol), "{line}: {found:?}");
+        let ratio = found.time_ps.unwrap() as f64 / 1e6 / us.parse::<f64>().unwrap();
+        assert!((ratio - 1.0).abs() < 0.005, "{line}: {found:?}");
+        compared += 1;
+    }
+    assert!(compared > 1000, "{compared} rows");
+}
+
+#[test]
+fn a_version_keeps_the_features_of_its_minor_version() {
+    // NVLS begins with 2.17.1; PyTorch 2.1 has 2.18.1.
+    for (version, has_nvls) in
+        [("2.16.5", false), ("2.17.1", true), ("2.18.1", true), ("2.18.3", true), ("2.18.6", true)]
+    {
+        let chosen = of(version, "hgx-h100").choice(&ALL_REDUCE, GIB).unwrap();
+        assert_eq!(chosen.algorithm == Nvls, has_nvls, "{version}: {chosen:?}");
+    }
+}
+
+#[test]
+fn nvls_trees_have_one_more_size_than_trees() {
+    // From 512 MiB to 1 GiB the factor of NVLS trees is 0.9 since 2.29.2, on x86; that of trees is 1.
+    let b200 = model("2.30.7", &nodes("hgx-b200", 2, "ib-ndr-8"));
+    let per_byte = |algorithm, nbytes| pair(&b200, "all_reduce", nbytes, algorithm, Simple).bandwidth_gbps;
+    assert!((per_byte(NvlsTree, 768 * MIB) / per_byte(NvlsTree, 2 * GIB) - 0.9).abs() < 1e-9);
+    assert_eq!(per_byte(Tree, 768 * MIB), per_byte(Tree, 2 * GIB));
 }

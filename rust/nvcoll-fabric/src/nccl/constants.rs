@@ -32,7 +32,9 @@ pub(super) enum Hop {
 pub(super) enum NvlsBandwidth {
     /// There is no NVLS.
     None,
-    /// What the graph has, times 5/6.
+    /// The bandwidth of the rings, times a part.
+    Ring,
+    /// The bandwidth of the graph, times a part.
     Graph,
     /// The lesser of what it has inside and between nodes, times 5/6.
     Narrower,
@@ -49,6 +51,8 @@ pub(super) enum NvlsBandwidth {
 pub(super) enum Ll128 {
     #[serde(rename = "nvlink_70_80")]
     Nvlink7080,
+    #[serde(rename = "nvlink_70_80_90")]
+    Nvlink708090,
     #[serde(rename = "nvb_70_80_90")]
     Nvb708090,
     #[serde(rename = "nvb_70_to_120")]
@@ -63,7 +67,9 @@ pub(super) enum Ll128 {
 pub(super) enum Duplicate {
     /// After speeds were raised; rings are never raised.
     AllLast,
-    /// The same, except more than four channels below 50 GB/s after 8.0.
+    /// After speeds were raised, from 25 GB/s on up to compute capability 8.0, from 50 GB/s on up to 9.0, and never after.
+    ByAgeLast,
+    /// After speeds were raised, except more than four channels below 50 GB/s after 8.0.
     Last,
     /// Before, with that exception.
     First,
@@ -107,7 +113,7 @@ impl Processor {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HopLatencies {
+struct EraHops {
     nvlink: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
     pcie: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
     network: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
@@ -145,10 +151,11 @@ struct Era {
     version: String,
     tag: String,
     base_us: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
-    hop_us: Option<HopLatencies>,
+    hop_us: Option<EraHops>,
     maximum_gbps: Option<Maxima>,
     ring_ll128_of_gbps: Option<BTreeMap<String, f64>>,
     sm80_bus_gbps: Option<f64>,
+    sm90_bus_gbps: Option<f64>,
     ring_ll_part: Option<f64>,
     ring_ll_alone_part: Option<f64>,
     ring_ll128_part: Option<f64>,
@@ -167,6 +174,7 @@ struct Era {
     plateau: Option<Plateau>,
     one_gpu_takes_tree_network: Option<bool>,
     nvls: Option<NvlsBandwidth>,
+    nvls_graph_part: Option<f64>,
     nvls_heads: Option<usize>,
     nvls_part: Option<Vec<(u32, f64)>>,
     nvls_channels: Option<Vec<(u32, u32, u32, u32)>>,
@@ -222,7 +230,8 @@ pub(super) struct VersionConstants {
     tree: PerNodes,
     nvls_tree: PerNodes,
     ring_ll128_of: BTreeMap<String, f64>,
-    pub(super) sm80_bus_gbps: f64,
+    /// The most that all channels together move on a GPU of this generation; none if the version has no such bound.
+    pub(super) bus_bound_gbps: Option<f64>,
     pub(super) ring_ll_part: f64,
     pub(super) ring_ll_alone_part: f64,
     pub(super) ring_ll128_part: f64,
@@ -241,6 +250,7 @@ pub(super) struct VersionConstants {
     pub(super) plateau: Plateau,
     pub(super) one_gpu_takes_tree_network: bool,
     pub(super) nvls: NvlsBandwidth,
+    pub(super) nvls_graph_part: f64,
     pub(super) nvls_heads: usize,
     pub(super) nvls_part: f64,
     nvls_channels: Vec<(u32, u32, u32, u32)>,
@@ -255,6 +265,9 @@ pub(super) struct VersionConstants {
     pub(super) speeds_network: Vec<f64>,
     tree_size_part: [Vec<f64>; 3],
 }
+
+/// Cited (src/graph/tuning.cc, all versions): the entries of the list of factors that trees use.
+const TREE_SIZES: usize = 23;
 
 /// Returns the last row that begins at or below `sm`.
 fn from_sm<T>(rows: &[T], sm: u32, begins: impl Fn(&T) -> u32) -> Option<&T> {
@@ -285,7 +298,14 @@ impl VersionConstants {
             asked.push(u32::MAX);
         }
         let eras = &table().era;
-        let count = eras.iter().take_while(|era| numbers(&era.version).is_some_and(|began| began <= asked)).count();
+        let began = |era: &Era| numbers(&era.version).expect("a test reads the versions of the table");
+        let older = eras.iter().filter(|era| began(era) <= asked).count();
+        let is_of_minor = |era: &&Era| began(era)[..2] == asked[..2];
+        // A feature may begin with a minor version: a version before the first era of its minor is like that era.
+        let count = match eras[..older].last().filter(is_of_minor) {
+            None if eras.get(older).is_some_and(|era| is_of_minor(&era)) => older + 1,
+            _ => older,
+        };
         let eras = eras[..count].split_last().ok_or_else(unknown)?;
         let sm = gpu.sm.ok_or_else(|| Error::Unable {
             fabric: fabric.to_owned(),
@@ -325,7 +345,12 @@ impl VersionConstants {
             tree: last!(maximum_gbps.tree).expect(whole),
             nvls_tree: last!(maximum_gbps.nvls_tree).unwrap_or_default(),
             ring_ll128_of: last!(ring_ll128_of_gbps).expect(whole),
-            sm80_bus_gbps: last!(sm80_bus_gbps).expect(whole),
+            bus_bound_gbps: match sm {
+                80 => last!(sm80_bus_gbps),
+                90 => last!(sm90_bus_gbps),
+                _ => None,
+            }
+            .filter(|&bound| bound > 0.0),
             ring_ll_part: last!(ring_ll_part).expect(whole),
             ring_ll_alone_part: last!(ring_ll_alone_part).expect(whole),
             ring_ll128_part: last!(ring_ll128_part).expect(whole),
@@ -344,6 +369,7 @@ impl VersionConstants {
             plateau: last!(plateau).expect(whole),
             one_gpu_takes_tree_network: last!(one_gpu_takes_tree_network).expect(whole),
             nvls: last!(nvls).expect(whole),
+            nvls_graph_part: last!(nvls_graph_part).expect(whole),
             nvls_heads: last!(nvls_heads).expect(whole),
             nvls_part: at(last!(nvls_part)),
             nvls_channels: last!(nvls_channels).expect(whole),
@@ -421,10 +447,13 @@ impl VersionConstants {
         from_sm(&self.nvls_channels, self.sm, |row| row.0).map_or(0, |row| if nodes <= 1 { row.1 } else { row.2 })
     }
 
-    /// Returns what a tree keeps of its bandwidth at a size.
-    pub(super) fn tree_size_part(&self, protocol: Protocol, nbytes: u64) -> f64 {
+    /// Returns the part of its bandwidth that a tree keeps at a size. Trees stop at the 23rd entry of the list, NVLS trees
+    /// go to its end.
+    pub(super) fn tree_size_part(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> f64 {
+        let parts = &self.tree_size_part[protocol as usize];
+        let entries = if algorithm == NcclAlgorithm::Tree { parts.len().min(TREE_SIZES) } else { parts.len() };
         let power = (nbytes >> 6).checked_ilog2();
-        power.and_then(|power| self.tree_size_part[protocol as usize].get(power as usize).copied()).unwrap_or(1.0)
+        power.and_then(|power| parts[..entries].get(power as usize).copied()).unwrap_or(1.0)
     }
 
     /// Returns GB/s between sockets; none for a processor that is not told.
@@ -460,26 +489,29 @@ mod tests {
                 assert_eq!(constants.tag, era.tag);
                 let falls = |speeds: &[f64]| speeds.windows(2).all(|pair| pair[0] > pair[1]);
                 assert!(falls(&constants.speeds_node) && falls(&constants.speeds_network), "{}", era.version);
-                assert!(constants.tree_size_part.iter().all(|parts| parts.len() == 23));
+                assert!(constants.tree_size_part.iter().all(|parts| (23..=24).contains(&parts.len())));
             }
         }
     }
 
     #[test]
-    fn a_version_between_two_eras_is_like_the_older_one() {
+    fn a_version_without_an_era_is_like_the_nearest_of_its_minor_version() {
         let gpu = all().iter().find(|gpu| gpu.name == "h100-sxm").unwrap();
         for (asked, tag) in [
             ("2.27.7", "v2.27.7-1"),
             ("v2.27.7-1", "v2.27.7-1"),
-            ("2.28.3+cuda12.9", "v2.27.7-1"),
+            ("2.28.4+cuda12.9", "v2.28.3-1"),
             ("2.27", "v2.27.7-1"),
-            ("2.19.1", "v2.18.5-1"),
+            ("2.18.2", "v2.18.1-1"),
+            ("2.16.2", "v2.16.5-1"), // no older era of 2.16: not across the border to 2.15
+            ("2.28.0", "v2.28.3-1"),
+            ("2.22.3", "v2.21.5-1"), // 2.22 changed nothing
             ("2.19.4", "v2.19.4-1"),
             ("3.0.0", "v2.30.7-1"),
         ] {
             assert_eq!(VersionConstants::of(asked, gpu, "a test").unwrap().tag, tag, "{asked}");
         }
-        for wrong in ["2.7.8", "", "two", "2", "2.x"] {
+        for wrong in ["2.7.8", "", "two", "2", "2.x", "1.0"] {
             assert!(matches!(VersionConstants::of(wrong, gpu, "a test"), Err(Error::Unknown { .. })), "{wrong}");
         }
     }

@@ -106,6 +106,10 @@ impl Scene<'_> {
             Ll128::Nvlink7080 => {
                 [70, 80].contains(&sm) && graph.intra <= PathClass::Nvl && graph.inter <= PathClass::Pxb
             }
+            Ll128::Nvlink708090 => {
+                let is_far = graph.inter > furthest;
+                [70, 80, 90].contains(&sm) && graph.intra <= PathClass::Nvl && !is_far
+            }
             Ll128::Nvb708090 => [70, 80, 90].contains(&sm) && is_near,
             Ll128::Nvb70To120 => [70, 80, 90, 100, 120].contains(&sm) && is_near,
             Ll128::Nvb70 => sm >= 70 && is_near,
@@ -123,13 +127,14 @@ impl Scene<'_> {
             NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => {
                 let bus = self.nvls_gbps(function, algorithm);
                 let whole = if gathers { 1.0 } else { of_ranks };
+                let of_graph = self.constants.nvls_graph_part;
                 bus * match (self.constants.nvls, algorithm) {
                     (NvlsBandwidth::Efficiency, _) => whole,
                     (NvlsBandwidth::Graph, NcclAlgorithm::NvlsTree) => {
                         0.7 * f64::from(self.nodes) / (2.0 * (f64::from(self.nodes) - 1.0))
                     }
                     (NvlsBandwidth::NarrowerUnscaled | NvlsBandwidth::NarrowerHalves, _) if gathers => 1.0,
-                    _ => 5.0 / 6.0,
+                    _ => of_graph,
                 }
             }
         }
@@ -139,10 +144,7 @@ impl Scene<'_> {
     fn bus_gbps(&self, graph: &ChannelGraph) -> f64 {
         let speed = if self.nodes <= 2 { graph.intra_gbps } else { graph.inter_gbps };
         let bus = graph.channels as f64 * speed;
-        match self.constants.sm80_bus_gbps {
-            bound if bound > 0.0 && self.constants.sm == 80 => bus.min(bound),
-            _ => bus,
-        }
+        self.constants.bus_bound_gbps.map_or(bus, |bound| bus.min(bound))
     }
 
     fn ring_gbps(&self, function: Function, protocol: Protocol) -> f64 {
@@ -192,9 +194,12 @@ impl Scene<'_> {
             (true, false) => intra.min(inter / 2.0),
             _ => intra.min(inter),
         };
+        if self.constants.nvls == NvlsBandwidth::Ring {
+            return self.bus_gbps(self.ring);
+        }
         channels
             * match self.constants.nvls {
-                NvlsBandwidth::None => 0.0,
+                NvlsBandwidth::None | NvlsBandwidth::Ring => 0.0,
                 NvlsBandwidth::Graph if self.nodes <= 2 => intra,
                 NvlsBandwidth::Graph => inter,
                 NvlsBandwidth::NarrowerHalves if !reduces => (intra * (per_node - 1.0) / per_node).min(inter * 0.9),
@@ -297,7 +302,7 @@ impl Scene<'_> {
             _ => false,
         };
         if is_scaled {
-            self.constants.tree_size_part(protocol, nbytes)
+            self.constants.tree_size_part(algorithm, protocol, nbytes)
         } else {
             1.0
         }

@@ -21,7 +21,7 @@
 //!
 //! Not here: crossing from one network card to another inside a channel, SHARP, two channels where NVLink falls into two halves.
 
-use super::constants::{Duplicate, VersionConstants};
+use super::constants::{Duplicate, NvlsBandwidth, VersionConstants};
 use super::node::{NodeTopology, PathClass, TopologyPath};
 
 /// What is laid.
@@ -99,7 +99,7 @@ struct Trial<'a> {
 
 /// In what order GPUs are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum GpuOrder {
     Position,
     Replay,
     Merit,
@@ -142,25 +142,25 @@ impl Trial<'_> {
         let is_replay = nth > 0 && self.goal.is_same;
         if self.node.nics == 0 {
             if nth == 0 {
-                self.start(None, 0, Order::Position);
+                self.start(None, 0, GpuOrder::Position);
             } else {
-                self.start(None, self.order[nth - 1][0], Order::Replay);
+                self.start(None, self.order[nth - 1][0], GpuOrder::Replay);
             }
             if !is_replay {
-                (0..self.node.gpus).for_each(|gpu| self.start(None, gpu, Order::Merit));
+                (0..self.node.gpus).for_each(|gpu| self.start(None, gpu, GpuOrder::Merit));
             }
             return;
         }
         for nic in (0..self.node.nics).map(|i| (nth + i) % self.node.nics) {
             if is_replay {
-                self.start(Some(nic), self.order[nth - 1][0], Order::Replay);
+                self.start(Some(nic), self.order[nth - 1][0], GpuOrder::Replay);
                 continue;
             }
             if nth == 0 && !self.node.has_switch {
-                self.start(Some(nic), 0, Order::Position);
+                self.start(Some(nic), 0, GpuOrder::Position);
             }
             for gpu in self.nearest(nic) {
-                self.start(Some(nic), gpu, Order::Merit);
+                self.start(Some(nic), gpu, GpuOrder::Merit);
             }
         }
     }
@@ -175,7 +175,7 @@ impl Trial<'_> {
         near
     }
 
-    fn start(&mut self, nic: Option<usize>, gpu: usize, by: Order) {
+    fn start(&mut self, nic: Option<usize>, gpu: usize, by: GpuOrder) {
         if self.is_over() {
             return;
         }
@@ -195,7 +195,7 @@ impl Trial<'_> {
     }
 
     /// Goes on from the last GPU of the last channel; `returned` is how many GPUs have sent to the network.
-    fn visit(&mut self, nic: Option<usize>, by: Order, returned: usize) {
+    fn visit(&mut self, nic: Option<usize>, by: GpuOrder, returned: usize) {
         if self.is_over() {
             return;
         }
@@ -242,14 +242,14 @@ impl Trial<'_> {
     }
 
     /// NVSwitches prefer neighbours; elsewhere the widest and shortest path, then the next number.
-    fn next_gpus(&self, channel: usize, by: Order) -> Vec<usize> {
+    fn next_gpus(&self, channel: usize, by: GpuOrder) -> Vec<usize> {
         let (so_far, gpus) = (&self.order[channel], self.node.gpus);
         let (length, last) = (so_far.len(), so_far[so_far.len() - 1]);
         let is_free = |gpu: &usize| !so_far.contains(gpu);
         match by {
-            Order::Position => vec![length].into_iter().filter(is_free).collect(),
-            Order::Replay => vec![self.order[channel - 1][length]],
-            Order::Merit if self.node.has_switch => {
+            GpuOrder::Position => vec![length].into_iter().filter(is_free).collect(),
+            GpuOrder::Replay => vec![self.order[channel - 1][length]],
+            GpuOrder::Merit if self.node.has_switch => {
                 let (before, after) = ((last + gpus - 1) % gpus, (last + 1) % gpus);
                 let mut near =
                     if self.goal.pattern == GraphPattern::Ring { vec![before, after] } else { vec![after, before] };
@@ -257,7 +257,7 @@ impl Trial<'_> {
                 near.retain(is_free);
                 near
             }
-            Order::Merit => {
+            GpuOrder::Merit => {
                 let mut next: Vec<usize> = (1..gpus).map(|step| (last + step) % gpus).filter(is_free).collect();
                 let merit = |gpu: &usize| self.node.between(last, *gpu).map(|path| (-path.width, path.links.len()));
                 next.sort_by_key(merit);
@@ -412,8 +412,12 @@ fn lay(
 
 /// Makes two channels of one that is faster than a channel's threads are.
 fn duplicate(graph: &mut ChannelGraph, constants: &VersionConstants, most: usize) {
-    let is_enough = constants.sm > 80 && graph.intra_gbps < 50.0 && graph.channels > 4;
-    let is_spared = is_enough && constants.duplicate != Duplicate::AllLast;
+    let is_slow = constants.sm > 80 && graph.intra_gbps < 50.0;
+    let is_spared = match constants.duplicate {
+        Duplicate::AllLast => false,
+        Duplicate::ByAgeLast => is_slow || constants.sm > 90,
+        Duplicate::Last | Duplicate::First => is_slow && graph.channels > 4,
+    };
     if graph.channels == 0 || graph.intra_gbps < 25.0 || is_spared {
         return;
     }
@@ -481,7 +485,8 @@ pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> Ch
             break;
         }
     }
-    if best.channels > 0 && constants.duplicate == Duplicate::First {
+    let is_raised = !matches!(constants.nvls, NvlsBandwidth::Ring | NvlsBandwidth::Graph);
+    if best.channels > 0 && is_raised {
         let (node_gbps, found) = (best.intra_gbps, best.inter_gbps);
         let above = speeds.iter().rev().copied().filter(|&speed| speed > found && to_thousandths(speed) <= per_card);
         for speed in above {
