@@ -18,7 +18,7 @@ from nvcoll.cli.timing import dtype_named
 HAS_ROOT = {name: has_root for name, _, has_root, *_ in collectives()}
 CAN_BE_IN_PLACE = {name: can for name, _, _, can, _ in collectives()}
 FOLDS = {name: folds for name, *_, folds in collectives()}
-ROWS = [(collective, name) for collective, name, *_ in algorithms() if collective not in ("barrier", "split")]
+ROWS = [(collective, name) for collective, name, *_ in algorithms() if collective != "barrier"]
 PAIRS = [(op, dtype) for op, defined in ops() for dtype in defined]
 DTYPES = [name for name, *_ in dtypes()]
 OF_ONE_PART = ("all_reduce", "broadcast", "reduce", "scan", "exscan")

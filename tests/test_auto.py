@@ -11,7 +11,7 @@ import nvcoll
 from nvcoll._nvcoll import algorithms, auto_candidates, collectives, cost_model
 from nvcoll.cli import rounds, tune
 
-WITH_DATA = [name for name, *_ in collectives() if name not in ("barrier", "split")]
+WITH_DATA = [name for name, *_ in collectives() if name != "barrier"]
 DECISION = """
 [[decision]]
 collective = "all_reduce"

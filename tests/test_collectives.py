@@ -28,7 +28,7 @@ def node():
 
 
 def test_every_collective_has_a_method_on_node_and_communicator():
-    names = {name for name, *_ in collectives()} - {"split"}
+    names = {name for name, *_ in collectives()}
     assert all(hasattr(nvcoll.Node, name) and hasattr(nvcoll.Communicator, name) for name in names)
     assert all(getattr(kind, name).__doc__ for name in names for kind in (nvcoll.Node, nvcoll.Communicator))
 
@@ -326,7 +326,7 @@ REFUSED = {
     ),
     "arrays_of_a_barrier": (lambda node: node.plan("barrier", arrays()), "barrier has none"),
     "no_arrays": (lambda node: node.plan("gather"), "gather needs it"),
-    "a_plan_of_split": (lambda node: node.plan("split"), "no plan for split"),
+    "a_plan_of_split": (lambda node: node.plan("split"), "no collective is called `split`"),
     "no_collective": (
         lambda node: node.plan("allreduce", arrays()),
         "no collective is called `allreduce`: choose from",
@@ -473,7 +473,7 @@ def test_recv_counts_need_a_row(node):
         node.run(lambda comm: comm.all_to_all(np.zeros(N), recv_counts=[1] * N), timeout=30)
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in collectives() if name not in ("barrier", "split")])
+@pytest.mark.parametrize("name", [name for name, *_ in collectives() if name != "barrier"])
 def test_strided_arrays_take_part_in_every_collective(node, name):
     def strided(count, value):
         x = np.zeros((count, 3), "i4")[:, 1]
@@ -491,7 +491,7 @@ def test_strided_arrays_take_part_in_every_collective(node, name):
 def test_one_rank_is_every_collective(node):
     lone, x = nvcoll.Node(1), np.arange(4.0)
     for name, *_ in collectives():
-        if name in ("barrier", "split"):
+        if name == "barrier":
             continue
         argument = x if name == "scatter" else [x]
         (found,) = [getattr(lone, name)(argument)] if name in ("gather", "reduce") else getattr(lone, name)(argument)

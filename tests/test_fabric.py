@@ -51,8 +51,7 @@ def test_no_collective_is_faster_than_the_links_of_a_gpu_allow():
     assert board.floor("all_reduce", 1 << 30) == pytest.approx((1 << 30) * 1.125 / (450 + 63.008) / 1e3, rel=0.01)
     assert board.floor("barrier", 0) > 0
     for name, *_ in collectives():
-        if name != "split":
-            assert board.floor(name, 1 << 20) <= board.floor(name, 1 << 21)
+        assert board.floor(name, 1 << 20) <= board.floor(name, 1 << 21)
 
 
 def test_a_description_is_text_or_a_file(tmp_path):
@@ -131,7 +130,6 @@ def test_nodes_and_a_network_make_a_cluster():
         lambda: nvcoll.fabric("hgx-h100").among([2**40]),
         lambda: nvcoll.fabric("hgx-h100").among([1, 1]),
         lambda: nvcoll.fabric("hgx-h100").floor("all_reduce", -1),
-        lambda: nvcoll.fabric("hgx-h100").floor("split", 1),
         lambda: nvcoll.fabric("hgx-h100").floor("all_shout", 1),
         lambda: nvcoll.fabric("hgx-h100").route(0, 8),
         lambda: named("hgx-h100x+ib-ndr-8"),

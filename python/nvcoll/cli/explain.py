@@ -21,8 +21,6 @@ from nvcoll.formatting import aligned, counted, sized
 
 DEFAULT_SIZE = "64K"
 
-WITHOUT_DATA = ("barrier", "split")
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -61,7 +59,7 @@ def _micros(seconds: float) -> str:
 
 def _check(collective: str, dtype: str) -> int:
     """Returns the bytes of an element."""
-    known = [name for name in HAS_ROOT if name not in WITHOUT_DATA]
+    known = [name for name in HAS_ROOT if name != "barrier"]
     if collective not in known:
         raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(known)}")
     elements = {name: nbytes for name, nbytes, *_ in dtypes()}
@@ -86,7 +84,7 @@ def explain(
     """Prints what auto takes for a call and why: what each candidate moves, its estimate and its time."""
     if collective is None:
         raise InvalidArgument(f"name a collective ({', '.join(name for name, *_ in collectives())})")
-    if collective in WITHOUT_DATA:
+    if collective == "barrier":
         known = next(name for owner, name, *_ in registry() if owner == collective)
         print(f"{collective}, {counted(ranks, 'rank')}")
         print(f"auto takes {known}: it is the only algorithm, and no data is moved; see nvcoll show {collective}")

@@ -335,8 +335,10 @@ impl Builder {
 
     /// The parts that a user buffer of a rank holds.
     fn held(&self, rank: u32, buffer: Buffer) -> Parts {
-        let of = if buffer == Buffer::Output { self.collective.output } else { self.collective.input };
-        of(self.roles, rank)
+        match buffer {
+            Buffer::Output => self.collective.output(self.roles, rank),
+            _ => self.collective.input(self.roles, rank),
+        }
     }
 
     fn region(&self, rank: u32, buffer: Buffer, Chunks { lo, hi }: Chunks) -> Region {

@@ -14,7 +14,7 @@
 
 use crate::algorithm;
 use crate::builder::{Builder, Line, Region, MAX_CHANNELS};
-use crate::collective::{Collective, Parts, Roles, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER};
+use crate::collective::{Collective, Holding, Parts, Roles, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER};
 use crate::error::{Error, Result};
 use crate::schedule::{Aliasing, Buffer};
 use crate::words::counted;
@@ -252,7 +252,7 @@ fn whole_of_group(collective: &'static Collective, from: &[Region], group: &[u32
     let shares: Vec<Share> = group.iter().map(|&r| Share::of(&from[r as usize])).collect();
     let (size, first) = (group.len() as u64, shares[0]);
     let roles = Roles::of(group.len() as u32);
-    let whole = if collective.input(roles, 0).len() == collective.parts(roles) {
+    let whole = if collective.input == Holding::All {
         first
     } else {
         let width = first.hi - first.lo;

@@ -1,7 +1,7 @@
 //! What is called: the part of a call on which all ranks must agree, and its form in a call record.
 
 use nvcoll_core::algorithm;
-use nvcoll_core::collective::{Collective, Roles, COLLECTIVES};
+use nvcoll_core::collective::{Collective, Roles, BARRIER, COLLECTIVES};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
@@ -18,6 +18,17 @@ const OWN: u8 = 254;
 
 /// In a record, beside the aliasing: the parts are as long as a table says, which is in the fingerprint only.
 const BY_TABLE: u8 = 0x80;
+
+/// In a record: a split, in the byte that else holds the kind of the collective.
+const OF_SPLIT: u8 = 255;
+
+/// What ranks call to split: a barrier of another name, so that a rank that calls `barrier` meanwhile is told of the mismatch.
+/// No collective of the registry: its data, a color and a key, lies in the call records, and its schedule is the barrier's.
+pub static SPLIT: Collective = Collective {
+    name: "split",
+    summary: "ranks form groups; no rank leaves before it has seen the color and the key of every rank",
+    ..BARRIER
+};
 
 /// A call, as every rank must make it.
 #[derive(Debug, Clone)]
@@ -81,8 +92,7 @@ impl Call {
 
     /// Returns what to do, if this call and that of another rank differ because their parts are of different lengths.
     pub(crate) fn advice_beside(&self, other: &Self) -> &'static str {
-        let have_parts =
-            self.collective == other.collective && !self.collective.folds() && self.collective.parts(Roles::of(2)) > 1;
+        let have_parts = self.collective == other.collective && !self.collective.folds() && self.collective.has_parts();
         match (&self.counts, &other.counts) {
             (Counts::Even(a), Counts::Even(b)) if have_parts && a != b => {
                 "; where parts differ in length, every rank passes the same `counts=`"
@@ -103,7 +113,7 @@ impl Call {
     pub fn fingerprint(&self) -> [u64; 3] {
         let mut hasher = std::collections::hash_map::DefaultHasher::new();
         self.hash(&mut hasher);
-        let collective = COLLECTIVES.iter().position(|c| *c == self.collective).unwrap_or(0);
+        let collective = if self.collective == &SPLIT { OF_SPLIT } else { self.collective.kind as u8 };
         let registered = algorithm::of(self.collective).position(|a| a.name == self.algorithm);
         let algorithm = if self.algorithm == "auto" { AUTO } else { registered.map_or(OWN, |at| at as u8) };
         let [dtype, op, path] = [self.dtype as u8, self.op as u8, self.path as u8];
@@ -113,7 +123,7 @@ impl Call {
         };
         let [root_low, root_high] = (self.root as u16).to_le_bytes();
         let aliasing = self.aliasing as u8 | by_table;
-        let small = [collective as u8, dtype, op, path, aliasing, algorithm, root_low, root_high];
+        let small = [collective, dtype, op, path, aliasing, algorithm, root_low, root_high];
         [hasher.finish(), u64::from_le_bytes(small), count as u64]
     }
 
@@ -122,7 +132,10 @@ impl Call {
     pub(crate) fn from_record(record: &Record) -> Self {
         let [collective, dtype, op, path, aliasing, algorithm, root_low, root_high] = record[1].to_le_bytes();
         let pick = |index: u8, length: usize| usize::from(index).min(length - 1);
-        let collective = COLLECTIVES[pick(collective, COLLECTIVES.len())];
+        let collective = match collective {
+            OF_SPLIT => &SPLIT,
+            kind => COLLECTIVES[pick(kind, COLLECTIVES.len())],
+        };
         let name = match algorithm {
             AUTO => "auto",
             at => algorithm::of(collective).nth(at.into()).map_or("an algorithm of its own", |a| a.name),
@@ -145,7 +158,7 @@ impl Call {
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { collective, root, dtype, op, counts, path, aliasing, .. } = self;
-        if collective.parts(Roles::of(1)) == 0 {
+        if collective.is_without_data() {
             return f.write_str(collective.name);
         }
         match counts {

@@ -24,9 +24,9 @@
 //! Links count at line rate: efficiencies are fitted to measurements, some of which exceed them, and no measurement may fall
 //! below a floor. Source: the cut bound of ForestColl (Zhao et al., 2024), the volume of Patarasuk and Yuan (2009).
 
-use nvcoll_core::collective::Collective;
+use nvcoll_core::collective::{Collective, CollectiveKind};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::flow::UNBOUNDED;
 use crate::flows::Flows;
 use crate::hardware::{Fabric, Link};
@@ -53,7 +53,7 @@ impl Fabric {
     /// Finds the floor of a collective; its root, if it has one, is rank 0.
     ///
     /// # Errors
-    /// [`Error::NoPath`]; [`Error::Unable`] for what moves no data of its caller's (`split`).
+    /// [`crate::Error::NoPath`].
     pub fn floor(&self, collective: &Collective) -> Result<Floor> {
         self.bound(collective, Link::line_rate)
     }
@@ -66,19 +66,15 @@ impl Fabric {
         let latency = self.reach()?;
         let cuts = Cuts::of(self, rate);
         let n = cuts.gpus.len() as u64;
-        let bytes_per_second = match collective.name {
-            "all_reduce" => cuts.all_reduce(self.abilities.switch_folds && self.abilities.multicast),
-            "all_gather" | "reduce_scatter" => n * cuts.shard(),
-            "broadcast" | "scan" | "exscan" => cuts.rate_of_first(),
-            "reduce" => cuts.rate_to_first(),
-            "scatter" => times(cuts.from(&cuts.gpus[..1]), n, n - 1),
-            "gather" => times(cuts.from(&cuts.gpus[1..]), n, n - 1),
-            "all_to_all" => cuts.all_to_all(),
-            "barrier" => return Ok(Floor { algbw: None, latency }),
-            name => {
-                let message = format!("{name} has no floor: it moves no data of its caller's");
-                return Err(Error::Unable { fabric: self.name.clone(), message });
-            }
+        let bytes_per_second = match collective.kind {
+            CollectiveKind::AllReduce => cuts.all_reduce(self.abilities.switch_folds && self.abilities.multicast),
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter => n * cuts.shard(),
+            CollectiveKind::Broadcast | CollectiveKind::Scan | CollectiveKind::Exscan => cuts.rate_of_first(),
+            CollectiveKind::Reduce => cuts.rate_to_first(),
+            CollectiveKind::Scatter => times(cuts.from(&cuts.gpus[..1]), n, n - 1),
+            CollectiveKind::Gather => times(cuts.from(&cuts.gpus[1..]), n, n - 1),
+            CollectiveKind::AllToAll => cuts.all_to_all(),
+            CollectiveKind::Barrier => return Ok(Floor { algbw: None, latency }),
         };
         Ok(Floor { algbw: Some(Rate(bytes_per_second)), latency })
     }

@@ -8,7 +8,7 @@
 
 use pyo3::prelude::*;
 
-use nvcoll_core::collective::{Collective, Roles};
+use nvcoll_core::collective::{Collective, Division, Roles};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::words::counted;
 
@@ -36,11 +36,11 @@ pub(crate) enum Table {
 pub(crate) fn read(collective: &'static Collective, world_size: u32, counts: &Bound<'_, PyAny>) -> PyResult<Table> {
     let (name, parts) = (collective.name, collective.parts(Roles::of(world_size)) as usize);
     let py = counts.py();
-    if collective.parts(Roles::of(2)) <= 1 {
+    if !collective.has_parts() {
         return Err(invalid(py, format!("`counts` is given, and {name} is of arrays of one length: leave it out")));
     }
     let rows = items("counts", counts)?;
-    let is_of_rows = collective.parts(Roles::of(2)) == 4;
+    let is_of_rows = collective.division == Division::ByPair;
     if is_of_rows && rows.first().is_some_and(|row| row.len().is_ok()) {
         check_number(py, "counts", rows.len(), world_size, ["row", "rank"])?;
         let rows = rows.iter().map(|each| row("a row of counts", each, world_size, "rank"));

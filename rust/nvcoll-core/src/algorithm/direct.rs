@@ -162,12 +162,3 @@ fn fold_from_predecessors(b: &mut Builder, own: u32) {
         b.fold(&before, &[b.output(r, 0)]);
     }
 }
-/// The registry line of split.
-pub(super) static SPLIT: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::SPLIT,
-    order: Order::None,
-    summary: "every rank waits until it has seen every other enter, and reads its color and key",
-    source: "MPI_Comm_split, MPI-1.0 1994, by an all-gather of the pairs; here they lie in the call records",
-    build: Plain(|_| {}),
-};

@@ -79,7 +79,6 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &direct::EXSCAN,
     &hillis_steele::EXSCAN,
     &direct::BARRIER,
-    &direct::SPLIT,
 ];
 
 /// In which order contributions are folded.
@@ -148,7 +147,7 @@ enum Build {
 
 /// Returns the algorithms of a collective, the default first: the one that `auto` is where no size is known.
 pub fn of(collective: &'static Collective) -> impl Iterator<Item = &'static Algorithm> {
-    ALGORITHMS.iter().copied().filter(move |a| a.collective == collective)
+    ALGORITHMS.iter().copied().filter(move |a| a.collective.kind == collective.kind)
 }
 
 impl Algorithm {

@@ -1,7 +1,8 @@
-//! The contracts: what each collective promises, independent of how. **A collective is one file and one registry line.**
+//! The contracts: what each collective promises, independent of how. **A collective is one row of the table below.**
 //!
-//! A contract names the parts of the data, which parts each rank's input and output hold (in memory order), and for every
-//! part of every output the value it must have: a fold of one contribution each of some ranks, or a copy of one rank's part.
+//! A contract divides the data into parts. It says which parts the input and the output of each rank hold, in memory order,
+//! and which value every part of every output must have: a reduction of one contribution each of some ranks, or a copy of one
+//! rank's part.
 //!
 //! ```text
 //! parts of n ranks   input of rank r             output of rank r                      root
@@ -14,57 +15,111 @@
 //! scatter         n  all on the root             r                                     yes
 //! all_to_all    n n  r n, r n + 1, …             r, n + r, 2 n + r, …
 //! scan, exscan    1  all                         all (exscan: not on rank 0)
+//! barrier         0
 //! ```
+//!
+//! In place, a part that both buffers of a rank hold is the same memory. In all_to_all they hold different parts, so that it
+//! is never in place. Part r n + q of an all_to_all is what rank r sends to rank q. barrier has no data: its schedule has no
+//! steps, only waits.
+//!
+//! Callers match on [`CollectiveKind`], on [`Division`] or on [`Holding`]; nobody compares names or tries a world of two ranks.
+//!
+//! Sends and receives between two ranks are no collective: they have a peer, no other rank takes part, and so they have no
+//! row here. Their place is beside a [`CollectiveKind`] in whatever enum names all calls, as `SendRecv` stands beside the
+//! collectives among the patterns of predictions; the verifier will need a contract of the two ranks that take part.
 
 mod aliasing;
-mod all_gather;
-mod all_reduce;
-mod all_to_all;
-mod barrier;
-mod broadcast;
-mod exscan;
-mod gather;
 mod parts;
-mod reduce;
-mod reduce_scatter;
-mod scan;
-mod scatter;
-mod split;
 
 pub use aliasing::Aliasing;
-pub use all_gather::ALL_GATHER;
-pub use all_reduce::ALL_REDUCE;
-pub use all_to_all::ALL_TO_ALL;
-pub use barrier::BARRIER;
-pub use broadcast::BROADCAST;
-pub use exscan::EXSCAN;
-pub use gather::GATHER;
 pub use parts::Parts;
-pub use reduce::REDUCE;
-pub use reduce_scatter::REDUCE_SCATTER;
-pub use scan::SCAN;
-pub use scatter::SCATTER;
-pub use split::SPLIT;
 
 use std::ops::Range;
 
 use crate::op::Op;
 
-/// Every collective.
-pub static COLLECTIVES: &[&Collective] = &[
-    &ALL_REDUCE,
-    &REDUCE_SCATTER,
-    &ALL_GATHER,
-    &BROADCAST,
-    &REDUCE,
-    &GATHER,
-    &SCATTER,
-    &ALL_TO_ALL,
-    &SCAN,
-    &EXSCAN,
-    &BARRIER,
-    &SPLIT,
-];
+macro_rules! collectives {
+    ($($kind:ident, $contract:ident = $name:literal, $summary:literal;
+       folds $folds:ident, divided $division:ident, input $input:ident, output $output:ident, root $root:literal,
+       in_place $in_place:literal, synchronises $synchronises:literal, bus_factor $bus_factor:expr;)*) => {
+        /// Which collective a contract is of.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum CollectiveKind { $(#[doc = concat!("`", $name, "`: ", $summary, ".")] $kind,)* }
+
+        impl CollectiveKind {
+            /// Every kind, in table order.
+            pub const ALL: &'static [CollectiveKind] = &[$(CollectiveKind::$kind,)*];
+
+            /// Returns the contract of collectives of this kind.
+            pub const fn contract(self) -> &'static Collective {
+                match self { $(CollectiveKind::$kind => &$contract,)* }
+            }
+        }
+
+        $(
+            #[doc = concat!("The contract of ", $name, ": ", $summary, ".")]
+            pub static $contract: Collective = Collective {
+                kind: CollectiveKind::$kind,
+                name: $name,
+                summary: $summary,
+                has_root: $root,
+                folds: Folds::$folds,
+                can_be_in_place: $in_place,
+                division: Division::$division,
+                input: Holding::$input,
+                output: Holding::$output,
+                synchronises: $synchronises,
+                bus_factor: $bus_factor,
+            };
+        )*
+
+        /// Every collective, in table order.
+        pub static COLLECTIVES: &[&Collective] = &[$(&$contract,)*];
+    };
+}
+
+// `bus_factor` is busbw / algbw of n ranks (nccl-tests, doc/PERFORMANCE.md).
+collectives! {
+    AllReduce, ALL_REDUCE = "all_reduce", "every rank receives the reduction of all inputs";
+        folds Everyone, divided Whole, input All, output All,
+        root false, in_place true, synchronises true, bus_factor |n| 2.0 * others(n);
+    ReduceScatter, REDUCE_SCATTER = "reduce_scatter", "rank r receives part r of the reduction of all inputs";
+        folds Everyone, divided ByRank, input All, output Own,
+        root false, in_place true, synchronises true, bus_factor others;
+    AllGather, ALL_GATHER = "all_gather", "every rank receives the input of rank r as part r";
+        folds Nothing, divided ByRank, input Own, output All,
+        root false, in_place true, synchronises true, bus_factor others;
+    Broadcast, BROADCAST = "broadcast", "every rank receives the input of the root";
+        folds Nothing, divided Whole, input AllOnRoot, output All,
+        root true, in_place true, synchronises false, bus_factor |_| 1.0;
+    Reduce, REDUCE = "reduce", "the root receives the reduction of all inputs";
+        folds Everyone, divided Whole, input All, output AllOnRoot,
+        root true, in_place true, synchronises false, bus_factor |_| 1.0;
+    Gather, GATHER = "gather", "the root receives the input of rank r as part r";
+        folds Nothing, divided ByRank, input Own, output AllOnRoot,
+        root true, in_place true, synchronises false, bus_factor others;
+    Scatter, SCATTER = "scatter", "rank r receives part r of the input of the root";
+        folds Nothing, divided ByRank, input AllOnRoot, output Own,
+        root true, in_place true, synchronises false, bus_factor others;
+    AllToAll, ALL_TO_ALL = "all_to_all", "rank r receives part r of the input of rank q as part q";
+        folds Nothing, divided ByPair, input Row, output Column,
+        root false, in_place false, synchronises true, bus_factor others;
+    Scan, SCAN = "scan", "rank r receives the reduction of the inputs of ranks 0 to r";
+        folds Predecessors, divided Whole, input All, output All,
+        root false, in_place true, synchronises false, bus_factor |_| 1.0;
+    Exscan, EXSCAN = "exscan", "rank r receives the reduction of the inputs of ranks 0 to r - 1, rank 0 nothing";
+        folds Predecessors, divided Whole, input All, output AllButOnFirst,
+        root false, in_place true, synchronises false, bus_factor |_| 1.0;
+    Barrier, BARRIER = "barrier", "no rank leaves before every rank has entered";
+        folds Nothing, divided WithoutData, input Nothing, output Nothing,
+        root false, in_place true, synchronises true, bus_factor |_| 0.0;
+}
+
+/// The share of the data that a rank of n does not have itself.
+fn others(n: u32) -> f64 {
+    f64::from(n - 1) / f64::from(n)
+}
 
 /// Who takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,21 +142,82 @@ impl Roles {
     }
 }
 
-/// What a collective folds.
+/// What a collective reduces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Folds {
-    /// It copies only.
+    /// The collective copies only.
     Nothing,
-    /// The contributions of all ranks: one step completes the fold.
+    /// The contributions of all ranks are reduced: one step completes the reduction.
     Everyone,
-    /// For each rank, the contributions of the ranks before it: what is complete for one is partial for the next.
+    /// For each rank, the contributions of the ranks before it are reduced: what is complete for one rank is partial for the
+    /// next.
     Predecessors,
+}
+
+/// Into how many parts a contract divides the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Division {
+    /// There is no data, and so no part.
+    WithoutData,
+    /// All data is one part: every array of a call has the same length.
+    Whole,
+    /// There is one part for each rank.
+    ByRank,
+    /// There is one part for each pair of a sender and a receiver.
+    ByPair,
+}
+
+impl Division {
+    /// Returns the number of parts in a world of this size.
+    pub const fn parts(self, world_size: u32) -> u32 {
+        match self {
+            Division::WithoutData => 0,
+            Division::Whole => 1,
+            Division::ByRank => world_size,
+            Division::ByPair => world_size * world_size,
+        }
+    }
+}
+
+/// Which parts a buffer of a rank holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Holding {
+    /// The buffer holds no part, on any rank.
+    Nothing,
+    /// The buffer holds every part.
+    All,
+    /// The buffer holds every part on the root, and nothing on other ranks.
+    AllOnRoot,
+    /// The buffer holds every part but on rank 0, where it holds nothing.
+    AllButOnFirst,
+    /// The buffer of rank r holds part r.
+    Own,
+    /// The buffer of rank r holds the parts that r sends: r n to r n + n - 1.
+    Row,
+    /// The buffer of rank r holds the parts that r receives: r, n + r, 2 n + r, and so on.
+    Column,
+}
+
+impl Holding {
+    /// Returns the parts that the buffer of a rank holds, of as many as there are.
+    pub const fn parts(self, roles: Roles, rank: u32, all: u32) -> Parts {
+        let n = roles.world_size;
+        match self {
+            Holding::All => Parts::first(all),
+            Holding::AllOnRoot if rank == roles.root => Parts::first(all),
+            Holding::AllButOnFirst if rank > 0 => Parts::first(all),
+            Holding::Nothing | Holding::AllOnRoot | Holding::AllButOnFirst => Parts::NONE,
+            Holding::Own => Parts::one(rank),
+            Holding::Row => Parts::spaced(rank * n, 1, n),
+            Holding::Column => Parts::spaced(rank, n, n),
+        }
+    }
 }
 
 /// The value that a part of an output must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Promise {
-    /// The fold of that part of the inputs of these ranks, each once.
+    /// The reduction of that part of the inputs of these ranks, each once.
     FoldOf(Range<u32>),
     /// That part of the input of `from`.
     CopyOf {
@@ -112,24 +228,24 @@ pub enum Promise {
 
 /// A contract.
 pub struct Collective {
+    /// What callers match on.
+    pub kind: CollectiveKind,
     /// The one spelling of its name.
     pub name: &'static str,
     /// What it does, in one sentence.
     pub summary: &'static str,
     /// Whether one rank is the root.
     pub has_root: bool,
-    /// What it folds.
+    /// What it reduces.
     pub folds: Folds,
     /// Whether input and output can be the same memory.
     pub can_be_in_place: bool,
-    /// The number of parts.
-    pub(crate) parts: fn(Roles) -> u32,
-    /// The parts that a rank's input holds, in memory order.
-    pub(crate) input: fn(Roles, u32) -> Parts,
-    /// The parts that a rank's output holds, in memory order.
-    pub(crate) output: fn(Roles, u32) -> Parts,
-    /// What the output of a rank must hold in a part, given (roles, rank, part).
-    pub(crate) promise: fn(Roles, u32, u32) -> Promise,
+    /// How it divides the data.
+    pub division: Division,
+    /// Which parts the input of a rank holds.
+    pub input: Holding,
+    /// Which parts the output of a rank holds.
+    pub output: Holding,
     /// Whether no rank may leave before every rank has entered.
     pub synchronises: bool,
     /// busbw / algbw, given the world size (nccl-tests doc/PERFORMANCE.md).
@@ -142,24 +258,41 @@ impl Collective {
         COLLECTIVES.iter().copied().find(|c| c.name == name)
     }
 
+    /// Says whether the collective moves no data: then it has neither parts nor arrays.
+    pub fn is_without_data(&self) -> bool {
+        self.division == Division::WithoutData
+    }
+
+    /// Says whether arrays of one call can differ in length: the data is divided into a part for each rank or pair.
+    pub fn has_parts(&self) -> bool {
+        matches!(self.division, Division::ByRank | Division::ByPair)
+    }
+
     /// Returns the number of parts.
     pub fn parts(&self, roles: Roles) -> u32 {
-        (self.parts)(roles)
+        self.division.parts(roles.world_size)
     }
 
     /// Returns the parts that the input of `rank` holds, in memory order.
     pub fn input(&self, roles: Roles, rank: u32) -> Parts {
-        (self.input)(roles, rank)
+        self.input.parts(roles, rank, self.parts(roles))
     }
 
     /// Returns the parts that the output of `rank` holds, in memory order.
     pub fn output(&self, roles: Roles, rank: u32) -> Parts {
-        (self.output)(roles, rank)
+        self.output.parts(roles, rank, self.parts(roles))
     }
 
     /// Returns what the output of `rank` must hold in `part`.
     pub fn promise(&self, roles: Roles, rank: u32, part: u32) -> Promise {
-        (self.promise)(roles, rank, part)
+        match (self.folds, self.input) {
+            (Folds::Everyone, _) => Promise::FoldOf(0..roles.world_size),
+            (Folds::Predecessors, _) if self.kind == CollectiveKind::Exscan => Promise::FoldOf(0..rank),
+            (Folds::Predecessors, _) => Promise::FoldOf(0..rank + 1),
+            (Folds::Nothing, Holding::AllOnRoot) => Promise::CopyOf { from: roles.root },
+            (Folds::Nothing, Holding::Row) => Promise::CopyOf { from: part / roles.world_size },
+            (Folds::Nothing, _) => Promise::CopyOf { from: part },
+        }
     }
 
     /// Says whether the collective reduces.
@@ -167,7 +300,7 @@ impl Collective {
         self.folds != Folds::Nothing
     }
 
-    /// Says whether `op` has a meaning here: averages and scaled sums are of complete folds only.
+    /// Says whether `op` has a meaning here: averages and scaled sums are of complete reductions only.
     pub fn is_defined_with(&self, op: Op) -> bool {
         self.folds != Folds::Predecessors || !matches!(op, Op::Avg | Op::PremulSum)
     }
@@ -206,42 +339,58 @@ impl std::fmt::Debug for Collective {
     }
 }
 
-fn every_part(roles: Roles, _rank: u32) -> Parts {
-    Parts::first(roles.world_size)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn own_part(_roles: Roles, rank: u32) -> Parts {
-    Parts::one(rank)
-}
-
-fn the_part(_roles: Roles, _rank: u32) -> Parts {
-    Parts::one(0)
-}
-
-fn the_part_on_root(roles: Roles, rank: u32) -> Parts {
-    if roles.is_root(rank) {
-        Parts::one(0)
-    } else {
-        Parts::NONE
+    #[test]
+    fn every_kind_has_the_contract_of_its_row() {
+        assert_eq!(CollectiveKind::ALL.len(), COLLECTIVES.len());
+        for (kind, contract) in CollectiveKind::ALL.iter().zip(COLLECTIVES) {
+            assert_eq!((kind.contract(), contract.kind), (*contract, *kind));
+            assert_eq!(Collective::named(contract.name), Some(*contract));
+        }
     }
-}
 
-fn every_part_on_root(roles: Roles, rank: u32) -> Parts {
-    if roles.is_root(rank) {
-        Parts::first(roles.world_size)
-    } else {
-        Parts::NONE
+    /// For each collective and four ranks: the parts, and what the input and output of ranks 0 and 2 hold, root 2.
+    #[test]
+    fn the_parts_are_those_of_the_table_in_the_essay() {
+        let roles = Roles { world_size: 4, root: 2 };
+        let row = |collective: &Collective| {
+            let held = |parts: Parts| parts.iter().collect::<Vec<_>>();
+            let [first, third] =
+                [0, 2].map(|rank| (held(collective.input(roles, rank)), held(collective.output(roles, rank))));
+            (collective.parts(roles), first, third)
+        };
+        let all = || (0..4).collect::<Vec<u32>>();
+        for (collective, expected) in [
+            (&ALL_REDUCE, (1, (vec![0], vec![0]), (vec![0], vec![0]))),
+            (&REDUCE_SCATTER, (4, (all(), vec![0]), (all(), vec![2]))),
+            (&ALL_GATHER, (4, (vec![0], all()), (vec![2], all()))),
+            (&BROADCAST, (1, (vec![], vec![0]), (vec![0], vec![0]))),
+            (&REDUCE, (1, (vec![0], vec![]), (vec![0], vec![0]))),
+            (&GATHER, (4, (vec![0], vec![]), (vec![2], all()))),
+            (&SCATTER, (4, (vec![], vec![0]), (all(), vec![2]))),
+            (&ALL_TO_ALL, (16, (all(), vec![0, 4, 8, 12]), (vec![8, 9, 10, 11], vec![2, 6, 10, 14]))),
+            (&SCAN, (1, (vec![0], vec![0]), (vec![0], vec![0]))),
+            (&EXSCAN, (1, (vec![0], vec![]), (vec![0], vec![0]))),
+            (&BARRIER, (0, (vec![], vec![]), (vec![], vec![]))),
+        ] {
+            assert_eq!(row(collective), expected, "{collective:?}");
+        }
     }
-}
 
-fn fold_of_all(roles: Roles, _rank: u32, _part: u32) -> Promise {
-    Promise::FoldOf(0..roles.world_size)
-}
-
-fn part_of_its_rank(_roles: Roles, _rank: u32, part: u32) -> Promise {
-    Promise::CopyOf { from: part }
-}
-
-fn part_of_root(roles: Roles, _rank: u32, _part: u32) -> Promise {
-    Promise::CopyOf { from: roles.root }
+    #[test]
+    fn what_is_promised_is_a_copy_of_whoever_has_the_part_or_a_reduction() {
+        let roles = Roles { world_size: 4, root: 2 };
+        let of = |collective: &Collective, part| collective.promise(roles, 1, part);
+        for (collective, part, from) in
+            [(&ALL_GATHER, 3, 3), (&BROADCAST, 0, 2), (&SCATTER, 1, 2), (&ALL_TO_ALL, 13, 3)]
+        {
+            assert_eq!(of(collective, part), Promise::CopyOf { from }, "{collective:?}");
+        }
+        for (collective, ranks) in [(&REDUCE_SCATTER, 0..4), (&SCAN, 0..2), (&EXSCAN, 0..1)] {
+            assert_eq!(of(collective, 0), Promise::FoldOf(ranks), "{collective:?}");
+        }
+    }
 }

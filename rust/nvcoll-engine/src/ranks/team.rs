@@ -90,11 +90,11 @@ impl Team {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use nvcoll_core::collective::{Collective, BARRIER, SPLIT};
+    use nvcoll_core::collective::{Collective, BARRIER};
 
     use super::*;
     use crate::auto::work_split::WorkSplit;
-    use crate::call::Call;
+    use crate::call::{Call, SPLIT};
     use crate::memory::buffers::Buffers;
     use crate::program::Program;
     use crate::ranks::node::Node;

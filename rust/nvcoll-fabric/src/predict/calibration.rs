@@ -15,6 +15,7 @@
 //! a network, and the size of NCCL's chunks in other schedules than that of NVLS. One process that starts the GPUs of its node
 //! is no part of a schedule: no call ends before ([`Predictor::least`]).
 
+use nvcoll_core::collective::CollectiveKind;
 use nvcoll_core::schedule::Schedule;
 
 use super::breakdown::us;
@@ -140,7 +141,7 @@ impl Predictor {
 }
 
 fn is_all_to_all(schedule: &Schedule) -> bool {
-    schedule.collective.name == "all_to_all"
+    schedule.collective.kind == CollectiveKind::AllToAll
 }
 
 fn ps(us: f64) -> Ps {

@@ -13,7 +13,7 @@
 //! all_to_all        (parts to 0, to 1, ...)       (parts of 0, of 1, ...)       new arrays
 //! ```
 
-use nvcoll_core::collective::{Collective, Parts, Promise, Roles};
+use nvcoll_core::collective::{Collective, Division, Holding, Parts, Promise, Roles};
 use nvcoll_core::counts::{held_count, Counts};
 
 /// What a rank reads, and what it is given.
@@ -34,10 +34,8 @@ pub(crate) struct Contract {
 
 impl Contract {
     pub(crate) fn new(collective: &'static Collective, roles: Roles) -> Self {
-        let two = Roles::of(2);
-        let is_of_one_part = collective.parts(two) == 1;
-        let writes_all = || (0..2).all(|rank| !collective.output(two, rank).is_empty());
-        let is_uniform = is_of_one_part && !collective.has_root && writes_all();
+        let is_of_one_part = collective.division == Division::Whole;
+        let is_uniform = is_of_one_part && [collective.input, collective.output] == [Holding::All; 2];
         Self { collective, roles, is_of_one_part, is_uniform }
     }
 
@@ -55,8 +53,11 @@ impl Contract {
 
     /// Says whether only the root has this side, so that who speaks for all ranks passes one array.
     pub(crate) fn is_of_root_only(&self, side: Side) -> bool {
-        let of_another = parts(self.collective, Roles::of(2), 1, side);
-        self.collective.has_root && of_another.is_empty()
+        let holding = match side {
+            Side::Input => self.collective.input,
+            Side::Output => self.collective.output,
+        };
+        holding == Holding::AllOnRoot
     }
 
     /// Says whether a rank has this side.

@@ -9,10 +9,10 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use nvcoll_core::collective::{BARRIER, SPLIT};
+use nvcoll_core::collective::BARRIER;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::auto::work_split::WorkSplit;
-use nvcoll_engine::call::Call;
+use nvcoll_engine::call::{Call, SPLIT};
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::program::tally::Tally;
 use nvcoll_engine::ranks::member::Member;

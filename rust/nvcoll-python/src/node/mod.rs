@@ -9,7 +9,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_core::collective::{Roles, BARRIER, SPLIT};
+use nvcoll_core::collective::BARRIER;
 use nvcoll_core::limits::MAX_RUNNING_RANKS;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::auto::work_split::WorkSplit;
@@ -146,10 +146,7 @@ impl Node {
         path: &str,
     ) -> PyResult<Plan> {
         let (node, collective) = (slf.get(), collective_named(py, collective)?);
-        if collective == &SPLIT {
-            return Err(invalid(py, "no plan for split: it makes communicators, which is comm.split"));
-        }
-        let is_without_data = collective.parts(Roles::of(2)) == 0;
+        let is_without_data = collective.is_without_data();
         let (mut prepared, result) = match arrays {
             None if is_without_data => (node.prepare_barrier(py)?, py.None().into_bound(py)),
             Some(_) if is_without_data => {
