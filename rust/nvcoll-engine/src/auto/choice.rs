@@ -221,8 +221,8 @@ impl CandidateCost {
             parts.iter().max().map_or(0, |longest| longest * element / self.chunks_per_part.max(1) as usize);
         let slice_bytes = match context.call.path {
             Path::Staged | Path::Pushed => {
-                let homes = self.cost.most(|rank| rank.staging_chunks).max(1) as usize;
-                slot_bytes(context.world_size, self.cost.slots) / homes
+                let chunks = self.cost.most(|rank| rank.staging_chunks).max(1) as usize;
+                slot_bytes(context.world_size, self.cost.slots) / chunks
             }
             Path::Mapped => context.split.slice_bytes(
                 longest_chunk,

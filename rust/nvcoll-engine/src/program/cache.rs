@@ -1,11 +1,10 @@
-//! The programs that a node keeps for its next calls: the [`KEPT`] used last.
+//! The cache of programs of a node: the [`KEPT`] programs that were used last.
 //!
-//! A call of a new shape (world size, algorithm, dtype, op, count, path, aliasing) binds a program, which costs far more than running
-//! it on few bytes. A training step repeats some dozens of shapes; a service whose counts never repeat would fill the
-//! memory. When there are [`KEPT`], the one that was asked for longest ago makes room. Whoever holds a program (a plan, a
-//! call that runs) keeps it alive: it is forgotten here, not ended.
+//! Binding a program costs far more than running it on few bytes, and a new shape of call (world size, algorithm, dtype, op, count,
+//! path, aliasing) needs a new program. A training step repeats some dozens of shapes. A service whose counts never repeat would fill
+//! the memory, so the least recently used program makes room. Plans and running calls keep their program alive.
 //!
-//! Cost: finding is one look-up. Making room looks at all of them, which is little beside the binding that went before.
+//! Cost: one look-up to find a program. Making room scans the cache, which is little beside binding.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +13,13 @@ use crate::auto::work_split::WorkSplit;
 use crate::call::Call;
 use crate::program::Program;
 
-/// How many programs a node keeps. Chosen: several times the shapes of one training step.
+/// The number of programs that a node keeps. Chosen: several times the shapes of one training step.
 pub const KEPT: usize = 256;
 
-/// What a program is found by: a call, how it is shared out, and among how many ranks.
+/// The key of a program: call, work split, and number of ranks.
 pub(crate) type ProgramKey = (Call, WorkSplit, u32);
 
-/// Programs, and when each was asked for last.
+/// Programs, and the request at which each was used last.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramCache {
     kept: HashMap<ProgramKey, (Arc<Program>, u64)>,
@@ -28,7 +27,7 @@ pub(crate) struct ProgramCache {
 }
 
 impl ProgramCache {
-    /// Returns a program that is kept.
+    /// Returns a kept program.
     pub(crate) fn find(&mut self, key: &ProgramKey) -> Option<Arc<Program>> {
         self.requests += 1;
         let (program, asked) = self.kept.get_mut(key)?;
@@ -36,7 +35,7 @@ impl ProgramCache {
         Some(program.clone())
     }
 
-    /// Keeps a program, in the place of the one that was asked for longest ago if there is no room.
+    /// Keeps a program. If the cache is full, the least recently used one is dropped.
     pub(crate) fn keep(&mut self, key: ProgramKey, program: Arc<Program>) {
         if self.kept.len() >= KEPT && !self.kept.contains_key(&key) {
             let oldest = self.kept.iter().min_by_key(|(_, (_, asked))| asked).map(|(key, _)| key.clone());
@@ -45,7 +44,7 @@ impl ProgramCache {
         self.kept.insert(key, (program, self.requests));
     }
 
-    /// Forgets every program.
+    /// Drops every program.
     pub(crate) fn clear(&mut self) {
         self.kept.clear();
     }

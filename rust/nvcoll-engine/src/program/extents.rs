@@ -1,14 +1,14 @@
-//! Where the parts of user buffers begin, and how long the buffers are.
+//! Offsets of parts in user buffers, and the lengths of those buffers.
 
 use nvcoll_core::collective::Parts;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::Schedule;
 
-/// The input (0) and the output (1) of every rank.
+/// The parts of the input (0) and the output (1) of every rank.
 #[derive(Debug)]
 pub(super) struct Extents(Vec<[Extent; 2]>);
 
-/// One buffer: the parts that it holds, and where each begins, in elements; at last the end.
+/// The parts of one buffer, with the first element of each; the last entry is the end.
 #[derive(Debug)]
 struct Extent {
     parts: Parts,
@@ -29,7 +29,7 @@ impl Extents {
         Self((0..schedule.world_size).map(of_rank).collect())
     }
 
-    /// Returns where a part begins in the input (0) or the output (1) of a rank.
+    /// Returns the first element of a part in the input (0) or the output (1) of a rank.
     pub(super) fn start(&self, rank: u32, side: usize, part: u32) -> usize {
         let Extent { parts, starts } = &self.0[rank as usize][side];
         starts[parts.place_of(part).expect("the proof says that the buffer holds it") as usize]

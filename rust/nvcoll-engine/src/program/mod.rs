@@ -1,13 +1,14 @@
-//! A program: a proved schedule with everything resolved that does not depend on the caller's addresses: kernels, offsets,
-//! element counts, wait targets. Running it allocates nothing.
+//! Programs: a proved schedule with all values resolved that do not depend on the caller's addresses. Running one allocates nothing.
 //!
 //! ```text
 //! step      waits, folds                            a step of w chunks is w folds
-//! fold      kernel, element count, addresses           address: which base pointer, how far from it
-//! address   base + offset + tile x tile bytes       a tile is the same slice of every chunk
-//!           staging: base + offset + bank of the call + slot of the tile
-//! piece     some elements of a call that share a chunk with other calls' (`batch/coalesced.rs`): address by the piece
+//! fold      kernel, element count, addresses        an address is a base pointer and an offset
+//! offset    chunk + tile x tile bytes               a tile is the same slice of every chunk
+//!           staging: chunk + bank of the call + slot of the tile
+//! piece     the elements of one call in one chunk, where several calls are coalesced (`batch/coalesced.rs`)
 //! ```
+//!
+//! `make.rs` makes programs, `cache.rs` keeps them, `run/` runs them. `tallies.rs` counts their runs.
 
 pub mod batch;
 pub mod cache;
@@ -15,7 +16,6 @@ mod chunk_offsets;
 mod extents;
 mod fuse;
 pub mod make;
-mod piece;
 pub(crate) mod store_choice;
 pub mod tallies;
 pub mod tally;
@@ -39,13 +39,13 @@ use crate::program::store_choice::StoreChoice;
 use crate::program::tally::Tally;
 use crate::sync::progress::QUEUES;
 use chunk_offsets::ChunkOffsets;
+pub(crate) use chunk_offsets::Piece;
 use extents::Extents;
-pub(crate) use piece::Piece;
 
-/// Where a view begins, given the ranks' buffers, tile and call.
+/// The address of a view, given the buffers of all ranks, the tile and the call.
 #[derive(Debug, Clone, Copy)]
 struct ViewAddress {
-    /// A [`Buffers::place`].
+    /// Names the base pointer, as [`Buffers::place`] does.
     base: u32,
     is_staging: bool,
     offset: usize,
@@ -58,22 +58,22 @@ struct BoundFold {
     n_src: u32,
     n_dst: u32,
     is_scaled: bool,
-    /// No other step touches a destination, so that it may be stored past the caches.
+    /// Whether no other step touches a destination, so that stores may bypass the caches.
     is_written_once: bool,
-    /// Of its destinations, and of its sources where a program can be laid end to end with others.
+    /// The chunk that the fold writes. If the program can be coalesced, it is the chunk of the sources too.
     chunk: u32,
     count: usize,
 }
 
 impl BoundFold {
-    /// Where its sources and destinations are among the addresses.
+    /// Returns the range of its sources and destinations in the list of addresses.
     fn addresses(&self) -> std::ops::Range<usize> {
         let first = self.first_address as usize;
         first..first + (self.n_src + self.n_dst) as usize
     }
 }
 
-/// What a step waits for.
+/// A condition that a step waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wait {
     /// The rank has entered the call.
@@ -90,7 +90,7 @@ pub(crate) struct Task {
     /// The chunks that it writes.
     pub(crate) chunks: std::ops::Range<u32>,
     pub(crate) waits: Vec<Wait>,
-    /// The ranks of which a step waits for this one.
+    /// The ranks that have a step which waits for this one.
     pub(crate) dependents: Vec<u32>,
     /// The ranks of which only the leave waits for it, in the last tile.
     pub(crate) leavers: Vec<u32>,
@@ -107,55 +107,55 @@ pub struct Program {
     pub(crate) tasks: Vec<Task>,
     folds: Vec<BoundFold>,
     addresses: Vec<ViewAddress>,
-    /// For each address that is a source of a scaled fold: whose scalar.
+    /// The rank whose scalar scales the source at each address; `None` if it is not scaled.
     scalar_of: Vec<Option<u32>>,
-    /// For each rank and queue, its tasks in order.
+    /// The tasks of each queue of each rank, in order.
     pub(crate) queues: Vec<Vec<Vec<u32>>>,
-    /// For each rank, what it waits for before it leaves.
+    /// The waits of each rank before it leaves.
     pub(crate) leave: Vec<Vec<Wait>>,
-    /// The tasks of each component, in order; none if the program stages, which is then run by rank only, or if they are fused.
+    /// The tasks of each connected component, in order. It is empty if the program stages or if its folds are fused.
     pub(crate) components: Vec<Vec<u32>>,
-    /// Instead of components, in a small call.
+    /// The folds of a small call, which replace the components.
     fused: Vec<BoundFold>,
     pub(crate) tiles: u32,
-    /// Elements of a chunk in one tile, and their bytes.
+    /// Elements of a chunk in one tile; `tile_bytes` is their size.
     tile_count: usize,
     tile_bytes: usize,
-    /// The most bytes of a chunk in one tile, if calls of the schedule can be laid end to end.
+    /// The longest slice of a chunk in one tile, if calls of this schedule can be coalesced.
     pub(crate) slice_bytes: Option<usize>,
-    /// Staging is two banks, by call, of so many slots, by tile; at least one.
+    /// Slots of a bank of staging, at least one. Calls alternate between two banks, tiles between slots.
     pub(crate) slots: u32,
     slot_bytes: usize,
     is_staged: bool,
     scratch_bytes: usize,
     buffer_bytes: usize,
-    /// How to store what is written only; `None` if there is nothing, or too little, or the program is run by rank.
+    /// The choice between plain and streaming stores; `None` if every call stores plainly.
     pub(crate) stores: Option<Mutex<StoreChoice>>,
     widest: usize,
-    /// Counts its runs, if it is of all ranks of a node.
+    /// The count of its runs; `None` for a program of some ranks of a node.
     pub(crate) tally: Option<Arc<Tally>>,
 }
 
-/// A slot of staging: of two banks, each half of it.
+/// A slot of staging, as a number over both banks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot(u32);
 
 impl Slot {
-    /// For programs that stage nothing.
+    /// The slot of programs that stage nothing.
     pub(crate) const NONE: Slot = Slot(0);
 
-    /// The slot of a tile of a call, by their numbers, where a bank has so many.
+    /// Returns the slot of a tile of a call, in banks of `slots` slots.
     pub(crate) fn of(call_number: u32, tile: u32, slots: u32) -> Self {
         Self(slots * (call_number & 1) + tile % slots)
     }
 }
 
-/// Buffers that running a program needs beside the caller's: one per worker.
+/// Memory of one worker for the pointers and scalars of a fold.
 #[derive(Debug, Default)]
 pub struct Workspace {
     pointers: Vec<*mut u8>,
     scalars: Vec<f64>,
-    /// Whether what is written only is stored past the caches.
+    /// Whether destinations that are only written bypass the caches.
     is_streaming: bool,
 }
 
@@ -163,7 +163,7 @@ pub struct Workspace {
 unsafe impl Send for Workspace {}
 
 impl Workspace {
-    /// Makes room for the folds of a program; allocates only if an earlier program's were narrower.
+    /// Makes room for the folds of a program. It allocates only if all earlier programs were narrower.
     #[inline]
     pub fn fit(&mut self, program: &Program, is_streaming: bool) {
         self.is_streaming = is_streaming;
@@ -200,7 +200,7 @@ impl Program {
         let extents = Extents::of(schedule, &partition);
         let chunk_offsets =
             ChunkOffsets::of(schedule, &partition, element, slot_bytes(schedule.world_size, schedule.slots));
-        let staged_count = chunk_offsets.home_bytes.map_or(usize::MAX, |bytes| bytes / element);
+        let staged_count = chunk_offsets.spacing_bytes.map_or(usize::MAX, |bytes| bytes / element);
         if staged_count < GRAIN {
             return Err(Error::Invalid(format!("{call} stages too many chunks for its staging: use fewer")));
         }
@@ -239,7 +239,7 @@ impl Program {
             slice_bytes,
             slots: schedule.slots.max(1),
             slot_bytes: slot_bytes(schedule.world_size, schedule.slots),
-            is_staged: chunk_offsets.home_bytes.is_some(),
+            is_staged: chunk_offsets.spacing_bytes.is_some(),
             scratch_bytes: chunk_offsets.scratch_bytes,
             stores: None,
             widest: 1,
@@ -271,7 +271,7 @@ impl Program {
         for nth in 0..step.dst[0].chunks.len() as u32 {
             let chunk = step.dst[0].chunks.start + nth;
             let count = layout.partition.chunk_count(chunk);
-            // An empty chunk may have elements of this call when others are laid end to end with it.
+            // A chunk that is empty here may hold elements of this call when it is coalesced with others.
             if (count == 0 && self.slice_bytes.is_none()) || written.is_empty() {
                 continue;
             }
@@ -308,7 +308,7 @@ impl Program {
         });
     }
 
-    /// Notes at every task which ranks wait for it.
+    /// Records at every task the ranks that wait for it.
     fn connect(&mut self, schedule: &Schedule) {
         for step in &schedule.steps {
             for awaited in self.awaited(step.rank, &step.after) {
@@ -369,7 +369,7 @@ impl Program {
         self.tiles
     }
 
-    /// Returns the number of pieces that workers share: tiles of components, or all fused folds as one.
+    /// Returns the number of pieces that workers claim: tiles of components, or one for all fused folds.
     pub(crate) fn pieces(&self) -> u64 {
         self.components.len() as u64 * u64::from(self.tiles) + u64::from(!self.fused.is_empty())
     }
@@ -380,7 +380,7 @@ impl Program {
         longest as u64 * u64::from(self.tiles)
     }
 
-    /// Returns the bytes of staging that a rank needs: all there is, or none.
+    /// Returns the bytes of staging that a rank needs: the whole staging, or 0.
     pub fn staging_bytes(&self) -> usize {
         if self.is_staged {
             staging_bytes(self.world_size())
@@ -394,12 +394,12 @@ impl Program {
         self.scratch_bytes
     }
 
-    /// Returns the bytes of one buffer of every rank.
+    /// Returns the sum over all ranks of the longer buffer, in bytes.
     pub fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }
 
-    /// Runs the fused folds, if the program has them instead of components.
+    /// Runs the fused folds, if there are any.
     ///
     /// # Safety
     /// As [`Program::run_task`], for all ranks.
@@ -433,11 +433,11 @@ impl Program {
         }
     }
 
-    /// Runs what a task does to one chunk, on the elements of this program's call that a piece has there.
+    /// Runs the fold of a task on one chunk, for the elements that a piece has there.
     ///
     /// # Safety
-    /// As [`Program::run_task`]; the program can be laid end to end, the piece is of its call, and nothing else is at the
-    /// piece's home.
+    /// As [`Program::run_task`]; the program can be coalesced, the piece is of its call, and no other piece has its range of
+    /// staging.
     pub(crate) unsafe fn run_piece(
         &self,
         task: u32,
@@ -450,9 +450,9 @@ impl Program {
         let task = &self.tasks[task as usize];
         let folds = &self.folds[task.first_fold as usize..(task.first_fold + task.folds) as usize];
         let Some(fold) = folds.iter().find(|fold| fold.chunk == chunk) else {
-            return; // onto itself
+            return; // a copy onto itself
         };
-        let staging = slot.0 as usize * self.slot_bytes + piece.home_bytes;
+        let staging = slot.0 as usize * self.slot_bytes + piece.offset_bytes;
         let begins = piece.start * self.call.dtype.bytes();
         let offset = |address: &ViewAddress| if address.is_staging { address.offset + staging } else { begins };
         // SAFETY: the caller's: there is one part, so that in user buffers a piece lies where it does in its call.
@@ -512,7 +512,7 @@ impl Program {
     }
 }
 
-/// How views become offsets.
+/// The tables that turn views into addresses.
 struct ScheduleLayout<'a> {
     schedule: &'a Schedule,
     partition: Partition,
@@ -528,12 +528,12 @@ impl ScheduleLayout<'_> {
             let start = self.extents.start(view.rank, side, self.partition.part_of(chunk));
             (start + self.partition.range_in_part(chunk).start) * element
         };
-        let home = || self.chunk_offsets.offset(view.rank, view.buffer, chunk);
+        let own = || self.chunk_offsets.offset(view.rank, view.buffer, chunk);
         let (buffer, offset) = match view.buffer {
             Buffer::Input => (0, in_user(0)),
             Buffer::Output => (1, in_user(1)),
-            Buffer::Scratch(_) => (2, home()),
-            Buffer::Staging(_) => (3, home()),
+            Buffer::Scratch(_) => (2, own()),
+            Buffer::Staging(_) => (3, own()),
         };
         ViewAddress {
             base: Buffers::place(view.rank, buffer),
@@ -548,8 +548,8 @@ impl ScheduleLayout<'_> {
     }
 }
 
-/// Says whether it is the same for the bits which elements are a chunk, and every chunk is found by its number: then the calls of a
-/// pass can be cut into chunks as if they were one array.
+/// Says whether calls of the schedule can be coalesced: every element has the same bits in any chunk, and the
+/// contract has one part.
 fn can_be_coalesced(verified: &Verified) -> bool {
     let schedule = verified.schedule();
     let has_one_part = schedule.collective.parts(schedule.roles()) == 1;

@@ -1,35 +1,36 @@
-//! Whether a large call stores past the caches: tried, and tried again now and then.
+//! The choice of stores in large calls, plain or streaming, by measurement during use.
 //!
-//! A store to a line that is nowhere near first reads the line; a non-temporal store does not, but throws the line out of
-//! the caches. Which is faster differs by 2.7 in the one direction and by 3 in the other (measured, with memory that is
-//! written only and memory that was just read), with the processor, the sizes and what else runs, so that no table would
-//! hold. Only destinations that no other step touches come into question: a value that is read again should stay.
+//! A plain store to a line that is in no cache reads the line first. A streaming (non-temporal) store does not, but it evicts the line.
+//! The faster one depends on the processor, the sizes and the other programs: plain is up to 2.7 times slower on memory that is only
+//! written, and up to 3 times faster on memory that was just read (measured). No table would hold. Only destinations that no other step
+//! touches are candidates.
 //!
 //! ```text
 //! first calls   plain, streamed, plain, streamed, …     the first of each is not counted: it meets fresh pages
-//! then          the faster one; the other one once in `INTERVAL` calls, and half as often each time it fails
+//! then          the faster one; the other one once in `INTERVAL` calls, and half as often each time it loses
 //! ```
 //!
-//! It changes time, never bits. Source: an epsilon-greedy bandit of two arms, Sutton and Barto, chapter 2.
+//! The choice changes time, never bits. Source: an epsilon-greedy bandit of two arms, Sutton and Barto, chapter 2.
 
 use std::time::Duration;
 
-/// Samples of each kind before one is preferred. Chosen.
+/// Samples of each kind of store before one is preferred. Chosen.
 const SAMPLES: u32 = 3;
 
-/// Calls until the slower kind is tried again. Chosen: a kind that is 3 times slower then costs 3 %, and soon far less.
+/// Calls until the slower kind is tried again. Chosen: a kind that is 3 times slower then costs 3 %, and soon far
+/// less.
 const INTERVAL: u32 = 64;
 
-/// The longest that the slower kind is left alone. Chosen.
+/// The longest interval between trials of the slower kind, in calls. Chosen.
 const LONGEST_INTERVAL: u32 = 4096;
 
-/// How much one more sample counts. Chosen.
+/// The weight of a new sample. Chosen.
 const WEIGHT: f64 = 0.25;
 
-/// What a node has learnt about the stores of one program.
+/// The timings of both kinds of stores for one program.
 #[derive(Debug)]
 pub(crate) struct StoreChoice {
-    /// Plain, streamed.
+    /// The timing of plain stores, then that of streaming stores.
     kinds: [StoreTiming; 2],
     until_trial: u32,
     interval: u32,
@@ -57,7 +58,7 @@ impl StoreChoice {
         self.is_streaming_faster() != (self.until_trial == 0)
     }
 
-    /// Learns how long a call took.
+    /// Records the time of a call.
     pub(crate) fn learn(&mut self, was_streamed: bool, time: Duration) {
         let was_faster = self.is_streaming_faster();
         self.kinds[usize::from(was_streamed)].add(time.as_secs_f64());

@@ -1,15 +1,15 @@
-//! How often a node was asked for what: a count for each kind of call.
+//! Counts of the calls of a node: one count per kind of call.
 //!
 //! ```text
-//! call             ─▶ program, found or bound ─▶ its tally      a call that succeeded adds one to a number
-//! calls of a group ─▶ batch                   ─▶ its tallies    calls that differ in their counts only are one, of all elements
+//! call             ─▶ program, found or bound ─▶ its tally      a call that succeeded adds one
+//! calls of a group ─▶ batch                   ─▶ its tallies    calls that differ only in their counts are one, of all elements
 //! ```
 //!
-//! A kind is what a machine elsewhere would know of a call: path, aliasing and tiles are this machine's. Its tally outlives
-//! programs, which make room for each other. Where ranks call for themselves, the first rank of the communicator counts.
+//! A kind has what another machine would know of a call; path, aliasing and tiles belong to this machine and are left out. A tally
+//! outlives its programs. Where ranks call for themselves, the first rank of the communicator counts.
 //!
-//! Cost: a call that is made again adds to a number that its program points to; a group of ranks looks its tally up
-//! when it meets a program for the first time. A kind takes some hundred bytes; [`MOST_KINDS`] bounds them.
+//! Cost: one addition per call to a number that the program points to. Ranks of a group look their tally up at the first call of a
+//! program. A kind takes some hundred bytes; [`MOST_KINDS`] bounds them.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -22,28 +22,28 @@ use nvcoll_core::schedule::Schedule;
 use crate::program::tally::Tally;
 use crate::program::Program;
 
-/// So many kinds a node tells apart; calls of later ones are counted together. Chosen: far more than a training step
-/// has, and some megabytes for a service whose counts never repeat.
+/// The number of kinds that are counted apart. Calls of further kinds are counted together. Chosen: far more than a
+/// training step has, and some megabytes for a service whose counts never repeat.
 pub const MOST_KINDS: usize = 1 << 14;
 
-/// What calls have in common that are counted together.
+/// The properties that calls share if they are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TalliedCall {
     /// The name of the collective.
     pub collective: &'static str,
-    /// From or to which rank; 0 if the collective has no root.
+    /// The root; 0 if the collective has none.
     pub root: u32,
-    /// By which algorithm, as the caller named it.
+    /// The algorithm, as the caller named it.
     pub algorithm: String,
-    /// Of what elements.
+    /// The dtype of the elements.
     pub dtype: DType,
-    /// Folded how, if the collective folds.
+    /// The op, if the collective reduces.
     pub op: Op,
-    /// Elements of the longest buffer that a rank brings; in a group, of all its calls of the kind.
+    /// Elements of the longest buffer of a rank; in a group, of all its calls of the kind.
     pub count: usize,
-    /// How many calls of a group it was; 1 outside.
+    /// The number of calls of a group; 1 outside of groups.
     pub calls: usize,
-    /// The ranks of the run that take part, by rank in the call.
+    /// The ranks of the run that take part, in the order of ranks of the call.
     pub ranks: Arc<[u32]>,
 }
 
@@ -63,21 +63,21 @@ impl TalliedCall {
         }
     }
 
-    /// Says whether two kinds differ in their counts only.
+    /// Says whether two kinds differ only in their counts.
     fn is_like(&self, other: &Self) -> bool {
         let what = |kind: &Self| (kind.collective, kind.root, kind.dtype, kind.op);
         what(self) == what(other) && self.algorithm == other.algorithm
     }
 }
 
-/// Calls of one kind.
+/// A kind of call and its count.
 #[derive(Debug, Clone)]
 pub struct CallCount {
-    /// What they have in common.
+    /// The properties that the calls share.
     pub kind: TalliedCall,
-    /// What the first of them ran.
+    /// The schedule that the first call ran.
     pub schedule: Arc<Schedule>,
-    /// How many there were.
+    /// The number of calls.
     pub times: u64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct TallyEntry {
     tally: Arc<Tally>,
 }
 
-/// The tallies of a node.
+/// The counts of a node.
 #[derive(Debug)]
 pub struct Tallies {
     ranks: Arc<[u32]>,
@@ -97,7 +97,7 @@ pub struct Tallies {
 }
 
 impl Tallies {
-    /// Makes the tallies of a node of `world_size` ranks, which was asked for nothing yet.
+    /// Makes the counts of a node of `world_size` ranks, all 0.
     pub fn new(world_size: u32) -> Self {
         let begun = Arc::default();
         Self { ranks: (0..world_size).collect(), rows: Mutex::default(), others: Tally::new(&begun), begun }
@@ -118,7 +118,7 @@ impl Tallies {
         self.find_or_make(TalliedCall::of(program, self.ranks.clone()), program)
     }
 
-    /// Returns the tally of a program that some ranks of the run run.
+    /// Returns the tally of a program that some ranks of a run share.
     pub fn among(&self, program: &Program, ranks: &[u32]) -> Arc<Tally> {
         self.find_or_make(TalliedCall::of(program, ranks.into()), program)
     }
@@ -151,7 +151,7 @@ impl Tallies {
         tally
     }
 
-    /// Returns what was called at least once, in the order of the first calls.
+    /// Returns the kinds that were called, in the order of their first calls.
     pub fn counted(&self) -> Vec<CallCount> {
         let rows = self.lock();
         let mut in_order: Vec<_> = rows.iter().filter(|(_, row)| row.tally.times() > 0).collect();
@@ -163,7 +163,7 @@ impl Tallies {
         in_order.into_iter().map(counted).collect()
     }
 
-    /// Returns how many calls were of kinds that are not told apart any more.
+    /// Returns the number of calls of further kinds, which are not counted apart.
     pub fn others(&self) -> u64 {
         self.others.times()
     }

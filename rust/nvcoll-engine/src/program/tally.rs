@@ -1,12 +1,12 @@
-//! A count of calls, which a program points to.
+//! The count of one kind of call, which a program points to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// A number of calls, and where the first of them stands among the first calls of all kinds.
+/// A number of calls, and the position of the first call among the first calls of all kinds.
 ///
-/// Ranks that call for themselves find the tally of a call before its first rank counts it, in any order; the order of
-/// the first counts of a rank is that of its program.
+/// The position follows the first call that counts, not the first look-up: ranks that call for themselves look
+/// tallies up in any order.
 #[derive(Debug)]
 pub struct Tally {
     times: AtomicU64,
@@ -19,7 +19,7 @@ impl Tally {
         Arc::new(Self { times: AtomicU64::new(0), nth: AtomicU64::new(u64::MAX), begun: begun.clone() })
     }
 
-    /// Counts one.
+    /// Adds one call.
     #[inline]
     pub fn count(&self) {
         // Relaxed: nothing else is told by it.
@@ -28,12 +28,12 @@ impl Tally {
         }
     }
 
-    /// Returns how many were counted.
+    /// Returns the number of calls.
     pub fn times(&self) -> u64 {
         self.times.load(Ordering::Relaxed)
     }
 
-    /// Returns the place of its first call among those of all kinds; the last one before it was called.
+    /// Returns the position of the first call among those of all kinds; the largest number before the first call.
     pub(crate) fn nth(&self) -> u64 {
         self.nth.load(Ordering::Relaxed)
     }

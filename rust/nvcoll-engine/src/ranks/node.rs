@@ -17,7 +17,7 @@ use crate::program::Program;
 use crate::run::deadline::Deadline;
 use crate::run::driver::Driver;
 use crate::sync::single_flight::HoldsNoLock;
-use crate::sync::try_lock::OneAtATime;
+use crate::sync::try_lock::TryLock;
 use crate::system::cpus;
 use crate::system::process::Process;
 
@@ -37,7 +37,7 @@ pub struct Node {
     /// The process that made the node.
     process: Process,
     programs: Programs,
-    driver: OneAtATime<Driver>,
+    driver: TryLock<Driver>,
 }
 
 impl Node {
@@ -57,7 +57,7 @@ impl Node {
             world_size,
             process: Process::current(),
             programs: Programs::new(world_size, workers),
-            driver: OneAtATime::new(Driver::new(world_size, None)),
+            driver: TryLock::new(Driver::new(world_size, None)),
         })
     }
 

@@ -11,15 +11,15 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A value and whether it is in use.
 #[derive(Debug)]
-pub struct OneAtATime<T> {
+pub struct TryLock<T> {
     is_in_use: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: a reference to the value exists only in the one guard there can be.
-unsafe impl<T: Send> Sync for OneAtATime<T> {}
+unsafe impl<T: Send> Sync for TryLock<T> {}
 
-impl<T> OneAtATime<T> {
+impl<T> TryLock<T> {
     /// Makes a value that is not in use.
     pub fn new(value: T) -> Self {
         Self { is_in_use: AtomicBool::new(false), value: UnsafeCell::new(value) }
@@ -32,7 +32,7 @@ impl<T> OneAtATime<T> {
         (!self.is_in_use.swap(true, Ordering::Acquire)).then(|| InUse::of(self))
     }
 
-    /// Keeps everybody from taking the value until [`OneAtATime::open`]; says whether it was not in use.
+    /// Keeps everybody from taking the value until [`TryLock::open`]; says whether it was not in use.
     pub fn close(&self) -> bool {
         self.take().map(std::mem::forget).is_some()
     }
@@ -40,7 +40,7 @@ impl<T> OneAtATime<T> {
     /// Lets the value be taken again.
     ///
     /// # Safety
-    /// The caller had `true` from [`OneAtATime::close`] and has not opened since.
+    /// The caller had `true` from [`TryLock::close`] and has not opened since.
     pub unsafe fn open(&self) {
         drop(InUse::of(self));
     }
@@ -48,7 +48,7 @@ impl<T> OneAtATime<T> {
 
 /// The guard of a value, which is in use until the guard is dropped.
 pub struct InUse<'a, T> {
-    owner: &'a OneAtATime<T>,
+    owner: &'a TryLock<T>,
     /// Stands for the exclusive reference that this guard is: it takes away the `Sync` that `owner` would give.
     _exclusive: PhantomData<*mut T>,
 }
@@ -57,7 +57,7 @@ pub struct InUse<'a, T> {
 unsafe impl<T: Sync> Sync for InUse<'_, T> {}
 
 impl<'a, T> InUse<'a, T> {
-    fn of(owner: &'a OneAtATime<T>) -> Self {
+    fn of(owner: &'a TryLock<T>) -> Self {
         Self { owner, _exclusive: PhantomData }
     }
 }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn one_thread_at_a_time_counts() {
-        let number = OneAtATime::new(0u64);
+        let number = TryLock::new(0u64);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_is_in_use_is_refused_and_free_after_a_panic() {
-        let value = OneAtATime::new(1);
+        let value = TryLock::new(1);
         let held = value.take().unwrap();
         assert!(value.take().is_none());
         drop(held);

@@ -6,15 +6,15 @@ use loom::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
 use loom::thread;
 
 use nvcoll_engine::run::pool::door::Door;
-use nvcoll_engine::sync::try_lock::OneAtATime;
+use nvcoll_engine::sync::try_lock::TryLock;
 
 use crate::{must_fail, Data};
 
 #[test]
 fn a_value_is_used_by_one_thread_at_a_time_and_what_it_did_is_seen() {
     loom::model(|| {
-        let value = Arc::new(OneAtATime::new(Data::new()));
-        let count = |value: &OneAtATime<Data>| match value.take() {
+        let value = Arc::new(TryLock::new(Data::new()));
+        let count = |value: &TryLock<Data>| match value.take() {
             Some(data) => {
                 data.write(data.read() + 1);
                 1
@@ -54,10 +54,10 @@ fn the_flag_needs_its_acquire_and_its_release() {
 #[test]
 fn a_closed_value_is_refused_until_it_is_opened() {
     loom::model(|| {
-        let value = Arc::new(OneAtATime::new(Data::new()));
+        let value = Arc::new(TryLock::new(Data::new()));
         assert!(value.close() && !value.close());
         let other = value.clone();
-        let write = |value: &OneAtATime<Data>, number: u32| {
+        let write = |value: &TryLock<Data>, number: u32| {
             if let Some(data) = value.take() {
                 data.write(number);
             }

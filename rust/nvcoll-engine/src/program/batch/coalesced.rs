@@ -1,19 +1,18 @@
-//! Calls laid end to end: those of a pass cut into chunks as if they were one array.
+//! Coalesced calls: the calls of a pass are cut into chunks as if they were one array.
 //!
 //! ```text
 //! 4 calls, 4 ranks    each by itself   |0 1 2 3|0 1 2 3|0 1 2 3|0 1 2 3|     a rank folds 4 pieces, in 4 tiles
-//!                     end to end       |0      |1      |2      |3      |     a rank folds one whole call, in one tile
+//!                     coalesced        |0      |1      |2      |3      |     a rank folds one whole call, in one tile
 //! ```
 //!
-//! Where every element is folded in the order of ranks, or only copied, it is the same for the bits which chunk an element is
-//! in; and the proof asks nothing of a chunk but that all ranks mean the same elements by it. They do, because they cut by
-//! counts and dtypes alone, which a rank compares before it touches what a peer brought. So a rank moves longer pieces, and
-//! dispatches, waits and publishes once for all calls rather than once for each. Calls may differ in dtype and op: a piece is
-//! folded by the kernel of its own call.
+//! This is allowed where every element is copied, or folded in the order of ranks: its bits do not depend on its chunk. The proof asks
+//! only that all ranks mean the same elements by a chunk. They do, because the cut depends on counts and dtypes alone, and ranks
+//! compare these before they touch a peer's memory. The gain: longer pieces, and one dispatch, wait and publication for all calls.
+//! Calls may differ in dtype and op, since a piece is folded by the kernel of its own call.
 //!
-//! Pieces of a chunk follow each other through its tiles and, in staging, through its home: each begins on a cache line.
-//! Not so: contracts of several parts, algorithms with an order of their own or with scratch. Source: the bucketing of
-//! gradients in PyTorch's DDP, without the copies into a bucket.
+//! The pieces of a chunk follow each other in its tiles and in its part of staging. Each begins on a cache line. Contracts of several
+//! parts, algorithms with an order of their own, and algorithms with scratch are not coalesced. Source: gradient bucketing in PyTorch's
+//! DDP, without the copies into a bucket.
 
 use std::sync::Arc;
 
@@ -21,20 +20,20 @@ use nvcoll_core::partition::GRAIN;
 
 use crate::program::{Piece, Program};
 
-/// Pieces begin at multiples of this many bytes of their chunk's home. Chosen: a cache line.
+/// Alignment of a piece within its chunk in staging, in bytes. Chosen: a cache line.
 const LINE_BYTES: usize = 64;
 
-/// Which pieces each chunk has in each tile.
+/// The pieces of every chunk in every tile.
 #[derive(Debug)]
 pub(crate) struct Coalesced {
     tiles: u32,
     chunks: u32,
     pieces: Vec<Piece>,
-    /// Where those of a tile and chunk begin, tile by tile, and at last the end.
+    /// The first piece of each tile and chunk, tile by tile; the last entry is the number of pieces.
     starts: Vec<usize>,
 }
 
-/// What is laid out of a call.
+/// The length of a call, as the cut needs it.
 #[derive(Debug, Clone, Copy)]
 struct CoalescedCall {
     count: usize,
@@ -52,7 +51,7 @@ impl CoalescedCall {
 }
 
 impl Coalesced {
-    /// Lays out the calls of a pass; none if its schedule is not for that, or there is one call only.
+    /// Cuts the calls of a pass; `None` for a single call, or if the schedule does not allow it.
     pub(super) fn of(programs: &[Arc<Program>]) -> Option<Self> {
         if programs.len() < 2 {
             return None;
@@ -99,10 +98,10 @@ impl Coalesced {
     }
 }
 
-/// Chunks that are being filled, tile after tile.
+/// Chunks that are being filled, tile by tile.
 struct ChunkFiller {
     slice_bytes: usize,
-    /// For each chunk, the tile that it has come to, and how many bytes of its home there are taken.
+    /// The tile that each chunk has reached, and the bytes taken there.
     ends: Vec<(u32, usize)>,
     pieces: Vec<(u32, u32, Piece)>,
 }
@@ -119,7 +118,7 @@ impl ChunkFiller {
             }
             let start = from * GRAIN;
             let count = (grains * GRAIN).min(call.count - start);
-            self.pieces.push((*tile, chunk, Piece { call: nth, start, count, home_bytes: *used }));
+            self.pieces.push((*tile, chunk, Piece { call: nth, start, count, offset_bytes: *used }));
             *used = (*used + count * call.element).next_multiple_of(LINE_BYTES).min(self.slice_bytes);
             from += grains;
         }
@@ -154,14 +153,15 @@ mod tests {
         let laid = Coalesced::lay(&[CoalescedCall { count: 256, element: 4 }; 64], 8, 1 << 18);
         assert_eq!(laid.tiles(), 1);
         for chunk in 0..8 {
-            let expected = |nth| Piece { call: 8 * chunk + nth, start: 0, count: 256, home_bytes: nth as usize * 1024 };
+            let expected =
+                |nth| Piece { call: 8 * chunk + nth, start: 0, count: 256, offset_bytes: nth as usize * 1024 };
             assert_eq!(laid.pieces(0, chunk), (0..8).map(expected).collect::<Vec<_>>());
         }
     }
 
     proptest! {
         #[test]
-        fn every_element_is_in_one_piece_and_pieces_share_no_byte_of_a_home(
+        fn every_element_is_in_one_piece_and_pieces_share_no_byte_of_staging(
             calls in proptest::collection::vec((0usize..5000, 0u32..5), 1..20),
             chunks in 1u32..40,
             lines in 8usize..100,
@@ -172,8 +172,8 @@ mod tests {
             let mut in_order = all(&laid);
             for &(tile, chunk, piece) in &in_order {
                 let end = used.entry((tile, chunk)).or_insert(0);
-                prop_assert!(piece.home_bytes >= *end && piece.home_bytes.is_multiple_of(LINE_BYTES) && piece.count > 0);
-                *end = piece.home_bytes + piece.count * calls[piece.call as usize].element;
+                prop_assert!(piece.offset_bytes >= *end && piece.offset_bytes.is_multiple_of(LINE_BYTES) && piece.count > 0);
+                *end = piece.offset_bytes + piece.count * calls[piece.call as usize].element;
                 prop_assert!(*end <= lines * LINE_BYTES);
             }
             in_order.sort_by_key(|&(_, _, piece)| (piece.call, piece.start));

@@ -1,4 +1,4 @@
-//! Calls that are launched as one: many small collectives for little more than one.
+//! Batches: many small collectives that are launched as one, at little more than the cost of one.
 //!
 //! ```text
 //! batch   all_reduce a, all_gather b, all_reduce c
@@ -6,17 +6,16 @@
 //! tiles    a.0 a.1      c.0              b.0 b.1 b.2
 //! ```
 //!
-//! A **pass** runs a schedule once through the tiles of several calls, one call after the other: one enter, one leave, one
-//! set of waits. The proof speaks of any number of tiles, and asks nothing of a tile but its steps and its slot; which
-//! arrays, dtype and count a tile is of is nobody's business but the kernels'. So that slots stay as proved, a chunk has its
-//! home in staging by the schedule alone (`program/chunk_offsets.rs`), and every call of a pass has scratch of its own. Calls of a
-//! batch have no order among each other and share no byte that one of them writes.
+//! A **pass** runs a schedule once through the tiles of several calls, one call after the other: one enter, one leave, one set of
+//! waits. The proof holds for any number of tiles. It depends on the steps and the slot of a tile, not on the arrays, the dtype or the
+//! count of its call. To keep slots as proved, the offset of a chunk in staging depends on the schedule alone
+//! (`program/chunk_offsets.rs`), and every call of a pass has its own scratch. Calls of a batch have no order among each other and
+//! share no byte that one of them writes.
 //!
-//! Where chunks are interchangeable, ranks do not even need a tile for each call: the calls of a pass are **laid end to end**
-//! (`batch/coalesced.rs`) and cut as one array. Only a caller that drives all ranks by tile has no use for that: it joins
-//! the folds of each call, and waits for nobody.
+//! If the bits of an element do not depend on its chunk, the calls of a pass are **coalesced** (`batch/coalesced.rs`): they are cut as
+//! one array. A caller that drives all ranks by tile does not coalesce; it fuses the folds of each call and never waits.
 //!
-//! Source: the group calls of NCCL, which aggregates operations into one launch; that a pass is only more tiles is ours.
+//! Source: NCCL's group calls, which aggregate operations into one launch; a pass as more tiles of one schedule is ours.
 
 mod coalesced;
 
@@ -45,7 +44,7 @@ const SCRATCH_ALIGNMENT: usize = 128;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pass<'a> {
     programs: &'a [Arc<Program>],
-    /// What the batch is, if that has several calls, and which of its passes this is.
+    /// The batch and the number of this pass in it; `None` for a single call.
     group: Option<(&'a BatchShape, usize)>,
 }
 
@@ -55,7 +54,7 @@ impl<'a> Pass<'a> {
         Self { programs: std::slice::from_ref(program), group: None }
     }
 
-    /// Returns the program that says what all of them have in common: queues, waits, what leaves wait for.
+    /// Returns the program whose queues and waits serve all calls of the pass.
     #[inline]
     pub(crate) fn first(&self) -> &'a Program {
         &self.programs[0]
@@ -67,39 +66,39 @@ impl<'a> Pass<'a> {
         self.programs
     }
 
-    /// Returns which call of its batch the `nth` of the pass is, from 0, and how many the batch has.
+    /// Returns the index of the `nth` call of the pass in its batch, and the number of calls of the batch.
     pub(crate) fn place(&self, nth: usize) -> (usize, usize) {
         self.group.map_or((0, 1), |(batch, pass)| (batch.places[batch.passes[pass].start + nth], batch.programs.len()))
     }
 
-    /// Returns the number by which peers know the pass, with the addresses in it, when they meet it again; 0 of a single call.
+    /// Returns the number that identifies the pass and its addresses to peers; 0 for a single call.
     #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.group.map_or(0, |(batch, pass)| batch.id + pass as u64)
     }
 
-    /// Returns the memory that all calls of the batch touch; of a single call, none.
+    /// Returns the memory that all calls of the batch touch; `None` for a single call.
     pub(crate) fn footprint(&self) -> Option<&'a Footprint> {
         self.group.map(|(batch, _)| &batch.footprint)
     }
 
-    /// Returns how its calls are laid end to end, if they are.
+    /// Returns the cut of its calls, if they are coalesced.
     #[inline]
     pub(crate) fn coalesced(&self) -> Option<&'a Coalesced> {
         self.group.and_then(|(batch, pass)| batch.layouts[pass].as_ref())
     }
 
-    /// Returns how its call stores; calls that are made as one store plainly.
+    /// Returns the store choice of a single call; `None` for several calls, which store plainly.
     pub(crate) fn stores(&self) -> Option<&'a Mutex<StoreChoice>> {
         self.programs[0].stores.as_ref().filter(|_| self.programs.len() == 1)
     }
 
-    /// Returns how many tiles there are in all.
+    /// Returns the number of tiles of all its calls.
     pub(crate) fn tiles(&self) -> u32 {
         self.coalesced().map_or_else(|| self.programs.iter().map(|program| program.tiles).sum(), Coalesced::tiles)
     }
 
-    /// Returns the words that all ranks must agree on: those of a single call, or a hash over all and what the first is.
+    /// Returns the words on which all ranks must agree: the fingerprint of a single call, or a hash over all calls.
     pub(crate) fn fingerprint(&self) -> [u64; 3] {
         self.group.map_or(self.first().fingerprint, |(batch, pass)| batch.fingerprints[pass])
     }
@@ -113,7 +112,7 @@ fn fingerprint(programs: &[Arc<Program>]) -> [u64; 3] {
     [hasher.finish(), small, count]
 }
 
-/// Returns the first of so many numbers that no pass had before.
+/// Returns the first of `passes` numbers that no pass had before.
 fn new_ids(passes: usize) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     // Relaxed: a number is told to peers with the record that it is in.
@@ -124,15 +123,15 @@ fn new_ids(passes: usize) -> u64 {
 #[derive(Debug, Default)]
 struct BatchShape {
     programs: Vec<Arc<Program>>,
-    /// For each program, which of the calls it is, in the order in which they were given.
+    /// The index of each program among the calls, in the order in which they were given.
     places: Vec<usize>,
     passes: Vec<Range<usize>>,
-    /// For each pass, what its ranks must agree on, and how its calls are laid out.
+    /// The fingerprint of each pass; `layouts` has its cut, if it is coalesced.
     fingerprints: Vec<[u64; 3]>,
     layouts: Vec<Option<Coalesced>>,
-    /// The number of the first pass; new when an address changes.
+    /// The number of the first pass. It changes when an address changes.
     id: u64,
-    /// What a rank that calls for itself touches.
+    /// The memory that the calls touch, for a rank that calls for itself.
     footprint: Footprint,
 }
 
@@ -140,16 +139,16 @@ struct BatchShape {
 #[derive(Debug)]
 pub struct Batch {
     shape: BatchShape,
-    /// For each program, one after the other, the buffers of each rank.
+    /// The buffers of each rank, program by program.
     pub(crate) buffers: Vec<Buffers>,
-    /// Where the scratch of each program begins, and at last how much there is.
+    /// The offset of each program's scratch; the last entry is the total.
     scratch: Vec<usize>,
-    /// Who counts its launches; nobody before the first.
+    /// The counts of its launches; empty before the first launch.
     tallies: Vec<Arc<Tally>>,
 }
 
 impl Batch {
-    /// Puts calls together, each with the buffers of the same ranks: all of a node, or one of a team.
+    /// Makes a batch of calls. Each has the buffers of the same ranks: all of a node, or one of a team.
     pub fn new(calls: Vec<(Arc<Program>, Vec<Buffers>)>) -> Self {
         let mut batch =
             Self { shape: BatchShape::default(), buffers: Vec::new(), scratch: vec![0], tallies: Vec::new() };
@@ -172,7 +171,7 @@ impl Batch {
         batch
     }
 
-    /// Lays the calls of a pass end to end, if that is possible and they are shared out by rank.
+    /// Coalesces the calls of a pass, if the schedule allows it and the pass runs by rank.
     fn coalesce(&self, programs: &[Arc<Program>]) -> Option<Coalesced> {
         let schedule = programs[0].verified().schedule();
         let is_of_one_rank = self.buffers.len() == self.shape.programs.len();
@@ -206,7 +205,7 @@ impl Batch {
         &self.shape.programs
     }
 
-    /// Returns how many calls there are.
+    /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.shape.programs.len()
     }
@@ -216,12 +215,12 @@ impl Batch {
         self.shape.programs.is_empty()
     }
 
-    /// Returns how often ranks enter and leave.
+    /// Returns the number of passes: ranks enter and leave once for each.
     pub fn passes(&self) -> usize {
         self.shape.passes.len()
     }
 
-    /// Returns each pass with the buffers of its calls; `ranks` is for how many ranks each call has buffers.
+    /// Returns each pass with the buffers of its calls; each call has buffers of `ranks` ranks.
     pub(crate) fn in_passes(&self, ranks: usize) -> impl Iterator<Item = (Pass<'_>, &[Buffers])> {
         self.shape.passes.iter().enumerate().map(move |(nth, pass)| {
             let group = (self.len() > 1).then_some((&self.shape, nth));
@@ -235,12 +234,12 @@ impl Batch {
         self.scratch[self.shape.programs.len()]
     }
 
-    /// Returns the bytes of staging that a rank needs: all there is, or none.
+    /// Returns the bytes of staging that a rank needs: the whole staging, or 0.
     pub(crate) fn staging_bytes(&self) -> usize {
         self.shape.programs.iter().map(|program| program.staging_bytes()).max().unwrap_or(0)
     }
 
-    /// Tells every call where its scratch is; `starts` has where that of each of `ranks` begins, if there is any.
+    /// Sets the scratch of every call; `starts` has the address of each rank's scratch.
     pub(crate) fn place_scratch(&mut self, starts: impl Iterator<Item = *mut u8>, ranks: usize) {
         if self.scratch_bytes() == 0 {
             return;
@@ -258,7 +257,7 @@ impl Batch {
         }
     }
 
-    /// Counts a launch by these ranks, which are the same in every launch.
+    /// Counts a launch by `ranks`, which are the same at every launch.
     pub fn count(&mut self, tallies: &Tallies, ranks: &[u32]) {
         if self.tallies.is_empty() {
             self.tallies = tallies.of_group(&self.shape.programs, ranks);
@@ -266,7 +265,7 @@ impl Batch {
         self.tallies.iter().for_each(|tally| tally.count());
     }
 
-    /// Finds out what the calls touch that `rank`, whose buffers these are, makes for itself.
+    /// Records the memory that the calls of `rank` touch, given its buffers.
     pub(crate) fn survey(&mut self, rank: u32) {
         if self.len() > 1 && !self.shape.footprint.is_of(rank) {
             self.shape.footprint = {
