@@ -27,6 +27,7 @@ OF_THE_USER = (
 
 for name in OF_THE_USER:
     os.environ.pop(name, None)
+    os.unsetenv(name)  # readline, which pytest imports, sets COLUMNS and LINES where Python does not see it
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")

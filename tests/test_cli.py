@@ -16,6 +16,7 @@ from command_line import PROGRAM, file_of_mine, refused, run
 
 import nvcoll
 
+COMMANDS = ["bench", "explain", "run", "verify", "predict", "compare", "show", "algorithms", "fabric", "info"]
 ALGORITHMS = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
 
@@ -25,13 +26,41 @@ def mine(tmp_path):
     return file_of_mine(tmp_path)
 
 
-def test_bare_it_says_what_there_is_and_three_things_to_try():
+def test_bare_it_lists_every_command_in_groups_with_an_example():
     text, _ = run()
-    assert len(text.splitlines()) == 8
-    tried = re.findall(r"(nvcoll (?:bench|show|verify).*?)(?:  |$)", text, re.MULTILINE)
-    assert len(tried) == 3
-    for command in tried:
-        run(*shlex.split(command)[1:3], "--help")
+    assert re.findall(r"^(\w+)$", text, re.MULTILINE) == ["run", "prove", "predict", "look"]
+    tried = [shlex.split(line)[1] for line in re.findall(r"^  (nvcoll .*?)  ", text, re.MULTILINE)]
+    assert {*tried} == {*COMMANDS} and all(len(line) <= 80 for line in text.splitlines()[:1])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_has_an_example(command):
+    text, _ = run(command, "--help", env={**os.environ, "COLUMNS": "200"})
+    assert f"Example: nvcoll {command}" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("bench", "-g", "8"), "pass -n RANKS"),
+        (("bench", "-w", "5"), "leave it out"),
+        (("bench", "-c", "1"), "every element is always checked"),
+        (("bench", "-m", "2"), "pass --rounds"),
+        (("bench", "-d", "all"), "one dtype at a time"),
+        (("bench", "-o", "all"), "one op at a time"),
+        (("bench", "allreduce"), "did you mean all_reduce?"),
+        (("bench", "AllGather"), "did you mean all_gather?"),
+        (("bench", "alltoall"), "did you mean all_to_all?"),
+        (("verify", "allreduce"), "did you mean all_reduce?"),
+        (("explain", "reducescatter"), "did you mean reduce_scatter?"),
+        (("algorithms", "bcast"), "did you mean broadcast?"),
+        (("all_reduce_perf", "-b", "8"), "did you mean nvcoll bench all_reduce --nccl?"),
+        (("allreduce",), "did you mean nvcoll bench all_reduce?"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_the_spelling_of_other_tools_is_refused_with_that_of_nvcoll(arguments, hint):
+    assert hint in refused(*arguments)
 
 
 def test_the_installed_command_is_the_same_program():
@@ -129,7 +158,8 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("bench", "broadcast", "-n", "2", "-r", "2"), "ranks are 0 to 1"),
         (("bench", "scan", "-o", "avg"), "scan has sum"),
         (("bench", "all_gather", "-n", "3", "-b", "47", "--nccl"), "pass at least 48"),
-        (("bench", "all_rong"), "is not a collective"),
+        (("bench", "all_rong"), "no collective is called `all_rong`"),
+        (("bench", "--tune", "--save", "nowhere/tuned.toml"), "--save nowhere/tuned.toml cannot be written"),
         (("bench", "all_reduce", "-a", "rong"), "no all_reduce algorithm is called `rong`: choose from nvswitch"),
         (("bench", "all_reduce", "-b", "lots"), "is not a size"),
         (("bench", "all_reduce", "-b", "9" * 400), "more than any machine has"),
@@ -148,6 +178,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("bench", "all_reduce", "--plot", "nowhere/bench.svg"), "is not a directory"),
         (("bench", "all_reduce", "--plot", "bench.doc"), "end it in .svg"),
         (("bench", "--rong"), "--rong"),
+        (("show", "all_reduce", "ring", "-n", "64", "--svg", "ring.svg"), "draw fewer ranks (-n 8)"),
         (("algorithms", "all_rong"), "choose from all_reduce"),
         (("algorithms", "-n", "0"), "1 to 1024"),
         (("algorithms", "all_reduce", "--markdown"), "prints the whole page"),
@@ -181,6 +212,28 @@ def test_what_cannot_be_done_is_one_line_and_status_2(arguments, message):
 @pytest.mark.parametrize("command", [("verify",), ("show",), ("bench", "-b", "1K", "-a")], ids=" ".join)
 def test_what_is_wrong_in_a_file_is_said_with_its_line(mine, command, function, message):
     assert message in refused(*command, f"{mine}{function}", "-n", "4")
+
+
+def test_an_error_that_cannot_print_itself_is_one_line_with_its_line(tmp_path):
+    file = tmp_path / "mute.py"
+    file.write_text(
+        "import nvcoll\nclass Mute(Exception):\n    def __str__(self):\n        raise ValueError\n"
+        '@nvcoll.algorithm("all_reduce")\ndef mute(b):\n    raise Mute\n'
+    )
+    assert "mute.py:7: Mute: its text cannot be shown" in refused("verify", f"{file}:mute")
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".txt", ".xml"])
+def test_a_machine_in_a_binary_file_is_one_line(tmp_path, suffix):
+    file = tmp_path / f"machine{suffix}"
+    file.write_bytes(b"\xff\xfe\x00")
+    refused("fabric", str(file), *([] if suffix == ".toml" else ["--gpu", "h200"]))
+
+
+def test_a_tuning_table_in_a_binary_file_is_one_line(tmp_path):
+    file = tmp_path / "tuned.toml"
+    file.write_bytes(b"\xff\xfe\x00")
+    refused("explain", "all_reduce", "--rounds", "0", env={**os.environ, "NVCOLL_TUNING": str(file)})
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 import nvcoll
 from nvcoll.cli import sizes
-from nvcoll.cli.fabric import named
-from nvcoll.cli.predict import duration, machines
+from nvcoll.cli.machines import ALIASES, OF_A_GPU, machines, named
+from nvcoll.cli.predict import duration
 from nvcoll.cli.prediction_rows import link_rates
 
 MIB = 1 << 20
@@ -24,7 +24,7 @@ def cli(*arguments, status=0):
 def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
     lines = cli("predict", "all_reduce", "-b", "1G", "--on", "hgx-h100,rtx4090-4-staged").stdout.splitlines()
     head = lines[1].split()
-    assert head[-6:] == ["|", "NCCL's", "own", "floor", "x", "floor"], "the other two answers stand behind a bar"
+    assert head[-6:] == ["|", "NCCL", "est.", "bound", "x", "bound"], "the other two answers stand behind a bar"
     fast, slow = lines[2:4]
     assert "NVLS/Simple" in fast and " 450 " in fast and " 1.0x" in fast and "█" not in fast
     assert "Ring/Simple" in slow and "█" in slow
@@ -34,7 +34,7 @@ def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
         assert line.split("|")[1].split()[-3:-1] == duration(found.floor).split()
         assert any(found.bottleneck in line for line in lines)
         assert any(line.endswith(found.trust) for line in lines)
-    assert any(line.startswith("bound by") for line in lines) and any(line.startswith("trust") for line in lines)
+    assert any(line.startswith("bound by  ") for line in lines) and any(line.startswith("accuracy  ") for line in lines)
 
 
 def test_a_sweep_is_a_table_per_machine():
@@ -60,8 +60,38 @@ def test_a_wrong_collective_is_answered_with_those_that_have_a_prediction():
 def test_the_version_whose_model_is_used_is_printed():
     newest = nvcoll.fabric("hgx-h100").nccl("all_reduce", 1).tag
     assert f"model     hgx-h100: NCCL {newest}\n" in cli("predict", "all_reduce").stdout
-    assert "NCCL v2.27.7-1\n" in cli("predict", "all_reduce", "--nccl", "2.27").stdout
-    assert f"NCCL {newest}, the newest that is known and" in cli("predict", "all_reduce", "--nccl", "9.9").stdout
+    assert "NCCL v2.27.7-1\n" in cli("predict", "all_reduce", "--nccl-version", "2.27").stdout
+    assert (
+        f"NCCL {newest}, the newest that is known and" in cli("predict", "all_reduce", "--nccl-version", "9.9").stdout
+    )
+
+
+def test_repeated_machines_are_all_predicted():
+    printed = json.loads(cli("predict", "all_reduce", "--on", "hgx-h100,dgx2", "--on", "hgx-a100", "--json").stdout)
+    assert [row["fabric"] for row in printed["predictions"]] == ["hgx-h100", "dgx2", "hgx-a100"]
+
+
+def test_a_machine_has_aliases_and_a_gpu_is_answered_with_its_machine():
+    assert named("dgx-h100").name == "hgx-h100" and named("DGX-A100x2+ib-hdr-8").name == "hgx-a100x2+ib-hdr-8"
+    for alias, name in ALIASES.items():
+        assert named(alias) == nvcoll.fabric(name)
+    for gpu, name in OF_A_GPU.items():
+        assert nvcoll.fabric(name).world_size > 1
+        with pytest.raises(nvcoll.InvalidArgument, match=f"`{gpu}` is a GPU, not a machine: did you mean {name}[?]"):
+            named(gpu)
+    assert "did you mean hgx-h100x4[+]ib-ndr-8" in refused_by_named("h100x4+ib-ndr-8")
+
+
+def refused_by_named(name):
+    with pytest.raises(nvcoll.InvalidArgument) as refused:
+        named(name)
+    return str(refused.value).replace("+", "[+]")
+
+
+@pytest.mark.parametrize("sweep", [("-b", "1M", "-e", "1G", "-f", "4"), ("-b", "100M", "-e", "1G", "-f", "10")])
+def test_the_size_from_which_a_prediction_is_validated_does_not_depend_on_the_sweep(sweep):
+    text = cli("predict", "all_reduce", "--on", "hgx-h100", *sweep).stdout
+    assert "accuracy  hgx-h100: not validated; from 128 MiB validated on" in text
 
 
 def test_spaces_and_capitals_in_a_list_of_machines_do_not_matter():
@@ -93,7 +123,7 @@ def test_times_are_written_in_the_unit_of_the_first(times, text):
 
 
 def test_json_has_the_numbers_of_the_library():
-    printed = json.loads(cli("predict", "all_gather", "-b", "1M", "--nccl", "2.27", "--json").stdout)
+    printed = json.loads(cli("predict", "all_gather", "-b", "1M", "--nccl-version", "2.27", "--json").stdout)
     (row,) = printed["predictions"]
     page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
     assert [key for key in (*printed, *row) if f"`{key}`" not in page] == []
@@ -119,7 +149,7 @@ def test_buckets_are_calls_one_after_the_other():
     assert row["total_us"] == pytest.approx(40 * full.microseconds + rest.microseconds)
     assert row["total_low_us"] == pytest.approx(40 * full.low + rest.low)
     assert row["total_low_us"] < row["total_us"] < row["total_high_us"]
-    assert "one after the other" in text and "overlaps with computing is not modelled" in text
+    assert "one after the other" in text and "overlap with compute is not modelled" in text
     assert f"{row['total_us'] / row['time_us']:.2f}x" in text
 
 
@@ -236,13 +266,15 @@ def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
         (["all_reduce", "--trace", "nowhere/x.json"], "`nowhere/x.json` cannot be written"),
         (["all_reduce", "-e", "4M", "--bucket", "1M"], "--bucket cuts one size"),
         (["all_reduce", "-b", "4M", "-e", "5M", "--bucket", "1M"], "--bucket cuts one size"),
-        (["all_reduce", "-f", "2"], "-f says how a sweep grows"),
+        (["all_reduce", "-f", "2"], "-f is the factor of a sweep: pass -e"),
+        (["all_reduce", "--nccl", "2.27"], "pass --nccl-version VERSION"),
+        (["allreduce"], "no collective is called `allreduce`: did you mean all_reduce?"),
         (["all_reduce", "-b", "140Gb"], "`140Gb` is bits: write 140GB for bytes"),
         (["all_reduce", "--bucket", "2M"], "--bucket is 2097152 bytes"),
         (["all_reduce", "--on", "hgx-h900"], "hgx-h900"),
         (["all_reduce", "--on", ","], "--on names no machine"),
         (["all_reduce", "--gpu", "h200"], "--gpu is for files"),
-        (["all_reduce", "--nccl", "1.0"], "NCCL version"),
+        (["all_reduce", "--nccl-version", "1.0"], "NCCL version"),
         (["all_reduce", "-b", "2M", "-e", "1M"], "sweep"),
     ],
 )

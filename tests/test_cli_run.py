@@ -41,7 +41,7 @@ def script_of(tmp_path, text):
 def test_the_table_has_every_call_of_every_node_on_every_machine(tmp_path):
     found = tmp_path / "found.json"
     script = script_of(tmp_path, SCRIPT + "print('done')\n")
-    text = run("--on", "hgx-h100,pcie4-8-staged", "--json", found, script).stdout
+    text = run("--on", "hgx-h100,pcie4-8-staged", "--save", found, script).stdout
     assert text.startswith("done\n") and "hgx-h100 us" in text and "pcie4-8-staged us" in text
     document = json.loads(found.read_text())
     (row,) = document["rows"]
@@ -51,7 +51,7 @@ def test_the_table_has_every_call_of_every_node_on_every_machine(tmp_path):
 
 def test_the_launch_is_that_of_predict(tmp_path):
     script, found = script_of(tmp_path, SCRIPT), tmp_path / "found.json"
-    text = run("--on", "hgx-h100[0-3]", "--launch", "framework", "--json", found, script).stdout
+    text = run("--on", "hgx-h100[0-3]", "--launch", "framework", "--save", found, script).stdout
     predicted = nvcoll.fabric("hgx-h100[0-3]").predict("all_reduce", 1024, launch="framework")
     document = json.loads(found.read_text())
     assert document["totals"][0]["microseconds"] == pytest.approx(3 * predicted.microseconds)
@@ -108,7 +108,61 @@ def test_more_ranks_than_a_machine_has_gpus_are_no_number(tmp_path):
 
 def test_a_script_that_makes_no_collective_is_told_so(tmp_path):
     lines = run(script_of(tmp_path, "print(1)\n")).stdout.splitlines()
-    assert lines[-1] == "no collectives were made" and "not validated" not in lines
+    assert lines[-2] == "no collectives were made" and "not validated" not in lines
+    assert lines[-1].startswith("note      nvcoll run sees the collectives of nvcoll only")
+
+
+def test_a_script_of_another_library_is_told_that_its_collectives_are_not_seen(tmp_path):
+    (tmp_path / "mpi4py.py").write_text("")
+    text = run(script_of(tmp_path, "import mpi4py\n")).stdout
+    assert "the script imports mpi4py, whose collectives are not seen yet" in text
+
+
+def test_json_stands_behind_the_output_of_the_script_and_no_file_is_called_dash(tmp_path):
+    script = script_of(tmp_path, SCRIPT + "print('done')\n")
+    text = run("--json", script, cwd=tmp_path).stdout
+    assert text.startswith("done\n")
+    assert json.loads(text.removeprefix("done\n"))["rows"][0]["times"] == 3
+    assert "-" in run("--json", "-", cwd=tmp_path, status=2).stderr and not (tmp_path / "-").exists()
+
+
+def test_repeated_machines_are_all_priced(tmp_path):
+    text = run("--on", "hgx-h100", "--on", "hgx-a100", script_of(tmp_path, SCRIPT)).stdout
+    assert "hgx-h100 us" in text and "hgx-a100 us" in text
+
+
+def test_nodes_without_ranks_are_named_with_the_way_to_use_them(tmp_path):
+    script = script_of(tmp_path, SCRIPT.replace("Node(4)", "Node(8)").replace("(4, 256)", "(8, 256)"))
+    text = run("--on", "hgx-h100x2+ib-ndr-8", script).stdout
+    words = "8 ranks fill 1 of 2 nodes, 1 node idle; to place 4 on each node: "
+    assert f"note      hgx-h100x2+ib-ndr-8: {words}hgx-h100[0-3]x2+ib-ndr-8\n" in text
+    assert "idle" not in run("--on", "hgx-h100[0-3]x2+ib-ndr-8", script).stdout
+    assert "idle" not in run("--on", "hgx-h100", script).stdout
+
+
+def test_a_machine_that_is_too_small_has_a_dash_and_the_reason(tmp_path):
+    more = SCRIPT.replace("Node(4)", "Node(12)").replace("(4, 256)", "(12, 256)")
+    text = run("--on", "hgx-h100,dgx2", script_of(tmp_path, more)).stdout
+    (total,) = (line.split() for line in text.splitlines() if line.startswith("total  ") and "busiest" not in line)
+    assert total[1] == "-" and float(total[2]) > 0
+    assert "3 calls without an answer, not in the total: hgx-h100 has 8 GPUs" in text
+    assert "accuracy  hgx-h100:" not in text and "accuracy  dgx2:" in text
+
+
+def test_a_forked_child_prints_no_report(tmp_path):
+    fork = "import os\nchild = os.fork()\nif child:\n    os.waitpid(child, 0)\nprint('parent' if child else 'child')\n"
+    text = run(script_of(tmp_path, SCRIPT + fork)).stdout
+    assert text.count("would cost") == 1 and text.count("child\n") == 1 and text.count("parent\n") == 1
+
+
+@pytest.mark.parametrize(("end", "status"), [("", 0), ("sys.exit(7)", 7), ("raise KeyError", 1)])
+@pytest.mark.parametrize("close", ["sys.stdout.close()", "import os; os.close(1)"])
+def test_a_script_that_closes_its_output_keeps_its_status(tmp_path, close, end, status):
+    found = tmp_path / "found.json"
+    error = run("--save", found, script_of(tmp_path, f"{SCRIPT}{close}\n{end}\n"), status=status).stderr
+    assert error.splitlines()[-1].startswith("nvcoll: the script has closed standard output")
+    assert ("Traceback" in error) == (end == "raise KeyError") and error.count("Traceback") <= 1
+    assert json.loads(found.read_text())["rows"]
 
 
 def test_an_option_behind_the_script_is_the_scripts_and_that_is_said(tmp_path):
@@ -125,7 +179,7 @@ def test_an_option_behind_the_script_is_the_scripts_and_that_is_said(tmp_path):
         (["--on", "hgx-h900", "nowhere.py"], "hgx-h900"),
         (["--gpu", "h200", "nowhere.py"], "--gpu is for files"),
         (["--launch", "slowly", "nowhere.py"], "no launch is called `slowly`"),
-        (["--json", "no/such/folder.json", __file__], "no/such/folder.json"),
+        (["--save", "no/such/folder.json", __file__], "no/such/folder.json"),
         ([], "script"),
     ],
 )

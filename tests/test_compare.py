@@ -56,18 +56,25 @@ def compared(fabric, sizes, names=ALL_REDUCES, collective="all_reduce"):
 
 def test_every_algorithm_has_a_time_or_a_reason_and_the_fastest_is_the_least():
     found = compared("hgx-a100", [KIB, MIB, 64 * MIB])
-    assert {*found.times, *found.absent} == {*ALL_REDUCES} and "switch" in found.absent["nvswitch"]
-    for at in range(3):
-        assert found.times[found.fastest(at)][at].microseconds == min(t[at].microseconds for t in found.times.values())
+    assert {*found.algorithms, *found.absent} == {*ALL_REDUCES} and "switch" in found.absent["nvswitch"]
+    for row in found.rows:
+        assert row.fastest_us == row.times[row.fastest].time_us == min(one.time_us for one in row.times.values())
+        second = sorted(one.time_us for one in row.times.values())[1]
+        assert row.ahead == second / row.fastest_us >= 1
 
 
 def test_ranges_are_the_fastest_of_each_size_put_together():
     found = compared("hgx-h100", [KIB << shift for shift in range(20)])
-    by_size = {nbytes: found.fastest(at) for at, nbytes in enumerate(found.sizes)}
-    assert by_size == {n: r.algorithm for r in found.ranges() for n in found.sizes if r.first <= n <= r.last}
+    by_size = {row.nbytes: row.fastest for row in found.rows}
+    assert by_size == {n: r.algorithm for r in found.ranges() for n in by_size if r.first <= n <= r.last}
     assert all(a.algorithm != b.algorithm for a, b in zip(found.ranges(), found.ranges()[1:], strict=False))
-    words = compare.summary(found)
-    assert words.startswith(f"{found.fastest(0)} up to ") and words.endswith(f"{found.fastest(19)} above")
+
+
+def test_the_summary_speaks_of_the_sizes_that_were_tried_only():
+    words = compared("hgx-h100", [MIB, 1 << 30]).summary()
+    assert words == "of the sizes tried: halving_doubling at 1 MiB; nvswitch at 1 GiB"
+    words = compared("hgx-h100", [512 << 20, 1 << 30]).summary()
+    assert words == "of the sizes tried: nvswitch at 512 MiB to 1 GiB"
 
 
 def test_an_algorithm_has_the_protocol_and_the_tiles_that_suit_it_best():
@@ -77,25 +84,23 @@ def test_an_algorithm_has_the_protocol_and_the_tiles_that_suit_it_best():
     assert (small.protocol, small.tiles, large.protocol) == ("ll", 1, "simple") and large.tiles > FINER
     for protocol in ("ll", "ll128", "simple"):
         one = board.simulate(tree, 256 * MIB, protocol=protocol, launch=LAUNCH)
-        assert large.microseconds <= one.microseconds * 1.001
+        assert large.time_us <= one.microseconds * 1.001
     again = timeline(board, tree, 256 * MIB, protocols_on(board))
-    assert (again.microseconds, again.tiles) == (large.microseconds, large.tiles) and again.spans
+    assert (again.microseconds, again.tiles) == (large.time_us, large.tiles) and again.spans
 
 
 def test_a_ring_takes_what_is_predicted_of_it_and_the_switch_what_is_of_nvls():
     sizes = [KIB, MIB, 256 * MIB]
     found, board = compared("hgx-h100", sizes, ["ring", "nvswitch"]), nvcoll.fabric("hgx-h100")
     for name, theirs in (("ring", "Ring"), ("nvswitch", "NVLS")):
-        for time, predicted in zip(
-            found.times[name], board.predict("all_reduce", sizes, algorithm=theirs), strict=True
-        ):
-            assert time.microseconds == pytest.approx(predicted.microseconds, rel=0.02)
+        for row, predicted in zip(found.rows, board.predict("all_reduce", sizes, algorithm=theirs), strict=True):
+            assert row.times[name].time_us == pytest.approx(predicted.microseconds, rel=0.02)
 
 
 def test_a_launch_costs_every_algorithm_the_same():
     board, ring = nvcoll.fabric("hgx-h100"), nvcoll.schedule("all_reduce", "ring", world_size=8)
     alone, framework, single = (
-        timed(board, ring, 8, ["ll"], launch).microseconds for launch in (LAUNCH, "framework", "single_process")
+        timed(board, ring, 8, ["ll"], launch).time_us for launch in (LAUNCH, "framework", "single_process")
     )
     added = dict(board.predict("all_reduce", 8, launch="framework").parts)["launch"]
     assert framework == pytest.approx(alone + added)
@@ -109,7 +114,8 @@ def test_what_goes_through_the_switch_has_no_flags_in_it():
         ("all_gather", "nvswitch", True),
     ):
         assert is_at_switch(nvcoll.schedule(collective, name, world_size=8)) == is_there
-    assert {time.protocol for time in compared("hgx-h100", [KIB, MIB], ["nvswitch"]).times["nvswitch"]} == {"simple"}
+    found = compared("hgx-h100", [KIB, MIB], ["nvswitch"])
+    assert {row.times["nvswitch"].protocol for row in found.rows} == {"simple"}
     assert "ll128" not in protocols_on(nvcoll.fabric("pcie4-8-staged"))
     assert protocols_on(nvcoll.fabric("mi300x-8")) == ["simple", "ll128", "ll"]
 
@@ -119,16 +125,77 @@ def test_nothing_is_faster_than_the_floor(fabric):
     for collective in MOVING:
         names = [name for owner, name, *_ in algorithms() if owner == collective]
         found = compared(fabric, [8, 64 * KIB, 16 * MIB], names, collective)
-        for name, times in found.times.items():
-            for time, floor in zip(times, found.floor, strict=True):
-                assert time.microseconds >= floor, (collective, name)
+        for row in found.rows:
+            for name, time in row.times.items():
+                assert time.time_us >= row.floor_us > 0, (collective, name)
 
 
 def test_a_collective_that_nccl_does_not_have_says_so():
     found = compared("hgx-h100", [MIB], ["chain"], "scan")
-    assert "scan has no prediction" in found.nccl
+    assert "scan has no prediction" in found.why_no_nccl and found.rows[0].nccl is None
     text = cli("compare", "--collective", "scan", "-b", "1M").stdout
-    assert "NCCL      scan has no prediction" in text.replace("predict: ", "")
+    assert "NCCL      " in text and "scan has no prediction" in text
+
+
+def test_python_compares_as_the_command_does():
+    def star(b):
+        ranks = range(b.world_size)
+        b.fold([b.input(r, 0) for r in ranks], into=[b.output(r, 0) for r in ranks])
+
+    mine = nvcoll.algorithm("all_reduce")(star)
+    found = nvcoll.compare("hgx-a100", ["ring", mine], sizes=[MIB, KIB])
+    assert [row.nbytes for row in found.rows] == [KIB, MIB] and found.algorithms == ["ring", "star"]
+    assert [row.times["ring"].time_us for row in found.rows] == [
+        row.times["ring"].time_us for row in compared("hgx-a100", [KIB, MIB], ["ring"]).rows
+    ]
+    assert found.rows[0].fastest == "star" and found.rows[0].nccl_us > 0
+    printed = cli("compare", "ring", "--on", "hgx-a100", "--sizes", "1K,1M").stdout
+    assert printed.startswith(str(nvcoll.compare(nvcoll.fabric("hgx-a100"), ["ring"], sizes=[KIB, MIB])))
+    assert {*nvcoll.compare("hgx-h100", sizes=[KIB]).algorithms} == {*ALL_REDUCES}
+    assert nvcoll.compare("hgx-h100", [nvcoll.schedule("broadcast", "direct", world_size=8)], sizes=[8]).collective == (
+        "broadcast"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("hgx-h900",), {}, "no machine is called `hgx-h900`"),
+        (("hgx-h100", "ring"), {}, "pass a list, as \\['ring'\\]"),
+        (("hgx-h100", ["rong"]), {}, "no all_reduce algorithm is called `rong`"),
+        (("hgx-h100",), {"sizes": []}, "`sizes` is empty"),
+        (("hgx-h100", [nvcoll.schedule("barrier", "auto", world_size=8)]), {"collective": "scan"}, "of barrier: scan"),
+    ],
+)
+def test_what_python_cannot_compare_is_a_typed_error(arguments, options, message):
+    with pytest.raises(nvcoll.InvalidArgument, match=message):
+        nvcoll.compare(*arguments, **options)
+
+
+def test_what_is_refuted_is_not_compared_in_python():
+    @nvcoll.algorithm("all_reduce")
+    def forgets(b):
+        ranks = range(b.world_size - 1)
+        b.fold([b.input(r, 0) for r in ranks], into=[b.output(r, 0) for r in range(b.world_size)])
+
+    with pytest.raises(nvcoll.Refuted):
+        nvcoll.compare("hgx-h100", [forgets], sizes=[KIB])
+
+
+@pytest.mark.parametrize("listed", ["64M,1G", "1K..1G", "127M,129M"])
+def test_the_size_from_which_predictions_are_validated_does_not_depend_on_the_sweep(listed):
+    text = cli("compare", "ring", "--on", "hgx-h100", "--sizes", listed).stdout
+    assert "of NCCL's times: not validated; from 128 MiB validated on" in text
+    assert "algorithms are simulated, not validated" in text
+
+
+def test_repeated_machines_are_all_compared():
+    lines = cli("compare", "ring", "--on", "hgx-h100", "--on", "hgx-a100,dgx2", "-b", "1K").stdout.splitlines()
+    assert [line.split()[0] for line in lines if " x " in line and not line.startswith(" ")] == [
+        "hgx-h100",
+        "hgx-a100",
+        "dgx2",
+    ]
 
 
 def test_where_none_runs_is_an_error_with_every_reason():
@@ -140,7 +207,7 @@ def test_the_command_marks_the_fastest_and_says_what_does_not_run_there():
     lines = cli("compare", "--on", "hgx-h100,hgx-a100", "-b", "1K", "-e", "1M", "-f", "32").stdout.splitlines()
     rows = [line for line in lines if line.strip().startswith(("1 KiB", "32 KiB", "1 MiB"))]
     assert len(rows) == 6 and all(row.count("*") == 1 for row in rows)
-    assert sum(line.startswith("fastest   ") for line in lines) == 2
+    assert sum(line.startswith("fastest   of the sizes tried: ") for line in lines) == 2
     assert any(line.startswith("not here  nvswitch: hgx-a100: ") for line in lines)
 
 
@@ -161,16 +228,16 @@ def test_json_holds_the_documented_keys_and_the_numbers_of_the_library():
     assert printed["schema"] == "nvcoll.compare/1" and [row["bytes"] for row in machine["rows"]] == [64 * KIB, MIB]
     found = compared("hgx-a100", [64 * KIB, MIB], ["ring", "nvswitch"])
     for at, row in enumerate(machine["rows"]):
-        assert row["fastest"] == "ring" and row["floor_us"] == found.floor[at]
-        assert row["times"]["ring"]["us"] == found.times["ring"][at].microseconds
+        assert row["fastest"] == "ring" and row["floor_us"] == found.rows[at].floor_us
+        assert row["times"]["ring"]["us"] == found.rows[at].times["ring"].time_us
     assert machine["ranges"] == [{"algorithm": "ring", "first": 64 * KIB, "last": MIB}]
     assert machine["absent"] == found.absent
 
 
 def test_an_algorithm_of_a_file_is_compared_and_says_which_collective_it_is_of(mine):
     text = cli("compare", f"{mine}:star(per_node=4),ring", "--on", "hgx-a100", "--sizes", "1K").stdout
-    assert "star(per_node=4)" in text and "all_reduce, microseconds" in text
-    assert "broadcast, microseconds" in cli("compare", f"{mine}:spread", "--on", "hgx-a100", "-b", "1K").stdout
+    assert "star(per_node=4)" in text and "all_reduce, simulated times in us" in text
+    assert "broadcast, simulated times" in cli("compare", f"{mine}:spread", "--on", "hgx-a100", "-b", "1K").stdout
 
 
 def test_what_is_refuted_is_not_timed(mine):
@@ -212,6 +279,7 @@ def test_one_gpu_has_nobody_to_talk_to():
         (["rong"], "no all_reduce algorithm is called `rong`: choose from nvswitch, "),
         (["pat"], "no all_reduce algorithm is called `pat`"),
         (["--collective", "all_shout"], "no collective is called `all_shout`"),
+        (["--collective", "AllReduce"], "did you mean all_reduce?"),
         (["ring", "--on", "hgx-h900"], "hgx-h900"),
         (["nowhere.py:f"], "`nowhere.py` is not a file"),
         (["--sizes", "1M", "-b", "1M"], "--sizes says what -b and -e say"),

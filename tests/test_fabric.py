@@ -7,7 +7,7 @@ import pytest
 
 import nvcoll
 from nvcoll._nvcoll import collectives, fabrics, networks
-from nvcoll.cli.fabric import named
+from nvcoll.cli.machines import named
 
 TWO = """
 gpu = "rtx3090"

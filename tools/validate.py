@@ -14,8 +14,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from nvcoll import InvalidArgument
-from nvcoll.cli.terminal import Output
 
 import intervals
 import judging
@@ -51,7 +52,7 @@ def report(systems: Path, measurements: Path, worst: int) -> None:
     estimator = pytorch_estimate.predictor()
     if estimator is not None:
         predictors["PyTorch's estimator"] = judging.judge(rows, estimator)
-    console = Output()
+    console = Console(width=1000, highlight=False)
     judging.report(rows, predictors, console, worst)
     intervals.report(next(iter(predictors.values())), console)
     print(f"{len(rows)} healthy rows of {len({row.system.system_id for row in rows})} systems")

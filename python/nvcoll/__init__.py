@@ -42,6 +42,7 @@ from nvcoll._nvcoll import (
     verify,
 )
 from nvcoll.algorithms import Algorithm, algorithm
+from nvcoll.comparison import Comparison, ComparisonRow, compare
 from nvcoll.node import Node
 from nvcoll.price import Price
 from nvcoll.report import Report, ReportRow
@@ -54,6 +55,8 @@ __all__ = [
     "Busy",
     "Closed",
     "Communicator",
+    "Comparison",
+    "ComparisonRow",
     "CriticalPiece",
     "Error",
     "Fabric",
@@ -79,6 +82,7 @@ __all__ = [
     "__version__",
     "algorithm",
     "cluster",
+    "compare",
     "fabric",
     "premul_sum",
     "schedule",

@@ -1,4 +1,4 @@
-"""Algorithms in virtual time on one machine, for many sizes: how long each takes, and which is the fastest where.
+"""Algorithms in virtual time on one machine, for many sizes: the time of each, and the fastest at each size.
 
 ::
 
@@ -7,43 +7,54 @@
                │  ll128      │  4       until more of them is slower, or there are too many steps
                └─ ll         └─ 16 ..   the fastest of all is the algorithm's time
 
-Every algorithm is given the protocol and the number of tiles that suit it best at that size, as a tuned library would
-give it: else it would be settings that are compared. Costs are the fitted constants of `Fabric.predict`, the same for
-all. A protocol is tried where NCCL allows it for a ring on that machine, or has no model of it, and constants are
-known. A schedule with steps at a switch runs under simple alone: the flags of ll and ll128 travel with the data, and
-the switch would fold them too.
+Each algorithm gets the protocol and the number of tiles that suit it best at that size, as a tuned library would choose
+them; otherwise the comparison would be one of settings. All algorithms share the fitted constants of `Fabric.predict`.
+The simulated times themselves are compared with no measurement. A protocol is tried if NCCL allows it for a ring on
+that machine, or has no model of the machine, and its constants are known. A schedule with steps at a switch runs under
+simple only: the flags of ll and ll128 travel with the data, and the switch would reduce them too.
 
-What does not run on a machine has a reason in place of times. Source: ours.
+An algorithm that does not run on a machine has a reason in place of times. Source: ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nvcoll._nvcoll import Error, Fabric, InvalidArgument, Prediction, Schedule, Timeline, schedule
+from nvcoll._nvcoll import Error, Fabric, InvalidArgument, Prediction, Schedule, Timeline, schedule, verify
+from nvcoll._nvcoll import algorithms as registry
+from nvcoll._nvcoll import fabric as preset
+from nvcoll.algorithms import Algorithm
+from nvcoll.formatting import sized
+from nvcoll.tables import fitted, labelled
 
 PROTOCOLS = {"Simple": "simple", "LL128": "ll128", "LL": "ll"}
-"""What NCCL calls the protocols of the simulator."""
+"""The simulator's protocols by NCCL's names."""
 
 LAUNCH = "process_per_gpu"
-"""How calls are launched unless it is said."""
+"""The default launch of calls."""
 
 FINER = 4
-"""By how much the number of tiles grows from one try to the next. Chosen."""
+"""The factor between the numbers of tiles of successive tries. Chosen."""
 
 MOST_STEPS = 1 << 17
-"""Steps over all tiles beyond which no more tiles are tried. Chosen: some hundredths of a second."""
+"""The number of steps over all tiles beyond which no more tiles are tried. Chosen: some hundredths of a second."""
 
 DTYPE = "uint8"
-"""Bytes alone decide the time, and any number of them is a number of these."""
+"""The dtype of simulated calls: only bytes decide the time, and any size is a number of bytes."""
+
+SIZES = tuple(1 << power for power in range(10, 31))
+"""The sizes of a comparison unless others are given."""
+
+NCCL = ("NCCL picks", "NCCL us", "vs fastest")
+"""The headings of the columns about NCCL."""
 
 
 @dataclass(frozen=True)
 class SimulatedTime:
-    """An algorithm at one size, with what suits it best there."""
+    """The simulated time of an algorithm at one size, with the protocol and tiles that suit it best there."""
 
-    microseconds: float
+    time_us: float
     protocol: str
     slice_bytes: int
     tiles: int
@@ -52,7 +63,7 @@ class SimulatedTime:
 
 @dataclass(frozen=True)
 class FastestRange:
-    """Successive sizes at which one algorithm is the fastest."""
+    """Successive sizes of a comparison at which one algorithm is the fastest."""
 
     algorithm: str
     first: int
@@ -60,37 +71,110 @@ class FastestRange:
 
 
 @dataclass(frozen=True)
+class ComparisonRow:
+    """All algorithms at one size on one machine; times in microseconds.
+
+    Attributes:
+        nbytes: the size, as nccl-tests counts it.
+        fastest: the name of the fastest algorithm; of equals the first.
+        times: by algorithm, its simulated time with protocol, tiles and bottleneck.
+        ahead: the time of the second fastest over that of the fastest; None if there is one algorithm.
+        nccl: NCCL's choice with its predicted time; None if there is no prediction.
+        floor_us: a lower bound for any schedule.
+    """
+
+    nbytes: int
+    fastest: str
+    times: Mapping[str, SimulatedTime]
+    ahead: float | None
+    nccl: Prediction | None
+    floor_us: float
+
+    @property
+    def fastest_us(self) -> float:
+        """The time of the fastest algorithm."""
+        return self.times[self.fastest].time_us
+
+    @property
+    def nccl_us(self) -> float | None:
+        """The predicted time of NCCL; None if there is no prediction."""
+        return self.nccl and self.nccl.microseconds
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """Every algorithm at every size on one machine. Times are in microseconds, sizes as nccl-tests counts them."""
+    """Algorithms of one collective at several sizes on one machine, in virtual time. ``print`` shows a table.
+
+    Attributes:
+        fabric: the machine.
+        collective: what all algorithms do.
+        rows: one for each size.
+        absent: by name, the algorithms that do not run there, and why.
+        why_no_nccl: why there is no prediction for NCCL; None if there is one.
+    """
 
     fabric: Fabric
     collective: str
-    sizes: Sequence[int]
-    times: Mapping[str, Sequence[SimulatedTime]]
+    rows: Sequence[ComparisonRow]
     absent: Mapping[str, str]
-    """Those that do not run there, and why."""
-    floor: Sequence[float]
-    nccl: Sequence[Prediction] | str
-    """What NCCL would pick and what it would take, or why that is not known."""
+    why_no_nccl: str | None
 
-    def fastest(self, at: int) -> str:
-        """Returns who is the fastest at the size with this index; of equals the first."""
-        return min(self.times, key=lambda name: self.times[name][at].microseconds)
+    @property
+    def algorithms(self) -> list[str]:
+        """The names of the algorithms that run there."""
+        return [*self.rows[0].times]
 
     def ranges(self) -> list[FastestRange]:
-        """Returns who is the fastest where, by size."""
+        """Returns the fastest algorithm by size; successive sizes with the same one are one range."""
         found: list[FastestRange] = []
-        for at, nbytes in enumerate(self.sizes):
-            name = self.fastest(at)
-            if found and found[-1].algorithm == name:
-                found[-1] = FastestRange(name, found[-1].first, nbytes)
+        for row in self.rows:
+            if found and found[-1].algorithm == row.fastest:
+                found[-1] = FastestRange(row.fastest, found[-1].first, row.nbytes)
             else:
-                found.append(FastestRange(name, nbytes, nbytes))
+                found.append(FastestRange(row.fastest, row.nbytes, row.nbytes))
         return found
+
+    def summary(self) -> str:
+        """Names the fastest algorithm of each range of sizes, as ``ring at 1 KiB to 32 KiB; tree at 1 MiB``."""
+        words = []
+        for one in self.ranges():
+            sizes = sized(one.first) if one.first == one.last else f"{sized(one.first)} to {sized(one.last)}"
+            words.append(f"{one.algorithm} at {sizes}")
+        return f"of the sizes tried: {'; '.join(words)}"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from labelled("", f"{self.fabric.name}   {self.fabric.title}", label=0)
+        yield from labelled("", f"{self.collective}, simulated times in us", label=0)
+        headings = ("size", "fastest", "time", "ahead", *(f"{n} " for n in self.algorithms), *NCCL, "bound", "x bound")
+        slowest = sorted(self.algorithms, key=lambda name: -sum(row.times[name].time_us for row in self.rows))
+        never = [f"{name} " for name in slowest if all(row.fastest != name for row in self.rows)]
+        others = [f"{name} " for name in slowest if f"{name} " not in never]
+        optional = [*never, *others, "x bound", "ahead", NCCL[1]]
+        yield from fitted(headings, [*self._cells()], left=("fastest", NCCL[0]), optional=optional)
+
+    def _cells(self) -> Iterator[Sequence[str]]:
+        for row in self.rows:
+            times = [f"{micros(t.time_us)}{'*' if name == row.fastest else ' '}" for name, t in row.times.items()]
+            ahead = "-" if row.ahead is None else f"{row.ahead:.2f}x"
+            nccl: tuple[str, ...] = ("-", "-", "-")
+            if row.nccl is not None and row.nccl_us is not None:
+                choice = f"{row.nccl.algorithm}/{row.nccl.protocol}"
+                nccl = (choice, micros(row.nccl_us), f"{row.nccl_us / row.fastest_us:.2f}x")
+            over = f"{row.fastest_us / row.floor_us:.2f}" if row.floor_us else "-"
+            fastest = (f"{row.fastest} {row.times[row.fastest].protocol}", micros(row.fastest_us), ahead)
+            yield sized(row.nbytes), *fastest, *times, *nccl, micros(row.floor_us), over
+
+
+def micros(microseconds: float) -> str:
+    """Writes a time in microseconds: four digits, and all those before the point."""
+    return f"{microseconds:.4g}" if microseconds < 1e4 else f"{microseconds:.0f}"
 
 
 def protocols_on(fabric: Fabric) -> list[str]:
-    """Returns the simulator's names of what NCCL allows for a ring on this machine, and of which constants are known.
+    """Returns the simulator's protocols that NCCL allows for a ring on this machine and whose constants are known.
 
     Raises:
         InvalidArgument: there is none, as on one GPU.
@@ -113,7 +197,7 @@ def protocols_on(fabric: Fabric) -> list[str]:
 
 
 def is_at_switch(run: Schedule) -> bool:
-    """Says whether a switch has to fold or to multicast."""
+    """Says whether a schedule has steps at a switch, which reduces or multicasts."""
     return any(step.at_switch for step in run.steps)
 
 
@@ -127,23 +211,23 @@ def timed(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], 
 
 
 def _able(run: Schedule, protocols: Sequence[str]) -> Sequence[str]:
-    """Returns those under which a schedule runs: it looks at every step of it."""
+    """Returns the protocols under which a schedule runs. Cost: linear in its steps."""
     return ["simple"] if is_at_switch(run) else protocols
 
 
 def _best(fabric: Fabric, run: Schedule, nbytes: int, able: Sequence[str], launch: str) -> SimulatedTime:
     tries = [one for protocol in able for one in _tries(fabric, run, nbytes, protocol, launch)]
-    return min(tries, key=lambda one: one.microseconds)
+    return min(tries, key=lambda one: one.time_us)
 
 
 def timeline(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: str = LAUNCH) -> Timeline:
-    """Returns the timeline of what `timed` finds, with every step in every tile."""
+    """Returns the timeline of the run that `timed` finds, with every step in every tile."""
     best = timed(fabric, run, nbytes, protocols, launch)
     return _run(fabric, run, nbytes, best.protocol, best.slice_bytes, launch, spans=True)
 
 
 def _tries(fabric: Fabric, run: Schedule, nbytes: int, protocol: str, launch: str) -> Iterator[SimulatedTime]:
-    """Yields the schedule in more and more tiles, until that makes it slower."""
+    """Yields runs of the schedule in more and more tiles, until that makes it slower."""
     chunk = max((end - start for start, end in run.chunk_ranges(nbytes)), default=1) or 1
     wanted, last = 1, float("inf")
     while True:
@@ -174,14 +258,14 @@ def compare_schedules(
     """Times every schedule at every size.
 
     Args:
-        fabric: where.
-        collective: what all of them do.
-        schedules: by name, a schedule or why there is none.
+        fabric: the machine.
+        collective: what all schedules do.
+        schedules: by name, a schedule, or why there is none.
         sizes: bytes of a rank's longer buffer, as nccl-tests counts them.
-        launch: how calls are launched, as of `Fabric.predict`.
+        launch: how calls are launched, as in `Fabric.predict`.
 
     Raises:
-        InvalidArgument: none of them runs there, or the collective has no floor.
+        InvalidArgument: none of them runs there, or the collective has no lower bound.
     """
     protocols = protocols_on(fabric)
     times: dict[str, list[SimulatedTime]] = {}
@@ -197,12 +281,81 @@ def compare_schedules(
             absent[name] = str(error)
     if not times:
         raise InvalidArgument(f"none runs on {fabric.name}: {'; '.join(f'{n}: {why}' for n, why in absent.items())}")
-    nccl = _nccl(fabric, collective, sizes, launch)
-    return Comparison(fabric, collective, sizes, times, absent, fabric.floor(collective, sizes), nccl)
+    nccl, why_no_nccl = _nccl(fabric, collective, sizes, launch)
+    floors = fabric.floor(collective, sizes)
+    rows = [
+        _row(nbytes, {name: of_all[at] for name, of_all in times.items()}, nccl[at], floors[at])
+        for at, nbytes in enumerate(sizes)
+    ]
+    return Comparison(fabric, collective, rows, absent, why_no_nccl)
 
 
-def _nccl(fabric: Fabric, collective: str, sizes: Sequence[int], launch: str) -> Sequence[Prediction] | str:
+def _row(nbytes: int, times: Mapping[str, SimulatedTime], nccl: Prediction | None, floor_us: float) -> ComparisonRow:
+    fastest, *others = sorted(times, key=lambda name: times[name].time_us)
+    least = times[fastest].time_us
+    ahead = times[others[0]].time_us / least if others and least else None
+    return ComparisonRow(nbytes, fastest, times, ahead, nccl, floor_us)
+
+
+def _nccl(
+    fabric: Fabric, collective: str, sizes: Sequence[int], launch: str
+) -> tuple[Sequence[Prediction | None], str | None]:
+    """Returns the predictions for NCCL, or why there is none."""
     try:
-        return fabric.predict(collective, sizes, launch=launch)
+        return fabric.predict(collective, sizes, launch=launch), None
     except InvalidArgument as error:
-        return str(error)
+        return [None] * len(sizes), str(error)
+
+
+def compare(
+    on: str | Fabric,
+    algorithms: Iterable[str | Algorithm | Schedule] | None = None,
+    *,
+    sizes: Iterable[int] = SIZES,
+    collective: str | None = None,
+    launch: str = LAUNCH,
+) -> Comparison:
+    """Compares algorithms on a machine in virtual time, as ``nvcoll compare`` does.
+
+    Args:
+        on: the machine, by name or as a :class:`Fabric`.
+        algorithms: names, decorated functions, or schedules; default: all that are known for the collective. Functions
+            and schedules are proved first.
+        sizes: bytes of a rank's longer buffer, as nccl-tests counts them; default: 1 KiB to 1 GiB, each twice the last.
+        collective: what the algorithms do; default: that of the first function or schedule, else ``all_reduce``.
+        launch: how calls are launched, as in ``Fabric.predict``.
+
+    Returns:
+        A row for each size, with the simulated time of each algorithm, the fastest, NCCL's choice and the lower bound.
+
+    Raises:
+        InvalidArgument: no machine, algorithm or collective has this name, or no algorithm runs there.
+        Refuted: an algorithm of yours is not proved.
+
+    Example:
+        >>> import nvcoll
+        >>> found = nvcoll.compare("hgx-a100", ["ring", "one_shot"], sizes=[1 << 10, 1 << 30])
+        >>> [row.fastest for row in found.rows]
+        ['one_shot', 'ring']
+    """
+    if isinstance(algorithms, str):
+        raise InvalidArgument(f"`algorithms` is '{algorithms}': pass a list, as ['{algorithms}']")
+    fabric = preset(on) if isinstance(on, str) else on
+    given = None if algorithms is None else [*algorithms]
+    wanted = collective or next((one.collective for one in given or [] if not isinstance(one, str)), "all_reduce")
+    known = [name for owner, name, *_ in registry() if owner == wanted]
+    schedules: dict[str, Schedule | str] = {}
+    for one in known if given is None else given:
+        if isinstance(one, str):
+            schedules[one] = schedule(wanted, one, world_size=fabric.world_size)
+            continue
+        built = one if isinstance(one, Schedule) else one.schedule(fabric.world_size)
+        if built.collective != wanted:
+            raise InvalidArgument(f"{built.algorithm} is an algorithm of {built.collective}: {wanted} is compared")
+        verify(built)
+        key = built.algorithm if built.algorithm not in schedules else f"{built.algorithm} ({len(schedules)})"
+        schedules[key] = built
+    nbytes = sorted({*sizes})
+    if not nbytes:
+        raise InvalidArgument("`sizes` is empty: pass bytes, as [1 << 20]")
+    return compare_schedules(fabric, wanted, schedules, nbytes, launch)

@@ -167,6 +167,12 @@ def document(
     return "\n".join([*head, *parts, "</svg>"])
 
 
+def size(schedule: Schedule) -> tuple[float, float]:
+    """Returns the width and the height of the drawing of a schedule, in pixels, without its legend."""
+    layout = Layout.of(schedule)
+    return layout.width, layout.height
+
+
 def svg(schedule: Schedule) -> str:
     """Draws a schedule.
 

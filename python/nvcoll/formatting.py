@@ -1,10 +1,9 @@
-"""Numbers and expressions in sentences, and text in markup."""
+"""How numbers and expressions are written in sentences, and text in markup."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Container, Iterator, Sequence
 
 EXPRESSIONS = 3
 """How many chunks' expressions are shown where they differ. Chosen."""
@@ -27,17 +26,6 @@ def sized(nbytes: int) -> str:
         if nbytes >= unit:
             return f"{nbytes / unit:.4g} {name}"
     return f"{nbytes} B"
-
-
-def aligned(rows: Sequence[Sequence[str]], left: Container[int] = ()) -> Iterator[str]:
-    """Yields rows as lines; the columns at the places ``left`` are set left, all others right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()
 
 
 def shortened(expression: str) -> str:

@@ -1,16 +1,17 @@
-"""What the collectives of a program would cost on machines that nobody has to own: ``node.report(on=...)``.
+"""What the collectives of a program would cost on machines that you do not have: ``node.report(on=...)``.
 
 A node counts its calls by kind: collective, bytes, dtype, op, algorithm, root, ranks. A report prices each kind once on
-each machine (``nvcoll.price``) and multiplies. What it does not know: computing between the calls, calls that overlap
-each other or computing, and groups of ranks that share a link at once; every call is alone on the machine.
+each machine (``nvcoll.price``) and multiplies. It does not know compute between calls, overlap of calls with each other
+or with compute, or groups of ranks that share a link: each call is alone on the machine.
 
-A total is that of the busiest rank: the sum over the calls that it takes part in. Groups of ranks that work side by
-side are not added up, and nobody waits for ranks that come later.
+A total is that of the busiest rank: the sum over the calls that this rank takes part in. Groups of ranks that work side
+by side are not added up, and no rank waits for ranks that come later.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +20,9 @@ from dataclasses import asdict, dataclass, replace
 from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Tallies
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.comparison import LAUNCH
-from nvcoll.formatting import aligned, counted, escaped, sized
+from nvcoll.formatting import counted, escaped, sized
 from nvcoll.price import Price, Pricer
+from nvcoll.tables import LABEL, fitted, labelled, terminal_columns
 
 _watchers: list[list[Tallies]] = []
 
@@ -50,18 +52,20 @@ class ReportRow:
 class Total:
     """What all calls would cost on one machine, in microseconds: the calls of the busiest rank.
 
-    ``trust`` is that of the calls that take most of it. ``low`` and ``high`` are the sums of the 90 % intervals; a call
-    without one counts as what it costs. ``is_least``: for some calls there is a floor only. ``unpriced`` calls have no
-    answer and are not in the sum.
+    ``trust`` is the accuracy of the calls that take most of the time. ``low`` and ``high`` are the sums of the ends of
+    the 90 % intervals; a call without an interval counts with its time. ``is_least``: some calls have a lower bound
+    only. ``unpriced`` calls have no answer and are not in the sum; if no call has an answer, the times are None.
+    ``note`` says which nodes of the machine are idle.
     """
 
     fabric: str
     trust: str
-    microseconds: float
-    low: float
-    high: float
+    microseconds: float | None
+    low: float | None
+    high: float | None
     is_least: bool
     unpriced: int
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ def clock_of(tallies: Tallies, pricer: Pricer) -> float:
     report = report_of([tallies], [pricer])
     if why := _why_unpriced(report, 0):
         raise InvalidArgument(f"the clock does not know what every call takes: {why}")
-    return report.totals[0].microseconds
+    return report.totals[0].microseconds or 0.0
 
 
 @contextmanager
@@ -186,7 +190,25 @@ def _total(fabric: Fabric, rows: Sequence[ReportRow], at: int) -> Total:
     is_least = any(row.prices[at].way == "floor only" for row in rows)
     most = _most(rows, at)
     trust = (most and most.prices[at].trust) or "not validated"
-    return Total(fabric.name, trust, us, low, high, is_least, unpriced)
+    note = _idle_nodes(fabric, rows)
+    if not spent and unpriced:
+        return Total(fabric.name, trust, None, None, None, is_least, unpriced, note)
+    return Total(fabric.name, trust, us, low, high, is_least, unpriced, note)
+
+
+def _idle_nodes(fabric: Fabric, rows: Sequence[ReportRow]) -> str | None:
+    """Says that nodes of a cluster have no rank, and how to place ranks on all of them; None if all have one."""
+    ranks = 1 + max((rank for row in rows for rank in row.ranks), default=0)
+    per_node = fabric.world_size // fabric.nodes
+    used = -(-ranks // per_node)
+    if not rows or used >= fabric.nodes:
+        return None
+    placed = re.fullmatch(r"([^\[\]]+)x(\d+)(\+.+)", fabric.name)
+    over_all, rest = divmod(ranks, fabric.nodes)
+    hint = f"; to place {over_all} on each node: {placed[1]}[0-{over_all - 1}]x{placed[2]}{placed[3]}" if placed else ""
+    hint = hint.replace("[0-0]", "[0]") if rest == 0 else ""
+    idle = counted(fabric.nodes - used, "node")
+    return f"{counted(ranks, 'rank')} fill {used} of {fabric.nodes} nodes, {idle} idle{hint}"
 
 
 def _most(rows: Iterable[ReportRow], at: int) -> ReportRow | None:
@@ -195,21 +217,27 @@ def _most(rows: Iterable[ReportRow], at: int) -> ReportRow | None:
 
 
 _WAYS = {
-    "simulated schedule": "simulated: there is no prediction; the schedule that ran, in virtual time, not validated",
-    "floor only": "floor: there is no estimate; no schedule is faster",
+    "simulated schedule": "simulated: no prediction; the schedule that ran here, in virtual time, not validated",
+    "floor only": "bound: no estimate; a lower bound for any schedule",
 }
-"""What is said of prices that are not predictions."""
+"""Notes on prices that are not predictions."""
+
+
+CALL = ("collective", "size", "dtype/op", "algorithm (here)", "ranks", "calls")
+"""The headings of the columns that describe a call."""
+
+NCCL_USES = "NCCL uses"
 
 
 def headings(report: Report) -> list[str]:
     """Returns the headings of the table of a report."""
-    return ["collective", "size", "of", "asked for", "ranks", "times", *_per_machine(report)]
+    return [*CALL, *_per_machine(report)]
 
 
 def _per_machine(report: Report) -> Iterator[str]:
     for total in report.totals:
         yield f"{total.fabric} us"
-        yield "by"
+        yield NCCL_USES
 
 
 def cells(report: Report) -> list[list[str]]:
@@ -236,7 +264,8 @@ def _cells(row: ReportRow) -> tuple[str, ...]:
 
 
 def _at_least(total: Total) -> str:
-    return f"{'>= ' if total.is_least else ''}{microseconds(total.microseconds)}"
+    least = ">= " if total.is_least and total.microseconds is not None else ""
+    return f"{least}{microseconds(total.microseconds)}"
 
 
 def _by(price: Price) -> str:
@@ -247,7 +276,7 @@ def _by(price: Price) -> str:
         case "simulated schedule":
             return f"{price.algorithm}, simulated"
         case "floor only":
-            return "floor"
+            return "bound"
         case _:
             return ""
 
@@ -255,7 +284,7 @@ def _by(price: Price) -> str:
 def _interval(total: Total) -> str:
     if (total.low, total.high) == (total.microseconds, total.microseconds):
         return ""
-    return f"{microseconds(total.low)} to {microseconds(total.high)}"
+    return f"90 %: {microseconds(total.low)} to {microseconds(total.high)} us"
 
 
 def microseconds(us: float | None) -> str:
@@ -264,21 +293,27 @@ def microseconds(us: float | None) -> str:
 
 
 def notes(report: Report) -> Iterator[str]:
-    """Says what the numbers are, and what most of the time is spent on."""
-    yield f"microseconds of a call, launched {report.launch}"
-    yield "the total is of the busiest rank, every call alone on the machine, without computing"
+    """Yields the notes below the table: units, bottlenecks, accuracy, and what is missing, each with its label."""
+    yield from (f"{label:{LABEL}}{words}" for label, words in _notes(report))
+
+
+def _notes(report: Report) -> Iterator[tuple[str, str]]:
+    yield "us", f"microseconds of one call, launched {report.launch}"
+    yield "total", "busiest rank; no overlap between calls or with compute"
     for at, total in enumerate(report.totals):
         most = _most(report.rows, at)
         if most is not None and (bottleneck := most.prices[at].bottleneck):
-            yield f"bound by  {total.fabric}, in {most.collective} of {sized(most.nbytes)}: {bottleneck}"
-    yield from (f"numbers   {total.fabric}: {total.trust}" for total in report.totals)
+            yield "bound by", f"{total.fabric}, in {most.collective} of {sized(most.nbytes)}: {bottleneck}"
+    yield from (("accuracy", f"{total.fabric}: {total.trust}") for total in report.totals if total.microseconds)
     found = {price.way for row in report.rows for price in row.prices}
-    yield from (f"note      {meaning}" for way, meaning in _WAYS.items() if way in found)
+    yield from (("note", meaning) for way, meaning in _WAYS.items() if way in found)
     for at, total in enumerate(report.totals):
+        if total.note:
+            yield "note", f"{total.fabric}: {total.note}"
         if why := _why_unpriced(report, at):
-            yield f"note      {counted(total.unpriced, 'call')} without an answer, not in the total: {why}"
+            yield "note", f"{counted(total.unpriced, 'call')} without an answer, not in the total: {why}"
     if report.others:
-        yield f"note      {counted(report.others, 'call')} more, of more kinds than a node tells apart: in no row"
+        yield "note", f"{counted(report.others, 'call')} more, of more kinds than a node tells apart: in no row"
 
 
 def _why_unpriced(report: Report, at: int) -> str | None:
@@ -289,9 +324,26 @@ def _why_unpriced(report: Report, at: int) -> str | None:
 
 def _lines(report: Report) -> Iterator[str]:
     if not report.rows and not report.others:
-        yield "no collectives were made"
+        yield NOTHING
         return
-    names, rows = headings(report), cells(report)
-    left = [at for at, name in enumerate(names) if name in ("collective", "of", "asked for", "by")]
-    yield from aligned([names, *rows], left)
-    yield from notes(report)
+    names, rows, width = headings(report), cells(report), terminal_columns()
+    is_wide = sum(2 + max(map(len, column)) for column in zip(names, *rows, strict=True)) > width + 2
+    of_call = [*range(len(CALL))]
+    for at in range(len(report.totals)) if is_wide else [None]:
+        columns = [*range(len(names))] if at is None else [*of_call, len(CALL) + 2 * at, len(CALL) + 2 * at + 1]
+        table = [[row[column] for column in columns] for row in rows]
+        shown = [names[column] for column in columns]
+        yield from fitted(shown, table, left=LEFT, optional=OPTIONAL, width=width)
+        if is_wide:
+            yield ""
+    for label, words in _notes(report):
+        yield from labelled(label, words, width)
+
+
+NOTHING = "no collectives were made"
+
+LEFT = ("collective", "dtype/op", "algorithm (here)", NCCL_USES)
+"""The headings of the columns that are aligned left."""
+
+OPTIONAL = ("algorithm (here)", "dtype/op")
+"""The headings of the columns that narrow terminals do not show."""

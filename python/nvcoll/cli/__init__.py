@@ -24,9 +24,9 @@ import typer
 from typer.core import TyperGroup
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
-from nvcoll._nvcoll import algorithms as registry
-from nvcoll._nvcoll import machine
-from nvcoll.cli import algorithms, bench, compare, explain, fabric, info, predict, run, schedules
+from nvcoll._nvcoll import collectives, machine
+from nvcoll.cli import algorithms, bench, compare, explain, fabric, hints, info, predict, run, schedules
+from nvcoll.tables import aligned
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 
@@ -55,18 +55,22 @@ def _errors_in_one_line() -> Iterator[None]:
         message, status = str(error), REFUTED
     except Error as error:
         message = str(error)
+    except UnicodeDecodeError as error:
+        message = f"a file that should be text is none ({error}): pass a text file in UTF-8"
     except MemoryError:
         message = "there is not enough memory: use fewer ranks or a smaller size"
     except Exception as error:
         if not hasattr(error, "format_message"):  # which usage errors of every click that typer brings have
             raise
         message = error.format_message()
+        if hint := hints.of_option(getattr(error, "option_name", "")):
+            message = f"{message.rstrip('.')}: {hint}"
     typer.echo(f"nvcoll: {message}", err=True)
     raise typer.Exit(status)
 
 
 def _let_go_of_stdout() -> None:
-    """Lets the interpreter flush at its end what nobody takes."""
+    """Sends what is left in standard output's buffer to the null device: its reader has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -80,8 +84,12 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Finds the command."""
-        if args[0] not in self.commands:
-            raise InvalidArgument(f"no command is called `{args[0]}`: choose from {', '.join(self.commands)}")
+        name = args[0]
+        if name not in self.commands:
+            if (meant := hints.nearest(name, [collective for collective, *_ in collectives()])) is not None:
+                columns = " --nccl" if name.endswith("_perf") else ""
+                raise InvalidArgument(f"no command is called `{name}`: did you mean nvcoll bench {meant}{columns}?")
+            raise InvalidArgument(f"no command is called `{name}`: choose from {', '.join(self.commands)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -94,7 +102,7 @@ app = typer.Typer(
     cls=Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="A multi-GPU node in a pip wheel.",
+    help="Run, prove and predict collectives; no GPU is needed.",
     epilog=STATUS,
 )
 app.command("bench")(bench.bench)
@@ -109,24 +117,46 @@ app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command("info")(info.info)
 
 
+GROUPS = {
+    "run": (
+        ("nvcoll bench all_reduce -n 8", "time algorithms beside numpy and the roofline"),
+        ("nvcoll explain all_reduce -b 64K", "the algorithm that auto takes, and why"),
+        ("nvcoll run --on hgx-h100 script.py", "run a script, price its collectives on a machine"),
+    ),
+    "prove": (
+        ("nvcoll verify mine.py:ring -n 8", "prove a schedule, or show what is wrong"),
+        ("nvcoll verify --all", "prove every algorithm"),
+    ),
+    "predict": (
+        ("nvcoll predict all_reduce -b 1G", "how long NCCL takes, on machines you don't have"),
+        ("nvcoll compare --on hgx-a100", "the fastest algorithm at each size, simulated"),
+    ),
+    "look": (
+        ("nvcoll show all_reduce ring -n 4", "the steps of a schedule, as text or as a drawing"),
+        ("nvcoll algorithms all_reduce", "algorithms: what they move, how often they wait"),
+        ("nvcoll fabric hgx-h100", "machines: links and bandwidth, or a drawing"),
+        ("nvcoll info", "this processor, and the defaults"),
+    ),
+}
+"""The commands by what they are for, each as an example."""
+
+
 @app.callback(invoke_without_command=True)
 def greet(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
-    """Says what there is and what to try."""
+    """Lists the commands in groups, or prints the version."""
     if version:
         print(f"nvcoll {__version__}")
     elif context.invoked_subcommand is None:
         facts = machine()
-        names = ", ".join(name for collective, name, *_ in registry() if collective == "all_reduce")
-        print(f"nvcoll {__version__}: collectives between virtual GPUs, run, proved and timed on this machine")
-        print(f"found   {facts['usable_cpus']} usable CPUs, {facts['cpu'] or 'unknown processor'}, {facts['isa']}")
-        print("needs   no GPU, no driver, no CUDA")
-        print(f"knows   all_reduce by {names}")
-        print("try     nvcoll bench all_reduce -n 8          every algorithm beside numpy and the roofline")
-        print("        nvcoll show all_reduce ring -n 4      the steps, and what waits for what")
-        print("        nvcoll verify --all                   the proof of every algorithm")
-        print("more    nvcoll --help, nvcoll info")
+        print(f"nvcoll {__version__}: run, prove and predict collectives; no GPU is needed")
+        print(f"here: {facts['usable_cpus']} usable CPUs, {facts['cpu'] or 'unknown processor'}, {facts['isa']}")
+        for group, rows in GROUPS.items():
+            print(f"\n{group}")
+            for line in aligned([(f"  {command}", words) for command, words in rows], left=(0, 1)):
+                print(line)
+        print("\nnvcoll COMMAND --help lists the options of a command, with an example")
 
 
 def main() -> None:

@@ -16,8 +16,10 @@ import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import collectives
+from nvcoll.cli import hints
 from nvcoll.cli.schedules import Ranks
-from nvcoll.formatting import aligned, counted
+from nvcoll.formatting import counted
+from nvcoll.tables import print_labelled, print_table
 
 PAGE_RANKS = (2, 8, 12, 64)
 """The world sizes of the page. Chosen: the smallest, a node, no power of two, many."""
@@ -101,7 +103,7 @@ def entries(collective: str | None = None) -> list[Entry]:
     """
     known = [name for name, *_ in collectives()]
     if collective is not None and collective not in known:
-        raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(known)}")
+        raise InvalidArgument(hints.of_collective(collective, known))
     all_entries = [Entry(*row) for row in registry()]
     wanted = known if collective is None else [collective]
     return [entry for name in wanted for entry in all_entries if entry.collective == name]
@@ -121,16 +123,18 @@ def calls(costs: Sequence[dict[tuple[str, bool], Cost]]) -> Iterator[tuple[str, 
 
 
 def _print_table(chosen: Sequence[Entry], ranks: int) -> None:
-    moved = "what a rank reads and writes, in units of its longer buffer, a mean (the busiest)"
-    print(f"{counted(ranks, 'rank')}; moved: {moved}")
-    rows = [("collective", "algorithm", "order", "call", "moved", "waits", "steps", "idea; source")]
+    moved = "what a rank reads and writes, in units of its longer buffer: mean (busiest)"
+    print_labelled("", f"{counted(ranks, 'rank')}; moved: {moved}", label=0)
+    headings = ("collective", "algorithm", "order", "call", "moved", "waits", "steps", "idea; source")
+    rows = []
     for entry in chosen:
         name = (entry.collective, entry.algorithm, entry.order)
         idea = f"{entry.summary}; {entry.source}"
         for number, (call, (cost,)) in enumerate(calls([entry.costs(ranks)])):
             numbers = (cost.words, str(cost.waits), str(cost.steps))
             rows.append((*name, call, *numbers, idea if number == 0 else ""))
-    print("\n".join(aligned(rows, left=(0, 1, 2, 3, 4, 7))))
+    left = ("collective", "algorithm", "order", "call", "moved", "idea; source")
+    print_table(headings, rows, left=left, optional=("idea; source", "steps", "order"))
 
 
 def _document(chosen: Sequence[Entry], ranks: int) -> dict[str, Any]:
@@ -191,7 +195,10 @@ def algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page docs/ALGORITHMS.md.")] = False,
 ) -> None:
-    """Prints every algorithm with its order, what it moves, how often it waits, its idea and its source."""
+    """Prints every algorithm with its order, the bytes that it moves, its waits, its idea and its source.
+
+    Example: nvcoll algorithms all_reduce -n 8
+    """
     if as_markdown:
         if as_json or collective is not None:
             raise InvalidArgument("--markdown prints the whole page: leave out the collective and --json")

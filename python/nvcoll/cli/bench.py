@@ -16,7 +16,7 @@ import nvcoll
 from nvcoll import Algorithm, InvalidArgument, Refuted
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import bus_factor, collectives, dtypes, ops
-from nvcoll.cli import bench_tables, files, plot, sizes
+from nvcoll.cli import bench_tables, files, hints, plot, sizes
 from nvcoll.cli import tune as tuning
 from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, root_of, writes_its_arrays
 from nvcoll.cli.schedules import Ranks
@@ -41,9 +41,9 @@ REFRESH_SECONDS = 0.1
 
 def _check_collective(name: str) -> None:
     if name not in TIMED:
-        known = {collective for collective, *_ in registry()}
-        what = "moves no data" if name in known else "is not a collective"
-        raise InvalidArgument(f"`{name}` {what}: choose {', '.join(TIMED)}")
+        if name in {collective for collective, *_ in registry()}:
+            raise InvalidArgument(f"`{name}` moves no data: choose from {', '.join(TIMED)}")
+        raise InvalidArgument(hints.of_collective(name, TIMED))
 
 
 def _algorithms(
@@ -85,6 +85,8 @@ def _check_proofs(spec: str, algorithm: Algorithm, ranks: int, root: int, uses: 
 
 def _choice(what: str, name: str, known: list[str], of_nccl: dict[str, str]) -> str:
     ours = {theirs: mine for mine, theirs in of_nccl.items()}.get(name, name)
+    if name == "all":
+        raise InvalidArgument(f"bench times one {what} at a time, `all` names several: choose from {', '.join(known)}")
     if ours not in known:
         raise InvalidArgument(f"no {what} is called `{name}`: choose from {', '.join(known)}")
     return ours
@@ -193,15 +195,18 @@ def bench(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
-    tune: Annotated[bool, typer.Option("--tune", help="Fit what auto decides by to this machine instead.")] = False,
-    freeze: Annotated[bool, typer.Option("--freeze", help="Save what auto decides for -n ranks, too.")] = False,
-    save: Annotated[Path | None, typer.Option("--save", help="Where --tune and --freeze write a table.")] = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Fit the cost model of auto to this machine instead.")] = False,
+    freeze: Annotated[bool, typer.Option("--freeze", help="Also save the choices of auto for -n ranks.")] = False,
+    save: Annotated[Path | None, typer.Option("--save", help="Write the table of --tune or --freeze to FILE.")] = None,
 ) -> None:
-    """Times algorithms beside numpy or a memcpy, in the same rounds; every element is checked."""
+    """Times algorithms beside numpy or a memcpy, in the same rounds; every element is checked.
+
+    Example: nvcoll bench all_reduce -n 8 -b 64K -e 16M -f 16 -a ring -a nvswitch
+    """
     if tune or freeze:
         return tuning.tune(ranks, tune, freeze, save)
     if save is not None:
-        raise InvalidArgument("--save is where --tune or --freeze writes: pass one of them")
+        raise InvalidArgument("--save is for the table of --tune or --freeze: pass one of them; --json prints times")
     _check_collective(collective)
     if nccl and as_json:
         raise InvalidArgument("--nccl and --json print different things: pass one of them")

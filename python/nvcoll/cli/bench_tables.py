@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +11,9 @@ from nvcoll._nvcoll import bus_factor, dtypes, machine, why
 from nvcoll.cli.baselines import ALONE_BYTES
 from nvcoll.cli.operands import HAS_ROOT, writes_its_arrays
 from nvcoll.cli.timing import NUMPY, Case, Spread, schedule_of
-from nvcoll.formatting import aligned, counted, sized
+from nvcoll.formatting import counted, sized
+from nvcoll.tables import print_labelled
+from nvcoll.tables import print_table as print_fitted
 
 NCCL_DTYPES = {
     "float16": "half",
@@ -60,35 +59,30 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     best, *others = chosen
     columns = [*others, best, *case.baselines]
     l3 = "" if facts["l3_bytes"] is None else f", L3 {sized(facts['l3_bytes'])}"
-    print(f"{what(case)}   {ranks_and_cores(case)}   {facts['cpu'] or 'unknown processor'}, {facts['isa']}{l3}")
-    print(f"{rounds} interleaved rounds, median us (and quartiles); data rewritten each call; every element checked")
+    who = f"{ranks_and_cores(case)}   {facts['cpu'] or 'unknown processor'}, {facts['isa']}{l3}"
+    how = "median us (and quartiles); data rewritten each call; every element checked"
+    print_labelled("", f"{what(case)}   {who}", label=0)
+    print_labelled("", f"{rounds} interleaved rounds, {how}", label=0)
     heads = [f"{best} {'vs' if name == 'numpy' else 'of'} {name}" for name in case.baselines]
-    rows = [["size", *columns, "|", *heads, "#wrong"]]
+    rows = []
     for case in cases:
         times = [_us(case.seconds(name).median * 1e6) for name in columns]
         ratios = [_beside(case, name, best) for name in case.baselines]
         rows.append([sized(case.nbytes), *times, "|", *ratios, str(case.wrong)])
-    print("\n".join(aligned(rows)))
+    print_fitted(["size", *columns, "|", *heads, "#wrong"], rows)
     names = [*others, best]
     schedules = {name: _schedule(case, chosen[name]) for name in names}
     if "auto" in chosen:
-        _print_prose("auto", f"takes {', '.join(f'{_taken(c, c.in_place)} at {sized(c.nbytes)}' for c in cases)}")
-    _print_prose("why", why(list(schedules.values())))
+        print_labelled("auto", f"takes {', '.join(f'{_taken(c, c.in_place)} at {sized(c.nbytes)}' for c in cases)}")
+    print_labelled("why", why(list(schedules.values())))
     if case.reduction.op is not None:
-        _print_prose("bits", _orders({name: verify(schedule).order for name, schedule in schedules.items()}, case))
-    _print_prose("with", _baselines(case))
-    _print_prose("spread", _spread(cases, columns))
+        print_labelled("bits", _orders({name: verify(schedule).order for name, schedule in schedules.items()}, case))
+    print_labelled("with", _baselines(case))
+    print_labelled("spread", _spread(cases, columns))
     shown = next((name for name in names if isinstance(chosen[name], str)), "auto")
-    _print_prose("next", f"--nccl   --json   --plot bench.svg   nvcoll show {case.collective} {shown} -n 4")
+    print_labelled("next", f"--nccl   --json   --plot bench.svg   nvcoll show {case.collective} {shown} -n 4")
     for line in _wrong(cases):
-        print(line)
-
-
-def _print_prose(label: str, text: str) -> None:
-    """Prints a sentence, wrapped on a terminal and in one line to a file."""
-    indent = " " * 8
-    width = max(shutil.get_terminal_size().columns, 40) if sys.stdout.isatty() else sys.maxsize
-    print(textwrap.fill(f"{label:8}{text}", width, subsequent_indent=indent, break_long_words=False))
+        print_labelled("", line, label=0)
 
 
 def _ratio(spread: Spread, scale: int, unit: str) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,18 +20,15 @@ import typer
 from nvcoll import Algorithm, Error, Fabric, InvalidArgument, Refuted, Schedule, verify
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import schedule as schedule_of
-from nvcoll.cli import files, plot, sizes
-from nvcoll.cli.fabric import print_table
+from nvcoll.cli import files, hints, plot, sizes
+from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.operands import HAS_ROOT
-from nvcoll.cli.predict import Gpu, Launch, On, machines
 from nvcoll.comparison import LAUNCH, Comparison, compare_schedules
-from nvcoll.formatting import sized
+from nvcoll.tables import print_labelled
 
 DEFAULT_SIZES = "1K..1G"
 DEFAULT_COLLECTIVE = "all_reduce"
 JSON_SCHEMA = "nvcoll.compare/1"
-
-NCCL = ("NCCL would pick", "time", "vs fastest")
 
 
 def _words(names: Sequence[str]) -> list[str]:
@@ -70,7 +67,7 @@ def contenders(names: Sequence[str], collective: str | None) -> tuple[str, list[
     mine = {name: files.algorithm(name) for name in names if files.is_spec(name)}
     wanted = collective or next((one.collective for one in mine.values()), DEFAULT_COLLECTIVE)
     if wanted not in HAS_ROOT:
-        raise InvalidArgument(f"no collective is called `{wanted}`: choose from {', '.join(HAS_ROOT)}")
+        raise InvalidArgument(hints.of_collective(wanted, [*HAS_ROOT]))
     known = [name for owner, name, *_ in registry() if owner == wanted]
     chosen: dict[str, Contender] = {}
     for name in names or known:
@@ -105,45 +102,6 @@ def sizes_of(begin: str | None, end: str | None, factor: float | None, listed: s
     return sorted(found)
 
 
-def micros(microseconds: float) -> str:
-    """Writes a time in microseconds: four digits, and all those before the point."""
-    return f"{microseconds:.4g}" if microseconds < 1e4 else f"{microseconds:.0f}"
-
-
-def summary(one: Comparison) -> str:
-    """Says who is the fastest where: ``one_shot up to 32 KiB, two_shot to 1 MiB, ring above``."""
-    ranges = one.ranges()
-    if len(ranges) == 1:
-        return f"{ranges[0].algorithm} at every size"
-    first, *middle, last = ranges
-    words = [f"{first.algorithm} up to {sized(first.last)}"]
-    words += [f"{each.algorithm} to {sized(each.last)}" for each in middle]
-    return ", ".join([*words, f"{last.algorithm} above"])
-
-
-def _rows(one: Comparison) -> Iterator[Sequence[str]]:
-    for at, nbytes in enumerate(one.sizes):
-        best = one.fastest(at)
-        times = {name: of_all[at] for name, of_all in one.times.items()}
-        least = times[best].microseconds
-        cells = [f"{micros(time.microseconds)}{'*' if name == best else ' '}" for name, time in times.items()]
-        others = [time.microseconds for name, time in times.items() if name != best]
-        ahead = f"{min(others) / least:.2f}x" if others and least else "-"
-        picked: tuple[str, ...] = ("-", "-", "-")
-        if not isinstance(one.nccl, str):
-            found = one.nccl[at]
-            ratio = f"{found.microseconds / least:.2f}x"
-            picked = (f"{found.algorithm}/{found.protocol}", micros(found.microseconds), ratio)
-        floor = one.floor[at]
-        over = f"{least / floor:.2f}" if floor else "-"
-        yield sized(nbytes), *cells, f"{best} {times[best].protocol}", ahead, *picked, micros(floor), over
-
-
-def _trust(one: Comparison) -> str:
-    """How the constants are known: on how many such systems what they predict of NCCL was judged."""
-    return "not validated" if isinstance(one.nccl, str) else sizes.trusted(one.nccl)
-
-
 def is_mesh(fabric: Fabric) -> bool:
     """Says whether a GPU is joined to several others directly."""
     gpus = {name for name, kind, *_ in fabric.devices if kind == "gpu"}
@@ -151,67 +109,79 @@ def is_mesh(fabric: Fabric) -> bool:
     return max(Counter(source for source, _ in pairs).values(), default=0) > 1
 
 
-def _show(one: Comparison) -> None:
-    fabric = one.fabric
-    print(f"{fabric.name}   {fabric.title}   {one.collective}, microseconds   constants: {_trust(one)}")
-    headings = ("size", *(f"{name} " for name in one.times), "fastest", "ahead", *NCCL, "floor", "x floor")
-    print_table(headings, _rows(one), left=("fastest", NCCL[0]))
+def _accuracy(one: Comparison, launch: str) -> str:
+    """Returns the accuracy of the predictions for NCCL, whose constants the simulation uses."""
+    found = [row.nccl for row in one.rows if row.nccl is not None]
+    if not found:
+        return "not validated"
+    return sizes.accuracy(found, lambda nbytes: one.fabric.predict(one.collective, nbytes, launch=launch))
+
+
+def _show(one: Comparison, launch: str) -> None:
+    print(one)
     for name, why in one.absent.items():
-        print(f"not here  {name}: {why}")
-    if isinstance(one.nccl, str):
-        print(f"NCCL      {one.nccl}")
-    if fabric.nodes > 1 or is_mesh(fabric):
-        print("note      NCCL lays several rings here and uses every link and card; a schedule of one ring does not")
-    print(f"fastest   {summary(one)}\n")
+        print_labelled("not here", f"{name}: {why}")
+    if one.why_no_nccl is not None:
+        print_labelled("NCCL", one.why_no_nccl)
+    if one.fabric.nodes > 1 or is_mesh(one.fabric):
+        words = "NCCL lays several rings here and uses every link and card; a schedule of one ring does not"
+        print_labelled("note", words)
+    print_labelled("accuracy", f"of NCCL's times: {_accuracy(one, launch)}; algorithms are simulated, not validated")
+    print_labelled("fastest", one.summary())
+    print()
 
 
-def _of(one: Comparison) -> dict[str, Any]:
-    """Returns what JSON has of one machine."""
-    rows = []
-    for at, nbytes in enumerate(one.sizes):
-        picked = None if isinstance(one.nccl, str) else one.nccl[at]
-        rows.append(
-            {
-                "bytes": nbytes,
-                "fastest": one.fastest(at),
-                "times": {
-                    name: {
-                        "us": of_all[at].microseconds,
-                        "protocol": of_all[at].protocol,
-                        "tiles": of_all[at].tiles,
-                        "slice_bytes": of_all[at].slice_bytes,
-                        "bottleneck": of_all[at].bottleneck,
-                    }
-                    for name, of_all in one.times.items()
-                },
-                "nccl_algorithm": picked and picked.algorithm,
-                "nccl_protocol": picked and picked.protocol,
-                "nccl_us": picked and picked.microseconds,
-                "floor_us": one.floor[at],
-            }
-        )
+def _of(one: Comparison, launch: str) -> dict[str, Any]:
+    """Returns the JSON object of one machine."""
+    rows = [
+        {
+            "bytes": row.nbytes,
+            "fastest": row.fastest,
+            "times": {
+                name: {
+                    "us": time.time_us,
+                    "protocol": time.protocol,
+                    "tiles": time.tiles,
+                    "slice_bytes": time.slice_bytes,
+                    "bottleneck": time.bottleneck,
+                }
+                for name, time in row.times.items()
+            },
+            "nccl_algorithm": row.nccl and row.nccl.algorithm,
+            "nccl_protocol": row.nccl and row.nccl.protocol,
+            "nccl_us": row.nccl_us,
+            "floor_us": row.floor_us,
+        }
+        for row in one.rows
+    ]
     ranges = [{"algorithm": each.algorithm, "first": each.first, "last": each.last} for each in one.ranges()]
-    fabric = one.fabric
     return {
-        "fabric": fabric.name,
-        "trust": _trust(one),
-        "world_size": fabric.world_size,
+        "fabric": one.fabric.name,
+        "trust": _accuracy(one, launch),
+        "world_size": one.fabric.world_size,
         "rows": rows,
         "ranges": ranges,
         "absent": dict(one.absent),
-        "why_no_nccl": one.nccl if isinstance(one.nccl, str) else None,
+        "why_no_nccl": one.why_no_nccl,
     }
 
 
 def _panel(one: Comparison) -> plot.Panel:
+    """Returns curves of each time over that of the fastest: the fastest is at 1."""
+    best = [row.fastest_us for row in one.rows]
+
+    def over_best(times: Sequence[float]) -> list[float]:
+        return [time / least for time, least in zip(times, best, strict=True)]
+
     curves = [
-        plot.Curve(name, [time.microseconds for time in of_all], style={"marker": "."})
-        for name, of_all in one.times.items()
+        plot.Curve(name, over_best([row.times[name].time_us for row in one.rows]), style={"marker": "."})
+        for name in one.algorithms
     ]
-    if not isinstance(one.nccl, str):
-        curves.append(plot.Curve("NCCL", [found.microseconds for found in one.nccl], style=plot.STYLES["numpy"]))
-    curves.append(plot.Curve("floor", one.floor, style=plot.FLOOR))
-    return plot.Panel(f"{one.collective} on {one.fabric.name}", one.sizes, curves)
+    if one.why_no_nccl is None:
+        nccl = over_best([row.nccl_us or 0.0 for row in one.rows])
+        curves.append(plot.Curve("NCCL, predicted", nccl, style=plot.STYLES["numpy"]))
+    curves.append(plot.Curve("bound", over_best([row.floor_us for row in one.rows]), style=plot.FLOOR))
+    return plot.Panel(f"{one.collective} on {one.fabric.name}, simulated", [row.nbytes for row in one.rows], curves)
 
 
 def compare(
@@ -219,7 +189,7 @@ def compare(
         list[str] | None,
         typer.Argument(help="Names and FILE.py:FUNCTION with commas between; all that are known if none is named."),
     ] = None,
-    on: On = "hgx-h100",
+    on: On = None,
     listed: Annotated[
         str | None, typer.Option("--sizes", help=f"As 1K..8G or 64K,1M; default: {DEFAULT_SIZES}.")
     ] = None,
@@ -238,7 +208,10 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
 ) -> None:
-    """Prints how long algorithms take on a machine in virtual time, who is the fastest where, and the floor."""
+    """Simulates algorithms on machines, and prints their times, the fastest at each size, and a lower bound.
+
+    Example: nvcoll compare ring,tree,mine.py:star --on hgx-h100 --sizes 1K..1G
+    """
     names = _words(algorithms or [])
     collective, chosen = contenders(names, collective)
     nbytes, on_these = sizes_of(begin, end, factor, listed), machines(on, gpu)
@@ -251,12 +224,15 @@ def compare(
         for one in on_these
     ]
     if as_json:
-        print(json.dumps({"schema": JSON_SCHEMA, "collective": collective, "machines": [*map(_of, done)]}, indent=2))
+        found = [_of(one, launch) for one in done]
+        print(json.dumps({"schema": JSON_SCHEMA, "collective": collective, "machines": found}, indent=2))
     else:
         for one in done:
-            _show(one)
-        print("* is the fastest at that size, so many times ahead of the next; each algorithm has the protocol and the")
-        print("tiles that suit it best there, and all have the same constants; NCCL is that of nvcoll predict")
+            _show(one, launch)
+        words = "* and fastest = the shortest time; ahead = time of the second over it; NCCL us = as nvcoll predict"
+        print_labelled("columns", words)
+        words = "each algorithm runs with its best protocol and number of tiles; all have the same constants"
+        print_labelled("", words)
     if plot_file is not None:
-        plot.draw_panels([_panel(one) for one in done], "us", plot_file, is_log=True)
+        plot.draw_panels([_panel(one) for one in done], "time / time of the fastest", plot_file, is_log=True)
         typer.echo(f"drawn to {plot_file}", err=True)

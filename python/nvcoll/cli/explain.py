@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,13 +11,14 @@ import typer
 import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll._nvcoll import auto_candidates, collectives, cost_model, dtypes
-from nvcoll.cli import sizes
+from nvcoll._nvcoll import auto_candidates, collectives, cost_model, dtypes, machine
+from nvcoll.cli import hints, sizes
 from nvcoll.cli.operands import HAS_ROOT, root_of
 from nvcoll.cli.rounds import MODES, Call, measure
 from nvcoll.cli.schedules import OutOfPlace, Ranks
 from nvcoll.cli.timing import Spread, check_memory, layout_of
-from nvcoll.formatting import aligned, counted, sized
+from nvcoll.formatting import counted, sized
+from nvcoll.tables import print_labelled, print_table
 
 DEFAULT_SIZE = "64K"
 
@@ -61,7 +62,7 @@ def _check(collective: str, dtype: str) -> int:
     """Returns the bytes of an element."""
     known = [name for name in HAS_ROOT if name != "barrier"]
     if collective not in known:
-        raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(known)}")
+        raise InvalidArgument(hints.of_collective(collective, known))
     elements = {name: nbytes for name, nbytes, *_ in dtypes()}
     if dtype not in elements:
         raise InvalidArgument(f"no dtype is called `{dtype}`: choose from {', '.join(elements)}")
@@ -81,7 +82,10 @@ def explain(
     out_of_place: OutOfPlace = False,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; 0: only estimate.", min=0)] = 20,
 ) -> None:
-    """Prints what auto takes for a call and why: what each candidate moves, its estimate and its time."""
+    """Prints the algorithm that auto takes for a call, and why: each candidate's bytes, estimate and measured time.
+
+    Example: nvcoll explain all_gather -b 64K -n 8
+    """
     if collective is None:
         raise InvalidArgument(f"name a collective ({', '.join(name for name, *_ in collectives())})")
     if collective == "barrier":
@@ -106,22 +110,52 @@ def explain(
     place = "in place" if call.in_place else "out of place"
     how = "every rank calls for itself" if by_rank else "one caller"
     size = sized(call.count * element)
-    print(f"{collective} {size} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}")
-    print(f"auto takes {chosen}: {why}\n")
+    title = f"{collective} {size} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}"
+    print_labelled("", title, label=0)
+    print_labelled("", f"auto takes {chosen}: {why}", label=0)
+    print()
     if candidates:
-        print_table(candidates, chosen, seconds)
+        print_candidates(candidates, chosen, seconds)
     else:
-        print(
-            f"no estimates: there are more than {cost_model()[2]} ranks, and counting every candidate would take long"
-        )
+        words = f"no estimates: with more than {cost_model()[2]} ranks it would take long to count every candidate"
+        print_labelled("", words, label=0)
     others = [n for owner, n, *_ in registry() if owner == collective and n not in auto_candidates(collective)]
-    print(f"\nby name only, since their bits are others: {', '.join(others) or 'none'}")
-    print(f"table: {node.tuning['machine']}")
+    print()
+    print_labelled("", f"by name only, since their bits differ: {', '.join(others) or 'none'}", label=0)
+    print_labelled("", f"table: {node.tuning['machine']}", label=0)
+    for words in advice(chosen, str(node.tuning["machine"]), seconds):
+        print_labelled("note", words)
 
 
-def print_table(rows: Sequence[Estimate], chosen: str, seconds: dict[str, Spread]) -> None:
+def is_of_this_cpu(tuned: str) -> bool:
+    """Says whether a tuning table was fitted on this model of processor."""
+    cpu = machine()["cpu"]
+    return cpu is not None and tuned.startswith(f"{cpu},")
+
+
+def advice(chosen: str, tuned: str, seconds: dict[str, Spread]) -> Iterator[str]:
+    """Yields what the user should know: a candidate was faster than auto's, or the tuning table is of another CPU.
+
+    Args:
+        chosen: the candidate that auto takes.
+        tuned: the machine of the tuning table.
+        seconds: times of the candidates; empty if nothing was measured.
+    """
+    fastest = min(seconds, key=lambda name: seconds[name].median, default=chosen)
+    if fastest != chosen and seconds[fastest].high < seconds[chosen].low:
+        yield f"{fastest} was faster here than {chosen}, which auto takes: pass algorithm='{fastest}', or tune"
+    if not is_of_this_cpu(tuned):
+        here = machine()["cpu"] or "unknown CPU"
+        yield (
+            f"the tuning table is of another CPU than this one ({here}), so estimates may be off: "
+            "nvcoll bench --tune --save tuning.toml measures this one, NVCOLL_TUNING=tuning.toml uses the result"
+        )
+
+
+def print_candidates(rows: Sequence[Estimate], chosen: str, seconds: dict[str, Spread]) -> None:
     """Prints one line per candidate; the one that auto takes has an arrow."""
-    table = [("candidate", "moved", "waits", "steps", "estimate us", "measured us", "estimate/measured", "")]
+    headings = ("candidate", "moved", "waits", "steps", "estimate us", "measured us", "estimate/measured", "")
+    table = []
     for row in rows:
         spread = seconds.get(row.algorithm)
         measured = "-" if spread is None else _micros(spread.median)
@@ -129,4 +163,4 @@ def print_table(rows: Sequence[Estimate], chosen: str, seconds: dict[str, Spread
         mark = "<- auto" if row.algorithm == chosen else ""
         counts = (_bytes(row.moved_bytes), str(row.waits), str(row.steps))
         table.append((row.algorithm, *counts, _micros(row.seconds), measured, ratio, mark))
-    print("\n".join(aligned(table, left=(0,))))
+    print_table(headings, table, left=("candidate",), optional=("steps", "estimate/measured"))

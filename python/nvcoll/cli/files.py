@@ -1,7 +1,7 @@
-"""What the user wrote: an algorithm in ``FILE.py:FUNCTION``, or a schedule in a text file as ``nvcoll show`` prints it.
+"""Files of the user: an algorithm in ``FILE.py:FUNCTION``, or a schedule as text, as ``nvcoll show`` prints it.
 
 Parameters stand behind the function as in Python: ``FILE.py:two_level(per_node=4)``, which a shell wants in quotes.
-Whatever goes wrong in a user's file is an error that names the file and the line::
+An error in a user's file names the file and the line::
 
     mine.py:7: rank 4 is not in 0..4
 """
@@ -133,7 +133,10 @@ def _line(error: BaseException, file: str) -> int | None:
 
 def _message(error: BaseException) -> str:
     """Returns what an error says, in one line, after its name if it is not one of ours."""
-    said = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
+    try:
+        said = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
+    except Exception:  # of the user's __str__
+        said = "its text cannot be shown, since its __str__ raises"
     if isinstance(error, Error):
         return said
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -29,7 +29,10 @@ def _processors(usable: int, quota: float | None) -> str:
 
 
 def info() -> None:
-    """Prints cores, caches, the instruction set, and the defaults with their reasons."""
+    """Prints cores, caches, the instruction set, and the defaults with their reasons.
+
+    Example: nvcoll info
+    """
     facts = machine()
     workers = facts["usable_cpus"]
     caches = [

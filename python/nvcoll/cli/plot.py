@@ -20,9 +20,12 @@ STYLES: dict[str, dict[str, Any]] = {
     "memcpy": {"color": "0.35", "linestyle": ":", "marker": "s"},
     "roofline": FLOOR,
 }
-PANEL_INCHES = (8, 4.5)
+PANEL_INCHES = (10, 4.5)
 MOST_TICKS = 16
-"""Sizes that are written below a panel. Chosen: what does not overlap."""
+"""The most sizes that are written below a panel. Chosen: they do not overlap."""
+
+MOST_PIXELS = 8000
+"""The largest width or height of a drawing of a schedule or a machine. Chosen: two screens of 4k."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def draw(cases: Sequence[Case], title: str, file: Path) -> None:
             for times in zip(*[(s.high, s.median, s.low) for s in seconds], strict=True)
         )
         curves.append(Curve(name, algbw, (slow, fast), STYLES.get(name, {"marker": "o"})))
-    draw_panels([Panel(title, nbytes, curves)], "algbw, GB/s", file)
+    draw_panels([Panel(title, nbytes, curves)], "algbw, GB/s", file, is_log=True)
 
 
 def draw_panels(panels: Sequence[Panel], ylabel: str, file: Path, is_log: bool = False) -> None:
@@ -113,7 +116,7 @@ def _draw_panel(panel: Panel, axes: Any, is_log: bool) -> None:
         (line,) = axes.plot(nbytes, curve.values, label=curve.name, **curve.style)
         if curve.band is not None:
             axes.fill_between(nbytes, *curve.band, color=line.get_color(), alpha=0.15, linewidth=0)
-    axes.set(xlabel="longer buffer of a rank", title=panel.title)
+    axes.set(xlabel="message size (longer buffer of a rank)", title=panel.title)
     axes.set_xscale("log", base=2)
     shown = nbytes[:: -(-len(nbytes) // MOST_TICKS)]
     axes.set_xticks(shown, [sized(n) for n in shown], rotation=30 if len(shown) > 8 else 0)
@@ -123,4 +126,4 @@ def _draw_panel(panel: Panel, axes: Any, is_log: bool) -> None:
     else:
         axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, ncols=2)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

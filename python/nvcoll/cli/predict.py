@@ -17,19 +17,20 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, algorithms, schedule
 from nvcoll.cli import plot, sizes
-from nvcoll.cli.fabric import named, print_table, takes_gpu
+from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.prediction_rows import Answer, Question, ask_all, link_rates
 from nvcoll.comparison import LAUNCH, PROTOCOLS, protocols_on, timeline
 from nvcoll.formatting import counted, sized
+from nvcoll.tables import print_labelled, print_table
 
 DEFAULT_SIZE = "1M"
 JSON_SCHEMA = "nvcoll.predict/1"
 
 BLOCKS = 12
-"""How long the bar of the slowest machine is. Chosen."""
+"""The length of the bar of the slowest machine. Chosen."""
 
 FORMULA = "NCCL's own cost model"
-"""What `Prediction.choice` is where nothing has to be said."""
+"""The value of `Prediction.choice` that needs no note."""
 
 OURS = {
     "Ring": ("ring", "chain"),
@@ -39,22 +40,7 @@ OURS = {
     "PAT": ("pat",),
     "SendRecv": ("direct",),
 }
-"""Our algorithms that do what one of NCCL does; the first that the collective has is traced."""
-
-
-On = Annotated[str, typer.Option(help="Machines with commas between: names, NODExNODES+NETWORK, files.")]
-Gpu = Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")]
-Launch = Annotated[str, typer.Option(help="How calls are launched: process_per_gpu, single_process or framework.")]
-
-
-def machines(text: str, gpu: str | None) -> list[Fabric]:
-    """Returns the machines of a list with commas; those in brackets belong to a name. ``gpu`` is for files."""
-    names = [name.strip() for name in re.split(r",(?![^\[]*\])", text) if name.strip()]
-    if not names:
-        raise InvalidArgument("--on names no machine: pass one, as --on hgx-h100; nvcoll fabric lists them")
-    if gpu is not None and not any(map(takes_gpu, names)):
-        raise InvalidArgument("--gpu is for files of nvidia-smi and NCCL: --on names none")
-    return [named(name, gpu if takes_gpu(name) else None) for name in names]
+"""For each algorithm of NCCL, our algorithms of the same kind; `--trace` takes the first that the collective has."""
 
 
 def duration(microseconds: float, *others: float) -> str:
@@ -73,14 +59,22 @@ def _rate(gbps: float | None) -> str:
 
 
 def _apart(answer: Answer) -> tuple[str, str, str, str]:
-    """The other two answers: a bar, NCCL's own estimate, the floor, how many times that the prediction is."""
+    """Returns the other two answers: a bar, NCCL's estimate, the lower bound, the prediction as a multiple of it."""
     estimate = answer.nccl.chosen.microseconds if answer.nccl and not answer.nccl.is_last_resort else None
     times = "-" if answer.times_floor is None else f"{answer.times_floor:.2f}"
     return "|", "-" if estimate is None else duration(estimate), duration(answer.floor), times
 
 
+TIMES = ("NCCL picks", "time", "90 % interval", "busbw GB/s")
+APART = ("|", "NCCL est.", "bound", "x bound")
+BAR = ""
+"""The heading of the bars."""
+
+LINK = "link GB/s"
+
+
 def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
-    """A line per machine."""
+    """Yields a row for each machine."""
     times = [one.prediction.microseconds for one in answers if one.prediction]
     for one in answers:
         found, (link, network) = one.prediction, link_rates(one.fabric)
@@ -104,15 +98,19 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
 
 
 def _show_machines(question: Question, answers: Sequence[Answer]) -> None:
-    print(f"{question.collective} {sized(question.sizes[0])}, launched {question.launch}")
-    heads = ("machine", "what it is", "NCCL would pick", "time", "90 %", "busbw", "link", "vs best", "")
-    left = ("machine", "what it is", "NCCL would pick", "")
-    print_table((*heads, "|", "NCCL's own", "floor", "x floor"), _machine_rows(answers), left=left)
+    print_labelled("", f"{question.collective} {sized(question.sizes[0])}, launched {question.launch}", label=0)
+    heads = ("machine", "what it is", *TIMES, LINK, "vs best", BAR, *APART)
+    print_table(
+        heads,
+        [*_machine_rows(answers)],
+        left=("machine", "what it is", TIMES[0], BAR),
+        optional=(BAR, "what it is", LINK, "x bound", "|", "NCCL est.", "vs best", "busbw GB/s"),
+    )
     _print_lines("bound by", [(one.fabric.name, one.prediction.bottleneck) for one in answers if one.prediction])
 
 
 def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
-    """A line per size of one machine."""
+    """Yields a row for each size of one machine."""
     for one in answers:
         found = one.prediction
         if found is None:
@@ -124,15 +122,20 @@ def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
 
 def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
     one, (link, network) = answers[0].fabric, link_rates(answers[0].fabric)
-    links = f"link {_rate(link)} GB/s" + ("" if network is None else f", {_rate(network)} out of the node")
-    print(f"{one.name}   {one.title}   {question.collective}, launched {question.launch}   {links}")
-    heads = ("size", "NCCL would pick", "time", "90 %", "busbw", "|", "NCCL's own", "floor", "x floor")
-    print_table(heads, _size_rows(answers), left=("NCCL would pick",))
+    links = f"link {_rate(link)} GB/s" + ("" if network is None else f", {_rate(network)} GB/s out of the node")
+    head = f"{one.name}   {one.title}   {question.collective}, launched {question.launch}   {links}"
+    print_labelled("", head, label=0)
+    print_table(
+        ("size", *TIMES, *APART),
+        [*_size_rows(answers)],
+        left=(TIMES[0],),
+        optional=("x bound", "|", "NCCL est.", "busbw GB/s"),
+    )
     _print_lines("bound by", _bounds(answers))
 
 
 def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
-    """What limits successive sizes, where that is the same but for its percentage."""
+    """Returns what limits successive sizes; sizes with the same limit but for its percentage are one range."""
     told = [
         (one, re.sub(r",? ?\d+ % (of the time|busy)", "", one.prediction.bottleneck))
         for one in answers
@@ -148,7 +151,8 @@ def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
 def _show_buckets(question: Question, answers: Sequence[Answer]) -> None:
     assert question.bucket is not None
     size, bucket = sized(question.sizes[0]), sized(question.bucket)
-    print(f"{question.collective} {size} in buckets of {bucket}, one after the other, launched {question.launch}")
+    title = f"{question.collective} {size} in buckets of {bucket}, one after the other, launched {question.launch}"
+    print_labelled("", title, label=0)
     rows = []
     for one in answers:
         found, cut = one.prediction, one.buckets
@@ -161,17 +165,12 @@ def _show_buckets(question: Question, answers: Sequence[Answer]) -> None:
         way = (_way(cut.each), str(cut.count), each, total, duration(cut.low, cut.high), *whole)
         rows.append((one.fabric.name, one.fabric.title, *way))
     heads = (
-        "machine",
-        "what it is",
-        "NCCL would pick",
-        "buckets",
-        "each",
-        "in all",
-        "90 %",
-        "one call",
-        "in all / one",
+        *("machine", "what it is", TIMES[0]),
+        *("buckets", "one bucket", "all buckets", "90 % interval", "one call", "all / one"),
     )
-    print_table(heads, rows, left=("machine", "what it is", "NCCL would pick"))
+    print_table(
+        heads, rows, left=("machine", "what it is", TIMES[0]), optional=("what it is", TIMES[0], "one call", "buckets")
+    )
 
 
 def _print_lines(what: str, lines: Iterable[tuple[str, str]]) -> None:
@@ -179,22 +178,29 @@ def _print_lines(what: str, lines: Iterable[tuple[str, str]]) -> None:
     widest = max((len(name) for name, _ in lines), default=0)
     for number, (name, words) in enumerate(lines):
         said = words.replace(f"{name}: ", "")  # errors name the machine themselves
-        print(f"{'' if number else what:9} {name + ':':{widest + 1}} {said}")
+        print_labelled("" if number else what, f"{name + ':':{widest + 1}} {said}")
 
 
 def _model(question: Question, tag: str) -> str:
-    """Says which version's cost model is used, and why if another was asked for."""
+    """Names the version whose cost model is used, and says why if you asked for another."""
     asked = (question.version or "").removeprefix("v")
     why = "" if tag.removeprefix("v").startswith(asked) else f", the newest that is known and not newer than {asked}"
     return f"NCCL {tag}{why}"
 
 
 def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """What has to be said of machines: how predictions are known, who chooses, what there is no answer to."""
+    """Yields notes on machines: NCCL's version, the accuracy of predictions, who chooses, why there is no answer."""
     firsts = [answers[0] for answers in found]
     known = [[one.prediction for one in answers if one.prediction] for answers in found]
     yield "model", [(one.fabric.name, _model(question, one.nccl.tag)) for one in firsts if one.nccl]
-    yield "trust", [(some[0].fabric, sizes.trusted(some)) for some in known if some]
+    yield (
+        "accuracy",
+        [
+            (one.fabric.name, sizes.accuracy(some, lambda nbytes, one=one: question.predict(one.fabric, nbytes)))
+            for one, some in zip(firsts, known, strict=True)
+            if some
+        ],
+    )
     chosen = [(one.fabric.name, one.prediction.choice) for one in firsts if one.prediction]
     yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
     yield "no time", [(one.fabric.name, one.why_no_prediction) for one in firsts if one.why_no_prediction]
@@ -213,10 +219,12 @@ def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
     for what, lines in _notes(question, found):
         _print_lines(what, lines)
     if question.bucket is not None:
-        print("each bucket takes the time of a call of its own; what overlaps with computing is not modelled")
+        print_labelled("note", "a bucket takes the time of a call of its own; overlap with compute is not modelled")
         return
-    print("time is what the call would take; behind the bar: what NCCL chooses by, and what no schedule beats")
-    print("busbw and link are GB/s; link is at line rate, one way: a switch that folds lets busbw pass it")
+    print_labelled(
+        "columns", "time = prediction; NCCL est. = NCCL's own tuning model; bound = lower bound for any schedule"
+    )
+    print_labelled("", "link = line rate of a GPU, one way; with NVLS (in-switch reduction) busbw can exceed it")
 
 
 def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
@@ -230,7 +238,7 @@ def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
 
 
 def _panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
-    """busbw over sizes, of each machine with its interval and its floor."""
+    """Returns the curves of busbw over sizes, for each machine with its interval and its upper bound."""
     curves = []
     for at, answers in enumerate(answers for answers in found if answers[0].prediction):
         told = [one.prediction for one in answers if one.prediction]
@@ -241,8 +249,8 @@ def _panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
         style = {"color": f"C{at}"}
         name = answers[0].fabric.name
         curves.append(plot.Curve(name, [p.busbw for p in told], (busbw[0], busbw[1]), {**style, "marker": "."}))
-        curves.append(plot.Curve(f"{name}, floor", busbw[2], style={**style, "linestyle": "--", "linewidth": 1}))
-    return plot.Panel(f"{question.collective}, launched {question.launch}", question.sizes, curves)
+        curves.append(plot.Curve(f"{name}, bound", busbw[2], style={**style, "linestyle": "--", "linewidth": 1}))
+    return plot.Panel(f"{question.collective}, predicted, launch: {question.launch}", question.sizes, curves)
 
 
 def _trace(answer: Answer, collective: str, launch: str, file: Path) -> str:
@@ -270,7 +278,7 @@ def _sizes(begin: str, end: str | None, factor: float | None, bucket: str | None
         InvalidArgument: one that is no size, or that would be ignored.
     """
     if end is None and factor is not None:
-        raise InvalidArgument("-f says how a sweep grows: pass -e, where it ends")
+        raise InvalidArgument("-f is the factor of a sweep: pass -e, its last size")
     if end is not None and bucket is not None:
         raise InvalidArgument("--bucket cuts one size: leave out -e")
     first = sizes.parse(begin)
@@ -297,13 +305,15 @@ def predict(
     factor: Annotated[
         float | None, typer.Option("-f", "--stepfactor", help="Each size is so many times the last.")
     ] = None,
-    on: On = "hgx-h100",
+    on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
     bucket: Annotated[
         str | None, typer.Option(help="Cut -b bytes into buckets of so many, one after the other: 25MiB.")
     ] = None,
-    nccl: Annotated[str | None, typer.Option(help="Version of NCCL, as 2.27.7; the newest known without it.")] = None,
+    nccl_version: Annotated[
+        str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest known.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot_file: Annotated[
         Path | None, typer.Option("--plot", help="Draw busbw over sizes to this file: .svg, .png or .pdf.")
@@ -312,9 +322,12 @@ def predict(
         Path | None, typer.Option(help="Write the schedule in virtual time to this file, for ui.perfetto.dev.")
     ] = None,
 ) -> None:
-    """Prints how long a collective takes on a machine, what limits it, NCCL's own estimate, and the floor."""
+    """Predicts how long an NCCL collective takes on machines, with a 90 % interval, what limits it, and a lower bound.
+
+    Example: nvcoll predict all_reduce -b 1G --on hgx-h100,rtx4090-4-staged
+    """
     nbytes, on_these = _sizes(begin, end, factor, bucket), machines(on, gpu)
-    question = Question(collective, nbytes, launch, nccl, None if bucket is None else sizes.parse(bucket))
+    question = Question(collective, nbytes, launch, nccl_version, None if bucket is None else sizes.parse(bucket))
     _check(question, on_these, plot_file, trace)
     found = ask_all(question, on_these)
     if as_json:

@@ -1,7 +1,7 @@
 """What ``nvcoll predict`` asks of the library, and puts together: a row per machine and size.
 
-Three answers, kept apart: the *prediction*, what the call would take; *NCCL's own estimate*, by which it chooses; the
-*floor*, which no schedule undercuts. Where one of them is not to be had its place is None, with the reason beside it.
+A row has three answers. The *prediction* is the time of the call. *NCCL's own estimate* is the time by which NCCL
+chooses. The *floor* is the lower bound for any schedule. An answer that is missing is None, with the reason beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction, collectives
+from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction, collectives, patterns
+from nvcoll.cli import hints
 
 JOINING = ("nvlink", "xgmi")
 """How the media begin that join GPUs to each other, or to their switch."""
@@ -110,8 +111,11 @@ class Question:
         estimates: Sequence[NcclEstimate | None] = [None] * len(self.sizes)
         why_no_prediction = why_no_nccl = None
         is_contract = self.collective in {name for name, *_ in collectives()}
+        predicted = [name for name, _ in patterns()]
+        if not is_contract and self.collective not in predicted:
+            raise InvalidArgument(hints.of_collective(self.collective, predicted))
         try:
-            predictions = self._predict(one, self.sizes)
+            predictions = self.predict(one, self.sizes)
         except InvalidArgument as error:
             if not is_contract:
                 raise
@@ -134,7 +138,8 @@ class Question:
             for size, found, nccl in zip(self.sizes, predictions, estimates, strict=True)
         ]
 
-    def _predict(self, one: Fabric, sizes: Sequence[int]) -> list[Prediction]:
+    def predict(self, one: Fabric, sizes: Sequence[int]) -> list[Prediction]:
+        """Predicts the collective on one machine."""
         return one.predict(self.collective, sizes, launch=self.launch, version=self.version)
 
     def _buckets(self, one: Fabric, nbytes: int) -> Buckets | None:
@@ -144,7 +149,7 @@ class Question:
         full, rest = divmod(nbytes, self.bucket)
         sizes = [self.bucket] * bool(full) + [rest] * bool(rest)
         counts = [full] * bool(full) + [1] * bool(rest)
-        found = self._predict(one, sizes)
+        found = self.predict(one, sizes)
         low, total, high = (
             sum(count * time for count, time in zip(counts, times, strict=True))
             for times in ([p.low for p in found], [p.microseconds for p in found], [p.high for p in found])

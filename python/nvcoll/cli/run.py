@@ -1,8 +1,8 @@
-"""``nvcoll run``: a script in this process, and what its collectives would cost on machines that one does not have.
+"""``nvcoll run``: runs a script in this process, then prices its collectives on machines that you do not have.
 
 The script sees what ``python script.py`` shows it: ``sys.argv``, ``__main__``, ``sys.path[0]``; its output, traceback
-and exit status are its own. Every ``Node`` that it makes counts its calls anyway; the table comes when the script has
-ended, however it ended. Processes that it starts are not seen.
+and exit status are its own. Each ``Node`` counts its calls; the table comes when the script has ended in any way.
+Processes that the script starts are not seen, and a forked child prints no table.
 """
 
 from __future__ import annotations
@@ -18,48 +18,86 @@ from typing import Annotated
 
 import typer
 
-from nvcoll.cli.predict import Gpu, Launch, On, machines
+from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.comparison import LAUNCH
 from nvcoll.price import Pricer
-from nvcoll.report import report_of, watched
+from nvcoll.report import Report, report_of, watched
+from nvcoll.tables import print_labelled
 
 FAILED, INTERRUPTED = 1, 130
 
-OURS = ("--on", "--gpu", "--launch", "--json")
-"""Options of ours, which behind the script are the script's."""
+OURS = ("--on", "--gpu", "--launch", "--json", "--save")
+"""Options of nvcoll run, which behind the script are the script's."""
+
+UNSEEN = {"torch.distributed": "torch.distributed", "mpi4py": "mpi4py", "jax": "JAX"}
+"""Modules whose collectives are not counted, and their names."""
 
 
 def run(
-    script: Annotated[Path, typer.Argument(help="A Python script that uses a Node.")],
+    script: Annotated[Path, typer.Argument(help="A Python script that uses nvcoll.Node.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own.")] = None,
-    on: On = "hgx-h100",
+    on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
-    json: Annotated[Path | None, typer.Option(help="Write everything to this file too, as JSON.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON after the script's output, no table.")] = False,
+    save: Annotated[Path | None, typer.Option("--save", help="Write the report to this file, as JSON.")] = None,
 ) -> None:
-    """Runs a script, then prints what its collectives would cost on each machine. Options stand before the script.
+    """Runs a script, then prints what its collectives would cost on each machine.
 
-    The status is the script's.
+    Options stand before the script. The exit status is the script's.
+
+    Example: nvcoll run --on hgx-h100,hgx-a100 script.py
     """
     pricers = [Pricer(one, launch) for one in machines(on, gpu)]
     source = script.read_bytes()
-    if json is not None:
-        json.touch()  # what cannot be written is found out before the script runs
+    if save is not None:
+        save.touch()  # a file that cannot be written is found out before the script runs
+    process = os.getpid()
     with watched() as tallies:
         status = _status_of(source, str(script), arguments or [])
-    sys.stdout.flush()
+    if os.getpid() != process:  # the script has forked, and this is the child
+        raise typer.Exit(status)
     report = report_of(tallies, pricers)
-    print(f"\nwhat the collectives of {script.name} would cost")
-    print(report)
-    if mine := [word for word in arguments or [] if word.partition("=")[0] in OURS]:
-        print(f"note      {' '.join(mine)} went to the script: options of nvcoll run stand before it")
-    if json is not None:
-        json.write_text(report.to_json() + "\n")
+    if save is not None:
+        save.write_text(report.to_json() + "\n")
+    if _can_print():
+        _print(report, script.name, arguments or [], as_json)
+    else:
+        typer.echo("nvcoll: the script has closed standard output: pass --save FILE to keep the report", err=True)
     raise typer.Exit(status)
 
 
+def _can_print() -> bool:
+    """Makes standard output that of the process again, and says whether it is open."""
+    sys.stdout = sys.__stdout__
+    try:
+        sys.stdout.flush()
+        os.fstat(sys.stdout.fileno())
+    except BrokenPipeError:
+        raise
+    except (AttributeError, ValueError, OSError):
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return False
+    return True
+
+
+def _print(report: Report, name: str, arguments: list[str], as_json: bool) -> None:
+    """Prints the report, and notes on what it cannot see."""
+    if as_json:
+        print(report.to_json())
+        return
+    print(f"\nwhat the collectives of {name} would cost")
+    print(report)
+    if not report.rows and not report.others:
+        seen = [title for module, title in UNSEEN.items() if module in sys.modules]
+        used = f" the script imports {' and '.join(seen)}, whose collectives are not seen yet;" if seen else ""
+        print_labelled("note", f"nvcoll run sees the collectives of nvcoll only;{used} write them with nvcoll.Node")
+    if ours := [word for word in arguments if word.partition("=")[0] in OURS]:
+        print_labelled("note", f"{' '.join(ours)} went to the script: options of nvcoll run stand before it")
+
+
 def _status_of(source: bytes, script: str, arguments: list[str]) -> int:
-    """Runs a script as ``python`` would, to the end of its threads; returns its status."""
+    """Runs a script as ``python`` does, to the end of its threads; returns its status."""
     path = os.path.join(os.getcwd(), script)
     sys.argv = [script, *arguments]
     if not sys.flags.safe_path:
@@ -73,10 +111,16 @@ def _status_of(source: bytes, script: str, arguments: list[str]) -> int:
         _wait_for_threads()
         return _status(stop.code)
     except BaseException as error:
-        sys.stdout.flush()
+        _flush()
         error = error.with_traceback(_from(error.__traceback__, path))
         sys.excepthook(type(error), error, error.__traceback__)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+
+
+def _flush() -> None:
+    """Flushes what the script has printed, if it has not closed standard output."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
 
 
 def _main_module(path: str) -> ModuleType:

@@ -16,7 +16,7 @@ import nvcoll
 from nvcoll import InvalidArgument, Proof, Refuted, Schedule, drawing
 from nvcoll._nvcoll import MAX_RUNNING_RANKS, MAX_WORLD_SIZE, collectives, why
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import files, plot
+from nvcoll.cli import files, hints, plot
 from nvcoll.formatting import EXPRESSIONS, counted, shortened
 
 ALL_WORLD_SIZES = range(1, 18)
@@ -46,7 +46,7 @@ Root = Annotated[int | None, typer.Option("--root", help="The rank that has or r
 
 @dataclass
 class Form:
-    """Which of an algorithm's schedules is meant; None where the user did not say."""
+    """The options that choose among an algorithm's schedules; None where the user gave none."""
 
     ranks: int | None
     path: str | None
@@ -81,6 +81,8 @@ def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, p
     """Returns the schedule that is meant; ``ranks`` and ``path`` stand for what the user did not say."""
     if name is None:
         raise InvalidArgument(f"name a collective ({', '.join(row[0] for row in collectives())}), or FILE.py:FUNCTION")
+    if not files.is_spec(name) and name not in (known := [row[0] for row in collectives()]):
+        raise InvalidArgument(hints.of_collective(name, known))
     if files.is_spec(name) and algorithm is not None:
         raise InvalidArgument(f"`{name}` is a whole algorithm: leave out `{algorithm}`")
     if files.is_text(name):
@@ -192,7 +194,10 @@ def verify(
         bool, typer.Option("--all", help="Every algorithm, path, aliasing; 1..17, 32, 64 ranks.")
     ] = False,
 ) -> None:
-    """Proves that a schedule gives the promised result, without race or deadlock; status 1 if it does not."""
+    """Proves that a schedule gives the promised result, without race or deadlock; status 1 if it does not.
+
+    Example: nvcoll verify all_reduce ring -n 8
+    """
     form = Form(ranks, path, out_of_place, root)
     if everything:
         if name is not None:
@@ -210,24 +215,41 @@ def verify(
     _print_proof(proof, schedule)
 
 
+def _drawn(schedule: Schedule) -> str:
+    """Draws a schedule.
+
+    Raises:
+        InvalidArgument: the drawing would be too large to read.
+    """
+    width, height = drawing.size(schedule)
+    if max(width, height) > plot.MOST_PIXELS:
+        raise InvalidArgument(
+            f"the drawing of {counted(schedule.world_size, 'rank')} and {counted(schedule.step_count, 'step')} would "
+            f"be {width:.0f} x {height:.0f} pixels, of which {plot.MOST_PIXELS} can be read: draw fewer ranks (-n 8)"
+        )
+    return drawing.svg(schedule)
+
+
 def show(
     name: Name = None,
     algorithm: AlgorithmName = None,
     ranks: Annotated[int | None, _ranks("The number of ranks; default: 4.")] = None,
-    path: Annotated[
-        str | None, typer.Option("--path", help="mapped, staged or pushed; default: mapped and staged.")
-    ] = None,
+    path: Annotated[str | None, typer.Option("--path", help="mapped, staged, pushed, or all; default: mapped.")] = None,
     out_of_place: OutOfPlace = False,
     root: Root = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw it to this file (mapped, unless --path).")] = None,
 ) -> None:
-    """Prints a schedule, before and after lowering, with the derived dependencies."""
+    """Prints the steps of a schedule and what each waits for; --path staged shows it lowered.
+
+    Example: nvcoll show all_reduce ring -n 4 --svg ring.svg
+    """
     form = Form(ranks, path, out_of_place, root)
     name, algorithm = _named(name, algorithm)
-    is_one = path is not None or (name is not None and files.is_text(name))
-    for number, each in enumerate(("mapped",) if is_one else ("mapped", "staged")):
+    if path == "all":
+        form.path = None
+    for number, each in enumerate(("mapped", "staged", "pushed") if path == "all" else ("mapped",)):
         schedule = _schedule(name, algorithm, form, 4, each)
         explained = why([schedule])
         if svg is not None and number == 0:
-            plot.write_svg(svg, drawing.svg(schedule), _title(schedule))
+            plot.write_svg(svg, _drawn(schedule), _title(schedule))
         print("" if number == 0 else "\n", schedule, f"# {explained} on the longest chain", sep="")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from itertools import groupby
+from itertools import pairwise
 from math import inf
 
 from nvcoll._nvcoll import InvalidArgument, Prediction
@@ -17,7 +17,10 @@ MOST_BYTES = 2**56
 """More than any machine has, and few enough to compute with. Chosen."""
 
 MOST_SIZES = 1000
-"""How many sizes a sweep may have. Chosen: whoever asks for more has mistyped."""
+"""The most sizes of a sweep. Chosen: more are a slip of the keys."""
+
+PARTS = 16
+"""An interval in which the accuracy changes is searched at the ends of this many parts at a time. Chosen."""
 
 
 def parse(text: str) -> int:
@@ -34,10 +37,33 @@ def parse(text: str) -> int:
     return nbytes
 
 
-def trusted(found: Sequence[Prediction]) -> str:
-    """Returns how predictions of rising sizes are known: once if of all alike, else from which size on."""
-    first, *others = [next(run) for _, run in groupby(found, key=lambda one: one.trust)]
-    return "; ".join([first.trust, *(f"from {sized(one.nbytes)} {one.trust}" for one in others)])
+def accuracy(found: Sequence[Prediction], predict: Callable[[list[int]], Sequence[Prediction]]) -> str:
+    """Returns the accuracy of predictions of rising sizes: once if it is the same for all, else from which size on.
+
+    The sizes at which it changes are searched for between those of ``found``, so that they do not depend on the sweep.
+
+    Args:
+        found: predictions of one call on one machine, by size.
+        predict: predicts the same call at other sizes.
+    """
+    parts = [found[0].trust]
+    for before, after in pairwise(found):
+        if before.trust != after.trust:
+            parts.append(f"from {border(before, after, predict)} {after.trust}")
+    return "; ".join(parts)
+
+
+def border(before: Prediction, after: Prediction, predict: Callable[[list[int]], Sequence[Prediction]]) -> str:
+    """Returns the smallest size from which the accuracy is that of ``after``, in words."""
+    last, first = before.nbytes, after.nbytes
+    while first - last > 1:
+        tried = sorted({last + (first - last) * nth // PARTS for nth in range(1, PARTS)} - {last})
+        for one in predict(tried):
+            if one.trust == after.trust:
+                first = one.nbytes
+                break
+            last = one.nbytes
+    return sized(first) if first % 1024 == 0 or (first - 1) % 1024 else f"more than {sized(first - 1)}"
 
 
 def sweep(begin: int, end: int, factor: float | None, step: int | None) -> Iterator[int]:

@@ -172,6 +172,22 @@ def _frozen_form(node: nvcoll.Node, collective: str, mode: str, in_place: bool) 
     return lines
 
 
+def _check_writable(file: Path) -> None:
+    """Refuses, before anything is measured, a file that could not be written after it.
+
+    Raises:
+        InvalidArgument: there is no such directory, or the file cannot be written.
+    """
+    try:
+        is_new = not file.exists()
+        with file.open("ab"):
+            pass
+        if is_new:
+            file.unlink()
+    except OSError as error:
+        raise InvalidArgument(f"--save {file} cannot be written: {error.strerror}") from None
+
+
 def tune(
     ranks: int,
     is_measured: bool,
@@ -184,6 +200,8 @@ def tune(
     """Fits coefficients, or takes those that are pinned; freezes decisions; prints, and writes a file."""
     if not is_measured and file is None:
         raise InvalidArgument("--freeze writes decisions to a file: pass --save FILE")
+    if file is not None:
+        _check_writable(file)
     table = nvcoll.Node(1).tuning
     if is_measured:
         table |= _of_this_machine()

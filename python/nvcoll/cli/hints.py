@@ -1,0 +1,55 @@
+"""What nvcoll calls things that other tools spell differently: nccl-tests, MPI, torch.distributed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+
+OF_NCCL_TESTS = {
+    "-g": "ranks are threads of this process: pass -n RANKS",
+    "--ngpus": "ranks are threads of this process: pass -n RANKS",
+    "-t": "ranks are threads of this process: pass -n RANKS",
+    "--nthreads": "ranks are threads of this process: pass -n RANKS",
+    "--iters": "pass --rounds (-n is the number of ranks)",
+    "-w": "the first round is never timed: leave it out",
+    "--warmup_iters": "the first round is never timed: leave it out",
+    "-c": "every element is always checked: leave it out",
+    "--check": "every element is always checked: leave it out",
+    "-m": "calls are not aggregated: leave it out, or pass --rounds",
+    "--agg_iters": "calls are not aggregated: leave it out, or pass --rounds",
+    "-G": "there are no CUDA graphs: leave it out",
+    "--cudagraph": "there are no CUDA graphs: leave it out",
+    "-z": "calls always block: leave it out",
+    "--blocking": "calls always block: leave it out",
+    "-p": "there is nothing to set up in parallel: leave it out",
+    "--parallel_init": "there is nothing to set up in parallel: leave it out",
+    "-J": "pass --json",
+}
+"""The option of ``nvcoll bench`` in place of one of nccl-tests."""
+
+OF_OTHERS = {"--nccl": "pass --nccl-version VERSION", "--algo": "pass -a", "--world-size": "pass -n"}
+
+
+def of_option(name: str) -> str | None:
+    """Returns what to write in place of an option of another tool."""
+    return OF_NCCL_TESTS.get(name) or OF_OTHERS.get(name)
+
+
+def plain(name: str) -> str:
+    """Returns a name without what spellings differ in: ``AllReduce`` and ``all_reduce_perf`` become ``allreduce``."""
+    return re.sub(r"[^a-z]", "", name.lower().removesuffix("_perf").removeprefix("nccl").removeprefix("mpi_"))
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """Returns the collective that somebody probably means."""
+    spelled = {plain(one): one for one in known} | {"alltoallv": "all_to_all", "bcast": "broadcast"}
+    found = difflib.get_close_matches(plain(name), spelled, n=1, cutoff=0.75)
+    return spelled[found[0]] if found and spelled[found[0]] in known else None
+
+
+def of_collective(name: str, known: Sequence[str]) -> str:
+    """Returns the message for a collective that does not exist."""
+    meant = nearest(name, known)
+    hint = f"did you mean {meant}? " if meant else ""
+    return f"no collective is called `{name}`: {hint}choose from {', '.join(known)}"

@@ -1,0 +1,118 @@
+"""The options ``--on``, ``--gpu`` and ``--launch``, and the machines that they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, text_formats
+from nvcoll._nvcoll import fabric as preset
+
+DEFAULT_MACHINE = "hgx-h100"
+
+ALIASES = {
+    "dgx-a100": "hgx-a100",
+    "dgx-h100": "hgx-h100",
+    "dgx-h200": "hgx-h200",
+    "dgx-b200": "hgx-b200",
+    "dgx-b300": "hgx-b300",
+    "dgx-spark": "gb10-1",
+    "nvl72": "gb200-nvl72",
+}
+"""Other names of machines whose links are those of a preset."""
+
+OF_A_GPU = {
+    "a100": "hgx-a100",
+    "h100": "hgx-h100",
+    "h200": "hgx-h200",
+    "h20": "hgx-h20",
+    "b200": "hgx-b200",
+    "b300": "hgx-b300",
+    "gb200": "gb200-nvl72",
+    "gb300": "gb300-nvl72",
+    "mi300x": "mi300x-8",
+}
+"""The machine that somebody probably means who names a GPU."""
+
+_NEEDS_GPU = {one.ending: one.needs_gpu for one in text_formats()}
+"""The endings of names of files, and whether such a file leaves the model of its GPUs open."""
+
+_CLUSTER = re.compile(r"(?P<file>.+)x(?P<nodes>[0-9]+)\+(?P<network>[^+]+)", re.IGNORECASE)
+
+On = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on",
+        help=f"Machines with commas between, or repeated: NAME, NAMExNODES+NETWORK, FILE; default: {DEFAULT_MACHINE}.",
+        show_default=False,
+    ),
+]
+Gpu = Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")]
+Launch = Annotated[str, typer.Option(help="How calls are launched: process_per_gpu, single_process or framework.")]
+
+
+def _split(name: str) -> tuple[str, int | None, str]:
+    """Returns file, nodes and network of ``FILExNODES+NETWORK``; any other name comes back alone."""
+    found = _CLUSTER.fullmatch(name)
+    if found is not None and Path(found["file"]).suffix in _NEEDS_GPU:
+        return found["file"], int(found["nodes"]), found["network"]
+    return name, None, ""
+
+
+def takes_gpu(name: str) -> bool:
+    """Says whether a machine is named by a file that leaves the model of its GPUs open."""
+    return _NEEDS_GPU.get(Path(_split(name)[0]).suffix, False)
+
+
+def named(name: str, gpu: str | None = None) -> Fabric:
+    """Returns the machine of a name, a file, ``NODExNODES+NETWORK`` or ``FILExNODES+NETWORK``.
+
+    Args:
+        name: a preset or its alias, some GPUs of one (``hgx-h100[0-3]``), a cluster, or a file that ends in .toml,
+            .txt or .xml.
+        gpu: the model of the GPUs of a file that does not name it.
+
+    Raises:
+        InvalidArgument: no machine has this name, or `gpu` is missing or not wanted.
+        OSError: the file cannot be read.
+    """
+    file, nodes, network = _split(name)
+    if gpu is not None and not takes_gpu(name):
+        raise InvalidArgument(f"--gpu is for files of nvidia-smi and NCCL: {name} says itself which GPUs it has")
+    if Path(file).suffix not in _NEEDS_GPU:
+        return preset(_without_alias(name))
+    one = Fabric.from_file(file, gpu=gpu)
+    return one if nodes is None else cluster(one, nodes=nodes, network=network)
+
+
+def _without_alias(name: str) -> str:
+    """Replaces an alias by the name of its preset.
+
+    Raises:
+        InvalidArgument: it is the name of a GPU.
+    """
+    match = re.fullmatch(r"(.*?)((?:\[.*\])?(?:x\d+(?:\+.*)?)?)", name, re.IGNORECASE)
+    stem, rest = (match[1], match[2]) if match else (name, "")
+    if (meant := OF_A_GPU.get(stem.lower())) is not None:
+        raise InvalidArgument(f"`{stem}` is a GPU, not a machine: did you mean {meant}{rest}? nvcoll fabric lists all")
+    return f"{ALIASES.get(stem.lower(), stem)}{rest}"
+
+
+def machines(names: str | Sequence[str] | None, gpu: str | None) -> list[Fabric]:
+    """Returns the machines of ``--on``: lists with commas, of which several are one list. ``gpu`` is for files.
+
+    Raises:
+        InvalidArgument: there is none, or one that is no machine.
+    """
+    given = [DEFAULT_MACHINE] if names is None or names == [] else [names] if isinstance(names, str) else names
+    # Commas in brackets belong to a name.
+    split = [name.strip() for one in given for name in re.split(r",(?![^\[]*\])", one) if name.strip()]
+    if not split:
+        raise InvalidArgument("--on names no machine: pass one, as --on hgx-h100; nvcoll fabric lists them")
+    if gpu is not None and not any(map(takes_gpu, split)):
+        raise InvalidArgument("--gpu is for files of nvidia-smi and NCCL: --on names none")
+    return [named(name, gpu if takes_gpu(name) else None) for name in split]

@@ -1,0 +1,167 @@
+"""Tables and sentences of text that fit a terminal.
+
+A table that is too wide for the terminal is narrowed in this order, and only as far as needed::
+
+    1. long algorithm names are abbreviated: two_level(outer=halving_doubling) becomes two_level/hd
+    2. optional columns are left out, the first of `optional` first; a line below names them
+    3. rows become columns, in blocks that are as wide as the terminal
+
+Text that goes to a file or a pipe has no width, unless the environment variable COLUMNS sets one. Source: ours.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Container, Iterator, Sequence
+
+UNLIMITED = 1 << 30
+"""The width of text that goes to no terminal."""
+
+LEAST = 40
+"""The narrowest width that is respected. Chosen."""
+
+LABEL = 10
+"""The width of the label before a sentence, in characters. Chosen."""
+
+LONG_NAME = 16
+"""Names of algorithms with parameters that are longer than this are abbreviated in narrow tables. Chosen."""
+
+GAP = "  "
+
+
+def terminal_columns() -> int:
+    """Returns the columns of the terminal, or of COLUMNS; `UNLIMITED` if standard output is no terminal."""
+    return max(shutil.get_terminal_size((UNLIMITED, 24)).columns, LEAST)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[int] = ()) -> Iterator[str]:
+    """Yields rows as lines; the columns with the indices ``left`` are aligned left, all others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield GAP.join(cells).rstrip()
+
+
+def abbreviated(name: str) -> str:
+    """Returns a short form of an algorithm's name with parameters: ``two_level/hd``; others are unchanged."""
+    match = re.fullmatch(r"(\w+)\((.+)\)", name)
+    if match is None or len(name) <= LONG_NAME:
+        return name
+    values = (one.split("=")[-1].strip(" '\"") for one in match[2].split(","))
+    return "/".join([match[1], *("".join(part[:1] for part in v.split("_")) if "_" in v else v for v in values)])
+
+
+def fitted(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    left: Container[str] = (),
+    optional: Sequence[str] = (),
+    width: int | None = None,
+) -> Iterator[str]:
+    """Yields the lines of a table, each at most ``width`` characters long.
+
+    Args:
+        headings: one for each column.
+        rows: the cells.
+        left: headings of the columns that are aligned left.
+        optional: headings of the columns that may be left out, the least important first.
+        width: characters; default: those of the terminal.
+    """
+    width = terminal_columns() if width is None else max(width, LEAST)
+    table = [list(headings), *map(list, rows)]
+    columns = [*range(len(headings))]
+
+    def lines(shown: Sequence[int]) -> list[str]:
+        at_left = {nth for nth, at in enumerate(shown) if headings[at] in left}
+        return list(aligned([[row[at] for at in shown] for row in table], at_left))
+
+    def fits(shown: Sequence[int]) -> bool:
+        return max(map(len, lines(shown))) <= width
+
+    if not fits(columns):
+        table = _with_short_names(table)
+    left_out: list[str] = []
+    for heading in optional:
+        if fits(columns):
+            break
+        kept = [at for at in columns if headings[at] != heading]
+        if len(kept) < len(columns):
+            left_out += [table[0][at].strip() for at in columns if headings[at] == heading][:1]
+            columns = kept
+    if fits(columns):
+        yield from lines(columns)
+    else:
+        columns, left_out = [*range(len(headings))], []
+        yield from _turned(table, width)
+    if left_out := [name for name in left_out if name.strip("| ")]:
+        yield from labelled("", f"(not shown at {width} columns: {', '.join(left_out)})", width, label=0)
+
+
+def _with_short_names(table: list[list[str]]) -> list[list[str]]:
+    """Abbreviates names of algorithms, unless two of a table would be alike."""
+    names = {cell.strip() for row in table for cell in row if "(" in cell}
+    short = {name: abbreviated(name) for name in names}
+    plain = {cell.strip() for row in table for cell in row} - names
+    if len({*short.values()}) < len(names) or plain & {*short.values()}:
+        return table
+    return [[cell.replace(cell.strip(), short.get(cell.strip(), cell.strip())) for cell in row] for row in table]
+
+
+def _turned(table: list[list[str]], width: int) -> Iterator[str]:
+    """Yields a table whose rows are columns, in blocks; cells that are wider than a block are wrapped."""
+    heads, *rows = table
+    shown = [at for at, head in enumerate(heads) if any(row[at].strip(" |") for row in rows)]
+    labels = [heads[at].strip() for at in shown]
+    while rows:
+        count = next((n for n in range(len(rows), 1, -1) if _width(labels, rows[:n], shown) <= width), 1)
+        block, rows = rows[:count], rows[count:]
+        if _width(labels, block, shown) <= width:
+            turned = [[label, *(row[at].strip() for row in block)] for label, at in zip(labels, shown, strict=True)]
+            yield from aligned(turned, left=(0,))
+        else:
+            indent = max(map(len, labels)) + len(GAP)
+            for label, at in zip(labels, shown, strict=True):
+                yield from labelled(label, block[0][at].strip(), width, label=min(indent, width // 2))
+        if rows:
+            yield ""
+
+
+def _width(labels: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[int]) -> int:
+    """Returns the width of a block of rows that stand as columns."""
+    return max(map(len, labels)) + sum(len(GAP) + max(len(row[at].strip()) for at in shown) for row in rows)
+
+
+def labelled(name: str, sentence: str, width: int | None = None, label: int = LABEL) -> Iterator[str]:
+    """Yields a sentence behind its label, wrapped to the width of the terminal and indented by ``label``."""
+    width = terminal_columns() if width is None else max(width, LEAST)
+    head = f"{name:{label}}" if len(name) < label or not name else f"{name} "
+    if len(head) + len(sentence) <= width:
+        yield (head + sentence).rstrip()
+        return
+    yield from textwrap.wrap(
+        head + sentence, width, subsequent_indent=" " * label, break_long_words=True, break_on_hyphens=False
+    )
+
+
+def print_lines(lines: Iterator[str] | Sequence[str]) -> None:
+    """Prints lines."""
+    for line in lines:
+        print(line)
+
+
+def print_labelled(name: str, sentence: str, label: int = LABEL) -> None:
+    """Prints a sentence behind its label, wrapped to the width of the terminal."""
+    print_lines(labelled(name, sentence, label=label))
+
+
+def print_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], left: Container[str] = (), optional: Sequence[str] = ()
+) -> None:
+    """Prints a table that fits the terminal; see `fitted`."""
+    print_lines(fitted(headings, rows, left=left, optional=optional))

@@ -1,0 +1,119 @@
+"""What commands print fits the terminal: no line is longer than its columns."""
+
+import os
+
+import pytest
+from command_line import file_of_mine, run
+
+from nvcoll.tables import abbreviated, fitted, labelled
+
+CLUSTERS = "hgx-h100x4+ib-ndr-8,rtx4090-8-stagedx2+ib-ndr-8"
+
+SCRIPT = """
+import numpy as np
+import nvcoll
+nvcoll.Node(4).all_reduce(np.ones((4, 256), dtype="f4"), algorithm="two_level(outer=halving_doubling)")
+nvcoll.Node(4).scan(np.ones((4, 256), dtype="f4"))
+nvcoll.Node(16).all_reduce(np.ones((16, 256), dtype="f4"))
+"""
+
+
+def printed(columns, *arguments):
+    return run(*arguments, env={**os.environ, "COLUMNS": str(columns)})[0].splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bench", "-n", "3", "-b", "1K", "-e", "1M", "-f", "4", "--rounds", "2"),
+        ("bench", "-n", "2", "-b", "1K", "--rounds", "1", "-a", "auto"),
+        ("compare", "--on", f"hgx-h100,{CLUSTERS}", "-b", "1K", "-e", "16M", "-f", "16"),
+        ("predict", "all_reduce", "-b", "1G", "--on", f"hgx-h100,{CLUSTERS}"),
+        ("predict", "all_reduce", "-b", "1M", "-e", "1G", "-f", "8", "--on", CLUSTERS),
+        ("predict", "all_reduce", "-b", "1G", "--bucket", "25M", "--on", CLUSTERS),
+        ("algorithms",),
+        ("explain", "all_reduce", "-n", "4", "--rounds", "1"),
+        ("fabric",),
+        ("fabric", "dgx1-v100"),
+        ("fabric", "dgx2[0-8]x2+ib-edr-4"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_no_line_is_longer_than_the_terminal(columns, arguments):
+    lines = printed(columns, *arguments)
+    assert len(lines) > 4 and [line for line in lines if len(line) > columns] == []
+
+
+def test_no_line_of_the_report_of_a_script_is_longer_than_the_terminal(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    lines = printed(80, "run", "--on", f"hgx-h100,dgx2,{CLUSTERS}", str(script))
+    assert [line for line in lines if len(line) > 80] == []
+    assert sum(line.startswith("collective ") for line in lines) >= 4, "one table for each machine"
+    wide = printed(400, "run", "--on", f"hgx-h100,dgx2,{CLUSTERS}", str(script))
+    assert sum(line.startswith("collective ") for line in wide) == 1 and max(map(len, wide)) > 80
+
+
+def test_a_pipe_has_no_width(tmp_path):
+    text = run("compare", "--on", "hgx-h100", "-b", "1K")[0]
+    assert "two_level(outer=halving_doubling)" in text and "not shown" not in text
+
+
+def test_columns_that_are_left_out_are_named_and_those_that_matter_stay(tmp_path):
+    lines = printed(80, "predict", "all_reduce", "-b", "1G", "--on", "hgx-h100,hgx-a100")
+    head = next(line for line in lines if line.startswith("machine"))
+    assert all(name in head for name in ("machine", "NCCL picks", "time", "90 % interval", "bound"))
+    assert any("(not shown at 80 columns: what it is" in line for line in lines)
+
+
+def test_every_cell_of_a_turned_table_is_there():
+    headings = ["size", "a long heading", "another"]
+    rows = [[f"{size} KiB", f"{size}.5 microseconds and a half", f"{size}%"] for size in range(20)]
+    lines = list(fitted(headings, rows, width=40))
+    assert max(map(len, lines)) <= 40 and lines[0].startswith("size  ")
+    words = " ".join(lines).split()
+    assert all(cell.split()[0] in words for row in rows for cell in row)
+    assert list(fitted(headings, rows, width=80))[1].split()[:3] == ["0", "KiB", "0.5"]
+
+
+def test_the_least_important_columns_go_first_and_only_as_many_as_needed():
+    headings, rows = ["name", "x" * 20, "y" * 20, "z"], [["a", "1", "2", "3"]]
+    optional = ["x" * 20, "y" * 20]
+    assert next(iter(fitted(headings, rows, optional=optional, width=60))).split() == headings
+    head, row, *note = fitted(headings, rows, optional=optional, width=40)
+    assert head.split() == ["name", "y" * 20, "z"] and row.split() == ["a", "2", "3"]
+    assert " ".join(note).split() == f"(not shown at 40 columns: {'x' * 20})".split()
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("two_level(outer=halving_doubling)", "two_level/hd"),
+        ("two_level(per_node=4,outer=ring)", "two_level/4/ring"),
+        ("star(per_node=4)", "star(per_node=4)"),
+        ("recursive_doubling", "recursive_doubling"),
+    ],
+)
+def test_long_names_of_algorithms_have_a_short_form(name, short):
+    assert abbreviated(name) == short
+
+
+def test_names_that_would_be_alike_are_not_shortened():
+    names = ["two_level(outer=halving_doubling)", "two_level(outer=hopping_dance)"]
+    text = "\n".join(fitted(["size", *names], [["1 KiB", "1", "2"]], width=50))
+    assert all(name in text for name in names)
+
+
+def test_a_sentence_is_indented_behind_its_label():
+    assert list(labelled("note", "one two three four five six seven eight", 40)) == [
+        "note      one two three four five six",
+        "          seven eight",
+    ]
+    assert list(labelled("note", "one", 40)) == ["note      one"]
+
+
+def test_a_word_that_is_wider_than_the_terminal_is_broken(tmp_path):
+    mine = file_of_mine(tmp_path)
+    lines = printed(60, "bench", "-n", "2", "-b", "1K", "--rounds", "1", "-a", f"{mine}:ring")
+    assert max(map(len, lines)) <= 60
