@@ -1,16 +1,15 @@
-//! Components: the independent parts of a schedule.
+//! Connected components of a schedule: its independent parts.
 //!
-//! Two steps that touch one chunk of one buffer belong to the same component, and so does what they are tied to through
-//! others. A ring of n ranks has n components, one per chunk; so has nvswitch, each a single step. Different components share no
-//! byte, so any worker may run any of them at any time; within a component, program order is an order in which its
-//! dependencies hold. Cost: near linear in views.
+//! Two steps that touch the same chunk of the same buffer belong to one component, directly or through other steps. A ring of n ranks
+//! has n components, one per chunk; nvswitch has n too, each a single step. Different components share no byte, so any worker may run
+//! any of them at any time. Within a component, program order respects all dependencies. Cost: near linear in views.
 
 use std::collections::HashMap;
 
 use nvcoll_core::schedule::{Buffer, Schedule};
 use nvcoll_core::ties::groups;
 
-/// Returns the steps of each component, in program order; components begin in program order too.
+/// Returns the steps of each component in program order; components are ordered by their first step.
 pub(crate) fn connected_components(schedule: &Schedule) -> Vec<Vec<u32>> {
     let mut toucher: HashMap<(u32, Buffer, u32), u32> = HashMap::new();
     let mut ties = Vec::new();

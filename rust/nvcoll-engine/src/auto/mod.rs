@@ -1,4 +1,4 @@
-//! What is decided before a program is made: the algorithm of `auto`, the work split, and the length of a tile.
+//! Decisions before a program is made: the algorithm of `auto`, the work split, and the length of a tile.
 
 pub mod choice;
 pub(crate) mod components;

@@ -7,7 +7,7 @@ pub use nvcoll_core::tuning::{Tuning, FORMAT, SHIPPED};
 
 use crate::error::{Error, Result};
 
-/// The environment variable that names the file of nodes for which no other is named.
+/// The environment variable that names the default tuning file.
 pub const VARIABLE: &str = "NVCOLL_TUNING";
 
 /// Reads a table from a file.

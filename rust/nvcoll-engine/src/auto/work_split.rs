@@ -1,4 +1,4 @@
-//! How a program is shared out, and how long its tiles are. Tuning changes time, never bits.
+//! The work split of a call, and the length of its tiles. Both change time, never bits.
 
 use nvcoll_core::counts::held_count;
 use nvcoll_core::schedule::{Path, Schedule};
@@ -6,38 +6,37 @@ use nvcoll_core::schedule::{Path, Schedule};
 use crate::auto::components::connected_components;
 use crate::call::Call;
 
-/// How the work of a call is divided among workers.
+/// The division of a call's work among workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkSplit {
-    /// One caller drives all ranks; a worker runs whole tiles.
+    /// A worker runs whole tiles of all ranks, for a caller that drives all ranks.
     ByTile,
-    /// A worker runs the queues of its ranks.
+    /// A worker runs all queues of its ranks.
     ByRank,
 }
 
-/// With less in the buffers of all ranks a call stays on the calling thread, in whose cache they often still lie: one core
-/// that has them is faster than two of which one must fetch its half. Measured: two threads win from about 2 MiB, half of
-/// the two second-level caches there.
+/// The least size of all buffers for which helpers pay, in bytes. A smaller call stays on the calling thread, whose
+/// cache often holds the data. Measured: two threads win from about 2 MiB, half of the two second-level caches there.
 const ALONE_BYTES: usize = 1 << 20;
 
-/// With less in the buffers of all ranks stores never go past the caches, in which the caller may soon look for the results.
-/// Chosen: more than the share that most last-level caches have for a core or two.
+/// The least size of all buffers for which streaming stores are tried, in bytes. The caller of a smaller call may
+/// soon look for results in the caches. Chosen: more than the share of one or two cores in most last-level caches.
 const STREAMED_BYTES: usize = 32 << 20;
 
-/// The longest slice of a chunk, so that an abort is acknowledged soon. Chosen by the design.
+/// The longest slice of a chunk, in bytes. An abort is acknowledged between slices. Chosen.
 const LONGEST_SLICE_BYTES: usize = 256 << 10;
 
-/// The shortest slice that is worth a claim. Chosen.
+/// The shortest slice that is worth a claim, in bytes. Chosen.
 const SHORTEST_SLICE_BYTES: usize = 4 << 10;
 
-/// Pieces that a worker should find, so that an uneven start evens out. Chosen.
+/// The number of pieces per worker, which balances uneven starts. Chosen.
 const PIECES_PER_WORKER: usize = 16;
 
-/// What the slices of a component may take together, where a step reads what an earlier one wrote: half of a second-level
-/// cache of 1 MiB, since the other half streams. Chosen.
+/// The bytes of all slices of a component, where a step reads the result of an earlier one. Chosen: half of a
+/// second-level cache of 1 MiB, since the other half streams.
 const RESIDENT_BYTES: usize = 512 << 10;
 
-/// Returns the bytes of the longer buffer of every rank, in all.
+/// Returns the sum over all ranks of the longer buffer, in bytes.
 fn buffer_bytes(schedule: &Schedule, counts: &[usize], element: usize) -> usize {
     let (collective, roles) = (schedule.collective, schedule.roles());
     let held = |rank| [collective.input(roles, rank), collective.output(roles, rank)];
@@ -45,19 +44,19 @@ fn buffer_bytes(schedule: &Schedule, counts: &[usize], element: usize) -> usize 
     (0..schedule.world_size).map(longer).sum::<usize>() * element
 }
 
-/// Says whether helpers make a call faster that moves so many bytes.
+/// Says whether helpers make a call of `buffer_bytes` faster.
 #[inline]
 pub(crate) fn wants_help(buffer_bytes: usize) -> bool {
     buffer_bytes >= ALONE_BYTES
 }
 
-/// Says whether stores past the caches may be worth while in a call that moves so many bytes.
+/// Says whether streaming stores may pay in a call of `buffer_bytes`.
 pub(crate) fn may_stream(buffer_bytes: usize) -> bool {
     buffer_bytes >= STREAMED_BYTES
 }
 
 impl WorkSplit {
-    /// Returns how a caller that drives all ranks shares out a schedule.
+    /// Returns the work split for a caller that drives all ranks.
     pub fn of(path: Path) -> Self {
         match path {
             Path::Mapped => WorkSplit::ByTile,

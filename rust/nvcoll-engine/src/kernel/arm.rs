@@ -1,13 +1,13 @@
-//! The arms of the fold: what a step does with its sources. **An op is one row of `arms!`** (two if its completing step
-//! differs), one variant and one line of [`Arm::of`].
+//! The arms of the fold: the operation of a step on its sources. **An op is one row of `arms!`** (two if its completing step differs),
+//! one variant and one line of [`Arm::of`].
 
 use super::number::{Accumulator, Bits, Float, Number};
 use nvcoll_core::op::Op;
 
-/// What a step does with its sources.
+/// The operation of a step on its sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arm {
-    /// One source, unchanged.
+    /// The copy of one source.
     Copy,
     /// Addition.
     Sum,
@@ -17,7 +17,7 @@ pub enum Arm {
     Min,
     /// IEEE 754-2019 maximum.
     Max,
-    /// Each source times its scalar, then addition.
+    /// Multiplication of each source by its scalar, then addition.
     SumScaled,
     /// Addition, then division.
     SumDivided,
@@ -50,9 +50,9 @@ impl Arm {
         Arm::Lor,
     ];
 
-    /// Returns what a step with `n_src` sources does under `op`.
+    /// Returns the operation of a step with `n_src` sources under `op`.
     ///
-    /// A completing step with one source is that of a world of one rank, where dividing by 1 is copying.
+    /// A completing step with one source belongs to a world of one rank, where dividing by 1 is copying.
     pub fn of(op: Op, n_src: usize, is_final: bool, has_contribution: bool) -> Arm {
         match op {
             Op::PremulSum if has_contribution => Arm::SumScaled,
@@ -71,13 +71,13 @@ impl Arm {
     }
 }
 
-/// One arm, as the generic routine sees it.
+/// The interface of an arm for the generic routine.
 pub(super) trait Fold<V: Accumulator> {
-    /// Whether a destination that is the source is left alone.
+    /// Whether a destination that is also the source is left alone.
     const COPIES: bool = false;
     /// Whether sources are scaled first.
     const SCALES: bool = false;
-    /// Whether it is addition and nothing else.
+    /// Whether the arm is addition and nothing else.
     const ADDS: bool = false;
 
     /// Folds `next` onto `acc`.

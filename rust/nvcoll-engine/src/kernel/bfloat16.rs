@@ -23,10 +23,10 @@ use super::ordered::Ordered16;
 #[repr(transparent)]
 pub(super) struct Bf16(u16);
 
-/// How many NaNs of one sign it has.
+/// The number of NaNs of one sign.
 const NANS: i16 = 0x7f;
 
-/// The half of a word that is a bfloat16 in place.
+/// Masks the upper half of a word, which holds a bfloat16 in f32 position.
 const HIGH_HALF: u32 = 0xffff_0000;
 
 impl Element for Bf16 {
@@ -67,7 +67,7 @@ impl Element for Bf16 {
     }
 }
 
-/// Rounds to a bfloat16 in the upper half; the lower half is left over.
+/// Rounds to a bfloat16 in the upper half; the lower half is unspecified.
 #[inline(always)]
 fn to_nearest_even(acc: f32) -> u32 {
     let bits = acc.to_bits();

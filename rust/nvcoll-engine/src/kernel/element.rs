@@ -1,5 +1,5 @@
-//! The dtypes as the kernels see them: what is stored, what it accumulates in, how to go there and back. **A dtype that
-//! accumulates in itself is one word of `rows!`**; the others have a file each, with their trick.
+//! Elements of dtypes in kernels: how they are stored, in which type they accumulate, and the conversions. **A dtype that accumulates
+//! in itself is one word of `rows!`**; each of the others has a file.
 //!
 //! | file | elements | accumulate in |
 //! |---|---|---|
@@ -10,27 +10,25 @@
 //! | `ordered` | all of these, for minimum and maximum | integers of the same order |
 //! | `complex` | [`Complex`](super::complex::Complex), for products; sums are those of floats | themselves |
 //!
-//! Elements are converted a block at a time. The accumulated values of a block may stand in any order, as long as loading
-//! and rounding agree.
+//! Elements are converted a block at a time. The accumulated values of a block may have any order, as long as loading and rounding
+//! agree.
 //!
-//! Loading, widening and folding are one loop over the block, and so are finishing and rounding: the compiler makes vectors
-//! of such loops reliably, and of a chain of array operations only sometimes (measured, a factor of seven for minimum of
-//! bfloat16).
+//! Loading, widening and folding are one loop over the block, and so are finishing and rounding. The compiler vectorises such loops
+//! reliably, and a chain of array operations only sometimes (measured: a factor of seven for the minimum of bfloat16).
 
 use super::half::Halves;
 use super::number::Accumulator;
 
 /// A stored element.
 pub(super) trait Element: Copy {
-    /// What a step accumulates in.
+    /// The type of the accumulated values.
     type Acc: Accumulator;
-    /// The same element as minimum sees it.
+    /// The element type that minimum uses.
     type ForMin: Element;
-    /// The same element as maximum sees it.
+    /// The element type that maximum uses.
     type ForMax: Element;
 
-    /// Replaces every value of `acc` by `fold` of it and the widened element that belongs there, of the `L` elements from
-    /// `from` on.
+    /// Widens the `L` elements at `from` and folds each onto its value in `acc`.
     ///
     /// # Safety
     /// `from` is valid for reads of `L` elements, at any alignment. The instruction set `S` is available.
@@ -40,7 +38,7 @@ pub(super) trait Element: Copy {
         fold: impl Fn(Self::Acc, Self::Acc) -> Self::Acc,
     );
 
-    /// Finishes and rounds accumulated values, once, into the order of memory.
+    /// Finishes and rounds accumulated values, once, and restores the order of memory.
     ///
     /// # Safety
     /// The instruction set `S` is available.
@@ -49,10 +47,11 @@ pub(super) trait Element: Copy {
         finish: impl Fn(Self::Acc) -> Self::Acc,
     ) -> [Self; L];
 
-    /// Whether [`Element::add_two`] is there.
+    /// Whether the type implements [`Element::add_two`].
     const ADDS_TWO: bool = false;
 
-    /// Adds the `L` elements from `a` on and those from `b` on: the bits of accumulating and rounding, by a shorter way.
+    /// Adds the `L` elements at `a` and those at `b`, with the bits of accumulating and rounding, in fewer
+    /// instructions.
     ///
     /// # Safety
     /// `a` and `b` are valid for reads of `L` elements, at any alignment. The instruction set `S` is available.

@@ -1,18 +1,17 @@
 //! The floating-point environment: kernels round to nearest and keep subnormals, whatever the caller's control word says.
 //!
-//! Callers do change it: torch's `set_flush_denormal` does, and so does a shared library built with `-ffast-math` when it
-//! is loaded. The same sum would then have other bits on one thread than on another. Compiled Rust, for its part, assumes
-//! the default environment; so a thread takes the guard before it runs kernels, and the caller's word is back afterwards.
+//! Callers change the control word: torch's `set_flush_denormal` does, and so does loading a shared library built with `-ffast-math`.
+//! The same sum would then have other bits on one thread than on another. Compiled Rust assumes the default environment. So a thread
+//! takes the guard before it runs kernels, and the guard restores the caller's word afterwards.
 //!
 //! ```text
 //! read the word ─▶ as it should be? ─ yes ─▶ nothing to do, now or later
 //!                                   └ no ──▶ write the default ─▶ kernels ─▶ write the caller's word back
 //! ```
 //!
-//! The compiler does not move kernels across the guard: they are reached through a pointer, and neither they nor the
-//! instructions here are free of effects on memory. Cost: reading the word, a few cycles, once per call of a plan. Exception
-//! flags that kernels raise are lost if the word was changed and stay if it was not. Source: Intel SDM volume 1, 10.2.3;
-//! Arm ARM, FPCR.
+//! The compiler does not move kernels across the guard: they are called through a pointer, and the instructions here have effects on
+//! memory as far as it knows. Cost: reading the word, a few cycles, once per call of a plan. Exception flags that kernels raise are
+//! lost if the word was changed, and stay if it was not. Source: Intel SDM volume 1, 10.2.3; Arm ARM, FPCR.
 
 /// Holds the default environment until dropped, then restores the caller's.
 #[derive(Debug)]
@@ -21,7 +20,7 @@ pub struct FloatEnvironment {
 }
 
 impl FloatEnvironment {
-    /// Sets round-to-nearest without flush-to-zero, exceptions masked, if that is not how it is.
+    /// Sets round-to-nearest without flush-to-zero, with exceptions masked, unless the word says so already.
     pub fn round_to_nearest() -> Self {
         let found = read();
         let before = (found & RELEVANT != DEFAULT).then_some(found);
@@ -43,7 +42,7 @@ impl Drop for FloatEnvironment {
 /// MXCSR with every exception masked, round to nearest, no FTZ, no DAZ. Cited: Intel SDM volume 1, 10.2.3.
 #[cfg(target_arch = "x86_64")]
 const DEFAULT: u64 = 0x1f80;
-/// All but the sticky exception flags.
+/// The bits of the word that matter: all but the sticky exception flags.
 #[cfg(target_arch = "x86_64")]
 const RELEVANT: u64 = 0xffc0;
 

@@ -4,7 +4,7 @@ use super::element::Element;
 use super::half::{round_all, widen_all, Halves};
 use super::ordered::Ordered16;
 
-/// How many NaNs of one sign float16 has.
+/// The number of NaNs of one sign.
 const NANS: i16 = 0x3ff;
 
 /// float16: IEEE binary16.

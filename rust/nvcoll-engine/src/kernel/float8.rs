@@ -50,7 +50,7 @@ pub(super) trait ByteFormat: Copy {
     fn byte(half: u16) -> u16;
 }
 
-/// The upper half of binary16.
+/// The format that is the upper byte of binary16.
 #[derive(Clone, Copy)]
 pub(super) struct E5M2;
 
@@ -70,7 +70,7 @@ impl ByteFormat for E5M2 {
     }
 }
 
-/// No infinity, and one NaN of each sign.
+/// The format with no infinity and one NaN of each sign.
 #[derive(Clone, Copy)]
 pub(super) struct E4M3;
 
@@ -79,8 +79,8 @@ impl ByteFormat for E4M3 {
     type ForMin = Ordered8<-1>;
     type ForMax = Ordered8<1>;
 
-    /// The shift puts the sign where a half has it, and into the exponent, from where the mask takes it. A byte is a NaN if
-    /// one more carries out of its magnitude; that carry is the missing bit of the exponent.
+    /// The shift moves the sign to its position in a half, and into the exponent, where the mask removes it. A byte
+    /// is a NaN if one more carries out of its magnitude; that carry is the missing bit of the exponent.
     #[inline(always)]
     fn half(word: u16) -> u16 {
         let half = (word as i16 >> 1) as u16 & 0xbf80;
@@ -170,10 +170,10 @@ fn bytes<B: ByteFormat, const L: usize>(halves: &[u16; L]) -> [F8<B>; L] {
 
 const SIGN: u32 = 0x8000_0000;
 const EXPONENT: u32 = 0x7f80_0000;
-/// The exponent of the least normal half, in its place; both formats have the same.
+/// The exponent of the least normal half, in f32 position; both formats have the same.
 const LEAST: u32 = (127 - 14) << 23;
 
-/// Rounds to the bits that the format has; the sign stays.
+/// Rounds to the mantissa bits of the format; the sign is unchanged.
 #[inline(always)]
 fn cut<B: ByteFormat>(value: f32) -> f32 {
     let bits = value.to_bits();
@@ -182,7 +182,8 @@ fn cut<B: ByteFormat>(value: f32) -> f32 {
     f32::from_bits(((value + c) - c).to_bits() | bits & SIGN)
 }
 
-/// Rounds a half to the bits that the format has; those that it lacks are left over. A NaN has none of them.
+/// Rounds a half to the mantissa bits of the format. The bits that the format lacks are unspecified. A NaN has none
+/// of them.
 #[inline(always)]
 fn cut_half<B: ByteFormat>(half: u16) -> u16 {
     let lacks = 10 - B::MANTISSA;

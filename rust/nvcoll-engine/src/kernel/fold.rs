@@ -23,7 +23,7 @@ use super::number::Accumulator;
 use super::stream::{Stream, LINE_BYTES};
 use super::Args;
 
-/// With fewer blocks than this, aligning costs more than it gains. Measured: about even at 4 to 16.
+/// The least number of blocks for which aligning pays. Measured: about even at 4 to 16.
 const BLOCKS_WORTH_ALIGNING: usize = 8;
 
 /// Folds `count` elements.
@@ -59,7 +59,7 @@ pub(super) unsafe fn fold<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const
     }
 }
 
-/// Returns how many elements lie before the next line, if an element begins there.
+/// Returns the number of elements before the next line, if an element begins there.
 #[inline(always)]
 fn elements_to_line<E>(to: *const u8) -> usize {
     let bytes = to.addr().wrapping_neg() % LINE_BYTES;
@@ -124,7 +124,7 @@ unsafe fn block<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>
     }
 }
 
-/// Returns where `L` elements of a source begin, and asks for those far ahead.
+/// Returns the address of `L` elements of a source, and prefetches lines far ahead.
 #[inline(always)]
 unsafe fn source<E, const L: usize>(args: &Args, s: usize, at: usize) -> *const E {
     // SAFETY: the source is below `n_src`, the element below the count.
@@ -135,7 +135,7 @@ unsafe fn source<E, const L: usize>(args: &Args, s: usize, at: usize) -> *const 
     from
 }
 
-/// Folds one source's elements onto `acc`, scaled if the arm scales.
+/// Folds the elements of one source onto `acc`, scaled if the arm scales.
 #[inline(always)]
 unsafe fn take<E: Element, F: Fold<E::Acc>, S: Halves, const L: usize>(
     acc: &mut [E::Acc; L],
@@ -156,7 +156,7 @@ unsafe fn take<E: Element, F: Fold<E::Acc>, S: Halves, const L: usize>(
     }
 }
 
-/// Stores a block of whole lines past the caches.
+/// Stores a block of whole lines with non-temporal stores.
 #[inline(always)]
 unsafe fn stream<S: Stream, B>(to: *mut u8, result: &B) {
     for at in (0..size_of::<B>()).step_by(LINE_BYTES) {

@@ -21,15 +21,15 @@ use super::stream::Baseline;
 #[cfg(target_arch = "x86_64")]
 use super::stream::{Avx2, Avx512};
 
-/// How an instruction set converts sixteen halves.
+/// The conversion of sixteen halves by an instruction set.
 pub(super) trait Halves {
-    /// Widens.
+    /// Widens sixteen halves to f32.
     ///
     /// # Safety
     /// The instruction set is available.
     unsafe fn widen(halves: &[u16; 16]) -> [f32; 16];
 
-    /// Rounds to nearest, ties to even.
+    /// Rounds sixteen f32 to halves, to nearest, ties to even.
     ///
     /// # Safety
     /// The instruction set is available.
@@ -97,9 +97,9 @@ mod x86 {
 
 const SIGN: u32 = 0x8000_0000;
 const INFINITY: u32 = 0x7f80_0000;
-/// How much longer the mantissa of f32 is, in bits.
+/// The difference of mantissa lengths of f32 and half, in bits.
 const CUT: u32 = 13;
-/// How much larger the exponent of the same number is in f32, in its place.
+/// The difference of the exponent biases of f32 and half, in position.
 const REBIAS: u32 = (127 - 15) << 23;
 /// The least normal half, as f32.
 const LEAST: u32 = REBIAS + (1 << 23);
@@ -162,7 +162,7 @@ pub(super) unsafe fn round_all<S: Halves, const L: usize>(values: &[f32; L]) -> 
     halves
 }
 
-/// Adds halves, as if in f32, and rounds to halves; a sum of two has the same bits either way.
+/// Adds halves as if in f32 and rounds to halves. A sum of two halves has the same bits either way.
 ///
 /// # Safety
 /// The instruction set `S` is available.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 /// An instruction set for which the kernels are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Isa {
-    /// What every processor of the architecture has.
+    /// The instructions that every processor of the architecture has.
     Baseline,
     /// x86-64 with AVX2 and F16C.
     Avx2,
@@ -38,7 +38,7 @@ impl Isa {
         *Self::available().last().expect("the baseline is always there")
     }
 
-    /// Refuses what this processor lacks: its kernels would end the process.
+    /// Refuses an instruction set that this processor lacks: its kernels would end the process.
     ///
     /// # Errors
     /// [`Error::NoIsa`] names those that it has.

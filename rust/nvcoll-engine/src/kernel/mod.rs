@@ -39,26 +39,26 @@ pub use isa::Isa;
 
 use nvcoll_core::dtype::DType;
 
-/// What one run of a kernel works on. Pointers may have any alignment.
+/// The arguments of one run of a kernel. Pointers may have any alignment.
 #[derive(Debug, Clone, Copy)]
 pub struct Args {
     /// The sources.
     pub src: *const *const u8,
-    /// How many, at least 1.
+    /// The number of sources, at least 1.
     pub n_src: usize,
     /// The destinations.
     pub dst: *const *mut u8,
-    /// How many, at least 1.
+    /// The number of destinations, at least 1.
     pub n_dst: usize,
-    /// Elements of each.
+    /// The number of elements of each source and destination.
     pub count: usize,
-    /// One scalar per source for [`Arm::SumScaled`]: 1 where the source is no contribution.
+    /// One scalar per source for [`Arm::SumScaled`]; 1 for a source that is not a contribution.
     pub scalars: *const f64,
-    /// What [`Arm::SumDivided`] divides by.
+    /// The divisor of [`Arm::SumDivided`].
     pub divisor: u32,
-    /// The first `plain` destinations get ordinary stores, the others non-temporal ones.
+    /// The number of destinations that get ordinary stores; the later ones get non-temporal stores.
     pub plain: usize,
-    /// Whether the sources are too long to lie in a cache near by, so that asking for lines ahead of the loads pays.
+    /// Whether the sources are too long for a near cache, so that prefetching pays.
     pub is_far: bool,
 }
 
@@ -66,12 +66,12 @@ pub struct Args {
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
     run: select::KernelFunction,
-    /// How many elements of the kernel one element of the caller's is.
+    /// Kernel elements per caller element (2 for complex sums).
     times: u8,
 }
 
 impl PartialEq for Kernel {
-    /// Says whether both surely do the same: equal kernels may differ in address.
+    /// Says whether both certainly compute the same; equal kernels may differ in address.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::fn_addr_eq(self.run, other.run) && self.times == other.times
     }
@@ -86,12 +86,12 @@ impl Kernel {
         select::select(isa, dtype, arm)
     }
 
-    /// Makes each element of the caller's `times` of the kernel's.
+    /// Sets the number of kernel elements per caller element.
     fn times(self, times: usize) -> Kernel {
         Kernel { times: times as u8, ..self }
     }
 
-    /// Folds.
+    /// Folds the sources into every destination.
     ///
     /// # Safety
     /// `args` names `n_src` sources and `n_dst` destinations of `count` elements each, valid for reads and writes while

@@ -30,12 +30,12 @@ pub(super) trait Float: Number {
     fn divide(self, by: u32) -> Self;
 }
 
-/// A value of bits, each one or zero, and true if it is not zero.
+/// A value with bitwise operations; as a truth value it is true unless it is 0.
 pub(super) trait Bits: Accumulator {
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn exclusive_or(self, other: Self) -> Self;
-    /// Returns 1 if the claim holds of the two truth values, else 0.
+    /// Returns 1 if `claim` holds for the two truth values, else 0.
     fn logical(self, other: Self, claim: impl Fn(bool, bool) -> bool) -> Self;
 }
 

@@ -19,7 +19,7 @@ use super::stream::{Baseline, Stream};
 use super::{Args, Isa, Kernel};
 use nvcoll_core::dtype::DType;
 
-/// An instance; the number is how many of its elements to fold.
+/// An instance of the routine; the number is its count of elements.
 pub(super) type KernelFunction = unsafe fn(&Args, usize);
 
 /// Chooses the instance. The last number is the elements in a block: 256 bytes of accumulated values, which are four registers
@@ -60,7 +60,7 @@ where
     }
 }
 
-/// What is defined on every float.
+/// Chooses among the arms that every float has.
 fn sums<E: Element<Acc: Float>, const L: usize>(isa: Isa, arm: Arm) -> Kernel
 where
     E::ForMin: Element<Acc: Number>,
@@ -119,8 +119,8 @@ fn undefined(arm: Arm) -> ! {
     panic!("the table of ops has no {arm:?} on this dtype")
 }
 
-/// Whether the crate's own unit tests or loom's models are compiled. They ask nothing of kernels but a right result, and the
-/// others are two thirds of the compiler's time. The library has all of them, and so do the tests beside it.
+/// Whether unit tests or loom models are compiled. They need only right results, so they do without the other
+/// instances, which take two thirds of the compiler's time.
 const ONLY_BASELINE: bool = cfg!(any(test, loom));
 
 fn of<E: Element, F: Fold<E::Acc>, const L: usize>(isa: Isa) -> Kernel {

@@ -1,15 +1,14 @@
-//! Non-temporal stores, a line at a time: they go to memory without fetching the line first, and only a fence orders them.
+//! Non-temporal stores, a line at a time. They write to memory without fetching the line first, and only a fence orders them.
 //!
-//! How wide the instruction is matters: on the machine where it was measured (Sapphire Rapids, 8 destinations), lines
-//! stored in four 16-byte pieces went at a quarter of the speed of lines stored in one. Processors without non-temporal
-//! stores that can be had from Rust get ordinary ones.
+//! The width of the instruction matters: on a Sapphire Rapids with 8 destinations, lines stored in four 16-byte pieces ran at a quarter
+//! of the speed of lines stored in one piece (measured). Processors without such stores in Rust get ordinary ones.
 
-/// A cache line. Cited: x86-64; and what is copied at a time elsewhere.
+/// The size of a cache line. Cited: x86-64. Elsewhere it is the unit of copying.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// How an instruction set stores past the caches.
+/// The non-temporal stores of an instruction set.
 pub(super) trait Stream {
-    /// Says whether a place can take such stores.
+    /// Says whether an address can take such stores.
     fn is_possible_at(to: *const u8) -> bool;
 
     /// Stores one line.

@@ -2,14 +2,15 @@
 
 use std::alloc::{alloc, alloc_zeroed, dealloc, Layout};
 
-/// A page of the machines we know. Cited: x86-64 and most arm64 Linux.
+/// The size of a page. Cited: x86-64 and most arm64 Linux.
 const PAGE_BYTES: usize = 4096;
-/// A huge page of the same machines. Cited.
+/// The size of a huge page on the same machines. Cited.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// From this size on, pages are asked to be huge, because touching new ones is half of a strided call. Chosen: as numpy does.
+/// The least size for which huge pages are requested, because touching new pages is half of a strided call. Chosen:
+/// as numpy does.
 const HUGE_FROM_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
-/// A block of bytes on the heap. Never a reference: many threads write it under the schedule's proof.
+/// A block of bytes on the heap. It is never a reference: many threads write it under the schedule's proof.
 #[derive(Debug)]
 pub struct MemoryBlock {
     start: *mut u8,

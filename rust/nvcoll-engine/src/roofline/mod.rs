@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::system::processors;
 
-/// How the sums are stored.
+/// The kind of stores for the sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreMode {
     /// Ordinary stores.
@@ -52,7 +52,7 @@ impl SumJob {
     }
 }
 
-/// All counters only grow: run `g` is over when each has grown by what it grows in `g` runs.
+/// The counters of all runs. They only grow: run `g` is over when each has grown as much as in `g` runs.
 struct SumState {
     job: Mutex<Option<SumJob>>,
     /// The number of the run, or [`STOPPED`].
@@ -65,7 +65,8 @@ struct SumState {
 
 const STOPPED: usize = usize::MAX;
 
-/// Spins before a waiting thread gives way. Chosen: longer than a barrier takes where every thread has a processor.
+/// The number of spins before a waiting thread yields. Chosen: longer than a barrier takes where every thread has a
+/// processor.
 const SPINS: u32 = 1 << 14;
 
 /// Threads that wait to add up buffers. Dropping it joins them.

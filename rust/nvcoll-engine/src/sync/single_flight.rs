@@ -1,20 +1,19 @@
-//! Values that take long to make: one thread makes, and others that want the same wait for it.
+//! Single-flight: of several threads that need the same value, one makes it and the others wait for it.
 //!
 //! ```text
 //! find ─ there ────▶ done
-//!      └ not there ─ nobody makes it ─▶ make ─▶ wake who waits ─▶ done
-//!                  └ somebody does ───▶ wait aside ─▶ find again
+//!      └ not there ─ nobody makes it ─▶ make ─▶ wake the waiting threads ─▶ done
+//!                  └ somebody does ───▶ wait, unlocked ─▶ find again
 //! ```
 //!
-//! A proof for a thousand ranks takes seconds, and a thousand ranks ask for it at once. What takes long, making and waiting,
-//! happens *aside*: a caller that holds a lock which others need, such as Python's, gives it up meanwhile. The table of what
-//! is being made is locked for a look only, never aside. So a thread that forks while it holds the caller's lock leaves no
-//! table locked in the child; and what somebody was making when the process was forked, nobody makes in the child: there it
-//! counts for nothing. Nor does a thread wait for itself: a maker that comes to ask for what it makes (Python code may run
-//! where an exception is made) makes it once more.
+//! A proof for a thousand ranks takes seconds, and a thousand ranks need it at once. Making and waiting run *unlocked*: a caller that
+//! holds a lock which others need, such as Python's, releases it meanwhile. The table of values in flight is locked only for a look-up,
+//! never while unlocked. So a thread that forks while it holds the caller's lock leaves no locked table in the child, and entries of
+//! the parent count for nothing there. A thread never waits for itself: a maker that asks for its own value (Python code may run where
+//! an exception is made) makes it once more.
 //!
-//! What it does not do: keep anything (the caller's `find` and `make` do), or hand on errors: who waited for a maker that
-//! failed makes it itself.
+//! It keeps no values (the caller's `find` and `make` do) and passes on no errors: a thread that waited for a failed maker makes the
+//! value itself.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -25,9 +24,9 @@ use nvcoll_core::interrupt::Interrupt;
 
 use crate::system::process::Process;
 
-/// How a caller does what takes long.
+/// The way in which a caller runs long work: with its lock released.
 pub trait Unlocked {
-    /// Does the work on the calling thread; a lock that others need is free meanwhile, and held again afterwards.
+    /// Runs the work on the calling thread. The caller's lock is free meanwhile, and held again afterwards.
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T;
 
     /// Returns the question by which the caller stops such work; unless it says otherwise it never does.
@@ -36,7 +35,7 @@ pub trait Unlocked {
     }
 }
 
-/// For callers that hold no lock.
+/// The choice of callers that hold no lock.
 #[derive(Debug, Clone, Copy)]
 pub struct HoldsNoLock;
 
@@ -46,11 +45,11 @@ impl Unlocked for HoldsNoLock {
     }
 }
 
-/// What is being made, by key.
+/// The values that are being made, by key.
 #[derive(Debug)]
 pub struct SingleFlight<K: Eq + Hash + Clone>(Mutex<Option<HashMap<K, Arc<InFlight>>>>);
 
-/// One value that somebody makes.
+/// A value that a thread is making.
 #[derive(Debug)]
 struct InFlight {
     process: Process,
@@ -59,7 +58,7 @@ struct InFlight {
     over: Condvar,
 }
 
-/// The right to make a value, and the duty to wake who waits for it.
+/// The right to make a value, and the duty to wake the waiting threads.
 struct Leader<'a, K: Eq + Hash + Clone> {
     flights: &'a SingleFlight<K>,
     key: &'a K,

@@ -1,7 +1,6 @@
-//! A value that one thread at a time may use, and nobody waits for.
+//! A lock that threads try and never wait for.
 //!
-//! A mutex would do; taking and freeing this is one read-modify-write instead of two, which is a third of what running a small
-//! plan costs.
+//! Taking and releasing it is one read-modify-write. A `Mutex` needs two, and the second is a third of the cost of running a small plan.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -9,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// A value and whether it is in use.
+/// A value that one thread at a time may use.
 #[derive(Debug)]
 pub struct TryLock<T> {
     is_in_use: AtomicBool,

@@ -1,18 +1,18 @@
-//! How often this process was forked off: threads that were started before a fork do not exist after it, in the child.
+//! Detection of forks. Threads that were started before a fork do not exist in the child.
 //!
-//! Asking for the process number would do, but it is a system call, and this is asked in every call of a plan.
+//! A counter of forks answers this without a system call; comparing process numbers would need one, and every call of a plan asks.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Once;
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// A moment in the life of a process.
+/// The process that ran when the value was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// Returns the running process. What was noted before a fork differs from what the child sees.
+    /// Returns the running process. A value made before a fork differs from the child's.
     pub(crate) fn current() -> Self {
         static COUNTING: Once = Once::new();
         COUNTING.call_once(|| {

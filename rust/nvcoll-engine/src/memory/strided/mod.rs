@@ -1,7 +1,7 @@
-//! Arrays whose elements do not follow one another: where they lie, copies to and from packed memory, who shares a byte.
+//! Strided arrays: layouts, copies to and from packed memory, and the check for shared bytes.
 //!
-//! Programs run on packed ranges. Whoever brings a strided array (a slice, a transpose, a diagonal) stages it: gather before
-//! the run, scatter after it.
+//! Programs run on packed ranges. The binding packs a strided array (a slice, a transpose, a diagonal): it gathers before the run and
+//! scatters after it.
 //!
 //! ```text
 //! x[:, 1:3] of a (3, 4) float32 array      axes (3, 16 bytes) (2, 4 bytes)
@@ -10,9 +10,9 @@
 //! . e f .
 //! ```
 //!
-//! *Packed* means row-major without gaps, at any address. A column-major array is strided here: two ranks may pass the same
-//! shape in different orders, and elements are matched by index, not by address.
-//! A layout costs no heap allocation unless the array is strided. Nothing here knows Python.
+//! *Packed* means row-major without gaps, at any address. A column-major array is strided here: two ranks may pass the same shape in
+//! different orders, and elements are matched by index, not by address. The layout of a packed array needs no heap allocation. Nothing
+//! here knows Python.
 
 mod copy;
 mod overlap;
@@ -29,12 +29,12 @@ pub struct Axis {
     pub stride: isize,
 }
 
-/// How the elements of an array lie, seen from the first one.
+/// The layout of an array's elements, relative to the first one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     count: usize,
     width: usize,
-    /// None: packed.
+    /// The axes; `None` for a packed array.
     axes: Option<Box<[Axis]>>,
 }
 
@@ -83,12 +83,12 @@ impl Layout {
         self.count * self.width
     }
 
-    /// Whether a program needs a packed copy of it.
+    /// Says whether a program needs a packed copy.
     pub fn is_strided(&self) -> bool {
         self.axes.is_some()
     }
 
-    /// Whether both put every element at the same place.
+    /// Says whether both layouts give every element the same offset.
     pub fn is_same(&self, other: &Self) -> bool {
         let (a, b) = (&self.axes, &other.axes);
         self.count == other.count

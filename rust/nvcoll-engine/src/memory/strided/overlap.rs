@@ -1,34 +1,34 @@
-//! Which arrays of a call share a byte: what is written may overlap nothing else.
+//! The check for arrays of a call that share a byte: an array that is written may overlap no other.
 //!
-//! Two questions, the cheap one first.
+//! It has two stages, the cheap one first.
 //!
 //! ```text
-//! 1  ranges     sort by lowest byte; sweep, remembering the end that reaches furthest, of all and of the written.
+//! 1  ranges     sort by lowest byte; sweep with the furthest end so far, of all arrays and of the written ones.
 //!               n log n, exact where all are packed: every call pays this
 //! 2  elements   only if ranges overlap and one is strided: the columns of a matrix interleave and share nothing
 //! ```
 //!
-//! For the second: element a of A and b of B share a byte if their addresses differ by less than the width. With every axis
-//! turned the same way, that asks whether a sum of `t_k * stride_k`, `0 <= t_k <= last_k`, comes within the width of a
-//! target. Strides are taken from the longest down; what the shorter ones can still reach bounds the `t_k` worth trying, so
-//! that slices and transposes of one array leave one or two per axis. Arbitrary strides make it a knapsack problem, which
-//! is NP-hard: a call may spend [`TRIES`] on all its pairs, after which the answer is that there is none.
+//! The second stage compares elements. Element a of A and b of B share a byte if their addresses differ by less than the width. With
+//! all strides made positive, the question is whether a sum of `t_k * stride_k`, `0 <= t_k <= last_k`, comes within the width of a
+//! target. Strides are taken from the longest down. The reach of the shorter strides bounds the `t_k` worth trying, so slices and
+//! transposes of one array leave one or two per axis. Arbitrary strides make this a knapsack problem, which is NP-hard. A call may
+//! spend [`TRIES`] on all its pairs; after that the result is *undecided*, and the call is refused.
 //!
-//! Cost: n log n for n arrays; where strided ranges interleave a try or two per axis and pair, 1024 columns of a matrix
-//! some half a million. Source: bounding the search by the remaining reach is the idea of numpy's `shares_memory` (Pauli
-//! Virtanen, 2015); this form is ours.
+//! Cost: n log n for n arrays. Where strided ranges interleave, a try or two per axis and pair: 1024 columns of a matrix take some
+//! half a million. Source: bounding the search by the remaining reach is the idea of numpy's `shares_memory` (Pauli Virtanen, 2015);
+//! this form is ours.
 
 use super::{Axis, Layout};
 
-/// The tries that a call may spend. Chosen: eight times what 1024 ranks with a column each need; some tens of ms.
+/// The number of tries of one call. Chosen: eight times the need of 1024 ranks with a column each; some tens of ms.
 const TRIES: u32 = 1 << 22;
 
-/// What is left of the work that a call may spend on exact answers.
+/// The tries that a call has left.
 #[derive(Debug)]
 pub struct TryBudget(u32);
 
 impl TryBudget {
-    /// Returns what one call may spend: 2^22 tries.
+    /// Returns the budget of one call: 2^22 tries.
     pub fn of_a_call() -> Self {
         Self(TRIES)
     }
@@ -39,7 +39,7 @@ impl TryBudget {
     }
 }
 
-/// One array of a call.
+/// An array of a call, with its address.
 #[derive(Debug, Clone, Copy)]
 pub struct PlacedArray<'a> {
     low: usize,
@@ -62,9 +62,9 @@ impl<'a> PlacedArray<'a> {
 /// Two arrays of a call, by number, the lower one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conflict {
-    /// They share a byte and one of them is written.
+    /// The arrays share a byte, and one of them is written.
     Shared(usize, usize),
-    /// Their ranges overlap, one of them is written, and finding out whether they share a byte costs too much.
+    /// The ranges overlap, one array is written, and the exact answer costs too much.
     Undecided(usize, usize),
 }
 
@@ -90,7 +90,7 @@ pub fn first_conflict(ranges: &mut [PlacedArray<'_>], tries: &mut TryBudget) -> 
     }
 }
 
-/// Finds the places of two ranges that overlap, one of them written; they are sorted by lowest byte.
+/// Finds the indices of two ranges that overlap, one of them written; ranges are sorted by lowest byte.
 fn sweep(ranges: &[PlacedArray<'_>]) -> Option<(usize, usize)> {
     // (end, place) of the range that reaches furthest, of all and of those that are written.
     let (mut furthest, mut furthest_written) = ((0, 0), (0, 0));
@@ -107,7 +107,7 @@ fn sweep(ranges: &[PlacedArray<'_>]) -> Option<(usize, usize)> {
     None
 }
 
-/// Asks every pair of overlapping ranges of which one is written; they are sorted by lowest byte.
+/// Checks every pair of overlapping ranges of which one is written; ranges are sorted by lowest byte.
 fn pairwise(ranges: &[PlacedArray<'_>], tries: &mut TryBudget) -> Option<Conflict> {
     let mut terms = Vec::new();
     for (at, a) in ranges.iter().enumerate().filter(|(_, a)| a.low < a.high) {
@@ -193,7 +193,7 @@ fn comes_near(terms: &mut Vec<StrideTerm>, target: i128, width: i128, tries: &mu
     search(terms, reach, target, width, tries)
 }
 
-/// Takes the first term as often as the rest, which can add up to `reach` with it, leaves worth trying.
+/// Tries the counts of the first term that leave a remainder within `reach` of the others.
 fn search(terms: &[StrideTerm], reach: i128, target: i128, width: i128, tries: &mut TryBudget) -> Option<bool> {
     let Some((&StrideTerm { stride, last }, shorter)) = terms.split_first() else {
         return Some(target.abs() < width);
