@@ -19,7 +19,7 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::verify;
-use nvcoll_engine::call::Call;
+use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::kernel::{Args, Arm, Isa, Kernel};
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::{Buffers, Deadline};
@@ -42,6 +42,7 @@ fn one_step(criterion: &mut Criterion) {
         root: 0,
         path: Path::Mapped,
         aliasing: Aliasing::InPlace,
+        purpose: CallPurpose::Itself,
     };
     let node = Node::new(2, None).unwrap();
     let program = node.program(&call, Some(&proof)).unwrap();

@@ -17,7 +17,7 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_engine::call::Call;
+use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::memory::block::MemoryBlock;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::roofline::{Roofline, StoreMode};
@@ -76,6 +76,7 @@ fn ratios(ranks: u32, bytes: usize, rounds: usize, random: &mut Random) -> Vec<f
         root: 0,
         path: Path::Mapped,
         aliasing: Aliasing::InPlace,
+        purpose: CallPurpose::Itself,
     };
     let node = Node::new(ranks, None).expect("a node");
     let program = node.program(&call, None).expect("a proof");

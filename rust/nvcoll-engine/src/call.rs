@@ -1,7 +1,7 @@
 //! What is called: the part of a call on which all ranks must agree, and its form in a call record.
 
 use nvcoll_core::algorithm;
-use nvcoll_core::collective::{Collective, Roles, BARRIER, COLLECTIVES};
+use nvcoll_core::collective::{Collective, Roles, ALL_TO_ALL, BARRIER, COLLECTIVES};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
@@ -19,16 +19,44 @@ const OWN: u8 = 254;
 /// In a record, beside the aliasing: the parts are as long as a table says, which is in the fingerprint only.
 const BY_TABLE: u8 = 0x80;
 
-/// In a record: a split, in the byte that else holds the kind of the collective.
-const OF_SPLIT: u8 = 255;
+/// In a record, the bits beside the aliasing that tell the purpose.
+const PURPOSE_SHIFT: u32 = 5;
 
-/// What ranks call to split: a barrier of another name, so that a rank that calls `barrier` meanwhile is told of the mismatch.
-/// No collective of the registry: its data, a color and a key, lies in the call records, and its schedule is the barrier's.
-pub static SPLIT: Collective = Collective {
-    name: "split",
-    summary: "ranks form groups; no rank leaves before it has seen the color and the key of every rank",
-    ..BARRIER
-};
+/// What a call is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallPurpose {
+    /// It is what its user called.
+    Itself,
+    /// It is a split: a barrier whose records hold the color and the key of every rank.
+    Split,
+    /// It tells ranks each other's rows of counts, before an all_to_all.
+    RowsOfCounts,
+}
+
+impl CallPurpose {
+    const ALL: [Self; 3] = [Self::Itself, Self::Split, Self::RowsOfCounts];
+}
+
+/// What a rank says in a split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SplitKey {
+    /// Ranks of one color form a group; a rank without a color joins none. Less than 2^31.
+    pub color: Option<u32>,
+    /// Orders the ranks of a group; equal keys by rank.
+    pub key: i32,
+}
+
+impl SplitKey {
+    /// Returns the two words of a record that hold it.
+    pub(crate) fn words(self) -> [u64; 2] {
+        [u64::from(self.color.map_or(0, |color| color + 1)), u64::from(self.key as u32)]
+    }
+
+    /// Reads what another rank says.
+    pub(crate) fn of_words([color, key]: [u64; 2]) -> Self {
+        Self { color: (color as u32).checked_sub(1), key: key as u32 as i32 }
+    }
+}
 
 /// A call, as every rank must make it.
 #[derive(Debug, Clone)]
@@ -49,6 +77,8 @@ pub struct Call {
     pub path: Path,
     /// Whether input and output are the same memory.
     pub aliasing: Aliasing,
+    /// What it is made for.
+    pub purpose: CallPurpose,
 }
 
 impl PartialEq for Call {
@@ -78,11 +108,18 @@ impl Call {
             counts: Counts::Even(0),
             path: Path::Mapped,
             aliasing: Aliasing::Disjoint,
+            purpose: CallPurpose::Itself,
         }
     }
 
-    fn key(&self) -> (&str, u32, DType, Op, &Counts, Path, Aliasing) {
-        (self.collective.name, self.root, self.dtype, self.op, &self.counts, self.path, self.aliasing)
+    /// Returns the call that ranks make to split.
+    pub(crate) fn of_split() -> Self {
+        Self { purpose: CallPurpose::Split, ..Self::without_data(&BARRIER) }
+    }
+
+    fn key(&self) -> (&str, u32, DType, Op, &Counts, Path, Aliasing, CallPurpose) {
+        let Self { collective, root, dtype, op, counts, path, aliasing, purpose, .. } = self;
+        (collective.name, *root, *dtype, *op, counts, *path, *aliasing, *purpose)
     }
 
     /// Returns who takes part in a world of `world_size` ranks.
@@ -92,6 +129,15 @@ impl Call {
 
     /// Returns what to do, if this call and that of another rank differ because their parts are of different lengths.
     pub(crate) fn advice_beside(&self, other: &Self) -> &'static str {
+        let is_all_to_all = |call: &Self| match call.purpose {
+            CallPurpose::Itself => call.collective == &ALL_TO_ALL,
+            CallPurpose::Split => false,
+            CallPurpose::RowsOfCounts => true,
+        };
+        if self.purpose != other.purpose {
+            let is_same = is_all_to_all(self) && is_all_to_all(other);
+            return if is_same { ", with a row of `counts` on every rank or on none" } else { "" };
+        }
         let have_parts = self.collective == other.collective && !self.collective.folds() && self.collective.has_parts();
         match (&self.counts, &other.counts) {
             (Counts::Even(a), Counts::Even(b)) if have_parts && a != b => {
@@ -104,6 +150,20 @@ impl Call {
         }
     }
 
+    /// Says how this call and that of another rank differ, if both read alike.
+    pub(crate) fn difference(&self, other: &Self) -> String {
+        match (&self.counts, &other.counts) {
+            (Counts::Table(own), Counts::Table(others)) if own.len() == others.len() && own != others => {
+                let at = own.iter().zip(others.iter()).take_while(|(a, b)| a == b).count();
+                format!(": their tables differ first in part {at}, {} and {} elements", own[at], others[at])
+            }
+            _ if self.algorithm != other.algorithm && self.algorithm_words() == other.algorithm_words() => {
+                format!(": two algorithms are called {}, and their steps differ", self.algorithm_words())
+            }
+            _ => String::new(),
+        }
+    }
+
     /// Returns the algorithm as its user calls it: without the hash that tells a schedule of its user's from another.
     fn algorithm_words(&self) -> &str {
         self.algorithm.split_once('#').map_or(&self.algorithm, |(name, _)| name)
@@ -113,8 +173,10 @@ impl Call {
     pub fn fingerprint(&self) -> [u64; 3] {
         let mut hasher = std::collections::hash_map::DefaultHasher::new();
         self.hash(&mut hasher);
-        let collective = if self.collective == &SPLIT { OF_SPLIT } else { self.collective.kind as u8 };
-        let registered = algorithm::of(self.collective).position(|a| a.name == self.algorithm);
+        let collective = self.collective.kind;
+        // An algorithm with parameters is registered under what comes before them.
+        let base = self.algorithm.split_once('(').map_or(&*self.algorithm, |(base, _)| base);
+        let registered = algorithm::of(self.collective).position(|a| a.name == base);
         let algorithm = if self.algorithm == "auto" { AUTO } else { registered.map_or(OWN, |at| at as u8) };
         let [dtype, op, path] = [self.dtype as u8, self.op as u8, self.path as u8];
         let (count, by_table) = match &self.counts {
@@ -122,8 +184,8 @@ impl Call {
             Counts::Table(counts) => (counts.iter().sum(), BY_TABLE),
         };
         let [root_low, root_high] = (self.root as u16).to_le_bytes();
-        let aliasing = self.aliasing as u8 | by_table;
-        let small = [collective, dtype, op, path, aliasing, algorithm, root_low, root_high];
+        let aliasing = self.aliasing as u8 | by_table | (self.purpose as u8) << PURPOSE_SHIFT;
+        let small = [collective as u8, dtype, op, path, aliasing, algorithm, root_low, root_high];
         [hasher.finish(), u64::from_le_bytes(small), count as u64]
     }
 
@@ -132,16 +194,15 @@ impl Call {
     pub(crate) fn from_record(record: &Record) -> Self {
         let [collective, dtype, op, path, aliasing, algorithm, root_low, root_high] = record[1].to_le_bytes();
         let pick = |index: u8, length: usize| usize::from(index).min(length - 1);
-        let collective = match collective {
-            OF_SPLIT => &SPLIT,
-            kind => COLLECTIVES[pick(kind, COLLECTIVES.len())],
-        };
+        let collective = COLLECTIVES[pick(collective, COLLECTIVES.len())];
         let name = match algorithm {
             AUTO => "auto",
             at => algorithm::of(collective).nth(at.into()).map_or("an algorithm of its own", |a| a.name),
         };
         let count = record[2] as usize;
         let is_by_table = aliasing & BY_TABLE != 0;
+        let purpose = (aliasing & !BY_TABLE) >> PURPOSE_SHIFT;
+        let aliasing = aliasing & !(u8::MAX << PURPOSE_SHIFT);
         Self {
             collective,
             root: u16::from_le_bytes([root_low, root_high]).into(),
@@ -150,14 +211,20 @@ impl Call {
             op: Op::ALL[pick(op, Op::ALL.len())],
             counts: if is_by_table { Counts::Table([count].into()) } else { Counts::Even(count) },
             path: Path::ALL[pick(path, Path::ALL.len())],
-            aliasing: Aliasing::ALL[pick(aliasing & !BY_TABLE, Aliasing::ALL.len())],
+            aliasing: Aliasing::ALL[pick(aliasing, Aliasing::ALL.len())],
+            purpose: CallPurpose::ALL[pick(purpose, CallPurpose::ALL.len())],
         }
     }
 }
 
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { collective, root, dtype, op, counts, path, aliasing, .. } = self;
+        let Self { collective, root, dtype, op, counts, path, aliasing, purpose, .. } = self;
+        match purpose {
+            CallPurpose::Itself => {}
+            CallPurpose::Split => return f.write_str("split"),
+            CallPurpose::RowsOfCounts => return f.write_str("all_to_all with a row of counts"),
+        }
         if collective.is_without_data() {
             return f.write_str(collective.name);
         }

@@ -12,7 +12,8 @@ pub enum Error {
     Invalid(String),
     /// Two ranks called different things.
     #[error(
-        "rank {rank_a} called {call_a}, but rank {rank_b} called {call_b}: every rank must make the same call{}",
+        "rank {rank_a} called {call_a}, but rank {rank_b} called {call_b}{}: every rank must make the same call{}",
+        call_a.call.difference(&call_b.call),
         call_a.call.advice_beside(&call_b.call)
     )]
     Mismatch {

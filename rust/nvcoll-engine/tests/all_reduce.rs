@@ -8,7 +8,7 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_engine::call::Call;
+use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::team::Team;
 use nvcoll_engine::{Buffers, Deadline, Error};
@@ -23,6 +23,7 @@ fn call(algorithm: &str, count: usize, path: Path, aliasing: Aliasing) -> Call {
         root: 0,
         path,
         aliasing,
+        purpose: CallPurpose::Itself,
     }
 }
 

@@ -11,7 +11,7 @@ use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::auto::choice::MODELLED_RANKS;
 use nvcoll_engine::auto::tuning::{Tuning, SHIPPED};
 use nvcoll_engine::auto::work_split::WorkSplit;
-use nvcoll_engine::call::Call;
+use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::sync::single_flight::HoldsNoLock;
 
@@ -28,6 +28,7 @@ fn call(collective: &'static Collective, path: Path, aliasing: Aliasing, count: 
         counts: Counts::Even(count),
         path,
         aliasing,
+        purpose: CallPurpose::Itself,
     }
 }
 

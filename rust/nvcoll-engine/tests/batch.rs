@@ -7,7 +7,7 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_engine::call::Call;
+use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::team::Team;
@@ -28,6 +28,7 @@ fn call(algorithm: &str, count: usize, path: Path) -> Call {
         counts: Counts::Even(count),
         path,
         aliasing: Aliasing::InPlace,
+        purpose: CallPurpose::Itself,
     }
 }
 

@@ -1,14 +1,18 @@
-//! What the engine refuses before a byte moves: programs of other ranks, ranks that do not exist, a rank that is asked for
-//! twice.
+//! What the engine refuses, and in which words: programs of other ranks, a rank that is asked for twice, arrays of two ranks
+//! that overlap, calls that differ; and how a call ends in which a worker panics.
 
-use nvcoll_core::collective::{ALL_REDUCE, BARRIER};
+use nvcoll_core::algorithm;
+use nvcoll_core::collective::{ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BARRIER, BROADCAST};
 use nvcoll_core::counts::Counts;
-use nvcoll_core::schedule::Aliasing;
-use nvcoll_engine::call::Call;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_engine::call::{Call, CallPurpose};
+use nvcoll_engine::memory::strided::{Axis, Layout};
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::team::Team;
-use nvcoll_engine::{Buffers, Deadline, Error};
+use nvcoll_engine::sync::single_flight::HoldsNoLock;
+use nvcoll_engine::{Buffers, Deadline, Error, OriginalArray};
 
 /// 30 seconds: a watchdog, not a bar.
 fn watchdog() -> Deadline {
@@ -72,4 +76,190 @@ fn a_rank_has_one_member_and_only_ranks_of_the_team_have_one() {
         // SAFETY: as above.
         unsafe { first.run(&program, nothing, watchdog()) }.unwrap();
     });
+}
+
+/// Makes one call on every rank of a team of two, each on a packed copy of its array; returns what each rank was told.
+fn on_copies(arrays: [Vec<OriginalArray>; 2], call: &Call) -> [Result<(), Error>; 2] {
+    let (team, node) = (Team::new(2), Node::new(2, Some(1)).unwrap());
+    let program = node.program_of_rank(call, None).unwrap();
+    let run = |rank: u32, originals: &[OriginalArray]| {
+        let mut copy = [1f32; 4];
+        // SAFETY: a live array of four floats of the rank's own, in place.
+        unsafe { team.member(rank).unwrap().run_on_copies(&program, in_place(&mut copy), originals, watchdog()) }
+    };
+    let [of_zero, of_one] = arrays;
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| run(1, &of_one));
+        [run(0, &of_zero), one.join().unwrap()]
+    })
+}
+
+/// Column `column` of a (4, 2) float32 matrix at a made-up address, which nobody follows.
+fn column(column: usize) -> Vec<OriginalArray> {
+    let layout = Layout::of([Axis { length: 4, stride: 8 }].into_iter(), 4).unwrap();
+    vec![OriginalArray { address: 0x1000 + 4 * column, layout, is_written: true }]
+}
+
+fn is_overlap(outcome: &Result<(), Error>) -> bool {
+    matches!(outcome, Err(Error::Overlap { rank_a: 0, rank_b: 1, .. }))
+}
+
+#[test]
+fn strided_arrays_of_two_ranks_are_refused_if_they_share_a_byte() {
+    let packed = vec![OriginalArray { address: 0x1004, layout: Layout::packed(4, 4), is_written: true }];
+    for (arrays, shares) in [
+        ([column(0), column(0)], true),
+        ([column(0), column(1)], false),
+        ([column(0), packed.clone()], true),
+        ([packed, column(0)], true),
+    ] {
+        let found = on_copies(arrays.clone(), &call());
+        assert!(found.iter().all(|outcome| is_overlap(outcome) == shares), "{arrays:?}: {found:?}");
+        assert!(shares || found.iter().all(Result::is_ok), "columns of one matrix interleave: {found:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_through_is_compared_too_if_it_works_on_copies() {
+    // A rank that needs the root alone may be through before others enter; it writes its copy back after that.
+    let node = Node::new(3, Some(1)).unwrap();
+    let mut have_been_through = 0;
+    for algorithm in algorithm::of(&BROADCAST) {
+        let algorithm = algorithm.name.into();
+        let broadcast = Call { path: Path::Staged, collective: &BROADCAST, algorithm, ..call() };
+        let program = node.program_of_rank(&broadcast, None).unwrap();
+        let team = Team::new(3);
+        let run = |rank: u32, originals: &[OriginalArray], seconds: f64| {
+            let (mut copy, deadline) = ([1f32; 4], Deadline::after(Some(seconds)));
+            // SAFETY: a live array of four floats of the rank's own, in place.
+            unsafe { team.member(rank).unwrap().run_on_copies(&program, in_place(&mut copy), originals, deadline) }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| _ = run(0, &[], 5.0));
+            // A rank that waits for another one than the root gives up.
+            if run(1, &column(0), 3.0).is_ok() {
+                have_been_through += 1;
+                let found = run(2, &column(0), 30.0);
+                assert!(matches!(found, Err(Error::Overlap { rank_a: 1, rank_b: 2, .. })), "{found:?}");
+            }
+        });
+    }
+    assert!(have_been_through > 0, "by some algorithm rank 1 needs the root alone");
+}
+
+#[test]
+fn strided_arrays_in_batches_of_two_ranks_are_refused_if_they_share_a_byte() {
+    for (of_one, shares) in [(column(0), true), (column(1), false)] {
+        let (team, node) = (Team::new(2), Node::new(2, Some(1)).unwrap());
+        let program = node.program_of_rank(&call(), None).unwrap();
+        let run = |rank: u32, originals: Vec<OriginalArray>| {
+            let mut copies = [[1f32; 4]; 2];
+            let calls = copies.iter_mut().map(|copy| (program.clone(), vec![in_place(copy)])).collect();
+            let mut batch = Batch::new(calls);
+            batch.set_originals(1, originals);
+            // SAFETY: live arrays of four floats of the rank's own, one for each call, in place.
+            unsafe { team.member(rank).unwrap().run_batch(&mut batch, watchdog()) }
+        };
+        let found = std::thread::scope(|scope| {
+            let one = scope.spawn(|| run(1, of_one.clone()));
+            [run(0, column(0)), one.join().unwrap()]
+        });
+        assert!(found.iter().all(|outcome| is_overlap(outcome) == shares), "{found:?}");
+    }
+}
+
+/// Returns what two ranks are told that call these; both are told the same.
+fn mismatch(calls: [Call; 2]) -> String {
+    let team = Team::new(2);
+    let run = |rank: u32, call: &Call| {
+        let program = Node::new(2, Some(1)).unwrap().program_of_rank(call, None).unwrap();
+        let mut data = [1f32; 64];
+        let start: *mut u8 = data.as_mut_ptr().cast();
+        // SAFETY: more live floats than any call here has; calls that differ move nothing.
+        unsafe { team.member(rank).unwrap().run(&program, Buffers::new(start, start, 1.0), watchdog()) }
+            .unwrap_err()
+            .to_string()
+    };
+    let [of_zero, of_one] = &calls;
+    let [zero, one] = std::thread::scope(|scope| {
+        let one = scope.spawn(|| run(1, of_one));
+        [run(0, of_zero), one.join().unwrap()]
+    });
+    assert_eq!(zero, one);
+    zero
+}
+
+#[test]
+fn a_mismatch_tells_two_calls_apart_that_read_alike() {
+    let table = |counts: [usize; 2]| Call {
+        collective: &ALL_GATHER,
+        counts: Counts::Table(counts.into()),
+        ..Call::without_data(&ALL_GATHER)
+    };
+    let found = mismatch([table([2, 3]), table([3, 2])]);
+    assert!(found.contains("their tables differ first in part 0, 2 and 3 elements"), "{found}");
+
+    let named = |name: &str| Call { algorithm: name.into(), ..call() };
+    let found = mismatch([named("two_level(per_node=2)"), named("two_level(per_node=1)")]);
+    assert!(found.contains("two_level(per_node=2)") && found.contains("two_level(per_node=1)"), "{found}");
+}
+
+#[test]
+fn a_mismatch_names_what_the_user_called() {
+    let data = Call {
+        dtype: DType::I32,
+        counts: Counts::Even(8),
+        aliasing: Aliasing::InPlace,
+        ..Call::without_data(&ALL_GATHER)
+    };
+    let rows = Call { purpose: CallPurpose::RowsOfCounts, ..data.clone() };
+    let found = mismatch([rows.clone(), data]);
+    assert!(found.contains("rank 0 called all_to_all with a row of counts, but rank 1 called all_gather"), "{found}");
+    let whole = Call { counts: Counts::Even(8), ..Call::without_data(&ALL_TO_ALL) };
+    let found = mismatch([rows, whole]);
+    assert!(found.contains("rank 1 called all_to_all of 8"), "{found}");
+    assert!(found.ends_with("with a row of `counts` on every rank or on none"), "{found}");
+}
+
+#[test]
+fn a_split_is_no_barrier() {
+    let (team, node) = (Team::new(2), Node::new(2, Some(1)).unwrap());
+    let program = node.program_of_rank(&Call::without_data(&BARRIER), None).unwrap();
+    let nothing = Buffers::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0);
+    let [split, barrier] = std::thread::scope(|scope| {
+        let split = scope.spawn(|| team.member(0).unwrap().split(Some(1), 2, watchdog(), &HoldsNoLock).map(drop));
+        // SAFETY: a barrier touches no buffer.
+        let barrier = unsafe { team.member(1).unwrap().run(&program, nothing, watchdog()) };
+        [split.join().unwrap(), barrier].map(|outcome| outcome.unwrap_err().to_string())
+    });
+    assert_eq!(split, "rank 0 called split, but rank 1 called barrier: every rank must make the same call");
+    assert_eq!(barrier, split);
+}
+
+#[test]
+fn a_panic_while_the_caller_is_asked_for_interrupts_ends_the_call_and_the_node_goes_on() {
+    let (sent, received) = std::sync::mpsc::channel();
+    // A thread of its own, so that a call that never ends is a failure and not a hang.
+    std::thread::spawn(move || {
+        let node = Node::new(4, Some(2)).unwrap();
+        let staged = Call { algorithm: "ring".into(), path: Path::Staged, counts: Counts::Even(1 << 18), ..call() };
+        let program = node.program(&staged, None).unwrap();
+        let mut data = vec![vec![1f32; 1 << 18]; 4];
+        let mut buffers: Vec<Buffers> = Vec::new();
+        for own in &mut data {
+            let start: *mut u8 = own.as_mut_ptr().cast();
+            buffers.push(Buffers::new(start, start, 1.0));
+        }
+        let panicking = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            // SAFETY: live arrays of as many floats as the call has, in place.
+            unsafe { node.run(&program, &mut buffers, watchdog(), &mut || panic!("asked")) }
+        }));
+        let has_panicked = panicking.is_err();
+        // SAFETY: as above.
+        let outcome = unsafe { node.run(&program, &mut buffers, watchdog(), &mut || false) };
+        drop(data);
+        sent.send((has_panicked, outcome)).unwrap();
+    });
+    let found = received.recv_timeout(std::time::Duration::from_secs(60)).expect("the call hangs");
+    assert_eq!(found, (true, Ok(())));
 }

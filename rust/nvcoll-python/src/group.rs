@@ -155,7 +155,9 @@ impl Launch {
         }
         Operands::check_apart_from_each_other(py, &operands)?;
         let copied = (0..operands.len()).filter(|&nth| operands[nth].is_copied()).collect();
-        Ok(Self { operands, copied, batch: Detached(Batch::new(programs)) })
+        let mut batch = Batch::new(programs);
+        operands.iter().enumerate().for_each(|(nth, operands)| batch.set_originals(nth, operands.originals()));
+        Ok(Self { operands, copied, batch: Detached(batch) })
     }
 
     fn run(&mut self, py: Python<'_>, home: &dyn Home, deadline: Deadline) -> PyResult<()> {

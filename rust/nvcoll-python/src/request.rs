@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::verify::Verified;
-use nvcoll_engine::call::Call;
+use nvcoll_engine::call::{Call, CallPurpose};
 
 use crate::arrays::{Caller, Contract, Operands, Passed};
 use crate::calls::{Choice, Reduction};
@@ -72,7 +72,8 @@ impl<'a, 'py> Request<'a, 'py> {
         reduction.check(py, dtype)?;
         let Choice { name: algorithm, proof } = Choice::of_option(self.algorithm, collective, roles, path, aliasing)?;
         let (op, counts) = (reduction.op, operands.counts().clone());
-        let call = Call { collective, root, algorithm, dtype, op, counts, path, aliasing };
+        let call =
+            Call { collective, root, algorithm, dtype, op, counts, path, aliasing, purpose: CallPurpose::Itself };
         Ok(Checked { operands, reduction, call, proof, result })
     }
 

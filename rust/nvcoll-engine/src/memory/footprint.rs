@@ -1,12 +1,15 @@
 //! Whether what two ranks brought to a call overlaps: a written range may share no byte with any other range of the call.
 //!
-//! What is compared are the addresses that ranks give each other. Where a caller packs a strided array first, that is the
-//! packed copy, which overlaps nothing: the array itself is read before the rank enters and written after it has left.
+//! What is compared are the addresses that ranks give each other. Where a caller packs a strided array first, the engine works
+//! on a copy, which overlaps nothing; then the rank says where the array itself lies (`originals`), and that is compared,
+//! element by element: columns of one matrix share no byte.
 //!
 //! Of calls that are made as one each rank brings a **footprint**: what all of them touch, sorted once, so that two ranks compare
 //! in one walk along both; calls of other collectives, which another pass runs, are in it too.
 
 use crate::memory::buffers::Buffers;
+use crate::memory::originals::OriginalArray;
+use crate::memory::strided::{may_conflict, PlacedArray, TryBudget};
 
 /// Where a range begins and where it ends.
 type ByteSpan = (usize, usize);
@@ -17,6 +20,8 @@ pub(crate) struct Footprint {
     rank: Option<u32>,
     all: Vec<ByteSpan>,
     written: Vec<ByteSpan>,
+    /// The arrays of calls that work on copies; their spans are not among the others.
+    originals: Vec<OriginalArray>,
 }
 
 impl Clone for Footprint {
@@ -31,19 +36,29 @@ impl Clone for Footprint {
         self.rank = other.rank;
         self.all.clone_from(&other.all);
         self.written.clone_from(&other.written);
+        self.originals.clone_from(&other.originals);
     }
 }
 
 impl Footprint {
-    /// Finds out what calls of `rank` touch, given the bytes of its input and output in each, and its buffers.
-    pub(crate) fn of<'a>(calls: impl ExactSizeIterator<Item = ([usize; 2], &'a Buffers)>, rank: u32) -> Self {
+    /// Finds out what calls of `rank` touch, given the bytes of its input and output in each, its buffers, and its arrays where
+    /// the buffers are copies.
+    pub(crate) fn of<'a>(
+        calls: impl ExactSizeIterator<Item = ([usize; 2], &'a Buffers, &'a [OriginalArray])>,
+        rank: u32,
+    ) -> Self {
         let (mut all, mut written) = (Vec::with_capacity(2 * calls.len()), Vec::with_capacity(calls.len()));
-        for (bytes, own) in calls {
+        let mut originals = Vec::new();
+        for (bytes, own, arrays) in calls {
+            if !arrays.is_empty() {
+                originals.extend_from_slice(arrays);
+                continue;
+            }
             let [input, output] = ranges(bytes, own).map(|(start, bytes)| (start, start.wrapping_add(bytes)));
             all.extend([input, output]);
             written.push(output);
         }
-        Self { rank: Some(rank), all: merged(all), written: merged(written) }
+        Self { rank: Some(rank), all: merged(all), written: merged(written), originals }
     }
 
     /// Says whether it was found out for this rank.
@@ -53,8 +68,50 @@ impl Footprint {
 
     /// Says whether what one of two ranks writes shares a byte with what the other touches.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        meet(&self.written, &other.all) || meet(&self.all, &other.written)
+        meet(&self.written, &other.all)
+            || meet(&self.all, &other.written)
+            || ((self.has_originals() || other.has_originals()) && self.originals_overlap(other))
     }
+
+    /// Says whether some call works on copies.
+    pub(crate) fn has_originals(&self) -> bool {
+        !self.originals.is_empty()
+    }
+
+    #[cold]
+    fn originals_overlap(&self, other: &Self) -> bool {
+        let mut tries = TryBudget::of_a_call();
+        let spans = |of: &Self| -> Vec<OriginalArray> {
+            let spans = |spans: &[ByteSpan], is_written| -> Vec<OriginalArray> {
+                let array =
+                    |&(start, end): &ByteSpan| OriginalArray::packed(start, end.wrapping_sub(start), is_written);
+                spans.iter().map(array).collect()
+            };
+            [spans(&of.all, false), spans(&of.written, true)].concat()
+        };
+        let (own_spans, other_spans) = (spans(self), spans(other));
+        let (own, others) = (placed(&self.originals), placed(&other.originals));
+        may_conflict(&own, &others, &mut tries)
+            || may_conflict(&own, &placed(&other_spans), &mut tries)
+            || may_conflict(&placed(&own_spans), &others, &mut tries)
+    }
+}
+
+/// Says whether two ranks passed arrays that share a byte, one of them written, or may do so.
+#[cold]
+pub(crate) fn arrays_overlap(one: &[OriginalArray], other: &[OriginalArray]) -> bool {
+    may_conflict(&placed(one), &placed(other), &mut TryBudget::of_a_call())
+}
+
+/// Returns the packed arrays that a rank's buffers are.
+#[cold]
+pub(crate) fn packed_arrays(bytes: [usize; 2], own: &Buffers) -> [OriginalArray; 2] {
+    let [(input, input_bytes), (output, output_bytes)] = ranges(bytes, own);
+    [OriginalArray::packed(input, input_bytes, false), OriginalArray::packed(output, output_bytes, true)]
+}
+
+fn placed(arrays: &[OriginalArray]) -> Vec<PlacedArray<'_>> {
+    arrays.iter().map(OriginalArray::placed).collect()
 }
 
 /// Sorts spans and makes one of those that touch; empty ones lie nowhere.
@@ -113,7 +170,7 @@ mod tests {
     fn footprint(spans: &[(usize, usize, bool)]) -> Footprint {
         let all = spans.iter().map(|&(start, end, _)| (start, end));
         let written = spans.iter().filter(|span| span.2).map(|&(start, end, _)| (start, end));
-        Footprint { rank: None, all: merged(all.collect()), written: merged(written.collect()) }
+        Footprint { all: merged(all.collect()), written: merged(written.collect()), ..Footprint::default() }
     }
 
     #[test]

@@ -1,20 +1,23 @@
 //! One rank of a communicator, which makes its own calls.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::call::SplitKey;
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
 use crate::memory::block::MemoryBlock;
 use crate::memory::buffers::Buffers;
+use crate::memory::originals::OriginalArray;
 use crate::memory::world::World;
 use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
 use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::ranks::node::check_ranks;
-use crate::ranks::split::{self, SplitKey};
+use crate::ranks::split;
 use crate::run::by_rank::RankWorker;
 use crate::run::deadline::{Deadline, WaitLimit};
 use crate::run::quiesce::ring_everybody;
+use crate::sync::single_flight::Unlocked;
 use crate::sync::Cause;
 use crate::system::process::Process;
 
@@ -33,6 +36,8 @@ pub struct Member {
     process: Process,
     /// None when the program of the rank has ended.
     calls: Mutex<Option<MemberCalls>>,
+    /// The program of its splits, after the first.
+    splits: OnceLock<Arc<Program>>,
 }
 
 /// What one call after the other uses.
@@ -49,7 +54,7 @@ impl Member {
         let calls =
             MemberCalls { number: 0, rank_worker: RankWorker::of_member(world.world_size(), rank), scratch: None };
         let (process, calls) = (Process::current(), Mutex::new(Some(calls)));
-        let member = Arc::new(Self { world, rank, memberships, process, calls });
+        let member = Arc::new(Self { world, rank, memberships, process, calls, splits: OnceLock::new() });
         if let Some(end) = member.memberships.add(&member) {
             member.end(end);
         }
@@ -82,13 +87,33 @@ impl Member {
     /// fails. `Closed` when the rank's program has ended, and in the child of a fork, where no peer is; `Busy` if another
     /// thread is in a call; `NoMemory` before the call was entered.
     pub unsafe fn run(&self, program: &Arc<Program>, buffers: Buffers, deadline: Deadline) -> Result<()> {
+        // SAFETY: the caller's promise is the one that `run_on_copies` asks for, and nothing is a copy.
+        unsafe { self.run_on_copies(program, buffers, &[], deadline) }
+    }
+
+    /// Runs this rank's part of a program on buffers that are copies of some of its arrays. `originals` are all arrays of the
+    /// call, in the place where the user has them: peers compare them, as they compare buffers. None: nothing is a copy.
+    ///
+    /// # Safety
+    /// As [`Member::run`].
+    ///
+    /// # Errors
+    /// As [`Member::run`].
+    pub unsafe fn run_on_copies(
+        &self,
+        program: &Arc<Program>,
+        buffers: Buffers,
+        originals: &[OriginalArray],
+        deadline: Deadline,
+    ) -> Result<()> {
         check_ranks(program, self.world.world_size())?;
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         let scratch = calls.make_room(&self.world, program.scratch_bytes(), program.staging_bytes())?;
         let buffers = [Buffers { scratch, ..buffers }];
-        // SAFETY: the caller's; scratch is this member's.
-        unsafe { calls.run(&self.world, Pass::of_one(program), &buffers, deadline) }
+        // SAFETY: the caller promised it of the buffers; scratch is this member's and as long as the program needs; the
+        // program is of as many ranks as the world.
+        unsafe { calls.run(&self.world, Pass::of_copies(program, originals), &buffers, deadline) }
     }
 
     /// Runs this rank's part of calls that are launched as one: the batch has the buffers of this rank.
@@ -107,29 +132,42 @@ impl Member {
         batch.place_scratch([scratch].into_iter(), 1);
         batch.survey(self.rank);
         for (pass, buffers) in batch.in_passes(1) {
-            // SAFETY: the caller's; every call of the batch has scratch of its own.
+            // SAFETY: the caller promised it of the buffers, and that calls share nothing that one writes; `place_scratch` gave
+            // every call scratch of its own; the programs are of as many ranks as the world.
             unsafe { calls.run(&self.world, pass, buffers, deadline) }?;
         }
         Ok(())
     }
 
-    /// Runs the program of a split; returns this rank's member of its group, if it has a color, which is less than 2^31.
+    /// Splits the ranks into groups; returns this rank's member of its group, if it has a color.
     ///
     /// # Errors
-    /// As [`Member::run`].
+    /// [`Error::Invalid`] for a color of 2^31 or more; else as [`Member::run`].
     pub fn split(
         &self,
-        program: &Arc<Program>,
         color: Option<u32>,
         key: i32,
         deadline: Deadline,
+        unlocked: &impl Unlocked,
     ) -> Result<Option<Arc<Self>>> {
+        if color.is_some_and(|color| color > i32::MAX as u32) {
+            return Err(Error::Invalid(format!("found color {}, expected one below 2^31", color.unwrap_or(0))));
+        }
+        let program = match self.splits.get() {
+            Some(program) => program,
+            None => {
+                let program = split::program(self.world.world_size(), unlocked)?;
+                self.splits.get_or_init(|| program)
+            }
+        };
+        unlocked.run(|| self.run_split(program, SplitKey { color, key }, deadline))
+    }
+
+    fn run_split(&self, program: &Arc<Program>, key: SplitKey, deadline: Deadline) -> Result<Option<Arc<Self>>> {
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
-        // SAFETY: a split has no steps, so that nobody looks where the addresses lead that its wish stands for.
-        let outcome = unsafe {
-            calls.run(&self.world, Pass::of_one(program), &[SplitKey { color, key }.into_buffers()], deadline)
-        };
+        // SAFETY: `split::program` bound it for this many ranks; a barrier has no steps, so that no buffer is touched.
+        let outcome = unsafe { calls.run(&self.world, Pass::of_split(program, key), &[Buffers::unknown()], deadline) };
         let group = split::join(&self.world, program, calls.number, self.rank);
         let member = group.map(|(world, rank)| Self::join(world, rank, self.memberships.clone()));
         match outcome {
@@ -221,12 +259,12 @@ impl MemberCalls {
     /// Makes the next call, or the next calls as one.
     ///
     /// # Safety
-    /// As [`Member::run`].
+    /// What [`RankWorker::run`] demands, for the ranks of this member's world.
     unsafe fn run(&mut self, world: &World, pass: Pass<'_>, buffers: &[Buffers], deadline: Deadline) -> Result<()> {
         let _environment = FloatEnvironment::round_to_nearest();
         self.number = self.number.wrapping_add(1);
         let mut patience = WaitLimit { deadline, is_interrupted: &mut || false };
-        // SAFETY: the caller's; scratch is this member's.
+        // SAFETY: this function asks its caller for what `RankWorker::run` demands.
         unsafe { self.rank_worker.run(world, pass, self.number, buffers, &mut patience) }
     }
 }

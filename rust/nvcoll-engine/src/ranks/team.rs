@@ -90,22 +90,15 @@ impl Team {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use nvcoll_core::collective::{Collective, BARRIER};
+    use nvcoll_core::collective::BARRIER;
 
     use super::*;
-    use crate::auto::work_split::WorkSplit;
-    use crate::call::{Call, SPLIT};
+    use crate::call::{Call, SplitKey};
     use crate::memory::buffers::Buffers;
-    use crate::program::Program;
     use crate::ranks::node::Node;
-    use crate::ranks::split::SplitKey;
+    use crate::ranks::split;
     use crate::run::deadline::Deadline;
     use crate::sync::single_flight::HoldsNoLock;
-
-    fn program(collective: &'static Collective) -> Arc<Program> {
-        let call = Call::without_data(collective);
-        Node::new(2, None).unwrap().programs().find_or_make(&call, WorkSplit::ByRank, 2, None, &HoldsNoLock).unwrap()
-    }
 
     /// 30 seconds: a watchdog, not a bar.
     fn watchdog() -> Deadline {
@@ -113,29 +106,30 @@ mod tests {
     }
 
     fn meet(member: &Member) -> Result<()> {
+        let (node, call) = (Node::new(2, None).unwrap(), Call::without_data(&BARRIER));
+        let program = node.program_of_rank(&call, None).unwrap();
         let nothing = std::ptr::null_mut();
         // SAFETY: a barrier touches no buffer.
-        unsafe { member.run(&program(&BARRIER), Buffers::new(nothing, nothing, 1.0), watchdog()) }
+        unsafe { member.run(&program, Buffers::new(nothing, nothing, 1.0), watchdog()) }
     }
 
     /// Rank 0 enters its first call, a split, and is overtaken there: what it has not done yet, `Member::split` does later.
-    fn enter_split(team: &Team, wish: SplitKey) {
-        let ([fingerprint, small, count], said) = (program(&SPLIT).fingerprint, wish.into_buffers());
-        let [input, output] = [said.input, said.output].map(|address| address as usize as u64);
-        let lines = &team.world.lines[0];
-        lines.record.write(1, &[fingerprint, small, count, input, output, 0, 0, 1]);
+    fn enter_split(team: &Team, said: SplitKey) {
+        let [fingerprint, small, count] = split::program(2, &HoldsNoLock).unwrap().fingerprint;
+        let ([color, key], lines) = (said.words(), &team.world.lines[0]);
+        lines.record.write(1, &[fingerprint, small, count, color, key, 0, 0, 1]);
         lines.stamp.enter(1);
     }
 
     #[test]
     fn a_rank_whose_split_fails_while_its_peer_is_through_ends_the_calls_of_their_group() {
-        let (team, wish) = (Team::new(2), SplitKey { color: Some(3), key: 5 });
+        let (team, said) = (Team::new(2), SplitKey { color: Some(3), key: 5 });
         let members = [0, 1].map(|rank| team.member(rank).unwrap());
-        enter_split(&team, wish);
-        let group = members[1].split(&program(&SPLIT), wish.color, 4, watchdog()).unwrap().unwrap();
+        enter_split(&team, said);
+        let group = members[1].split(said.color, 4, watchdog(), &HoldsNoLock).unwrap().unwrap();
         assert_eq!((group.rank(), group.ranks()), (0, &[1, 0][..]));
         members[1].abort().unwrap();
-        let failed = members[0].split(&program(&SPLIT), wish.color, wish.key, watchdog());
+        let failed = members[0].split(said.color, said.key, watchdog(), &HoldsNoLock);
         assert_eq!(failed.unwrap_err(), Error::Aborted { rank: 1, cause: "called abort" });
         assert_eq!(meet(&group), Err(Error::Aborted { rank: 1, cause: "failed" }), "rank 0 is rank 1 of the group");
     }

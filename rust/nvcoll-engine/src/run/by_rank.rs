@@ -23,17 +23,18 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use crate::call::PositionedCall;
 use crate::error::Result;
 use crate::memory::buffers::Buffers;
-use crate::memory::footprint::overlap;
+use crate::memory::footprint::{arrays_overlap, overlap, packed_arrays};
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::{Slot, Wait, Workspace};
 use crate::run::deadline::WaitLimit;
-use crate::run::quiesce::quiesce_and_report;
+use crate::run::quiesce::{quiesce_and_report, ring_everybody};
 use crate::sync::atomic::{give_way, pause};
 use crate::sync::backoff::{Backoff, Next};
-use crate::sync::record::{CALLS, PLACE};
+use crate::sync::record::{CALLS, COPIES, PLACE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 
 /// Pauses before giving way. Measured: where ranks exceed processors, or share one for a while, 100 of them (5 us) cost small
@@ -136,7 +137,9 @@ impl RankWorker {
     /// all ranks if one caller drives them, else those of this member.
     ///
     /// # Safety
-    /// The buffers are as long as the programs' calls say, and are touched by nobody else until `run` returns.
+    /// Every program of the pass is of as many ranks as the world has. The buffers, with their scratch, are as long as the
+    /// programs' calls say, and nobody but the workers of this call touches them until `run` returns. The staging of the
+    /// world was made if a program uses it.
     pub(crate) unsafe fn run(
         &mut self,
         world: &World,
@@ -146,8 +149,20 @@ impl RankWorker {
         patience: &mut WaitLimit<'_>,
     ) -> Result<()> {
         self.prepare(world, pass);
-        // SAFETY: the caller's; ranks meet by the rules of the schedule, which was proved.
+        let panicking = EndOnPanic { world, ranks: self.ranks.clone() };
+        // SAFETY: what `enter_and_work` demands is what this function's caller promised; `prepare` fitted workspace, cursors
+        // and known buffers to the pass.
         let outcome = unsafe { self.enter_and_work(world, pass, number, buffers, patience) };
+        std::mem::forget(panicking);
+        if self.is_member && outcome.is_err() {
+            let called = |nth: usize| PositionedCall {
+                call: pass.programs()[nth].call().clone().into(),
+                place: pass.place(nth),
+            };
+            let called = (0..pass.programs().len()).map(called).collect();
+            // The first failure stays: later calls of an aborted world never begin.
+            let _ = world.lines[self.ranks.start as usize].failed_in.set((number, called));
+        }
         for rank in self.ranks.clone() {
             let activity = &world.lines[rank as usize].activity;
             if outcome.is_ok() {
@@ -186,6 +201,10 @@ impl RankWorker {
         }
     }
 
+    /// Enters the call, runs the steps of the worker's ranks and leaves.
+    ///
+    /// # Safety
+    /// As [`RankWorker::run`], after [`RankWorker::prepare`] for the same pass.
     unsafe fn enter_and_work(
         &mut self,
         world: &World,
@@ -208,9 +227,21 @@ impl RankWorker {
             if let Some(cause) = world.abort.cause() {
                 return Err(cause);
             }
-            let record = match pass.footprint() {
-                None => record_of(self.fingerprint, &buffers[at]),
-                Some(footprint) => {
+            let record = match (pass.footprint(), pass.split_key()) {
+                (None, None) => {
+                    let mut record = record_of(self.fingerprint, &buffers[at]);
+                    if !pass.originals().is_empty() {
+                        lines.originals.write(number, pass.originals());
+                        record[CALLS] |= COPIES;
+                    }
+                    record
+                }
+                (None, Some(key)) => {
+                    let [fingerprint, small, count] = self.fingerprint;
+                    let [color, key] = key.words();
+                    [fingerprint, small, count, color, key, 0, 0, 1]
+                }
+                (Some(footprint), _) => {
                     let own = buffers.iter().skip(at).step_by(given);
                     lines.batch.write(number, pass.id(), footprint, records_of(pass, own));
                     record_of_pass(self.fingerprint, pass)
@@ -233,7 +264,8 @@ impl RankWorker {
         }
         let tiles = pass.tiles();
         loop {
-            let has_moved = self.advance(world, pass, tiles, number)?;
+            // SAFETY: own buffers were noted by `meet` above, those of peers are when their enter is seen.
+            let has_moved = unsafe { self.advance(world, pass, tiles, number) }?;
             if self.cursors.is_empty() {
                 break;
             }
@@ -254,14 +286,24 @@ impl RankWorker {
     }
 
     /// Runs every step that need not wait; says whether there was one.
-    fn advance(&mut self, world: &World, pass: Pass<'_>, tiles: u32, number: u32) -> std::result::Result<bool, Cause> {
+    ///
+    /// # Safety
+    /// As [`RankWorker::step`], for the cursors of this worker, but that their waits are over: that is looked at here.
+    unsafe fn advance(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        tiles: u32,
+        number: u32,
+    ) -> std::result::Result<bool, Cause> {
         let mut has_moved = false;
         let mut at = 0;
         while at < self.cursors.len() {
             let mut cursor = self.cursors[at];
             let queue = &pass.first().queues[cursor.rank as usize][cursor.queue as usize];
             while cursor.tile < tiles && self.is_ready(world, pass, &mut cursor, number)? {
-                self.step(world, pass, tiles, &mut cursor, number);
+                // SAFETY: the step's waits are over, says `is_ready`, which met every rank whose enter is among them.
+                unsafe { self.step(world, pass, tiles, &mut cursor, number) };
                 has_moved = true;
                 if let Some(cause) = world.abort.cause() {
                     return Err(cause);
@@ -307,15 +349,21 @@ impl RankWorker {
         })
     }
 
-    fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut QueueCursor, number: u32) {
+    /// Runs the step at a cursor, publishes it, wakes who waits for it, and moves the cursor on.
+    ///
+    /// # Safety
+    /// What [`RankWorker::run`] demands; the step's waits are over; and the worker has met its own ranks and every peer whose
+    /// enter the step waits for, directly or through earlier steps, so that their buffers are known.
+    unsafe fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut QueueCursor, number: u32) {
         let program = pass.first();
         let slot = Slot::of(number, cursor.tile, program.slots);
         let queue = &program.queues[cursor.rank as usize][cursor.queue as usize];
         let task = queue[cursor.index as usize];
         let ranks = world.lines.len();
         let buffers_of = |call: u32| &self.known.buffers[call as usize * ranks..][..ranks];
-        // SAFETY: the step's waits are over, so the proof says who may touch what; buffers of all ranks it has contact with
-        // were filled when their enter was seen. Pieces of a chunk and tile share no byte of its home.
+        // SAFETY: the step's waits are over, so `Verified` says that no other step touches what this one writes; every rank
+        // that it has contact with was met, which the proof demands too (a step waits for the enter of whom it touches).
+        // `prepare` fitted the workspace. Pieces of a chunk and tile share no byte of its home: `Coalesced` lays them apart.
         unsafe {
             if let Some(laid) = pass.coalesced() {
                 for chunk in program.tasks[task as usize].chunks.clone() {
@@ -387,7 +435,7 @@ impl RankWorker {
         let record = world.lines[rank as usize].record.read(number);
         // Whichever of the two finds the other, they are named in one order.
         let pair = Pair { ranks: [own.min(rank), own.max(rank)], call: number };
-        if record[..3] != self.fingerprint || record[CALLS] != calls_word(pass) {
+        if record[..3] != self.fingerprint || record[CALLS] & !COPIES != calls_word(pass) {
             return Err(world.abort.raise(Cause::Mismatch(pair)));
         }
         if pass.id() != 0 && self.known.peers[rank as usize] == record[ID] {
@@ -396,7 +444,9 @@ impl RankWorker {
         }
         self.meet(world, pass, rank, number, &record);
         let is_gone = self.gone[rank as usize];
-        if self.is_member && !is_gone && self.overlaps(world, pass, own, rank, number) {
+        // A rank that works on copies writes them back after it was through: it is compared even so.
+        let has_memory_back = |world: &World| is_gone && !self.has_copies(world, pass, rank, number, &record);
+        if self.is_member && !has_memory_back(world) && self.overlaps(world, pass, own, rank, number, &record) {
             return Err(world.abort.raise(Cause::Overlap(pair)));
         }
         // Who was gone is compared when it is met again.
@@ -405,16 +455,55 @@ impl RankWorker {
     }
 
     /// Says whether what a peer brought overlaps what this worker's rank `own` brought.
-    fn overlaps(&self, world: &World, pass: Pass<'_>, own: u32, rank: u32, number: u32) -> bool {
+    fn overlaps(&self, world: &World, pass: Pass<'_>, own: u32, rank: u32, number: u32, record: &Record) -> bool {
         match pass.footprint() {
-            None => overlap(&pass.first().user_bytes, &self.known.buffers, own, rank),
+            None if pass.originals().is_empty() && record[CALLS] & COPIES == 0 => {
+                overlap(&pass.first().user_bytes, &self.known.buffers, own, rank)
+            }
+            None => self.originals_overlap(world, pass, own, rank, number, record),
             Some(footprint) => {
                 world.lines[rank as usize].batch.read(number, |entry| entry.footprint.overlaps(footprint))
             }
         }
     }
 
+    /// Says whether what a peer brought to a single call overlaps what rank `own` brought, if one of the two works on copies.
+    #[cold]
+    fn originals_overlap(
+        &self,
+        world: &World,
+        pass: Pass<'_>,
+        own: u32,
+        rank: u32,
+        number: u32,
+        record: &Record,
+    ) -> bool {
+        if own == rank {
+            return false;
+        }
+        let packed =
+            |rank: u32| packed_arrays(pass.first().user_bytes[rank as usize], &self.known.buffers[rank as usize]);
+        let own_packed = packed(own);
+        let own = if pass.originals().is_empty() { &own_packed[..] } else { pass.originals() };
+        match record[CALLS] & COPIES {
+            0 => arrays_overlap(own, &packed(rank)),
+            _ => world.lines[rank as usize].originals.read(number, |others| arrays_overlap(own, others)),
+        }
+    }
+
+    /// Says whether a peer works on copies of its arrays.
+    fn has_copies(&self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) -> bool {
+        match pass.footprint() {
+            None => record[CALLS] & COPIES != 0,
+            Some(_) => world.lines[rank as usize].batch.read(number, |entry| entry.footprint.has_originals()),
+        }
+    }
+
     fn meet(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) {
+        if pass.split_key().is_some() {
+            self.met[rank as usize] = true; // a split has no buffers
+            return;
+        }
         let staging = match pass.first().staging_bytes() {
             0 => std::ptr::null_mut(),
             _ => world.staging(rank),
@@ -478,6 +567,21 @@ impl RankWorker {
     fn who_left(&self, world: &World, call: u32) -> Option<u32> {
         let has_left = |rank: &u32| world.lines[*rank as usize].departure.is_before(call);
         (0..world.world_size()).filter(|_| self.is_member).find(has_left)
+    }
+}
+
+/// Ends the calls of the world if the worker panics: its peers would wait for it, and whoever waits for them too.
+struct EndOnPanic<'a> {
+    world: &'a World,
+    ranks: Range<u32>,
+}
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        self.world.abort.raise(Cause::Failed(self.ranks.start));
+        // The worker has left its steps: it touches nobody's buffers any more.
+        self.ranks.clone().for_each(|rank| self.world.lines[rank as usize].activity.acknowledge());
+        ring_everybody(self.world);
     }
 }
 

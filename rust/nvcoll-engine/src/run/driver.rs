@@ -187,7 +187,8 @@ impl Driver {
             let outcome = unsafe { rank_worker.run(world, pass, number, buffers, &mut patience) };
             *lock(&outcomes[worker]) = outcome;
         };
-        let pool = self.pool.as_mut().expect("prepare made it");
+        // Out of its place, so that it does not come back if a worker panics: the abort word stays raised then too.
+        let mut pool = self.pool.take().expect("prepare made it");
         let mine = || {
             work(0, is_interrupted);
             // Ranks that need nothing of others may be through before a helper has woken up for its own.
@@ -199,9 +200,9 @@ impl Driver {
         };
         pool.run(mine, &|helper| work(helper, &mut || false));
         let outcome = self.take_outcome();
-        if outcome.is_err() {
-            // The abort word stays raised: a new world takes the old one's place.
-            self.pool = None;
+        if outcome.is_ok() {
+            // Else the abort word stays raised, and a new world takes the old one's place.
+            self.pool = Some(pool);
         }
         outcome
     }

@@ -8,7 +8,7 @@ use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::run::deadline::Deadline;
 use crate::sync::atomic::give_way;
-use crate::sync::record::{CALLS, PLACE};
+use crate::sync::record::{CALLS, COPIES, PLACE};
 use crate::sync::{Cause, Doorbell, Record};
 
 /// Waits until no peer can touch the buffers of `own` ranks, which have acknowledged, and turns the cause into their error.
@@ -34,6 +34,9 @@ pub(crate) fn quiesce_and_report(
             let programs = pass.programs();
             let nth = nth.min(programs.len() - 1);
             return PositionedCall { call: programs[nth].call().clone().into(), place: pass.place(nth) };
+        }
+        if let Some((_, called)) = world.lines[rank as usize].failed_in.get().filter(|(number, _)| *number == call) {
+            return called[nth.min(called.len() - 1)].clone();
         }
         let records = records(world, rank, call);
         let record = &records[nth.min(records.len() - 1)];
@@ -73,7 +76,7 @@ pub(crate) fn quiesce_and_report(
 fn records(world: &World, rank: u32, call: u32) -> Vec<Record> {
     let lines = &world.lines[rank as usize];
     let record = lines.record.read(call);
-    match record[CALLS] {
+    match record[CALLS] & !COPIES {
         0 | 1 => vec![record],
         _ => lines.batch.read(call, |entry| entry.records.clone()),
     }
@@ -81,7 +84,7 @@ fn records(world: &World, rank: u32, call: u32) -> Vec<Record> {
 
 /// Returns which of the calls that are made as one a record is about, and how many there are.
 fn place_in(record: &Record) -> (usize, usize) {
-    match record[PLACE] {
+    match record[PLACE] & !COPIES {
         0 | 1 => (0, 1), // a record of the line
         place => (place as u32 as usize, (place >> 32) as usize),
     }

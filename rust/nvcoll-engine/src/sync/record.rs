@@ -12,6 +12,9 @@ pub const WORDS: usize = 8;
 /// are in a table then.
 pub(crate) const CALLS: usize = WORDS - 1;
 
+/// In the same word of a single call's record: the rank works on copies, and says elsewhere where its arrays lie.
+pub(crate) const COPIES: u64 = 1 << 63;
+
 /// The same word of a record in such a table: which of the calls it is, the place from 0, then how many there are.
 pub(crate) const PLACE: usize = CALLS;
 

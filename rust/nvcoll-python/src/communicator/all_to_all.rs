@@ -6,7 +6,7 @@ use nvcoll_core::collective::{ALL_GATHER, ALL_TO_ALL};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
-use nvcoll_engine::call::Call;
+use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::{Buffers, Deadline};
 
 use super::Communicator;
@@ -89,10 +89,11 @@ impl Communicator {
             dtype: DType::I32,
             counts: Counts::Even(words * world_size),
             aliasing: Aliasing::InPlace,
+            purpose: CallPurpose::RowsOfCounts,
             ..Call::without_data(&ALL_GATHER)
         };
         let all = rows.start();
         let own = all.wrapping_add(self.rank() as usize * words * DType::I32.bytes());
-        self.execute(py, &self.program(py, &call, None)?, Buffers::new(own, all, 1.0), deadline)
+        self.execute(py, &self.program(py, &call, None)?, Buffers::new(own, all, 1.0), &[], deadline)
     }
 }

@@ -12,11 +12,11 @@ use pyo3::types::PyTuple;
 use nvcoll_core::collective::BARRIER;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::auto::work_split::WorkSplit;
-use nvcoll_engine::call::{Call, SPLIT};
+use nvcoll_engine::call::Call;
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::program::tally::Tally;
 use nvcoll_engine::ranks::member::Member;
-use nvcoll_engine::{Buffers, Deadline, Error};
+use nvcoll_engine::{Buffers, Deadline, Error, OriginalArray};
 
 use crate::arrays::Caller;
 use crate::calls::{deadline, Seconds, SharedProgram};
@@ -24,7 +24,7 @@ use crate::error::{of_engine, of_group};
 use crate::gil::{Detached, WithoutGil};
 use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::request::{Checked, Request};
-use crate::turn::in_turn;
+use crate::turn::{in_turn, InTurn};
 use crate::whole::whole;
 
 /// One rank's door to its peers: what `Node.run` passes to the program of a rank, for as long as that runs, and what
@@ -68,7 +68,7 @@ impl Communicator {
         let program = self.program(py, &Call::without_data(&BARRIER), None)?;
         let nothing = std::ptr::null_mut();
         let buffers = Buffers::new(nothing, nothing, 1.0);
-        self.execute(py, &program, buffers, deadline(timeout.or(self.timeout)))?;
+        self.execute(py, &program, buffers, &[], deadline(timeout.or(self.timeout)))?;
         self.count(&program);
         Ok(())
     }
@@ -108,8 +108,7 @@ impl Communicator {
         let color = color.map(|color| whole("`color`", color, 0..=i32::MAX)).transpose()?;
         let key = key.map_or(Ok(0), |key| whole("`key`", key, i32::MIN..=i32::MAX))?;
         let deadline = deadline(timeout.or(self.timeout));
-        let program = self.program(py, &Call::without_data(&SPLIT), None)?;
-        let group = in_turn(py, || self.member.split(&program, color.map(i32::unsigned_abs), key, deadline));
+        let group = self.member.split(color.map(i32::unsigned_abs), key, deadline, &InTurn(py));
         let member = group.map_err(|error| self.error(py, &error))?;
         Ok(member.map(|member| Self::new(self.node.clone(), self.timeout, member)))
     }
@@ -224,7 +223,8 @@ impl Communicator {
             request.check(Caller::Rank(self.rank()), self.world_size())?;
         let program = self.program(py, &call, proof.as_ref())?;
         operands.gather(py);
-        self.execute(py, &program, operands.buffers(|at| reduction.scalar(at))[0], deadline)?;
+        let (buffers, originals) = (operands.buffers(|at| reduction.scalar(at))[0], operands.originals());
+        self.execute(py, &program, buffers, &originals, deadline)?;
         self.count(&program);
         operands.write_back(py);
         Ok(result)
@@ -248,12 +248,19 @@ impl Communicator {
         known.insert(0, (program.clone(), tally));
     }
 
-    fn execute(&self, py: Python<'_>, program: &SharedProgram, buffers: Buffers, deadline: Deadline) -> PyResult<()> {
+    fn execute(
+        &self,
+        py: Python<'_>,
+        program: &SharedProgram,
+        buffers: Buffers,
+        originals: &[OriginalArray],
+        deadline: Deadline,
+    ) -> PyResult<()> {
         let mut buffers = Detached(buffers);
         let outcome = in_turn(py, || {
             // SAFETY: the arrays were checked for count and dtype; their owners are held until this call returns; that no
             // rank writes what another one passed is checked when they meet.
-            unsafe { self.member.run(program, *buffers.get(), deadline) }
+            unsafe { self.member.run_on_copies(program, *buffers.get(), originals, deadline) }
         });
         outcome.map_err(|error| self.error(py, &error))
     }

@@ -18,6 +18,7 @@ mod copy;
 mod overlap;
 
 pub use copy::{gather, scatter};
+pub(crate) use overlap::may_conflict;
 pub use overlap::{first_conflict, Conflict, PlacedArray, TryBudget};
 
 /// One axis of an array.

@@ -90,6 +90,18 @@ pub fn first_conflict(ranges: &mut [PlacedArray<'_>], tries: &mut TryBudget) -> 
     }
 }
 
+/// Says whether an array of `one` may share a byte with one of `other`, if one of the two is written. Arrays of which finding
+/// out takes too long count as if they did.
+pub(crate) fn may_conflict(one: &[PlacedArray<'_>], other: &[PlacedArray<'_>], tries: &mut TryBudget) -> bool {
+    let mut terms = Vec::new();
+    let is_there = |array: &PlacedArray<'_>| array.low < array.high;
+    one.iter().filter(|a| is_there(a)).any(|a| {
+        let reached = |b: &&PlacedArray<'_>| is_there(b) && a.low < b.high && b.low < a.high;
+        let mut others = other.iter().filter(reached).filter(|b| a.is_written || b.is_written);
+        others.any(|b| share_elements(a, b, &mut terms, tries) != Some(false))
+    })
+}
+
 /// Finds the indices of two ranges that overlap, one of them written; ranges are sorted by lowest byte.
 fn sweep(ranges: &[PlacedArray<'_>]) -> Option<(usize, usize)> {
     // (end, place) of the range that reaches furthest, of all and of those that are written.

@@ -5,8 +5,10 @@ mod gathering;
 
 use std::sync::OnceLock;
 
+use crate::call::PositionedCall;
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
+use crate::memory::originals::OriginalArrays;
 use crate::memory::staging::staging_bytes;
 use crate::sync::progress::QUEUES;
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
@@ -23,6 +25,10 @@ pub(crate) struct RankLines {
     pub(crate) departure: Departure,
     pub(crate) progress: [Progress; QUEUES],
     pub(crate) batch: BatchRecords,
+    pub(crate) originals: OriginalArrays,
+    /// The number of the call in which the rank failed first, and what it called: records have no room for all of it. Written
+    /// before the rank acknowledges the abort.
+    pub(crate) failed_in: OnceLock<(u32, Vec<PositionedCall>)>,
 }
 
 /// Everything that is shared: lines per rank, the abort word, staging; and who the ranks are.

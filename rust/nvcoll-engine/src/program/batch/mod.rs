@@ -27,8 +27,10 @@ use std::sync::{Arc, Mutex};
 
 use nvcoll_core::schedule::Path;
 
+use crate::call::SplitKey;
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::Footprint;
+use crate::memory::originals::OriginalArray;
 use crate::program::store_choice::StoreChoice;
 use crate::program::tallies::Tallies;
 use crate::program::tally::Tally;
@@ -44,14 +46,60 @@ const SCRATCH_ALIGNMENT: usize = 128;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pass<'a> {
     programs: &'a [Arc<Program>],
-    /// The batch and the number of this pass in it; `None` for a single call.
-    group: Option<(&'a BatchShape, usize)>,
+    origin: PassOrigin<'a>,
+}
+
+/// What a pass is made of.
+#[derive(Debug, Clone, Copy)]
+enum PassOrigin<'a> {
+    /// One call, and the rank's arrays if its buffers are copies of some.
+    Call(&'a [OriginalArray]),
+    /// A split, and what the rank says in it.
+    Split(SplitKey),
+    /// A batch of several calls, and which of its passes this is.
+    Batch(&'a BatchShape, usize),
 }
 
 impl<'a> Pass<'a> {
     /// Makes a pass of one call.
     pub(crate) fn of_one(program: &'a Arc<Program>) -> Self {
-        Self { programs: std::slice::from_ref(program), group: None }
+        Self::of_copies(program, &[])
+    }
+
+    /// Makes a pass of one call, in which the buffers of the rank are copies of some of these arrays; none if all are packed.
+    pub(crate) fn of_copies(program: &'a Arc<Program>, originals: &'a [OriginalArray]) -> Self {
+        Self { programs: std::slice::from_ref(program), origin: PassOrigin::Call(originals) }
+    }
+
+    /// Makes the pass of a split.
+    pub(crate) fn of_split(program: &'a Arc<Program>, key: SplitKey) -> Self {
+        Self { programs: std::slice::from_ref(program), origin: PassOrigin::Split(key) }
+    }
+
+    #[inline]
+    fn batch(&self) -> Option<(&'a BatchShape, usize)> {
+        match self.origin {
+            PassOrigin::Batch(batch, pass) => Some((batch, pass)),
+            PassOrigin::Call(_) | PassOrigin::Split(_) => None,
+        }
+    }
+
+    /// Returns the arrays of which the buffers of a single call are copies.
+    #[inline]
+    pub(crate) fn originals(&self) -> &'a [OriginalArray] {
+        match self.origin {
+            PassOrigin::Call(originals) => originals,
+            PassOrigin::Split(_) | PassOrigin::Batch(..) => &[],
+        }
+    }
+
+    /// Returns what the rank says, if it is a split.
+    #[inline]
+    pub(crate) fn split_key(&self) -> Option<SplitKey> {
+        match self.origin {
+            PassOrigin::Split(key) => Some(key),
+            PassOrigin::Call(_) | PassOrigin::Batch(..) => None,
+        }
     }
 
     /// Returns the program whose queues and waits serve all calls of the pass.
@@ -68,24 +116,25 @@ impl<'a> Pass<'a> {
 
     /// Returns the index of the `nth` call of the pass in its batch, and the number of calls of the batch.
     pub(crate) fn place(&self, nth: usize) -> (usize, usize) {
-        self.group.map_or((0, 1), |(batch, pass)| (batch.places[batch.passes[pass].start + nth], batch.programs.len()))
+        self.batch()
+            .map_or((0, 1), |(batch, pass)| (batch.places[batch.passes[pass].start + nth], batch.programs.len()))
     }
 
     /// Returns the number that identifies the pass and its addresses to peers; 0 for a single call.
     #[inline]
     pub(crate) fn id(&self) -> u64 {
-        self.group.map_or(0, |(batch, pass)| batch.id + pass as u64)
+        self.batch().map_or(0, |(batch, pass)| batch.id + pass as u64)
     }
 
     /// Returns the memory that all calls of the batch touch; `None` for a single call.
     pub(crate) fn footprint(&self) -> Option<&'a Footprint> {
-        self.group.map(|(batch, _)| &batch.footprint)
+        self.batch().map(|(batch, _)| &batch.footprint)
     }
 
     /// Returns the cut of its calls, if they are coalesced.
     #[inline]
     pub(crate) fn coalesced(&self) -> Option<&'a Coalesced> {
-        self.group.and_then(|(batch, pass)| batch.layouts[pass].as_ref())
+        self.batch().and_then(|(batch, pass)| batch.layouts[pass].as_ref())
     }
 
     /// Returns the store choice of a single call; `None` for several calls, which store plainly.
@@ -100,7 +149,7 @@ impl<'a> Pass<'a> {
 
     /// Returns the words on which all ranks must agree: the fingerprint of a single call, or a hash over all calls.
     pub(crate) fn fingerprint(&self) -> [u64; 3] {
-        self.group.map_or(self.first().fingerprint, |(batch, pass)| batch.fingerprints[pass])
+        self.batch().map_or(self.first().fingerprint, |(batch, pass)| batch.fingerprints[pass])
     }
 }
 
@@ -133,6 +182,8 @@ struct BatchShape {
     id: u64,
     /// The memory that the calls touch, for a rank that calls for itself.
     footprint: Footprint,
+    /// For each program, the arrays of which the rank's buffers are copies.
+    originals: Vec<Vec<OriginalArray>>,
 }
 
 /// Calls that are launched as one, with the buffers of all ranks that call.
@@ -197,7 +248,15 @@ impl Batch {
         let scratch = self.scratch[at] + program.scratch_bytes().next_multiple_of(SCRATCH_ALIGNMENT);
         self.scratch.push(scratch);
         self.shape.programs.push(program);
+        self.shape.originals.push(Vec::new());
         self.buffers.extend(buffers);
+    }
+
+    /// Says where the arrays of call `place`, as given to [`Batch::new`], lie if the buffers of its rank are copies of some.
+    pub fn set_originals(&mut self, place: usize, arrays: Vec<OriginalArray>) {
+        let at = self.shape.places.iter().position(|&one| one == place).expect("a call of the batch");
+        self.shape.originals[at] = arrays;
+        self.shape.footprint = Footprint::default();
     }
 
     /// Returns the programs of its calls, pass by pass.
@@ -223,9 +282,12 @@ impl Batch {
     /// Returns each pass with the buffers of its calls; each call has buffers of `ranks` ranks.
     pub(crate) fn in_passes(&self, ranks: usize) -> impl Iterator<Item = (Pass<'_>, &[Buffers])> {
         self.shape.passes.iter().enumerate().map(move |(nth, pass)| {
-            let group = (self.len() > 1).then_some((&self.shape, nth));
+            let origin = match self.len() {
+                1 => PassOrigin::Call(&self.shape.originals[0]),
+                _ => PassOrigin::Batch(&self.shape, nth),
+            };
             let programs = &self.shape.programs[pass.clone()];
-            (Pass { programs, group }, &self.buffers[pass.start * ranks..pass.end * ranks])
+            (Pass { programs, origin }, &self.buffers[pass.start * ranks..pass.end * ranks])
         })
     }
 
@@ -270,7 +332,8 @@ impl Batch {
         if self.len() > 1 && !self.shape.footprint.is_of(rank) {
             self.shape.footprint = {
                 let bytes = self.shape.programs.iter().map(|program| program.user_bytes[rank as usize]);
-                Footprint::of(bytes.zip(&self.buffers), rank)
+                let calls = bytes.zip(&self.buffers).zip(&self.shape.originals);
+                Footprint::of(calls.map(|((bytes, own), originals)| (bytes, own, &originals[..])), rank)
             };
             self.shape.id = new_ids(self.shape.passes.len());
         }

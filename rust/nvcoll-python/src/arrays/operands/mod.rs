@@ -18,7 +18,7 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
 use nvcoll_engine::memory::strided::{first_conflict, Conflict, PlacedArray, TryBudget};
-use nvcoll_engine::Buffers;
+use nvcoll_engine::{Buffers, OriginalArray};
 
 use super::array::{Access, Array};
 use super::caller::Caller;
@@ -172,6 +172,23 @@ impl Operands {
             Buffers::new(input, output, scalar(at))
         };
         (0..self.input.arrays.len()).map(of_rank).collect()
+    }
+
+    /// Returns all arrays in the place where the user has them, if the engine works on a copy of some; else none.
+    pub(crate) fn originals(&self) -> Vec<OriginalArray> {
+        if !self.is_copied() {
+            return Vec::new();
+        }
+        let mut originals = Vec::new();
+        for (side, arrays, _) in self.sides() {
+            for (at, array) in arrays.iter().enumerate().filter(|(_, array)| array.is_there()) {
+                if let Some(is_written) = self.is_written(at, side) {
+                    let (address, layout) = (array.first.addr(), array.layout.clone());
+                    originals.push(OriginalArray { address, layout, is_written });
+                }
+            }
+        }
+        originals
     }
 
     /// Fills the packed copies of strided arrays that are read.
