@@ -7,14 +7,13 @@
 //! | stage | where | what is kept of it |
 //! |---|---|---|
 //! | choose | [`choice`], only if the algorithm is `auto` | counts of each candidate, for the whole process |
-//! | build, lower, prove | the core; not if the caller brings a proof | the proof, for the whole process |
+//! | build, lower, prove | the core; not if the caller brings a proof | the proof, while a node uses it, and then among the last ([`ProofCache`]) |
 //! | bind | [`Program::bind`] | the program, among the last [`KEPT`](crate::program::cache::KEPT) of its node |
 //!
 //! Each stage can take long, so it runs *unlocked*: a caller that holds a lock, such as Python's, releases it meanwhile. A
 //! thread that wants what another one is making waits for it ([`SingleFlight`]). The tables themselves are locked only under
 //! the caller's lock, so a fork copies no locked table.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nvcoll_core::algorithm::{self, Named};
@@ -23,7 +22,6 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::interrupt::Interrupt;
 use nvcoll_core::lower::lower_interruptible;
 use nvcoll_core::op::Op;
-use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 use nvcoll_core::words::counted;
 
@@ -34,14 +32,12 @@ use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::Isa;
 use crate::program::cache::{ProgramCache, ProgramKey};
+use crate::program::proof_cache::{ProofCache, ProofKey};
 use crate::program::tallies::Tallies;
 use crate::program::{check_form, Program};
 use crate::sync::single_flight::{SingleFlight, Unlocked};
 
-/// Identifies a proof: collective, algorithm, roles, path and aliasing.
-type ProofKey = (&'static str, String, Roles, Path, Aliasing);
-
-static PROOFS: Mutex<Option<HashMap<ProofKey, Verified>>> = Mutex::new(None);
+static PROOFS: Mutex<Option<ProofCache>> = Mutex::new(None);
 static PROOFS_IN_FLIGHT: SingleFlight<ProofKey> = SingleFlight::new();
 
 /// The programs of a node, and the settings by which they are made.
@@ -186,8 +182,16 @@ impl Programs {
     }
 }
 
+impl Drop for Programs {
+    /// Forgets proofs that only this node used, if too many are kept.
+    fn drop(&mut self) {
+        self.kept.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        lock_proofs().as_mut().map(ProofCache::trim);
+    }
+}
+
 /// Builds, lowers and proves the schedule of a registered algorithm for a call, unless its proof is kept.
-fn prove(call: &Call, algorithm: &str, world_size: u32, unlocked: &impl Unlocked) -> Result<Verified> {
+pub(crate) fn prove(call: &Call, algorithm: &str, world_size: u32, unlocked: &impl Unlocked) -> Result<Verified> {
     let (collective, roles, path, aliasing) = (call.collective, call.roles(world_size), call.path, call.aliasing);
     let name = Named::read(collective, algorithm)?.name();
     let key = (collective.name, name.clone(), roles, path, aliasing);
@@ -202,14 +206,14 @@ fn prove(call: &Call, algorithm: &str, world_size: u32, unlocked: &impl Unlocked
     let make = || {
         let interrupt = unlocked.interrupt();
         let verified = unlocked.run(|| stages(&interrupt))?;
-        lock_proofs().get_or_insert_default().insert(key.clone(), verified.clone());
+        lock_proofs().get_or_insert_default().keep(key.clone(), verified.clone());
         Ok(verified)
     };
-    let find = || lock_proofs().as_ref().and_then(|proofs| proofs.get(&key).cloned());
+    let find = || lock_proofs().as_mut().and_then(|proofs| proofs.find(&key));
     PROOFS_IN_FLIGHT.find_or_make(&key, unlocked, find, make)
 }
 
-fn lock_proofs() -> MutexGuard<'static, Option<HashMap<ProofKey, Verified>>> {
+fn lock_proofs() -> MutexGuard<'static, Option<ProofCache>> {
     PROOFS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -16,6 +16,7 @@ mod chunk_offsets;
 mod extents;
 mod fuse;
 pub mod make;
+pub(crate) mod proof_cache;
 pub(crate) mod store_choice;
 pub mod tallies;
 pub mod tally;

@@ -22,13 +22,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use nvcoll_core::collective::{Roles, BARRIER};
-
 use crate::call::{Call, SplitKey};
 use crate::error::Result;
 use crate::kernel::Isa;
 use crate::memory::world::World;
-use crate::program::proofs::prove;
+use crate::program::make::prove;
 use crate::program::Program;
 use crate::sync::single_flight::{SingleFlight, Unlocked};
 
@@ -44,7 +42,7 @@ pub(crate) fn program(world_size: u32, unlocked: &impl Unlocked) -> Result<Arc<P
     let find = || programs().as_ref().and_then(|programs| programs.get(&world_size)?.upgrade());
     let make = || {
         let call = Call::of_split();
-        let proof = prove(&BARRIER, "auto", Roles::of(world_size), call.path, call.aliasing, unlocked)?;
+        let proof = prove(&call, "auto", world_size, unlocked)?;
         let program = Arc::new(unlocked.run(|| Program::bind(&proof, call, usize::MAX, Isa::Baseline))?);
         let mut programs = programs();
         let programs = programs.get_or_insert_default();
