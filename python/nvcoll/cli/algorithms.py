@@ -21,8 +21,8 @@ from nvcoll.cli.schedules import Ranks
 from nvcoll.formatting import counted
 from nvcoll.tables import print_labelled, print_table
 
-PAGE_RANKS = (2, 8, 12, 64)
-"""The world sizes of the page. Chosen: the smallest, a node, no power of two, many."""
+PAGE_RANKS = (2, 8, 64)
+"""The world sizes of the page. Chosen: the smallest, a node, many."""
 
 JSON_SCHEMA = "nvcoll.algorithms/1"
 
@@ -37,13 +37,12 @@ Written by `nvcoll algorithms --markdown > docs/ALGORITHMS.md` from the registry
 |---|---|---|
 {overview}
 
-An **order** is a promise about bits: *rank* is the left fold over ranks 0..n-1, *nested* a fold of folds, *own* what
-the algorithm's documentation says, *none* that nothing is folded; see [reproducibility](reproducibility.md).
+The **order** of a reduction determines its bits. *rank*: ranks 0 to n-1, from left to right. *nested*: groups first.
+*own*: see the source of the algorithm. *none*: no reduction. [Reproducible results](reproducibility.md) has the details.
 
-A **cost** is counted from the schedule. `2.00 · 2`: a rank reads and writes 2.00 times its longer buffer, a mean over
-ranks, and the longest chain of waits has 2 handoffs between ranks. `4.38 (5.50) · 9`: the busiest rank moves 5.50.
-Where in place and out of place differ, both stand there. *mapped*: ranks reach each other's memory; *staged*: they do
-not, and copy through slots. `nvcoll algorithms COLLECTIVE -n RANKS` gives other world sizes.
+The **cost** is counted from schedules on mapped memory. `2.00 · 2`: a rank reads and writes 2.00 times its longer
+buffer (mean over ranks), and the longest chain of waits has 2 handoffs. `4.38 (5.50) · 9`: the busiest rank has 5.50.
+`nvcoll algorithms COLLECTIVE -n RANKS` prints other world sizes, and staged memory.
 """
 
 
@@ -166,6 +165,7 @@ def _section(collective: str, contract: str, chosen: Sequence[Entry]) -> str:
         _row(f"`{entry.algorithm}`", call, *(f"{cost.words} · {cost.waits}" for cost in row))
         for entry in chosen
         for call, row in calls([entry.costs(ranks) for ranks in PAGE_RANKS])
+        if call.startswith("mapped")
     ]
     sizes = [counted(ranks, "rank") for ranks in PAGE_RANKS]
     return "\n".join(

@@ -29,7 +29,7 @@ pub(super) static GATHER: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::GATHER,
     order: Order::None,
-    summary: "parts go up a binomial tree, each rank fetching what its children have collected",
+    summary: "parts travel up a binomial tree: each rank fetches all parts of its children",
     source: "the binomial gather of MPICH",
     build: Plain(|b| {
         for place in (0..b.world_size()).rev() {
@@ -46,7 +46,7 @@ pub(super) static SCATTER: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::SCATTER,
     order: Order::None,
-    summary: "parts go down a binomial tree, each rank fetching what its children will need",
+    summary: "parts travel down a binomial tree: each rank fetches the parts of its subtree",
     source: "the binomial scatter of MPICH",
     build: Plain(|b| {
         place_the_root_s_part(b);

@@ -30,7 +30,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "bruck",
     collective: &collective::ALL_GATHER,
     order: Order::None,
-    summary: "each rank fetches as many parts as it has from a rank as far away, any number of ranks",
+    summary: "at distance 1, 2, 4, .. each rank fetches as many parts as it has; any number of ranks",
     source: "Bruck et al. 1997",
     build: Plain(|b| {
         let n = b.world_size();
@@ -53,7 +53,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     name: "bruck",
     collective: &collective::ALL_TO_ALL,
     order: Order::None,
-    summary: "parts travel by the bits of how far they have to go, far ones first, log2 n rounds",
+    summary: "in log2 n rounds, far ones first, parts travel by the bits of their distance",
     source: "Bruck et al. 1997",
     build: Plain(|b| {
         let n = b.world_size();

@@ -22,7 +22,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     name: "chain",
     collective: &collective::BROADCAST,
     order: Order::None,
-    summary: "each rank stores to the next, from the root on",
+    summary: "each rank stores to the next rank, starting at the root",
     source: "the pipeline of Open MPI's tuned collectives",
     build: Plain(|b| {
         let (n, root) = (b.world_size(), b.root());
@@ -43,7 +43,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     name: "chain",
     collective: &collective::REDUCE,
     order: Order::Own,
-    summary: "each rank folds what the next one has with its own, up to the root",
+    summary: "each rank adds the sum of the next rank to its own input, up to the root",
     source: "the pipeline of Open MPI's tuned collectives",
     build: Plain(|b| {
         let mut lowest = relative(b, b.world_size() - 1);
@@ -64,7 +64,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     name: "chain",
     collective: &collective::SCAN,
     order: Order::Own,
-    summary: "each rank folds what the one before has with its own",
+    summary: "each rank adds its own input to the sum of the rank before it",
     source: "the linear scan of MPI libraries, as a pipeline",
     build: Plain(|b| {
         let mut sum = b.copy(&b.input(0, 0), &[b.output(0, 0)]);

@@ -24,7 +24,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::REDUCE_SCATTER,
     order: Order::Rank,
-    summary: "each rank reads its part from everybody and folds it",
+    summary: "each rank reads its part from all ranks and adds it up",
     source: "the linear algorithm of MPI libraries",
     build: Plain(|b| {
         for c in b.chunks(1) {
@@ -39,7 +39,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::ALL_GATHER,
     order: Order::None,
-    summary: "each rank fetches every part from who has it",
+    summary: "each rank fetches every part from its owner",
     source: "the linear algorithm of MPI libraries",
     build: Plain(|b| {
         let n = b.world_size();
@@ -72,7 +72,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::REDUCE,
     order: Order::Rank,
-    summary: "the root folds from everybody",
+    summary: "the root adds up the inputs of all ranks",
     source: "linear reduce of MPI libraries",
     build: Plain(|b| {
         b.fold(&b.inputs(), &[b.output(b.root(), 0)]);
@@ -130,7 +130,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::SCAN,
     order: Order::Rank,
-    summary: "each rank folds from all ranks up to itself",
+    summary: "each rank adds up the inputs of all ranks up to itself",
     source: "linear scan of MPI libraries",
     build: Plain(|b| fold_from_predecessors(b, 1)),
 };
@@ -140,7 +140,7 @@ pub(super) static EXSCAN: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::EXSCAN,
     order: Order::Rank,
-    summary: "each rank folds from all ranks before itself",
+    summary: "each rank adds up the inputs of all ranks before itself",
     source: "linear scan of MPI libraries",
     build: Plain(|b| fold_from_predecessors(b, 0)),
 };
@@ -150,7 +150,7 @@ pub(super) static BARRIER: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::BARRIER,
     order: Order::None,
-    summary: "every rank waits until it has seen every other enter",
+    summary: "every rank waits until all other ranks have entered",
     source: "the dissemination-free form of a central barrier; Mellor-Crummey and Scott 1991 survey both",
     build: Plain(|_| {}),
 };

@@ -27,7 +27,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "halving_doubling",
     collective: &COLLECTIVE,
     order: Order::Own,
-    summary: "ranks at distance 1, 2, 4, .. fold half of their range each, then fetch it back",
+    summary: "ranks at distance 1, 2, 4, .. reduce half of their range each, then fetch the other halves",
     source: "Rabenseifner 2004",
     build: Plain(build),
 };

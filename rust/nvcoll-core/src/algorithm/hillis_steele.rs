@@ -24,7 +24,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::SCAN,
     order: Order::Own,
-    summary: "each rank adds what the rank 1, 2, 4, .. before it has",
+    summary: "each rank adds the sum of the rank 1, 2, 4, .. before it",
     source: "Hillis and Steele 1986",
     build: Plain(|b| double(b, 0)),
 };
@@ -34,7 +34,7 @@ pub(super) static EXSCAN: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::EXSCAN,
     order: Order::Own,
-    summary: "each rank makes, by doubling, the sum that ends one rank before it",
+    summary: "by doubling, each rank computes the sum that ends one rank before it",
     source: "Hillis and Steele 1986",
     build: Plain(|b| double(b, 1)),
 };

@@ -21,7 +21,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "neighbor_exchange",
     collective: &COLLECTIVE,
     order: Order::None,
-    summary: "neighbours exchange, left and right in turn, the two parts that came last",
+    summary: "neighbours, left and right in turn, exchange the two parts that arrived last",
     source: "Chen et al. 2005",
     build: Plain(|b| {
         place_own_parts(b);

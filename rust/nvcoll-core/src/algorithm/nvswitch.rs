@@ -19,7 +19,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "nvswitch",
     collective: &collective::ALL_REDUCE,
     order: Order::Rank,
-    summary: "each rank folds its chunk from everybody and stores it to everybody",
+    summary: "each rank reduces its chunk over all ranks and stores it to all ranks",
     source: "NVLink SHARP multimem reduce and multicast, NCCL 2.17 and 2.27",
     build: Plain(|b| {
         for c in b.chunks(b.world_size()) {
@@ -33,7 +33,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "nvswitch",
     collective: &collective::REDUCE_SCATTER,
     order: Order::Rank,
-    summary: "each rank folds its part from everybody",
+    summary: "each rank reduces its part over all ranks",
     source: "NVLink SHARP multimem reduce, NCCL 2.17 and 2.27",
     build: Plain(|b| {
         for c in b.chunks(1) {
@@ -47,7 +47,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "nvswitch",
     collective: &collective::ALL_GATHER,
     order: Order::None,
-    summary: "each rank stores its part to everybody",
+    summary: "each rank stores its part to all ranks",
     source: "NVLink SHARP multicast, NCCL 2.17 and 2.27",
     build: Plain(|b| {
         for c in b.chunks(1) {

@@ -17,7 +17,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "one_shot",
     collective: &COLLECTIVE,
     order: Order::Rank,
-    summary: "every rank folds everything for itself",
+    summary: "every rank reduces all data by itself",
     source: "custom all-reduce kernels for small messages",
     build: Plain(|b| {
         let n = b.world_size();

@@ -18,7 +18,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     name: "pairwise",
     collective: &COLLECTIVE,
     order: Order::None,
-    summary: "in every round each rank exchanges with one other",
+    summary: "in every round each rank exchanges parts with one other rank",
     source: "Thakur, Rabenseifner and Gropp 2005",
     build: Plain(|b| {
         let n = b.world_size();

@@ -25,7 +25,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "pat",
     collective: &collective::REDUCE_SCATTER,
     order: Order::Own,
-    summary: "a binomial tree for every part, near ranks first, sums up to the part's owner",
+    summary: "a binomial tree per part, near ranks first, reduces to the owner of the part",
     source: "Jeaugey 2025, NCCL 2.23",
     build: Plain(|b| {
         for part in b.chunks(1) {
@@ -41,7 +41,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "pat",
     collective: &collective::ALL_GATHER,
     order: Order::None,
-    summary: "a binomial tree for every part, far ranks first, down from the part's owner",
+    summary: "a binomial tree per part, far ranks first, broadcasts from the owner of the part",
     source: "Jeaugey 2025, NCCL 2.23",
     build: Plain(|b| b.chunks(1).for_each(|part| down(b, part))),
 };

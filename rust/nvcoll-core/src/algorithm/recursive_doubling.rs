@@ -27,7 +27,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::ALL_REDUCE,
     order: Order::Own,
-    summary: "ranks at distance 1, 2, 4, .. exchange and add all they have",
+    summary: "ranks at distance 1, 2, 4, .. exchange and add their whole sums",
     source: "Thakur, Rabenseifner and Gropp 2005",
     build: Plain(all_reduce),
 };
@@ -37,7 +37,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::ALL_GATHER,
     order: Order::None,
-    summary: "ranks at distance 1, 2, 4, .. exchange all the parts they have",
+    summary: "ranks at distance 1, 2, 4, .. exchange all parts that they have",
     source: "Thakur, Rabenseifner and Gropp 2005",
     build: Plain(all_gather),
 };

@@ -24,7 +24,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "recursive_halving",
     collective: &COLLECTIVE,
     order: Order::Own,
-    summary: "ranks at distance .., 4, 2, 1 fold half of their parts each",
+    summary: "ranks at distance .., 4, 2, 1 reduce half of their parts each",
     source: "Thakur, Rabenseifner and Gropp 2005",
     build: Plain(build),
 };

@@ -20,7 +20,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "ring",
     collective: &collective::ALL_REDUCE,
     order: Order::Own,
-    summary: "each chunk goes once round the ring to be summed and once more to be told",
+    summary: "each chunk travels round the ring twice: once for the sum, once for the result",
     source: "Patarasuk and Yuan 2009",
     build: Plain(all_reduce),
 };
@@ -30,7 +30,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "ring",
     collective: &collective::REDUCE_SCATTER,
     order: Order::Own,
-    summary: "each part goes once round the ring to be summed and ends where it belongs",
+    summary: "each part travels once round the ring for the sum, and ends at its owner",
     source: "Patarasuk and Yuan 2009",
     build: Plain(reduce_scatter),
 };
@@ -40,7 +40,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "ring",
     collective: &collective::ALL_GATHER,
     order: Order::None,
-    summary: "each part goes once round the ring",
+    summary: "each part travels once round the ring",
     source: "Patarasuk and Yuan 2009",
     build: Plain(all_gather),
 };

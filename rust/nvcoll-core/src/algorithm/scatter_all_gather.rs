@@ -23,7 +23,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     name: "scatter_all_gather",
     collective: &COLLECTIVE,
     order: Order::None,
-    summary: "each rank but the root fetches a chunk of its own and passes on those of the others",
+    summary: "each rank except the root fetches one chunk and passes on the chunks of the others",
     source: "Barnett et al. 1994",
     build: Plain(|b| {
         let (n, root) = (b.world_size(), b.root());

@@ -18,7 +18,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "two_shot",
     collective: &COLLECTIVE,
     order: Order::Rank,
-    summary: "each rank folds its chunk from everybody and fetches the other chunks",
+    summary: "each rank reduces its chunk over all ranks and fetches the other chunks",
     source: "custom all-reduce kernels for one node",
     build: Plain(|b| {
         let n = b.world_size();
