@@ -38,7 +38,7 @@ Written by `nvcoll algorithms --markdown > docs/ALGORITHMS.md` from the registry
 {overview}
 
 The **order** of a reduction determines its bits. *rank*: ranks 0 to n-1, from left to right. *nested*: groups first.
-*own*: see the source of the algorithm. *none*: no reduction. [Reproducible results](reproducibility.md) has the details.
+*own*: see the source of the algorithm. *none*: no reduction. See [reproducible results](reproducibility.md).
 
 The **cost** is counted from schedules on mapped memory. `2.00 · 2`: a rank reads and writes 2.00 times its longer
 buffer (mean over ranks), and the longest chain of waits has 2 handoffs. `4.38 (5.50) · 9`: the busiest rank has 5.50.
