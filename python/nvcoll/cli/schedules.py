@@ -131,6 +131,8 @@ def _print_violation(violation: Refuted, schedule: Schedule, command: str) -> No
 
 def _print_proof(proof: Proof, schedule: Schedule) -> None:
     print(f"proved   {_title(schedule)}: {counted(proof.steps, 'step')} in {proof.seconds * 1e3:.2f} ms")
+    if proof.cannot_run is not None:
+        print(f"but      a node cannot run it: {proof.cannot_run}")
     if not schedule.chunks:
         return
     folds = next(row[4] for row in collectives() if row[0] == schedule.collective)

@@ -29,13 +29,10 @@ use crate::collective::{Collective, Folds, Parts, Roles};
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::limits::MAX_WORLD_SIZE;
+use crate::limits::{most_chunks, MAX_CHUNKS_PER_PART, MAX_WORLD_SIZE};
 use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
 use crate::size::Size;
 use crate::words::counted;
-
-/// Parts are cut into at most this many chunks. Chosen: four times the largest world size.
-const MAX_CHUNKS_PER_PART: u64 = 1 << 16;
 
 /// A schedule has at most this many channels. Chosen: three queues each stay below the last that the text form names.
 pub(crate) const MAX_CHANNELS: u32 = 1024;
@@ -330,7 +327,7 @@ impl Builder {
 
     /// The most chunks that all parts together can have.
     fn most_chunks(&self) -> u64 {
-        (MAX_CHUNKS_PER_PART * u64::from(self.parts.max(1))).min(u32::MAX.into())
+        most_chunks(self.parts)
     }
 
     /// The parts that a user buffer of a rank holds.

@@ -57,6 +57,9 @@ pub enum Error {
     /// Text that is no tuning table.
     #[error("the tuning table cannot be used: {0}")]
     Tuning(String),
+    /// A schedule that can be proved and not run.
+    #[error("{0}")]
+    CannotRun(String),
     /// The caller stopped work that took long.
     #[error("{Interrupted}")]
     Interrupted,

@@ -4,11 +4,18 @@
 //! |---|---|---|
 //! | [`MAX_WORLD_SIZE`] | what can be **described**: built, lowered, proved, priced, simulated | builder, text, verifier |
 //! | [`MAX_RUNNING_RANKS`] | what can **run**: the ranks of a node | engine, tuning tables |
+//! | [`MAX_RUNNING_QUEUES`], [`most_staged_chunks`] | one rank of a schedule that **runs** | engine; `nvcoll verify` says so |
 //! | [`MAX_STEPS`], [`MAX_VIEWS`] | one schedule of either | builder, lowering |
+//! | [`MAX_CHUNKS_PER_PART`], [`MAX_CHUNKS`] | chunks of one schedule | builder, text, lowering |
 //!
 //! A ring of 1,024 ranks has two million steps, of 16,384 more than five hundred million: what is too large depends on the
 //! algorithm. So the size of a program is counted while it is written, and what passes a limit is counted on but no longer
 //! kept: an error says how large the whole would be, and nothing that large is allocated.
+
+use crate::error::{Error, Result};
+use crate::partition::GRAIN;
+use crate::schedule::{Buffer, Schedule, Step};
+use crate::words::counted;
 
 /// The most ranks that a schedule describes. Chosen: 2,048 nodes of 8 GPUs.
 pub const MAX_WORLD_SIZE: u32 = 1 << 14;
@@ -22,3 +29,141 @@ pub const MAX_STEPS: u64 = 1 << 22;
 
 /// The most views of all steps, sources and destinations. Chosen: four for each of the most steps; they take as much again.
 pub const MAX_VIEWS: u64 = 1 << 24;
+
+/// A part is cut into at most this many chunks. Chosen: four times the largest world size.
+pub const MAX_CHUNKS_PER_PART: u64 = 1 << 16;
+
+/// All parts together have at most this many chunks. Chosen: one for each pair of the most ranks.
+pub const MAX_CHUNKS: u64 = 1 << 28;
+
+/// The most queues of a rank that runs. Chosen: three phases of a two-level tree need no more.
+pub const MAX_RUNNING_QUEUES: u32 = 16;
+
+/// A cache line: slots of staging, and chunks in them, begin at multiples of it.
+const LINE_BYTES: usize = 64;
+
+/// Staging of a rank in a small world. Chosen: four slots that fit a second-level cache together.
+const STAGING_BYTES: usize = 1 << 20;
+
+/// Staging per rank of the world, where that is more. Chosen: four slots of three layers of the shortest float64 tiles.
+const STAGING_BYTES_PER_RANK: usize = 4096;
+
+/// Returns the most chunks that a collective of so many parts can have.
+pub fn most_chunks(parts: u32) -> u64 {
+    (MAX_CHUNKS_PER_PART * u64::from(parts.max(1))).min(MAX_CHUNKS)
+}
+
+/// Returns the bytes of staging of one rank.
+pub fn staging_bytes(world_size: u32) -> usize {
+    STAGING_BYTES.max(STAGING_BYTES_PER_RANK * world_size as usize)
+}
+
+/// Returns the bytes of one slot: staging has two banks, for calls by turns, of so many slots, for tiles by turns.
+pub fn slot_bytes(world_size: u32, slots: u32) -> usize {
+    staging_bytes(world_size) / (2 * slots.max(1) as usize) / LINE_BYTES * LINE_BYTES
+}
+
+/// Returns the bytes that each chunk has in a slot of staging, if a rank stages `chunks` of them. The number of cache lines
+/// is odd, so that chunks spread over the sets of a cache.
+pub fn staged_chunk_bytes(slot_bytes: usize, chunks: usize) -> usize {
+    let lines = slot_bytes / LINE_BYTES / chunks;
+    LINE_BYTES * if lines.is_multiple_of(2) { lines.saturating_sub(1) } else { lines }
+}
+
+/// Returns how many chunks of elements of so many bytes a rank can stage: each needs room for its shortest tile.
+pub fn most_staged_chunks(world_size: u32, slots: u32, element_bytes: usize) -> usize {
+    let lines = (GRAIN * element_bytes).div_ceil(LINE_BYTES);
+    slot_bytes(world_size, slots) / LINE_BYTES / if lines.is_multiple_of(2) { lines + 1 } else { lines }
+}
+
+/// Checks that a node can run a schedule on elements of so many bytes. What is proved may still be too large to run.
+///
+/// # Errors
+/// [`Error::CannotRun`] names the limit and what to change.
+pub fn check_runnable(schedule: &Schedule, element_bytes: usize) -> Result<()> {
+    let refuse = |message: String| Err(Error::CannotRun(message));
+    if schedule.world_size > MAX_RUNNING_RANKS {
+        let ranks = counted(schedule.world_size, "rank");
+        return refuse(format!("the schedule has {ranks}, {MAX_RUNNING_RANKS} are possible: use fewer ranks"));
+    }
+    let queues = schedule.queues();
+    if let Some(rank) = queues.iter().position(|queues| queues.len() > MAX_RUNNING_QUEUES as usize) {
+        let found = queues[rank].len();
+        return refuse(format!(
+            "rank {rank} has {found} queues, {MAX_RUNNING_QUEUES} are possible: use fewer channels"
+        ));
+    }
+    let most = most_staged_chunks(schedule.world_size, schedule.slots, element_bytes);
+    if let Some((rank, found)) = staged_chunks(schedule).into_iter().enumerate().find(|&(_, found)| found > most) {
+        let slots = counted(schedule.slots, "slot");
+        return refuse(format!(
+            "rank {rank} stages {found} chunks, {most} of {element_bytes}-byte elements are possible in {slots}: \
+             use fewer chunks or slots"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns how many chunks of staging of each rank the steps touch, each once.
+fn staged_chunks(schedule: &Schedule) -> Vec<usize> {
+    let mut touched: Vec<Vec<(Buffer, u32)>> = vec![Vec::new(); schedule.world_size as usize];
+    for view in schedule.steps.iter().flat_map(Step::views).filter(|view| view.buffer.is_staging()) {
+        touched[view.rank as usize].extend(view.chunks.clone().map(|chunk| (view.buffer, chunk)));
+    }
+    let count = |mut of_rank: Vec<(Buffer, u32)>| {
+        of_rank.sort_unstable();
+        of_rank.dedup();
+        of_rank.len()
+    };
+    touched.into_iter().map(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::Builder;
+    use crate::collective::{Roles, ALL_REDUCE};
+    use crate::lower::lower;
+    use crate::schedule::{Aliasing, Path};
+    use crate::verify::verify;
+
+    /// Rank 0 folds and every rank copies, chunk by chunk; each chunk has a channel of its own, or all have one.
+    fn star(chunks: u32, has_channels: bool, path: Path) -> Schedule {
+        let mut b = Builder::new(&ALL_REDUCE, Roles::of(2), Aliasing::Disjoint).unwrap();
+        for chunk in b.chunks(chunks) {
+            b.channel(if has_channels { chunk } else { 0 });
+            b.fold(&[b.input(0, chunk), b.input(1, chunk)], &[b.output(0, chunk), b.output(1, chunk)]);
+        }
+        lower(&b.finish("star").unwrap(), path).unwrap()
+    }
+
+    #[test]
+    fn what_is_proved_and_too_large_to_run_is_told_with_the_limit_and_what_to_change() {
+        let refusal = |schedule: Schedule| {
+            assert!(verify(schedule.clone()).is_ok());
+            check_runnable(&schedule, 4).err().map(|error| error.to_string())
+        };
+        assert_eq!(refusal(star(16, true, Path::Mapped)), None);
+        assert_eq!(
+            refusal(star(17, true, Path::Mapped)).unwrap(),
+            "rank 0 has 17 queues, 16 are possible: use fewer channels"
+        );
+        let most = most_staged_chunks(2, 2, 4) as u32;
+        assert_eq!(refusal(star(most, false, Path::Staged)), None);
+        let found = refusal(star(most + 1, false, Path::Staged)).unwrap();
+        let expected =
+            format!("stages {} chunks, {most} of 4-byte elements are possible in 2 slots: use fewer", most + 1);
+        assert!(found.contains(&expected), "{found}");
+    }
+
+    #[test]
+    fn as_many_chunks_are_staged_as_have_room_for_a_tile() {
+        for element in [1, 2, 4, 8, 16] {
+            for (world_size, slots) in [(2, 2), (8, 8), (1000, 3)] {
+                let (slot, most) = (slot_bytes(world_size, slots), most_staged_chunks(world_size, slots, element));
+                let has_room = |chunks| staged_chunk_bytes(slot, chunks) / element >= GRAIN;
+                assert!(has_room(most) && !has_room(most + 1), "{most} chunks of {element} bytes in {slot}");
+            }
+        }
+    }
+}

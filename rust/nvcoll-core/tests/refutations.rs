@@ -1,7 +1,9 @@
 //! Every rule of the proof, broken once in a small schedule written by hand: the verifier names the rule and the steps.
 
 use nvcoll_core::algorithm::ALGORITHMS;
-use nvcoll_core::schedule::{Buffer, Dependency, Event, Path, Schedule, View};
+use nvcoll_core::builder::Builder;
+use nvcoll_core::collective::{Roles, ALL_GATHER, ALL_REDUCE};
+use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, View};
 use nvcoll_core::text::parse;
 use nvcoll_core::verify::{refute, verify, Place, Refutation, StepName, Violation};
 
@@ -374,4 +376,31 @@ fn what_cannot_be_numbered_is_refused_before_anything_else() {
     for (violation, expected) in refused {
         assert!(violation.to_string().contains(expected), "`{violation}` does not say `{expected}`");
     }
+}
+
+/// Two of four ranks exchange their sums with one neighbour, and the two pairs never hear of each other.
+#[test]
+fn a_contribution_that_never_arrives_is_told_before_the_leave_that_does_not_wait_for_it() {
+    let mut b = Builder::new(&ALL_REDUCE, Roles::of(4), Aliasing::Disjoint).unwrap();
+    for pair in [[0, 1], [2, 3]] {
+        let inputs = pair.map(|rank| b.input(rank, 0));
+        let outputs = pair.map(|rank| b.output(rank, 0));
+        b.fold(&inputs, &outputs);
+    }
+    let refutation = refutation_of(b.finish("half").unwrap());
+    assert_eq!(
+        refutation.violation.to_string(),
+        "output[r0].0 lacks the contributions of r2, r3: it ends as (r0 + r1), and must be the final fold of every rank's \
+         contribution"
+    );
+    assert_eq!(refutation.violation.missing().unwrap().to_string(), "the contributions of r2, r3");
+}
+
+/// What rank 0 gathers from nobody else: the others are done when they have entered.
+#[test]
+fn a_copy_that_never_arrives_is_told_before_the_leave_that_does_not_wait_for_it() {
+    let mut b = Builder::new(&ALL_GATHER, Roles::of(3), Aliasing::InPlace).unwrap();
+    b.copy(&b.input(0, 0), &[b.output(1, 0)]);
+    let message = refutation_of(b.finish("forgetful").unwrap()).violation.to_string();
+    assert_eq!(message, "output[r0].1 ends as nothing: it must be r1");
 }

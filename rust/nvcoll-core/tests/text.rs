@@ -135,7 +135,11 @@ fn errors_say_what_was_found_and_what_was_expected() {
         ("schedule all_reduce x world_size 99999999999", 1, "found `99999999999`, expected a number"),
         ("schedule all_reduce x world_size 0 chunks_per_part 1", 1, "world_size is 0: it must be from 1 to 16384"),
         ("schedule all_reduce x world_size 1 chunks_per_part 0", 1, "chunks_per_part is 0"),
-        ("schedule all_gather x world_size 9 chunks_per_part 999999999", 1, "over 2^32 chunks"),
+        (
+            "schedule all_gather x world_size 9 chunks_per_part 999999999",
+            1,
+            "chunks_per_part is 999999999: from 1 to 65536 are possible here",
+        ),
         (&format!("{} or not", header.trim_end()), 1, "found `or`, expected the end of the line"),
         (&format!("{header}step"), 2, "found `step`, expected a step such as `r0.q0.0 …`, or `leave r0 …`"),
         (&format!("{header}r2.q0.0"), 2, "rank 2 does not exist: world_size is 2"),

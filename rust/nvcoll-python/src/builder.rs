@@ -130,7 +130,7 @@ impl Builder {
         layer: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<View> {
         let (py, rank, chunks) = (rank.py(), whole("rank", rank, ANY)?, chunks(chunk)?);
-        let layer = layer.map_or(Ok(0), |layer| whole("layer", layer, 0..=u16::MAX.into()))?;
+        let layer = layer.map_or(Ok(0), |layer| whole("layer", layer, 0..=u32::from(u16::MAX) - 1))?;
         self.named(py, |b| b.scratch(rank, layer as u16, chunks))
     }
 

@@ -84,6 +84,7 @@ pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
         | CoreError::Parameter(_)
         | CoreError::WorldSize { .. }
         | CoreError::Undefined { .. }
+        | CoreError::CannotRun(_)
         | CoreError::Tuning(_) => "InvalidArgument",
         CoreError::Build(_) | CoreError::TooLarge { .. } | CoreError::Text { .. } => "BuildError",
         CoreError::Interrupted => return crate::gil::raised(),

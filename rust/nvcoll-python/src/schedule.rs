@@ -11,7 +11,8 @@ use nvcoll_core::algorithm::build_interruptible;
 use nvcoll_core::collective::{Collective, Parts, Roles};
 use nvcoll_core::cost::{why as core_why, Cost};
 use nvcoll_core::counts::Counts;
-use nvcoll_core::limits::MAX_WORLD_SIZE;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::limits::{check_runnable, MAX_WORLD_SIZE};
 use nvcoll_core::lower::{lower_interruptible, push_interruptible, Fifo};
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
@@ -312,6 +313,12 @@ impl Proof {
     #[getter]
     fn steps(&self) -> usize {
         self.verified.schedule().steps.len()
+    }
+
+    /// Why a node cannot run what was proved, on elements of four bytes: the limit and what to change; None if it can.
+    #[getter]
+    fn cannot_run(&self) -> Option<String> {
+        check_runnable(self.verified.schedule(), DType::F32.bytes()).err().map(|error| error.to_string())
     }
 
     /// The fold expression of a chunk.

@@ -51,6 +51,7 @@ use crate::builder::MAX_CHANNELS;
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::limits::most_chunks;
 use crate::schedule::{Buffer, Path, Schedule, View, MAX_SLOTS};
 
 /// How ranks push.
@@ -126,10 +127,13 @@ fn check(schedule: &Schedule, Fifo { channels, slots }: Fifo) -> Result<u32> {
     if !(1..=most).contains(&channels) {
         return Err(Error::Build(format!("{channels} channels: from 1 to {most} are possible on {queues} queues")));
     }
-    let cut = |chunks: u32| chunks.checked_mul(channels);
-    match (cut(schedule.chunks_per_part), cut(schedule.chunks())) {
-        (Some(chunks_per_part), Some(_)) => Ok(chunks_per_part),
-        _ => Err(Error::Build(format!("{channels} channels make over 2^32 chunks: use fewer"))),
+    let (per_part, most) = (schedule.chunks_per_part, most_chunks(schedule.collective.parts(schedule.roles())));
+    match u64::from(schedule.chunks()) * u64::from(channels) <= most {
+        true => Ok(per_part * channels),
+        false => Err(Error::Build(format!(
+            "{channels} channels cut {} chunks: use fewer, all may be {most}",
+            schedule.chunks()
+        ))),
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::scan::{shortened, Scanner};
 use crate::collective::{Collective, Roles, COLLECTIVES};
 use crate::error::{Error, Result};
-use crate::limits::MAX_WORLD_SIZE;
+use crate::limits::{most_chunks, MAX_WORLD_SIZE};
 use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
 
 /// The largest number of a queue. Chosen: far above any algorithm, and a table of it for every rank still fits in memory.
@@ -78,12 +78,11 @@ fn check_sizes(scan: &Scanner<'_>, collective: &Collective, roles: Roles, chunks
     if chunks_per_part == 0 {
         return Err(scan.error("chunks_per_part is 0: a part is cut into at least 1 chunk"));
     }
-    match collective.parts(roles).checked_mul(chunks_per_part) {
-        Some(_) => Ok(()),
-        None => {
-            Err(scan.error(format!("{chunks_per_part} chunks per part are over 2^32 chunks in all: cut into fewer")))
-        }
+    let most = most_chunks(collective.parts(roles)) / u64::from(collective.parts(roles).max(1));
+    if u64::from(chunks_per_part) > most {
+        return Err(scan.error(format!("chunks_per_part is {chunks_per_part}: from 1 to {most} are possible here")));
     }
+    Ok(())
 }
 
 fn keyword(scan: &mut Scanner<'_>, keyword: &str) -> Result<()> {

@@ -3,7 +3,7 @@
 //! ```text
 //! Schedule ─form─▶ numbered steps and cells ─graph─▶ an order of one tile          (deadlock: there is none)
 //!          tile 0       every step: contact? races? values            (clocks answer "does a happen before b?")
-//!          then         every leave: late enough? after every enter?  every output: the promised value?
+//!          then         every output: the promised value?  every leave: late enough? after every enter?
 //!          tile slots   every step again, for the slots of staging that come back
 //!                                                                                      ─▶ Verified | Refutation
 //! ```
@@ -216,6 +216,8 @@ fn prove_tile<'g, 'a>(
         races.pass(clocks, step, 0)?;
         values.run(step).map_err(|found| values::earliest(graph, memory, found))?;
     }
+    // Before leaving: where a contribution never arrives, nobody waits for its rank either, and the cause is what to tell.
+    let outcome = values.finish()?;
     let ranks = 0..graph.schedule.world_size;
     ranks.clone().try_for_each(|rank| contacts.check_leave(rank))?;
     let leave = |rank| {
@@ -224,7 +226,7 @@ fn prove_tile<'g, 'a>(
     };
     let leaves = ranks.map(leave).collect::<Result<Vec<clocks::Clock>, Interrupted>>()?;
     let is_symmetric = contact::check_leaves(graph, &leaves)?;
-    Ok((values.finish()?, is_symmetric))
+    Ok((outcome, is_symmetric))
 }
 
 /// Returns the units of work of a step: itself, and every chunk that it touches.

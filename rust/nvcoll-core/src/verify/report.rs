@@ -5,10 +5,14 @@
 //! same steps as data, for whoever wants to show them, and [`Violation::missing`] what lacks. The messages come in the order of the proof: form, deadlock,
 //! contact, races, values, leaving, calls in succession.
 
+use super::missing::Missing;
 use super::places::{Access, Cell, Place, StepName};
 use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Dependency, Path, Schedule, View, MAX_SLOTS};
 use crate::words::counted;
+
+/// What an output holds that no step writes.
+pub(super) const NOTHING: &str = "nothing";
 
 /// A rule that a schedule breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -258,7 +262,7 @@ pub enum Violation {
         expected: Option<u32>,
     },
     /// An output without the promised value.
-    #[error("{cell} ends as {found}: it must be {expected}")]
+    #[error("{cell} {}", wrong_output(found, expected, lacks))]
     WrongOutput {
         /// The output.
         cell: Cell,
@@ -396,6 +400,14 @@ impl Refutation {
             violation: Box::new(violation),
         }
     }
+}
+
+/// Says what is wrong with an output: what it lacks, if it holds something and lacks a contribution.
+fn wrong_output(found: &str, expected: &str, lacks: &[u32]) -> String {
+    if lacks.is_empty() || found == NOTHING {
+        return format!("ends as {found}: it must be {expected}");
+    }
+    format!("lacks {}: it ends as {found}, and must be {expected}", Missing::Contributions(lacks.to_vec()))
 }
 
 fn since(writer: Option<StepName>) -> String {

@@ -232,7 +232,7 @@ impl<'g, 'a> Values<'g, 'a> {
 
     fn text_of(&self, value: u32) -> String {
         match value {
-            NOTHING => "nothing".to_owned(),
+            NOTHING => super::report::NOTHING.to_owned(),
             value => format!("{}{}", self.expressions.at(value / 2), if value % 2 == 1 { ", final" } else { "" }),
         }
     }

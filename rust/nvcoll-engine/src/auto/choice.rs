@@ -31,8 +31,8 @@ use crate::auto::components::connected_components;
 use crate::auto::work_split::{may_stream, wants_help, WorkSplit};
 use crate::call::Call;
 use crate::error::Result;
-use crate::memory::staging::slot_bytes;
 use crate::sync::single_flight::{SingleFlight, Unlocked};
+use nvcoll_core::limits::slot_bytes;
 
 /// With more ranks `auto` is the first of the registry. Chosen: counting a ring of 64 ranks takes tens of milliseconds, one
 /// of 1024 takes seconds.

@@ -4,6 +4,5 @@ pub mod block;
 pub(crate) mod buffers;
 pub(crate) mod footprint;
 pub(crate) mod originals;
-pub(crate) mod staging;
 pub mod strided;
 pub(crate) mod world;

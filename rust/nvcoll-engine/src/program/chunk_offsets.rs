@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use nvcoll_core::limits::staged_chunk_bytes;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Buffer, Schedule, Step};
 
@@ -71,8 +72,7 @@ impl ChunkOffsets {
 fn spacing_bytes(occupied: &[BTreeSet<(Buffer, u32)>], slot_bytes: usize) -> Option<usize> {
     let staged = |of_rank: &BTreeSet<(Buffer, u32)>| of_rank.iter().filter(|(buffer, _)| buffer.is_staging()).count();
     let most = occupied.iter().map(staged).max().filter(|&most| most > 0)?;
-    let lines = slot_bytes / LINE_BYTES / most;
-    Some(LINE_BYTES * if lines.is_multiple_of(2) { lines.saturating_sub(1) } else { lines })
+    Some(staged_chunk_bytes(slot_bytes, most))
 }
 
 /// The elements of one call in one chunk and tile, where several calls are coalesced.

@@ -35,13 +35,12 @@ use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Args, Arm, Isa, Kernel};
 use crate::memory::buffers::Buffers;
-use crate::memory::staging::{slot_bytes, staging_bytes};
 use crate::program::store_choice::StoreChoice;
 use crate::program::tally::Tally;
-use crate::sync::progress::QUEUES;
 use chunk_offsets::ChunkOffsets;
 pub(crate) use chunk_offsets::Piece;
 use extents::Extents;
+use nvcoll_core::limits::{check_runnable, slot_bytes, staging_bytes};
 
 /// The address of a view, given the buffers of all ranks, the tile and the call.
 #[derive(Debug, Clone, Copy)]
@@ -191,32 +190,25 @@ impl Program {
     ///
     /// # Errors
     /// [`Error::NoIsa`] if this processor lacks the instruction set. [`Error::Invalid`] if the call is not what was proved,
-    /// if a rank has more than [`QUEUES`] queues, or if there are more than 2^31 steps in a call.
+    /// or if there are more than 2^31 steps in a call. [`nvcoll_core::Error::CannotRun`] if a rank has too many queues or
+    /// stages too many chunks.
     pub fn bind(verified: &Verified, call: Call, tile_count: usize, isa: Isa) -> Result<Program> {
         isa.check()?;
         let schedule = verified.schedule();
         check_form(schedule, &call)?;
         let (roles, element) = (schedule.roles(), call.dtype.bytes());
+        check_runnable(schedule, element)?;
         let partition = Partition::new(call.counts.of_parts(call.collective, roles), schedule.chunks_per_part);
         let extents = Extents::of(schedule, &partition);
         let chunk_offsets =
             ChunkOffsets::of(schedule, &partition, element, slot_bytes(schedule.world_size, schedule.slots));
         let staged_count = chunk_offsets.spacing_bytes.map_or(usize::MAX, |bytes| bytes / element);
-        if staged_count < GRAIN {
-            return Err(Error::Invalid(format!("{call} stages too many chunks for its staging: use fewer")));
-        }
         let longest = partition.longest_chunk();
         let slice_bytes = can_be_coalesced(verified).then(|| tile_count.min(staged_count).saturating_mul(element));
         let tile_count = tile_count.min(staged_count).min(longest.next_multiple_of(GRAIN));
         let tile_count = (tile_count / GRAIN * GRAIN).max(GRAIN);
         let tiles = longest.div_ceil(tile_count).max(1);
         let queues = schedule.queues();
-        if let Some(rank) = queues.iter().position(|q| q.len() > QUEUES) {
-            let found = queues[rank].len();
-            return Err(Error::Invalid(format!(
-                "rank {rank} has {found} queues, {QUEUES} are possible: use fewer channels"
-            )));
-        }
         if queues.iter().flatten().any(|queue| queue.len() * tiles >= 1 << 31) {
             return Err(Error::Invalid(format!("{call} takes more than 2^31 steps: use an algorithm with fewer")));
         }

@@ -9,10 +9,12 @@
 //! not fall 2^31 calls behind: a rank publishes those of queues that it does not use now and then (`by_rank`). A stamp of c says
 //! that the rank has finished c-1, so whoever has seen it may reuse what the rank read in call c-2: the stamp rule.
 
+use nvcoll_core::limits::MAX_RUNNING_QUEUES;
+
 use super::atomic::{AtomicU64, Ordering};
 
-/// Queues of one rank that have a progress word. Chosen: three phases of a two-level tree need no more.
-pub const QUEUES: usize = 16;
+/// Queues of one rank that have a progress word.
+pub const QUEUES: usize = MAX_RUNNING_QUEUES as usize;
 
 /// The progress word of one queue. One writer.
 #[derive(Debug, Default)]

@@ -9,11 +9,11 @@ use crate::call::PositionedCall;
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
 use crate::memory::originals::OriginalArrays;
-use crate::memory::staging::staging_bytes;
 use crate::sync::progress::QUEUES;
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
 use batch_records::BatchRecords;
 use gathering::GatheringGroups;
+use nvcoll_core::limits::staging_bytes;
 
 /// The lines of one rank.
 #[derive(Debug, Default)]
