@@ -87,10 +87,10 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
 };
 
 /// A subtree, by rank.
-struct Node {
+struct TreeNode {
     rank: u32,
     lowest: u32,
-    children: Vec<Node>,
+    children: Vec<TreeNode>,
 }
 
 fn rank_of(label: u32, n: u32, tree: u32) -> u32 {
@@ -101,26 +101,26 @@ fn rank_of(label: u32, n: u32, tree: u32) -> u32 {
     }
 }
 
-fn subtree(first: u32, last: u32, rank_of: &impl Fn(u32) -> u32) -> Option<Node> {
+fn subtree(first: u32, last: u32, rank_of: &impl Fn(u32) -> u32) -> Option<TreeNode> {
     let root = (first..=last).max_by_key(|label| label.trailing_zeros())?;
     let children = [subtree(first, root - 1, rank_of), subtree(root + 1, last, rank_of)];
     Some(node(rank_of(root), children.into_iter().flatten().collect()))
 }
 
-fn node(rank: u32, children: Vec<Node>) -> Node {
+fn node(rank: u32, children: Vec<TreeNode>) -> TreeNode {
     let lowest = children.iter().map(|child| child.lowest).fold(rank, u32::min);
-    Node { rank, lowest, children }
+    TreeNode { rank, lowest, children }
 }
 
 /// The root that the call names, with a tree of all the others as its one child.
-fn below_root(b: &Builder, tree: u32) -> Node {
+fn below_root(b: &Builder, tree: u32) -> TreeNode {
     let others = b.world_size() - 1;
     let child = subtree(1, others, &|label| relative(b, 1 + rank_of(label, others, tree)));
     node(b.root(), child.into_iter().collect())
 }
 
 /// Folds a subtree into its root; returns where the sum is.
-fn up(b: &mut Builder, node: &Node, chunk: u32) -> Region {
+fn up(b: &mut Builder, node: &TreeNode, chunk: u32) -> Region {
     if node.children.is_empty() {
         return b.input(node.rank, chunk);
     }
@@ -131,7 +131,7 @@ fn up(b: &mut Builder, node: &Node, chunk: u32) -> Region {
 }
 
 /// Folds what is below a node; returns what it folds itself, in order.
-fn sums(b: &mut Builder, node: &Node, chunk: u32) -> Vec<Region> {
+fn sums(b: &mut Builder, node: &TreeNode, chunk: u32) -> Vec<Region> {
     let mut sums = vec![(node.rank, b.input(node.rank, chunk))];
     for child in &node.children {
         sums.push((child.lowest, up(b, child, chunk)));
@@ -141,13 +141,13 @@ fn sums(b: &mut Builder, node: &Node, chunk: u32) -> Vec<Region> {
 }
 
 /// Passes what the children of `node` have on to their children.
-fn down(b: &mut Builder, node: &Node, chunk: u32) {
+fn down(b: &mut Builder, node: &TreeNode, chunk: u32) {
     for child in node.children.iter().filter(|child| !child.children.is_empty()) {
         b.push(&b.output(child.rank, chunk), &outputs(b, &child.children, chunk));
         down(b, child, chunk);
     }
 }
 
-fn outputs(b: &Builder, nodes: &[Node], chunk: u32) -> Vec<Region> {
+fn outputs(b: &Builder, nodes: &[TreeNode], chunk: u32) -> Vec<Region> {
     nodes.iter().map(|node| b.output(node.rank, chunk)).collect()
 }

@@ -1,4 +1,4 @@
-//! The communicators of one rank, so that what happens to the rank happens in all of them.
+//! The communicators of one rank. The end of the rank reaches all of them.
 //!
 //! ```text
 //! its program returns       it departs from each
@@ -6,12 +6,12 @@
 //! the user interrupts       the abort is raised in each of every rank
 //! ```
 //!
-//! A communicator that is made while that happens, by another thread of the rank, learns of it when it is added: there is no
-//! moment between the two. Those that were dropped are forgotten now and then, so that a rank may split for ever.
+//! Another thread of the rank may make a communicator meanwhile. It learns of the end when it is added, since both take one lock.
+//! Dropped communicators are removed from the list now and then, so a rank may split forever.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// How a rank came to make no more calls.
+/// The way in which a rank ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RankEnd {
     /// Its program returned.
@@ -22,7 +22,7 @@ pub(crate) enum RankEnd {
     Interrupted,
 }
 
-/// The communicators of one rank, each as a `Member`, and whether its program goes on.
+/// The communicators of one rank, each as a `Member`, and the end of the rank.
 #[derive(Debug)]
 pub(crate) struct Memberships<Member>(Mutex<RankState<Member>>);
 
@@ -39,7 +39,7 @@ impl<Member> Default for Memberships<Member> {
 }
 
 impl<Member> Memberships<Member> {
-    /// Adds a communicator; says what it has missed.
+    /// Adds a communicator, and returns the end of the rank if that was before.
     pub(crate) fn add(&self, member: &Arc<Member>) -> Option<RankEnd> {
         let mut state = self.lock();
         let members = &mut state.members;
@@ -52,14 +52,14 @@ impl<Member> Memberships<Member> {
         state.end
     }
 
-    /// Notes how the rank ended; returns the communicators that are to learn of it.
+    /// Records the end of the rank, and returns the communicators that must learn of it.
     pub(crate) fn end(&self, end: RankEnd) -> Vec<Arc<Member>> {
         let mut state = self.lock();
         state.end = Some(end);
         state.members.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns how many communicators are listed, dropped ones included.
+    /// Returns the number of listed communicators, dropped ones included.
     #[cfg(test)]
     pub(crate) fn listed(&self) -> usize {
         self.lock().members.len()

@@ -1,4 +1,4 @@
-//! Who calls: a node whose ranks one caller drives, and ranks that are threads and call for themselves.
+//! The ranks: a node whose ranks one caller drives, and teams of threads that each call for one rank.
 
 pub mod member;
 pub(crate) mod memberships;

@@ -31,7 +31,7 @@ const IN_USE_IN_A_CHILD: Error = Error::Busy(
      child",
 );
 
-/// Ranks in one process.
+/// A node: ranks of one process that one caller drives.
 pub struct Node {
     world_size: u32,
     /// The process that made the node.
@@ -99,7 +99,7 @@ impl Node {
         self.programs.find_or_make(call, WorkSplit::ByRank, self.world_size, proof, &HoldsNoLock)
     }
 
-    /// Takes the node for ranks that call for themselves: nobody drives it before the result is dropped.
+    /// Takes the node for ranks that call for themselves. Nobody drives it before the result is dropped.
     ///
     /// # Errors
     /// [`Error::Busy`] if somebody drives it, or if it was taken.
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// Says whether this process made the node, and is not a child that was forked since.
+    /// Says whether this process made the node; a child that was forked since did not.
     pub fn is_of_this_process(&self) -> bool {
         self.process.is_current()
     }
@@ -125,7 +125,7 @@ impl Node {
         }
     }
 
-    /// Runs a program for all ranks. `is_interrupted` is asked on the calling thread now and then.
+    /// Runs a program for all ranks. It asks `is_interrupted` on the calling thread now and then.
     ///
     /// # Safety
     /// `buffers` has one entry per rank, as long as the program's call says, aliased as it says, touched by nobody else
@@ -154,7 +154,7 @@ impl Node {
         Ok(())
     }
 
-    /// Runs calls that are launched as one: the batch has the buffers of all ranks. The caller counts them afterwards, by
+    /// Runs a batch for all ranks; the batch has the buffers of all ranks. The caller counts them afterwards, by
     /// [`Node::count_batch`].
     ///
     /// # Safety

@@ -1,16 +1,15 @@
-//! The roofline: what two nested loops over the same buffers can reach, written by hand and sharing nothing with the
-//! kernels or the executor. Benchmarks run it beside nvcoll, in the same rounds and on the same memory.
+//! The roofline: the speed of two hand-written nested loops over the same buffers. They share nothing with the kernels or the executor.
+//! Benchmarks run them beside nvcoll, in the same rounds and on the same memory.
 //!
 //! ```text
 //! thread t    for i in its share of 0..count:  sum = x[0][i] + x[1][i] + …  in order;  x[r][i] = sum  for every r
 //! ```
 //!
-//! The least that an in-place all-reduce can read and write: every buffer once each way. There are no ranks, no schedule
-//! and no waiting between ranks. Its threads exist already: they sleep between runs (so that they take nothing from what is
-//! measured in turn), are woken, pinned to processors of their own, and meet at a barrier; only then does the clock start,
-//! and it stops when the last of them is done.
+//! An in-place all-reduce must read and write every buffer once, and the loops do no more. There are no ranks, no schedule and no waits
+//! between ranks. The threads exist before a run and sleep between runs. For a run they are woken, pinned to processors of their own,
+//! and meet at a barrier. The clock starts after the barrier and stops when the last thread is done.
 //!
-//! Cost: `2 * n * count * 4` bytes. What it does not do: other dtypes and ops.
+//! Cost: `2 * n * count * 4` bytes. It has no other dtypes and ops.
 
 mod sum;
 
@@ -26,7 +25,8 @@ use crate::system::processors;
 pub enum StoreMode {
     /// Ordinary stores.
     Plain,
-    /// Stores past the caches, where the buffers lie alike within a line and the processor has such stores; else ordinary.
+    /// Non-temporal stores, where the buffers have the same offset within a line and the processor has such stores;
+    /// else ordinary.
     NonTemporal,
 }
 
@@ -43,8 +43,8 @@ struct SumJob {
 unsafe impl Send for SumJob {}
 
 impl SumJob {
-    /// Moves the calling thread, which is number `thread` of the run, to a processor of its own: a woken thread is often
-    /// put beside the one that woke it, and two that spin on one processor measure the scheduler.
+    /// Moves the calling thread, number `thread` of the run, to a processor of its own. A woken thread often shares
+    /// the processor of its waker, and two spinning threads on one processor measure the scheduler.
     fn pin(&self, thread: usize) {
         if let Some(&processor) = self.processors.get(thread % self.processors.len().max(1)) {
             processors::confine_this_thread(&[processor]);
@@ -157,7 +157,7 @@ impl SumState {
         }
     }
 
-    /// Does the share of one thread.
+    /// Sums the share of one thread.
     ///
     /// # Safety
     /// What [`Roofline::run`] demands, and no other thread has this share.

@@ -1,16 +1,15 @@
-//! Sharing a program out by tile: one caller drives all ranks, and a worker runs all steps of its own pieces, in the order
-//! of the program, and never waits.
+//! Running by tile: one caller drives all ranks. A worker runs all steps of its pieces in the order of the program, and never waits.
 //!
 //! ```text
-//! piece     component 0 tile 0, component 0 tile 1, …  component 1 tile 0, …       a slice of every buffer that the component touches
+//! piece     component 0 tile 0, component 0 tile 1, …  component 1 tile 0, …    a slice of every buffer that the component touches
 //! claims    [ worker 0      ][ worker 1      ][ 0    ][ 1   ][ 0 ][1][0][1]
 //! ```
 //!
-//! Tiles and components of a mapped schedule touch disjoint memory, and program order is a topological order of one tile (the
-//! proof says both), so any worker may run any piece at any time. The values that travel through a piece stay in one core's
-//! cache, which is why ring and tree run near the memory's speed this way. Workers claim a share of what is left, not less
-//! than a piece: at first long runs of neighbouring slices, which the prefetchers like, in the end single pieces, so that a
-//! late or slow worker takes less. Source: guided self-scheduling, Polychronopoulos and Kuck 1987.
+//! Tiles and components of a mapped schedule touch disjoint memory, and program order is a topological order of one tile (the proof
+//! says both). So any worker may run any piece at any time. The values of a piece stay in one core's cache, so ring and tree run near
+//! the memory's speed. A worker claims a share of the remaining pieces, at least one: long runs of neighbouring slices at first, which
+//! suits the prefetchers, and single pieces in the end, so that a late or slow worker takes less. Source: guided self-scheduling,
+//! Polychronopoulos and Kuck 1987.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +18,7 @@ use std::sync::Arc;
 use crate::memory::buffers::Buffers;
 use crate::program::{Program, Slot, Workspace};
 
-/// The pieces of one call that are still to be claimed.
+/// The pieces of one call that workers can still claim.
 #[derive(Debug)]
 pub(crate) struct Claims {
     next: AtomicU64,
@@ -47,7 +46,7 @@ impl Claims {
         Some(next..next + share(next))
     }
 
-    /// Lets workers finish the piece they are at, and no other.
+    /// Stops the claims: workers finish their current piece and claim no other.
     fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -57,7 +56,8 @@ impl Claims {
     }
 }
 
-/// Runs pieces until none is left or `goes_on` says no, which stops the other workers too; it is asked before each piece.
+/// Runs pieces until none is left or `goes_on` returns false, which stops the other workers too. It is asked before
+/// each piece.
 ///
 /// # Safety
 /// What [`Program::run_task`] demands of `buffers` and `workspace`; the program is mapped; all workers of the call
@@ -87,7 +87,8 @@ pub(crate) unsafe fn run(
     }
 }
 
-/// Runs all pieces on the calling thread, until `goes_on`, which is asked between them, says no; says whether all were run.
+/// Runs all pieces on the calling thread, and says whether all were run. It stops when `goes_on`, asked between
+/// pieces, returns false.
 ///
 /// # Safety
 /// As [`run`].

@@ -1,11 +1,11 @@
-//! When to give up: a deadline, and the user's interrupt.
+//! The end of a wait: a deadline, or an interrupt by the user.
 
 use std::time::{Duration, Instant};
 
 use crate::call::PositionedCall;
 use crate::error::Error;
 
-/// When to give up.
+/// The time at which a call gives up.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Deadline {
     at: Option<Instant>,
@@ -13,7 +13,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// A deadline `seconds` from now; `None`, infinity and what the clock cannot hold are never.
+    /// Makes a deadline `seconds` from now. `None`, infinity and times beyond the clock mean never.
     pub fn after(seconds: Option<f64>) -> Self {
         let at = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).and_then(|d| Instant::now().checked_add(d));
         Self { at, seconds: seconds.unwrap_or(f64::INFINITY) }
@@ -33,9 +33,9 @@ impl Deadline {
     }
 }
 
-/// How long a worker goes on: until its deadline, or until the user interrupts the program.
+/// The limit of a worker's waits: its deadline, or an interrupt by the user.
 pub(crate) struct WaitLimit<'a> {
     pub(crate) deadline: Deadline,
-    /// Asked between steps and turns; cheap, since it is asked often.
+    /// Says whether the user interrupted. It is asked often, so it must be cheap.
     pub(crate) is_interrupted: &'a mut dyn FnMut() -> bool,
 }

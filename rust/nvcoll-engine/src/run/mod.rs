@@ -1,4 +1,4 @@
-//! How programs run: by tile or by rank, on which workers, until when, and how a failed call ends.
+//! The execution of programs: by tile or by rank, on which workers, with which deadline, and the end of a failed call.
 
 pub(crate) mod by_rank;
 pub(crate) mod by_tile;

@@ -1,20 +1,20 @@
-//! Ending a call that cannot be finished: the abort word, and who may still be touching whose buffers.
+//! The abort of a call that cannot be finished: the abort word, and the activity of ranks.
 //!
 //! ```text
 //! rank   idle ──begin──▶ active ──finish──▶ idle            begin: store active, fence, look at the abort word
 //!                          └─abort seen─▶ acknowledged      acknowledged: touches nobody's buffers from here on
 //! ```
 //!
-//! Whoever raises or sees an abort returns only when every other rank is idle or has acknowledged. A rank that begins after
-//! the word was raised sees it and acknowledges before it touches anything: `begin` fences between its store and its look at
-//! the word, and so does everybody between the word and a look at who is active, in `raise` or in [`Doorbell::ring_all`].
-//! Seeing the word is not enough: without a fence of its own, a rank that only saw it could still read an old *idle*.
+//! A rank that raises or sees an abort returns only when every other rank is idle or has acknowledged. A rank that begins after the
+//! abort was raised sees it, and acknowledges before it touches anything: `begin` fences between its store and its look at the word.
+//! Every other rank fences between the word and its look at the activities, in `raise` or in [`Doorbell::ring_all`]. Seeing the word is
+//! not enough: without its own fence, a rank could still read an old *idle*.
 //!
 //! [`Doorbell::ring_all`]: super::Doorbell::ring_all
 
 use super::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 
-/// Why a call was ended.
+/// The cause of an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// Code of this rank failed between calls.
@@ -25,15 +25,15 @@ pub enum Cause {
     Interrupted,
     /// This rank called abort.
     CalledAbort(u32),
-    /// These two ranks called different things.
+    /// The two ranks called different things.
     Mismatch(Pair),
-    /// What these two ranks brought overlaps, and one of the two is written.
+    /// The memory of the two ranks overlaps, and one of them writes it.
     Overlap(Pair),
     /// The first rank's program returned, and the second makes a call that needs it.
     Returned(Pair),
 }
 
-/// Two ranks, and the call in which one of them saw what is wrong. Others may be a call behind.
+/// Two ranks, and the call in which one of them saw the problem. Other ranks may be a call behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
     /// The ranks, each less than 4096.
@@ -48,7 +48,7 @@ pub struct Pair {
 pub struct Abort(AtomicU64);
 
 impl Abort {
-    /// Raises the abort; returns the cause that counts: the first.
+    /// Raises the abort, and returns the first cause, which counts.
     pub fn raise(&self, cause: Cause) -> Cause {
         // Release: pairs with the Acquire in `cause`; what the raiser wrote and compared comes before it. Relaxed: who is
         // second acquires by the fence.
@@ -66,7 +66,7 @@ impl Abort {
     }
 }
 
-/// From the lowest bit: what happened (8 bits), two ranks (12 each), the call (32).
+/// Packs a cause into a word: from the lowest bit, the kind (8 bits), two ranks (12 each), the call (32).
 fn encode(cause: Cause) -> u64 {
     let one = |rank| Pair { ranks: [rank, 0], call: 0 };
     let (kind, Pair { ranks: [a, b], call }) = match cause {
@@ -101,7 +101,7 @@ const IDLE: u32 = 0;
 const ACTIVE: u32 = 1;
 const ACKNOWLEDGED: u32 = 2;
 
-/// Whether a rank may be touching the buffers of others. One writer.
+/// The activity of a rank, which says whether it may touch other ranks' buffers. It has one writer.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Activity(AtomicU32);
@@ -115,20 +115,20 @@ impl Activity {
         fence(Ordering::SeqCst);
     }
 
-    /// Ends a call in which everything was done.
+    /// Ends a call that was completed.
     pub fn finish(&self) {
         // Release: pairs with the Acquire in `is_quiet`; the rank's accesses come before it.
         self.0.store(IDLE, Ordering::Release);
     }
 
-    /// Promises to touch nobody's buffers any more.
+    /// Acknowledges an abort: the rank touches no other rank's buffers any more.
     pub fn acknowledge(&self) {
         // Release: pairs with the Acquire in `is_quiet`.
         self.0.store(ACKNOWLEDGED, Ordering::Release);
     }
 
-    /// Says whether the rank touches nobody's buffers; asked after an abort was raised or seen, and a fence, or after the stamp
-    /// of a call was seen, which comes after its [`Activity::begin`].
+    /// Says whether the rank touches no other rank's buffers. A caller asks after an abort and a fence, or after it
+    /// saw the stamp of a call, which follows [`Activity::begin`].
     pub fn is_quiet(&self) -> bool {
         // Acquire: pairs with the Releases above.
         self.0.load(Ordering::Acquire) != ACTIVE

@@ -1,15 +1,15 @@
-//! Departure: that a rank's program has returned, after how many calls. A peer that waits for it in a later call would wait
-//! for ever; it looks here before it sleeps, and is rung when the word is written.
+//! The departure word: a rank's program has returned, after a number of calls. A peer that waits for it in a later call would wait
+//! forever. So a waiting rank looks here before it sleeps, and a departing rank rings everybody.
 
 use super::atomic::{AtomicU64, Ordering};
 
-/// The departure word of one rank. One writer.
+/// The departure word of one rank. It has one writer.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Departure(AtomicU64);
 
 impl Departure {
-    /// Publishes that the rank made calls up to number `last` and makes no more; the caller rings everybody next.
+    /// Publishes that `last` was the rank's last call. The caller rings everybody next.
     pub fn publish(&self, last: u32) {
         // Release: pairs with the Acquire in `last`; everything the rank did in its calls comes before it.
         self.0.store(1 << 32 | u64::from(last), Ordering::Release);

@@ -1,4 +1,4 @@
-//! The doorbell: how a rank that has nothing to do sleeps, and how those it waits for wake it.
+//! The doorbell: a rank with nothing to do sleeps on it, and the ranks that it waits for wake it.
 //!
 //! ```text
 //! sleeper                              publisher
@@ -8,14 +8,14 @@
 //!   wait while bell is unchanged
 //! ```
 //!
-//! Either the sleeper's second look sees the progress, or the publisher sees `sleeping`: the fences exclude that both miss.
-//! The bell's value is read before the second look, so a ring in between makes the wait return at once. The only
-//! read-modify-write of the protocol is the ring, and it happens only when somebody sleeps.
+//! Either the sleeper's second look sees the progress, or the publisher sees `sleeping`: the fences exclude that both miss. The bell is
+//! read before the second look, so a ring in between ends the wait at once. The ring is the only read-modify-write of the protocol, and
+//! it happens only while somebody sleeps.
 
 use super::atomic::{fence, AtomicU32, Ordering};
 use std::time::Instant;
 
-/// A sleep lasts at most this long even without a deadline, so that a lost machine clock or signal cannot hang it. Chosen.
+/// The longest sleep, even without a deadline, which bounds the harm of a lost signal or a stopped clock. Chosen.
 #[cfg(not(loom))]
 const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_millis(100);
 
@@ -32,7 +32,7 @@ pub struct Doorbell {
 struct BellLine(AtomicU32);
 
 impl Doorbell {
-    /// Sleeps until rung, unless `is_ready` says, after the fence, that there is something to do. May return early.
+    /// Sleeps until the bell rings, unless `is_ready` holds after the fence. It may return early.
     pub fn sleep(&self, mut is_ready: impl FnMut() -> bool, deadline: Option<Instant>) {
         // Relaxed, both: the fence orders them before the second look.
         let heard = self.bell.0.load(Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl Doorbell {
         self.sleeping.0.store(0, Ordering::Relaxed);
     }
 
-    /// Wakes the rank if it sleeps; the caller has stored what the rank waits for and fenced.
+    /// Wakes the rank if it sleeps. The caller has published and fenced.
     fn ring(&self) {
         // Relaxed: `ring_all` has fenced.
         if self.sleeping.0.load(Ordering::Relaxed) != 0 {
@@ -56,7 +56,7 @@ impl Doorbell {
         }
     }
 
-    /// Wakes those that sleep, after the caller has stored what they wait for.
+    /// Wakes the sleeping ranks among `doorbells`, after the caller has published.
     pub fn ring_all<'a>(doorbells: impl IntoIterator<Item = &'a Doorbell>) {
         // SeqCst: pairs with the fence in `sleep`; where an abort was seen, with that of `Activity::begin`; where two ranks
         // have stamped, with itself.
@@ -79,7 +79,7 @@ fn wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
-/// Without futexes a sleeper looks again every 100 microseconds. Chosen; not run on such a system yet.
+/// Sleeps 100 microseconds, on systems without futexes. Chosen; not run on such a system yet.
 #[cfg(all(not(loom), not(target_os = "linux")))]
 fn wait_while(_word: &AtomicU32, _value: u32, _deadline: Option<Instant>) {
     std::thread::sleep(LONGEST_SLEEP / 1000);
@@ -88,7 +88,7 @@ fn wait_while(_word: &AtomicU32, _value: u32, _deadline: Option<Instant>) {
 #[cfg(all(not(loom), not(target_os = "linux")))]
 fn wake(_word: &AtomicU32) {}
 
-/// Under loom a sleeper blocks the model until the word changes; a lost wake-up is a deadlock that loom reports.
+/// Blocks the model until the word changes; loom reports a lost wake-up as a deadlock.
 #[cfg(loom)]
 fn wait_while(word: &AtomicU32, value: u32, deadline: Option<Instant>) {
     while deadline.is_none() && word.load(Ordering::Relaxed) == value {

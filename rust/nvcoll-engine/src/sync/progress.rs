@@ -1,13 +1,13 @@
-//! Progress and stamps: how far a queue is, and which call a rank is in.
+//! Progress words and stamps: the steps that a queue has done, and the call that a rank has entered.
 //!
 //! ```text
 //! progress   (call mod 2^32) << 32 | steps done in this call        one per queue
 //! stamp       call                                                  one per rank: "I have entered call c"
 //! ```
 //!
-//! Both only grow, modulo their width, and are compared by wrapping difference; nothing is ever reset. A word therefore must
-//! not fall 2^31 calls behind: a rank publishes those of queues that it does not use now and then (`by_rank`). A stamp of c says
-//! that the rank has finished c-1, so whoever has seen it may reuse what the rank read in call c-2: the stamp rule.
+//! Both only grow, modulo their width, and are compared by wrapping difference. Nothing is ever reset. A word must not fall 2^31 calls
+//! behind, so a rank publishes the words of unused queues now and then (`run/by_rank.rs`). A stamp of c says that the rank has finished
+//! c-1. So a rank that sees it may overwrite what the other read in call c-2: this is the stamp rule.
 
 use nvcoll_core::limits::MAX_RUNNING_QUEUES;
 
@@ -16,13 +16,13 @@ use super::atomic::{AtomicU64, Ordering};
 /// Queues of one rank that have a progress word.
 pub const QUEUES: usize = MAX_RUNNING_QUEUES as usize;
 
-/// The progress word of one queue. One writer.
+/// The progress word of one queue. It has one writer.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Progress(AtomicU64);
 
 impl Progress {
-    /// Publishes that `done` steps of `call` are done; what they wrote is visible to whoever sees it.
+    /// Publishes that `done` steps of `call` are done. Their results are visible to every rank that sees it.
     #[inline]
     pub fn publish(&self, call: u32, done: u32) {
         // Release: pairs with the Acquire in `has_reached`.
@@ -37,13 +37,13 @@ impl Progress {
     }
 }
 
-/// The flag line of one rank: the last call it has entered. One writer.
+/// The stamp of one rank: the last call that it has entered. It has one writer.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Stamp(AtomicU64);
 
 impl Stamp {
-    /// Enters a call: its record, and the buffers it names, are visible to whoever sees the stamp.
+    /// Enters a call. Its record and the buffers that it names are visible to every rank that sees the stamp.
     #[inline]
     pub fn enter(&self, call: u32) {
         // Release: pairs with the Acquire in `has_entered`.

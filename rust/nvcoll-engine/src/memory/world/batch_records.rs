@@ -1,33 +1,33 @@
-//! The records of a batch: one for each call that a rank launches as one, where a single call has its record in the line;
-//! and the memory that all of them touch.
+//! The records of a batch: one per call that a rank launches as one, and the memory that all of them touch. A single call has its
+//! record in the line instead.
 //!
-//! Two tables by the parity of the call, as records have two places, and under the same stamp rule: nobody writes a table
-//! that others still need. A lock keeps what is read whole even so; it is taken once per peer and batch, and never by
-//! ranks that make single calls. A batch that runs again finds its records there, and its peers, who know its number, do not
-//! read them again. Ranks that are processes will need a place of fixed size in shared memory instead.
+//! There are two sets by the parity of the call, as for single records, under the same stamp rule: nobody writes a set that other ranks
+//! still need. A lock keeps a read consistent even so. It is taken once per peer and batch, and never by ranks that make single calls.
+//! A batch that runs again finds its records in place, and its peers, who know its number, do not read them again. Ranks that are
+//! processes will need a place of fixed size in shared memory instead.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::memory::footprint::Footprint;
 use crate::sync::Record;
 
-/// The two tables of one rank.
+/// The two sets of records of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct BatchRecords([Mutex<PassRecords>; 2]);
 
-/// What a rank brings to one pass of a batch.
+/// The records of a rank for one pass of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct PassRecords {
     /// The number of the pass.
     id: u64,
-    /// Of each call of the pass.
+    /// The record of each call of the pass.
     pub(crate) records: Vec<Record>,
-    /// Of all calls of the batch, where ranks call for themselves.
+    /// The memory that all calls of the batch touch, where ranks call for themselves.
     pub(crate) footprint: Footprint,
 }
 
 impl BatchRecords {
-    /// Writes what `call` is, unless that is there already; the stamp that follows says that it is.
+    /// Writes the records of `call`, unless they are there already. The stamp that follows publishes them.
     pub(crate) fn write(&self, call: u32, id: u64, footprint: &Footprint, records: impl Iterator<Item = Record>) {
         let mut entry = self.lock(call);
         if entry.id == id {
@@ -39,7 +39,7 @@ impl BatchRecords {
         entry.footprint.clone_from(footprint);
     }
 
-    /// Looks at what `call` is.
+    /// Passes the records of `call` to `look`.
     pub(crate) fn read<T>(&self, call: u32, look: impl FnOnce(&PassRecords) -> T) -> T {
         look(&self.lock(call))
     }

@@ -1,11 +1,11 @@
-//! Groups that gather: the first of a group to come makes its world, the others find it, the last takes it away.
+//! The worlds of groups that gather: the first rank of a group makes its world, the others find it, and the last removes it from the map.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::World;
 
-/// The worlds of groups of which not every member has come yet.
+/// The worlds of groups that wait for members.
 #[derive(Debug, Default)]
 pub(crate) struct GatheringGroups(Mutex<HashMap<(u32, u32), Gathering>>);
 
@@ -16,7 +16,7 @@ struct Gathering {
 }
 
 impl GatheringGroups {
-    /// Returns the world of the ranks of a color in split number `call`; each of them asks once.
+    /// Returns the world of the ranks of a color in split number `call`. Each of them asks once.
     pub(crate) fn find_or_make(&self, call: u32, color: u32, ranks: Vec<u32>) -> Arc<World> {
         let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = ranks.len();

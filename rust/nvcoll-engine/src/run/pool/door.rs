@@ -1,14 +1,14 @@
-//! The door between a caller and its helpers: which job is on offer, who is inside, and who must be woken.
+//! The door between a caller and its helpers: the job on offer, the number of helpers inside, and the helpers to wake.
 //!
 //! ```text
 //! word      open bit (63) · job number (16..63) · helpers inside (0..16)
-//! caller    write the job ─▶ open ─▶ wake those asleep ─▶ my share ─▶ close ─▶ wait until empty ─▶ the job may go
-//! helper    look ─▶ enter: one more inside, if that job is still on offer ─▶ read the job, do my share ─▶ leave
+//! caller    write the job ─▶ open ─▶ wake sleeping helpers ─▶ do a share ─▶ close ─▶ wait until empty ─▶ drop the job
+//! helper    look ─▶ enter: count one more inside, if that job is still on offer ─▶ read the job, do a share ─▶ leave
 //! ```
 //!
-//! A helper touches the job only between entering and leaving, and the caller only while the door is closed and nobody is
-//! inside. The job number keeps a helper that saw one job from entering for the next. Who falls asleep says so, fences and
-//! looks again; who opens fences and then looks who sleeps: one of the two sees the other.
+//! A helper touches the job only between entering and leaving. The caller touches it only while the door is closed and nobody is
+//! inside. The job number keeps a helper that saw one job from entering for the next. A helper that falls asleep sets its flag, fences
+//! and looks again; a caller that opens fences and then looks for sleeping helpers. One of the two sees the other.
 
 use crate::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ const ONE_JOB: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub struct Door(AtomicU64);
 
-/// What somebody saw of a door.
+/// The state of a door at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DoorState(u64);
 
@@ -37,7 +37,7 @@ impl DoorState {
 }
 
 impl Door {
-    /// Offers the next job, which was written while nobody was inside; the caller looks next who sleeps.
+    /// Offers the next job, which was written while nobody was inside. The caller looks for sleeping helpers next.
     pub fn open(&self) {
         // Relaxed: this thread closed it last, or got it from who did.
         let next = DoorState(self.0.load(Ordering::Relaxed)).job().wrapping_add(ONE_JOB);
@@ -47,13 +47,13 @@ impl Door {
         fence(Ordering::SeqCst);
     }
 
-    /// Lets nobody in any more.
+    /// Closes the door: no further helper enters.
     pub fn close(&self) {
         // Relaxed: `is_empty` is what orders; a helper that enters meanwhile is counted or sees the door closed.
         self.0.fetch_and(!OPEN, Ordering::Relaxed);
     }
 
-    /// Says whether nobody is inside; what helpers did there is then visible. Asked after `close`.
+    /// Says whether nobody is inside, after `close`. The work of the helpers is then visible.
     pub fn is_empty(&self) -> bool {
         // Acquire: pairs with the Release of everyone who left, each of which continues the last one's.
         self.0.load(Ordering::Acquire) & INSIDE == 0
@@ -65,7 +65,7 @@ impl Door {
         DoorState(self.0.load(Ordering::Relaxed))
     }
 
-    /// Goes in, if that job is still on offer.
+    /// Enters, if that job is still on offer.
     pub fn enter(&self, job: u64) -> bool {
         let mut seen = self.look();
         while seen.is_open() && seen.job() == job {
@@ -78,13 +78,14 @@ impl Door {
         false
     }
 
-    /// Goes out.
+    /// Leaves.
     pub fn leave(&self) {
         // Release: pairs with the Acquire in `is_empty`.
         self.0.fetch_sub(1, Ordering::Release);
     }
 
-    /// Sleeps by `park` unless the door is no longer as it was `seen`; `park` returns at once if it was woken before.
+    /// Sleeps by `park`, unless the door has changed since it was `seen`. `park` returns at once after an earlier
+    /// wake-up.
     pub fn doze(&self, seen: DoorState, is_asleep: &AtomicBool, park: impl FnOnce()) {
         is_asleep.store(true, Ordering::Relaxed);
         // SeqCst: pairs with the fence in `open`: this thread sees the new job, or the caller sees it asleep.

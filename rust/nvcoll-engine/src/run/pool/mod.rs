@@ -1,14 +1,13 @@
-//! Worker threads that help the calling thread.
+//! Helper threads of the calling thread.
 //!
 //! ```text
-//! caller   publish job ─▶ wake those asleep ─▶ do my share ─▶ close the door ─▶ wait for those inside
-//! helper   linger ─▶ asleep ─▶ job seen: enter if the door is open ─▶ do my share ─▶ leave
+//! caller   publish the job ─▶ wake sleeping helpers ─▶ do a share ─▶ close the door ─▶ wait for helpers inside
+//! helper   linger ─▶ sleep ─▶ job seen: enter if the door is open ─▶ do a share ─▶ leave
 //! ```
 //!
-//! A helper that comes too late finds the door closed and the caller does not wait for it, so a call never takes longer
-//! for having been offered help. A helper lingers a while after its last job, giving way to others, before it sleeps:
-//! waking a sleeper costs tens of microseconds, a lingering one costs a cache miss. This sharing of work among workers is
-//! not part of the ranks' protocol.
+//! A helper that comes too late finds the door closed, and the caller does not wait for it. So an offer of help never makes a call
+//! longer. A helper lingers after its last job, yielding to other threads, before it sleeps: waking a sleeping helper costs tens of
+//! microseconds, a lingering one costs a cache miss. The pool is not part of the ranks' protocol.
 
 pub mod door;
 mod helper_placement;
@@ -25,31 +24,32 @@ use crate::system::process::Process;
 use door::{Door, DoorState};
 use helper_placement::HelperPlacement;
 
-/// How long a helper stays awake after a job, giving way to everybody. Chosen: what the calls of a training step are apart.
-/// Measured: of calls 2 to 5 ms apart, 1 MiB from each of two ranks, those that met a sleeper took 1.8 times as long.
+/// The time that a helper stays awake after a job, yielding to other threads. Chosen: the distance between calls of a
+/// training step. Measured: calls 2 to 5 ms apart, 1 MiB from each of two ranks, took 1.8 times as long if they met a
+/// sleeping helper.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// Looks at the door before a lingering helper gives way. Chosen: a pause may take 140 cycles.
+/// The number of looks at the door before a lingering helper yields. Chosen: a pause may take 140 cycles.
 const LOOKS: u32 = 50;
 
 /// Pauses and turns of a caller that waits for helpers to leave, before it sleeps. Chosen.
 const PAUSES: u32 = 200;
 const TURNS: u32 = 100;
 
-/// A sleeping helper looks at the door at least this often, for the sake of a lost signal. Chosen.
+/// The longest sleep of a helper, which bounds the harm of a lost signal. Chosen.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// What a helper does: called with its number, from 1.
+/// The work of a helper, called with its number, from 1.
 type HelperJob<'a> = dyn Fn(usize) + Sync + 'a;
 
 struct PoolState {
     door: Door,
-    /// The job on offer; written only while the door is closed and nobody is inside.
+    /// The job on offer. It is written only while the door is closed and no helper is inside.
     job: Mutex<Option<&'static HelperJob<'static>>>,
     is_stopping: AtomicBool,
     has_panicked: AtomicBool,
     sleeping: Vec<AtomicBool>,
-    /// Where the caller sleeps until the helpers have left; each that leaves rings.
+    /// The doorbell of the caller that waits for helpers to leave; each leaving helper rings.
     left: Doorbell,
 }
 
