@@ -28,7 +28,7 @@ Times = dict[str, "np.ndarray[Any, Any]"]
 
 SIZES = ("256", "1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M")
 MEDIAN_BAR, WORST_BAR = 1.10, 1.30
-WITH_A_CHOICE = [name for name, *_ in collectives() if len(auto_candidates(name)) > 1]
+WITH_A_CHOICE = [row.name for row in collectives() if len(auto_candidates(row.name)) > 1]
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import pytest
 import nvcoll
 from nvcoll._nvcoll import algorithms
 
-NAMES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+NAMES = [row.name for row in algorithms() if row.collective == "all_reduce"]
 SIZES = {"1KiB": 2**10, "64KiB": 2**16, "1MiB": 2**20, "16MiB": 2**24, "64MiB": 2**26}
 
 

@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="every size too")
     asked = parser.parse_args()
     swept = [1 << power for power in range(3, sizes.parse(asked.to).bit_length())]
-    names = [row[1] for row in algorithms() if row[0] == asked.collective]
+    names = [row.name for row in algorithms() if row.collective == asked.collective]
     fabric, total = nvcoll.fabric(asked.on), 0.0
     for name in names:
         spent = milliseconds(fabric, name, swept, asked)

@@ -15,12 +15,12 @@ from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, collectives, dtypes, ops
 from nvcoll.cli.timing import dtype_named
 
-HAS_ROOT = {name: has_root for name, _, has_root, *_ in collectives()}
-CAN_BE_IN_PLACE = {name: can for name, _, _, can, _ in collectives()}
-FOLDS = {name: folds for name, *_, folds in collectives()}
-ROWS = [(collective, name) for collective, name, *_ in algorithms() if collective != "barrier"]
-PAIRS = [(op, dtype) for op, defined in ops() for dtype in defined]
-DTYPES = [name for name, *_ in dtypes()]
+HAS_ROOT = {row.name: row.has_root for row in collectives()}
+CAN_BE_IN_PLACE = {row.name: row.can_be_in_place for row in collectives()}
+FOLDS = {row.name: row.folds for row in collectives()}
+ROWS = [(row.collective, row.name) for row in algorithms() if row.collective != "barrier"]
+PAIRS = [(row.name, dtype) for row in ops() for dtype in row.dtypes]
+DTYPES = [row.name for row in dtypes()]
 OF_ONE_PART = ("all_reduce", "broadcast", "reduce", "scan", "exscan")
 FORMS = ("in place", "out", "new")
 

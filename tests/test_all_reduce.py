@@ -10,7 +10,7 @@ import pytest
 import nvcoll
 from nvcoll._nvcoll import algorithms
 
-NAMES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+NAMES = [row.name for row in algorithms() if row.collective == "all_reduce"]
 
 
 def test_all_reduce_equals_the_sum_of_the_stack():

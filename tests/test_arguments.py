@@ -227,3 +227,51 @@ def test_there_is_no_communicator_of_a_rank_that_there_is_not():
                 team.communicator(rank, None)
     finally:
         team.end()
+
+
+@pytest.mark.parametrize(("size", "nbytes"), [("64K", 65536), ("1GiB", 2**30), (1e9, 10**9), ("140MB", 140_000_000)])
+def test_sizes_are_written_alike_everywhere(size, nbytes):
+    machine = nvcoll.fabric("hgx-h100")
+    assert machine.predict("all_reduce", size).nbytes == nbytes
+    assert machine.nccl("all_reduce", size).nbytes == nbytes
+    assert machine.floor("all_reduce", size) == machine.floor("all_reduce", nbytes)
+    assert [one.nbytes for one in machine.predict("all_reduce", [size, 4])] == [nbytes, 4]
+    ring = nvcoll.schedule("all_reduce", "ring", world_size=2)
+    assert machine.simulate(ring, size).microseconds == machine.simulate(ring, nbytes).microseconds
+
+
+@pytest.mark.parametrize("size", ["1Gb", "many", "", 1.5, float("nan"), -1.0, "9999999T", None])
+def test_sizes_that_are_none_are_refused(size):
+    with pytest.raises(nvcoll.InvalidArgument, match=r"is bits|is not a size|must be a whole number|more than"):
+        nvcoll.fabric("hgx-h100").predict("all_reduce", size)
+
+
+@pytest.mark.parametrize("op", ["SUM", "Sum", np.add, sum, type("RedOpType", (), {"name": "SUM"})()], ids=repr)
+def test_an_op_may_be_called_as_other_libraries_call_it(op):
+    assert (nvcoll.Node(2).all_reduce(np.ones((2, 3)), op) == 2).all()
+
+
+def test_every_other_name_of_an_op_is_that_op():
+    node, x = nvcoll.Node(2), np.array([[5, 3], [6, 3]])
+    for op, same in [
+        (np.maximum, "max"),
+        (np.minimum, "min"),
+        (np.multiply, "prod"),
+        ("PRODUCT", "prod"),
+        (np.bitwise_and, "band"),
+        (np.bitwise_or, "bor"),
+        (np.bitwise_xor, "bxor"),
+        (np.logical_and, "land"),
+        (np.logical_or, "lor"),
+    ]:
+        assert (node.all_reduce(x.copy(), op) == node.all_reduce(x.copy(), same)).all(), same
+    assert (node.all_reduce(np.array([[1.0], [3.0]]), "mean") == 2).all()
+
+
+def test_a_function_of_the_user_s_is_no_op_whatever_its_name():
+    def add(a, b):
+        return a - b
+
+    for op in (add, lambda a, b: a, 3):
+        with pytest.raises(nvcoll.InvalidArgument, match="`op` must be a name"):
+            nvcoll.Node(2).all_reduce(np.ones((2, 3)), op)

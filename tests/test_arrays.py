@@ -78,7 +78,7 @@ def test_bfloat16_of_ml_dtypes_is_an_array(node):
 
 def test_torch_tensors_of_every_dtype_are_arrays(node):
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    for dtype, *_ in dtypes():
+    for dtype in (row.name for row in dtypes()):
         ours, theirs = dtype_named(dtype), getattr(torch, dtype)
         tensors = [torch.ones(5).to(theirs), torch.ones(5, 3).to(theirs)[:, 1], np.ones(5, ours)]
         nvcoll.Node(3).all_reduce(tensors)

@@ -11,7 +11,7 @@ import nvcoll
 from nvcoll._nvcoll import algorithms, auto_candidates, collectives, cost_model
 from nvcoll.cli import rounds, tune
 
-WITH_DATA = [name for name, *_ in collectives() if name != "barrier"]
+WITH_DATA = [row.name for row in collectives() if row.name != "barrier"]
 DECISION = """
 [[decision]]
 collective = "all_reduce"
@@ -52,7 +52,7 @@ def algorithm_of(node, count=1000):
 
 @pytest.mark.parametrize("collective", WITH_DATA)
 def test_candidates_are_algorithms_of_the_same_bits(collective):
-    orders = {name: order for owner, name, order, *_ in algorithms() if owner == collective}
+    orders = {row.name: row.order for row in algorithms() if row.collective == collective}
     assert auto_candidates(collective) == [name for name, order in orders.items() if order in ("rank", "none")]
 
 
@@ -67,7 +67,7 @@ def test_a_plan_says_what_auto_chose_and_it_is_what_is_estimated():
 
 
 def test_ranks_and_their_caller_obey_a_frozen_decision(pinned):
-    for mode in cost_model()[0]:
+    for mode in cost_model().modes:
         for algorithm in auto_candidates("all_reduce"):
             node = nvcoll.Node(4, tuning=pinned(DECISION.format(mode=mode, algorithm=algorithm)))
             chosen, why, _ = node.estimates("all_reduce", 10, path=rounds.MODES[mode][0], by_rank=rounds.MODES[mode][1])
@@ -178,12 +178,12 @@ def test_tuning_writes_a_table_that_can_be_pinned(tmp_path, capsys):
     file = tmp_path / "mine.toml"
     tune.tune(4, True, True, file, all_ranks=(2,), all_sizes=("1K", "16K"), rounds=2)
     printed = capsys.readouterr().out
-    assert all(re.search(rf"^{mode} +\d+ times", printed, re.MULTILINE) for mode in cost_model()[0])
+    assert all(re.search(rf"^{mode} +\d+ times", printed, re.MULTILINE) for mode in cost_model().modes)
     node = nvcoll.Node(4, tuning=file)
-    assert all(value >= 0 for mode in cost_model()[0] for value in node.tuning[mode].values())
+    assert all(value >= 0 for mode in cost_model().modes for value in node.tuning[mode].values())
     chosen, why, _ = node.estimates("all_gather", 4096)
     assert why == "frozen in the tuning table" and chosen in auto_candidates("all_gather")
-    assert nvcoll.Node(3, tuning=file).estimates("all_gather", 4096)[1] != why
+    assert nvcoll.Node(3, tuning=file).estimates("all_gather", 4096).why != why
 
 
 def test_what_is_frozen_is_what_the_estimates_say(tmp_path):
@@ -195,8 +195,8 @@ def test_what_is_frozen_is_what_the_estimates_say(tmp_path):
             for path in ("mapped", "staged"):
                 ask = (collective, count)
                 in_place = collective != "all_to_all"
-                expected = free.estimates(*ask, path=path, in_place=in_place)[0]
-                assert frozen.estimates(*ask, path=path, in_place=in_place)[0] == expected, ask
+                expected = free.estimates(*ask, path=path, in_place=in_place).algorithm
+                assert frozen.estimates(*ask, path=path, in_place=in_place).algorithm == expected, ask
 
 
 def test_a_table_that_nobody_made_is_not_saved(tmp_path):

@@ -17,7 +17,7 @@ from command_line import PROGRAM, file_of_mine, refused, run
 import nvcoll
 
 COMMANDS = ["bench", "explain", "run", "verify", "predict", "compare", "show", "algorithms", "fabric", "info"]
-ALGORITHMS = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
+ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
 
 
@@ -80,7 +80,7 @@ def test_help_names_every_status():
 
 def test_algorithms_prints_every_row_of_the_registry_with_its_cost():
     lines = run("algorithms", "-n", "5")[0].splitlines()
-    can_be_in_place = {name: can for name, _, _, can, *_ in nvcoll._nvcoll.collectives()}
+    can_be_in_place = {row.name: row.can_be_in_place for row in nvcoll._nvcoll.collectives()}
     for collective, name, order, summary, source in nvcoll._nvcoll.algorithms():
         rows = [re.split(r" {2,}", line) for line in lines if line.split()[:3] == [collective, name, order]]
         assert rows[0][-1] == f"{summary}; {source}"
@@ -95,7 +95,7 @@ def test_algorithms_prints_every_row_of_the_registry_with_its_cost():
 
 
 def test_algorithms_of_one_collective_as_a_table_and_as_json():
-    names = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
+    names = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
     table, _ = run("algorithms", "all_reduce")
     assert "barrier" not in table and all(f"all_reduce  {name} " in table for name in names)
     document = json.loads(run("algorithms", "all_reduce", "-n", "4", "--json")[0])

@@ -16,8 +16,8 @@ import nvcoll
 from nvcoll.cli import bench_tables, sizes
 from nvcoll.cli.timing import Case, Reduction
 
-ALGORITHMS = [name for collective, name, *_ in nvcoll._nvcoll.algorithms() if collective == "all_reduce"]
-TIMED = [name for name, *_ in nvcoll._nvcoll.collectives() if nvcoll._nvcoll.bus_factor(name, 2) > 0]
+ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
+TIMED = [row.name for row in nvcoll._nvcoll.collectives() if nvcoll._nvcoll.bus_factor(row.name, 2) > 0]
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
 
 
@@ -66,7 +66,7 @@ def test_bench_times_a_size_once_however_often_it_is_named():
 
 def test_help_of_bench_lists_every_dtype_and_op():
     text = " ".join(run("bench", "--help", env={**os.environ, "COLUMNS": "200"})[0].split())
-    names = [name for name, *_ in (*nvcoll._nvcoll.dtypes(), *nvcoll._nvcoll.ops())]
+    names = [row.name for row in (*nvcoll._nvcoll.dtypes(), *nvcoll._nvcoll.ops())]
     assert [name for name in names if name not in text] == []
 
 
@@ -100,7 +100,7 @@ def test_bench_does_not_time_what_is_refuted_and_names_the_command_that_says_why
 def test_auto_is_timed_as_auto_and_what_it_takes_is_named():
     text = run("bench", "all_reduce", "-n", "8", "-b", "64", "-b", "1M", "-a", "auto", "--rounds", "2")[0]
     node = nvcoll.Node(8)
-    taken = [node.estimates("all_reduce", count, path="mapped")[0] for count in (16, 1 << 18)]
+    taken = [node.estimates("all_reduce", count, path="mapped").algorithm for count in (16, 1 << 18)]
     assert f"auto      takes {taken[0]} at 64 B, {taken[1]} at 1 MiB" in text and "auto vs numpy" in text
     text = run("bench", "all_gather", "-n", "2", "-b", "1M", "--nccl", "--rounds", "2")[0]
     assert re.match(r"# nvcoll \S+ all_gather auto \(\w+(, \w+)*\), 2 thread ranks", text)
@@ -229,8 +229,8 @@ def test_data_is_rewritten_before_every_call(collective, in_place):
 def test_bench_times_every_collective_beside_its_baseline_and_nothing_is_wrong(collective, ranks):
     arguments = ["bench", collective, "-n", str(ranks), "-b", "1000", "-b", "4", "--rounds", "2"]
     document = json.loads(run(*arguments, "--json")[0])
-    names = {name for of, name, *_ in nvcoll._nvcoll.algorithms() if of == collective}
-    folds = {name: folds != "nothing" for name, *_, folds in nvcoll._nvcoll.collectives()}[collective]
+    names = {row.name for row in nvcoll._nvcoll.algorithms() if row.collective == collective}
+    folds = {row.name: row.folds != "nothing" for row in nvcoll._nvcoll.collectives()}[collective]
     assert document["collective"] == collective and set(document["algorithms"]) == names
     assert document["baselines"][0] == ("numpy" if folds else "memcpy")
     assert document["op"] == ("sum" if folds else None)

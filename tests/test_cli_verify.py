@@ -44,8 +44,7 @@ def test_what_moves_no_data_is_explained_in_a_sentence():
 def test_verify_all_proves_every_algorithm():
     text, _ = run("verify", "--all")
     assert all(
-        re.search(rf"proved  {collective} +{re.escape(name)} ", text)
-        for collective, name, *_ in nvcoll._nvcoll.algorithms()
+        re.search(rf"proved  {row.collective} +{re.escape(row.name)} ", text) for row in nvcoll._nvcoll.algorithms()
     )
 
 

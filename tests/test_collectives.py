@@ -28,7 +28,7 @@ def node():
 
 
 def test_every_collective_has_a_method_on_node_and_communicator():
-    names = {name for name, *_ in collectives()}
+    names = {row.name for row in collectives()}
     assert all(hasattr(nvcoll.Node, name) and hasattr(nvcoll.Communicator, name) for name in names)
     assert all(getattr(kind, name).__doc__ for name in names for kind in (nvcoll.Node, nvcoll.Communicator))
 
@@ -290,7 +290,7 @@ REFUSED = {
         lambda node: node.all_gather(arrays(), counts=[1, 2, -3, 4, 5]),
         "counts is -3: it must be a whole number",
     ),
-    "counts_that_are_no_list": (lambda node: node.all_gather(arrays(), counts=13), "`counts` must be a list"),
+    "counts_that_are_no_list": (lambda node: node.all_gather(arrays(), counts=13), "`counts` is 13: pass a list"),
     "counts_of_one_part": (lambda node: node.plan("all_reduce", arrays(), counts=[13] * N), "leave it out"),
     "one_row_for_all": (lambda node: node.all_to_all(arrays(), counts=[1] * N), "`counts` is one row: pass a table"),
     "a_root_that_is_no_rank": (lambda node: node.broadcast(arrays(), root=5), "root is 5: it must be .* from 0 to 4"),
@@ -473,7 +473,7 @@ def test_recv_counts_need_a_row(node):
         node.run(lambda comm: comm.all_to_all(np.zeros(N), recv_counts=[1] * N), timeout=30)
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in collectives() if name != "barrier"])
+@pytest.mark.parametrize("name", [row.name for row in collectives() if row.name != "barrier"])
 def test_strided_arrays_take_part_in_every_collective(node, name):
     def strided(count, value):
         x = np.zeros((count, 3), "i4")[:, 1]
@@ -490,7 +490,7 @@ def test_strided_arrays_take_part_in_every_collective(node, name):
 
 def test_one_rank_is_every_collective(node):
     lone, x = nvcoll.Node(1), np.arange(4.0)
-    for name, *_ in collectives():
+    for name in (row.name for row in collectives()):
         if name == "barrier":
             continue
         argument = x if name == "scatter" else [x]
@@ -502,3 +502,47 @@ def test_one_rank_is_every_collective(node):
 def test_counts_may_be_an_iterator():
     node, arrays = nvcoll.Node(2), [np.ones(1, "f4"), np.ones(3, "f4")]
     assert [x.size for x in node.all_gather(arrays, counts=iter([1, 3]))] == [4, 4]
+
+
+def test_new_arrays_keep_the_trailing_axes_of_the_input():
+    node, blocks = nvcoll.Node(4), [np.full((2, 3), rank) for rank in range(4)]
+    whole = np.concatenate(blocks)
+    assert all((out == whole).all() and out.shape == (8, 3) for out in node.all_gather(blocks))
+    assert (node.all_gather(np.stack(blocks))[0] == whole).all()
+    assert node.gather(blocks, root=1).shape == (8, 3)
+    assert [part.shape for part in node.reduce_scatter([whole] * 4)] == [(2, 3)] * 4
+    assert all((part == blocks[rank]).all() for rank, part in enumerate(node.scatter(whole)))
+    assert [out.shape for out in node.all_to_all([whole] * 4)] == [(8, 3)] * 4
+    assert [part.shape for part in node.scatter(whole, counts=[3, 0, 6, 15])] == [(1, 3), (0, 3), (2, 3), (5, 3)]
+    assert [part.shape for part in node.scatter(np.ones((4, 2, 0)))] == [(0,)] * 4
+
+    def program(comm):
+        gathered = comm.all_gather(blocks[comm.rank])
+        return gathered.shape, comm.reduce_scatter(whole).shape, comm.all_to_all(whole).shape
+
+    assert node.run(program, timeout=60) == [((8, 3), (2, 3), (8, 3))] * 4
+
+
+def test_new_arrays_have_one_axis_where_a_part_is_no_whole_number_of_rows():
+    node = nvcoll.Node(4)
+    assert [part.shape for part in node.scatter(np.ones((7, 3)))] == [(6,), (5,), (5,), (5,)]
+    assert [part.shape for part in node.scatter(np.ones(8))] == [(2,)] * 4
+    assert [out.shape for out in node.all_gather(np.ones((4, 5)))] == [(20,)] * 4
+    assert node.gather(np.ones((4, 1))).shape == (4,)
+
+
+def test_an_uneven_gather_is_told_of_counts():
+    def program(comm):
+        comm.all_gather(np.ones(12 + comm.rank), out=np.zeros(25))
+
+    with pytest.raises(nvcoll.InvalidArgument, match=r"holds 25 elements, all_gather needs 24 .*, or `counts=`"):
+        nvcoll.Node(2).run(program, timeout=60)
+
+
+def test_a_rank_that_is_not_the_root_of_a_scatter_may_pass_none_and_out():
+    def program(comm):
+        part = np.zeros((2, 3))
+        comm.scatter(np.ones((4, 3)) if comm.rank == 0 else None, out=part)
+        return part.sum()
+
+    assert nvcoll.Node(2).run(program, timeout=60) == [6.0, 6.0]

@@ -12,8 +12,8 @@ from nvcoll.cli import compare
 from nvcoll.comparison import FINER, LAUNCH, compare_schedules, is_at_switch, protocols_on, timed, timeline
 
 KIB, MIB = 1 << 10, 1 << 20
-MOVING = [name for name, _ in patterns() if name != "sendrecv"]
-ALL_REDUCES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+MOVING = [row.name for row in patterns() if row.name != "sendrecv"]
+ALL_REDUCES = [row.name for row in algorithms() if row.collective == "all_reduce"]
 
 MINE = """
 import nvcoll
@@ -123,7 +123,7 @@ def test_what_goes_through_the_switch_has_no_flags_in_it():
 @pytest.mark.parametrize("fabric", [one.name for one in fabrics() if 1 < one.world_size <= 16])
 def test_nothing_is_faster_than_the_floor(fabric):
     for collective in MOVING:
-        names = [name for owner, name, *_ in algorithms() if owner == collective]
+        names = [row.name for row in algorithms() if row.collective == collective]
         found = compared(fabric, [8, 64 * KIB, 16 * MIB], names, collective)
         for row in found.rows:
             for name, time in row.times.items():

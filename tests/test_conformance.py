@@ -28,7 +28,7 @@ from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, machine, ops
 from nvcoll.cli.timing import dtype_named
 
-RANK_ORDER = [name for collective, name, order, *_ in algorithms() if collective == "all_reduce" and order == "rank"]
+RANK_ORDER = [row.name for row in algorithms() if row.collective == "all_reduce" and row.order == "rank"]
 EXAMPLES = int(os.environ.get("NVCOLL_EXAMPLES", "300"))
 PATHS = ("mapped", "staged", "pushed")
 NODES: dict[tuple, nvcoll.Node] = {}
@@ -71,7 +71,7 @@ def choices(draw, row=None, pair=None):
     )
 
 
-EVERY_ROW = {*ROWS, *(op for op, _ in ops()), *DTYPES, *FORMS, *PATHS}
+EVERY_ROW = {*ROWS, *(row.name for row in ops()), *DTYPES, *FORMS, *PATHS}
 
 
 def drawn_by(choice: Choice) -> list:

@@ -151,7 +151,7 @@ def test_a_tensor_is_taken_over_once_and_given_back_once(node, make):
 CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "complex": 5, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12}
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in dtypes()])
+@pytest.mark.parametrize("name", [row.name for row in dtypes()])
 def test_a_tensor_of_every_dtype_is_read_by_its_code(node, name):
     code = CODES[name] if name in CODES else CODES[name.rstrip("0123456789")]
     arrays = [np.ones(6, dtype_named(name)) for _ in range(2)]

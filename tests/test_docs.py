@@ -37,10 +37,12 @@ def test_the_table_of_arithmetic_says_which_ops_every_dtype_has():
     text = (DOCS / "reproducibility.md").read_text()
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| ([^|]*) \|$", text, re.MULTILINE)
     said = {dtype: re.findall(r"`(\w+)`", has) for names, has in rows for dtype in re.findall(r"`(\w+)`", names)}
-    for dtype, *_ in dtypes():
-        assert said[dtype] == [op for op, defined in ops() if dtype in defined], dtype
+    for dtype in (row.name for row in dtypes()):
+        assert said[dtype] == [row.name for row in ops() if dtype in row.dtypes], dtype
     first_cells = "".join(re.findall(r"^\| ([^|]*) \|", text, re.MULTILINE))
-    assert [op for op, _ in ops() if f"`{op}`" not in first_cells] == [], "every op has a row that says what it means"
+    assert [row.name for row in ops() if f"`{row.name}`" not in first_cells] == [], (
+        "every op has a row that says what it means"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

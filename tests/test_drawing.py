@@ -135,7 +135,7 @@ def test_a_schedule_without_steps_is_an_empty_picture():
 
 
 @pytest.mark.parametrize("path", ["mapped", "staged"])
-@pytest.mark.parametrize(("collective", "algorithm"), [row[:2] for row in algorithms()])
+@pytest.mark.parametrize(("collective", "algorithm"), [(row.collective, row.name) for row in algorithms()])
 def test_no_two_boxes_of_a_registered_schedule_overlap(collective, algorithm, path):
     schedule = nvcoll.schedule(collective, algorithm, world_size=4, path=path)
     root = drawn(schedule)
@@ -152,7 +152,7 @@ def test_no_two_boxes_of_a_registered_schedule_overlap(collective, algorithm, pa
     assert all(box["right"] <= width and box["bottom"] <= height for box in found)
 
 
-@pytest.mark.parametrize("collective", [row[0] for row in algorithms()])
+@pytest.mark.parametrize("collective", [row.collective for row in algorithms()])
 def test_no_line_of_text_ends_outside_the_picture(collective):
     for world_size in (1, 4):
         root = ET.fromstring(drawing.svg(nvcoll.schedule(collective, "auto", world_size=world_size)))

@@ -78,13 +78,13 @@ def test_any_byte_of_bool_but_zero_is_true_and_results_are_0_or_1():
     truth = {"or": (a != 0) | (b != 0), "and": (a != 0) & (b != 0), "xor": (a != 0) != (b != 0)}
     meaning = {"sum": "or", "max": "or", "bor": "or", "lor": "or"}
     meaning |= {"prod": "and", "min": "and", "band": "and", "land": "and", "bxor": "xor"}
-    assert set(meaning) == {op for op, defined in ops() if "bool" in defined}
+    assert set(meaning) == {row.name for row in ops() if "bool" in row.dtypes}
     for op, of in meaning.items():
         result = reduced(op, a.view(bool), b.view(bool)).view("u1")
         assert np.array_equal(result, truth[of].astype("u1")), op
 
 
-@pytest.mark.parametrize("dtype", [name for name, _, kind, _ in dtypes() if kind.endswith("integer")])
+@pytest.mark.parametrize("dtype", [row.name for row in dtypes() if row.kind.endswith("integer")])
 def test_integers_wrap_and_logical_ops_give_0_or_1(dtype):
     info = np.iinfo(dtype)
     values = [np.array([info.max, info.min, 5, 0], dtype), np.array([1, info.max, 2, 0], dtype)]
@@ -104,7 +104,7 @@ def test_a_complex_product_is_the_plain_formula():
         assert np.array_equal(product.imag, a.real * b.imag + a.imag * b.real)
 
 
-UNDEFINED = [(op, dtype) for op, defined in ops() for dtype, *_ in dtypes() if dtype not in defined]
+UNDEFINED = [(op.name, row.name) for op in ops() for row in dtypes() if row.name not in op.dtypes]
 
 
 @pytest.mark.parametrize(("op", "dtype"), UNDEFINED)
@@ -112,12 +112,12 @@ def test_an_undefined_pair_is_refused_with_what_is_defined(op, dtype):
     arrays = [np.zeros(4, dtype_named(dtype)) for _ in range(2)]
     with pytest.raises(nvcoll.InvalidArgument) as caught:
         nvcoll.Node(2).all_reduce(arrays, nvcoll.premul_sum(1) if op == "premul_sum" else op)
-    has = ", ".join(op for op, defined in ops() if dtype in defined)
-    defined = ", ".join(dict(ops())[op])
+    has = ", ".join(row.name for row in ops() if dtype in row.dtypes)
+    defined = ", ".join(next(row.dtypes for row in ops() if row.name == op))
     assert str(caught.value) == f"{op} is not defined on {dtype}: it is defined on {defined}; {dtype} has {has}"
 
 
-@pytest.mark.parametrize("dtype", [name for name, _, kind, _ in dtypes() if kind.endswith("integer")])
+@pytest.mark.parametrize("dtype", [row.name for row in dtypes() if row.kind.endswith("integer")])
 def test_scalars_of_integers_fit_the_dtype(dtype):
     info, node = np.iinfo(dtype), nvcoll.Node(2)
     x = np.array([1, 3], dtype)
@@ -140,7 +140,7 @@ def test_a_scalar_that_float64_does_not_hold_is_refused():
         nvcoll.premul_sum(scalar)
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in dtypes()])
+@pytest.mark.parametrize("name", [row.name for row in dtypes()])
 def test_the_buffer_protocol_says_the_same_dtype_as_numpy(name):
     arrays = [np.ones(6, dtype_named(name)) for _ in range(2)]
     try:

@@ -12,8 +12,8 @@ import judging
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "FACTS.md").read_text()
-MEDIA = {name: lane for name, _, _, lane, *_ in media()}
-GPUS = {row[0]: row for row in gpus()}
+MEDIA = {row.name: row.lane_gbps for row in media()}
+GPUS = {row.name: row for row in gpus()}
 LINKS_OF_GPUS = ("nvlink", "xgmi")
 
 
@@ -41,14 +41,14 @@ def agrees(cell: str, value: float) -> bool:
 
 def sent(fabric: nvcoll.Fabric, families: tuple[str, ...], gpu: str = "gpu0", *, used: bool = False) -> float:
     """GB/s that leave a GPU over links of some families, at line rate or in use."""
-    family = {name: family for name, _, family, *_ in media()}
+    family = {row.name: row.family for row in media()}
     own = [row for row in fabric.links if row[0] == gpu and family[row[2]] in families]
     return sum(row[5] if used else row[4] for row in own)
 
 
 def neighbours(fabric: nvcoll.Fabric) -> dict[str, set[str]]:
     """What every device is joined to by NVLink or Infinity Fabric."""
-    family = {name: family for name, _, family, *_ in media()}
+    family = {row.name: row.family for row in media()}
     beside: dict[str, set[str]] = {name: set() for name, *_ in fabric.devices}
     for a, b, medium, *_ in fabric.links:
         if family[medium] in LINKS_OF_GPUS:
@@ -77,13 +77,14 @@ def chips(fabric: nvcoll.Fabric) -> int:
 
 
 def links_of(fabric: nvcoll.Fabric) -> int:
-    family = {name: family for name, _, family, *_ in media()}
+    family = {row.name: row.family for row in media()}
     return sum(row[3] for row in fabric.links if row[0] == "gpu0" and family[row[2]] in LINKS_OF_GPUS)
 
 
 @pytest.mark.parametrize("row", tables("GPU"), ids=lambda row: row["GPU"])
 def test_links_of_a_model_of_gpu(row):
-    _, _, medium, links, *_ = GPUS[name_in(row["GPU"])]
+    gpu = GPUS[name_in(row["GPU"])]
+    medium, links = gpu.nvlink, gpu.nvlinks
     lane = MEDIA[medium]
     assert (name_in(row["medium"]), int(row["links"])) == (medium, links)
     figures = (row["per link, one way"], row["per GPU, one way"], row["per GPU, both ways"])
@@ -91,12 +92,12 @@ def test_links_of_a_model_of_gpu(row):
 
 
 def test_every_model_of_gpu_that_has_links_is_on_the_page():
-    assert {name_in(row["GPU"]) for row in tables("GPU")} == {name for name, _, medium, *_ in gpus() if medium}
+    assert {name_in(row["GPU"]) for row in tables("GPU")} == {row.name for row in gpus() if row.nvlink}
 
 
 @pytest.mark.parametrize("one", fabrics(), ids=lambda one: one.name)
 def test_the_links_of_every_machine_are_those_of_its_gpus(one):
-    (gpu,) = [row for row in gpus() if row[1] == one.gpu]
+    (gpu,) = [row for row in gpus() if row.title == one.gpu]
     whole = MEDIA[gpu[2]] * gpu[3] if gpu[2] else 0.0
     ranks = [name for name, kind, *_ in one.devices if kind == "gpu"]
     for rank in ranks:
@@ -113,7 +114,8 @@ def domain_of_whole(one: nvcoll.Fabric) -> int:
 
 @pytest.mark.parametrize("row", tables("medium"), ids=lambda row: row["medium"])
 def test_rates_of_a_medium(row):
-    name, _, _, lane, efficiency, *_ = next(m for m in media() if m[0] == name_in(row["medium"]))
+    medium = next(one for one in media() if one.name == name_in(row["medium"]))
+    name, lane, efficiency = medium.name, medium.lane_gbps, medium.efficiency
     if "Gbit/s per port" in row:
         assert float(row["Gbit/s per port"]) / 8 == float(row["per port, one way"]) == lane
         return
@@ -180,7 +182,9 @@ CHECKS = {
     "terabytes": lambda one: 2 * one.world_size * port(one) / 1e3,
     "half": lambda one: one.world_size / 2 * port(one) / 1e3,
     "sent": lambda one: 1 + 1 / one.world_size,
-    "in use over memory": lambda one: one.alone()[0][1] / next(row[6] for row in gpus() if row[1] == one.gpu),
+    "in use over memory": lambda one: (
+        one.alone()[0][1] / next(row.memory_gbps for row in gpus() if row.title == one.gpu)
+    ),
 }
 
 SCHEMES = {"DDP": 70 * 16, "ZeRO-3": 70 * 16 / 64}

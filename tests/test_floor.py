@@ -10,7 +10,7 @@ from nccl_estimate import built
 
 DATA = Path(__file__).parent.parent / "data" / "nccl-tests"
 
-COLLECTIVES = {name for name, *_ in collectives()}
+COLLECTIVES = {row.name for row in collectives()}
 
 
 @cache

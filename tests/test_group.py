@@ -53,7 +53,7 @@ def test_a_node_s_group_gives_every_result_when_the_block_ends_and_again(path, w
 
 @pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
 def test_the_groups_of_ranks_give_every_result_between_other_calls(path):
-    names = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+    names = [row.name for row in algorithms() if row.collective == "all_reduce"]
 
     def program(comm):
         for round in range(6):
@@ -231,7 +231,7 @@ SHAPES = st.lists(
     min_size=1,
     max_size=12,
 )
-NAMES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+NAMES = [row.name for row in algorithms() if row.collective == "all_reduce"]
 
 
 @settings(max_examples=40)

@@ -134,7 +134,7 @@ def test_every_device_stands_once_inside_the_picture_and_on_no_other(one):
 @every
 def test_every_link_is_a_line_between_its_devices_with_its_rates(one):
     root = ET.fromstring(machine_drawing.svg(one))
-    found, titles = boxes(root), {name: title for name, title, *_ in media()}
+    found, titles = boxes(root), {row.name: row.title for row in media()}
     drawn = Counter()
     for group in of_class(root, "link"):
         names, _, rates = title(group).partition(": ")

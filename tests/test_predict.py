@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import nvcoll
 from nvcoll._nvcoll import Trial, constants_of_predictions, fabrics, patterns
 
-COLLECTIVES = [name for name, _ in patterns()]
+COLLECTIVES = [row.name for row in patterns()]
 LAUNCHES = ("process_per_gpu", "single_process", "framework")
 MACHINES = [one.name for one in fabrics() if one.world_size > 1]
 CLUSTERS = [("hgx-h100", 2, "ib-ndr-8"), ("hgx-b200", 4, "efa-400-8"), ("mi300x-8", 2, "roce-400-8")]
@@ -49,7 +49,7 @@ def test_many_sizes_are_answered_as_one_after_the_other(fabric, collective, nbyt
 
 @given(fabric=machines, collective=st.sampled_from(COLLECTIVES), one=sizes, other=sizes)
 def test_more_bytes_never_take_less_time_by_the_same_ring(fabric, collective, one, other):
-    way = None if dict(patterns())[collective] else "Ring"
+    way = None if next(row.is_of_sends for row in patterns() if row.name == collective) else "Ring"
     less, more = fabric.predict(collective, sorted((one, other)), algorithm=way)
     assert less.microseconds <= more.microseconds
 
@@ -141,7 +141,7 @@ def test_a_trial_answers_with_other_constants():
 
 
 def test_every_constant_can_be_tried():
-    names = [name for name, *_ in constants_of_predictions()]
+    names = [row.name for row in constants_of_predictions()]
     assert len(set(names)) == len(names)
     trial = Trial(nvcoll.fabric("hgx-h100"), "all_reduce", [8])
-    assert trial.times({name: value for name, value, *_ in constants_of_predictions()}) == trial.times({})
+    assert trial.times({row.name: row.value for row in constants_of_predictions()}) == trial.times({})

@@ -12,7 +12,7 @@ from nvcoll._nvcoll import algorithms
 pytestmark = pytest.mark.timeout(300)
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
-ROWS = [row[:2] for row in algorithms() if row[0] in COLLECTIVES]
+ROWS = [(row.collective, row.name) for row in algorithms() if row.collective in COLLECTIVES]
 FIFOS = [(1, 1), (2, 8), (2, 3)]
 COUNTS = [0, 1, 1009, 40_001]
 IN_PLACE = ("all_reduce", "broadcast")

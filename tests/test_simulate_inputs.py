@@ -9,7 +9,7 @@ import nvcoll
 from nvcoll._nvcoll import algorithms, collectives
 
 MIB = 1 << 20
-REDUCTIONS = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+REDUCTIONS = [row.name for row in algorithms() if row.collective == "all_reduce"]
 
 
 def scheduled(name="ring", n=8, collective="all_reduce"):
@@ -53,10 +53,10 @@ def test_a_late_rank_delays_the_end_by_no_more_than_it_is_late(name):
     assert everybody.critical[0].reason == "entering" and everybody.critical[0].end == 40
 
 
-@pytest.mark.parametrize("collective", [name for name, *_ in collectives() if name != "barrier"])
+@pytest.mark.parametrize("collective", [row.name for row in collectives() if row.name != "barrier"])
 def test_fifo_and_max_min_move_the_same_bytes(collective):
     board = nvcoll.fabric("dgx1-v100")
-    for name in (name for of, name, *_ in algorithms() if of == collective):
+    for name in (row.name for row in algorithms() if row.collective == collective):
         schedule = scheduled(name, collective=collective)
         fair, fifo = (board.simulate(schedule, MIB, sharing=how, at_switch="ignore") for how in ("max_min", "fifo"))
         assert [row[:3] for row in fair.links] == [row[:3] for row in fifo.links]

@@ -24,8 +24,8 @@ from nvcoll.cli.timing import dtype_named
 
 ROUNDS = int(os.environ.get("NVCOLL_STRESS_ROUNDS", "100"))
 FIRST = int(os.environ.get("NVCOLL_STRESS_FIRST", "0"))
-ALGORITHMS = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
-PAIRS = [(op, dtype) for op, defined in ops() for dtype in defined]
+ALGORITHMS = [row.name for row in algorithms() if row.collective == "all_reduce"]
+PAIRS = [(row.name, dtype) for row in ops() for dtype in row.dtypes]
 COUNTS = [0, 1, 2, 7, 31, 64, 509, 4099, 40_000]
 WORLD_SIZES = [1, 2, 2, 3, 3, 4, 5, 6, 8, 13]
 

@@ -19,7 +19,7 @@ def simulated(name="ring", n=4, nbytes=8 * MIB, spans=True, **inputs):
     return nvcoll.fabric("hgx-h100").simulate(schedule, nbytes, spans=spans, **inputs)
 
 
-NAMES = [name for collective, name, *_ in algorithms() if collective == "all_reduce"]
+NAMES = [row.name for row in algorithms() if row.collective == "all_reduce"]
 
 
 @pytest.mark.parametrize("name", NAMES)

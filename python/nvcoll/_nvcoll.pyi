@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, final, overload
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
@@ -11,6 +11,8 @@ __version__: str
 
 _ArraysT = TypeVar("_ArraysT")
 _OutT = TypeVar("_OutT")
+_Size: TypeAlias = int | float | str
+_Sizes: TypeAlias = list[_Size] | tuple[_Size, ...] | Iterable[int | float]
 
 class Error(Exception): ...
 class InvalidArgument(Error, ValueError): ...
@@ -25,6 +27,96 @@ class Aborted(Error): ...
 class Timeout(Error, TimeoutError): ...
 class Busy(Error, RuntimeError): ...
 class Closed(Error, RuntimeError): ...
+
+class AlgorithmRow(NamedTuple):
+    collective: str
+    name: str
+    order: str
+    summary: str
+    source: str
+
+class ParameterRow(NamedTuple):
+    name: str
+    choices: str
+    default: str
+    summary: str
+
+class CollectiveRow(NamedTuple):
+    name: str
+    summary: str
+    has_root: bool
+    can_be_in_place: bool
+    folds: str
+
+class DtypeRow(NamedTuple):
+    name: str
+    nbytes: int
+    kind: str
+    accumulator: str
+
+class OpRow(NamedTuple):
+    name: str
+    dtypes: list[str]
+
+class NetworkRow(NamedTuple):
+    name: str
+    title: str
+    gbps: float
+    source: str
+
+class MediumRow(NamedTuple):
+    name: str
+    title: str
+    family: str
+    lane_gbps: float
+    efficiency: float
+    latency_ns: int
+    source: str
+
+class GpuRow(NamedTuple):
+    name: str
+    title: str
+    nvlink: str | None
+    nvlinks: int
+    pcie: str
+    pcie_lanes: int
+    memory_gbps: float
+    source: str
+
+class ConstantRow(NamedTuple):
+    name: str
+    value: float
+    unit: str
+    kind: str
+    low: float
+    high: float
+    source: str
+
+class PatternRow(NamedTuple):
+    name: str
+    is_of_sends: bool
+
+class CoefficientRow(NamedTuple):
+    name: str
+    per_second: float
+
+class CostModel(NamedTuple):
+    modes: list[str]
+    coefficients: list[CoefficientRow]
+    most_ranks: int
+
+class CandidateRow(NamedTuple):
+    algorithm: str
+    moved_bytes: float
+    waits: int
+    steps: int
+    terms: list[float]
+    seconds: float
+
+class AutoChoice(NamedTuple):
+    algorithm: str
+    why: str
+    candidates: list[CandidateRow]
 
 @final
 class PremulSum: ...
@@ -57,7 +149,7 @@ class Node:
         path: str = "mapped",
         in_place: bool = True,
         by_rank: bool = False,
-    ) -> tuple[str, str, list[tuple[str, float, int, int, list[float], float]]]: ...
+    ) -> AutoChoice: ...
     def all_reduce(
         self,
         arrays: _ArraysT,
@@ -719,18 +811,19 @@ def schedule(
 ) -> Schedule: ...
 def verify(schedule: Schedule) -> Proof: ...
 def why(schedules: Sequence[Schedule]) -> str: ...
-def cost_model() -> tuple[list[str], list[tuple[str, float]], int]: ...
+def cost_model() -> CostModel: ...
 def auto_candidates(collective: str) -> list[str]: ...
 
 MAX_WORLD_SIZE: int
 MAX_RUNNING_RANKS: int
 
-def algorithms() -> list[tuple[str, str, str, str, str]]: ...
-def algorithm_parameters(collective: str, name: str) -> list[tuple[str, str, str, str]]: ...
-def collectives() -> list[tuple[str, str, bool, bool, str]]: ...
+def algorithms() -> list[AlgorithmRow]: ...
+def algorithm_parameters(collective: str, name: str) -> list[ParameterRow]: ...
+def collectives() -> list[CollectiveRow]: ...
+def parse_size(text: str) -> int: ...
 def bus_factor(collective: str, world_size: int) -> float: ...
-def dtypes() -> list[tuple[str, int, str, str]]: ...
-def ops() -> list[tuple[str, list[str]]]: ...
+def dtypes() -> list[DtypeRow]: ...
+def ops() -> list[OpRow]: ...
 def machine() -> dict[str, Any]: ...
 def roofline(arrays: Any, threads: int, *, non_temporal: bool = False) -> float: ...
 
@@ -766,18 +859,18 @@ class Fabric:
     def at_once(self) -> list[list[float]]: ...
     def cut(self, ranks: Sequence[int]) -> float: ...
     @overload
-    def floor(self, collective: str, nbytes: int) -> float: ...
+    def floor(self, collective: str, nbytes: _Size) -> float: ...
     @overload
-    def floor(self, collective: str, nbytes: Iterable[int]) -> list[float]: ...
+    def floor(self, collective: str, nbytes: _Sizes) -> list[float]: ...
     @overload
-    def nccl(self, collective: str, nbytes: int, *, version: str | None = None) -> NcclEstimate: ...
+    def nccl(self, collective: str, nbytes: _Size, *, version: str | None = None) -> NcclEstimate: ...
     @overload
-    def nccl(self, collective: str, nbytes: Iterable[int], *, version: str | None = None) -> list[NcclEstimate]: ...
+    def nccl(self, collective: str, nbytes: _Sizes, *, version: str | None = None) -> list[NcclEstimate]: ...
     @overload
     def predict(
         self,
         collective: str,
-        nbytes: int,
+        nbytes: _Size,
         *,
         launch: str = "process_per_gpu",
         algorithm: str | None = None,
@@ -788,7 +881,7 @@ class Fabric:
     def predict(
         self,
         collective: str,
-        nbytes: Iterable[int],
+        nbytes: _Sizes,
         *,
         launch: str = "process_per_gpu",
         algorithm: str | None = None,
@@ -799,7 +892,7 @@ class Fabric:
     def simulate(
         self,
         schedule: Schedule | Algorithm | str,
-        nbytes: int,
+        nbytes: _Size,
         *,
         collective: str | None = None,
         dtype: str = "float32",
@@ -817,7 +910,7 @@ class Fabric:
     def simulate(
         self,
         schedule: Schedule | Algorithm | str,
-        nbytes: Iterable[int],
+        nbytes: _Sizes,
         *,
         collective: str | None = None,
         dtype: str = "float32",
@@ -891,9 +984,9 @@ class Trial:
     def fabric_class(self) -> str: ...
     def times(self, values: Mapping[str, float]) -> list[float]: ...
 
-def patterns() -> list[tuple[str, bool]]: ...
+def patterns() -> list[PatternRow]: ...
 def launch_named(name: str) -> str: ...
-def constants_of_predictions() -> list[tuple[str, float, str, str, float, float, str]]: ...
+def constants_of_predictions() -> list[ConstantRow]: ...
 
 @final
 class NcclEstimate:
@@ -995,6 +1088,6 @@ class TextFormat:
 
 def text_formats() -> list[TextFormat]: ...
 def cluster(node: str | Fabric, *, nodes: int, network: str) -> Fabric: ...
-def networks() -> list[tuple[str, str, float, str]]: ...
-def media() -> list[tuple[str, str, str, float, float, int, str]]: ...
-def gpus() -> list[tuple[str, str, str | None, int, str, int, float, str]]: ...
+def networks() -> list[NetworkRow]: ...
+def media() -> list[MediumRow]: ...
+def gpus() -> list[GpuRow]: ...

@@ -22,7 +22,7 @@ class Algorithm:
     """
 
     def __init__(self, collective: str, write: Callable[..., object]) -> None:
-        can_be_in_place = {name: can for name, _, _, can, *_ in collectives()}
+        can_be_in_place = {row.name: row.can_be_in_place for row in collectives()}
         if collective not in can_be_in_place:
             raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(can_be_in_place)}")
         self._can_be_in_place = can_be_in_place[collective]

@@ -343,7 +343,7 @@ def compare(
     fabric = preset(on) if isinstance(on, str) else on
     given = None if algorithms is None else [*algorithms]
     wanted = collective or next((one.collective for one in given or [] if not isinstance(one, str)), "all_reduce")
-    known = [name for owner, name, *_ in registry() if owner == wanted]
+    known = [row.name for row in registry() if row.collective == wanted]
     schedules: dict[str, Schedule | str] = {}
     for one in known if given is None else given:
         if isinstance(one, str):

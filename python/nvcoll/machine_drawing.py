@@ -86,7 +86,7 @@ def svg(fabric: Fabric) -> str:
     return document(width, height, title, parts, IN_THE_DARK)
 
 
-MEDIA = {name: (title, family) for name, title, family, *_ in media()}
+MEDIA = {row.name: (row.title, row.family) for row in media()}
 
 
 def _family(cable: Cable) -> str:

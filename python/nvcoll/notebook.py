@@ -77,7 +77,7 @@ def proof_html(proof: Proof) -> str:
 
 
 def _identity(schedule: Schedule) -> list[tuple[str, str]]:
-    has_root = next(has for name, _, has, *_ in collectives() if name == schedule.collective)
+    has_root = next(row.has_root for row in collectives() if row.name == schedule.collective)
     root = f", root {schedule.root}" if has_root else ""
     return [
         ("collective", schedule.collective),

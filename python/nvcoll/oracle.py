@@ -12,7 +12,7 @@ from nvcoll._nvcoll import Schedule, dtypes
 
 Array = np.ndarray[Any, Any]
 
-ACCUMULATORS = {name: accumulator for name, _, _, accumulator in dtypes()}
+ACCUMULATORS = {row.name: row.accumulator for row in dtypes()}
 
 
 def minimum(a: Array, b: Array) -> Array:

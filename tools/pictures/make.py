@@ -125,7 +125,7 @@ EIGHT = (
 
 def link_gap() -> Answer:
     """PCIe 3 to 5 against NVLink 1 to 5: what a GPU has, and what eight make of it."""
-    rates = {name: (title, lane, lane * efficiency) for name, title, _, lane, efficiency, *_ in media()}
+    rates = {row.name: (row.title, row.lane_gbps, row.lane_gbps * row.efficiency) for row in media()}
     one_gpu = [(f"pcie{n}", 16, f"PCIe {n} x16", BUS) for n in (3, 4, 5)]
     nvlinks = ((1, 4, "P100"), (2, 6, "V100"), (3, 12, "A100"), (4, 18, "H100"), (5, 18, "B200"))
     one_gpu += [(f"nvlink{n}", links, f"NVLink {n}, {links} links ({gpu})", SWITCH) for n, links, gpu in nvlinks]

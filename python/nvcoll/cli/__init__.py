@@ -86,7 +86,7 @@ class Commands(TyperGroup):
         """Finds the command."""
         name = args[0]
         if name not in self.commands:
-            if (meant := hints.nearest(name, [collective for collective, *_ in collectives()])) is not None:
+            if (meant := hints.nearest(name, [row.name for row in collectives()])) is not None:
                 columns = " --nccl" if name.endswith("_perf") else ""
                 raise InvalidArgument(f"no command is called `{name}`: did you mean nvcoll bench {meant}{columns}?")
             raise InvalidArgument(f"no command is called `{name}`: choose from {', '.join(self.commands)}")

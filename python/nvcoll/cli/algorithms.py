@@ -89,7 +89,7 @@ class Entry:
             schedule = nvcoll.schedule(self.collective, self.algorithm, world_size=ranks, path=path, in_place=in_place)
             return Cost.of(schedule)
 
-        can_be_in_place = next(can for name, _, _, can, *_ in collectives() if name == self.collective)
+        can_be_in_place = next(row.can_be_in_place for row in collectives() if row.name == self.collective)
         aliasings = (True, False) if can_be_in_place else (False,)
         return {(path, in_place): cost(path, in_place) for path in PATHS for in_place in aliasings}
 
@@ -100,7 +100,7 @@ def entries(collective: str | None = None) -> list[Entry]:
     Raises:
         InvalidArgument: there is no such collective.
     """
-    known = [name for name, *_ in collectives()]
+    known = [row.name for row in collectives()]
     if collective is not None and collective not in known:
         raise InvalidArgument(hints.of_collective(collective, known))
     all_entries = [Entry(*row) for row in registry()]
@@ -137,7 +137,7 @@ def _print_table(chosen: Sequence[Entry], ranks: int) -> None:
 
 
 def _document(chosen: Sequence[Entry], ranks: int) -> dict[str, Any]:
-    summaries = {name: summary for name, summary, *_ in collectives()}
+    summaries = {row.name: row.summary for row in collectives()}
     return {
         "schema": JSON_SCHEMA,
         "ranks": ranks,
@@ -183,7 +183,7 @@ def _section(collective: str, contract: str, chosen: Sequence[Entry]) -> str:
 
 def page() -> str:
     """Writes ``docs/ALGORITHMS.md``."""
-    known = [(name, contract, entries(name)) for name, contract, *_ in collectives()]
+    known = [(row.name, row.summary, entries(row.name)) for row in collectives()]
     overview = [_row(f"[{n}](#{n})", c, ", ".join(f"`{e.algorithm}`" for e in chosen)) for n, c, chosen in known]
     sections = [_section(name, contract, chosen) for name, contract, chosen in known]
     return "\n".join([PAGE.format(overview="\n".join(overview)), "\n\n".join(sections), ""])

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,8 +14,8 @@ from rich.progress import Progress
 
 import nvcoll
 from nvcoll import Algorithm, InvalidArgument, Refuted
+from nvcoll._nvcoll import DtypeRow, OpRow, bus_factor, collectives, dtypes, ops
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll._nvcoll import bus_factor, collectives, dtypes, ops
 from nvcoll.cli import bench_tables, files, hints, plot, sizes
 from nvcoll.cli import tune as tuning
 from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, root_of, writes_its_arrays
@@ -24,7 +24,7 @@ from nvcoll.cli.timing import Case, Reduction, check_memory, layout_of
 from nvcoll.formatting import sized
 
 DEFAULT_SIZES = ("64K", "1M", "16M")
-TIMED = tuple(name for name, *_ in collectives() if bus_factor(name, 2) > 0)
+TIMED = tuple(row.name for row in collectives() if bus_factor(row.name, 2) > 0)
 """The collectives that move data."""
 
 ALIGNED_BYTES = 16
@@ -33,7 +33,7 @@ ALIGNED_BYTES = 16
 OF_COMPLETE_FOLDS = ("avg", "premul_sum")
 """Ops that only a fold of all ranks has."""
 
-OF_PREDECESSORS = tuple(name for name, *_, folds in collectives() if folds == "predecessors")
+OF_PREDECESSORS = tuple(row.name for row in collectives() if row.folds == "predecessors")
 
 REFRESH_SECONDS = 0.1
 """How often the progress bar is drawn, between rounds. Chosen."""
@@ -41,7 +41,7 @@ REFRESH_SECONDS = 0.1
 
 def _check_collective(name: str) -> None:
     if name not in TIMED:
-        if name in {collective for collective, *_ in registry()}:
+        if name in {row.collective for row in registry()}:
             raise InvalidArgument(f"`{name}` moves no data: choose from {', '.join(TIMED)}")
         raise InvalidArgument(hints.of_collective(name, TIMED))
 
@@ -50,7 +50,7 @@ def _algorithms(
     collective: str, wanted: Sequence[str], ranks: int, root: int, uses: Sequence[bool]
 ) -> dict[str, str | Algorithm]:
     """Returns algorithms by the name that a column has, proved for every use: in place (True), out of place (False)."""
-    known = [name for owner, name, *_ in registry() if owner == collective]
+    known = [row.name for row in registry() if row.collective == collective]
     chosen: dict[str, str | Algorithm] = {}
     for name in wanted or known:
         if files.is_spec(name):
@@ -92,9 +92,9 @@ def _choice(what: str, name: str, known: list[str], of_nccl: dict[str, str]) -> 
     return ours
 
 
-def _names(rows: Sequence[tuple[Any, ...]], of_nccl: dict[str, str]) -> str:
+def _names(rows: Sequence[DtypeRow | OpRow], of_nccl: dict[str, str]) -> str:
     """Lists a registry for --help, with the names of nccl-tests beside ours."""
-    names = [f"{name} ({of_nccl[name]})" if name in of_nccl else name for name, *_ in rows]
+    names = [f"{row.name} ({of_nccl[row.name]})" if row.name in of_nccl else row.name for row in rows]
     return f"{', '.join(names)}; in parentheses as nccl-tests has it."
 
 
@@ -134,14 +134,14 @@ def _reduction(collective: str, dtype: str, op: str | None, ranks: int) -> Reduc
     Raises:
         InvalidArgument: no such dtype or op, an op where nothing is folded, or one that is not defined there.
     """
-    dtype = _choice("dtype", dtype, [name for name, *_ in dtypes()], bench_tables.NCCL_DTYPES)
+    dtype = _choice("dtype", dtype, [row.name for row in dtypes()], bench_tables.NCCL_DTYPES)
     if not FOLDS[collective]:
         if op is not None:
             raise InvalidArgument(f"{collective} folds nothing: leave out -o")
         return Reduction(dtype, None, ranks)
-    op = _choice("op", op or "sum", [name for name, _ in ops()], bench_tables.NCCL_OPS)
+    op = _choice("op", op or "sum", [row.name for row in ops()], bench_tables.NCCL_OPS)
     if op in OF_COMPLETE_FOLDS and collective in OF_PREDECESSORS:
-        has = ", ".join(name for name, _ in ops() if name not in OF_COMPLETE_FOLDS)
+        has = ", ".join(row.name for row in ops() if row.name not in OF_COMPLETE_FOLDS)
         raise InvalidArgument(f"{op} is of the fold of all ranks: {collective} has {has}")
     return Reduction(dtype, op, ranks)
 

@@ -110,7 +110,7 @@ def _us(us: float) -> str:
 
 def _orders(orders: dict[str, str], case: Case) -> str:
     """Says in which order each algorithm folds at this world size, as its proof has found."""
-    accumulators = {name: accumulator for name, _, _, accumulator in dtypes()}
+    accumulators = {row.name: row.accumulator for row in dtypes()}
     left_fold = "the left fold over ranks at any size"
     if case.reduction.op == "sum" and accumulators[case.reduction.dtype] == case.reduction.dtype:
         left_fold = "functools.reduce(np.add, ...) at any size"
@@ -131,7 +131,7 @@ def _taken(case: Case, in_place: bool) -> str:
     """Returns what auto takes for the calls of a case."""
     root = case.root if HAS_ROOT[case.collective] else None
     arguments = (case.collective, case.count, case.reduction.dtype)
-    name, *_ = case.node.estimates(*arguments, root=root, path="mapped", in_place=in_place, by_rank=False)
+    name = case.node.estimates(*arguments, root=root, path="mapped", in_place=in_place, by_rank=False).algorithm
     return str(name)
 
 

@@ -68,7 +68,7 @@ def contenders(names: Sequence[str], collective: str | None) -> tuple[str, list[
     wanted = collective or next((one.collective for one in mine.values()), DEFAULT_COLLECTIVE)
     if wanted not in HAS_ROOT:
         raise InvalidArgument(hints.of_collective(wanted, [*HAS_ROOT]))
-    known = [name for owner, name, *_ in registry() if owner == wanted]
+    known = [row.name for row in registry() if row.collective == wanted]
     chosen: dict[str, Contender] = {}
     for name in names or known:
         one = mine.get(name)

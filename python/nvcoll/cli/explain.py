@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 import nvcoll
 from nvcoll import InvalidArgument
+from nvcoll._nvcoll import AutoChoice, CandidateRow, auto_candidates, collectives, cost_model, dtypes, machine
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll._nvcoll import auto_candidates, collectives, cost_model, dtypes, machine
 from nvcoll.cli import hints, sizes
 from nvcoll.cli.operands import HAS_ROOT, root_of
 from nvcoll.cli.rounds import MODES, Call, measure
@@ -23,22 +22,10 @@ from nvcoll.tables import print_labelled, print_table
 DEFAULT_SIZE = "64K"
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What the cost model says of one candidate."""
-
-    algorithm: str
-    moved_bytes: float
-    waits: int
-    steps: int
-    terms: list[float]
-    seconds: float
-
-
-def estimates(node: nvcoll.Node, mode: str, call: Call) -> tuple[str, str, list[Estimate]]:
+def estimates(node: nvcoll.Node, mode: str, call: Call) -> AutoChoice:
     """Returns what auto takes, why, and what it expects of each candidate."""
     path, by_rank = MODES[mode]
-    chosen, why, rows = node.estimates(
+    return node.estimates(
         call.collective,
         call.count,
         call.dtype,
@@ -47,7 +34,6 @@ def estimates(node: nvcoll.Node, mode: str, call: Call) -> tuple[str, str, list[
         in_place=call.in_place,
         by_rank=by_rank,
     )
-    return chosen, why, [Estimate(*row) for row in rows]
 
 
 def _bytes(nbytes: float) -> str:
@@ -63,7 +49,7 @@ def _check(collective: str, dtype: str) -> int:
     known = [name for name in HAS_ROOT if name != "barrier"]
     if collective not in known:
         raise InvalidArgument(hints.of_collective(collective, known))
-    elements = {name: nbytes for name, nbytes, *_ in dtypes()}
+    elements = {row.name: row.nbytes for row in dtypes()}
     if dtype not in elements:
         raise InvalidArgument(f"no dtype is called `{dtype}`: choose from {', '.join(elements)}")
     return elements[dtype]
@@ -87,9 +73,9 @@ def explain(
     Example: nvcoll explain all_gather -b 64K -n 8
     """
     if collective is None:
-        raise InvalidArgument(f"name a collective ({', '.join(name for name, *_ in collectives())})")
+        raise InvalidArgument(f"name a collective ({', '.join(row.name for row in collectives())})")
     if collective == "barrier":
-        known = next(name for owner, name, *_ in registry() if owner == collective)
+        known = next(row.name for row in registry() if row.collective == collective)
         print(f"{collective}, {counted(ranks, 'rank')}")
         print(f"auto takes {known}: it is the only algorithm, and no data is moved; see nvcoll show {collective}")
         return
@@ -117,9 +103,13 @@ def explain(
     if candidates:
         print_candidates(candidates, chosen, seconds)
     else:
-        words = f"no estimates: with more than {cost_model()[2]} ranks it would take long to count every candidate"
+        words = (
+            f"no estimates: with more than {cost_model().most_ranks} ranks it would take long to count every candidate"
+        )
         print_labelled("", words, label=0)
-    others = [n for owner, n, *_ in registry() if owner == collective and n not in auto_candidates(collective)]
+    others = [
+        row.name for row in registry() if row.collective == collective and row.name not in auto_candidates(collective)
+    ]
     print()
     print_labelled("", f"by name only, since their bits differ: {', '.join(others) or 'none'}", label=0)
     print_labelled("", f"table: {node.tuning['machine']}", label=0)
@@ -152,7 +142,7 @@ def advice(chosen: str, tuned: str, seconds: dict[str, Spread]) -> Iterator[str]
         )
 
 
-def print_candidates(rows: Sequence[Estimate], chosen: str, seconds: dict[str, Spread]) -> None:
+def print_candidates(rows: Sequence[CandidateRow], chosen: str, seconds: dict[str, Spread]) -> None:
     """Prints one line per candidate; the one that auto takes has an arrow."""
     headings = ("candidate", "moved", "waits", "steps", "estimate us", "measured us", "estimate/measured", "")
     table = []

@@ -37,7 +37,7 @@ def _list() -> None:
         "accuracy", "of predictions of all_reduce, at the sizes of which most systems were measured; others: predict"
     )
     print()
-    rows = [(name, f"{gbps:g}", title) for name, title, gbps, _ in networks()]
+    rows = [(row.name, f"{row.gbps:g}", row.title) for row in networks()]
     print_table(("network", "GB/s per node", "what it is"), rows, left=("network", "what it is"))
     print()
     print_labelled("try", "nvcoll fabric hgx-h100   hgx-h100[0-3]   hgx-h100x4+ib-ndr-8   mine.toml")

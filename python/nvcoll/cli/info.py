@@ -39,15 +39,15 @@ def info() -> None:
         f"{name} {'unknown' if facts[key] is None else sized(facts[key])}"
         for name, key in (("L1d", "l1_bytes"), ("L2", "l2_bytes"), ("L3", "l3_bytes"))
     ]
-    default = {collective: name for collective, name, *_ in reversed(registry())}
+    default = {row.collective: row.name for row in reversed(registry())}
     of_collective = ", ".join(f"{collective} {name}" for collective, name in reversed(default.items()))
     print(f"cpu        {facts['cpu'] or 'unknown'}")
     print(f"usable     {_processors(workers, facts['cpu_quota'])}")
     print(f"caches     {', '.join(caches)}")
     isas = ", ".join(facts["isas"])
     print(f"kernels    {facts['isa']}, the best; isa= takes {isas}; results have the same bits with each")
-    print(f"dtypes     {', '.join(name for name, *_ in dtypes())}")
-    print(f"ops        {', '.join(name for name, _ in ops())}")
+    print(f"dtypes     {', '.join(row.name for row in dtypes())}")
+    print(f"ops        {', '.join(row.name for row in ops())}")
     print()
     print("defaults, and why")
     print(f"workers    {workers}, one per usable CPU and at most one per rank: more would wait for each other")

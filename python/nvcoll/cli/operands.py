@@ -25,9 +25,9 @@ from nvcoll._nvcoll import collectives
 
 Array = np.ndarray[Any, Any]
 
-HAS_ROOT = {name: has_root for name, _, has_root, *_ in collectives()}
-CAN_BE_IN_PLACE = {name: can for name, _, _, can, *_ in collectives()}
-FOLDS = {name: folds != "nothing" for name, *_, folds in collectives()}
+HAS_ROOT = {row.name: row.has_root for row in collectives()}
+CAN_BE_IN_PLACE = {row.name: row.can_be_in_place for row in collectives()}
+FOLDS = {row.name: row.folds != "nothing" for row in collectives()}
 
 
 def root_of(collective: str, ranks: int, root: int | None) -> int:

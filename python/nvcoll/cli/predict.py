@@ -257,7 +257,7 @@ def _trace(answer: Answer, collective: str, launch: str, file: Path) -> str:
     """Writes the schedule that does what NCCL would pick as a trace; returns what it is."""
     found, one = answer.prediction, answer.fabric
     assert found is not None
-    known = [name for owner, name, *_ in algorithms() if owner == collective]
+    known = [row.name for row in algorithms() if row.collective == collective]
     ours = next((name for name in OURS.get(found.algorithm, ()) if name in known), None)
     if ours is None:
         raise InvalidArgument(f"no {collective} algorithm of ours does what {found.algorithm} does: nothing to trace")

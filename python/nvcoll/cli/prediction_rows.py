@@ -110,8 +110,8 @@ class Question:
         predictions: Sequence[Prediction | None] = [None] * len(self.sizes)
         estimates: Sequence[NcclEstimate | None] = [None] * len(self.sizes)
         why_no_prediction = why_no_nccl = None
-        is_contract = self.collective in {name for name, *_ in collectives()}
-        predicted = [name for name, _ in patterns()]
+        is_contract = self.collective in {row.name for row in collectives()}
+        predicted = [row.name for row in patterns()]
         if not is_contract and self.collective not in predicted:
             raise InvalidArgument(hints.of_collective(self.collective, predicted))
         try:

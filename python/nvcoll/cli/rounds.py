@@ -51,7 +51,8 @@ class Call:
     root: int = 0
 
     def __post_init__(self) -> None:
-        _, _, self.has_root, self.can_be_in_place, *_ = next(c for c in collectives() if c[0] == self.collective)
+        contract = next(row for row in collectives() if row.name == self.collective)
+        self.has_root, self.can_be_in_place = contract.has_root, contract.can_be_in_place
         self.in_place = self.in_place and self.can_be_in_place
         if self.collective in CUT:
             self.count = max(1, self.count // self.world_size) * self.world_size

@@ -80,7 +80,9 @@ def _named(name: str | None, algorithm: str | None) -> tuple[str | None, str | N
 def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, path: str) -> Schedule:
     """Returns the schedule that is meant; ``ranks`` and ``path`` stand for what the user did not say."""
     if name is None:
-        raise InvalidArgument(f"name a collective ({', '.join(row[0] for row in collectives())}), or FILE.py:FUNCTION")
+        raise InvalidArgument(
+            f"name a collective ({', '.join(row.name for row in collectives())}), or FILE.py:FUNCTION"
+        )
     if not files.is_spec(name) and name not in (known := [row[0] for row in collectives()]):
         raise InvalidArgument(hints.of_collective(name, known))
     if files.is_spec(name) and algorithm is not None:
@@ -135,7 +137,7 @@ def _print_proof(proof: Proof, schedule: Schedule) -> None:
         print(f"but      a node cannot run it: {proof.cannot_run}")
     if not schedule.chunks:
         return
-    folds = next(row[4] for row in collectives() if row[0] == schedule.collective)
+    folds = next(row.folds for row in collectives() if row.name == schedule.collective)
     where = "at the last rank " if folds == "predecessors" else ""
     if proof.is_rank_order:
         print(f"order    rank: {where}every element is {shortened(proof.expression(0))}")
@@ -152,7 +154,8 @@ def _print_proof(proof: Proof, schedule: Schedule) -> None:
 def _prove(collective: str, algorithm: str, order: str, world_size: int) -> Iterator[Proof]:
     """Proves an algorithm for every root, path and aliasing, and that its order is the one it claims."""
     paths = ("mapped", "staged", *(["pushed"] if world_size <= LARGEST_PUSHED else []))
-    has_root, can_be_in_place = next(row[2:4] for row in collectives() if row[0] == collective)
+    contract = next(row for row in collectives() if row.name == collective)
+    has_root, can_be_in_place = contract.has_root, contract.can_be_in_place
     roots = range(world_size) if has_root else range(1)
     for root, in_place, path in product(roots, (True, False)[not can_be_in_place :], paths):
         schedule = nvcoll.schedule(
@@ -170,9 +173,10 @@ def _prove(collective: str, algorithm: str, order: str, world_size: int) -> Iter
 
 def _verify_all() -> None:
     start, total, slowest = time.perf_counter(), 0, 0.0
-    for collective, algorithm, order, *_ in registry():
+    for contract in registry():
+        collective, algorithm, order = contract.collective, contract.name, contract.order
         count, began = 0, time.perf_counter()
-        has_root = any(row[2] for row in collectives() if row[0] == collective)
+        has_root = any(row.has_root for row in collectives() if row.name == collective)
         for world_size in (*ALL_WORLD_SIZES, *(() if has_root else LARGE_WORLD_SIZES)):
             for proof in _prove(collective, algorithm, order, world_size):
                 count += 1

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
 from itertools import pairwise
 from math import inf
 
-from nvcoll._nvcoll import InvalidArgument, Prediction
+from nvcoll._nvcoll import InvalidArgument, Prediction, parse_size
 from nvcoll.formatting import sized
-
-UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-
-MOST_BYTES = 2**56
-"""More than any machine has, and few enough to compute with. Chosen."""
 
 MOST_SIZES = 1000
 """The most sizes of a sweep. Chosen: more are a slip of the keys."""
@@ -25,16 +18,7 @@ PARTS = 16
 
 def parse(text: str) -> int:
     """Returns the bytes that a size names."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(iB|B)?", text.strip(), re.IGNORECASE)
-    if match and (match[3] or "").endswith("b"):
-        raise InvalidArgument(f"`{text}` is bits: write {text.strip()[:-1]}B for bytes, or an eighth of it")
-    if not match:
-        raise InvalidArgument(f"`{text}` is not a size: write 4096, 64K, 16MiB or 140GB")
-    base = 1000 if (match[3] or "").upper() == "B" and match[2] else 1024
-    nbytes = int(Decimal(match[1]) * base ** UNITS[match[2].upper()])
-    if nbytes > MOST_BYTES:
-        raise InvalidArgument(f"`{text}` is more than any machine has: use a smaller size")
-    return nbytes
+    return parse_size(text)
 
 
 def accuracy(found: Sequence[Prediction], predict: Callable[[list[int]], Sequence[Prediction]]) -> str:

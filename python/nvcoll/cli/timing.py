@@ -66,9 +66,9 @@ class Reduction:
     world_size: int
 
     def __post_init__(self) -> None:
-        defined = dict(ops()).get(self.op or "", [self.dtype])
+        defined = {row.name: row.dtypes for row in ops()}.get(self.op or "", [self.dtype])
         if self.dtype not in defined:
-            has = ", ".join(op for op, dtypes in ops() if self.dtype in dtypes)
+            has = ", ".join(row.name for row in ops() if self.dtype in row.dtypes)
             what = f"{self.op} is not defined on {self.dtype}"
             raise InvalidArgument(f"{what}: it is defined on {', '.join(defined)}; {self.dtype} has {has}")
         self.numpy_dtype = dtype_named(self.dtype)

@@ -61,7 +61,7 @@ class Fit:
 
     def solve(self) -> None:
         """Finds coefficients, in the units that their names say."""
-        per_second = np.array([scale for _, scale in cost_model()[1]])
+        per_second = np.array([row.per_second for row in cost_model().coefficients])
         measured = np.array(self.seconds)
         equations = np.array(self.terms) / per_second / measured[:, None]
         self.coefficients = list(non_negative_least_squares(equations, np.ones(len(measured))))
@@ -119,7 +119,7 @@ def _measure(table: Path, all_ranks: Sequence[int], all_sizes: Sequence[str], ro
 
 def _with_a_choice() -> list[str]:
     """Returns the collectives for which auto has several candidates."""
-    return [name for name, *_ in collectives() if len(auto_candidates(name)) > 1]
+    return [row.name for row in collectives() if len(auto_candidates(row.name)) > 1]
 
 
 def _of_this_machine() -> dict[str, Any]:
@@ -137,7 +137,7 @@ def table_text(table: dict[str, Any], decisions: Sequence[str] = ()) -> str:
     quoted = str(table["machine"]).replace("\\", "\\\\").replace('"', '\\"')
     lines = [f'format = "{table["format"]}"', f'machine = "{quoted}"', "", "[caches]"]
     lines += [f"{name} = {table[name]:.0f}" for name in ("near_bytes", "far_bytes")]
-    for mode in cost_model()[0]:
+    for mode in cost_model().modes:
         lines += ["", f"[{mode}]", *(f"{name} = {value:.6g}" for name, value in table[mode].items())]
     return "\n".join([*lines, *decisions, ""])
 
@@ -211,7 +211,7 @@ def tune(
             fits = _measure(begun, all_ranks, all_sizes, rounds)
         for fit in fits:
             fit.solve()
-            table[fit.mode] = dict(zip([name for name, _ in cost_model()[1]], fit.coefficients, strict=True))
+            table[fit.mode] = dict(zip([row.name for row in cost_model().coefficients], fit.coefficients, strict=True))
             print(f"{fit.mode:6}  {fit.words}")
     text = table_text(table)
     if is_measured:

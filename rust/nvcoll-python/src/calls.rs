@@ -93,8 +93,8 @@ impl Reduction {
             }
             return Ok(Self { op: Op::PremulSum, scalars: scalars.clone() });
         }
-        let name: String = op.extract().map_err(|_| invalid(py, "`op` must be a name or premul_sum(scalars)"))?;
-        match Op::named(&name) {
+        let name = name_of(op)?;
+        match Op::named(&name).or_else(|| op_called(&name)) {
             Some(Op::PremulSum) => {
                 Err(invalid(py, "`op` is \"premul_sum\" without scalars: pass nvcoll.premul_sum(scalars)"))
             }
@@ -126,6 +126,47 @@ impl Reduction {
     pub(crate) fn scalar(&self, at: usize) -> f64 {
         self.scalars.get(at).or(self.scalars.first()).copied().unwrap_or(1.0)
     }
+}
+
+/// Ops by the names that numpy, torch and MPI give them, in lower case.
+const OTHER_NAMES: [(&str, Op); 12] = [
+    ("mean", Op::Avg),
+    ("add", Op::Sum),
+    ("product", Op::Prod),
+    ("multiply", Op::Prod),
+    ("mul", Op::Prod),
+    ("maximum", Op::Max),
+    ("minimum", Op::Min),
+    ("bitwise_and", Op::Band),
+    ("bitwise_or", Op::Bor),
+    ("bitwise_xor", Op::Bxor),
+    ("logical_and", Op::Land),
+    ("logical_or", Op::Lor),
+];
+
+/// Returns the op that `name` is in other case, or in another library.
+#[cold]
+fn op_called(name: &str) -> Option<Op> {
+    let name = name.to_ascii_lowercase();
+    let other = || OTHER_NAMES.iter().find(|(other, _)| *other == name).map(|&(_, op)| op);
+    Op::named(&name).or_else(other)
+}
+
+/// Returns the name of an op: text, a member of an enum such as torch's `ReduceOp.SUM`, or a ufunc such as `np.add`.
+fn name_of(op: &Bound<'_, PyAny>) -> PyResult<String> {
+    let py = op.py();
+    if let Ok(name) = op.extract::<String>() {
+        return Ok(name);
+    }
+    // Functions of the user's own have code, and whatever their name is, nobody knows what they do.
+    let is_own = op.hasattr(intern!(py, "__code__"))?;
+    for attribute in [intern!(py, "name"), intern!(py, "__name__")] {
+        let Some(name) = op.getattr_opt(attribute)?.filter(|_| !is_own) else { continue };
+        if let Ok(name) = name.extract::<String>() {
+            return Ok(name);
+        }
+    }
+    Err(invalid(py, "`op` must be a name, a ufunc such as np.add, or premul_sum(scalars)"))
 }
 
 /// An algorithm by name, or the proof of one that the user wrote.

@@ -14,7 +14,9 @@ use nvcoll_fabric::{Error, Fabric as Hardware};
 
 use crate::answers::Answers;
 use crate::error::{of_fabric, of_file};
+use crate::rows::{GpuRow, MediumRow, NetworkRow};
 use crate::schedule::{collective_named, in_notebook};
+use crate::sizes::{sizes_of, Sizes};
 use crate::whole::whole;
 
 /// Rates in decimal GB/s, row by row.
@@ -196,7 +198,7 @@ impl Fabric {
     ///
     /// Args:
     ///     collective: as all_reduce.
-    ///     nbytes: int, or any number of them: then a list is returned.
+    ///     nbytes: bytes, or a size such as `"64K"` or `"1G"`; or any number of them: then a list is returned.
     ///
     /// Raises:
     ///     InvalidArgument: no collective is called so, or it has no floor.
@@ -242,37 +244,6 @@ impl Fabric {
 
     pub(crate) fn answers(&self) -> &Answers {
         &self.1
-    }
-}
-
-/// More than any machine has. Chosen.
-const MOST_BYTES: i64 = 1 << 56;
-
-/// Reads a number of bytes.
-pub(crate) fn nbytes_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
-    Ok(whole("nbytes", value, 0..=MOST_BYTES)?.unsigned_abs())
-}
-
-/// One size, or any number of them.
-pub(crate) enum Sizes {
-    One(u64),
-    Many(Vec<u64>),
-}
-
-impl Sizes {
-    pub(crate) fn all(&self) -> &[u64] {
-        match self {
-            Sizes::One(size) => std::slice::from_ref(size),
-            Sizes::Many(sizes) => sizes,
-        }
-    }
-}
-
-/// Reads a number of bytes, or any number of them.
-pub(crate) fn sizes_of(value: &Bound<'_, PyAny>) -> PyResult<Sizes> {
-    match value.try_iter() {
-        Ok(sizes) => Ok(Sizes::Many(sizes.map(|size| nbytes_of(&size?)).collect::<PyResult<_>>()?)),
-        Err(_) => Ok(Sizes::One(nbytes_of(value)?)),
     }
 }
 
@@ -337,43 +308,44 @@ fn make_cluster(py: Python<'_>, node: &Bound<'_, PyAny>, nodes: &Bound<'_, PyAny
     made.map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }
 
-/// Every network: (name, title, GB/s per node one way, source).
+/// Returns every network that can lie between nodes.
 #[pyfunction]
 #[pyo3(name = "networks")]
-fn all_networks(py: Python<'_>) -> PyResult<Vec<(&'static str, &'static str, f64, &'static str)>> {
+fn all_networks(py: Python<'_>) -> PyResult<Vec<NetworkRow>> {
     let row = |network: &'static cluster::Network| {
         let gbps = network.line_rate().map_err(|error| of_fabric(py, &error))?.gbps();
-        Ok((network.name.as_str(), network.title.as_str(), gbps, network.source.as_str()))
+        Ok(NetworkRow { name: &network.name, title: &network.title, gbps, source: &network.source })
     };
     networks().iter().map(row).collect()
 }
 
-/// A medium as Python sees it: name, title, family, GB/s of a lane, efficiency, latency in ns, source.
-type MediumRow = (&'static str, &'static str, &'static str, f64, f64, u64, &'static str);
-
-/// Every medium of links: (name, title, family, GB/s of one lane or link one way at line rate, what part of that a long
-/// transfer reaches, nanoseconds until the first byte is across, source).
+/// Returns every medium of which links are made.
 #[pyfunction(name = "media")]
 fn all_media() -> Vec<MediumRow> {
-    let row = |one: &'static media::Medium| {
-        let words = (one.name.as_str(), one.title.as_str(), one.family.name(), one.source.as_str());
-        (words.0, words.1, words.2, one.lane_gbps, one.efficiency, one.latency_ns, words.3)
+    let row = |one: &'static media::Medium| MediumRow {
+        name: &one.name,
+        title: &one.title,
+        family: one.family.name(),
+        lane_gbps: one.lane_gbps,
+        efficiency: one.efficiency,
+        latency_ns: one.latency_ns,
+        source: &one.source,
     };
     media::all().iter().map(row).collect()
 }
 
-/// A model of GPU as Python sees it: name, title, medium and number of its NVLinks, medium and lanes of its PCIe, GB/s of
-/// its memory, source.
-type GpuRow = (&'static str, &'static str, Option<&'static str>, u32, &'static str, u32, f64, &'static str);
-
-/// Every model of GPU: (name, title, medium of its NVLinks or None, how many it has, medium of its PCIe, lanes of that,
-/// GB/s of its memory, source). NVLinks of AMD's are links of Infinity Fabric.
+/// Returns every model of GPU.
 #[pyfunction(name = "gpus")]
 fn all_gpus() -> Vec<GpuRow> {
-    let row = |one: &'static gpus::Gpu| {
-        let (nvlink, pcie) = (one.nvlink.as_deref(), one.pcie.as_str());
-        let (name, title, source) = (one.name.as_str(), one.title.as_str(), one.source.as_str());
-        (name, title, nvlink, one.nvlinks, pcie, one.pcie_lanes, one.memory_gbps, source)
+    let row = |one: &'static gpus::Gpu| GpuRow {
+        name: &one.name,
+        title: &one.title,
+        nvlink: one.nvlink.as_deref(),
+        nvlinks: one.nvlinks,
+        pcie: &one.pcie,
+        pcie_lanes: one.pcie_lanes,
+        memory_gbps: one.memory_gbps,
+        source: &one.source,
     };
     gpus::all().iter().map(row).collect()
 }

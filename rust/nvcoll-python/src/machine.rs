@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_core::algorithm::{Named, ALGORITHMS};
+use nvcoll_core::algorithm::{Algorithm, Named, ALGORITHMS};
 use nvcoll_core::collective::{Collective, Folds, Roles, ALL_REDUCE, COLLECTIVES};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::limits::{MAX_RUNNING_RANKS, MAX_WORLD_SIZE};
@@ -14,41 +14,58 @@ use nvcoll_engine::system::cpus;
 
 use crate::arrays::{Caller, Contract, Operands, Passed};
 use crate::error::of_core;
+use crate::rows::{AlgorithmRow, CollectiveRow, DtypeRow, OpRow, ParameterRow};
 use crate::schedule::collective_named;
 use crate::whole::whole;
 
 /// More threads than any machine has processors for. Chosen.
 const ROOFLINE_THREADS: u32 = 1024;
 
-/// All algorithms: (collective, name, order, summary, source).
+/// Returns all registered algorithms.
 #[pyfunction]
-fn algorithms() -> Vec<(&'static str, &'static str, &'static str, &'static str, &'static str)> {
-    ALGORITHMS.iter().map(|a| (a.collective.name, a.name, a.order.name(), a.summary, a.source)).collect()
+fn algorithms() -> Vec<AlgorithmRow> {
+    let row = |algorithm: &&'static Algorithm| AlgorithmRow {
+        collective: algorithm.collective.name,
+        name: algorithm.name,
+        order: algorithm.order.name(),
+        summary: algorithm.summary,
+        source: algorithm.source,
+    };
+    ALGORITHMS.iter().map(row).collect()
 }
 
-/// The parameters of a registered algorithm: (name, what it can be, what it is unless given, summary).
+/// Returns the parameters of a registered algorithm.
 #[pyfunction]
-fn algorithm_parameters(
-    py: Python<'_>,
-    collective: &str,
-    name: &str,
-) -> PyResult<Vec<(&'static str, String, &'static str, &'static str)>> {
+fn algorithm_parameters(py: Python<'_>, collective: &str, name: &str) -> PyResult<Vec<ParameterRow>> {
     let named = Named::read(collective_named(py, collective)?, name).map_err(|error| of_core(py, &error))?;
-    Ok(named.parameters().iter().map(|p| (p.name, p.choices(), p.default(), p.summary)).collect())
+    let parameters = named.parameters().iter().map(|parameter| ParameterRow {
+        name: parameter.name,
+        choices: parameter.choices(),
+        default: parameter.default(),
+        summary: parameter.summary,
+    });
+    Ok(parameters.collect())
 }
 
-/// All collectives: (name, summary, whether one rank is the root, whether it can be in place, what it folds).
+/// Returns all collectives.
 #[pyfunction]
-fn collectives() -> Vec<(&'static str, &'static str, bool, bool, &'static str)> {
+fn collectives() -> Vec<CollectiveRow> {
     let folds = |folds| match folds {
         Folds::Nothing => "nothing",
         Folds::Everyone => "everyone",
         Folds::Predecessors => "predecessors",
     };
-    COLLECTIVES.iter().map(|c| (c.name, c.summary, c.has_root, c.can_be_in_place, folds(c.folds))).collect()
+    let row = |collective: &&'static Collective| CollectiveRow {
+        name: collective.name,
+        summary: collective.summary,
+        has_root: collective.has_root,
+        can_be_in_place: collective.can_be_in_place,
+        folds: folds(collective.folds),
+    };
+    COLLECTIVES.iter().map(row).collect()
 }
 
-/// busbw / algbw of a collective among so many ranks, as nccl-tests has it.
+/// Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it.
 #[pyfunction]
 fn bus_factor(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>) -> PyResult<f64> {
     let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
@@ -57,17 +74,23 @@ fn bus_factor(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>) -
     named.map(|c| (c.bus_factor)(world_size)).ok_or_else(unknown)
 }
 
-/// All dtypes: (name, bytes, kind, name of the accumulator).
+/// Returns all dtypes.
 #[pyfunction]
-fn dtypes() -> Vec<(&'static str, usize, &'static str, &'static str)> {
-    DType::ALL.iter().map(|d| (d.name(), d.bytes(), d.kind().name(), d.accumulator().name())).collect()
+fn dtypes() -> Vec<DtypeRow> {
+    let row = |dtype: &DType| DtypeRow {
+        name: dtype.name(),
+        nbytes: dtype.bytes(),
+        kind: dtype.kind().name(),
+        accumulator: dtype.accumulator().name(),
+    };
+    DType::ALL.iter().map(row).collect()
 }
 
-/// All ops: (name, names of the dtypes on which it is defined).
+/// Returns all ops.
 #[pyfunction]
-fn ops() -> Vec<(&'static str, Vec<&'static str>)> {
+fn ops() -> Vec<OpRow> {
     let defined = |op: &Op| DType::ALL.iter().filter(|d| op.is_defined_on(**d)).map(|d| d.name()).collect();
-    Op::ALL.iter().map(|op| (op.name(), defined(op))).collect()
+    Op::ALL.iter().map(|op| OpRow { name: op.name(), dtypes: defined(op) }).collect()
 }
 
 /// What this machine offers.

@@ -8,8 +8,9 @@ use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Result;
 
 use crate::error::of_fabric;
-use crate::fabric::{sizes_of, Fabric, Sizes};
+use crate::fabric::Fabric;
 use crate::schedule::collective_named;
+use crate::sizes::{sizes_of, Sizes};
 
 /// An algorithm and a protocol that NCCL weighs for a call of one size.
 #[pyclass(frozen, get_all, module = "nvcoll")]
@@ -97,7 +98,7 @@ impl Fabric {
     ///
     /// Args:
     ///     collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce: NCCL has no model of others.
-    ///     nbytes: int, or any number of them; bytes as nccl-tests counts them: of all ranks together for all_gather
+    ///     nbytes: bytes, or a size such as `"1G"`, or any number of them; as nccl-tests counts them: of all ranks together for all_gather
     ///         and reduce_scatter.
     ///     version: of NCCL, as ``2.27.7`` or ``2.27``; the newest whose constants are known if None. A version has the
     ///         constants of the newest known one that is not newer.

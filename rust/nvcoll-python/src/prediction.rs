@@ -11,7 +11,9 @@ use nvcoll_fabric::predict::{Candidates, CollectiveCall, Forced, Launch, Pattern
 use nvcoll_fabric::{Error, Result};
 
 use crate::error::of_fabric;
-use crate::fabric::{sizes_of, Fabric, Sizes};
+use crate::fabric::Fabric;
+use crate::rows::{ConstantRow, PatternRow};
+use crate::sizes::{sizes_of, Sizes};
 
 /// How long a call of one size takes. Made by :meth:`Fabric.predict`. Times are microseconds.
 #[pyclass(frozen, get_all, module = "nvcoll")]
@@ -99,7 +101,7 @@ impl Fabric {
     /// Args:
     ///     collective: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or sendrecv,
     ///         nccl-tests' own.
-    ///     nbytes: int, or any number of them; bytes as nccl-tests counts them: of all ranks together for all_gather
+    ///     nbytes: bytes, or a size such as `"1G"`, or any number of them; as nccl-tests counts them: of all ranks together for all_gather
     ///         and reduce_scatter.
     ///     launch: ``process_per_gpu``; ``single_process``: one for all GPUs of a node; ``framework``: from torch or its like.
     ///     algorithm: of NCCL, as ``Ring``; what its formula takes if None.
@@ -219,22 +221,26 @@ impl Trial {
     }
 }
 
-/// A row of `constants.toml`: name, value, unit, how it is known, low, high, source.
-type ConstantRow = (&'static str, f64, &'static str, &'static str, f64, f64, &'static str);
-
-/// The constants of predictions: (name, value, unit, cited, fitted or chosen, least and most with a family left out, source).
+/// Returns the constants of predictions.
 #[pyfunction]
 fn constants_of_predictions() -> Vec<ConstantRow> {
-    let row = |c: &'static constants::Constant| {
-        (c.name.as_str(), c.value, c.unit.as_str(), c.kind.name(), c.low, c.high, c.source.as_str())
+    let row = |constant: &'static constants::Constant| ConstantRow {
+        name: &constant.name,
+        value: constant.value,
+        unit: &constant.unit,
+        kind: constant.kind.name(),
+        low: constant.low,
+        high: constant.high,
+        source: &constant.source,
     };
     constants::all().iter().map(row).collect()
 }
 
-/// What predictions are of: (name, whether NCCL builds it of sends and receives).
+/// Returns the patterns that predictions know.
 #[pyfunction]
-fn patterns() -> Vec<(&'static str, bool)> {
-    Pattern::ALL.iter().map(|pattern| (pattern.name(), pattern.is_of_sends())).collect()
+fn patterns() -> Vec<PatternRow> {
+    let row = |pattern: &Pattern| PatternRow { name: pattern.name(), is_of_sends: pattern.is_of_sends() };
+    Pattern::ALL.iter().map(row).collect()
 }
 
 /// Returns the name of a launch; raises InvalidArgument if none is called so.

@@ -1,6 +1,7 @@
 //! `Fabric.simulate`: a schedule, or an algorithm for all GPUs, in virtual time.
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use nvcoll_core::algorithm::build_interruptible;
 use nvcoll_core::collective::{Collective, Roles};
@@ -16,10 +17,11 @@ use nvcoll_fabric::{Error, Result};
 
 use crate::conditions::{damages_of, slowdowns_of, starts_of};
 use crate::error::{invalid, of_core, of_fabric};
-use crate::fabric::{nbytes_of, Fabric};
+use crate::fabric::Fabric;
 use crate::gil::interrupt;
 use crate::gil::watched_in_fabric;
 use crate::schedule::{collective_named, written, Schedule};
+use crate::sizes::size_of;
 use crate::timeline::Timeline;
 use crate::whole::whole;
 
@@ -43,7 +45,7 @@ impl Fabric {
     /// Args:
     ///     schedule: a `Schedule` for as many ranks as the fabric has GPUs, or fewer; an algorithm for all of its GPUs:
     ///         one written in Python, or the name of one of `collective`.
-    ///     nbytes: int, or any number of them; bytes of a rank's longer buffer, as nccl-tests counts them; multiples of
+    ///     nbytes: bytes, or a size such as `"1M"`, or any number of them; of a rank's longer buffer, as nccl-tests counts them; multiples of
     ///         the dtype's bytes.
     ///     collective: of which collective an algorithm is that is a name; None for others.
     ///     dtype: name of the dtype of the elements.
@@ -94,8 +96,10 @@ impl Fabric {
         let costs = protocol::named(protocol).map_err(|error| of_fabric(py, &error))?;
         let slice_bytes = slice_bytes.map_or(Ok(SLICE_BYTES), |bytes| whole("slice_bytes", bytes, 1..=i64::MAX))?;
         let sizes: Option<Vec<u64>> = match nbytes.try_iter() {
-            Ok(sizes) => Some(sizes.map(|size| elements_of(&size?, dtype)).collect::<PyResult<_>>()?),
-            Err(_) => None,
+            Ok(sizes) if !nbytes.is_instance_of::<PyString>() => {
+                Some(sizes.map(|size| elements_of(&size?, dtype)).collect::<PyResult<_>>()?)
+            }
+            _ => None,
         };
         let given = self.schedule_of(schedule, collective)?;
         let core = &given.get().core;
@@ -123,7 +127,7 @@ impl Fabric {
 
 /// Reads a number of bytes, which must be whole elements; returns how many.
 fn elements_of(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<u64> {
-    let (nbytes, element) = (nbytes_of(value)?, dtype.bytes() as u64);
+    let (nbytes, element) = (size_of(value)?, dtype.bytes() as u64);
     if nbytes % element != 0 {
         let message = format!("nbytes is {nbytes}: pass a multiple of {element}, which {dtype} has");
         return Err(invalid(value.py(), message));

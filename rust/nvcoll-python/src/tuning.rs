@@ -21,11 +21,9 @@ use nvcoll_engine::ranks::node::Node;
 
 use crate::error::{invalid, of_engine};
 use crate::gil::WithoutGil;
+use crate::rows::{AutoChoice, CandidateRow, CoefficientRow, CostModel};
 use crate::schedule::path_named;
 use crate::whole::whole;
-
-/// The choice, why, and for each candidate: name, bytes moved, waits, steps, terms, seconds.
-pub(crate) type Estimates = (&'static str, &'static str, Vec<(&'static str, f64, u32, u64, Vec<f64>, f64)>);
 
 /// Reads `tuning=`, whose default is what the environment names or what is shipped.
 pub(crate) fn of_option(py: Python<'_>, file: Option<PathBuf>) -> PyResult<Arc<Tuning>> {
@@ -65,7 +63,7 @@ pub(crate) fn estimates(
     path: &str,
     in_place: bool,
     by_rank: bool,
-) -> PyResult<Estimates> {
+) -> PyResult<AutoChoice> {
     let contract =
         Collective::named(collective).ok_or_else(|| invalid(py, format!("no collective is called `{collective}`")))?;
     let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
@@ -83,14 +81,26 @@ pub(crate) fn estimates(
     let (ranks, unlocked) = (engine.world_size(), WithoutGil(py));
     let chosen = engine.programs().choose(&call, split, ranks, &unlocked).map_err(|error| of_engine(py, &error))?;
     let all = engine.programs().estimates(&call, split, ranks, &unlocked).map_err(|error| of_engine(py, &error))?;
-    let rows = all.into_iter().map(|e| (e.algorithm, e.moved_bytes, e.waits, e.steps, e.terms.to_vec(), e.seconds));
-    Ok((chosen.algorithm, chosen.why, rows.collect()))
+    let rows = all.into_iter().map(|estimate| CandidateRow {
+        algorithm: estimate.algorithm,
+        moved_bytes: estimate.moved_bytes,
+        waits: estimate.waits,
+        steps: estimate.steps,
+        terms: estimate.terms.to_vec(),
+        seconds: estimate.seconds,
+    });
+    Ok(AutoChoice { algorithm: chosen.algorithm, why: chosen.why, candidates: rows.collect() })
 }
 
-/// What the cost model has: modes, the coefficients as (name, how many of its unit are a second), the most ranks.
+/// Returns the model by which `auto` chooses.
 #[pyfunction]
-pub(crate) fn cost_model() -> (Vec<&'static str>, Vec<(&'static str, f64)>, u32) {
-    (Mode::ALL.iter().map(|mode| mode.name()).collect(), COEFFICIENTS.to_vec(), MODELLED_RANKS)
+pub(crate) fn cost_model() -> CostModel {
+    let coefficients = COEFFICIENTS.iter().map(|&(name, per_second)| CoefficientRow { name, per_second });
+    CostModel {
+        modes: Mode::ALL.iter().map(|mode| mode.name()).collect(),
+        coefficients: coefficients.collect(),
+        most_ranks: MODELLED_RANKS,
+    }
 }
 
 /// The algorithms that `auto` chooses from, the default first.

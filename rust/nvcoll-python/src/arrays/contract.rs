@@ -127,6 +127,11 @@ impl Shape {
         }
     }
 
+    /// Says whether every part is a whole number of rows of `row` elements.
+    pub(crate) fn is_of_rows(&self, row: usize) -> bool {
+        row > 0 && self.of_parts.iter().all(|part| part % row == 0)
+    }
+
     /// Returns how many elements an array of a rank holds.
     pub(crate) fn count(&self, contract: &Contract, rank: u32, side: Side) -> usize {
         self.one_count().unwrap_or_else(|| held_count(&self.of_parts, contract.parts(rank, side)))

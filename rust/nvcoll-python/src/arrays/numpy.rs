@@ -48,6 +48,13 @@ pub(super) fn is_scalar(object: &Bound<'_, PyAny>) -> bool {
     }
 }
 
+/// Returns the number of axes of a numpy array; `None` for other objects.
+pub(super) fn axes(object: &Bound<'_, PyAny>) -> Option<usize> {
+    let array = object.cast::<PyUntypedArray>().ok()?;
+    // SAFETY: `array` is a live numpy array, as the cast found, and this thread is attached.
+    usize::try_from(unsafe { (*array.as_array_ptr()).fields.nd }).ok()
+}
+
 /// Reads an object of which [`is_exact`] or [`is_subclass`] is true.
 pub(super) fn read(object: &Bound<'_, PyAny>) -> Result<Array, Reason> {
     let array = object.cast::<PyUntypedArray>().map_err(PyErr::from)?;

@@ -1,5 +1,6 @@
 //! What a call returns: an object that was passed, or new arrays.
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -8,6 +9,7 @@ use nvcoll_core::dtype::DType;
 use super::caller::Caller;
 use super::contract::{Contract, Shape, Side};
 use super::fresh::new_like;
+use super::numpy;
 
 /// Returns the object that a call returns which makes no new array.
 pub(super) fn result_of<'py>(
@@ -27,7 +29,8 @@ pub(super) fn result_of<'py>(
     }
 }
 
-/// Makes the outputs of a call: of the kind of what each rank passes. `is_deferred`: see [`new_like`].
+/// Makes the outputs of a call: of the kind of what each rank passes. They keep the axes of that after the first, if every part
+/// is a whole number of its rows, and have one axis otherwise. `is_deferred`: see [`new_like`].
 pub(super) fn new_outputs<'py>(
     contract: &Contract,
     caller: Caller,
@@ -38,9 +41,12 @@ pub(super) fn new_outputs<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = arrays.py();
     let is_list = arrays.is_instance_of::<PyList>() || arrays.is_instance_of::<PyTuple>();
+    let is_stack = matches!(caller, Caller::Node) && !is_list && !contract.is_of_root_only(Side::Input);
     let new = |rank: u32| {
         let like = if is_list && matches!(caller, Caller::Node) { arrays.get_item(rank)? } else { arrays.clone() };
-        new_like(&like, dtype, shape.count(contract, rank, Side::Output), is_deferred)
+        let first = usize::from(is_stack);
+        let axes = trailing_axes(&like, first + 1)?.filter(|axes| shape.is_of_rows(axes.iter().product()));
+        new_like(&like, dtype, shape.count(contract, rank, Side::Output), &axes.unwrap_or_default(), is_deferred)
     };
     match caller {
         Caller::Node if contract.is_of_root_only(Side::Output) => new(contract.roles.root),
@@ -51,4 +57,14 @@ pub(super) fn new_outputs<'py>(
         Caller::Rank(rank) if contract.has(rank, Side::Output) => new(rank),
         Caller::Rank(_) => Ok(py.None().into_bound(py)),
     }
+}
+
+/// Returns the lengths of the axes of `like` after the first `skipped`; `None` if there are none.
+fn trailing_axes(like: &Bound<'_, PyAny>, skipped: usize) -> PyResult<Option<Vec<usize>>> {
+    if numpy::axes(like).is_some_and(|axes| axes <= skipped) {
+        return Ok(None);
+    }
+    let Some(shape) = like.getattr_opt(intern!(like.py(), "shape"))? else { return Ok(None) };
+    let Ok(shape) = shape.extract::<Vec<usize>>() else { return Ok(None) };
+    Ok((shape.len() > skipped).then(|| shape[skipped..].to_vec()))
 }

@@ -24,7 +24,7 @@ impl Communicator {
     ///     counts: how many elements this rank sends to each rank, 0 allowed. Or, the same on every rank, a table whose row q is
     ///         what rank q sends to each. Default: the length, the same on every rank, cut as numpy's `array_split` does.
     ///     recv_counts: how many elements this rank receives from each rank, for a check, and only without a table.
-    ///     out: all that this rank receives; never in place. Default: a new array of one axis, of the kind of `x`.
+    ///     out: all that this rank receives; never in place. Default: a new array with the trailing axes of the input, of the kind of `x`.
     ///     algorithm, path, timeout: as in `all_reduce`.
     ///
     /// A table needs no second call. Rows do: ranks tell each other theirs first, so all ranks pass rows or none.

@@ -32,7 +32,7 @@ collectives! { Communicator(x)
     ///     x: this rank's array, of all parts. Read.
     ///     counts: elements of each part, one number per rank, the same on every rank. Default: the length cut as numpy's
     ///         `array_split` does.
-    ///     out: this rank's part. In place if it is part r of `x`. Default: a new array of one axis, of the kind of `x`.
+    ///     out: this rank's part. In place if it is part r of `x`. Default: a new array with the trailing axes of the input, of the kind of `x`.
     ///     op, algorithm, path, timeout: as in `all_reduce`.
     ///
     /// Returns:
@@ -47,7 +47,7 @@ collectives! { Communicator(x)
     /// Args:
     ///     x: this rank's array. Read.
     ///     counts: elements of each rank's array, one number per rank, the same on every rank. Default: as many as `x` on every rank.
-    ///     out: an array of all elements. In place if `x` is this rank's part of it. Default: a new array of one axis, of the kind
+    ///     out: an array of all elements. In place if `x` is this rank's part of it. Default: a new array with the trailing axes of the input, of the kind
     ///         of `x`.
     ///     algorithm, path, timeout: as in `all_reduce`.
     ///
@@ -116,7 +116,7 @@ collectives! { Communicator(x)
     ///     root: the rank whose array it is.
     ///     counts: elements of each part, one number per rank, the same on every rank. Default: the length of `x` cut as numpy's
     ///         `array_split` does; a rank that passes only `out` takes all parts to be as long as that.
-    ///     out: this rank's part. On the root, in place if it is its part of `x`. Default: a new array of one axis, of the kind of
+    ///     out: this rank's part. On the root, in place if it is its part of `x`. Default: a new array with the trailing axes of the input, of the kind of
     ///         `x`.
     ///     algorithm, path, timeout: as in `all_reduce`.
     ///

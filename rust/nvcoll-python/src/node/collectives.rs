@@ -34,7 +34,7 @@ collectives! { Node(arrays)
     /// Args:
     ///     arrays: one array per rank, of all parts, as in `all_reduce`. Read.
     ///     counts: elements of each part, one number per rank, 0 allowed. Default: the length cut as numpy's `array_split` does.
-    ///     out: one array per rank, of its part. In place if each is part r of `arrays[r]`. Default: new arrays of one axis, of
+    ///     out: one array per rank, of its part. In place if each is part r of `arrays[r]`. Default: new arrays with the trailing axes of the input, of
     ///         the kind of `arrays`.
     ///     op, algorithm, path, timeout: as in `all_reduce`.
     ///
@@ -50,7 +50,7 @@ collectives! { Node(arrays)
     /// Args:
     ///     arrays: one array per rank, as in `all_reduce`; they may differ in length. Read.
     ///     counts: elements of each array, one number per rank. Default: what the arrays hold.
-    ///     out: one array per rank, of all elements. In place if `arrays[r]` is part r of each. Default: new arrays of one axis, of
+    ///     out: one array per rank, of all elements. In place if `arrays[r]` is part r of each. Default: new arrays with the trailing axes of the input, of
     ///         the kind of `arrays`.
     ///     algorithm, path, timeout: as in `all_reduce`.
     ///
@@ -100,7 +100,7 @@ collectives! { Node(arrays)
     ///     arrays: one array per rank, as in `all_reduce`; they may differ in length. Read.
     ///     root: the rank that has the result.
     ///     counts: elements of each array, one number per rank. Default: what the arrays hold.
-    ///     out: the root's array, of all elements. In place if `arrays[root]` is its part. Default: a new array of one axis, of the
+    ///     out: the root's array, of all elements. In place if `arrays[root]` is its part. Default: a new array with the trailing axes of the input, of the
     ///         kind of the root's.
     ///     algorithm, path, timeout: as in `all_reduce`.
     ///
@@ -118,7 +118,7 @@ collectives! { Node(arrays)
     ///     arrays: the root's array, of all parts. Read.
     ///     root: the rank whose array it is.
     ///     counts: elements of each part, one number per rank, 0 allowed. Default: the length cut as numpy's `array_split` does.
-    ///     out: one array per rank, of its part. In place if the root's is its part of `arrays`. Default: new arrays of one axis,
+    ///     out: one array per rank, of its part. In place if the root's is its part of `arrays`. Default: new arrays with the trailing axes of the input,
     ///         of the kind of `arrays`.
     ///     algorithm, path, timeout: as in `all_reduce`.
     ///
@@ -136,7 +136,7 @@ collectives! { Node(arrays)
     ///     arrays: one array per rank, of all that it sends, first what rank 0 receives. Read.
     ///     counts: a table of numbers, one row per rank: row q is how many elements rank q sends to each rank, 0 allowed. Default:
     ///         the length, the same on every rank, cut as numpy's `array_split` does.
-    ///     out: one array per rank, of all that it receives; never in place. Default: new arrays of one axis, of the kind of
+    ///     out: one array per rank, of all that it receives; never in place. Default: new arrays with the trailing axes of the input, of the kind of
     ///         `arrays`.
     ///     algorithm, path, timeout: as in `all_reduce`.
     ///

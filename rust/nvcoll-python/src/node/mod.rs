@@ -25,10 +25,11 @@ use crate::gil::{watched, Detached, WithoutGil};
 use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::plan::{Plan, Prepared};
 use crate::request::{Checked, Request};
+use crate::rows::AutoChoice;
 use crate::schedule::collective_named;
 use crate::tallies::Tallies;
 use crate::team::Team;
-use crate::tuning::{estimates, Estimates};
+use crate::tuning::estimates;
 use crate::whole::whole;
 
 /// Ranks in this process: a node of virtual GPUs.
@@ -94,8 +95,7 @@ impl Node {
     ///     by_rank: whether every rank calls for itself, as in `Node.run`.
     ///
     /// Returns:
-    ///     The name of the algorithm, why in words, and for each candidate a tuple: name, bytes that all ranks read and
-    ///     write, waits, steps, what each coefficient is multiplied with, seconds. No candidates above 64 ranks.
+    ///     The choice: algorithm, why in words, and candidates with what is expected of each. No candidates above 64 ranks.
     #[pyo3(signature = (collective, count, dtype="float32", *, root=None, path="mapped", in_place=true, by_rank=false))]
     #[allow(clippy::too_many_arguments, clippy::type_complexity)]
     fn estimates(
@@ -108,7 +108,7 @@ impl Node {
         path: &str,
         in_place: bool,
         by_rank: bool,
-    ) -> PyResult<Estimates> {
+    ) -> PyResult<AutoChoice> {
         let zero = 0u32.into_pyobject(py)?.into_any();
         estimates(py, &self.engine, collective, count, dtype, root.unwrap_or(&zero), path, in_place, by_rank)
     }

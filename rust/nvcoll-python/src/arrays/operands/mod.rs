@@ -300,8 +300,14 @@ impl Operands {
             (false, false) => format!("by {like}, world_size {}", self.contract.roles.world_size),
         };
         let found = array.layout.count();
-        let message = format!("{label} holds {found} elements, {name} needs {count} ({why}): pass an array of {count}");
-        invalid(py, message)
+        let may_differ = !is_said && !self.contract.is_of_one_part();
+        let otherwise = if may_differ { ", or `counts=` with the elements of every part" } else { "" };
+        invalid(
+            py,
+            format!(
+                "{label} holds {found} elements, {name} needs {count} ({why}): pass an array of {count}{otherwise}"
+            ),
+        )
     }
 
     /// Refuses written arrays that must not be, or whose elements share memory. What a call leaves as it is may be read-only:
