@@ -216,13 +216,13 @@ def test_counts_that_no_memory_holds_are_refused_before_they_are_added_up():
         node.all_gather([endless] * n)
 
 
-def test_there_is_no_communicator_of_a_rank_that_there_is_not():
+def test_a_rank_has_one_communicator_and_there_is_none_of_a_rank_that_there_is_not():
     node = nvcoll.Node(2)
     team = node.team()
     try:
         first = team.communicator(0, None)
         assert first.rank == 0
-        for rank in (9, -1):
+        for rank in (0, 9, -1):
             with pytest.raises(nvcoll.InvalidArgument):
                 team.communicator(rank, None)
     finally:
