@@ -54,9 +54,6 @@ pub enum Error {
         /// The ops that the dtype has.
         ops: String,
     },
-    /// Text that is no tuning table.
-    #[error("the tuning table cannot be used: {0}")]
-    Tuning(String),
     /// A schedule that can be proved and not run.
     #[error("{0}")]
     CannotRun(String),

@@ -19,7 +19,6 @@
 //! | [`lower`] | mapped program to staged program |
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
-//! | [`estimate`], [`tuning`] | what they cost in seconds, and the tables that say so: what `auto` decides by |
 //! | [`text`], [`words`] | print, parse, diff; numbers in sentences |
 //! | [`ties`] | groups of what pairs tie together |
 #![forbid(unsafe_code)]
@@ -34,7 +33,6 @@ pub mod counts;
 mod depend;
 pub mod dtype;
 pub mod error;
-pub mod estimate;
 pub mod interrupt;
 pub mod limits;
 pub mod lower;
@@ -44,7 +42,6 @@ pub mod schedule;
 mod size;
 pub mod text;
 pub mod ties;
-pub mod tuning;
 pub mod verify;
 pub mod words;
 

@@ -53,7 +53,7 @@ impl Buffer {
     }
 
     /// Returns the buffer whose memory it is: in place, that of the output is the input's.
-    pub(crate) fn memory(self, aliasing: Aliasing) -> Self {
+    pub fn memory(self, aliasing: Aliasing) -> Self {
         match (self, aliasing) {
             (Buffer::Output, Aliasing::InPlace) => Buffer::Input,
             _ => self,

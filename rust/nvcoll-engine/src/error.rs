@@ -103,6 +103,9 @@ pub enum Error {
     /// The core refused.
     #[error(transparent)]
     Core(#[from] nvcoll_core::Error),
+    /// Text that is no tuning table.
+    #[error("the tuning table cannot be used: {0}")]
+    Tuning(String),
     /// The proof failed.
     #[error("{0}")]
     Refuted(String),

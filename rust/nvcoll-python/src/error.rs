@@ -84,8 +84,7 @@ pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
         | CoreError::Parameter(_)
         | CoreError::WorldSize { .. }
         | CoreError::Undefined { .. }
-        | CoreError::CannotRun(_)
-        | CoreError::Tuning(_) => "InvalidArgument",
+        | CoreError::CannotRun(_) => "InvalidArgument",
         CoreError::Build(_) | CoreError::TooLarge { .. } | CoreError::Text { .. } => "BuildError",
         CoreError::Interrupted => return crate::gil::raised(),
     };
@@ -142,7 +141,9 @@ fn with_message(py: Python<'_>, error: &EngineError, message: String) -> PyErr {
         EngineError::Core(core) => return of_core(py, core),
         EngineError::NoMemory { .. } => return PyMemoryError::new_err(message),
         EngineError::Interrupted => return PyKeyboardInterrupt::new_err(()),
-        EngineError::Invalid(_) | EngineError::NoIsa { .. } | EngineError::Overlap { .. } => "InvalidArgument",
+        EngineError::Invalid(_) | EngineError::Tuning(_) | EngineError::NoIsa { .. } | EngineError::Overlap { .. } => {
+            "InvalidArgument"
+        }
         EngineError::Mismatch { .. } | EngineError::Returned { .. } => "Mismatch",
         EngineError::Aborted { .. } => "Aborted",
         EngineError::Timeout { .. } => "Timeout",

@@ -37,14 +37,10 @@
 //!
 //! Cost: linear in steps and waits. Source: ours; counting loads and stores per rank is how STREAM counts (McCalpin, 1995).
 
-mod once;
-mod runs;
 mod waits;
 
 use std::collections::HashSet;
 use std::ops::Range;
-
-pub use once::WrittenOnce;
 
 use crate::cells::Cells;
 use crate::collective::{Parts, Promise};
@@ -69,8 +65,8 @@ pub struct RankCost {
     pub first_chunks: u64,
     /// The chunks that its copies store to other destinations than their first.
     pub spread_chunks: u64,
-    /// The chunks of user's or scratch memory that it stores before anything read them, and that other steps touch too: unlike
-    /// stores to what is [`WrittenOnce`] these cannot go past the caches, so they fetch the lines that they overwrite.
+    /// The chunks of user's or scratch memory that it stores before anything read them, and that other steps touch too. Stores
+    /// to chunks that no other step touches may go past the caches; these cannot, so they fetch the lines that they overwrite.
     pub fetched_chunks: u64,
     /// The chunks of its own staging that any rank's step touches, layers counted apart.
     pub staging_chunks: u64,
@@ -85,8 +81,6 @@ pub struct Cost {
     pub ranks: Vec<RankCost>,
     /// The number of handoffs between ranks on the longest chain from an enter to a leave, in one tile.
     pub waits: u32,
-    /// The folds of all ranks that are left when folds that continue each other are done at one go.
-    pub runs: u64,
     /// How many slots every chunk of staging has.
     pub slots: u32,
     /// The chunks in the longer buffer of a rank: N, for [`Cost::moved`]. Zero if the collective has no data.
@@ -136,7 +130,6 @@ impl Cost {
             algorithm: schedule.algorithm.clone(),
             ranks,
             waits: waits::longest_chain(schedule),
-            runs: runs::count(schedule),
             slots: schedule.slots,
             buffer_chunks: buffer_chunks(schedule),
             least: least(schedule),
@@ -276,7 +269,7 @@ impl Touched {
 
     /// Adds the traffic of a step. Returns the chunks that are read before anything touched them or written for the first
     /// time; and those of the latter that nothing read before, and that are not stored past the caches: that is done where
-    /// all destinations are [`WrittenOnce`]. Staging is written again and again, tile by tile, and counts as touched.
+    /// no other step touches any destination. Staging is written again and again, tile by tile, and counts as touched.
     fn add(&mut self, traffic: &Traffic<'_>) -> (u64, u64) {
         let (mut first, mut fetched) = (0, 0);
         for view in traffic.read.iter().filter(|view| !view.buffer.is_staging()) {

@@ -17,15 +17,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::estimate::{best, seconds, terms, Load, Mode, Terms};
+use super::fusible;
+use super::tuning::{candidates, Form, Tuning};
 use nvcoll_core::algorithm::{self, Algorithm};
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::cost::Cost;
 use nvcoll_core::counts::held_count;
-use nvcoll_core::estimate::{best, seconds, terms, Load, Mode, Terms};
 use nvcoll_core::interrupt::Interrupt;
 use nvcoll_core::lower::lower_interruptible;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_core::tuning::{candidates, Form, Tuning};
 
 use crate::auto::components::connected_components;
 use crate::auto::work_split::{may_stream, wants_help, WorkSplit};
@@ -46,6 +47,8 @@ pub(crate) struct CandidateCost {
     chunks: usize,
     chunks_per_part: u32,
     components: usize,
+    /// The folds of all ranks that are left when folds that continue each other are fused.
+    fused_folds: u64,
     has_one_step_each: bool,
 }
 
@@ -204,6 +207,7 @@ impl CandidateCost {
             chunks: (collective.parts(roles) * schedule.chunks_per_part) as usize,
             chunks_per_part: schedule.chunks_per_part,
             components,
+            fused_folds: fusible::folds_when_fused(&schedule),
             has_one_step_each: components == schedule.steps.len(),
         })
     }
@@ -240,7 +244,7 @@ impl CandidateCost {
             buffer_bytes: buffer_bytes as f64,
             tiles: tiles as f64,
             workers: if is_alone { 1.0 } else { context.workers.min(context.world_size as usize) as f64 },
-            is_joined: is_alone && tiles == 1 && self.has_one_step_each,
+            fused_folds: (is_alone && tiles == 1 && self.has_one_step_each).then_some(self.fused_folds),
             is_streamed: context.call.path == Path::Mapped && may_stream(buffer_bytes),
         };
         let terms = terms(&self.cost, mode, &load, &tuning.caches);

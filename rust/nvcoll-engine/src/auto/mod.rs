@@ -2,5 +2,8 @@
 
 pub mod choice;
 pub(crate) mod components;
+pub mod estimate;
+mod fusible;
 pub mod tuning;
+mod tuning_table;
 pub mod work_split;

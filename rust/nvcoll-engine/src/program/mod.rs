@@ -20,11 +20,11 @@ pub(crate) mod proof_cache;
 pub(crate) mod store_choice;
 pub mod tallies;
 pub mod tally;
+mod written_once;
 
 use std::sync::{Arc, Mutex};
 
 use nvcoll_core::algorithm::Order;
-use nvcoll_core::cost::WrittenOnce;
 use nvcoll_core::partition::{Partition, GRAIN};
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
@@ -41,6 +41,7 @@ use chunk_offsets::ChunkOffsets;
 pub(crate) use chunk_offsets::Piece;
 use extents::Extents;
 use nvcoll_core::limits::{check_runnable, slot_bytes, staging_bytes};
+use written_once::WrittenOnce;
 
 /// The address of a view, given the buffers of all ranks, the tile and the call.
 #[derive(Debug, Clone, Copy)]

@@ -2,23 +2,23 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::schedule::{Aliasing, Buffer, Schedule, Step, View};
+use nvcoll_core::schedule::{Aliasing, Buffer, Schedule, Step, View};
 
 /// A chunk of a buffer of a rank.
-type Cell = (u32, Buffer, u32);
+type ChunkOfBuffer = (u32, Buffer, u32);
 
 /// The chunks that a schedule writes once and does not touch otherwise.
 #[derive(Debug, Default)]
-pub struct WrittenOnce {
-    cells: HashSet<Cell>,
+pub(super) struct WrittenOnce {
+    cells: HashSet<ChunkOfBuffer>,
     aliasing: Option<Aliasing>,
 }
 
 impl WrittenOnce {
     /// Finds them. Cost: linear in the chunks that steps name.
-    pub fn of(schedule: &Schedule) -> Self {
+    pub(super) fn of(schedule: &Schedule) -> Self {
         let aliasing = Some(schedule.aliasing);
-        let mut touches: HashMap<Cell, u32> = HashMap::new();
+        let mut touches: HashMap<ChunkOfBuffer, u32> = HashMap::new();
         for view in schedule.steps.iter().flat_map(Step::views) {
             for nth in 0..view.chunks.len() as u32 {
                 *touches.entry(cell(aliasing, view, nth)).or_default() += 1;
@@ -30,12 +30,12 @@ impl WrittenOnce {
     }
 
     /// Says whether the `nth` chunks of all these destinations are among them.
-    pub fn holds_all(&self, written: &[&View], nth: u32) -> bool {
+    pub(super) fn holds_all(&self, written: &[&View], nth: u32) -> bool {
         written.iter().all(|view| self.cells.contains(&cell(self.aliasing, view, nth)))
     }
 }
 
-fn cell(aliasing: Option<Aliasing>, view: &View, nth: u32) -> Cell {
+fn cell(aliasing: Option<Aliasing>, view: &View, nth: u32) -> ChunkOfBuffer {
     let buffer = aliasing.map_or(view.buffer, |aliasing| view.buffer.memory(aliasing));
     (view.rank, buffer, view.chunks.start + nth)
 }
@@ -43,8 +43,8 @@ fn cell(aliasing: Option<Aliasing>, view: &View, nth: u32) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::build;
-    use crate::collective::{Roles, ALL_REDUCE};
+    use nvcoll_core::algorithm::build;
+    use nvcoll_core::collective::{Roles, ALL_REDUCE};
 
     fn steps_written_once(name: &str, aliasing: Aliasing) -> usize {
         let schedule = build(&ALL_REDUCE, name, Roles::of(4), aliasing).unwrap();

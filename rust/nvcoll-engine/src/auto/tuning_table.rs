@@ -26,12 +26,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::algorithm::{self, Algorithm};
-use crate::collective::Collective;
+use nvcoll_core::algorithm::{self, Algorithm};
+use nvcoll_core::collective::Collective;
+use nvcoll_core::limits::MAX_RUNNING_RANKS;
+use nvcoll_core::schedule::Aliasing;
+
+use super::estimate::{Caches, Mode, COEFFICIENTS, TERMS};
 use crate::error::{Error, Result};
-use crate::estimate::{Caches, Mode, COEFFICIENTS, TERMS};
-use crate::limits::MAX_RUNNING_RANKS;
-use crate::schedule::Aliasing;
 
 /// The format that is read and written.
 pub const FORMAT: &str = "nvcoll.tuning/1";
@@ -216,7 +217,7 @@ impl<'a> Section<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{ALL_GATHER, ALL_REDUCE};
+    use nvcoll_core::collective::{ALL_GATHER, ALL_REDUCE};
 
     const DECISION: &str = "[[decision]]\ncollective = \"all_reduce\"\nmode = \"tile\"\nworld_size = 8\n\
          in_place = true\nup_to_bytes = 1024\nalgorithm = \"one_shot\"\n";

@@ -1,7 +1,7 @@
 //! How long a call will take: a few terms, counted from a schedule, each times a coefficient that was measured.
 //!
 //! `auto` compares algorithms that give the same bits. They differ in bytes, steps and waits, which [`Cost`] counts; what a
-//! byte, a step and a wait cost is the machine's, and lies in a [`Tuning`](crate::tuning::Tuning) table.
+//! byte, a step and a wait cost is the machine's, and lies in a [`Tuning`](crate::auto::tuning::Tuning) table.
 //!
 //! ```text
 //! seconds = call                                                            the same for every candidate
@@ -27,8 +27,8 @@
 //! Cost: a dozen operations. Source: ours; latency plus bytes over rate is Hockney's model (1994), and a term per level of
 //! memory is how McCalpin's STREAM is read.
 
-use crate::cost::{Cost, RankCost};
-use crate::schedule::Path;
+use nvcoll_core::cost::{Cost, RankCost};
+use nvcoll_core::schedule::Path;
 
 /// The number of terms.
 pub const TERMS: usize = 8;
@@ -101,8 +101,8 @@ pub struct Load {
     pub tiles: f64,
     /// How many workers take part.
     pub workers: f64,
-    /// Whether folds that continue each other are one.
-    pub is_joined: bool,
+    /// How many folds are left where folds that continue each other are fused; none where they are not fused.
+    pub fused_folds: Option<u64>,
     /// Whether stores to what no other step touches may go past the caches.
     pub is_streamed: bool,
 }
@@ -116,9 +116,9 @@ pub fn terms(cost: &Cost, mode: Mode, load: &Load, caches: &Caches) -> Terms {
             Mode::Staged | Mode::Ranks => even.max(cost.most(count) as f64),
         }
     };
-    let steps = match (mode, load.is_joined) {
-        (Mode::Tile, true) => cost.runs as f64,
-        (Mode::Tile, false) => share(&|rank| rank.folds) * load.tiles,
+    let steps = match (mode, load.fused_folds) {
+        (Mode::Tile, Some(folds)) => folds as f64,
+        (Mode::Tile, None) => share(&|rank| rank.folds) * load.tiles,
         (Mode::Staged | Mode::Ranks, _) => share(&|rank| rank.steps) * load.tiles,
     };
     let waits = match mode {
@@ -160,10 +160,10 @@ pub fn best(seconds: &[f64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::build;
-    use crate::collective::{Roles, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE};
-    use crate::lower::lower;
-    use crate::schedule::Aliasing;
+    use nvcoll_core::algorithm::build;
+    use nvcoll_core::collective::{Roles, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE};
+    use nvcoll_core::lower::lower;
+    use nvcoll_core::schedule::Aliasing;
 
     const CACHES: Caches = Caches { near_bytes: 1000.0, far_bytes: 4000.0 };
 
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn load(workers: f64) -> Load {
-        Load { chunk_bytes: 125.0, buffer_bytes: 8000.0, tiles: 1.0, workers, is_joined: false, is_streamed: false }
+        Load { chunk_bytes: 125.0, buffer_bytes: 8000.0, tiles: 1.0, workers, fused_folds: None, is_streamed: false }
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         let bytes = 2.0 * 8.0 * 8.0 * 125.0;
         let alone = terms(&cost, Mode::Tile, &load(1.0), &CACHES);
         assert_eq!(alone, [1.0, 0.0, 8.0, bytes, 0.0, 0.0, bytes * 7.0 / 8.0, bytes / 2.0]);
-        let joined = terms(&cost, Mode::Tile, &Load { is_joined: true, ..load(1.0) }, &CACHES);
+        let joined = terms(&cost, Mode::Tile, &Load { fused_folds: Some(1), ..load(1.0) }, &CACHES);
         assert_eq!(joined[2], 1.0, "one kernel does all chunks");
         let helped = terms(&cost, Mode::Tile, &Load { tiles: 3.0, ..load(2.0) }, &CACHES);
         assert_eq!(helped[..5], [1.0, 1.0, 12.0, bytes / 2.0, 0.0]);
