@@ -117,8 +117,16 @@ def test_many_views_are_shortened_in_the_box_and_written_out_in_its_title():
     views = [f"input[r{rank}].2*s{rank}" for rank in range(8)]
     step = Step(0, 0, 0, [f"output[r{rank}].2" for rank in range(8)], views, at_switch=True)
     root = drawn(Schedule([step], world_size=8))
-    assert "output[r0..r7].2 = input[r0].2 + … + input[r7].2" in words(root)
+    assert "output[r0-r7].2 = input[r0].2 + … + input[r7].2" in words(root)
     assert " + ".join(views) in root.find(f".//{SVG}g[@class='step']/{SVG}title").text
+
+
+def test_ranges_of_ranks_and_chunks_are_written_alike_in_a_box():
+    views = [f"output[r{rank}].2..5" for rank in range(4)]
+    root = drawn(Schedule([Step(0, 0, 0, views, ["input[r0].2..5"])], world_size=4))
+    assert "output[r0-r3].2-4 = input[r0].2-4" in words(root)
+    alone = drawn(Schedule([Step(0, 0, 0, ["output[r0].2..5"], ["input[r0].2..5"])]))
+    assert "output[r0].2-4 = input[r0].2-4" in words(alone)
 
 
 def test_a_cycle_of_waits_is_drawn_with_a_red_arrow():

@@ -191,6 +191,50 @@ def test_a_cluster_is_a_box_for_each_node_and_a_machine_is_none():
     assert not of_class(ET.fromstring(machine_drawing.svg(nvcoll.fabric("hgx-h100"))), "node")
 
 
+@pytest.mark.parametrize(
+    ("node", "nodes", "network"), [("hgx-h100", 8, "ib-ndr-8"), ("hgx-a100", 4, "ib-hdr-8"), ("gb10-1", 4, "ib-ndr-1")]
+)
+def test_of_many_equal_nodes_one_is_drawn_and_counted(node, nodes, network):
+    one = nvcoll.cluster(node, nodes=nodes, network=network)
+    root = ET.fromstring(machine_drawing.svg(one))
+    assert set(boxes(root)) == {name for name, _, of, _ in one.devices if of in (0, None)}
+    assert len(of_class(root, "node")) == 1 and f"{nodes} x this node" in [
+        text.text for text in root.iter(f"{SVG}text")
+    ]
+    lines = [text.text for text in root.findall(f"{SVG}text") if text.text.endswith(" of these")]
+    assert sum(int(re.search(r"(\d+) of these", line)[1]) for line in lines) * 2 == len(one.links)
+
+
+def test_a_drawing_of_many_equal_nodes_is_as_wide_as_that_of_few():
+    small, large = (nvcoll.cluster("hgx-h100", nodes=nodes, network="ib-ndr-8") for nodes in (4, 16))
+    widths = [float(ET.fromstring(machine_drawing.svg(one)).get("width")) for one in (small, large)]
+    assert widths[0] == widths[1] < 2000
+
+
+def test_lines_of_networks_pass_an_nvswitch_through_gaps_beside_its_name():
+    root = ET.fromstring(machine_drawing.svg(nvcoll.cluster("hgx-h100", nodes=2, network="ib-ndr-8")))
+    gaps = [(float(gap.get("x")), float(gap.get("x")) + float(gap.get("width"))) for gap in of_class(root, "gap")]
+    passing = [
+        ends(group)[0][0] for group in of_class(root, "link") if "nic" in title(group) and "rail" in title(group)
+    ]
+    assert len(gaps) == len(passing) == 16
+    assert all(any(left < x < right for left, right in gaps) for x in passing)
+    for group in of_class(root, "device"):
+        if "nvswitch" in title(group).partition(":")[0]:
+            label = group.find(f"{SVG}text")
+            half = 0.34 * float(label.get("font-size")) * len(label.text)
+            middle = float(label.get("x"))
+            assert all(right < middle - half or middle + half < left for left, right in gaps)
+
+
+@every
+def test_every_label_fits_in_its_box(one):
+    for group in of_class(ET.fromstring(machine_drawing.svg(one)), "device"):
+        label, frame = group.find(f"{SVG}text"), group.find(f"{SVG}rect")
+        width = 0.65 * float(label.get("font-size")) * len(label.text)
+        assert width <= float(frame.get("width")), label.text
+
+
 def test_a_rack_stands_half_above_and_half_below_its_switch():
     found = boxes(ET.fromstring(machine_drawing.svg(nvcoll.fabric("gb200-nvl72"))))
     _, top, _, bottom = found["nvswitch"]

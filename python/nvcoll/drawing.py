@@ -6,10 +6,11 @@ Time runs to the right (`nvcoll.schedule_layout` says which box stands where)::
                    └──▶[ fold ]───┘                    grey line:   next in the same queue
     rank 1         ...                                 (1)          waits until rank 1 has entered
 
-Boxes show views in the text form, shortened: ``output[r0..r3].2`` is that chunk on each of four ranks. Hovering
-shows the whole line. Not drawn are leaves, and waits for earlier tiles (the reuse of a slot), which are counted
-below the picture. Arrows against time, in a cycle of waits, are red. Readable up to about eight ranks. The colours
-are those of paper; rules in the picture give others to who prefers dark. Source: ours.
+Boxes show views in the text form, shortened: ``output[r0-r3].2`` is chunk 2 on each of the ranks 0 to 3, and
+``output[r0].2-4`` are three chunks. Hovering shows the whole line. Leaves are not drawn, nor waits for earlier tiles
+(the reuse of a slot), which are counted below the picture. Arrows against time, in a cycle of waits, are red. You can
+read it up to about eight ranks. The colours are those of paper; rules in the picture replace them in the dark.
+Source: ours.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import pairwise
 
 from nvcoll._nvcoll import Fabric, media
 from nvcoll.drawing import BAND, COLOURS, DARK, FAINT, GRID, INK, PAPER, TEXT_GLYPH, TITLE_GLYPH, document, text
@@ -39,6 +40,12 @@ LINES = {
 }
 """The colour of a family of links."""
 
+GLYPH = 0.68
+"""The width of a letter as a part of the size of its font. Chosen: wide fonts have this."""
+
+GAP = 9
+"""The width of the gap in an NVSwitch through which a line of a network passes, in pixels. Chosen."""
+
 IN_THE_DARK = DARK | {
     LINES["nvlink"]: "#7fce8d",
     LINES["pcie"]: "#7fb0ee",
@@ -56,7 +63,7 @@ def svg(fabric: Fabric) -> str:
 
     Returns:
         A self-contained SVG document: one element of class `device` for each device, one of class `link` for each
-        pair of devices and medium that joins them.
+        pair of devices and medium that joins them. Of more than three equal nodes, one is drawn for all.
 
     Example:
         >>> import nvcoll
@@ -78,8 +85,10 @@ def svg(fabric: Fabric) -> str:
     ]
     parts += _frames(layout)
     parts += (_line(layout, cable) for cable in layout.cables if _family(cable) != "network")
-    parts += (_box(device, layout.spots[name]) for name, device in layout.devices.items())
-    parts += (_line(layout, cable) for cable in layout.cables if _family(cable) == "network")
+    parts += (_box(device, layout.spots[name], _label_at(layout, name)) for name, device in layout.devices.items())
+    networks = [cable for cable in layout.cables if _family(cable) == "network"]
+    parts += (_bridge(layout, cable) for cable in networks)
+    parts += (_line(layout, cable) for cable in networks)
     for nth, (cable, line) in enumerate(legend):
         y = layout.height + 30 + 20 * nth
         parts.append(f'<path d="M{MARGIN} {y - 4:.1f}h44" {_stroke(cable)}/>{text(MARGIN + 56, y, line)}')
@@ -105,7 +114,8 @@ def _legend(layout: Layout) -> list[tuple[Cable, str]]:
     kinds: Counter[tuple[str, int]] = Counter()
     first: dict[tuple[str, int], Cable] = {}
     for cable in layout.cables:
-        kinds[cable.medium, cable.lanes] += cable.times
+        is_in_node = not (layout.is_rail(cable.a) and layout.is_rail(cable.b))
+        kinds[cable.medium, cable.lanes] += cable.times * (layout.equal_nodes if is_in_node else 1)
         first.setdefault((cable.medium, cable.lanes), cable)
     return [(cable, f"{_rates(cable)}; {kinds[key]} of these") for key, cable in first.items()]
 
@@ -117,24 +127,61 @@ def _stroke(cable: Cable) -> str:
 
 
 def _frames(layout: Layout) -> list[str]:
-    """Draws a frame round each node, if there are several."""
+    """Draws a frame round each node, if there are several; one frame may stand for several equal nodes."""
     parts = []
-    for node, spot in layout.frames if len(layout.frames) > 1 else []:
+    nodes = layout.equal_nodes
+    for node, spot in layout.frames if len(layout.frames) * nodes > 1 else []:
         frame = f'x="{spot.x:.1f}" y="{spot.y:.1f}" width="{spot.width:.1f}" height="{spot.height:.1f}"'
         parts.append(f'<rect class="node" {frame} rx="8" fill="{BAND}" stroke="{GRID}"/>')
-        parts.append(text(spot.x + 12, spot.y + 16, f"node {node}", font_weight="bold"))
+        parts.append(
+            text(spot.x + 12, spot.y + 16, f"{nodes} x this node" if nodes > 1 else f"node {node}", font_weight="bold")
+        )
     return parts
 
 
-def _box(device: Device, spot: Spot) -> str:
+def _lines_across(layout: Layout, name: str) -> list[float]:
+    """Returns where lines of networks cross a box that they do not belong to."""
+    box, found = layout.spots[name], []
+    for cable in layout.cables:
+        if _family(cable) == "network" and name not in (cable.a, cable.b):
+            a, b = layout.spots[cable.a], layout.spots[cable.b]
+            x, (y1, y2) = _crossing(layout, cable, a, b), _edges(a, b)
+            if box.x < x < box.right and min(y1, y2) < box.y and box.bottom < max(y1, y2):
+                found.append(x)
+    return sorted(found)
+
+
+def _label_at(layout: Layout, name: str) -> float:
+    """Returns the middle of the widest part of a box that no line of a network crosses."""
+    box = layout.spots[name]
+    if layout.devices[name].kind != "nvswitch":
+        return box.centre
+    edges = [box.x, *_lines_across(layout, name), box.right]
+    left, right = max(pairwise(edges), key=lambda pair: pair[1] - pair[0])
+    return (left + right) / 2
+
+
+def _bridge(layout: Layout, cable: Cable) -> str:
+    """Interrupts the NVSwitches that a line of a network passes, so that it does not seem to end there."""
+    a, b = layout.spots[cable.a], layout.spots[cable.b]
+    x, parts = _crossing(layout, cable, a, b), []
+    for name, device in layout.devices.items():
+        box = layout.spots[name]
+        if device.kind == "nvswitch" and x in _lines_across(layout, name):
+            gap = f'x="{x - GAP / 2:.1f}" y="{box.y - 1:.1f}" width="{GAP}" height="{box.height + 2:.1f}"'
+            parts.append(f'<rect class="gap" {gap} fill="{BAND}"/>')
+    return "".join(parts)
+
+
+def _box(device: Device, spot: Spot, label_at: float) -> str:
     """Draws a device with its name, which in a cluster leaves out that of the node."""
     name = device.name.split(".")[-1]
     chips = f", {counted(device.chips, 'chip')}" if device.chips > 1 else ""
     shown = f"{name}{chips}"
     whole = f"{device.name}: {device.kind.replace('_', ' ')}{chips}"
-    size = min(11.0, (spot.width - 4) / (0.6 * len(shown)))
+    size = min(11.0, (spot.width - 4) / (GLYPH * len(shown)))
     frame = f'x="{spot.x:.1f}" y="{spot.y:.1f}" width="{spot.width:.1f}" height="{spot.height:.1f}" rx="5"'
-    label = text(spot.centre, spot.middle + size / 3, shown, font_size=f"{size:.1f}", text_anchor="middle")
+    label = text(label_at, spot.middle + size / 3, shown, font_size=f"{size:.1f}", text_anchor="middle")
     return (
         f'<g class="device"><title>{escaped(whole)}</title>'
         f'<rect {frame} fill="{FILLS[device.kind]}" stroke="{INK}" stroke-width="0.8"/>{label}</g>'

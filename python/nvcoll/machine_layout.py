@@ -30,6 +30,9 @@ ROOMY = 16
 
 MARGIN, TITLE = 24.0, 64.0
 RAIL, RAIL_PITCH, RAIL_END = 14.0, 22.0, 9.0
+MOST_NODES = 3
+"""Nodes of a cluster that are all drawn; of more that are equal the first stands for all. Chosen: a wide screen."""
+
 LOOP = 11.0
 """How much deeper an arc between two GPUs goes for each GPU that it passes, in pixels. Chosen."""
 
@@ -127,6 +130,28 @@ def cables_of(fabric: Fabric) -> list[Cable]:
     return [Cable(*key, *rates[key], times=(found[key] + 1) // 2, aside=aside[key]) for key in rates]
 
 
+def are_equal(devices: Mapping[str, Device], cables: Iterable[Cable]) -> bool:
+    """Says whether all nodes of a cluster have the same devices and links, by their names within the node."""
+
+    def inside(name: str) -> str:
+        return name if devices[name].node is None else name.partition(".")[2]
+
+    of_nodes: dict[int, Counter[tuple[object, ...]]] = {}
+    for device in devices.values():
+        if device.node is not None:
+            of_nodes.setdefault(device.node, Counter())[inside(device.name), device.kind, device.chips] += 1
+    for cable in cables:
+        nodes = {devices[name].node for name in (cable.a, cable.b)} - {None}
+        if len(nodes) > 1:
+            return False
+        for node in nodes - {None}:
+            ends = sorted((inside(cable.a), inside(cable.b)))
+            what = (cable.medium, cable.lanes, cable.line_gbps, cable.used_gbps, cable.times)
+            of_nodes[node][(*ends, *what)] += 1
+    first, *others = of_nodes.values()
+    return all(one == first for one in others)
+
+
 @dataclass
 class Layout:
     """The picture's boxes by name, the frames of the nodes, and its size."""
@@ -139,19 +164,28 @@ class Layout:
     is_roomy: bool = True
     width: float = 0
     height: float = 0
+    equal_nodes: int = 1
+    """The number of equal nodes that each node of the picture stands for."""
 
     @classmethod
     def of(cls, fabric: Fabric) -> Layout:
         """Places every device of a fabric."""
         devices = {row[0]: Device(*row) for row in fabric.devices}
-        rails = [name for name, device in devices.items() if device.node is None]
-        layout = cls(devices, cables_of(fabric), rails=rails, is_roomy=fabric.world_size <= ROOMY)
+        cables = cables_of(fabric)
         nodes = sorted({device.node for device in devices.values() if device.node is not None})
+        gpus, copies = fabric.world_size, 1
+        if len(nodes) > MOST_NODES and are_equal(devices, cables):
+            gpus, copies = gpus // len(nodes), len(nodes)
+            nodes = nodes[:1]
+            devices = {name: device for name, device in devices.items() if device.node in (nodes[0], None)}
+            cables = [cable for cable in cables if cable.a in devices and cable.b in devices]
+        rails = [name for name, device in devices.items() if device.node is None]
+        layout = cls(devices, cables, rails=rails, is_roomy=gpus <= ROOMY, equal_nodes=copies)
         x, bottom = MARGIN, TITLE
         for node in nodes:
             members = [device for device in devices.values() if device.node == node]
             block = _Block.of(members, layout)
-            inset = 0.0 if len(nodes) == 1 else 12.0
+            inset = 0.0 if len(nodes) * copies == 1 else 12.0
             for name, spot in block.spots.items():
                 layout.spots[name] = Spot(x + inset + spot.x, TITLE + 2 * inset + spot.y, spot.width, spot.height)
             frame = Spot(x, TITLE, block.width + 2 * inset, block.height + 3 * inset)

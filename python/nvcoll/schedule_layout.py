@@ -24,6 +24,7 @@ Place = tuple[int, int, int]
 GLYPH, BOX_HEIGHT, LINE_GAP, COLUMN_GAP, RANK_GAP, LEFT, TOP, MARGIN = 6.7, 40, 14, 58, 22, 84, 78, 20
 
 STEP_WAIT = re.compile(r"r(\d+)\.q(\d+)\.(\d+)(@\d+)?$")
+CHUNKS = re.compile(r"\.(\d+)\.\.(\d+)$")
 VIEW = re.compile(r"(\w+)\[r(\d+)\](\.\d+(?:\.\.\d+)?)")
 
 
@@ -40,7 +41,7 @@ class Box:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """What is written, and from what."""
+        """The destinations and the sources, as two lines of text."""
         return shortened_dst(self.step.dst), "= " + shortened_src(self.step.src)
 
     @property
@@ -49,9 +50,14 @@ class Box:
         return self.y + BOX_HEIGHT / 2
 
 
+def _inclusive(view: str) -> str:
+    """Writes the chunks of a view as the ranks of a box are written, with the last one: ``.0..2`` becomes ``.0-1``."""
+    return CHUNKS.sub(lambda found: f".{found[1]}-{int(found[2]) - 1}", view)
+
+
 def shortened_src(views: Sequence[str]) -> str:
     """Writes sources in little space, in their order: the first and the last of many, without contributions' marks."""
-    plain = [view.split("*")[0] for view in views]
+    plain = [_inclusive(view.split("*")[0]) for view in views]
     return " + ".join(plain if len(plain) <= 3 else [plain[0], "…", plain[-1]])
 
 
@@ -60,8 +66,9 @@ def shortened_dst(views: Sequence[str]) -> str:
     parts = sorted((m[1], m[3], int(m[2])) for m in map(VIEW.match, views) if m)
     (buffer, chunks, first), (last_buffer, last_chunks, last) = parts[0], parts[-1]
     if len(views) > 2 and (buffer, chunks, last - first) == (last_buffer, last_chunks, len(views) - 1):
-        return f"{buffer}[r{first}..r{last}]{chunks}"
-    return ", ".join(views if len(views) <= 3 else [views[0], "…", views[-1]])
+        return f"{buffer}[r{first}-r{last}]{_inclusive(chunks)}"
+    plain = [_inclusive(view) for view in views]
+    return ", ".join(plain if len(plain) <= 3 else [plain[0], "…", plain[-1]])
 
 
 def place(step: Step) -> Place:

@@ -132,5 +132,8 @@ def fabric(
         return
     one = named(name, gpu)
     if svg is not None:
-        plot.write_svg(svg, machine_drawing.svg(one), one.name)
+        drawn = machine_drawing.svg(one)
+        plot.write_svg(svg, drawn, one.name)
+        if (width := plot.width_of(drawn)) > plot.MOST_PIXELS:
+            typer.echo(f"nvcoll: the drawing is {width} pixels wide, more than a screen can show", err=True)
     _show(one)

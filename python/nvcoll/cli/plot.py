@@ -62,6 +62,11 @@ def write_svg(file: Path, svg: str, what: str) -> None:
     typer.echo(f"drawn to {file}: {what}", err=True)
 
 
+def width_of(svg: str) -> int:
+    """Returns the width of a drawing in pixels."""
+    return int(svg.partition(' width="')[2].partition('"')[0])
+
+
 def check(file: Path) -> None:
     """Refuses, before anything is timed, what could not be drawn after it.
 
