@@ -96,9 +96,11 @@ def test_the_command_that_says_why_names_the_root(tmp_path):
 
 def test_show_prints_before_and_after_lowering_with_dependencies_and_draws(tmp_path):
     file = tmp_path / "ring.svg"
-    text, stderr = run("show", "all_reduce", "ring", "-n", "3", "--svg", str(file))
-    before, after = text.split("\n\n")
+    text, stderr = run("show", "all_reduce", "ring", "-n", "3", "--path", "all", "--svg", str(file))
+    before, after, pushed = text.split("\n\n")
+    assert run("show", "all_reduce", "ring", "-n", "3")[0] == f"{before}\n", "mapped, unless another path is named"
     assert "path mapped" in before and "path staged" in after and "staging0[r" in after and "staging" not in before
+    assert "path pushed" in pushed
     assert "after r0.enter r0.q1.1" in before and "@2" in after
     assert before.endswith("waits 5 on the longest chain")
     assert file.read_text().count('class="step"') == 12 and str(file) in stderr
@@ -106,8 +108,8 @@ def test_show_prints_before_and_after_lowering_with_dependencies_and_draws(tmp_p
 
 def test_a_file_with_both_schedules_of_show_is_told_apart_from_one(tmp_path):
     file = tmp_path / "ring.txt"
-    file.write_text(run("show", "all_reduce", "ring")[0] + "\n")
-    assert "holds 2 schedules: print one" in refused("verify", str(file))
+    file.write_text(run("show", "all_reduce", "ring", "--path", "all")[0] + "\n")
+    assert "holds 3 schedules: print one" in refused("verify", str(file))
     file.write_text(run("show", "all_reduce", "ring", "--path", "staged")[0] + "\n")
     assert run("verify", str(file))[0].startswith("proved")
 

@@ -4,7 +4,7 @@ import pytest
 
 import nvcoll
 
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 
 
 def ring(n=8):
@@ -34,13 +34,30 @@ def test_the_same_call_takes_the_same_time_and_spans_change_nothing():
 
 def test_protocols_and_dtypes_are_told_apart():
     board = nvcoll.fabric("hgx-h100")
-    ideal, simple = (board.simulate(ring(), MIB, protocol=name).microseconds for name in ("ideal", "simple"))
-    assert ideal < simple
-    assert board.simulate(ring(), MIB, dtype="float16", protocol="ideal").microseconds == ideal
+    small, large = (
+        {
+            name: board.simulate(ring(), nbytes, protocol=name).microseconds
+            for name in ("ideal", "simple", "ll", "ll128")
+        }
+        for nbytes in (KIB, 256 * MIB)
+    )
+    assert len({*small.values()}) == len({*large.values()}) == 4, "each protocol has a time of its own"
+    assert min(large, key=large.get) == "ideal" and small["ideal"] < small["simple"]
+    assert small["ll"] < small["ll128"] < small["simple"], "flags in the data save waits"
+    assert large["ll128"] < large["ll"], "a flag in each 8 bytes takes half of the bandwidth, one in 128 little"
+    for dtype in ("float16", "float64", "uint8"):
+        same = board.simulate(ring(), MIB, dtype=dtype, protocol="ideal")
+        assert same.end == board.simulate(ring(), MIB, protocol="ideal").end, "bytes alone decide the time"
+    with pytest.raises(nvcoll.InvalidArgument, match="multiple of 8"):
+        board.simulate(ring(), 12, dtype="float64")
 
 
 def test_fewer_ranks_than_gpus_take_the_first():
-    assert len(nvcoll.fabric("hgx-h100").simulate(ring(4), MIB).end) == 4
+    board = nvcoll.fabric("hgx-h100")
+    four = board.simulate(ring(4), MIB)
+    assert len(four.end) == 4 and four.end == nvcoll.fabric("hgx-h100[0-3]").simulate(ring(4), MIB).end
+    used = {name for source, target, nbytes, _ in four.links if nbytes for name in (source, target)}
+    assert {name for name in used if name.startswith("gpu")} == {"gpu0", "gpu1", "gpu2", "gpu3"}
 
 
 def test_several_sizes_are_the_runs_of_each():
