@@ -1,4 +1,4 @@
-//! What is called: the part of a call on which all ranks must agree, and its form in a call record.
+//! Calls: the part of a call on which all ranks must agree, and its form in a record.
 
 use nvcoll_core::algorithm;
 use nvcoll_core::collective::{Collective, Roles, ALL_TO_ALL, BARRIER, COLLECTIVES};
@@ -10,26 +10,26 @@ use std::hash::{Hash, Hasher};
 
 use crate::sync::Record;
 
-/// In a record: the algorithm that `auto` chooses.
+/// The number in a record for the algorithm `auto`.
 const AUTO: u8 = 255;
 
-/// In a record: an algorithm that is not registered.
+/// The number in a record for an algorithm that is not registered.
 const OWN: u8 = 254;
 
-/// In a record, beside the aliasing: the parts are as long as a table says, which is in the fingerprint only.
+/// The bit in a record, beside the aliasing, for parts of different lengths. The fingerprint has their table.
 const BY_TABLE: u8 = 0x80;
 
-/// In a record, the bits beside the aliasing that tell the purpose.
+/// The bits in a record, beside the aliasing, for the purpose.
 const PURPOSE_SHIFT: u32 = 5;
 
-/// What a call is made for.
+/// The purpose of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallPurpose {
-    /// It is what its user called.
+    /// The call of a user.
     Itself,
-    /// It is a split: a barrier whose records hold the color and the key of every rank.
+    /// A split: a barrier whose records hold the color and the key of every rank.
     Split,
-    /// It tells ranks each other's rows of counts, before an all_to_all.
+    /// The exchange of rows of counts before an all_to_all.
     RowsOfCounts,
 }
 
@@ -37,7 +37,7 @@ impl CallPurpose {
     const ALL: [Self; 3] = [Self::Itself, Self::Split, Self::RowsOfCounts];
 }
 
-/// What a rank says in a split.
+/// The color and the key of a rank in a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitKey {
     /// Ranks of one color form a group; a rank without a color joins none. Less than 2^31.
@@ -47,12 +47,12 @@ pub struct SplitKey {
 }
 
 impl SplitKey {
-    /// Returns the two words of a record that hold it.
+    /// Returns the two words of a record that hold color and key.
     pub(crate) fn words(self) -> [u64; 2] {
         [u64::from(self.color.map_or(0, |color| color + 1)), u64::from(self.key as u32)]
     }
 
-    /// Reads what another rank says.
+    /// Reads the color and the key of another rank.
     pub(crate) fn of_words([color, key]: [u64; 2]) -> Self {
         Self { color: (color as u32).checked_sub(1), key: key as u32 as i32 }
     }
@@ -61,23 +61,23 @@ impl SplitKey {
 /// A call, as every rank must make it.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Which collective.
+    /// The collective.
     pub collective: &'static Collective,
-    /// From or to which rank; 0 if the collective has no root.
+    /// The root; 0 if the collective has none.
     pub root: u32,
-    /// By which algorithm: a name, with `#` and a hash of the schedule if its user wrote it.
+    /// The algorithm: a name, followed by `#` and a hash of the schedule if the user wrote it.
     pub algorithm: String,
-    /// Of what elements.
+    /// The dtype of the elements.
     pub dtype: DType,
-    /// Folded how.
+    /// The op of a reduction.
     pub op: Op,
-    /// How many elements each part has.
+    /// The number of elements of each part.
     pub counts: Counts,
-    /// How ranks reach each other.
+    /// The path by which ranks reach each other's data.
     pub path: Path,
     /// Whether input and output are the same memory.
     pub aliasing: Aliasing,
-    /// What it is made for.
+    /// The purpose of the call.
     pub purpose: CallPurpose,
 }
 
@@ -122,12 +122,13 @@ impl Call {
         (collective.name, *root, *dtype, *op, counts, *path, *aliasing, *purpose)
     }
 
-    /// Returns who takes part in a world of `world_size` ranks.
+    /// Returns the roles in a world of `world_size` ranks.
     pub fn roles(&self, world_size: u32) -> Roles {
         Roles { world_size, root: self.root }
     }
 
-    /// Returns what to do, if this call and that of another rank differ because their parts are of different lengths.
+    /// Returns advice for the error message, if this call and that of another rank differ in the lengths of their
+    /// parts.
     pub(crate) fn advice_beside(&self, other: &Self) -> &'static str {
         let is_all_to_all = |call: &Self| match call.purpose {
             CallPurpose::Itself => call.collective == &ALL_TO_ALL,
@@ -164,12 +165,12 @@ impl Call {
         }
     }
 
-    /// Returns the algorithm as its user calls it: without the hash that tells a schedule of its user's from another.
+    /// Returns the algorithm as its user names it, without the hash of the schedule.
     fn algorithm_words(&self) -> &str {
         self.algorithm.split_once('#').map_or(&self.algorithm, |(name, _)| name)
     }
 
-    /// Returns the call as three words: a fingerprint, the parts of it that are small numbers, and the count.
+    /// Returns the call as three words: a fingerprint, the parts that are small numbers, and the count.
     pub fn fingerprint(&self) -> [u64; 3] {
         let mut hasher = std::collections::hash_map::DefaultHasher::new();
         self.hash(&mut hasher);
@@ -189,8 +190,8 @@ impl Call {
         [hasher.finish(), u64::from_le_bytes(small), count as u64]
     }
 
-    /// Reads back what the words of another rank tell. An algorithm that its user wrote is in the fingerprint only, and so is
-    /// a table of counts, but for its sum.
+    /// Reads a call from the words of another rank. They lack a user's algorithm, which is in the fingerprint only,
+    /// and of a table of counts they hold the sum.
     pub(crate) fn from_record(record: &Record) -> Self {
         let [collective, dtype, op, path, aliasing, algorithm, root_low, root_high] = record[1].to_le_bytes();
         let pick = |index: u8, length: usize| usize::from(index).min(length - 1);
@@ -248,12 +249,12 @@ impl std::fmt::Display for Call {
     }
 }
 
-/// A call, and which of those it was that were made as one.
+/// A call and its position in its batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionedCall {
     /// The call.
     pub call: Box<Call>,
-    /// Its number, from 0, and how many there were.
+    /// The position, from 0, and the number of calls.
     pub place: (usize, usize),
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong while ranks run. Each variant is one Python exception.
+//! Errors of the engine. Each variant maps to one Python exception.
 
 use nvcoll_core::words::counted;
 
@@ -10,7 +10,7 @@ pub enum Error {
     /// An argument that cannot be used.
     #[error("{0}")]
     Invalid(String),
-    /// Two ranks called different things.
+    /// Two ranks made different calls.
     #[error(
         "rank {rank_a} called {call_a}, but rank {rank_b} called {call_b}{}: every rank must make the same call{}",
         call_a.call.difference(&call_b.call),
@@ -19,11 +19,11 @@ pub enum Error {
     Mismatch {
         /// One rank.
         rank_a: u32,
-        /// What it called.
+        /// The call of the first rank.
         call_a: PositionedCall,
         /// Another rank.
         rank_b: u32,
-        /// What that one called.
+        /// The call of the other rank.
         call_b: PositionedCall,
     },
     /// Two ranks passed memory that overlaps, and one of the two is written.
@@ -39,7 +39,7 @@ pub enum Error {
         /// The call.
         call: PositionedCall,
     },
-    /// The program of a rank returned, and another rank called something that needs it.
+    /// The program of a rank returned, and another rank made a call that needs it.
     #[error(
         "the program of rank {rank} {how} after {}, but rank {caller} called {call} as its next: every rank must \
          make the same calls",
@@ -48,13 +48,13 @@ pub enum Error {
     Returned {
         /// The rank that returned.
         rank: u32,
-        /// How it left; who dropped a communicator that was split off has left it too.
+        /// The way in which it left; dropping a communicator that was split off is one.
         how: &'static str,
-        /// How many calls it had made.
+        /// The number of calls that it had made.
         calls: u32,
         /// The rank that made one more.
         caller: u32,
-        /// What that one called.
+        /// The call of that rank.
         call: PositionedCall,
     },
     /// Another rank failed, or a rank called abort.
@@ -62,7 +62,7 @@ pub enum Error {
     Aborted {
         /// The rank that failed.
         rank: u32,
-        /// How it failed.
+        /// The cause of the failure.
         cause: &'static str,
     },
     /// The deadline passed.
@@ -70,9 +70,9 @@ pub enum Error {
     Timeout {
         /// The call.
         what: PositionedCall,
-        /// The time that was allowed.
+        /// The allowed time.
         seconds: f64,
-        /// Who did not come, or did not finish.
+        /// The ranks that did not enter, in words.
         missing: String,
     },
     /// The user interrupted the program.
@@ -84,23 +84,23 @@ pub enum Error {
     /// The peers of a rank are gone.
     #[error("{0}")]
     Closed(&'static str),
-    /// Memory that a call needs beside its buffers could not be had; nothing was moved.
+    /// Scratch or staging could not be allocated; nothing was moved.
     #[error("no memory for {bytes} bytes of {what} on each rank: pass smaller arrays, or another algorithm or path")]
     NoMemory {
-        /// What it is for.
+        /// The purpose of the memory.
         what: &'static str,
-        /// How much of it a rank needs.
+        /// The bytes that each rank needs.
         bytes: usize,
     },
-    /// An instruction set that this processor lacks.
+    /// The processor lacks the instruction set.
     #[error("this processor has no {isa}: choose from {available}")]
     NoIsa {
         /// The instruction set.
         isa: &'static str,
-        /// Those that it has.
+        /// The instruction sets that it has.
         available: String,
     },
-    /// The core refused.
+    /// The core refused the call.
     #[error(transparent)]
     Core(#[from] nvcoll_core::Error),
     /// Text that is no tuning table.

@@ -4,9 +4,9 @@
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Buffers {
-    /// Where the input begins.
+    /// The address of the input.
     pub input: *mut u8,
-    /// Where the output begins: the same in place.
+    /// The address of the output; in place, that of the input.
     pub output: *mut u8,
     pub(crate) scratch: *mut u8,
     pub(crate) staging: *mut u8,
@@ -21,17 +21,18 @@ unsafe impl Send for Buffers {}
 unsafe impl Sync for Buffers {}
 
 impl Buffers {
-    /// What a rank brings; scratch and staging are the engine's to fill in.
+    /// Makes the buffers of a rank; the engine sets scratch and staging.
     pub fn new(input: *mut u8, output: *mut u8, scalar: f64) -> Self {
         Self { input, output, scratch: std::ptr::null_mut(), staging: std::ptr::null_mut(), scalar }
     }
 
-    /// Of a rank that nobody has met yet.
+    /// Makes the buffers of a rank that nobody has met yet.
     pub(crate) fn unknown() -> Self {
         Self::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0)
     }
 
-    /// Returns how many bytes into the `Buffers` of all ranks the address of input (0), output, scratch or staging (3) lies.
+    /// Returns the offset, in the list of all ranks' buffers, of the address of input (0), output, scratch or staging
+    /// (3).
     pub(crate) fn place(rank: u32, buffer: u32) -> u32 {
         rank * size_of::<Self>() as u32 + buffer * size_of::<*mut u8>() as u32
     }

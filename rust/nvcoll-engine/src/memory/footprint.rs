@@ -1,20 +1,20 @@
-//! Whether what two ranks brought to a call overlaps: a written range may share no byte with any other range of the call.
+//! The check for overlap between ranks: memory that one rank writes in a call may share no byte with memory of another rank.
 //!
-//! What is compared are the addresses that ranks give each other. Where a caller packs a strided array first, the engine works
-//! on a copy, which overlaps nothing; then the rank says where the array itself lies (`originals`), and that is compared,
-//! element by element: columns of one matrix share no byte.
+//! Ranks compare the addresses in their records. If the binding packs a strided array, the engine works on a copy, which overlaps
+//! nothing. The rank then says where the array itself lies (`originals.rs`), and ranks compare that element by element: columns of one
+//! matrix share no byte.
 //!
-//! Of calls that are made as one each rank brings a **footprint**: what all of them touch, sorted once, so that two ranks compare
-//! in one walk along both; calls of other collectives, which another pass runs, are in it too.
+//! For a batch, each rank brings a **footprint**: the memory of all its calls, sorted once, so that two ranks compare in one walk along
+//! both. It covers the calls of all passes.
 
 use crate::memory::buffers::Buffers;
 use crate::memory::originals::OriginalArray;
 use crate::memory::strided::{may_conflict, PlacedArray, TryBudget};
 
-/// Where a range begins and where it ends.
+/// The first byte and the end of a range.
 type ByteSpan = (usize, usize);
 
-/// What the calls of a batch touch of one rank's memory: spans from low to high addresses, with gaps between them.
+/// The memory of one rank that the calls of a batch touch: spans from low to high addresses, with gaps between them.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     rank: Option<u32>,
@@ -31,7 +31,7 @@ impl Clone for Footprint {
         clone
     }
 
-    /// Keeps the memory that it has.
+    /// Clones into the allocated memory.
     fn clone_from(&mut self, other: &Self) {
         self.rank = other.rank;
         self.all.clone_from(&other.all);
@@ -41,8 +41,8 @@ impl Clone for Footprint {
 }
 
 impl Footprint {
-    /// Finds out what calls of `rank` touch, given the bytes of its input and output in each, its buffers, and its arrays where
-    /// the buffers are copies.
+    /// Makes the footprint of a rank's calls from the bytes of its input and output in each, its buffers, and its
+    /// arrays where the buffers are copies.
     pub(crate) fn of<'a>(
         calls: impl ExactSizeIterator<Item = ([usize; 2], &'a Buffers, &'a [OriginalArray])>,
         rank: u32,
@@ -61,12 +61,12 @@ impl Footprint {
         Self { rank: Some(rank), all: merged(all), written: merged(written), originals }
     }
 
-    /// Says whether it was found out for this rank.
+    /// Says whether it is the footprint of this rank.
     pub(crate) fn is_of(&self, rank: u32) -> bool {
         self.rank == Some(rank)
     }
 
-    /// Says whether what one of two ranks writes shares a byte with what the other touches.
+    /// Says whether the memory that one of two ranks writes overlaps memory of the other.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         meet(&self.written, &other.all)
             || meet(&self.all, &other.written)
@@ -114,7 +114,7 @@ fn placed(arrays: &[OriginalArray]) -> Vec<PlacedArray<'_>> {
     arrays.iter().map(OriginalArray::placed).collect()
 }
 
-/// Sorts spans and makes one of those that touch; empty ones lie nowhere.
+/// Sorts spans and merges those that touch; empty ones are dropped.
 fn merged(mut spans: Vec<ByteSpan>) -> Vec<ByteSpan> {
     spans.retain(|(start, end)| start < end);
     spans.sort_unstable();
@@ -128,7 +128,7 @@ fn merged(mut spans: Vec<ByteSpan>) -> Vec<ByteSpan> {
     spans
 }
 
-/// Says whether two lists of spans share a byte: a walk along both.
+/// Says whether two sorted lists of spans share a byte.
 fn meet(mut a: &[ByteSpan], mut b: &[ByteSpan]) -> bool {
     while let ([(a_start, a_end), a_rest @ ..], [(b_start, b_end), b_rest @ ..]) = (a, b) {
         if a_end <= b_start {
@@ -152,7 +152,7 @@ pub(crate) fn overlap(user_bytes: &[[usize; 2]], buffers: &[Buffers], a: u32, b:
     is_shared(a_out, b_in) || is_shared(a_out, b_out) || is_shared(a_in, b_out)
 }
 
-/// The input and the output of a rank: an address and a number of bytes each.
+/// Returns the address and the bytes of a rank's input and output.
 fn ranges([input, output]: [usize; 2], own: &Buffers) -> [(usize, usize); 2] {
     [(own.input as usize, input), (own.output as usize, output)]
 }

@@ -1,19 +1,19 @@
-//! The arrays of one rank, where the engine works on packed copies of some of them.
+//! The user's arrays of one rank, where the engine works on packed copies.
 //!
-//! Copies overlap nothing, and the arrays that they stand for may: a rank that passes a strided array says where the array
-//! itself lies, and its peers compare that (`footprint`). Ranks are threads, so what a rank says lies behind a lock, which
-//! calls of packed arrays never take. Two places by the parity of the call, under the same stamp rule as records.
+//! Copies overlap nothing, but the arrays behind them may. So a rank that passes a strided array says where the array itself lies, and
+//! its peers compare that (`footprint.rs`). Ranks are threads, so the arrays lie behind a lock, which calls of packed arrays never take.
+//! There are two places by the parity of the call, under the same stamp rule as records.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::memory::strided::{Layout, PlacedArray};
 
-/// One array that a user passed, in the place where the user has it.
+/// An array that a user passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginalArray {
     /// The address of the first element.
     pub address: usize,
-    /// How the elements lie from there.
+    /// The layout of the elements from there.
     pub layout: Layout,
     /// Whether the call changes it.
     pub is_written: bool,
@@ -30,19 +30,19 @@ impl OriginalArray {
     }
 }
 
-/// What one rank said of its arrays in its last two calls with copies.
+/// The arrays of one rank in its last two calls with copies.
 #[derive(Debug, Default)]
 pub(crate) struct OriginalArrays([Mutex<Vec<OriginalArray>>; 2]);
 
 impl OriginalArrays {
-    /// Writes the arrays of `call`; the stamp that follows says that they are there.
+    /// Writes the arrays of `call`; the stamp that follows publishes them.
     pub(crate) fn write(&self, call: u32, arrays: &[OriginalArray]) {
         let mut kept = self.lock(call);
         kept.clear();
         kept.extend_from_slice(arrays);
     }
 
-    /// Looks at the arrays of `call`, which was stamped.
+    /// Passes the arrays of `call`, which was stamped, to the caller.
     pub(crate) fn read<T>(&self, call: u32, look: impl FnOnce(&[OriginalArray]) -> T) -> T {
         look(&self.lock(call))
     }

@@ -1,18 +1,18 @@
-//! How a call becomes a program: choose, build, lower, prove, bind.
+//! The way from a call to a program: choose, build, lower, prove, bind.
 //!
 //! ```text
 //! call ─ choose ─▶ algorithm ─ build ─▶ schedule ─ lower ─▶ schedule of the path ─ prove ─▶ proof ─ bind ─▶ program
 //! ```
 //!
-//! | stage | where | what is kept of it |
+//! | stage | where | result that is kept |
 //! |---|---|---|
 //! | choose | [`choice`], only if the algorithm is `auto` | counts of each candidate, for the whole process |
-//! | build, lower, prove | the core; not if the caller brings a proof | the proof, while a node uses it, and then among the last ([`ProofCache`]) |
+//! | build, lower, prove | the core; skipped if the caller brings a proof | the proof, while a node uses it, and then among the last ([`ProofCache`]) |
 //! | bind | [`Program::bind`] | the program, among the last [`KEPT`](crate::program::cache::KEPT) of its node |
 //!
-//! Each stage can take long, so it runs *unlocked*: a caller that holds a lock, such as Python's, releases it meanwhile. A
-//! thread that wants what another one is making waits for it ([`SingleFlight`]). The tables themselves are locked only under
-//! the caller's lock, so a fork copies no locked table.
+//! Each stage can take long, so it runs *unlocked*: a caller that holds a lock, such as Python's, releases it meanwhile. A thread that
+//! needs the value another one is making waits for it ([`SingleFlight`]). The tables themselves are locked only under the caller's
+//! lock, so a fork copies no locked table.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,10 +1,9 @@
-//! The proofs that a process keeps: those that a node uses, and of the others the ones used last.
+//! The cache of proofs of a process. It keeps the proofs that a node uses, and the most recently used of the others.
 //!
-//! A proof takes long to make, and the nodes of a process share it. It costs nothing to keep while a program holds it anyway.
-//! When nobody does, it stays for the next node, up to [`MOST_UNUSED_BYTES`] of such proofs together; then the one that was
-//! asked for longest ago goes first.
+//! A proof takes long to make, and the nodes of a process share it. While a program holds a proof, keeping it costs nothing. Proofs that
+//! no program holds stay for the next node, up to [`MOST_UNUSED_BYTES`] together; the least recently used one goes first.
 //!
-//! Cost: finding is one look-up. Keeping one looks at all, which is little beside the proof that went before.
+//! Cost: one look-up to find a proof. Keeping one scans the cache, which is little beside the proof.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,19 +12,19 @@ use nvcoll_core::collective::Roles;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
 use nvcoll_core::verify::Verified;
 
-/// Bytes of schedules that are kept though no program holds them. Chosen: some hundreds of small worlds, or the ring of 256
-/// ranks.
+/// The limit on the bytes of schedules that no program holds. Chosen: some hundreds of small worlds, or the ring of
+/// 256 ranks.
 const MOST_UNUSED_BYTES: usize = 64 << 20;
 
 /// Identifies a proof: collective, algorithm, roles, path and aliasing.
 pub(crate) type ProofKey = (&'static str, String, Roles, Path, Aliasing);
 
-/// One proof that is kept.
+/// A kept proof.
 #[derive(Debug)]
 struct KeptProof {
     verified: Verified,
     bytes: usize,
-    /// The number of the request that asked for it last.
+    /// The number of the request that used it last.
     asked: u64,
 }
 
@@ -35,7 +34,7 @@ impl KeptProof {
     }
 }
 
-/// Proofs, and when each was asked for last.
+/// Proofs, and the request at which each was used last.
 #[derive(Debug)]
 pub(crate) struct ProofCache {
     kept: HashMap<ProofKey, KeptProof>,
@@ -50,7 +49,7 @@ impl Default for ProofCache {
 }
 
 impl ProofCache {
-    /// Returns a proof that is kept.
+    /// Returns a kept proof.
     pub(crate) fn find(&mut self, key: &ProofKey) -> Option<Verified> {
         self.requests += 1;
         let kept = self.kept.get_mut(key)?;
@@ -58,14 +57,14 @@ impl ProofCache {
         Some(kept.verified.clone())
     }
 
-    /// Keeps a proof, and forgets unused ones if there are too many.
+    /// Keeps a proof, and drops unused ones beyond the limit.
     pub(crate) fn keep(&mut self, key: ProofKey, verified: Verified) {
         let bytes = bytes_of(verified.schedule());
         self.kept.insert(key, KeptProof { verified, bytes, asked: self.requests });
         self.trim();
     }
 
-    /// Forgets the unused proofs that were asked for longest ago, until the others fit.
+    /// Drops the least recently used proofs that no program holds, until the others fit.
     pub(crate) fn trim(&mut self) {
         let unused = self.kept.iter().filter(|(_, proof)| proof.is_unused());
         let mut unused: Vec<_> = unused.map(|(key, proof)| (proof.asked, proof.bytes, key.clone())).collect();
@@ -81,7 +80,7 @@ impl ProofCache {
     }
 }
 
-/// Returns about how many bytes a schedule takes.
+/// Returns the approximate bytes of a schedule.
 fn bytes_of(schedule: &Schedule) -> usize {
     let steps = schedule.steps.iter().map(|step| {
         size_of_val(step) + size_of_val(&step.src[..]) + size_of_val(&step.dst[..]) + size_of_val(&step.after[..])

@@ -1,4 +1,4 @@
-//! One rank of a communicator, which makes its own calls.
+//! Members: one rank of a communicator, which makes its own calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -31,16 +31,16 @@ const IN_A_CALL: Error =
 pub struct Member {
     world: Arc<World>,
     rank: u32,
-    /// Those of the same rank of the run.
+    /// The communicators of the same rank of the run.
     memberships: Arc<Memberships<Self>>,
     process: Process,
-    /// None when the program of the rank has ended.
+    /// The state of its calls; `None` after the program of the rank has ended.
     calls: Mutex<Option<MemberCalls>>,
     /// The program of its splits, after the first.
     splits: OnceLock<Arc<Program>>,
 }
 
-/// What one call after the other uses.
+/// The state that calls reuse, one after the other.
 #[derive(Debug)]
 struct MemberCalls {
     number: u32,
@@ -49,7 +49,7 @@ struct MemberCalls {
 }
 
 impl Member {
-    /// Makes the member with this rank of a world; it learns of what its rank's end was, if that was before.
+    /// Makes the member with this rank of a world. If the rank has already ended, the member starts ended.
     pub(crate) fn join(world: Arc<World>, rank: u32, memberships: Arc<Memberships<Self>>) -> Arc<Self> {
         let calls =
             MemberCalls { number: 0, rank_worker: RankWorker::of_member(world.world_size(), rank), scratch: None };
@@ -66,7 +66,7 @@ impl Member {
         self.rank
     }
 
-    /// Returns the ranks of the run that form this communicator, by rank here.
+    /// Returns the ranks of the run that form this communicator, in the order of ranks here.
     pub fn ranks(&self) -> &[u32] {
         self.world.ranks()
     }
@@ -91,8 +91,8 @@ impl Member {
         unsafe { self.run_on_copies(program, buffers, &[], deadline) }
     }
 
-    /// Runs this rank's part of a program on buffers that are copies of some of its arrays. `originals` are all arrays of the
-    /// call, in the place where the user has them: peers compare them, as they compare buffers. None: nothing is a copy.
+    /// Runs this rank's part of a program on copies of some of its arrays. `originals` are all arrays of the call as
+    /// the user passed them, which peers compare. It is empty if nothing is a copy.
     ///
     /// # Safety
     /// As [`Member::run`].
@@ -116,7 +116,7 @@ impl Member {
         unsafe { calls.run(&self.world, Pass::of_copies(program, originals), &buffers, deadline) }
     }
 
-    /// Runs this rank's part of calls that are launched as one: the batch has the buffers of this rank.
+    /// Runs this rank's part of a batch, which has the buffers of this rank.
     ///
     /// # Safety
     /// As [`Member::run`], and no call writes a byte that another one touches.
@@ -195,7 +195,7 @@ impl Member {
         Ok(())
     }
 
-    /// Tells peers how the rank ended; says whether it could: a communicator in a call cannot depart.
+    /// Tells peers how the rank ended, and says whether it could: a communicator in a call cannot depart.
     pub(crate) fn end(&self, end: RankEnd) -> bool {
         match end {
             RankEnd::Returned => match self.calls.try_lock() {
@@ -208,7 +208,7 @@ impl Member {
         true
     }
 
-    /// Makes no more calls. Returns when no thread is in one.
+    /// Closes the member for calls. It returns when no thread is in one.
     pub(crate) fn close(&self) {
         self.lock().take();
     }
@@ -237,7 +237,7 @@ impl Member {
 }
 
 impl Drop for Member {
-    /// Departs: a peer that makes one more call would wait for ever.
+    /// Departs, since a peer that makes one more call would wait forever.
     fn drop(&mut self) {
         // Not locked: in the child of a fork the lock may be held by a thread of the parent, for ever.
         let calls = self.calls.get_mut().unwrap_or_else(PoisonError::into_inner).take();
@@ -246,7 +246,7 @@ impl Drop for Member {
 }
 
 impl MemberCalls {
-    /// Makes the memory that programs need beside their buffers; returns where scratch begins.
+    /// Makes the scratch and staging that a program needs, and returns the address of the scratch.
     fn make_room(&mut self, world: &World, scratch_bytes: usize, staging_bytes: usize) -> Result<*mut u8> {
         if self.scratch.as_ref().map_or(0, MemoryBlock::bytes) < scratch_bytes {
             let no_memory = Error::NoMemory { what: "scratch", bytes: scratch_bytes };
@@ -256,7 +256,7 @@ impl MemberCalls {
         Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), MemoryBlock::start))
     }
 
-    /// Makes the next call, or the next calls as one.
+    /// Makes the next call, or the calls of the next pass.
     ///
     /// # Safety
     /// What [`RankWorker::run`] demands, for the ranks of this member's world.

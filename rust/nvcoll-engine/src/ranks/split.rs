@@ -1,23 +1,23 @@
-//! Groups: how the ranks of a world split into smaller worlds.
+//! Splits: the ranks of a world form smaller worlds, called groups.
 //!
 //! ```text
-//! enter     split is a barrier; a rank's color and key lie in its record, where other calls have addresses
-//! leave     everybody has entered: all read the same words and work out the same groups, ordered by (key, rank)
-//! join      the first of a group to come makes its world, the others find it under (call, color), the last takes it away
+//! enter     a split is a barrier; a rank's color and key lie in its record, where other calls have addresses
+//! leave     everybody has entered: all read the same words and compute the same groups, ordered by (key, rank)
+//! join      the first rank of a group makes its world, the others find it under (call, color), the last removes it from the map
 //! ```
 //!
-//! Being a call, split has what every call has: another call of a peer is a mismatch, and deadline, abort and departure end
-//! the wait. A group's world has words of its own and knows nothing of the world it came from; what ends the calls of one
-//! does not end those of the other, but for the failure of a rank, which ends them wherever that rank is (`memberships`).
+//! A split is a call like any other: a different call of a peer is a mismatch, and deadline, abort and departure end the wait. A group's
+//! world has its own words and does not know the world that it came from. An abort in one does not end calls in the other. Only the
+//! failure of a rank ends the calls of every world that contains it (`memberships.rs`).
 //!
-//! **A split that fails on some ranks only.** A rank can be through while the deadline of a slower one passes, and would wait
-//! in its group for one that never comes. But who is through has seen everybody enter; and a failing rank returns when all
-//! are quiet, so if anybody is through, it too sees that all have entered. Then it joins its group to end its calls.
+//! **A split that fails on some ranks only.** A rank can complete while the deadline of a slower one passes, and would then wait in its
+//! group for that rank forever. But a rank that completed has seen everybody enter, and a failing rank returns only when all are quiet.
+//! So if any rank completed, the failing rank too sees that all have entered. It then joins its group to end the calls there.
 //!
-//! Cost: a barrier, then one world per group, about 3 KiB for each rank. What it does not do: pass anything between processes.
-//! The two words already lie in lines that processes can share, and so does all that a failing rank looks at. Only where the
-//! others *find* the new world is a map of this process: ranks that are processes will pass its memory by descriptor, from
-//! the first of the group to the others, and whoever watches the processes must raise the abort in every world of a dead one.
+//! Cost: a barrier, then one world per group, about 3 KiB for each rank. It works inside one process. The two words and all that a
+//! failing rank reads already lie in lines that processes can share. Only the map of new worlds is private: ranks that are processes
+//! will pass the memory of a group's world by descriptor, from its first rank to the others, and a watcher of processes must raise the
+//! abort in every world of a dead one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -53,7 +53,8 @@ pub(crate) fn program(world_size: u32, unlocked: &impl Unlocked) -> Result<Arc<P
     IN_FLIGHT.find_or_make(&world_size, unlocked, find, make)
 }
 
-/// Returns what every rank said in split number `call`; none if not all have entered it, or one of them called another thing.
+/// Returns the keys of all ranks in split number `call`; `None` if a rank has not entered it, or made a different
+/// call.
 fn keys(world: &World, program: &Program, call: u32) -> Option<Vec<SplitKey>> {
     let of_rank = |lines: &crate::memory::world::RankLines| {
         let record = lines.stamp.has_entered(call).then(|| lines.record.read(call))?;
@@ -62,7 +63,7 @@ fn keys(world: &World, program: &Program, call: u32) -> Option<Vec<SplitKey>> {
     world.lines.iter().map(of_rank).collect()
 }
 
-/// Returns the ranks that `rank` is grouped with, itself included, in their new order.
+/// Returns the ranks of the group of `rank`, in their new order.
 fn group(keys: &[SplitKey], rank: u32) -> Vec<u32> {
     let color = keys[rank as usize].color;
     let mut group: Vec<u32> = (0..keys.len() as u32).filter(|&r| keys[r as usize].color == color).collect();
@@ -70,8 +71,8 @@ fn group(keys: &[SplitKey], rank: u32) -> Vec<u32> {
     group
 }
 
-/// Returns the world of the group of `rank`, and its rank there; each member asks once. There is none for a rank without a
-/// color, nor if the split failed on every rank.
+/// Returns the world of the group of `rank`, and its rank there. Each member asks once. It is `None` for a rank
+/// without a color, and if the split failed on every rank.
 pub(crate) fn join(world: &World, program: &Program, call: u32, rank: u32) -> Option<(Arc<World>, u32)> {
     let keys = keys(world, program, call)?;
     let color = keys[rank as usize].color?;

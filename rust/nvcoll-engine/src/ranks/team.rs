@@ -1,4 +1,4 @@
-//! The ranks of one run: every rank is a thread of its own and makes its own calls, in one communicator or in several.
+//! Teams: the ranks of one run. Every rank is a thread and makes its own calls, in one communicator or in several.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::system::process::Process;
 const LEFT_IN_A_CALL: Error =
     Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
 
-/// What the ranks of one run share.
+/// The state that the ranks of one run share.
 #[derive(Debug, Clone)]
 pub struct Team {
     world: Arc<World>,
     memberships: Arc<[Arc<Memberships<Member>>]>,
-    /// Whether each rank has its member.
+    /// Whether each rank has its member already.
     joined: Arc<[AtomicBool]>,
     process: Process,
 }
@@ -48,7 +48,8 @@ impl Team {
         Ok(Member::join(self.world.clone(), rank, self.memberships[rank as usize].clone()))
     }
 
-    /// Says that `rank` makes no more calls: peers that make one more with it are told so instead of waiting for ever.
+    /// Ends a rank whose program returned. A peer that makes one more call with it gets an error instead of waiting
+    /// forever.
     ///
     /// # Errors
     /// [`Error::Busy`] if another thread is in a call of one of its communicators: then the rank has failed.

@@ -1,24 +1,23 @@
-//! Sharing a program out by rank: a worker runs the queues of its ranks, waiting on progress words.
+//! Running by rank: a worker runs the queues of its ranks and waits on progress words.
 //!
 //! ```text
 //! enter       activity, record, stamp                                   (the stamp rule first)
-//! loop        for every queue of my ranks: while its next step need not wait: run it, publish, ring who waits for it
-//!             nothing moved?  pause, give way, at last sleep on the doorbell
-//! leave       when all queues are through and what `leave` names has happened
+//! loop        for every queue of my ranks: while its next step need not wait: run it, publish, ring the ranks that wait for it
+//!             nothing moved?  pause, yield, at last sleep on the doorbell
+//! leave       when all queues are done and the waits of `leave` are over
 //! ```
 //!
-//! It is the only way for SPMD ranks, where a worker has one rank; and it serves a caller that drives all ranks, where a
-//! worker has several and shows up at their first rank's doorbell. A rank's buffers become known to a worker when it first
-//! sees that rank enter: there it compares the two calls, before a byte moves. Every wait ends by progress, abort or
-//! deadline, by the user's interrupt where the caller drives all ranks, and in SPMD also when the program of a peer has
-//! returned; a failing rank returns when no peer can still touch its buffers (`failing`).
+//! Ranks that call for themselves always run so, with one rank per worker. A caller that drives all ranks uses it for staged and pushed
+//! programs, with several ranks per worker, which share the doorbell of the first. A worker learns a rank's buffers when it first sees
+//! that rank enter. There it compares the two calls, before a byte moves. Every wait ends by progress, by the abort or by the deadline.
+//! It also ends by the user's interrupt where one caller drives all ranks, and by the return of a peer's program where ranks call for
+//! themselves. A failing rank returns when no peer can still touch its buffers (`run/quiesce.rs`).
 //!
-//! **SPMD ranks check each other's buffers.** After a rank has stamped its line and rung, it meets every peer that has
-//! entered already. Of two ranks at least one finds the other there, because each stamps, fences and then looks; so every
-//! pair is compared, though no rank waits for it, and a schedule need not bring all pairs together. Cost: one load per peer,
-//! and for those that came earlier the record, which most algorithms need anyway. Where a rank may be through before another
-//! enters, as in a broadcast, it has its memory back, and the other may pass it anew: ranks that were through before this one
-//! stamped are not compared with it.
+//! **Ranks that call for themselves check each other's buffers.** After a rank has stamped its line and rung, it meets every peer that
+//! has entered already. Of two ranks at least one finds the other there, because each stamps, fences and then looks. So every pair is
+//! compared, although no rank waits for it and a schedule need not bring all pairs together. Cost: one load per peer, and the records
+//! of earlier peers, which most algorithms read anyway. A rank may complete before another enters, as in a broadcast. It then has its
+//! memory back, and the other may pass that memory anew. So ranks that completed before this one stamped are not compared with it.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -37,46 +36,47 @@ use crate::sync::backoff::{Backoff, Next};
 use crate::sync::record::{CALLS, COPIES, PLACE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 
-/// Pauses before giving way. Measured: where ranks exceed processors, or share one for a while, 100 of them (5 us) cost small
-/// calls a tenth to a half of their time; fewer than 10 gain nothing more.
+/// The number of pauses before a waiting worker yields. Measured: where ranks exceed processors, or share one for a
+/// while, 100 pauses (5 us) cost small calls a tenth to a half of their time; fewer than 10 gain nothing more.
 pub(crate) const PAUSES: u32 = 10;
 
-/// Turns given away before sleeping, unless one comes back late. Chosen: a wake-up costs tens of microseconds, a turn less than
-/// one.
+/// The number of yields before a waiting worker sleeps, unless one takes long. Chosen: a wake-up costs tens of
+/// microseconds, a yield less than one.
 pub(crate) const TURNS: u32 = 100;
 
-/// So often a rank brings the progress words of queues that it does not use up to date: a word that was left 2^31 calls
-/// behind would look as if it were ahead. Chosen: half of that.
+/// The distance of calls at which a rank updates the progress words of queues that it does not use. A word that
+/// stayed 2^31 calls behind would look as if it were ahead. Chosen: half of that.
 const REFRESH_CALLS: u32 = 1 << 30;
 
-/// The word of a record that says which pass of which batch it is, in the place of addresses.
+/// The index of the record word that identifies the pass of a batch; single calls have an address there.
 const ID: usize = 3;
 
-/// Of so many passes a worker remembers what its peers brought. Chosen: more groups than a training step has.
+/// The number of passes for which a worker remembers its peers' buffers. Chosen: more groups than a training step
+/// has.
 const REMEMBERED: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
 struct QueueCursor {
     rank: u32,
     queue: u32,
-    /// Of all tiles of the pass.
+    /// The tile, counted over all calls of the pass.
     tile: u32,
-    /// The call that the tile is of, and how many tiles of it came before.
+    /// The call of the tile; `tile_of_call` is the tile's number in it.
     call: u32,
     tile_of_call: u32,
     index: u32,
-    /// Waits of the next step that are known to be over.
+    /// The number of waits of the next step that are over.
     over: usize,
 }
 
-/// What a worker knows of a pass. Memory of a peer is looked at only after its record said that it is in this pass again.
+/// The buffers of peers in one pass. They are used only after the peer's record said that it runs this pass again.
 #[derive(Debug)]
 struct KnownPeers {
     /// The number of the pass of its own ranks; 0 for all single calls.
     id: u64,
-    /// The number of each peer's, after it was compared.
+    /// The number of each peer's pass, once it was compared.
     peers: Vec<u64>,
-    /// For each call of the pass, of every rank that was met.
+    /// The buffers of every rank that was met, for each call of the pass.
     buffers: Vec<Buffers>,
 }
 
@@ -86,31 +86,32 @@ impl KnownPeers {
     }
 }
 
-/// A worker and the ranks whose queues it runs. Reused from call to call.
+/// A worker and the ranks whose queues it runs. It is reused from call to call.
 #[derive(Debug)]
 pub(crate) struct RankWorker {
     ranks: Range<u32>,
-    /// Ranks per worker of this world: the doorbell of a rank is that of its worker's first.
+    /// The number of ranks per worker. The ranks of a worker share the doorbell of the first.
     block: u32,
-    /// Whether this is a rank that calls for itself: it knows no peer's buffers, and a peer may return from its program.
+    /// Whether this is a rank that calls for itself. It must learn its peers' buffers, and a peer's program may
+    /// return.
     is_member: bool,
-    /// What is known of the pass, and of those before it.
+    /// The buffers of peers in this pass; `remembered` has those of earlier passes.
     known: KnownPeers,
     remembered: Vec<KnownPeers>,
-    /// What all ranks must agree on in this call.
+    /// The fingerprint of this call, on which all ranks must agree.
     fingerprint: [u64; 3],
-    /// Whose enter has been seen in this call.
+    /// Whether each rank was seen to enter this call.
     met: Vec<bool>,
-    /// Who was through with this call before this worker entered it.
+    /// Whether each rank had completed this call before this worker entered it.
     gone: Vec<bool>,
     cursors: Vec<QueueCursor>,
     workspace: Workspace,
-    /// Whether everybody has entered the previous call, as its proof says.
+    /// Whether everybody is known to have entered the previous call, by its proof.
     has_seen_all: bool,
 }
 
 impl RankWorker {
-    /// Makes the rank_worker of some ranks of a world that one caller drives.
+    /// Makes the worker of some ranks of a world that one caller drives.
     pub(crate) fn new(world_size: u32, ranks: Range<u32>, block: u32) -> Self {
         let n = world_size as usize;
         Self {
@@ -420,7 +421,8 @@ impl RankWorker {
         Ok(())
     }
 
-    /// Compares the call of a rank that has entered with that of this worker's rank `own`, and learns its buffers.
+    /// Compares the call of a peer that has entered with that of this worker's rank `own`, and learns the peer's
+    /// buffers.
     fn compare_and_meet(
         &mut self,
         world: &World,
@@ -454,7 +456,7 @@ impl RankWorker {
         Ok(())
     }
 
-    /// Says whether what a peer brought overlaps what this worker's rank `own` brought.
+    /// Says whether the memory of a peer overlaps that of this worker's rank `own`.
     fn overlaps(&self, world: &World, pass: Pass<'_>, own: u32, rank: u32, number: u32, record: &Record) -> bool {
         match pass.footprint() {
             None if pass.originals().is_empty() && record[CALLS] & COPIES == 0 => {
@@ -467,7 +469,8 @@ impl RankWorker {
         }
     }
 
-    /// Says whether what a peer brought to a single call overlaps what rank `own` brought, if one of the two works on copies.
+    /// Says whether the arrays of a peer overlap those of rank `own` in a single call, if one of the two works on
+    /// copies.
     #[cold]
     fn originals_overlap(
         &self,
@@ -519,7 +522,7 @@ impl RankWorker {
         self.met[rank as usize] = true;
     }
 
-    /// Waits until `is_over`, patiently: pauses, turns, sleep. Needs peers to come as far as `call`.
+    /// Waits until `is_over`: it pauses, then yields, then sleeps. The wait needs peers to reach `call`.
     fn wait(
         &self,
         world: &World,
@@ -570,7 +573,7 @@ impl RankWorker {
     }
 }
 
-/// Ends the calls of the world if the worker panics: its peers would wait for it, and whoever waits for them too.
+/// Ends the calls of the world if the worker panics, since its peers and their callers would wait for it.
 struct EndOnPanic<'a> {
     world: &'a World,
     ranks: Range<u32>,

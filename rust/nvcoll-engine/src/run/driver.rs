@@ -1,4 +1,4 @@
-//! How one caller drives all ranks: the threads, the words and the memory of a node, which one call at a time uses.
+//! The driver of a node: the threads, the words and the memory by which one caller drives all ranks. One call at a time uses it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::run::deadline::{Deadline, WaitLimit};
 use crate::run::pool::Pool;
 use crate::sync::{Backoff, Doorbell};
 
-/// What one call at a time uses.
+/// The threads, words and memory of one call.
 pub(crate) struct Driver {
     pool: Option<Pool>,
     world: World,
@@ -30,7 +30,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Makes what drives so many ranks, with the threads of a pool or with the caller's alone.
+    /// Makes a driver of `world_size` ranks, with the threads of a pool or with the caller's thread alone.
     pub(crate) fn new(world_size: u32, pool: Option<Pool>) -> Self {
         let workers = pool.as_ref().map_or(1, Pool::workers);
         let block = world_size.div_ceil(workers as u32);
@@ -46,7 +46,7 @@ impl Driver {
         }
     }
 
-    /// Starts the pool if there is none in this process; returns scratch, at least as much as that, of each rank, if any.
+    /// Starts the pool if this process has none, and returns at least `scratch_bytes` of scratch for each rank.
     pub(crate) fn prepare(&mut self, world_size: u32, workers: usize, scratch_bytes: usize) -> Result<&[MemoryBlock]> {
         if self.pool.as_ref().is_none_or(|pool| !pool.is_of_this_process()) {
             self.start(world_size, workers);
@@ -123,7 +123,7 @@ impl Driver {
         }
     }
 
-    /// Says whether all pieces were run: none is begun after `goes_on` says no.
+    /// Runs all pieces and says whether all were run. No piece begins after `goes_on` returned false.
     #[inline]
     unsafe fn run_pieces(
         &mut self,
@@ -207,7 +207,7 @@ impl Driver {
         outcome
     }
 
-    /// Returns the error of the worker that failed first: the others say that they were aborted.
+    /// Returns the error of the worker that failed first; the others report an abort.
     fn take_outcome(&mut self) -> Result<()> {
         let outcomes = self.outcomes.iter_mut().map(|o| o.get_mut().unwrap_or_else(PoisonError::into_inner));
         let taken = outcomes.map(|outcome| std::mem::replace(outcome, Ok(())));

@@ -1,4 +1,4 @@
-//! What a failing rank does last: it waits until nobody can touch its buffers, and says why it failed.
+//! The end of a failed call: the rank waits until no peer can touch its buffers, and reports the cause.
 
 use std::ops::Range;
 
@@ -11,7 +11,8 @@ use crate::sync::atomic::give_way;
 use crate::sync::record::{CALLS, COPIES, PLACE};
 use crate::sync::{Cause, Doorbell, Record};
 
-/// Waits until no peer can touch the buffers of `own` ranks, which have acknowledged, and turns the cause into their error.
+/// Waits until no peer can touch the buffers of `own` ranks, which have acknowledged, and turns the cause into their
+/// error.
 ///
 /// Peers acknowledge between two steps, each of which is at most a tile long. `number` is the call of `own`.
 pub(crate) fn quiesce_and_report(
@@ -72,7 +73,7 @@ pub(crate) fn quiesce_and_report(
     }
 }
 
-/// Returns the records of what a rank called as one; of one call, its record.
+/// Returns the records of a rank's calls in a batch, or the record of its single call.
 fn records(world: &World, rank: u32, call: u32) -> Vec<Record> {
     let lines = &world.lines[rank as usize];
     let record = lines.record.read(call);
@@ -82,7 +83,7 @@ fn records(world: &World, rank: u32, call: u32) -> Vec<Record> {
     }
 }
 
-/// Returns which of the calls that are made as one a record is about, and how many there are.
+/// Returns the position of a record's call in its batch, and the number of calls there.
 fn place_in(record: &Record) -> (usize, usize) {
     match record[PLACE] & !COPIES {
         0 | 1 => (0, 1), // a record of the line

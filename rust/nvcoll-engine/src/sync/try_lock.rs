@@ -26,9 +26,9 @@ impl<T> TryLock<T> {
 
     /// Returns the value, unless it is in use.
     #[inline]
-    pub fn take(&self) -> Option<InUse<'_, T>> {
+    pub fn take(&self) -> Option<TryLockGuard<'_, T>> {
         // Acquire: pairs with the Release of the guard that was dropped last. The guard is made only if taken: dropping one frees.
-        (!self.is_in_use.swap(true, Ordering::Acquire)).then(|| InUse::of(self))
+        (!self.is_in_use.swap(true, Ordering::Acquire)).then(|| TryLockGuard::of(self))
     }
 
     /// Keeps everybody from taking the value until [`TryLock::open`]; says whether it was not in use.
@@ -41,27 +41,27 @@ impl<T> TryLock<T> {
     /// # Safety
     /// The caller had `true` from [`TryLock::close`] and has not opened since.
     pub unsafe fn open(&self) {
-        drop(InUse::of(self));
+        drop(TryLockGuard::of(self));
     }
 }
 
 /// The guard of a value, which is in use until the guard is dropped.
-pub struct InUse<'a, T> {
+pub struct TryLockGuard<'a, T> {
     owner: &'a TryLock<T>,
     /// Stands for the exclusive reference that this guard is: it takes away the `Sync` that `owner` would give.
     _exclusive: PhantomData<*mut T>,
 }
 
 // SAFETY: a shared guard hands out `&T` and nothing else, and threads may share that if `T` is `Sync`.
-unsafe impl<T: Sync> Sync for InUse<'_, T> {}
+unsafe impl<T: Sync> Sync for TryLockGuard<'_, T> {}
 
-impl<'a, T> InUse<'a, T> {
+impl<'a, T> TryLockGuard<'a, T> {
     fn of(owner: &'a TryLock<T>) -> Self {
         Self { owner, _exclusive: PhantomData }
     }
 }
 
-impl<T> Deref for InUse<'_, T> {
+impl<T> Deref for TryLockGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -70,14 +70,14 @@ impl<T> Deref for InUse<'_, T> {
     }
 }
 
-impl<T> DerefMut for InUse<'_, T> {
+impl<T> DerefMut for TryLockGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this is the one guard.
         unsafe { &mut *self.owner.value.get() }
     }
 }
 
-impl<T> Drop for InUse<'_, T> {
+impl<T> Drop for TryLockGuard<'_, T> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire of who takes it next.
         self.owner.is_in_use.store(false, Ordering::Release);
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn a_guard_is_shared_among_threads_only_if_its_value_may_be() {
-        let of_cell = Probe::<InUse<'_, std::cell::Cell<u32>>>::IS_SYNC;
-        let of_number = Probe::<InUse<'_, u32>>::IS_SYNC;
+        let of_cell = Probe::<TryLockGuard<'_, std::cell::Cell<u32>>>::IS_SYNC;
+        let of_number = Probe::<TryLockGuard<'_, u32>>::IS_SYNC;
         assert!(!of_cell && of_number, "two threads with `&Cell` race without `unsafe`");
     }
 

@@ -1,4 +1,4 @@
-//! The words and the memory that the ranks of one world share.
+//! The world: the words and the memory that ranks share.
 
 mod batch_records;
 mod gathering;
@@ -26,12 +26,12 @@ pub(crate) struct RankLines {
     pub(crate) progress: [Progress; QUEUES],
     pub(crate) batch: BatchRecords,
     pub(crate) originals: OriginalArrays,
-    /// The number of the call in which the rank failed first, and what it called: records have no room for all of it. Written
-    /// before the rank acknowledges the abort.
+    /// The number and the description of the call in which the rank failed first; records have no room for all of it.
+    /// It is written before the rank acknowledges the abort.
     pub(crate) failed_in: OnceLock<(u32, Vec<PositionedCall>)>,
 }
 
-/// Everything that is shared: lines per rank, the abort word, staging; and who the ranks are.
+/// A world: the lines of each rank, the abort word, staging, and the ranks themselves.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) lines: Vec<RankLines>,
@@ -48,7 +48,7 @@ impl World {
         Self::of((0..world_size).collect(), false)
     }
 
-    /// Makes the world of some ranks of the run, which have other numbers in it: their places in the list.
+    /// Makes the world of some ranks of the run. Their rank in it is their index in the list.
     pub(crate) fn of_group(ranks: Vec<u32>) -> Self {
         Self::of(ranks, true)
     }
@@ -64,12 +64,12 @@ impl World {
         }
     }
 
-    /// Returns the ranks of the run, by rank here.
+    /// Returns the ranks of the run, in the order of ranks here.
     pub(crate) fn ranks(&self) -> &[u32] {
         &self.ranks
     }
 
-    /// Says whether it was split off from another.
+    /// Says whether the world was split off from another.
     pub(crate) fn is_group(&self) -> bool {
         self.is_group
     }
@@ -78,7 +78,7 @@ impl World {
         self.lines.len() as u32
     }
 
-    /// Makes the staging of all ranks, unless that was done, or a program uses none (`used` is 0).
+    /// Makes the staging of all ranks, unless it exists or the program uses none (`used` is 0).
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -94,7 +94,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns where the staging of a rank begins, which was made.
+    /// Returns the address of a rank's staging, which must exist.
     pub(crate) fn staging(&self, rank: u32) -> *mut u8 {
         self.staging.get().expect("it is made before a call begins that needs it")[rank as usize].start()
     }
