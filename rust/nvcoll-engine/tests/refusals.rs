@@ -124,9 +124,9 @@ fn a_rank_that_is_through_is_compared_too_if_it_works_on_copies() {
     // A rank that needs the root alone may be through before others enter; it writes its copy back after that.
     let node = Node::new(3, Some(1)).unwrap();
     let mut have_been_through = 0;
-    for algorithm in algorithm::of(&BROADCAST) {
-        let algorithm = algorithm.name.into();
-        let broadcast = Call { path: Path::Staged, collective: &BROADCAST, algorithm, ..call() };
+    let paths = [Path::Mapped, Path::Staged];
+    for (algorithm, path) in algorithm::of(&BROADCAST).flat_map(|one| paths.map(|path| (one.name, path))) {
+        let broadcast = Call { path, collective: &BROADCAST, algorithm: algorithm.into(), ..call() };
         let program = node.program_of_rank(&broadcast, None).unwrap();
         let team = Team::new(3);
         let run = |rank: u32, originals: &[OriginalArray], seconds: f64| {
@@ -135,9 +135,9 @@ fn a_rank_that_is_through_is_compared_too_if_it_works_on_copies() {
             unsafe { team.member(rank).unwrap().run_on_copies(&program, in_place(&mut copy), originals, deadline) }
         };
         std::thread::scope(|scope| {
-            scope.spawn(|| _ = run(0, &[], 5.0));
-            // A rank that waits for another one than the root gives up.
-            if run(1, &column(0), 3.0).is_ok() {
+            scope.spawn(|| _ = run(0, &[], 30.0));
+            // A rank that waits for another one than the root gives up, and the root with it.
+            if run(1, &column(0), 1.0).is_ok() {
                 have_been_through += 1;
                 let found = run(2, &column(0), 30.0);
                 assert!(matches!(found, Err(Error::Overlap { rank_a: 1, rank_b: 2, .. })), "{found:?}");

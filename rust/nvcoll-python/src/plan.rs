@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use nvcoll_engine::Buffers;
+use nvcoll_engine::{Buffers, Deadline};
 
 use crate::arrays::Operands;
 use crate::calls::{deadline, Seconds, SharedProgram};
@@ -26,10 +26,10 @@ impl Prepared {
         &mut self,
         py: Python<'_>,
         engine: &nvcoll_engine::ranks::node::Node,
-        timeout: Option<Seconds>,
+        deadline: Deadline,
     ) -> PyResult<()> {
         self.operands.iter_mut().for_each(|operands| operands.gather(py));
-        run(py, engine, &self.program, self.buffers.get(), timeout)?;
+        run(py, engine, &self.program, self.buffers.get(), deadline)?;
         self.operands.iter_mut().for_each(|operands| operands.write_back(py));
         Ok(())
     }
@@ -41,9 +41,9 @@ fn run(
     engine: &nvcoll_engine::ranks::node::Node,
     program: &SharedProgram,
     buffers: &mut [Buffers],
-    timeout: Option<Seconds>,
+    deadline: Deadline,
 ) -> PyResult<()> {
-    let (mut buffers, deadline) = (Detached(buffers), deadline(timeout));
+    let mut buffers = Detached(buffers);
     // SAFETY: the arrays were checked for count, dtype and overlap, and the caller holds their owners.
     watched(py, |is_interrupted| unsafe { engine.run(program, buffers.get(), deadline, is_interrupted) })
 }
@@ -73,6 +73,7 @@ impl Plan {
     ///     Timeout, KeyboardInterrupt: as in `Node.all_reduce`.
     #[pyo3(signature = (*, timeout=None))]
     fn run(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
+        let deadline = deadline(timeout);
         let Ok(mut prepared) = self.prepared.try_lock() else {
             let message = match self.node.is_of_this_process() {
                 true => "the plan is running in another thread: wait for it",
@@ -83,7 +84,7 @@ impl Plan {
             return Err(of_engine(py, &nvcoll_engine::Error::Busy(message)));
         };
         prepared.operands.as_ref().map_or(Ok(()), |operands| operands.check_bound(py, "plan"))?;
-        prepared.run(py, &self.node, timeout)
+        prepared.run(py, &self.node, deadline)
     }
 
     /// What a run writes: what the method of the collective would return. A new array holds zeros before the first run.

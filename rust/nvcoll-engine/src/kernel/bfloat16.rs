@@ -37,7 +37,7 @@ impl Element for Bf16 {
     #[inline(always)]
     unsafe fn take<S: Halves, const L: usize>(acc: &mut [f32; L], from: *const Bf16, fold: impl Fn(f32, f32) -> f32) {
         if L == 1 {
-            // SAFETY: the caller's.
+            // SAFETY: `Element::take` demands that `from` is valid for reads of `L` elements, here one.
             let bits = unsafe { from.cast::<u16>().read_unaligned() };
             acc[0] = fold(acc[0], f32::from_bits(u32::from(bits) << 16));
         }

@@ -19,9 +19,9 @@ impl Element for F16 {
 
     #[inline(always)]
     unsafe fn take<S: Halves, const L: usize>(acc: &mut [f32; L], from: *const F16, fold: impl Fn(f32, f32) -> f32) {
-        // SAFETY: the caller's `L` elements.
+        // SAFETY: `Element::take` demands that `from` is valid for reads of `L` elements.
         let halves = unsafe { from.cast::<[u16; L]>().read_unaligned() };
-        // SAFETY: the caller's.
+        // SAFETY: the instruction set is available, as the trait demands of the caller.
         let wide = unsafe { widen_all::<S, L>(&halves) };
         for l in 0..L {
             acc[l] = fold(acc[l], wide[l]);
@@ -30,7 +30,7 @@ impl Element for F16 {
 
     #[inline(always)]
     unsafe fn round<S: Halves, const L: usize>(acc: &[f32; L], finish: impl Fn(f32) -> f32) -> [F16; L] {
-        // SAFETY: the caller's.
+        // SAFETY: the instruction set is available, as the trait demands of the caller.
         unsafe { round_all::<S, L>(&acc.map(finish)) }.map(F16)
     }
 }

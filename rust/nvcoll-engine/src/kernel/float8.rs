@@ -110,7 +110,7 @@ impl<B: ByteFormat> Element for F8<B> {
 
     #[inline(always)]
     unsafe fn take<S: Halves, const L: usize>(acc: &mut [f32; L], from: *const Self, fold: impl Fn(f32, f32) -> f32) {
-        // SAFETY: the caller's.
+        // SAFETY: the trait demands `L` readable elements, of a byte each, and the instruction set.
         let wide = unsafe { widen_all::<S, L>(&halves::<B, L>(from.cast())) };
         for l in 0..L {
             acc[l] = fold(acc[l], wide[l]);
@@ -120,13 +120,13 @@ impl<B: ByteFormat> Element for F8<B> {
     #[inline(always)]
     unsafe fn round<S: Halves, const L: usize>(acc: &[f32; L], finish: impl Fn(f32) -> f32) -> [Self; L] {
         let cut = acc.map(|value| cut::<B>(finish(value)));
-        // SAFETY: the caller's.
+        // SAFETY: the instruction set is available, as the trait demands of the caller.
         bytes(&unsafe { round_all::<S, L>(&cut) })
     }
 
     #[inline(always)]
     unsafe fn add_two<S: Halves, const L: usize>(a: *const Self, b: *const Self) -> [Self; L] {
-        // SAFETY: the caller's.
+        // SAFETY: the trait demands `L` readable elements, of a byte each, at both, and the instruction set.
         let sums = unsafe { add_all::<S, L>(&halves::<B, L>(a.cast()), &halves::<B, L>(b.cast())) };
         bytes(&sums.map(cut_half::<B>))
     }
@@ -140,7 +140,7 @@ impl<B: ByteFormat> Element for F8<B> {
 unsafe fn halves<B: ByteFormat, const L: usize>(from: *const u8) -> [u16; L] {
     let mut halves = [0; L];
     if L == 1 {
-        // SAFETY: the caller's.
+        // SAFETY: `from` is valid for `L` bytes, here one.
         halves[0] = B::half(u16::from(unsafe { from.read() }) << 8);
     }
     for low in 0..L / 2 {

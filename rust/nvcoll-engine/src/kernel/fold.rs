@@ -71,6 +71,9 @@ fn elements_to_line<E>(to: *const u8) -> usize {
 }
 
 /// Folds `odd` elements, fewer than 256, from element `at` on in blocks of powers of two; returns where it ended.
+///
+/// # Safety
+/// What `fold` demands, for elements `at` to `at + odd`, all below the count.
 #[inline(always)]
 unsafe fn powers<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>(
     args: &Args,
@@ -91,6 +94,9 @@ unsafe fn powers<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize
 }
 
 /// Folds `L` elements from element `at` on: reads all sources, then writes all destinations.
+///
+/// # Safety
+/// What `fold` demands, for elements `at` to `at + L`, all below the count; streaming only if a block is whole lines.
 #[inline(always)]
 unsafe fn block<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>(
     args: &Args,
@@ -125,6 +131,9 @@ unsafe fn block<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>
 }
 
 /// Returns the address of `L` elements of a source, and prefetches lines far ahead.
+///
+/// # Safety
+/// `args` has more than `s` sources, and source `s` has elements `at` to `at + L`.
 #[inline(always)]
 unsafe fn source<E, const L: usize>(args: &Args, s: usize, at: usize) -> *const E {
     // SAFETY: the source is below `n_src`, the element below the count.
@@ -136,6 +145,9 @@ unsafe fn source<E, const L: usize>(args: &Args, s: usize, at: usize) -> *const 
 }
 
 /// Folds the elements of one source onto `acc`, scaled if the arm scales.
+///
+/// # Safety
+/// As `source`; the instruction set `S` is available; the source has a scalar if the arm scales.
 #[inline(always)]
 unsafe fn take<E: Element, F: Fold<E::Acc>, S: Halves, const L: usize>(
     acc: &mut [E::Acc; L],
@@ -157,6 +169,10 @@ unsafe fn take<E: Element, F: Fold<E::Acc>, S: Halves, const L: usize>(
 }
 
 /// Stores a block of whole lines with non-temporal stores.
+///
+/// # Safety
+/// `to` is valid for writes of a `B`, whose size is whole lines, and is an address that `S` can stream to; the instruction
+/// set `S` is available.
 #[inline(always)]
 unsafe fn stream<S: Stream, B>(to: *mut u8, result: &B) {
     for at in (0..size_of::<B>()).step_by(LINE_BYTES) {

@@ -63,7 +63,7 @@ mod x86 {
     impl Halves for Avx2 {
         #[inline(always)]
         unsafe fn widen(halves: &[u16; 16]) -> [f32; 16] {
-            // SAFETY: the caller's; arrays and vectors of the same elements have the same bytes.
+            // SAFETY: `Halves` demands the instruction set; arrays and vectors of the same elements have the same bytes.
             unsafe {
                 let [low, high] = transmute::<[u16; 16], [__m128i; 2]>(*halves);
                 transmute([_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)])
@@ -72,7 +72,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn round(values: &[f32; 16]) -> [u16; 16] {
-            // SAFETY: as above.
+            // SAFETY: `Halves` demands the instruction set; arrays and vectors of the same elements have the same bytes.
             unsafe {
                 let [low, high] = transmute::<[f32; 16], [__m256; 2]>(*values);
                 transmute([_mm256_cvtps_ph::<NEAREST>(low), _mm256_cvtps_ph::<NEAREST>(high)])
@@ -83,13 +83,13 @@ mod x86 {
     impl Halves for Avx512 {
         #[inline(always)]
         unsafe fn widen(halves: &[u16; 16]) -> [f32; 16] {
-            // SAFETY: the caller's; arrays and vectors of the same elements have the same bytes.
+            // SAFETY: `Halves` demands the instruction set; arrays and vectors of the same elements have the same bytes.
             unsafe { transmute(_mm512_cvtph_ps(transmute::<[u16; 16], __m256i>(*halves))) }
         }
 
         #[inline(always)]
         unsafe fn round(values: &[f32; 16]) -> [u16; 16] {
-            // SAFETY: as above.
+            // SAFETY: `Halves` demands the instruction set; arrays and vectors of the same elements have the same bytes.
             unsafe { transmute(_mm512_cvtps_ph::<NEAREST>(transmute::<[f32; 16], __m512>(*values))) }
         }
     }
@@ -138,7 +138,7 @@ pub(super) unsafe fn widen_all<S: Halves, const L: usize>(halves: &[u16; L]) -> 
     for (to, from) in wide.chunks_mut(16).zip(halves.chunks(16)) {
         let mut sixteen = [0; 16];
         sixteen[..from.len()].copy_from_slice(from);
-        // SAFETY: the caller's.
+        // SAFETY: the instruction set `S` is available, as this function demands of its caller.
         let widened = unsafe { S::widen(&sixteen) };
         to.copy_from_slice(&widened[..to.len()]);
     }
@@ -155,7 +155,7 @@ pub(super) unsafe fn round_all<S: Halves, const L: usize>(values: &[f32; L]) -> 
     for (to, from) in halves.chunks_mut(16).zip(values.chunks(16)) {
         let mut sixteen = [0.0; 16];
         sixteen[..from.len()].copy_from_slice(from);
-        // SAFETY: the caller's.
+        // SAFETY: the instruction set `S` is available, as this function demands of its caller.
         let rounded = unsafe { S::round(&sixteen) };
         to.copy_from_slice(&rounded[..to.len()]);
     }
@@ -168,7 +168,7 @@ pub(super) unsafe fn round_all<S: Halves, const L: usize>(values: &[f32; L]) -> 
 /// The instruction set `S` is available.
 #[inline(always)]
 pub(super) unsafe fn add_all<S: Halves, const L: usize>(a: &[u16; L], b: &[u16; L]) -> [u16; L] {
-    // SAFETY: the caller's.
+    // SAFETY: the instruction set `S` is available, as this function demands of its caller.
     unsafe {
         let (mut sums, b) = (widen_all::<S, L>(a), widen_all::<S, L>(b));
         for l in 0..L {

@@ -100,7 +100,7 @@ impl Kernel {
     /// available.
     #[inline]
     pub unsafe fn run(&self, args: &Args) {
-        // SAFETY: the caller's.
+        // SAFETY: the function was selected for an instruction set that `Isa::check` found, and demands what this one does.
         unsafe { (self.run)(args, args.count * usize::from(self.times)) }
     }
 }

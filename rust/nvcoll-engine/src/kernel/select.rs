@@ -135,21 +135,33 @@ fn of<E: Element, F: Fold<E::Acc>, const L: usize>(isa: Isa) -> Kernel {
     Kernel { run, times: 1 }
 }
 
+/// Folds `count` kernel elements with the instructions that every processor of this build has.
+///
+/// # Safety
+/// What [`Kernel::run`] demands of `args`, with `count` kernel elements, and of the instruction set.
 unsafe fn with_baseline<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>(args: &Args, count: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: `fold` demands what `Kernel::run` does, which this function's caller promised for this instruction set.
     unsafe { fold::<E, F, S, L>(args, count) }
 }
 
+/// Folds `count` kernel elements with the instructions of AVX2 with F16C.
+///
+/// # Safety
+/// What [`Kernel::run`] demands of `args`, with `count` kernel elements, and of the instruction set.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn with_avx2<E: Element, F: Fold<E::Acc>, const L: usize>(args: &Args, count: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: `fold` demands what `Kernel::run` does, which this function's caller promised for this instruction set.
     unsafe { fold::<E, F, Avx2, L>(args, count) }
 }
 
+/// Folds `count` kernel elements with the instructions of AVX-512.
+///
+/// # Safety
+/// What [`Kernel::run`] demands of `args`, with `count` kernel elements, and of the instruction set.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn with_avx512<E: Element, F: Fold<E::Acc>, const L: usize>(args: &Args, count: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: `fold` demands what `Kernel::run` does, which this function's caller promised for this instruction set.
     unsafe { fold::<E, F, Avx512, L>(args, count) }
 }

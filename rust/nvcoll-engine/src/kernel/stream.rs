@@ -33,7 +33,7 @@ impl Stream for Baseline {
     }
 
     unsafe fn store_line(to: *mut u8, line: *const u8) {
-        // SAFETY: the caller's.
+        // SAFETY: both pointers are valid for a line, as `Stream::store_line` demands.
         unsafe { std::ptr::copy_nonoverlapping(line, to, LINE_BYTES) };
     }
 

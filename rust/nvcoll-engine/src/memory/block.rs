@@ -19,7 +19,7 @@ pub struct MemoryBlock {
 
 // SAFETY: a block is an address and a size; who may touch its bytes when is what the proof of a schedule says.
 unsafe impl Send for MemoryBlock {}
-// SAFETY: as above; the block itself has no method that reads or writes its bytes.
+// SAFETY: a shared block gives away its address and size; the block itself has no method that reads or writes its bytes.
 unsafe impl Sync for MemoryBlock {}
 
 impl MemoryBlock {

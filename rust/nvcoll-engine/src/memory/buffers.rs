@@ -44,7 +44,7 @@ impl Buffers {
     #[inline]
     pub(crate) unsafe fn at(all: &[Self], place: u32) -> *mut u8 {
         debug_assert!((place as usize) < size_of_val(all));
-        // SAFETY: the caller's; the first four words of every entry are addresses.
+        // SAFETY: the place is of a rank that `all` has, as demanded; the first four words of every entry are addresses.
         unsafe { *all.as_ptr().byte_add(place as usize).cast() }
     }
 }

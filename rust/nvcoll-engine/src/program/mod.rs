@@ -400,7 +400,7 @@ impl Program {
     #[inline(always)]
     pub(crate) unsafe fn run_fused(&self, buffers: &[Buffers], workspace: &mut Workspace) {
         for fold in &self.fused {
-            // SAFETY: the caller's.
+            // SAFETY: this function demands what `run_task` does for all ranks; fused folds wait for nothing.
             unsafe { self.run_fold(fold, 0, Slot::NONE, buffers, workspace) };
         }
     }
@@ -422,7 +422,7 @@ impl Program {
     ) {
         let task = &self.tasks[task as usize];
         for fold in &self.folds[task.first_fold as usize..(task.first_fold + task.folds) as usize] {
-            // SAFETY: the caller's.
+            // SAFETY: the fold is of this task, of which the caller promised it.
             unsafe { self.run_fold(fold, tile, slot, buffers, workspace) };
         }
     }
@@ -449,10 +449,15 @@ impl Program {
         let staging = slot.0 as usize * self.slot_bytes + piece.offset_bytes;
         let begins = piece.start * self.call.dtype.bytes();
         let offset = |address: &ViewAddress| if address.is_staging { address.offset + staging } else { begins };
-        // SAFETY: the caller's: there is one part, so that in user buffers a piece lies where it does in its call.
+        // SAFETY: the caller promised it of the task and of the piece's home; there is one part, so that in user buffers a piece lies
+        // where it does in its call.
         unsafe { self.run_fold_at(fold, piece.count, offset, buffers, workspace) };
     }
 
+    /// Runs one tile of one fold, in a slot of staging.
+    ///
+    /// # Safety
+    /// As [`Program::run_task`], for the task that the fold is of.
     #[inline(always)]
     unsafe fn run_fold(&self, fold: &BoundFold, tile: u32, slot: Slot, buffers: &[Buffers], workspace: &mut Workspace) {
         let (elements_before, bytes_before) = (tile as usize * self.tile_count, tile as usize * self.tile_bytes);
@@ -462,10 +467,15 @@ impl Program {
         let count = (fold.count - elements_before).min(self.tile_count);
         let staging = slot.0 as usize * self.slot_bytes;
         let offset = |address: &ViewAddress| address.offset + if address.is_staging { staging } else { bytes_before };
-        // SAFETY: the caller's.
+        // SAFETY: the offset is that of the tile, in which the fold has `count` elements left; the caller promised the rest.
         unsafe { self.run_fold_at(fold, count, offset, buffers, workspace) };
     }
 
+    /// Runs `count` elements of one fold, each place at its `offset`.
+    ///
+    /// # Safety
+    /// As [`Program::run_task`], for the task that the fold is of; every place has `count` elements from its offset on, and the
+    /// offset of a destination is that of no other fold that runs now.
     #[inline(always)]
     unsafe fn run_fold_at(
         &self,
@@ -500,8 +510,8 @@ impl Program {
             plain: if workspace.is_streaming && fold.is_written_once { 0 } else { n_dst },
             is_far: wants_help(self.buffer_bytes),
         };
-        // SAFETY: the proof says that views are in bounds, and that no other thread writes them now; the rest is the
-        // caller's.
+        // SAFETY: `Verified` says that views are in bounds and that no other step writes them now, because the task's waits are
+        // over; the buffers are as long as the call says, as `run_task` demands; `Program::bind` checked the instruction set.
         unsafe { fold.kernel.run(&args) };
     }
 }

@@ -14,9 +14,9 @@ use crate::memory::buffers::Buffers;
 use crate::program::batch::{Batch, Pass};
 use crate::program::make::Programs;
 use crate::program::Program;
-use crate::run::deadline::Deadline;
+use crate::run::deadline::{Deadline, UntilDeadline};
 use crate::run::driver::Driver;
-use crate::sync::single_flight::HoldsNoLock;
+use crate::sync::single_flight::{HoldsNoLock, Unlocked};
 use crate::sync::try_lock::TryLock;
 use crate::system::cpus;
 use crate::system::process::Process;
@@ -111,6 +111,24 @@ impl Node {
         }
     }
 
+    /// Returns the program of a call that `world_size` ranks make, as [`Programs::find_or_make`] does, until a deadline.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if the deadline passes while it is made; else as [`Programs::find_or_make`].
+    pub fn program_until(
+        &self,
+        call: &Call,
+        split: WorkSplit,
+        world_size: u32,
+        proof: Option<&Verified>,
+        unlocked: &impl Unlocked,
+        deadline: Deadline,
+    ) -> Result<Arc<Program>> {
+        let unlocked = UntilDeadline::new(unlocked, deadline);
+        let program = self.programs.find_or_make(call, split, world_size, proof, &unlocked);
+        program.map_err(|error| unlocked.explain(error, call, "its schedule was being built and proved"))
+    }
+
     /// Says whether this process made the node; a child that was forked since did not.
     pub fn is_of_this_process(&self) -> bool {
         self.process.is_current()
@@ -148,7 +166,8 @@ impl Node {
         };
         let scratch = driver.prepare(self.world_size, self.programs.workers(), program.scratch_bytes())?;
         buffers.iter_mut().zip(scratch).for_each(|(own, scratch)| own.scratch = scratch.start());
-        // SAFETY: the caller's.
+        // SAFETY: the caller promised it of the buffers; `prepare` made scratch of the program's length; the program is of as many
+        // ranks as the node (`check_ranks`).
         unsafe { driver.run_pass(Pass::of_one(program), buffers, deadline, is_interrupted) }?;
         program.count();
         Ok(())
@@ -177,7 +196,8 @@ impl Node {
         let scratch = driver.prepare(self.world_size, self.programs.workers(), batch.scratch_bytes())?;
         batch.place_scratch(scratch.iter().map(MemoryBlock::start), ranks);
         for (pass, buffers) in batch.in_passes(ranks) {
-            // SAFETY: the caller's; every call of the batch has scratch of its own.
+            // SAFETY: the caller promised it of the buffers, and that calls share nothing that one writes; `place_scratch` gave
+            // every call scratch of its own; the programs are of as many ranks as the node (`check_ranks`).
             unsafe { driver.run_pass(pass, buffers, deadline, is_interrupted) }?;
         }
         Ok(())

@@ -116,7 +116,7 @@ impl Roofline {
         let start = Instant::now();
         // Release: pairs with the Acquire in `serve`.
         self.shared.started.store(self.runs, Ordering::Release);
-        // SAFETY: the caller's; the first share is this thread's alone.
+        // SAFETY: this function demands what `sum_share` does; the first share is this thread's alone.
         unsafe { self.shared.sum_share(&job, 0) };
         // Acquire: pairs with the Release in `serve`; the sums of all threads are visible afterwards.
         wait_until(|| self.shared.finished.load(Ordering::Acquire) == self.runs * self.helpers.len());
@@ -164,7 +164,7 @@ impl SumState {
     unsafe fn sum_share(&self, job: &SumJob, thread: usize) {
         let share = job.count.div_ceil(self.threads).next_multiple_of(64);
         let range = (share * thread).min(job.count)..(share * (thread + 1)).min(job.count);
-        // SAFETY: the caller's; shares are disjoint and end at the count.
+        // SAFETY: `Roofline::run` demands `count` elements of every buffer; shares are disjoint and end at the count.
         unsafe { sum::sum(&job.buffers, range, job.stores) };
     }
 }
@@ -196,7 +196,7 @@ fn wait_until(condition: impl Fn() -> bool) {
 /// # Safety
 /// What [`Roofline::run`] demands.
 pub unsafe fn all_reduce_sum(buffers: &[*mut f32], count: usize, threads: usize) -> Duration {
-    // SAFETY: the caller's.
+    // SAFETY: this function demands what `run` does.
     unsafe { Roofline::new(threads, buffers.len()).run(buffers, count, StoreMode::Plain) }
 }
 

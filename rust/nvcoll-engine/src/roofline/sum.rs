@@ -36,6 +36,10 @@ pub(super) unsafe fn sum(buffers: &[*mut f32], range: Range<usize>, stores: Stor
     }
 }
 
+/// Sums a range element by element into every buffer.
+///
+/// # Safety
+/// Every buffer is valid for reads and writes of the range, which no other thread touches; there is a buffer.
 unsafe fn sum_one_by_one(buffers: &[*mut f32], range: Range<usize>) {
     for i in range {
         // SAFETY: `i` is in the caller's range.
@@ -57,7 +61,7 @@ macro_rules! loops {
             /// What [`super::sum`] demands; the instruction set is there; if `is_streaming`, buffers begin the range at a
             /// line.
             pub(super) unsafe fn choose(buffers: &[*mut f32], range: Range<usize>, is_streaming: bool) {
-                // SAFETY: the caller's.
+                // SAFETY: `choose` demands what `sum` does.
                 unsafe {
                     match (buffers.len(), is_streaming) {
                         (2, false) => sum::<2, false>(buffers, range),
@@ -73,6 +77,9 @@ macro_rules! loops {
             }
 
             /// `N` is the number of buffers, or 0 for any number.
+            ///
+            /// # Safety
+            /// As `choose`.
             #[target_feature(enable = $feature)]
             unsafe fn sum<const N: usize, const STREAMS: bool>(buffers: &[*mut f32], range: Range<usize>) {
                 let known: [*mut f32; N] = std::array::from_fn(|r| buffers[r]);

@@ -81,7 +81,7 @@ pub(crate) unsafe fn run(
                 (at, before) = (at + 1, before + programs[at].pieces());
             }
             let (program, buffers) = (&programs[at], &buffers[at * ranks..(at + 1) * ranks]);
-            // SAFETY: the caller's; the piece was claimed by this worker alone.
+            // SAFETY: `run` demands it of the buffers and the workspace; the piece was claimed by this worker alone.
             unsafe { run_nth(program, piece - before, buffers, workspace) };
         }
     }
@@ -98,14 +98,14 @@ pub(crate) unsafe fn run_alone(
     workspace: &mut Workspace,
     mut goes_on: impl FnMut() -> bool,
 ) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: `run` demands it of the buffers and the workspace; this is the only worker.
     unsafe { program.run_fused(buffers, workspace) };
     for component in 0..program.components.len() {
         for tile in 0..program.tiles {
             if component + tile as usize > 0 && !goes_on() {
                 return false;
             }
-            // SAFETY: the caller's.
+            // SAFETY: as for the fused folds: this is the only worker, and runs piece after piece.
             unsafe { run_piece(program, component, tile, buffers, workspace) };
         }
     }
@@ -113,9 +113,12 @@ pub(crate) unsafe fn run_alone(
 }
 
 /// Runs a piece by its number.
+///
+/// # Safety
+/// As [`run`], for a piece below [`Program::pieces`] that no other worker runs.
 unsafe fn run_nth(program: &Program, piece: u64, buffers: &[Buffers], workspace: &mut Workspace) {
     let (component, tile) = (piece / u64::from(program.tiles), piece % u64::from(program.tiles));
-    // SAFETY: the caller's.
+    // SAFETY: the piece is this worker's alone, as demanded; a program without components has one piece, its fused folds.
     unsafe {
         if program.components.is_empty() {
             program.run_fused(buffers, workspace)
@@ -125,10 +128,15 @@ unsafe fn run_nth(program: &Program, piece: u64, buffers: &[Buffers], workspace:
     }
 }
 
+/// Runs one tile of one connected component.
+///
+/// # Safety
+/// As [`run`], for a tile of a component that no other worker runs.
 #[inline]
 unsafe fn run_piece(program: &Program, component: usize, tile: u32, buffers: &[Buffers], workspace: &mut Workspace) {
     for &task in &program.components[component] {
-        // SAFETY: earlier tasks of the piece are done, and other pieces touch other memory; the rest is the caller's.
+        // SAFETY: earlier tasks of the piece are done, and other pieces touch other memory (`Verified`); buffers and workspace are
+        // as this function demands.
         unsafe { program.run_task(task, tile, Slot::NONE, buffers, workspace) };
     }
 }

@@ -1,9 +1,14 @@
 //! The end of a wait: a deadline, or an interrupt by the user.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::call::PositionedCall;
+use nvcoll_core::interrupt::{Interrupt, UNITS_PER_QUESTION};
+
+use crate::call::{Call, PositionedCall};
 use crate::error::Error;
+use crate::sync::single_flight::Unlocked;
 
 /// The time at which a call gives up.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,6 +35,54 @@ impl Deadline {
 
     pub(crate) fn error(&self, what: PositionedCall, missing: String) -> Error {
         Error::Timeout { what, seconds: self.seconds, missing }
+    }
+}
+
+/// A caller that gives up what it does unlocked when its deadline passes.
+pub(crate) struct UntilDeadline<'a, U> {
+    unlocked: &'a U,
+    deadline: Deadline,
+    /// Whether the deadline, and nothing else, was what ended the work.
+    has_passed: Arc<AtomicBool>,
+}
+
+impl<'a, U: Unlocked> UntilDeadline<'a, U> {
+    pub(crate) fn new(unlocked: &'a U, deadline: Deadline) -> Self {
+        Self { unlocked, deadline, has_passed: Arc::default() }
+    }
+
+    /// Turns the interruption of the work into a timeout of a call, if it was the deadline's.
+    pub(crate) fn explain(&self, error: Error, call: &Call, missing: &str) -> Error {
+        // Relaxed: the work ran on this thread.
+        match error {
+            Error::Core(nvcoll_core::Error::Interrupted) if self.has_passed.load(Ordering::Relaxed) => {
+                self.deadline.error(call.clone().into(), missing.into())
+            }
+            error => error,
+        }
+    }
+}
+
+impl<U: Unlocked> Unlocked for UntilDeadline<'_, U> {
+    fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.unlocked.run(work)
+    }
+
+    fn interrupt(&self) -> Interrupt {
+        let (inner, deadline, has_passed) = (self.unlocked.interrupt(), self.deadline, self.has_passed.clone());
+        if deadline.at.is_none() {
+            return inner;
+        }
+        Interrupt::when(move || {
+            let is_over = deadline.has_passed();
+            // Relaxed: the thread that works looks at it afterwards.
+            has_passed.fetch_or(is_over, Ordering::Relaxed);
+            is_over || inner.check(UNITS_PER_QUESTION as usize).is_err()
+        })
+    }
+
+    fn gives_up_at(&self) -> Option<Instant> {
+        self.deadline.at
     }
 }
 

@@ -85,7 +85,7 @@ impl Driver {
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        // SAFETY: the caller's.
+        // SAFETY: both demand what this function does; the path of the call says which of the two it is.
         unsafe {
             match WorkSplit::of(pass.first().call().path) {
                 WorkSplit::ByTile => self.run_by_tile(pass, buffers, deadline, is_interrupted),
@@ -94,6 +94,10 @@ impl Driver {
         }
     }
 
+    /// Runs the calls of a pass by tile.
+    ///
+    /// # Safety
+    /// As [`Driver::run_pass`]; the programs are mapped.
     unsafe fn run_by_tile(
         &mut self,
         pass: Pass<'_>,
@@ -107,7 +111,7 @@ impl Driver {
             !has_timed_out && !is_interrupted()
         };
         let choice = pass.stores().map(|stores| (stores, lock(stores).is_next_streamed(), Instant::now()));
-        // SAFETY: the caller's.
+        // SAFETY: this function demands what `run_pieces` does.
         let is_done = unsafe {
             self.run_pieces(pass.programs(), buffers, choice.is_some_and(|(_, streamed, _)| streamed), &mut goes_on)
         };
@@ -124,6 +128,9 @@ impl Driver {
     }
 
     /// Runs all pieces and says whether all were run. No piece begins after `goes_on` returned false.
+    ///
+    /// # Safety
+    /// As [`Driver::run_by_tile`].
     #[inline]
     unsafe fn run_pieces(
         &mut self,
@@ -155,13 +162,18 @@ impl Driver {
         let work = |worker: usize, goes_on: &mut dyn FnMut() -> bool| {
             let _environment = FloatEnvironment::round_to_nearest();
             let mut workspace = lock(&workspaces[worker]);
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the buffers; the workspace is this worker's and was fitted to every program;
+            // all workers share `claims`.
             unsafe { by_tile::run(programs, buffers, &mut workspace, &claims, goes_on) };
         };
         pool.run(|| work(0, goes_on), &|helper| work(helper, &mut || true));
         !claims.was_stopped()
     }
 
+    /// Runs the calls of a pass by rank.
+    ///
+    /// # Safety
+    /// As [`Driver::run_pass`].
     unsafe fn run_by_rank(
         &mut self,
         pass: Pass<'_>,

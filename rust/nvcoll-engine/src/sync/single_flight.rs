@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
+use std::time::Instant;
 
 use nvcoll_core::interrupt::Interrupt;
 
@@ -32,6 +33,11 @@ pub trait Unlocked {
     /// Returns the question by which the caller stops such work; unless it says otherwise it never does.
     fn interrupt(&self) -> Interrupt {
         Interrupt::never()
+    }
+
+    /// Returns when the caller gives up, if ever; [`Unlocked::interrupt`] says so too from then on.
+    fn gives_up_at(&self) -> Option<Instant> {
+        None
     }
 }
 
@@ -88,7 +94,14 @@ impl<K: Eq + Hash + Clone> SingleFlight<K> {
             }
             match self.begin(key) {
                 Ok(_leader) => return make(),
-                Err(making) => unlocked.run(|| making.wait()),
+                Err(making) => {
+                    let until = unlocked.gives_up_at();
+                    let is_over = unlocked.run(|| making.wait(until));
+                    if !is_over {
+                        // The caller's time is over: its own attempt ends at the first question, with the right error.
+                        return make();
+                    }
+                }
             }
         }
     }
@@ -114,11 +127,21 @@ impl<K: Eq + Hash + Clone> Default for SingleFlight<K> {
 }
 
 impl InFlight {
-    fn wait(&self) {
+    /// Waits until the value is made, or until a time; says whether it was made or given up by its maker.
+    fn wait(&self, until: Option<Instant>) -> bool {
         let mut is_over = lock(&self.is_over);
         while !*is_over {
-            is_over = self.over.wait(is_over).unwrap_or_else(PoisonError::into_inner);
+            let Some(until) = until else {
+                is_over = self.over.wait(is_over).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            is_over = self.over.wait_timeout(is_over, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 }
 

@@ -94,6 +94,6 @@ impl Communicator {
         };
         let all = rows.start();
         let own = all.wrapping_add(self.rank() as usize * words * DType::I32.bytes());
-        self.execute(py, &self.program(py, &call, None)?, Buffers::new(own, all, 1.0), &[], deadline)
+        self.execute(py, &self.program(py, &call, None, deadline)?, Buffers::new(own, all, 1.0), &[], deadline)
     }
 }

@@ -65,10 +65,11 @@ impl Communicator {
     #[pyo3(signature = (*, timeout=None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         self.group.refuse(py, "barrier")?;
-        let program = self.program(py, &Call::without_data(&BARRIER), None)?;
+        let deadline = deadline(timeout.or(self.timeout));
+        let program = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
         let nothing = std::ptr::null_mut();
         let buffers = Buffers::new(nothing, nothing, 1.0);
-        self.execute(py, &program, buffers, &[], deadline(timeout.or(self.timeout)))?;
+        self.execute(py, &program, buffers, &[], deadline)?;
         self.count(&program);
         Ok(())
     }
@@ -180,10 +181,16 @@ impl Communicator {
         }
     }
 
-    fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
-        let (world_size, unlocked) = (self.world_size(), WithoutGil(py));
-        let program = self.node.programs().find_or_make(call, WorkSplit::ByRank, world_size, proof, &unlocked);
-        program.map_err(|error| of_engine(py, &error))
+    fn program(
+        &self,
+        py: Python<'_>,
+        call: &Call,
+        proof: Option<&Verified>,
+        deadline: Deadline,
+    ) -> PyResult<SharedProgram> {
+        let (split, ranks) = (WorkSplit::ByRank, self.world_size());
+        let program = self.node.program_until(call, split, ranks, proof, &WithoutGil(py), deadline);
+        program.map_err(|error| self.error(py, &error))
     }
 
     fn call<'py>(
@@ -207,7 +214,7 @@ impl Communicator {
     ) -> PyResult<Bound<'py, PyAny>> {
         let Checked { operands, reduction, call, proof, result } =
             Request { is_deferred: true, ..request }.check(Caller::Rank(self.rank()), self.world_size())?;
-        let program = self.program(py, &call, proof.as_ref())?;
+        let program = self.program(py, &call, proof.as_ref(), Deadline::after(None))?;
         let buffers = operands.buffers(|at| reduction.scalar(at));
         self.group.add(py, Grouped { operands, program, buffers }, timeout)?;
         Ok(result)
@@ -221,7 +228,7 @@ impl Communicator {
     ) -> PyResult<Bound<'py, PyAny>> {
         let Checked { mut operands, reduction, call, proof, result } =
             request.check(Caller::Rank(self.rank()), self.world_size())?;
-        let program = self.program(py, &call, proof.as_ref())?;
+        let program = self.program(py, &call, proof.as_ref(), deadline)?;
         operands.gather(py);
         let (buffers, originals) = (operands.buffers(|at| reduction.scalar(at))[0], operands.originals());
         self.execute(py, &program, buffers, &originals, deadline)?;

@@ -19,7 +19,7 @@ use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::{Buffers, Deadline};
 
 use crate::arrays::Caller;
-use crate::calls::{Seconds, SharedProgram};
+use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::{invalid, of_engine};
 use crate::gil::{watched, Detached, WithoutGil};
 use crate::group::{Group, Grouped, Home, OpenGroup};
@@ -117,7 +117,8 @@ impl Node {
     #[pyo3(signature = (*, timeout=None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         self.group.refuse(py, "barrier")?;
-        self.prepare_barrier(py)?.run(py, &self.engine, timeout)
+        let deadline = deadline(timeout);
+        self.prepare_barrier(py, deadline)?.run(py, &self.engine, deadline)
     }
 
     /// Prepares a call that runs again and again on the same arrays.
@@ -148,7 +149,7 @@ impl Node {
         let (node, collective) = (slf.get(), collective_named(py, collective)?);
         let is_without_data = collective.is_without_data();
         let (mut prepared, result) = match arrays {
-            None if is_without_data => (node.prepare_barrier(py)?, py.None().into_bound(py)),
+            None if is_without_data => (node.prepare_barrier(py, Deadline::after(None))?, py.None().into_bound(py)),
             Some(_) if is_without_data => {
                 return Err(invalid(py, format!("`arrays` is given, and {} has none: leave it out", collective.name)))
             }
@@ -164,6 +165,7 @@ impl Node {
                     is_deferred: true,
                     ..Request::new(collective, arrays, path)
                 },
+                Deadline::after(None),
             )?,
         };
         prepared.operands.iter_mut().for_each(|operands| operands.bind(py));
@@ -234,40 +236,46 @@ impl Node {
         request: Request<'_, 'py>,
         timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let is_deferred = self.group.is_open();
-        let (prepared, result) = self.prepare(py, Request { is_deferred, ..request })?;
+        let (is_deferred, deadline) = (self.group.is_open(), deadline(timeout));
+        let (prepared, result) = self.prepare(py, Request { is_deferred, ..request }, deadline)?;
         match (is_deferred, prepared) {
             (true, Prepared { program, buffers: Detached(buffers), operands: Some(operands) }) => {
                 self.group.add(py, Grouped { operands, program, buffers }, timeout)?;
             }
-            (_, mut prepared) => prepared.run(py, &self.engine, timeout)?,
+            (_, mut prepared) => prepared.run(py, &self.engine, deadline)?,
         }
         Ok(result)
     }
 
-    fn prepare<'py>(&self, py: Python<'py>, request: Request<'_, 'py>) -> PyResult<(Prepared, Bound<'py, PyAny>)> {
+    fn prepare<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        deadline: Deadline,
+    ) -> PyResult<(Prepared, Bound<'py, PyAny>)> {
         let Checked { operands, reduction, call, proof, result } =
             request.check(Caller::Node, self.engine.world_size())?;
-        let program = self.program(py, &call, proof.as_ref())?;
+        let program = self.program(py, &call, proof.as_ref(), deadline)?;
         let buffers = Detached(operands.buffers(|at| reduction.scalar(at)));
         Ok((Prepared { program, buffers, operands: Some(operands) }, result))
     }
 
-    fn prepare_barrier(&self, py: Python<'_>) -> PyResult<Prepared> {
-        let program = self.program(py, &Call::without_data(&BARRIER), None)?;
+    fn prepare_barrier(&self, py: Python<'_>, deadline: Deadline) -> PyResult<Prepared> {
+        let program = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
         let nothing = Buffers::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0);
         let buffers = Detached(vec![nothing; self.engine.world_size() as usize]);
         Ok(Prepared { program, buffers, operands: None })
     }
 
-    fn program(&self, py: Python<'_>, call: &Call, proof: Option<&Verified>) -> PyResult<SharedProgram> {
-        let program = self.engine.programs().find_or_make(
-            call,
-            WorkSplit::of(call.path),
-            self.engine.world_size(),
-            proof,
-            &WithoutGil(py),
-        );
+    fn program(
+        &self,
+        py: Python<'_>,
+        call: &Call,
+        proof: Option<&Verified>,
+        deadline: Deadline,
+    ) -> PyResult<SharedProgram> {
+        let (split, ranks) = (WorkSplit::of(call.path), self.engine.world_size());
+        let program = self.engine.program_until(call, split, ranks, proof, &WithoutGil(py), deadline);
         program.map_err(|e| of_engine(py, &e))
     }
 }

@@ -1,0 +1,134 @@
+"""Refusals: ranks that pass each other's memory, call different things or run out of time; and forks amid calls."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import nvcoll
+
+
+def told(world_size, program):
+    """What each rank is told by the call that fails."""
+    messages = [None] * world_size
+
+    def rank(comm):
+        try:
+            program(comm)
+        except nvcoll.Error as error:
+            messages[comm.rank] = f"{type(error).__name__}: {error}"
+
+    nvcoll.Node(world_size).run(rank, timeout=30)
+    return messages
+
+
+@pytest.mark.parametrize("path", ["mapped", "staged"])
+def test_ranks_that_pass_the_same_strided_memory_are_refused(path):
+    matrix = np.ones((4, 2))
+    for message in told(2, lambda comm: comm.all_reduce(matrix[:, 0], path=path)):
+        assert message is not None and "InvalidArgument" in message and "overlaps" in message
+
+
+def test_a_packed_and_a_strided_array_that_share_a_byte_are_refused():
+    matrix = np.ones((4, 2))
+    for message in told(2, lambda comm: comm.all_reduce([matrix[:, 1], matrix[1:3].reshape(4)][comm.rank])):
+        assert message is not None and "overlaps" in message
+
+
+def test_ranks_may_pass_columns_of_one_matrix():
+    matrix = np.ones((4, 2))
+    assert told(2, lambda comm: comm.all_reduce(matrix[:, comm.rank])) == [None, None]
+    assert (matrix == 2).all()
+
+
+def test_groups_of_strided_arrays_are_compared_too():
+    matrix = np.ones((4, 4))
+
+    def program(comm):
+        with comm.group():
+            comm.all_reduce(matrix[:, comm.rank])
+            comm.all_reduce(matrix[:, 2])
+
+    for message in told(2, program):
+        assert message is not None and "overlaps" in message
+
+
+def test_a_mismatch_of_all_to_all_names_all_to_all():
+    def program(comm):
+        comm.all_to_all(np.zeros(4, "i4"), counts=[2, 2] if comm.rank == 0 else None)
+
+    for message in told(2, program):
+        assert message.startswith(
+            "Mismatch: rank 0 called all_to_all with a row of counts, but rank 1 called all_to_all of"
+        )
+        assert "all_gather" not in message
+
+
+def test_a_mismatch_of_tables_with_equal_sums_names_the_part():
+    def program(comm):
+        counts = [2, 3, 4] if comm.rank < 2 else [3, 2, 4]
+        comm.all_gather(np.zeros(counts[comm.rank]), counts=counts)
+
+    for message in told(3, program):
+        assert "their tables differ first in part 0, 2 and 3 elements" in message
+
+
+def test_a_mismatch_names_algorithms_with_their_parameters():
+    def program(comm):
+        comm.all_reduce(np.zeros(8), algorithm=f"two_level(per_node={2 + 2 * (comm.rank % 2)})")
+
+    for message in told(8, program):
+        assert "two_level(per_node=2)" in message and "two_level(per_node=4)" in message
+
+
+def test_a_rank_has_one_communicator_and_only_ranks_have_one():
+    team = nvcoll.Node(2).team()
+    with pytest.raises(nvcoll.InvalidArgument, match="found rank 9, expected one from 0 to 1"):
+        team.communicator(9, None)
+    kept = team.communicator(0, None)
+    with pytest.raises(nvcoll.InvalidArgument, match="rank 0 has its communicator already"):
+        team.communicator(0, None)
+    assert kept.rank == 0
+    team.end()
+
+
+def test_the_time_of_a_driven_call_begins_before_its_proof():
+    node, x = nvcoll.Node(256, workers=1), np.ones((256, 256), "f4")
+    with pytest.raises(nvcoll.Timeout, match="its schedule was being built and proved"):
+        node.all_reduce(x, algorithm="ring", path="staged", timeout=0.001)
+    assert (x == 1).all()
+
+
+def test_the_time_of_a_rank_s_call_begins_before_its_proof():
+    def program(comm):
+        comm.all_reduce(np.ones(64, "f4"), algorithm="ring", path="pushed", timeout=0.001)
+
+    assert any("Timeout" in message for message in told(64, program))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_a_fork_finds_no_table_of_the_node_locked():
+    node, is_over = nvcoll.Node(2, workers=1), threading.Event()
+
+    def bind(count):
+        while not is_over.is_set():
+            count = count % 100_000 + 3
+            node.plan("all_reduce", [np.ones(count, "f4") for _ in "ab"])
+
+    threads = [threading.Thread(target=bind, args=(start,)) for start in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(60):
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)  # a watchdog: the signal kills a child that waits for a lock
+                node.tallies.calls()
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
