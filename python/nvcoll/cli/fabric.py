@@ -88,10 +88,12 @@ def _show(one: Fabric) -> None:
     print_labelled("", title, label=0)
     able = ", ".join(ability.replace("_", " ") for ability in one.abilities) or "nothing but moving bytes"
     print_labelled("", f"able to: {able}", label=0)
+    # Nodes of a cluster are equal: two of them have every kind of pair.
+    first = max(MOST_PRINTED, 2 * n // one.nodes)
     tables = [
-        ("how they are joined, as nvidia-smi topo -m has it", one.matrix(), ""),
-        ("from row to column, one pair at a time, GB/s", _gbps(one.alone()), " GB/s"),
-        ("from row to column, all pairs at once, GB/s", _gbps(one.at_once()), " GB/s"),
+        ("how they are joined, as nvidia-smi topo -m has it", one.matrix(first=first), ""),
+        ("from row to column, one pair at a time, GB/s", _gbps(one.alone(first=first)), " GB/s"),
+        ("from row to column, all pairs at once, GB/s", _gbps(one.at_once(first=first)), " GB/s"),
     ]
     of_pairs = [(heading, value + unit) for heading, cells, unit in tables if (value := _equal(cells)) is not None]
     print()

@@ -24,8 +24,11 @@
 //! Links count at line rate: efficiencies are fitted to measurements, some of which exceed them, and no measurement may fall
 //! below a floor. Source: the cut bound of ForestColl (Zhao et al., 2024), the volume of Patarasuk and Yuan (2009).
 
+use std::collections::{BTreeMap, HashSet};
+
 use nvcoll_core::collective::{Collective, CollectiveKind};
 
+use crate::copies::Copies;
 use crate::error::Result;
 use crate::flow::UNBOUNDED;
 use crate::flows::Flows;
@@ -63,7 +66,11 @@ impl Fabric {
         if self.world_size() == 1 {
             return Ok(Floor { algbw: None, latency: 0 });
         }
-        let latency = self.reach()?;
+        let latency = match Copies::of(self) {
+            // Between two ranks of equal nodes no quickest way needs more than three nodes.
+            Some(copies) => copies.first(self, 3).reach()?,
+            None => self.reach()?,
+        };
         let cuts = Cuts::of(self, rate);
         let n = cuts.gpus.len() as u64;
         let bytes_per_second = match collective.kind {
@@ -113,26 +120,35 @@ struct Cuts {
 impl Cuts {
     fn of(fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Self {
         let gpus = fabric.gpus();
-        let of_node = |node| gpus.iter().copied().filter(|&gpu| fabric.devices[gpu].node == Some(node)).collect();
-        let nodes = (0..fabric.nodes()).map(of_node).filter(|gpus: &Vec<_>| !gpus.is_empty()).collect();
+        let mut of_node: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
+        gpus.iter().for_each(|&gpu| of_node.entry(fabric.devices[gpu].node).or_default().push(gpu));
+        let nodes = of_node.into_values().collect();
         Self { flows: Flows::of(fabric, rate), gpus, nodes }
     }
 
     /// What some GPUs can send to all others.
     fn from(&self, inside: &[usize]) -> u64 {
-        let others: Vec<usize> = self.gpus.iter().copied().filter(|gpu| !inside.contains(gpu)).collect();
+        let is_inside: HashSet<usize> = inside.iter().copied().collect();
+        let others: Vec<usize> = self.gpus.iter().copied().filter(|gpu| !is_inside.contains(gpu)).collect();
         self.flows.between(inside, &others)
+    }
+
+    /// Returns the GPUs but the first that stand for all others: of equal nodes those of the first two.
+    fn others(&self) -> &[usize] {
+        let nodes = if self.flows.has_copies() { 2 } else { self.nodes.len() };
+        let gpus: usize = self.nodes.iter().take(nodes).map(Vec::len).sum();
+        &self.gpus[1..gpus]
     }
 
     /// The least that the first GPU can send to another.
     fn rate_of_first(&self) -> u64 {
-        let rates = self.gpus[1..].iter().map(|&other| self.flows.between(&self.gpus[..1], &[other]));
+        let rates = self.others().iter().map(|&other| self.flows.between(&self.gpus[..1], &[other]));
         rates.min().unwrap_or(UNBOUNDED)
     }
 
     /// The least that another GPU can send to the first.
     fn rate_to_first(&self) -> u64 {
-        let rates = self.gpus[1..].iter().map(|&other| self.flows.between(&[other], &self.gpus[..1]));
+        let rates = self.others().iter().map(|&other| self.flows.between(&[other], &self.gpus[..1]));
         rates.min().unwrap_or(UNBOUNDED)
     }
 
@@ -151,7 +167,9 @@ impl Cuts {
 
     /// The algbw of an all_reduce among parties whose switches do not fold.
     fn volume(&self, parties: &[Vec<usize>]) -> u64 {
-        let sent: u64 = parties.iter().map(|party| self.from(party)).sum();
+        let alike = if self.flows.has_copies() { self.nodes.len() } else { 1 };
+        let of_first = &parties[..parties.len() / alike];
+        let sent = alike as u64 * of_first.iter().map(|party| self.from(party)).sum::<u64>();
         sent / (2 * (parties.len() as u64 - 1))
     }
 
@@ -183,4 +201,31 @@ impl Cuts {
 
 fn times(rate: u64, by: u64, over: u64) -> u64 {
     (u128::from(rate) * u128::from(by) / u128::from(over)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use nvcoll_core::collective::ALL_REDUCE;
+
+    use super::Copies;
+    use crate::cluster::{cluster, network};
+    use crate::preset::preset;
+
+    #[test]
+    fn three_nodes_reach_as_far_as_all_equal_nodes() {
+        for (node, net) in [("hgx-h100", "ib-ndr-8"), ("dgx1-v100", "ib-hdr-4"), ("rtx4090-4-staged", "ib-ndr-1")] {
+            let all = cluster(&preset(node).unwrap(), 6, network(net).unwrap()).unwrap();
+            let few = Copies::of(&all).unwrap().first(&all, 3);
+            assert_eq!(few.world_size(), all.world_size() / 2);
+            assert_eq!(few.reach().unwrap(), all.reach().unwrap(), "{}", all.name);
+        }
+    }
+
+    #[test]
+    fn thousands_of_nodes_have_a_bound_too() {
+        let node = preset("hgx-h100").unwrap();
+        let of = |nodes| cluster(&node, nodes, network("ib-ndr-8").unwrap()).unwrap().floor(&ALL_REDUCE).unwrap();
+        assert_eq!(of(4096).latency, of(8).latency);
+        assert!(of(4096).algbw < of(8).algbw && of(4096).algbw > None);
+    }
 }

@@ -7,64 +7,193 @@
 //!
 //! With several nodes and NICs that reach GPU memory, staging inside the nodes is not asked for: more can flow than really can.
 
+use std::collections::HashMap;
+
+use crate::copies::Copies;
 use crate::flow::{MaxFlow, UNBOUNDED};
 use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::units::Rate;
 
-/// The network, and two places that are no devices.
+/// A device in the network, and whether it is the one that lies behind memory.
+type FlowEnd = (usize, bool);
+
+/// A fabric as a network of flows.
+///
+/// Of equal nodes it keeps the first. For each question, nodes whose GPUs take part in the same way become one node, with
+/// capacities as many times as large: the smallest cut that lies next to the sources is unique, so it treats such nodes
+/// alike, and no cut is missed.
 pub(crate) struct Flows {
+    /// Edges between shared devices, and those of the first node; all edges where nodes differ.
+    edges: Vec<(FlowEnd, FlowEnd, u64)>,
+    devices: usize,
+    /// The devices that no node has, or all.
+    shared: usize,
+    /// The devices of a node, and the number of nodes; both 0 where nodes differ.
+    node_devices: usize,
+    nodes: usize,
+}
+
+/// What a device does in a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum FlowRole {
+    None,
+    Source,
+    Sink,
+    Both,
+}
+
+/// A network in which nodes that take part alike are one.
+struct MergedNetwork {
     network: MaxFlow,
-    source: usize,
-    sink: usize,
+    /// For each node the number of its class; for each class the number of its nodes.
+    class_of: Vec<usize>,
+    sizes: Vec<u64>,
+    places: usize,
 }
 
 impl Flows {
     pub(crate) fn of(fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Self {
+        Self::with(fabric, rate, Copies::of(fabric))
+    }
+
+    fn with(fabric: &Fabric, rate: impl Fn(&Link) -> Rate, copies: Option<Copies>) -> Self {
+        let links = copies.map_or(fabric.links.len(), |copies| copies.shared_links + copies.node_links);
+        let mut edges = Vec::new();
+        for link in &fabric.links[..links] {
+            edges.extend(ends(fabric, link).into_iter().map(|(from, to)| (from, to, rate(link).0)));
+        }
         let devices = fabric.devices.len();
-        let mut network = MaxFlow::new(2 * devices + 2);
-        for link in &fabric.links {
-            for (from, to) in ends(fabric, link) {
-                network.add(from, to, rate(link).0);
+        match copies {
+            None => Self { edges, devices, shared: devices, node_devices: 0, nodes: 0 },
+            Some(Copies { shared_devices: shared, node_devices, nodes, .. }) => {
+                Self { edges, devices, shared, node_devices, nodes }
             }
         }
-        Self { network, source: 2 * devices, sink: 2 * devices + 1 }
+    }
+
+    /// Says whether nodes are equal: then one stands for all.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.nodes > 0
     }
 
     /// Returns what the devices `from` can send to the devices `to`.
     pub(crate) fn between(&self, from: &[usize], to: &[usize]) -> u64 {
-        let mut network = self.network.clone();
-        from.iter().for_each(|&at| network.add(self.source, at, UNBOUNDED));
-        to.iter().for_each(|&at| network.add(at, self.sink, UNBOUNDED));
-        network.between(self.source, self.sink).value
+        let mut parts = vec![FlowRole::None; self.devices];
+        from.iter().for_each(|&at| parts[at] = FlowRole::Source);
+        to.iter()
+            .for_each(|&at| parts[at] = if parts[at] == FlowRole::Source { FlowRole::Both } else { FlowRole::Sink });
+        let mut merged = self.merged(&parts);
+        let (source, sink) = (merged.places, merged.places + 1);
+        for (device, class, size) in self.members(&merged) {
+            let part = self.part_of(&parts, &merged, device, class);
+            let place = self.place((device, false), class, merged.places / 2);
+            if matches!(part, FlowRole::Source | FlowRole::Both) {
+                merged.network.add(source, place, UNBOUNDED * size);
+            }
+            if matches!(part, FlowRole::Sink | FlowRole::Both) {
+                merged.network.add(place, sink, UNBOUNDED * size);
+            }
+        }
+        merged.network.between(source, sink).value
     }
 
     /// Returns what each GPU could offer at most because of the cut that keeps `receiver` from getting `offer` of each, or
     /// nothing if none does.
     pub(crate) fn less_than(&self, offer: u64, gpus: &[usize], receiver: usize) -> Option<u64> {
-        let mut network = self.network.clone();
-        gpus.iter().for_each(|&gpu| network.add(self.source, gpu, offer));
-        let flow = network.between(self.source, receiver);
-        let inside = gpus.iter().filter(|&&gpu| flow.is_inside[gpu]).count() as u64;
+        let mut parts = vec![FlowRole::None; self.devices];
+        gpus.iter().for_each(|&gpu| parts[gpu] = FlowRole::Source);
+        parts[receiver] = if parts[receiver] == FlowRole::Source { FlowRole::Both } else { FlowRole::Sink };
+        let mut merged = self.merged(&parts);
+        let (source, mut sink) = (merged.places, 0);
+        let mut offers = Vec::new();
+        for (device, class, size) in self.members(&merged) {
+            let part = self.part_of(&parts, &merged, device, class);
+            let place = self.place((device, false), class, merged.places / 2);
+            if matches!(part, FlowRole::Source | FlowRole::Both) {
+                merged.network.add(source, place, offer * size);
+                offers.push((place, size));
+            }
+            if matches!(part, FlowRole::Sink | FlowRole::Both) {
+                sink = place;
+            }
+        }
+        let flow = merged.network.between(source, sink);
+        let inside: u64 = offers.iter().filter(|(place, _)| flow.is_inside[*place]).map(|(_, size)| size).sum();
         let outside = gpus.len() as u64 - inside;
         let less = (flow.value - outside * offer).checked_div(inside)?;
         (less < offer).then_some(less)
     }
+
+    /// Makes the network of a question.
+    fn merged(&self, parts: &[FlowRole]) -> MergedNetwork {
+        let mut classes: HashMap<&[FlowRole], usize> = HashMap::new();
+        let (mut class_of, mut sizes) = (Vec::with_capacity(self.nodes), Vec::new());
+        for node in 0..self.nodes {
+            let first = self.shared + node * self.node_devices;
+            let class = *classes.entry(&parts[first..first + self.node_devices]).or_insert(sizes.len());
+            if class == sizes.len() {
+                sizes.push(0);
+            }
+            sizes[class] += 1;
+            class_of.push(class);
+        }
+        let half = self.shared + sizes.len() * self.node_devices;
+        let mut network = MaxFlow::new(2 * half + 2);
+        for &(from, to, capacity) in &self.edges {
+            if from.0.max(to.0) < self.shared {
+                network.add(self.place(from, 0, half), self.place(to, 0, half), capacity);
+                continue;
+            }
+            for (class, &size) in sizes.iter().enumerate() {
+                network.add(self.place(from, class, half), self.place(to, class, half), capacity * size);
+            }
+        }
+        MergedNetwork { network, class_of, sizes, places: 2 * half }
+    }
+
+    /// Returns each device of the merged network by its number in the first node, with its class and the size of that.
+    fn members(&self, merged: &MergedNetwork) -> Vec<(usize, usize, u64)> {
+        let shared = (0..self.shared).map(|device| (device, 0, 1));
+        let of_class = |(class, &size): (usize, &u64)| {
+            (self.shared..self.shared + self.node_devices).map(move |device| (device, class, size))
+        };
+        shared.chain(merged.sizes.iter().enumerate().flat_map(of_class)).collect()
+    }
+
+    /// Returns the place of a device of the first node in the network, for a class of nodes.
+    fn place(&self, (device, is_behind): FlowEnd, class: usize, half: usize) -> usize {
+        let device = if device < self.shared { device } else { device + class * self.node_devices };
+        if is_behind {
+            half + device
+        } else {
+            device
+        }
+    }
+
+    /// Returns the part of a device of the first node for a class: that of the same device in any node of the class.
+    fn part_of(&self, parts: &[FlowRole], merged: &MergedNetwork, device: usize, class: usize) -> FlowRole {
+        if device < self.shared {
+            return parts[device];
+        }
+        let node = merged.class_of.iter().position(|&of| of == class).expect("a class has a node");
+        parts[device + node * self.node_devices]
+    }
 }
 
 /// Where a link is in the network.
-fn ends(fabric: &Fabric, link: &Link) -> Vec<(usize, usize)> {
+fn ends(fabric: &Fabric, link: &Link) -> Vec<(FlowEnd, FlowEnd)> {
     let kind = |at: usize| fabric.devices[at].kind;
     let is_host = |at: usize| matches!(kind(at), DeviceKind::PcieSwitch | DeviceKind::Socket);
     if !is_staged(fabric) || !(is_host(link.from) || is_host(link.to)) {
-        return vec![(link.from, link.to)];
+        return vec![((link.from, false), (link.to, false))];
     }
-    let again = |at: usize| if is_host(at) { fabric.devices.len() + at } else { at };
+    let behind = |at: usize| (at, is_host(at));
     let mut ends = Vec::new();
     if is_host(link.to) && kind(link.from) != DeviceKind::Memory || kind(link.to) == DeviceKind::Memory {
-        ends.push((link.from, link.to));
+        ends.push(((link.from, false), (link.to, false)));
     }
     if is_host(link.from) && kind(link.to) != DeviceKind::Memory || kind(link.from) == DeviceKind::Memory {
-        ends.push((again(link.from), again(link.to)));
+        ends.push((behind(link.from), behind(link.to)));
     }
     ends
 }
@@ -73,4 +202,48 @@ fn ends(fabric: &Fabric, link: &Link) -> Vec<(usize, usize)> {
 fn is_staged(fabric: &Fabric) -> bool {
     let has_nic = fabric.of_kind(DeviceKind::Nic).next().is_some();
     !fabric.abilities.peer_access && (!has_nic || !fabric.abilities.gpu_direct)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FlowRole, Flows, Link};
+    use crate::cluster::{cluster, network};
+    use crate::preset::preset;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn nodes_that_are_merged_change_no_flow(
+            which in 0usize..4, nodes in 3u32..6, drawn in prop::collection::vec(0u8..5, 48), receiver in 0usize..3,
+        ) {
+            let (node, net) = [
+                ("hgx-h100", "ib-ndr-8"), ("dgx1-v100", "ib-hdr-4"), ("rtx4090-4-staged", "ib-ndr-1"), ("gh200-4", "slingshot-4"),
+            ][which];
+            let all = cluster(&preset(node).unwrap(), nodes, network(net).unwrap()).unwrap();
+            let (few, whole) = (Flows::of(&all, Link::line_rate), Flows::with(&all, Link::line_rate, None));
+            prop_assert!(few.has_copies() && !whole.has_copies());
+            let gpus = all.gpus();
+            let of = |part: u8| gpus.iter().zip(drawn.iter().cycle()).filter(|(_, &drawn)| drawn == part).map(|(&gpu, _)| gpu).collect::<Vec<_>>();
+            let (from, to) = (of(0), of(1));
+            prop_assert_eq!(few.between(&from, &to), whole.between(&from, &to));
+            prop_assert_eq!(few.between(&gpus[..1], &gpus[5..6]), whole.between(&gpus[..1], &gpus[5..6]));
+            for offer in [1_000_000_000, 20_000_000_000, 400_000_000_000] {
+                let receiver = gpus[receiver];
+                prop_assert_eq!(few.less_than(offer, &gpus, receiver), whole.less_than(offer, &gpus, receiver));
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_about_thousands_of_nodes_looks_at_a_few() {
+        let all = cluster(&preset("hgx-h100").unwrap(), 1000, network("ib-ndr-8").unwrap()).unwrap();
+        let flows = Flows::of(&all, Link::line_rate);
+        let mut parts = vec![FlowRole::None; all.devices.len()];
+        let gpus = all.gpus();
+        (parts[gpus[0]], parts[gpus[4000]]) = (FlowRole::Source, FlowRole::Sink);
+        let merged = flows.merged(&parts);
+        assert_eq!(merged.sizes.iter().sum::<u64>(), 1000);
+        assert_eq!(merged.sizes.len(), 3, "the sender's node, the receiver's, and all others");
+        assert!(merged.places < 200, "{}", merged.places);
+    }
 }

@@ -13,6 +13,7 @@
 //! | [`preset`] | the machines that are shipped, one TOML file each |
 //! | [`import`] | machines from text: what nvidia-smi and NCCL print, descriptions in TOML |
 //! | [`cluster`] | several nodes and the network between them |
+//! | `copies` | clusters of equal nodes: a few nodes answer for all |
 //! | [`route`] | which links a transfer between two GPUs crosses |
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
 //! | [`sharing`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+mod copies;
 pub mod error;
 pub mod floor;
 mod flow;

@@ -11,6 +11,8 @@
 //!
 //! Real machines also print `NODE`, several root complexes of one socket; here a socket has one.
 
+use nvcoll_core::interrupt::Interrupt;
+
 use crate::error::Result;
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric};
@@ -22,8 +24,16 @@ impl Fabric {
     /// # Errors
     /// [`crate::Error::NoPath`].
     pub fn matrix(&self) -> Result<Vec<Vec<String>>> {
+        self.matrix_among(self.world_size(), &Interrupt::never())
+    }
+
+    /// Returns the word for each pair of the first ranks.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoPath`]; [`crate::Error::Interrupted`].
+    pub fn matrix_among(&self, ranks: u32, interrupt: &Interrupt) -> Result<Vec<Vec<String>>> {
         let word = |route: &Route| self.word(route);
-        Ok(self.routes()?.iter().map(|row| row.iter().map(word).collect()).collect())
+        Ok(self.routes_among(ranks, interrupt)?.iter().map(|row| row.iter().map(word).collect()).collect())
     }
 
     fn word(&self, route: &Route) -> String {

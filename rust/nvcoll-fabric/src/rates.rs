@@ -1,66 +1,191 @@
-//! What pairs of GPUs reach, alone and everybody at once, and what crosses a cut.
+//! The rates of pairs of GPUs, alone and all at once, and of cuts.
 //!
 //! The first is what a bandwidth test of two GPUs prints; the second, every ordered pair sending at the same time, is what an
 //! all_to_all meets. On an NVSwitch they differ by the number of GPUs; on a hybrid cube mesh some pairs keep their own link.
 
-use crate::error::Result;
+use std::collections::HashSet;
+
+use nvcoll_core::interrupt::{Interrupt, UNITS_PER_QUESTION};
+
+use crate::copies::Copies;
+use crate::error::{Error, Result};
 use crate::flows::Flows;
 use crate::hardware::{Fabric, Link};
 use crate::route::{Route, Router};
-use crate::sharing::share;
+use crate::sharing::{share, share_among_many};
 use crate::units::Rate;
 
-/// For each rank, what it reaches to each other, `None` to itself.
+/// The work of a search in the units in which interrupts count. Chosen: some microseconds, against steps of nanoseconds.
+const UNITS_PER_ROUTE: usize = (UNITS_PER_QUESTION / 64) as usize;
+
+/// For each rank, the rate that it reaches to each other rank, `None` to itself.
 pub type RateMatrix = Vec<Vec<Option<Rate>>>;
 
 impl Fabric {
     /// Returns the routes between all pairs: row `from`, column `to`.
     ///
     /// # Errors
-    /// [`crate::Error::NoPath`].
+    /// [`Error::NoPath`].
     pub fn routes(&self) -> Result<Vec<Vec<Route>>> {
-        let (ranks, mut router) = (0..self.world_size(), Router::of(self));
-        let row = |from| -> Result<Vec<Route>> { ranks.clone().map(|to| router.route(self, from, to)).collect() };
+        self.routes_among(self.world_size(), &Interrupt::never())
+    }
+
+    /// Returns the routes between all pairs of the first ranks.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`]; [`Error::Interrupted`].
+    pub fn routes_among(&self, ranks: u32, interrupt: &Interrupt) -> Result<Vec<Vec<Route>>> {
+        let (ranks, mut router) = (0..ranks.min(self.world_size()), Router::of(self));
+        let row = |from| -> Result<Vec<Route>> {
+            interrupt.check(UNITS_PER_ROUTE * ranks.len()).map_err(|_| Error::Interrupted)?;
+            ranks.clone().map(|to| router.route(self, from, to)).collect()
+        };
         ranks.clone().map(row).collect()
     }
 
-    /// Returns what each pair reaches when nothing else moves.
+    /// Returns the rate of each pair when nothing else moves.
     ///
     /// # Errors
-    /// [`crate::Error::NoPath`].
+    /// [`Error::NoPath`].
     pub fn alone(&self) -> Result<RateMatrix> {
-        let capacities = self.capacities();
-        let rate = |route: &Route| Some(share(&[&route.links], &capacities)[0]).filter(|_| !route.links.is_empty());
-        Ok(self.routes()?.iter().map(|row| row.iter().map(rate).collect()).collect())
+        self.alone_among(self.world_size(), &Interrupt::never())
     }
 
-    /// Returns what each pair reaches when every pair sends, both ways.
+    /// Returns the rate of each pair of the first ranks when nothing else moves.
     ///
     /// # Errors
-    /// [`crate::Error::NoPath`].
+    /// [`Error::NoPath`]; [`Error::Interrupted`].
+    pub fn alone_among(&self, ranks: u32, interrupt: &Interrupt) -> Result<RateMatrix> {
+        let times = |route: &Route, link: usize| route.links.iter().filter(|&&other| other == link).count();
+        let part = |route: &Route, link: usize| self.links[link].rate().0 as f64 / times(route, link) as f64;
+        let rate = |route: &Route| route.links.iter().map(|&link| Rate(part(route, link) as u64)).min();
+        Ok(self.routes_among(ranks, interrupt)?.iter().map(|row| row.iter().map(rate).collect()).collect())
+    }
+
+    /// Returns the rate of each pair when every pair sends, both ways.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`].
     pub fn at_once(&self) -> Result<RateMatrix> {
-        let routes = self.routes()?;
+        self.at_once_among(self.world_size(), &Interrupt::never())
+    }
+
+    /// Returns the rate of each pair of the first ranks when every pair of all ranks sends, both ways. In a cluster of equal
+    /// nodes, pairs that differ in their nodes only have one rate: routes are searched in two nodes.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`]; [`Error::Interrupted`].
+    pub fn at_once_among(&self, ranks: u32, interrupt: &Interrupt) -> Result<RateMatrix> {
+        let shown = ranks.min(self.world_size()) as usize;
+        if let Some(copies) = Copies::of(self) {
+            return self.at_once_in_copies(&copies, shown, interrupt);
+        }
+        let routes = self.routes_among(self.world_size(), interrupt)?;
         let all: Vec<&[usize]> = routes.iter().flatten().map(|route| route.links.as_slice()).collect();
         let rates = share(&all, &self.capacities());
         let some = |(route, rate): (&&[usize], &Rate)| Some(*rate).filter(|_| !route.is_empty());
         let flat: Vec<_> = all.iter().zip(&rates).map(some).collect();
-        Ok(flat.chunks(routes.len()).map(<[_]>::to_vec).collect())
+        Ok(flat.chunks(routes.len()).take(shown).map(|row| row[..shown].to_vec()).collect())
     }
 
-    /// Returns what can leave the ranks `inside` for the others, one way: the least that any cut between them lets through.
+    /// Shares links among classes of pairs: those inside a node by their two GPUs, and those between nodes by theirs. A link
+    /// of the first node stands for the same link of every node.
+    fn at_once_in_copies(&self, copies: &Copies, shown: usize, interrupt: &Interrupt) -> Result<RateMatrix> {
+        let few = copies.first(self, 3);
+        let (local, nodes) = (few.world_size() / 3, copies.nodes as u64);
+        let routes = few.routes_among(2 * local, interrupt)?;
+        let classes: Vec<Vec<(usize, u64)>> = routes[..local as usize]
+            .iter()
+            .flat_map(|row| row.iter().enumerate())
+            .map(|(to, route)| {
+                // Flows of this class that each node sends, which each node receives too.
+                let flows = if to < local as usize { 1 } else { nodes - 1 };
+                let crossed = |&link: &usize| match link < copies.shared_links {
+                    true => (link, nodes * flows),
+                    false => (copies.link_in_first(link), flows),
+                };
+                route.links.iter().map(crossed).collect()
+            })
+            .collect();
+        let capacities = &few.capacities()[..copies.shared_links + copies.node_links];
+        let rates = share_among_many(&classes, capacities);
+        let (local, width) = (local as usize, 2 * local as usize);
+        let rate = |from: usize, to: usize| {
+            let column = to % local + if from / local == to / local { 0 } else { local };
+            Some(rates[from % local * width + column]).filter(|_| from != to)
+        };
+        Ok((0..shown).map(|from| (0..shown).map(|to| rate(from, to)).collect()).collect())
+    }
+
+    /// Returns the rate at which the ranks `inside` can send to all others: the least that any cut between them lets through.
     ///
-    /// GPUs forward nothing; what is staged passes memory.
+    /// GPUs forward nothing; host-staged transfers pass memory.
     ///
     /// # Panics
     /// If there are not so many ranks.
     pub fn cut(&self, inside: &[u32]) -> Rate {
         let gpus = self.gpus();
         let sources: Vec<usize> = inside.iter().map(|&rank| gpus[rank as usize]).collect();
-        let sinks: Vec<usize> = gpus.iter().copied().filter(|gpu| !sources.contains(gpu)).collect();
+        let is_source: HashSet<usize> = sources.iter().copied().collect();
+        let sinks: Vec<usize> = gpus.iter().copied().filter(|gpu| !is_source.contains(gpu)).collect();
         Rate(Flows::of(self, Link::rate).between(&sources, &sinks))
     }
 
     pub(crate) fn capacities(&self) -> Vec<Rate> {
         self.links.iter().map(|link| link.rate()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+    use crate::cluster::{cluster, network};
+    use crate::copies::Copies;
+    use crate::preset::preset;
+
+    #[test]
+    fn one_node_stands_for_all_equal_nodes() {
+        for (node, net) in [
+            ("hgx-h100", "ib-ndr-8"),
+            ("dgx1-v100", "ib-hdr-4"),
+            ("rtx4090-4-staged", "ib-ndr-1"),
+            ("hgx-a100-4", "ib-hdr-4"),
+        ] {
+            let all = cluster(&preset(node).unwrap(), 4, network(net).unwrap()).unwrap();
+            assert!(Copies::of(&all).is_some(), "{}", all.name);
+            let routes = all.routes().unwrap();
+            let flat: Vec<&[usize]> = routes.iter().flatten().map(|route| route.links.as_slice()).collect();
+            let found = all.at_once().unwrap();
+            for (found, (rate, route)) in found.iter().flatten().zip(share(&flat, &all.capacities()).iter().zip(&flat))
+            {
+                match found {
+                    None => assert!(route.is_empty()),
+                    Some(found) => assert!(found.0.abs_diff(rate.0) <= rate.0 / 1_000_000, "{found:?}, not {rate:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn some_rows_are_those_of_the_whole_and_of_thousands_of_nodes_too() {
+        let four = cluster(&preset("hgx-h100").unwrap(), 4, network("ib-ndr-8").unwrap()).unwrap();
+        let never = &nvcoll_core::interrupt::Interrupt::never();
+        let (alone, at_once) = (four.alone().unwrap(), four.at_once().unwrap());
+        for (rank, row) in four.alone_among(10, never).unwrap().iter().enumerate() {
+            assert_eq!(row[..], alone[rank][..10]);
+        }
+        for (rank, row) in four.at_once_among(10, never).unwrap().iter().enumerate() {
+            assert_eq!(row[..], at_once[rank][..10]);
+        }
+        let many = cluster(&preset("hgx-h100").unwrap(), 4096, network("ib-ndr-8").unwrap()).unwrap();
+        assert_eq!(many.at_once_among(16, never).unwrap().len(), 16);
+        assert_eq!(many.matrix_among(16, never).unwrap()[0][8], "NET");
+    }
+
+    #[test]
+    fn a_search_of_all_routes_can_be_interrupted() {
+        let many = cluster(&preset("hgx-h100").unwrap(), 512, network("ib-ndr-8").unwrap()).unwrap();
+        let interrupt = nvcoll_core::interrupt::Interrupt::when(|| true);
+        assert_eq!(many.alone_among(u32::MAX, &interrupt), Err(crate::Error::Interrupted));
     }
 }

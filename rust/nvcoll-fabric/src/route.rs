@@ -14,8 +14,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::ops::Range;
 
+use crate::copies::Copies;
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
@@ -135,7 +135,7 @@ impl Router {
             gpus: fabric.gpus(),
             memories: fabric.of_kind(DeviceKind::Memory).collect(),
             nearest: BTreeMap::new(),
-            has_copies: has_copies(fabric),
+            has_copies: Copies::of(fabric).is_some(),
             best: vec![(0, (0, Reverse(Rate(0)), 0)); leaving.len()],
             leaving,
             search: 0,
@@ -337,36 +337,6 @@ fn goes_round(fabric: &Fabric, path: &[usize]) -> bool {
     let is_between = |device: usize| fabric.devices[device].node.is_none();
     let entries = path.iter().map(|&link| &fabric.links[link]).filter(|l| !is_between(l.from) && is_between(l.to));
     entries.count() > 1
-}
-
-/// Says whether a fabric is what stands between nodes, described first, then nodes one after the other, each like the
-/// first.
-fn has_copies(fabric: &Fabric) -> bool {
-    let Some(shared) = fabric.devices.iter().position(|device| device.node.is_some()) else { return false };
-    let joins = |link: &Link| link.from < shared && link.to < shared;
-    let between = fabric.links.iter().take_while(|link| joins(link)).count();
-    let nodes = fabric.nodes() as usize;
-    let block = |all: Range<usize>| (nodes > 2 && all.len().is_multiple_of(nodes)).then_some(all.len() / nodes);
-    let (Some(devices), Some(links)) = (block(shared..fabric.devices.len()), block(between..fabric.links.len())) else {
-        return false;
-    };
-    let moved = |device: usize, nth: usize| if device < shared { device } else { device + nth * devices };
-    let is_device = |(at, device): (usize, &crate::hardware::Device)| {
-        let (nth, first) = (at / devices, &fabric.devices[shared + at % devices]);
-        device.node == Some(nth as u32) && device.kind == first.kind && first.node == Some(0)
-    };
-    let is_link = |(at, link): (usize, &Link)| {
-        let (nth, first) = (at / links, &fabric.links[between + at % links]);
-        let ends = (moved(first.from, nth), moved(first.to, nth));
-        let is_own = |device: usize| device < shared + devices;
-        is_own(first.from)
-            && is_own(first.to)
-            && (link.from, link.to) == ends
-            && std::ptr::eq(link.medium, first.medium)
-            && link.rate() == first.rate()
-    };
-    fabric.devices[shared..].iter().enumerate().all(is_device)
-        && fabric.links[between..].iter().enumerate().all(is_link)
 }
 
 #[cfg(test)]

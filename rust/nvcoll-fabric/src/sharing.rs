@@ -14,34 +14,41 @@ use crate::units::Rate;
 /// Returns the rate of each flow; `routes` has the links that each crosses, `capacities` the rate of every link. A flow that
 /// crosses no link gets `Rate(u64::MAX)`.
 pub fn share(routes: &[&[usize]], capacities: &[Rate]) -> Vec<Rate> {
+    let crossed = |route: &&[usize]| route.iter().map(|&link| (link, 1)).collect();
+    share_among_many(&routes.iter().map(crossed).collect::<Vec<_>>(), capacities)
+}
+
+/// Returns the rate of each flow of several classes of equal flows: `classes` has the links that the flows of a class cross,
+/// each with the number of these flows that cross it.
+pub(crate) fn share_among_many(classes: &[Vec<(usize, u64)>], capacities: &[Rate]) -> Vec<Rate> {
     let mut left: Vec<f64> = capacities.iter().map(|rate| rate.0 as f64).collect();
-    let mut crossings = vec![0u32; capacities.len()];
-    let mut flows_of = vec![Vec::new(); capacities.len()];
-    for (flow, route) in routes.iter().enumerate() {
-        for &link in *route {
-            crossings[link] += 1;
-            flows_of[link].push(flow);
+    let mut crossings = vec![0u64; capacities.len()];
+    let mut classes_of = vec![Vec::new(); capacities.len()];
+    for (class, crossed) in classes.iter().enumerate() {
+        for &(link, flows) in crossed {
+            crossings[link] += flows;
+            classes_of[link].push(class);
         }
     }
-    let mut rates = vec![None; routes.len()];
+    let mut rates = vec![None; classes.len()];
     while let Some((link, fair)) = narrowest(&left, &crossings) {
-        for &flow in &flows_of[link] {
-            if rates[flow].is_some() {
+        for &class in &classes_of[link] {
+            if rates[class].is_some() {
                 continue;
             }
-            rates[flow] = Some(Rate(fair as u64));
-            for &crossed in routes[flow] {
-                left[crossed] = (left[crossed] - fair).max(0.0);
-                crossings[crossed] -= 1;
+            rates[class] = Some(Rate(fair as u64));
+            for &(crossed, flows) in &classes[class] {
+                left[crossed] = (left[crossed] - fair * flows as f64).max(0.0);
+                crossings[crossed] -= flows;
             }
         }
     }
     rates.into_iter().map(|rate| rate.unwrap_or(Rate(u64::MAX))).collect()
 }
 
-/// The first link of the least fair share among those with flows that are not settled.
-fn narrowest(left: &[f64], crossings: &[u32]) -> Option<(usize, f64)> {
-    let share = |link: usize| left[link] / f64::from(crossings[link]);
+/// Returns the first link of the least fair share among those with flows that are not settled.
+fn narrowest(left: &[f64], crossings: &[u64]) -> Option<(usize, f64)> {
+    let share = |link: usize| left[link] / crossings[link] as f64;
     let busy = (0..left.len()).filter(|&link| crossings[link] > 0);
     busy.map(|link| (link, share(link))).reduce(|best, next| if next.1 < best.1 { next } else { best })
 }

@@ -14,6 +14,7 @@ use nvcoll_fabric::{Error, Fabric as Hardware};
 
 use crate::answers::Answers;
 use crate::error::{of_fabric, of_file};
+use crate::gil::{interrupt, raised};
 use crate::rows::{GpuRow, MediumRow, NetworkRow};
 use crate::schedule::{collective_named, in_notebook};
 use crate::sizes::{sizes_of, Sizes};
@@ -154,9 +155,14 @@ impl Fabric {
         self.0.links.iter().map(row).collect()
     }
 
-    /// The matrix of `nvidia-smi topo -m`: how each pair of GPUs is joined.
-    fn matrix(&self, py: Python<'_>) -> PyResult<Vec<Vec<String>>> {
-        self.0.matrix().map_err(|error| of_fabric(py, &error))
+    /// The matrix of ``nvidia-smi topo -m``: how each pair of GPUs is joined.
+    ///
+    /// Args:
+    ///     first: int or None; rows and columns of the first GPUs only, of all if None.
+    #[pyo3(signature = (*, first=None))]
+    fn matrix(&self, py: Python<'_>, first: Option<u32>) -> PyResult<Vec<Vec<String>>> {
+        let (ranks, interrupt) = (first.unwrap_or(u32::MAX), interrupt());
+        py.detach(|| self.0.matrix_among(ranks, &interrupt)).map_err(|error| of_search(py, &error))
     }
 
     /// The devices that a transfer from one rank to another passes, and how it goes.
@@ -175,13 +181,23 @@ impl Fabric {
     }
 
     /// GB/s of each pair when nothing else moves; row `from`, column `to`, NaN on the diagonal.
-    fn alone(&self, py: Python<'_>) -> PyResult<Rates> {
-        rates(py, self.0.alone())
+    ///
+    /// Args:
+    ///     first: int or None; rows and columns of the first GPUs only, of all if None.
+    #[pyo3(signature = (*, first=None))]
+    fn alone(&self, py: Python<'_>, first: Option<u32>) -> PyResult<Rates> {
+        let (ranks, interrupt) = (first.unwrap_or(u32::MAX), interrupt());
+        rates(py, py.detach(|| self.0.alone_among(ranks, &interrupt)))
     }
 
-    /// GB/s of each pair when every pair sends, both ways; row `from`, column `to`, NaN on the diagonal.
-    fn at_once(&self, py: Python<'_>) -> PyResult<Rates> {
-        rates(py, self.0.at_once())
+    /// GB/s of each pair when every pair of all GPUs sends, both ways; row `from`, column `to`, NaN on the diagonal.
+    ///
+    /// Args:
+    ///     first: int or None; rows and columns of the first GPUs only, of all if None.
+    #[pyo3(signature = (*, first=None))]
+    fn at_once(&self, py: Python<'_>, first: Option<u32>) -> PyResult<Rates> {
+        let (ranks, interrupt) = (first.unwrap_or(u32::MAX), interrupt());
+        rates(py, py.detach(|| self.0.at_once_among(ranks, &interrupt)))
     }
 
     /// GB/s that can leave these ranks for the others, one way.
@@ -247,8 +263,16 @@ impl Fabric {
     }
 }
 
+/// Raises what a search says: what a signal raised if it was interrupted.
+fn of_search(py: Python<'_>, error: &Error) -> PyErr {
+    match error {
+        Error::Interrupted => raised(),
+        error => of_fabric(py, error),
+    }
+}
+
 fn rates(py: Python<'_>, matrix: Result<RateMatrix, Error>) -> PyResult<Rates> {
-    let matrix = matrix.map_err(|error| of_fabric(py, &error))?;
+    let matrix = matrix.map_err(|error| of_search(py, &error))?;
     let gbps = |rate: &Option<nvcoll_fabric::units::Rate>| rate.map_or(f64::NAN, |rate| rate.gbps());
     Ok(matrix.iter().map(|row| row.iter().map(gbps).collect()).collect())
 }
