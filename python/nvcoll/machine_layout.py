@@ -141,10 +141,10 @@ def are_equal(devices: Mapping[str, Device], cables: Iterable[Cable]) -> bool:
         if device.node is not None:
             of_nodes.setdefault(device.node, Counter())[inside(device.name), device.kind, device.chips] += 1
     for cable in cables:
-        nodes = {devices[name].node for name in (cable.a, cable.b)} - {None}
+        nodes = {node for name in (cable.a, cable.b) if (node := devices[name].node) is not None}
         if len(nodes) > 1:
             return False
-        for node in nodes - {None}:
+        for node in nodes:
             ends = sorted((inside(cable.a), inside(cable.b)))
             what = (cable.medium, cable.lanes, cable.line_gbps, cable.used_gbps, cable.times)
             of_nodes[node][(*ends, *what)] += 1

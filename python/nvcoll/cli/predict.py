@@ -188,19 +188,18 @@ def _model(question: Question, tag: str) -> str:
     return f"NCCL {tag}{why}"
 
 
+def _accuracy(question: Question, answer: Answer, found: Sequence[Prediction]) -> str:
+    """Returns the accuracy of the predictions for one machine."""
+    return sizes.accuracy(found, lambda nbytes: question.predict(answer.fabric, nbytes))
+
+
 def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yields notes on machines: NCCL's version, the accuracy of predictions, who chooses, why there is no answer."""
     firsts = [answers[0] for answers in found]
     known = [[one.prediction for one in answers if one.prediction] for answers in found]
     yield "model", [(one.fabric.name, _model(question, one.nccl.tag)) for one in firsts if one.nccl]
-    yield (
-        "accuracy",
-        [
-            (one.fabric.name, sizes.accuracy(some, lambda nbytes, one=one: question.predict(one.fabric, nbytes)))
-            for one, some in zip(firsts, known, strict=True)
-            if some
-        ],
-    )
+    judged = [(one, some) for one, some in zip(firsts, known, strict=True) if some]
+    yield "accuracy", [(one.fabric.name, _accuracy(question, one, some)) for one, some in judged]
     chosen = [(one.fabric.name, one.prediction.choice) for one in firsts if one.prediction]
     yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
     yield "no time", [(one.fabric.name, one.why_no_prediction) for one in firsts if one.why_no_prediction]

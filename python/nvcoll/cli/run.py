@@ -69,13 +69,13 @@ def run(
 
 def _can_print() -> bool:
     """Makes standard output that of the process again, and says whether it is open."""
-    sys.stdout = sys.__stdout__
+    sys.stdout = sys.__stdout__ or open(os.devnull, "w")  # noqa: SIM115
     try:
         sys.stdout.flush()
         os.fstat(sys.stdout.fileno())
     except BrokenPipeError:
         raise
-    except (AttributeError, ValueError, OSError):
+    except (ValueError, OSError):
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return False
     return True

@@ -83,7 +83,7 @@ def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, p
         raise InvalidArgument(
             f"name a collective ({', '.join(row.name for row in collectives())}), or FILE.py:FUNCTION"
         )
-    if not files.is_spec(name) and name not in (known := [row[0] for row in collectives()]):
+    if not files.is_spec(name) and name not in (known := [row.name for row in collectives()]):
         raise InvalidArgument(hints.of_collective(name, known))
     if files.is_spec(name) and algorithm is not None:
         raise InvalidArgument(f"`{name}` is a whole algorithm: leave out `{algorithm}`")
