@@ -153,7 +153,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("bench", "all_reduce", "-n", "0"), "1 to 1024"),
         (("bench", "all_reduce", "-n", "2000"), "1 to 1024"),
         (("bench", "barrier"), "moves no data"),
-        (("bench", "all_gather", "-o", "sum"), "folds nothing: leave out -o"),
+        (("bench", "all_gather", "-o", "sum"), "reduces nothing: leave out -o"),
         (("bench", "all_gather", "-r", "0"), "has no root: leave out --root"),
         (("bench", "broadcast", "-n", "2", "-r", "2"), "ranks are 0 to 1"),
         (("bench", "scan", "-o", "avg"), "scan has sum"),

@@ -9,8 +9,8 @@ import pytest
 import nvcoll
 from nvcoll.cli import sizes
 from nvcoll.cli.machines import ALIASES, OF_A_GPU, machines, named
-from nvcoll.cli.predict import duration
-from nvcoll.cli.prediction_rows import link_rates
+from nvcoll.cli.predict import duration, panel
+from nvcoll.cli.prediction_rows import Question, ask_all, link_rates
 
 MIB = 1 << 20
 
@@ -281,3 +281,11 @@ def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
 def test_what_cannot_be_predicted_is_one_line(arguments, message):
     error = cli("predict", *arguments, status=2).stderr
     assert message in error and len(error.splitlines()) == 1
+
+
+def test_the_curve_that_no_schedule_passes_is_called_bound_and_lies_above_busbw():
+    question = Question("all_reduce", [MIB, 1 << 30], "process_per_gpu", None)
+    drawn = panel(question, ask_all(question, [nvcoll.fabric("hgx-h100")]))
+    busbw, bound = drawn.curves
+    assert (busbw.name, bound.name) == ("hgx-h100", "hgx-h100, bound")
+    assert all(most >= one > 0 for one, most in zip(busbw.values, bound.values, strict=True))

@@ -8,6 +8,8 @@ import pytest
 from command_line import file_of_mine, refused, run
 
 import nvcoll
+from nvcoll.cli import explain
+from nvcoll.cli.timing import Spread
 
 
 @pytest.fixture
@@ -129,3 +131,26 @@ def test_show_and_verify_take_a_root():
     proved = run("verify", "gather", "-n", "5", "--root", "3")[0]
     assert "gather direct, 5 ranks, root 3, mapped, in place" in proved
     assert "all_reduce has no root" in refused("verify", "all_reduce", "--root", "3")
+
+
+def test_explain_says_when_the_tuning_table_is_of_another_processor_and_what_to_do(monkeypatch):
+    monkeypatch.setattr(explain, "machine", lambda: {"cpu": "Abacus 9000"})
+    (words,) = explain.advice("ring", "Abacus 9, 8 CPUs, avx2", {})
+    assert "another CPU than this one (Abacus 9000)" in words
+    assert "nvcoll bench --tune --save tuning.toml" in words and "NVCOLL_TUNING=tuning.toml" in words
+    assert list(explain.advice("ring", "Abacus 9000, 2 CPUs, avx2", {})) == []
+
+
+def test_explain_says_when_another_candidate_was_faster_beyond_the_spread(monkeypatch):
+    monkeypatch.setattr(explain, "machine", lambda: {"cpu": "Abacus 9000"})
+    slow, fast, near = Spread.of([2.0, 2.1, 2.2]), Spread.of([1.0, 1.1, 1.2]), Spread.of([1.9, 2.0, 2.3])
+    (words,) = explain.advice("slow", "Abacus 9000, 2 CPUs", {"slow": slow, "fast": fast})
+    assert words.startswith("fast was faster here than slow, which auto takes: pass algorithm='fast'")
+    assert list(explain.advice("slow", "Abacus 9000, 2 CPUs", {"slow": slow, "near": near})) == []
+
+
+def test_the_command_prints_the_advice():
+    text = run("explain", "all_reduce", "-n", "2", "-b", "4K", "--rounds", "0")[0]
+    tuned, cpu = nvcoll.Node(1).tuning["machine"], nvcoll._nvcoll.machine()["cpu"]
+    is_own = cpu is not None and str(tuned).startswith(f"{cpu},")
+    assert ("note      the tuning table is of another CPU" in text) == (not is_own)

@@ -245,6 +245,15 @@ def test_what_is_refuted_is_not_timed(mine):
     assert "not here  forgets: refuted: " in text and f"see nvcoll verify {mine}:forgets -n 4" in text
 
 
+def test_curves_are_times_over_that_of_the_fastest():
+    drawn = compare.panel(compared("hgx-h100", [KIB, MIB, 1 << 30]))
+    *algorithms, nccl, bound = drawn.curves
+    assert [curve.name for curve in algorithms] == ALL_REDUCES
+    assert (nccl.name, bound.name) == ("NCCL, predicted", "bound")
+    assert [min(values) for values in zip(*(curve.values for curve in algorithms), strict=True)] == [1, 1, 1]
+    assert all(0 < value <= 1 for value in bound.values)
+
+
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
 def test_a_picture_is_drawn(tmp_path, suffix):
     pytest.importorskip("matplotlib")

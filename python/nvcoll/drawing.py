@@ -36,7 +36,7 @@ DARK = {
     PAPER: "#1c1f24",
     BAND: "#24282f",
 }
-"""What each colour is where the reader prefers dark: the system's wish, or the theme of a notebook."""
+"""The colours in the dark: by the setting of the system, or the theme of a notebook."""
 
 TITLE_GLYPH, TEXT_GLYPH = 10.0, 6.5
 """What a character takes, in pixels, of the title and of other text. Chosen, a little wide: fonts differ."""
@@ -144,7 +144,7 @@ def marker(colour: str) -> str:
 
 
 def style(colours: Mapping[str, str] = DARK) -> str:
-    """Writes the rules: fonts, and what each colour is for who prefers dark."""
+    """Writes the rules: fonts, and the colours in the dark."""
     inside = f":is(.{CLASS},.{CLASS} *)"
     rules = [
         f'{inside}[{what}="{light}"]{{{what}:{dark}}}' for light, dark in colours.items() for what in ("fill", "stroke")

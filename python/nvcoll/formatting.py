@@ -6,10 +6,10 @@ import html
 import re
 
 EXPRESSIONS = 3
-"""How many chunks' expressions are shown where they differ. Chosen."""
+"""The number of chunks whose expressions are shown if they differ. Chosen."""
 
 EXPRESSION_LETTERS = 60
-"""How much is shown of the two ends of a long expression. Chosen."""
+"""The number of characters that are shown of each end of a long expression. Chosen."""
 
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML document may hold, not even as a reference (XML 1.0, production 2)."""

@@ -27,7 +27,7 @@ FILLS = {
     "nic": COLOURS["fold"],
     "network_switch": COLOURS["fold"],
 }
-"""The colour of a device, which is that of what joins such devices."""
+"""The colour of a device: that of the links between such devices."""
 
 LINES = {
     "nvlink": "#3f8f4f",

@@ -1,12 +1,12 @@
-"""What one call would cost on a machine that one does not have.
+"""The price of one call on a machine that you do not have.
 
-Three answers, the first that there is, and each says which it is:
+A price is the first of three answers that exists, and says which one it is:
 
 ====================  ==============================================================================================
-predicted             NCCL's way on that machine: ``Fabric.predict``
+predicted             the algorithm of NCCL on that machine: ``Fabric.predict``
 simulated schedule    NCCL has no such collective (scan, exscan), or there is no prediction among these ranks: the
-                      schedule that ran here, in virtual time. It is held to no measurement
-floor only            neither: no schedule is faster
+                      schedule that ran here, in virtual time. It is not validated
+floor only            neither: a lower bound for any schedule
 ====================  ==============================================================================================
 
 A call of one rank, or of no bytes, crosses no link and costs nothing. A barrier is priced as an all_reduce of 4 bytes,
@@ -23,7 +23,7 @@ from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Prediction, launch_na
 from nvcoll.comparison import LAUNCH
 
 MOST_CAUSES: Final = 2
-"""So much is said of what a simulated time is spent on. Chosen."""
+"""The number of bottlenecks that are named of a simulated time. Chosen."""
 
 Way = Literal["predicted", "simulated schedule", "floor only", "nothing crosses", "no answer"]
 
@@ -33,10 +33,10 @@ BARRIER_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class Price:
-    """What one call would take on one machine.
+    """The time of one call on one machine.
 
-    ``way`` says which answer it is, ``why`` why it is none better, ``trust`` how predictions for such machines are
-    known; ``low`` and ``high`` are the 90 % interval. Fields that have no answer are None.
+    ``way`` names the kind of answer, ``why`` why there is no better one, ``trust`` the accuracy of predictions
+    for such machines; ``low`` and ``high`` are the ends of the 90 % interval. Fields without an answer are None.
     """
 
     fabric: str

@@ -163,7 +163,7 @@ def watched() -> Iterator[list[Tallies]]:
 
 
 def announce(tallies: Tallies) -> None:
-    """Tells who watches of a new node."""
+    """Tells the watchers of `watched` of a new node."""
     for watcher in _watchers:
         watcher.append(tallies)
 

@@ -29,15 +29,15 @@ from nvcoll.schedule_layout import place
 # Chosen by eye, in pixels.
 LEFT, PLOT, RIGHT, TOP, HEAD, ROW_GAP, PANEL_GAP, AXIS = 84, 880, 40, 64, 26, 6, 18, 44
 ROW, LINE = 22, 9
-"""What a rank takes at least, and a queue at most."""
+"""The least height of a rank, and the largest of a queue."""
 MOST_ROW = 64
-"""What a rank takes at most: its queues are thinner then."""
+"""The largest height of a rank, whose queues are thinner then."""
 NARROW = 0.7
 """Pixels below which bars are not told apart."""
 
 UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "us"), (1e-3, "ns"), (1e-6, "ps"))
 TICKS = 8
-"""How many marks the clock has, about."""
+"""The number of marks of the clock, about."""
 
 
 @dataclass

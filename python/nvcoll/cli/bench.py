@@ -31,7 +31,7 @@ ALIGNED_BYTES = 16
 """A rank's part is a multiple of this where nccl-tests cuts a size. Cited: ``AllGatherGetCollByteCount`` there."""
 
 OF_COMPLETE_FOLDS = ("avg", "premul_sum")
-"""Ops that only a fold of all ranks has."""
+"""Ops that need the reduction over all ranks."""
 
 OF_PREDECESSORS = tuple(row.name for row in collectives() if row.folds == "predecessors")
 
@@ -110,7 +110,7 @@ def _sizes(begin: Sequence[str], end: str | None, factor: float | None, step: st
 
 
 def _timed(cases: Callable[[int], Case], counts: Sequence[int], rounds: int) -> list[Case]:
-    """Times every count; the bar is drawn between rounds only, by nobody's thread."""
+    """Times every count; the progress bar is drawn between rounds only, in this thread."""
     console, done, drawn = Console(stderr=True), [], 0.0
     with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
         task = progress.add_task("timing", total=len(counts) * (rounds + 1))
@@ -129,7 +129,7 @@ def _timed(cases: Callable[[int], Case], counts: Sequence[int], rounds: int) -> 
 
 
 def _reduction(collective: str, dtype: str, op: str | None, ranks: int) -> Reduction:
-    """Returns what is folded, of what.
+    """Returns the dtype and the op of a collective.
 
     Raises:
         InvalidArgument: no such dtype or op, an op where nothing is folded, or one that is not defined there.
@@ -137,7 +137,7 @@ def _reduction(collective: str, dtype: str, op: str | None, ranks: int) -> Reduc
     dtype = _choice("dtype", dtype, [row.name for row in dtypes()], bench_tables.NCCL_DTYPES)
     if not FOLDS[collective]:
         if op is not None:
-            raise InvalidArgument(f"{collective} folds nothing: leave out -o")
+            raise InvalidArgument(f"{collective} reduces nothing: leave out -o")
         return Reduction(dtype, None, ranks)
     op = _choice("op", op or "sum", [row.name for row in ops()], bench_tables.NCCL_OPS)
     if op in OF_COMPLETE_FOLDS and collective in OF_PREDECESSORS:

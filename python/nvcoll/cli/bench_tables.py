@@ -22,18 +22,18 @@ NCCL_DTYPES = {
     "float8_e4m3fn": "f8e4m3",
     "float8_e5m2": "f8e5m2",
 }
-"""How nccl-tests calls a dtype, where it is not our name."""
+"""The names of dtypes in nccl-tests, if they differ from ours."""
 
 NCCL_OPS = {"premul_sum": "mulsum"}
-"""How nccl-tests calls an op, where it is not our name."""
+"""The names of ops in nccl-tests, if they differ from ours."""
 
 NCCL_KINDS = ("out of place", "in place")
 
 NCCL_WIDTHS = (12, 12, 8, 6, 6, *(7, 6, 6, 6) * 2)
-"""How wide the columns of nccl-tests are: size, count, type, redop, root; twice time, algbw, busbw, #wrong."""
+"""The widths of the columns of nccl-tests: size, count, type, redop, root; twice time, algbw, busbw, #wrong."""
 
 UNITS = ((100, " %"), (1, "x"))
-"""How a ratio is written: of a baseline that is a limit, and of numpy."""
+"""The scale and the unit of a ratio: to a baseline that is a limit, and to numpy."""
 
 UNSTEADY = 0.5
 """A ratio to times whose quartiles are further apart than this part of their median is marked. Chosen."""
@@ -42,12 +42,12 @@ JSON_SCHEMA = "nvcoll.bench/1"
 
 
 def ranks_and_cores(case: Case) -> str:
-    """Says who calls, on what."""
+    """Returns the number of ranks and of cores, in words."""
     return f"{counted(case.node.world_size, 'thread rank')} on {counted(machine()['usable_cpus'], 'core')}"
 
 
 def what(case: Case) -> str:
-    """Says what is called."""
+    """Returns the collective, the root, the dtype, the op and the aliasing, in words."""
     words = [case.collective, f"root {case.root}" if HAS_ROOT[case.collective] else "", case.reduction.dtype]
     words += [case.reduction.op or "", "in place" if case.in_place else "out of place"]
     return "  ".join(filter(None, words))

@@ -166,7 +166,7 @@ def _of(one: Comparison, launch: str) -> dict[str, Any]:
     }
 
 
-def _panel(one: Comparison) -> plot.Panel:
+def panel(one: Comparison) -> plot.Panel:
     """Returns curves of each time over that of the fastest: the fastest is at 1."""
     best = [row.fastest_us for row in one.rows]
 
@@ -198,7 +198,7 @@ def compare(
     ] = None,
     end: Annotated[str | None, typer.Option("-e", "--maxbytes", help="The last size of a sweep.")] = None,
     factor: Annotated[
-        float | None, typer.Option("-f", "--stepfactor", help="Each size is so many times the last; default: 2.")
+        float | None, typer.Option("-f", "--stepfactor", help="The factor between sizes; default: 2.")
     ] = None,
     collective: Annotated[
         str | None, typer.Option(help=f"What they do; default: what a file is of, else {DEFAULT_COLLECTIVE}.")
@@ -234,5 +234,5 @@ def compare(
         words = "each algorithm runs with its best protocol and number of tiles; all have the same constants"
         print_labelled("", words)
     if plot_file is not None:
-        plot.draw_panels([_panel(one) for one in done], "time / time of the fastest", plot_file, is_log=True)
+        plot.draw_panels([panel(one) for one in done], "time / time of the fastest", plot_file, is_log=True)
         typer.echo(f"drawn to {plot_file}", err=True)

@@ -36,7 +36,7 @@ OF_A_GPU = {
     "gb300": "gb300-nvl72",
     "mi300x": "mi300x-8",
 }
-"""The machine that somebody probably means who names a GPU."""
+"""The machine that a user probably means by the name of a GPU."""
 
 _NEEDS_GPU = {one.ending: one.needs_gpu for one in text_formats()}
 """The endings of names of files, and whether such a file leaves the model of its GPUs open."""

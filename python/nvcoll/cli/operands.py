@@ -66,7 +66,7 @@ def is_to_root(collective: str) -> bool:
 
 
 class Layout:
-    """How many elements the input and the output of every rank have, and which elements of the whole they are."""
+    """The elements of the input and the output of every rank: their number, and their place in the whole."""
 
     def __init__(self, schedule: Schedule, count: int) -> None:
         self.collective, self.world_size, self.root = schedule.collective, schedule.world_size, schedule.root
@@ -102,7 +102,7 @@ class Layout:
 
 
 class Operands:
-    """The arrays of calls in one form, that all who are timed share."""
+    """The arrays of calls in one form, shared by all candidates that are timed."""
 
     def __init__(self, layout: Layout, data: Sequence[Array | None], in_place: bool) -> None:
         """``data`` holds what each rank brings, None where it brings nothing; it is not changed."""

@@ -236,7 +236,7 @@ def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
     return json.dumps({**head, "predictions": by_machine}, indent=2)
 
 
-def _panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
+def panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
     """Returns the curves of busbw over sizes, for each machine with its interval and its upper bound."""
     curves = []
     for at, answers in enumerate(answers for answers in found if answers[0].prediction):
@@ -302,13 +302,13 @@ def predict(
     ] = DEFAULT_SIZE,
     end: Annotated[str | None, typer.Option("-e", "--maxbytes", help="The last size of a sweep.")] = None,
     factor: Annotated[
-        float | None, typer.Option("-f", "--stepfactor", help="Each size is so many times the last.")
+        float | None, typer.Option("-f", "--stepfactor", help="The factor between sizes; default: 2.")
     ] = None,
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
     bucket: Annotated[
-        str | None, typer.Option(help="Cut -b bytes into buckets of so many, one after the other: 25MiB.")
+        str | None, typer.Option(help="Cut -b bytes into buckets of this size, one after the other: 25MiB.")
     ] = None,
     nccl_version: Annotated[
         str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest known.")
@@ -334,7 +334,7 @@ def predict(
     else:
         _show(question, found)
     if plot_file is not None:
-        plot.draw_panels([_panel(question, found)], "busbw, GB/s", plot_file, is_log=len(found) > 1)
+        plot.draw_panels([panel(question, found)], "busbw, GB/s", plot_file, is_log=len(found) > 1)
         typer.echo(f"drawn to {plot_file}", err=True)
     if trace is not None:
         typer.echo(f"traced to {trace}: {_trace(found[0][0], collective, launch, trace)}", err=True)

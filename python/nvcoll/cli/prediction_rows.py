@@ -14,7 +14,7 @@ from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction, co
 from nvcoll.cli import hints
 
 JOINING = ("nvlink", "xgmi")
-"""How the media begin that join GPUs to each other, or to their switch."""
+"""The beginnings of the names of media between GPUs, or between a GPU and its NVSwitch."""
 
 TO_HOSTS = ("pcie", "c2c")
 
@@ -47,7 +47,7 @@ class Answer:
 
     @property
     def times_floor(self) -> float | None:
-        """How many times the floor the prediction is."""
+        """The prediction as a multiple of the floor."""
         return self.prediction.microseconds / self.floor if self.prediction and self.floor else None
 
     def to_json(self, best: float | None) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of every machine."""
+    """One question to every machine."""
 
     collective: str
     sizes: Sequence[int]
@@ -143,7 +143,7 @@ class Question:
         return one.predict(self.collective, sizes, launch=self.launch, version=self.version)
 
     def _buckets(self, one: Fabric, nbytes: int) -> Buckets | None:
-        """Cuts a call into buckets, the last of which has what is left, and adds up their times."""
+        """Cuts a call into buckets, of which the last has the rest, and adds up their times."""
         if self.bucket is None:
             return None
         full, rest = divmod(nbytes, self.bucket)

@@ -59,7 +59,7 @@ class Call:
 
     @property
     def row(self) -> int:
-        """How many calls are made between two looks at the clock."""
+        """The number of calls between two readings of the clock."""
         nbytes = self.count * dtype_named(self.dtype).itemsize * self.world_size
         return max(1, min(ROW, ROW_BYTES // max(1, nbytes)))
 

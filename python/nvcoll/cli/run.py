@@ -139,7 +139,7 @@ def _wait_for_threads() -> None:
 
 
 def _status(code: object) -> int:
-    """Returns the status that ``sys.exit(code)`` stands for, and prints what is none."""
+    """Returns the status of ``sys.exit(code)``, and prints a code that is none."""
     if code is None:
         return 0
     if isinstance(code, int):

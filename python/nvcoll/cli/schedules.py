@@ -22,10 +22,10 @@ from nvcoll.formatting import EXPRESSIONS, counted, shortened
 ALL_WORLD_SIZES = range(1, 18)
 
 LARGE_WORLD_SIZES = (32, 64)
-"""Where no rank is the root: with one, there would be as many schedules as ranks."""
+"""Further world sizes of collectives without a root: with one, there would be a schedule for each rank."""
 
 LARGEST_PUSHED = 8
-"""Up to here every algorithm is proved pushed as well: there it differs from staged in who stores. Chosen."""
+"""The largest world size at which every algorithm is also proved pushed. Chosen."""
 
 
 def _ranks(help: str, most: int = MAX_WORLD_SIZE) -> Any:
