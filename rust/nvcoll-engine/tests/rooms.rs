@@ -1,4 +1,5 @@
-//! The rooms of the engine: each uses only rooms that stand above it in the table of `lib.rs`, and no two files use each other.
+//! The rooms of the engine: each uses only rooms that stand above it in the table of `lib.rs`, no two files use each other, and no
+//! type has a name that another type of the three crates has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -78,4 +79,33 @@ fn no_file_uses_itself_through_others() {
     }
     let left: Vec<String> = unvisited.keys().map(|module| module.join("::")).collect();
     assert!(left.is_empty(), "these files use each other, or a file that does: {}", left.join(", "));
+}
+
+/// Returns the name of the type that a line declares; associated types, which are indented, are none.
+fn declared(line: &str) -> Option<String> {
+    let is_associated = line.starts_with("    ") && line.trim_start().starts_with("type ");
+    let mut words = line.split_whitespace().filter(|word| !word.starts_with("pub") && *word != "unsafe");
+    let is_type = matches!(words.next()?, "struct" | "enum" | "trait" | "union" | "type");
+    let name: String = words.next()?.chars().take_while(|c| c.is_alphanumeric()).collect();
+    (is_type && !is_associated && name.starts_with(char::is_uppercase)).then_some(name)
+}
+
+#[test]
+fn no_type_of_the_engine_has_the_name_of_another_type() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in ["nvcoll-core", "nvcoll-engine", "nvcoll-fabric"] {
+        for file in files(&source().join("../..").join(name).join("src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            let place = |line: &str| declared(line).map(|declared| (declared, format!("{name}: {}", file.display())));
+            text.lines()
+                .filter_map(place)
+                .for_each(|(declared, place)| places.entry(declared).or_default().push(place));
+        }
+    }
+    assert!(places.len() > 200, "only {} types were found: the test reads the sources wrongly", places.len());
+    let is_shared = |name: &str| name == "Error" || name == "Result";
+    for (name, places) in places.iter().filter(|(name, places)| places.len() > 1 && !is_shared(name)) {
+        let is_of_engine = places.iter().any(|place| place.starts_with("nvcoll-engine"));
+        assert!(!is_of_engine, "{name} is declared more than once: {places:#?}");
+    }
 }
