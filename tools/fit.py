@@ -1,7 +1,8 @@
 """Which constants make `Fabric.predict` err least on machines that the fit has not seen?
 
     python tools/fit.py            fits, and prints what it reaches left out
-    python tools/fit.py --write    and writes constants.toml, trust.toml and data/nccl-tests/folds.toml
+    python tools/fit.py --trust    judges the constants as they are shipped, and writes trust.toml only
+    python tools/fit.py --write    fits, and writes constants.toml, trust.toml and data/nccl-tests/folds.toml
 
 Least squares of log(predicted / measured) with a soft L1 loss, so that single odd systems do not pull. A system
 weighs as much as any other in each band. Priors are NCCL's published constants or round numbers, with spread enough
@@ -17,6 +18,7 @@ Needs scipy. Less than a minute on one core.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 from collections import defaultdict
@@ -28,7 +30,7 @@ from scipy.optimize import least_squares
 
 import judging
 import nvcoll_estimate
-from intervals import KINDS, Widths, bands, with_intervals
+from intervals import KINDS, Widths, bands, kind, with_intervals
 from judging import Judged, Prediction
 
 ROOT = Path(__file__).parent.parent
@@ -88,6 +90,21 @@ UNEXPLAINED = {
 """Bands in which a class fixes no constant; they are judged. Calls of the first two take 2 to 5 times what any term
 says. Over EFA calls of 64 KiB to 1 MiB are taken for LL, which its plugin calls unsafe there; how they go is not known.
 """
+
+TRUST_HEAD = """\
+# What the table of measurements says of the closed forms. Written by tools/fit.py.
+#
+# A cell is a class of systems, all_reduce or other collectives, and a band of sizes: <= 64 KiB, to 1 MiB, to 128 MiB,
+# above.
+#
+# systems  the systems of the cell with healthy rows, per band
+# nodes    the least and the largest number of nodes of these systems
+# limits   what joins the GPUs of their nodes, and what takes most of the time of their calls
+# factor   90 % of measurements lie between the time over it and the time times it; systems weigh equal, and each was
+#          predicted by constants that were fitted without its family
+#
+# A band in which fewer than five systems of the class were measured borrows the widest factor of its scope (one node, a
+# rack, several nodes), and is not validated."""
 
 PRIOR_WEIGHT, SOFT = 0.3, 0.05
 """Of a prior beside a system; where the loss turns from squares to absolute values."""
@@ -202,18 +219,36 @@ def write_folds(shipped: Mapping[str, float], of_family: Mapping[str, Mapping[st
     (DATA / "folds.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def write_trust(found: Sequence[Judged]) -> None:
-    """Writes the factors of intervals, and on how many systems they stand."""
+Measured = dict[tuple[str, str, str], tuple[set[int], set[str]]]
+"""Of a cell: the numbers of nodes of its systems, and the limits of their calls."""
+
+
+def measured(groups: Sequence[nvcoll_estimate.Calls]) -> Measured:
+    """Finds the numbers of nodes and the limits that rows of each cell have."""
+    found: Measured = defaultdict(lambda: (set(), set()))
+    for group in groups:
+        for row, limit in zip(group.rows, group.trial.limits(), strict=True):
+            nodes, limits = found[group.system.fabric_class, kind(row.collective), row.band]
+            nodes.add(group.trial.nodes)
+            limits.add(limit)
+    return found
+
+
+def write_trust(found: Sequence[Judged], groups: Sequence[nvcoll_estimate.Calls]) -> None:
+    """Writes the factors of intervals, and what was measured of the systems on which they stand."""
     path = PREDICT / "trust.toml"
-    head = path.read_text(encoding="utf-8").split("\n[[", 1)[0].rstrip()
-    widths, lines = Widths.of(found), [head]
+    widths, lines, seen = Widths.of(found), [TRUST_HEAD], measured(groups)
     classes = {item.row.system.fabric_class: item.row.system.scope for item in found}
     for name, scope in sorted(classes.items()):
-        for kind in KINDS:
-            factors = [round(widths.factor(name, scope, kind, band), 3) for band in bands()]
-            systems = [widths.systems.get((name, kind, band), 0) for band in bands()]
-            lines += ["", "[[class]]", f'name = "{name}"', f'collective = "{kind}"']
-            lines += [f"systems = {systems}", f"factor = {factors}"]
+        for of in KINDS:
+            cells = [seen[name, of, band] for band in bands()]
+            factors = [round(widths.factor(name, scope, of, band), 3) for band in bands()]
+            systems = [widths.systems.get((name, of, band), 0) for band in bands()]
+            nodes = [[min(counts), max(counts)] if counts else [0, 0] for counts, _ in cells]
+            lines += ["", "[[class]]", f'name = "{name}"', f'collective = "{of}"', f"systems = {systems}"]
+            lines += [f"nodes = {nodes}", "limits = ["]
+            lines += [f"  {json.dumps(sorted(limits))}," for _, limits in cells]
+            lines += ["]", f"factor = {factors}"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -221,9 +256,18 @@ def main() -> None:
     """Fits, judges and, if asked, writes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the tables")
+    parser.add_argument("--trust", action="store_true", help="write trust.toml only, with the constants as shipped")
     parser.add_argument("--quick", action="store_true", help="fewer rounds: to see whether an effect helps")
     arguments = parser.parse_args()
     problem = Problem(judging.healthy(judging.read(DATA)))
+    if arguments.trust:
+        folds = nvcoll_estimate.folds(DATA / "folds.toml")
+        found = judged(problem, folds)
+        print(summary(found))
+        for group in problem.groups:
+            group.times({})
+        write_trust(found, problem.groups)
+        return
     all_rounds, fold_rounds = ((20, 15), (5, 4)) if arguments.quick else ((80, 50), (14, 10))
     logs = problem.fit(problem.prior.copy(), None, all_rounds)
     shipped = problem.constants(logs)
@@ -239,7 +283,9 @@ def main() -> None:
     if arguments.write:
         write_constants(shipped, of_family)
         write_folds(shipped, of_family)
-        write_trust(judged(problem, of_family))
+        for group in problem.groups:
+            group.times(shipped)
+        write_trust(judged(problem, of_family), problem.groups)
 
 
 if __name__ == "__main__":

@@ -1971,6 +1971,13 @@ class Trial:
     def fabric_class(self) -> str:
         """The class, in the table of measurements, to which the fabric belongs."""
 
+    @property
+    def nodes(self) -> int:
+        """The number of nodes; GPUs that an NVSwitch joins are one node."""
+
+    def limits(self) -> list[str]:
+        """What joins the GPUs of a node and what takes most of the time, of each call."""
+
     def times(self, values: Mapping[str, float]) -> list[float]:
         """Microseconds of each call, with these values in the place of the shipped ones; without floor and interval."""
 

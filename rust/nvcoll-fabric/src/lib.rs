@@ -3,7 +3,7 @@
 //! ```text
 //! preset | TOML | nvidia-smi topo -m | NCCL XML ─▶ Fabric ─route─▶ which links a transfer crosses
 //!                                                    │
-//!                  Schedule (of nvcoll-core) ────────┴─▶ time: nccl (its own formula) · simulated · floor
+//!                  Schedule (of nvcoll-core) ────────┴─▶ time: nccl (its own formula) · predict · simulate · floor
 //! ```
 //!
 //! | module | what it holds |
@@ -17,7 +17,8 @@
 //! | [`route`] | which links a transfer between two GPUs crosses |
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
 //! | [`sharing`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
-//! | [`floor`] | the time that no schedule can undercut |
+//! | [`floor`] | the lower bound of the time of any schedule |
+//! | `excerpt` | a few equal nodes that stand for a large cluster |
 //! | [`predict`] | how long NCCL's collectives take: closed forms over physical constants |
 //! | [`simulate`] | a schedule in virtual time: when each rank ends, which link is the bottleneck |
 //! | [`units`] | rates and times as integers |
@@ -26,6 +27,7 @@
 pub mod cluster;
 mod copies;
 pub mod error;
+mod excerpt;
 pub mod floor;
 mod flow;
 mod flows;

@@ -285,6 +285,8 @@ impl Router {
         seen: Option<&[Option<u32>]>,
     ) -> Option<Vec<usize>> {
         self.search += 1;
+        #[cfg(test)]
+        crate::excerpt::work::add(1);
         let mut waiting = BinaryHeap::from([Reverse((0u32, Reverse(Rate(u64::MAX)), 0u32, a, usize::MAX))]);
         while let Some(Reverse((hops, narrowest, avoided, at, by))) = waiting.pop() {
             if self.best[at].0 == self.search {

@@ -211,6 +211,17 @@ impl Trial {
         self.predictor.class()
     }
 
+    /// The number of nodes; GPUs that an NVSwitch joins are one node.
+    #[getter]
+    fn nodes(&self) -> u32 {
+        self.predictor.nodes()
+    }
+
+    /// What joins the GPUs of a node and what takes most of the time, of each call.
+    fn limits(&self) -> Vec<String> {
+        self.weighed.iter().map(|weighed| self.predictor.limit(&self.call, weighed)).collect()
+    }
+
     /// Microseconds of each call, with these values in the place of the shipped ones; without floor and interval.
     fn times(&mut self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<Vec<f64>> {
         let values: HashMap<String, f64> = values.extract()?;

@@ -139,23 +139,38 @@ pub struct Abilities {
     pub gpu_direct: bool,
 }
 
-/// How the numbers of a fabric are known.
+/// How well predictions of a fabric are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// Predictions were compared with measurements of so many systems of its class.
+    /// Predictions were compared with measurements of so many systems of the class, of these numbers of nodes.
     Validated {
-        /// How many.
+        /// The number of systems.
         systems: u32,
+        /// The least and the largest number of nodes of these systems.
+        nodes: (u32, u32),
     },
-    /// Too few were, or none.
+    /// Such systems were measured, but none with as many nodes.
+    Extrapolated {
+        /// The largest number of nodes of a measured system.
+        nodes: u32,
+    },
+    /// Too few systems were measured, or none.
     NotValidated,
 }
 
 impl std::fmt::Display for Evidence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Evidence::Validated { systems: 1 } => f.write_str("validated on 1 system"),
-            Evidence::Validated { systems } => write!(f, "validated on {systems} systems"),
+        let counted = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        match *self {
+            Evidence::Validated { systems, nodes } => {
+                write!(f, "validated on {}", counted(systems, "system"))?;
+                match nodes {
+                    (_, 0..=1) => Ok(()),
+                    (least, most) if least == most => write!(f, " of {}", counted(most, "node")),
+                    (least, most) => write!(f, " of {least} to {most} nodes"),
+                }
+            }
+            Evidence::Extrapolated { nodes } => write!(f, "extrapolated from {}", counted(nodes, "node")),
             Evidence::NotValidated => f.write_str("not validated"),
         }
     }

@@ -7,8 +7,8 @@
 //!                                                                         (algorithm, protocol); the least is taken
 //! ```
 //!
-//! This answers *what would NCCL do*, not *how long will it take*: `simulated` is for that. A version is the newest of
-//! `versions.toml` that is not newer than the one asked for.
+//! This answers *what would NCCL do*, not *how long will it take*: [`crate::predict`] answers that. The constants of a version
+//! are those of the newest era of its minor version that is not newer.
 //!
 //! **Sources.** github.com/NVIDIA/nccl at the tags of `versions.toml`; checked against estimates that NCCL printed
 //! (NVIDIA/nccl#1595 and #1453 to six digits, a tuning table of 2.29.7) and against choices stated in public measurements
@@ -208,8 +208,13 @@ impl Model {
 
     fn told(version: &str, fabric: &Fabric, processor: Option<Processor>) -> Result<Self> {
         let constants = VersionConstants::of(version, fabric.gpu, &fabric.name)?;
-        let ranks = NodeRanks::of(fabric)?;
-        let node = NodeTopology::of(fabric, &ranks, &constants, processor)?;
+        let part = fabric.excerpt();
+        let seen = part.as_ref().unwrap_or(fabric);
+        let mut ranks = NodeRanks::of(seen)?;
+        let node = NodeTopology::of(seen, &ranks, &constants, processor)?;
+        // Only the number of nodes depends on the nodes that an excerpt leaves out.
+        ranks.count = fabric.world_size();
+        ranks.nodes = ranks.count / ranks.first.len().max(1) as u32;
         let most = constants.max_channels / 2;
         let (mut ring, mut tree, mut nvls) = (
             ChannelGraph::none(GraphPattern::Ring),

@@ -78,7 +78,7 @@ impl Bottlenecks {
         }
         let mut sends = <[Option<Bottleneck>; Pattern::ALL.len()]>::default();
         for pattern in Pattern::ALL.into_iter().filter(|pattern| pattern.is_of_sends()) {
-            sends[pattern as usize] = narrowest(fabric, &sent(machine, pattern))?;
+            sends[pattern as usize] = narrowest(fabric, &sent(machine, pattern, fabric.world_size() - 1))?;
         }
         if machine.local() < 2 {
             return Ok(Self { sends, ..Self::default() });
@@ -135,8 +135,8 @@ fn visits(orders: &[Vec<usize>], round: TrafficPattern, is_closed: bool) -> Vec<
 }
 
 /// Who sends how much of S in a pattern of sends, as far as it crosses links of the first node. What goes to other nodes
-/// leaves by the sender's card and comes in by the receiver's: the second stands for all.
-fn sent(machine: &MachineSummary, pattern: Pattern) -> Vec<Visit> {
+/// leaves by the sender's card and comes in by the receiver's: the second stands for all. `last` is the last rank.
+fn sent(machine: &MachineSummary, pattern: Pattern, last: u32) -> Vec<Visit> {
     let (n, local) = (machine.ranks, machine.local());
     let (each, outside) = (1.0 / f64::from(n), f64::from(n - local) / f64::from(n));
     let is_alone = machine.nodes == 1;
@@ -148,8 +148,7 @@ fn sent(machine: &MachineSummary, pattern: Pattern) -> Vec<Visit> {
             inner.chain(outer).collect()
         }
         Pattern::SendRecv => {
-            let ends =
-                if is_alone { vec![(local - 1, 0, 1.0)] } else { vec![(local - 1, local, 1.0), (n - 1, 0, 1.0)] };
+            let ends = if is_alone { vec![(local - 1, 0, 1.0)] } else { vec![(local - 1, local, 1.0), (last, 0, 1.0)] };
             (1..local).map(|to| (to - 1, to, 1.0)).chain(ends).collect()
         }
         _ => {

@@ -93,9 +93,23 @@ pub(super) struct MachineSummary {
     /// Its GPUs hang at Grace processors and its NVSwitches join trays.
     pub(super) is_rack: bool,
     pub(super) network: Option<NodeNetwork>,
+    /// Why measurements of machines with this GPU say nothing of it: the links that its GPUs lack.
+    pub(super) lacks: Option<String>,
 }
 
 impl MachineSummary {
+    /// Summarizes a fabric by a part that stands for it: the fabric itself, or an excerpt.
+    ///
+    /// # Errors
+    /// As [`MachineSummary::of`].
+    pub(super) fn of_part(whole: &Fabric, part: &Fabric) -> Result<Self> {
+        let found = Self::of(part)?;
+        let ranks = whole.world_size();
+        Ok(Self { ranks, nodes: ranks / found.local(), ..found })
+    }
+
+    /// Summarizes a fabric.
+    ///
     /// # Errors
     /// [`Error::Unable`] for one GPU, or nodes with unlike numbers of GPUs; [`Error::NoPath`] if ranks cannot reach each
     /// other.
@@ -140,6 +154,13 @@ impl MachineSummary {
         }
         let sharers = if way == Interconnect::Staged { sharers(fabric, &node, line_gbps) } else { 1.0 };
         let (host, is_direct) = (line(fabric, node[0], Interconnect::Staged, &node), fabric.abilities.gpu_direct);
+        let lanes = |&gpu: &usize| -> u32 {
+            let nvlinks = leaving(fabric, gpu).filter(|link| link.medium.family.joins_gpus());
+            nvlinks.map(|link| link.lanes).sum()
+        };
+        let (least, whole) = (node.iter().map(lanes).min().unwrap_or(0), fabric.gpu.nvlinks);
+        let lacks = (has_switch && least < whole)
+            .then(|| format!("a GPU has {least} of the {whole} NVLinks of {}", fabric.gpu.title));
         let (generation, is_amd) = (fabric.gpu.generation, fabric.gpu.sm.is_none());
         Ok(Self {
             ranks,
@@ -156,6 +177,7 @@ impl MachineSummary {
             folds,
             is_rack,
             network,
+            lacks,
         })
     }
 
@@ -168,6 +190,17 @@ impl MachineSummary {
 
     pub(super) fn local(&self) -> u32 {
         self.ranks / self.nodes
+    }
+
+    /// Names what joins the GPUs of a node.
+    pub(super) fn joined_by(&self) -> &'static str {
+        match (self.local(), self.way, self.has_switch) {
+            (1, ..) => "one GPU",
+            (_, Interconnect::Nvlink, true) => "nvswitch",
+            (_, Interconnect::Nvlink, false) => "mesh",
+            (_, Interconnect::Peer, _) => "pcie",
+            (_, Interconnect::Staged, _) => "host memory",
+        }
     }
 
     /// Returns the class of systems of the table of measurements to which it belongs.

@@ -101,11 +101,17 @@ impl Launch {
 }
 
 impl Fabric {
-    /// Returns on how many systems of its class predictions of all_reduce were judged, at the sizes where these are most:
-    /// what is known of one size is said by [`Prediction::trust`].
+    /// Returns the evidence for predictions of all_reduce at the sizes at which most systems of the class were measured.
+    /// [`Prediction::trust`] has the evidence for one size.
     pub fn evidence(&self) -> Evidence {
-        let Ok(machine) = MachineSummary::of(self) else { return Evidence::NotValidated };
-        let of_class = trust::best_evidence(machine.class(), Pattern::AllReduce);
+        let part = self.excerpt();
+        let seen = part.as_ref().unwrap_or(self);
+        let Ok(machine) = MachineSummary::of_part(self, seen) else { return Evidence::NotValidated };
+        if machine.lacks.is_some() {
+            return Evidence::NotValidated;
+        }
+        let joined_by = machine.joined_by();
+        let of_class = trust::best_evidence(machine.class(), Pattern::AllReduce, machine.nodes, joined_by);
         // Where NVLink joins the GPUs of one node no ring crosses another link.
         if of_class == Evidence::NotValidated || (machine.way == Interconnect::Nvlink && machine.nodes == 1) {
             return of_class;
@@ -113,7 +119,7 @@ impl Fabric {
         // NCCL tries the order of the ranks first, and takes another ring only if that carries more: its search, which takes
         // long, is asked only where this one is too narrow.
         let is_wide_in_order = || {
-            let mut narrows = Bottlenecks::of(self, &machine, None)?;
+            let mut narrows = Bottlenecks::of(seen, &machine, None)?;
             let params = |narrows: &Bottlenecks| params_of(&machine, narrows, None, &Constants::shipped());
             narrows.way_out = cuts::way_out(self, &machine, &params(&narrows));
             Ok::<_, Error>(!is_narrow(&narrows, &params(&narrows)))
@@ -164,7 +170,9 @@ impl Predictor {
     /// [`Error::Unknown`] for a version before the first known one; [`Error::Unable`] for one GPU or unlike nodes;
     /// [`Error::NoPath`] if GPUs cannot reach each other.
     pub fn of(fabric: &Fabric, version: Option<&str>) -> Result<Self> {
-        let machine = MachineSummary::of(fabric)?;
+        let part = fabric.excerpt();
+        let seen = part.as_ref().unwrap_or(fabric);
+        let machine = MachineSummary::of_part(fabric, seen)?;
         let newest = Model::versions().last().copied().unwrap_or_default();
         let (model, chooses) = match Model::of(version.unwrap_or(newest), fabric) {
             Ok(model) if model.is_last_resort() => (None, LAST_RESORT.to_owned()),
@@ -172,7 +180,7 @@ impl Predictor {
             Err(error @ Error::Unknown { .. }) => return Err(error),
             Err(error) => (None, format!("rings, since NCCL's model does not know this machine: {error}")),
         };
-        let mut narrows = Bottlenecks::of(fabric, &machine, model.as_ref())?;
+        let mut narrows = Bottlenecks::of(seen, &machine, model.as_ref())?;
         let constants = Constants::shipped();
         let params = params_of(&machine, &narrows, model.as_ref(), &constants);
         for pattern in Pattern::ALL {
@@ -196,6 +204,17 @@ impl Predictor {
     /// Returns the class of systems, in the table of measurements, to which the fabric belongs.
     pub fn class(&self) -> &'static str {
         self.machine.class()
+    }
+
+    /// Returns the number of nodes; GPUs that an NVSwitch joins are one node.
+    pub fn nodes(&self) -> u32 {
+        self.machine.nodes
+    }
+
+    /// Names what joins the GPUs of a node and what takes most of a call's time.
+    pub fn limit(&self, call: &CollectiveCall, weighed: &Candidates) -> String {
+        let (_, spent) = self.fastest(call, weighed);
+        prediction::limit(&self.machine, &spent, prediction::longest(&spent, self.launch_us(call, &spent)))
     }
 
     /// Says who takes the algorithm.

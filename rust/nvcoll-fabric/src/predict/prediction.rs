@@ -2,7 +2,7 @@
 
 use super::breakdown::{us, Carrier, TimeBreakdown};
 use super::choice::AlgoProto;
-use super::machine;
+use super::machine::{self, MachineSummary};
 use super::{trust, Candidates, CollectiveCall, Launch, Predictor};
 use crate::floor::Floor;
 use crate::nccl::{NcclAlgorithm, Protocol};
@@ -26,21 +26,21 @@ pub struct Prediction {
     pub protocol: &'static str,
     /// The most channels that NCCL gives the call, if it knows the machine.
     pub channels: Option<u32>,
-    /// The time; never less than the floor.
+    /// The predicted time; never less than the lower bound.
     pub us: f64,
-    /// 90 % of measurements of such machines lie from here
+    /// The lower end of the 90 % interval.
     pub low_us: f64,
-    /// to here.
+    /// The upper end of the 90 % interval.
     pub high_us: f64,
-    /// What no schedule undercuts.
+    /// The lower bound of any schedule.
     pub floor_us: f64,
-    /// NCCL's own estimate of what it would take.
+    /// NCCL's own estimate of the time of the algorithm and protocol that it selects.
     pub nccl_us: Option<f64>,
-    /// What limits the call, in words.
+    /// The part of the machine that limits the call, in words.
     pub bottleneck: String,
-    /// On how many systems such predictions were judged, or that they were not.
+    /// The measurements that such predictions were compared with: validated, extrapolated or not validated.
     pub trust: String,
-    /// What the time is made of; the sum is the time.
+    /// The parts of the time, by name; the sum is the time.
     pub parts: Vec<(&'static str, f64)>,
 }
 
@@ -56,28 +56,21 @@ pub(super) fn made(
 ) -> Prediction {
     let floor_us = floor.time(weighed.nbytes) as f64 / PS_PER_US as f64;
     let missing = (floor_us - spent.us() - launch_us).max(0.0);
-    let all = [
-        ("launch", launch_us),
-        ("start-up", spent.start_up),
-        ("channels", spent.channels),
-        ("network", spent.network),
-        ("hops", spent.hops),
-        ("fill", spent.fill),
-        ("bytes", spent.bytes),
-        ("floor", missing),
-    ];
-    let parts: Vec<(&'static str, f64)> = all.into_iter().filter(|part| part.1 > 0.0).collect();
+    let parts = parts(&spent, launch_us, missing);
     let time: f64 = parts.iter().map(|part| part.1).sum::<f64>().max(floor_us);
     let longest = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0);
-    // No measured system has such a link: its class says nothing of it.
+    // No measured system has such a link, or a GPU that lacks some of its own: the class says nothing of it.
     let unseen = if longest == "bytes" { unseen(predictor, &spent) } else { None };
-    let class = if unseen.is_some() { UNSEEN } else { predictor.class() };
-    let known = trust::evidence(class, call.pattern, weighed.nbytes);
-    let (trust, at_line) = match unseen {
-        Some((what, part)) => (format!("{known}: no measured machine is held up by {what}"), 1.0 / part),
-        None => (known.to_string(), 1.0),
+    let machine = &predictor.machine;
+    let class = if unseen.is_some() || machine.lacks.is_some() { UNSEEN } else { predictor.class() };
+    let limit = limit(machine, &spent, longest);
+    let known = trust::evidence(class, call.pattern, weighed.nbytes, machine.nodes, &limit);
+    let (trust, at_line) = match (&machine.lacks, unseen) {
+        (Some(lacks), _) => (format!("{known}: {lacks}"), 1.0),
+        (None, Some((what, part))) => (format!("{known}: no measured machine is held up by {what}"), 1.0 / part),
+        (None, None) => (known.to_string(), 1.0),
     };
-    let factor = trust::factor(class, call.pattern, weighed.nbytes).max(at_line);
+    let factor = trust::factor(class, call.pattern, weighed.nbytes, machine.nodes).max(at_line);
     Prediction {
         nbytes: weighed.nbytes,
         algorithm: way.algorithm.map_or("SendRecv", NcclAlgorithm::name),
@@ -92,6 +85,42 @@ pub(super) fn made(
         trust,
         parts,
     }
+}
+
+/// Names what joins the GPUs of a node and what takes most of a call's time: what a measured system must share with a
+/// prediction that it validates.
+pub(super) fn limit(machine: &MachineSummary, spent: &TimeBreakdown, longest: &str) -> String {
+    let taken = match (longest, spent.carrier) {
+        ("launch", _) => "launch",
+        ("bytes", Carrier::Cards) => "network cards",
+        ("bytes", Carrier::FoldingSwitch) => "NVLS",
+        ("bytes", Carrier::Links) => "GPU links",
+        ("bytes", Carrier::InnerLink(_)) => "a link between GPUs' links",
+        ("bytes", Carrier::Cut(_)) | ("floor", _) => "a cut",
+        _ => "latency",
+    };
+    format!("{}: {taken}", machine.joined_by())
+}
+
+/// Names the longest part of a call's time.
+pub(super) fn longest(spent: &TimeBreakdown, launch_us: f64) -> &'static str {
+    let parts = parts(spent, launch_us, 0.0);
+    parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0)
+}
+
+/// Lists the parts of a call's time, with their names.
+fn parts(spent: &TimeBreakdown, launch_us: f64, missing_us: f64) -> Vec<(&'static str, f64)> {
+    let all = [
+        ("launch", launch_us),
+        ("start-up", spent.start_up),
+        ("channels", spent.channels),
+        ("network", spent.network),
+        ("hops", spent.hops),
+        ("fill", spent.fill),
+        ("bytes", spent.bytes),
+        ("floor", missing_us),
+    ];
+    all.into_iter().filter(|part| part.1 > 0.0).collect()
 }
 
 /// Names what holds a call up that holds up no measured system, and says what part of its line rate is counted of it.
