@@ -358,7 +358,8 @@ fn what_hangs_on_the_rate_of_an_unmeasured_link_may_be_as_fast_as_its_line() {
     let found = predicted(&fabric, &call(Pattern::AllToAll), 1024 * MIB);
     let link = fabric.links.iter().find(|link| link.medium.name == "epyc").unwrap();
     let at_line = part(&found, "bytes") * link.rate().gbps() / link.line_rate().gbps();
-    assert!(found.low_us <= at_line.max(found.floor_us) && found.high_us > 2.0 * found.us, "{found:?}");
+    let start_us = found.us - part(&found, "bytes");
+    assert!(found.low_us <= (at_line + start_us).max(found.floor_us) && found.high_us > 2.0 * found.us, "{found:?}");
 }
 
 /// Four A100 of PCIe, every other one on the other socket.
@@ -498,4 +499,59 @@ fn a_tree_on_one_node_moves_twice_the_bytes_through_its_inner_gpus_and_a_ring_le
     assert!(is_near(taken(NcclAlgorithm::Ring, "rtx4090-4-p2p"), 10.0 + 30.0 + bytes_us(1.5)));
     assert!(is_near(taken(NcclAlgorithm::Tree, "rtx4090-4-p2p"), 10.0 + 30.0 + bytes_us(2.0)));
     assert_eq!(taken(NcclAlgorithm::Tree, "rtx4090-2-p2p"), taken(NcclAlgorithm::Ring, "rtx4090-2-p2p"));
+}
+
+#[test]
+fn validated_names_the_node_counts_and_more_nodes_are_extrapolated() {
+    let large = |name: &str| predicted(&preset(name).unwrap(), &call(Pattern::AllReduce), 1024 * MIB);
+    let (seen, more) = (large("hgx-h100x8+ib-ndr-8"), large("hgx-h100x128+ib-ndr-8"));
+    assert!(seen.trust.starts_with("validated on ") && seen.trust.ends_with(" systems of 2 to 8 nodes"), "{seen:?}");
+    assert_eq!(more.trust, "extrapolated from 8 nodes");
+    // Four doublings: the logarithm of the factor grows by half of itself with each.
+    let factor = |found: &Prediction| found.high_us / found.us;
+    assert!((factor(&more).ln() / factor(&seen).ln() - 3.0).abs() < 1e-9, "{} {}", factor(&more), factor(&seen));
+    assert_eq!(preset("hgx-h100x128+ib-ndr-8").unwrap().evidence(), Evidence::Extrapolated { nodes: 8 });
+    assert_eq!(large("hgx-h100").trust, preset("hgx-h100").unwrap().evidence().to_string());
+    assert!(!large("hgx-h100").trust.contains("node"), "one node is not counted");
+}
+
+#[test]
+fn a_network_that_is_not_the_bottleneck_validates_nothing() {
+    for name in [
+        "rtx4090-8-staged",
+        "rtx4090-8-stagedx2+ib-ndr-8",
+        "rtx4090-8-p2px2+ib-ndr-8",
+        "gb10-1x2+ib-ndr-1",
+        "dgx1-v100",
+        "dgx1-v100x2+ib-edr-4",
+        "hgx-a100-4x2+ib-hdr-4",
+    ] {
+        let fabric = preset(name).unwrap();
+        for nbytes in [8, 16 * MIB, 1024 * MIB] {
+            let found = predicted(&fabric, &call(Pattern::AllReduce), nbytes);
+            assert!(found.trust.starts_with("not validated"), "{name} {nbytes}: {found:?}");
+        }
+        if name.contains('+') {
+            assert_eq!(fabric.evidence(), Evidence::NotValidated, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_gpu_with_fewer_nvlinks_than_its_model_has_takes_no_trust_of_it() {
+    let mut fabric = preset("hgx-h100").unwrap();
+    for link in fabric.links.iter_mut().filter(|link| link.medium.family.joins_gpus()) {
+        link.lanes = 12;
+    }
+    let found = predicted(&fabric, &call(Pattern::AllReduce), 1024 * MIB);
+    assert!(found.trust.starts_with("not validated: a GPU has 12 of the 18 NVLinks of "), "{found:?}");
+    assert_eq!(fabric.evidence(), Evidence::NotValidated);
+}
+
+#[test]
+fn two_gpus_at_a_switch_are_not_lifted_to_what_an_exchange_undercuts() {
+    let found = predicted(&preset("hgx-h100[0-1]").unwrap(), &call(Pattern::AllReduce), 1024 * MIB);
+    assert!(found.parts.iter().all(|part| part.0 != "floor"), "{found:?}");
+    // Measured on two of eight H100: 2996 us.
+    assert!((found.us / 2996.0 - 1.0).abs() < 0.05 && found.floor_us < 2400.0, "{found:?}");
 }
