@@ -34,6 +34,7 @@ def printed(columns, *arguments):
         ("predict", "all_reduce", "-b", "1G", "--bucket", "25M", "--on", CLUSTERS),
         ("algorithms",),
         ("explain", "all_reduce", "-n", "4", "--rounds", "1"),
+        ("info",),
         ("fabric",),
         ("fabric", "dgx1-v100"),
         ("fabric", "dgx2[0-8]x2+ib-edr-4"),

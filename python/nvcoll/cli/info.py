@@ -7,6 +7,7 @@ import os
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import dtypes, machine, ops
 from nvcoll.formatting import sized
+from nvcoll.tables import print_labelled
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -41,21 +42,21 @@ def info() -> None:
     ]
     default = {row.collective: row.name for row in reversed(registry())}
     of_collective = ", ".join(f"{collective} {name}" for collective, name in reversed(default.items()))
-    print(f"cpu        {facts['cpu'] or 'unknown'}")
-    print(f"usable     {_processors(workers, facts['cpu_quota'])}")
-    print(f"caches     {', '.join(caches)}")
+    print_labelled("cpu", facts["cpu"] or "unknown")
+    print_labelled("usable", _processors(workers, facts["cpu_quota"]))
+    print_labelled("caches", ", ".join(caches))
     isas = ", ".join(facts["isas"])
-    print(f"kernels    {facts['isa']}, the best; isa= takes {isas}; results have the same bits with each")
-    print(f"dtypes     {', '.join(row.name for row in dtypes())}")
-    print(f"ops        {', '.join(row.name for row in ops())}")
+    print_labelled("kernels", f"{facts['isa']}, the best; isa= takes {isas}; results are bitwise identical with each")
+    print_labelled("dtypes", ", ".join(row.name for row in dtypes()))
+    print_labelled("ops", ", ".join(row.name for row in ops()))
     print()
     print("defaults, and why")
-    print(f"workers    {workers}, one per usable CPU and at most one per rank: more would wait for each other")
+    print_labelled("workers", f"{workers}, one per usable CPU and at most one per rank: more would wait for each other")
     if workers > 1:
-        print("seats      each helper thread is pinned to a processor of its own, never the caller's: left to the")
-        print("           system, one that waits for work is often put behind the caller while a processor is idle")
+        why = "otherwise the system often puts a waiting helper behind the caller while a processor is idle"
+        print_labelled("seats", f"each helper thread is pinned to a processor of its own, never the caller's; {why}")
     else:
-        print("seats      none: the caller is the only worker")
-    print(f"auto       {of_collective}")
-    print("           or another of the same bits that is estimated faster: nvcoll explain COLLECTIVE -b SIZE")
-    print("path       mapped: thread ranks reach each other's arrays, and staging would move more bytes")
+        print_labelled("seats", "none: the caller is the only worker")
+    print_labelled("auto", of_collective)
+    print_labelled("", "or another with the same bits that is estimated faster: nvcoll explain COLLECTIVE -b SIZE")
+    print_labelled("path", "mapped: thread ranks reach each other's arrays, and staging would move more bytes")
