@@ -1,18 +1,18 @@
-//! `auto`: which algorithm a call is made by.
+//! The algorithm of `auto`.
 //!
 //! ```text
-//! candidates   algorithms in the order of ranks; all of a collective that folds nothing
+//! candidates   algorithms in the order of ranks; all algorithms of a collective that does not reduce
 //! 1. one candidate, or one rank             it, or the first
-//! 2. a decision of the table fits           that one
+//! 2. a decision of the table fits           the algorithm of that decision
 //! 3. more than MODELLED_RANKS ranks         the first of the registry: counting the others would take seconds
-//! 4. else                                   the one with the least estimate; the first if that is hardly slower
+//! 4. else                                   the lowest estimate; the first of the registry if that is hardly slower
 //! ```
 //!
-//! A choice is made when a program is, once for each shape of call, and never while one runs. It depends on the call, the
-//! number of ranks and of workers, and the node's table alone, so all ranks choose alike. Candidates have the same bits.
+//! The choice is made with the program, once per shape of call, and never while one runs. It depends only on the call, the number of ranks
+//! and workers, and the node's table, so all ranks choose alike. Candidates have the same bits.
 //!
-//! Cost: the first time, each candidate is built, lowered and counted, which takes some milliseconds on 8 ranks; counts are
-//! kept per (collective, ranks, path, aliasing). They are those of root 0, whatever the root.
+//! Cost: the first time, each candidate is built, lowered and counted, which takes some milliseconds on 8 ranks. The counts are kept per
+//! (collective, ranks, path, aliasing). They are those of root 0, whatever the root.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,11 +35,11 @@ use crate::error::Result;
 use crate::sync::single_flight::{SingleFlight, Unlocked};
 use nvcoll_core::limits::slot_bytes;
 
-/// With more ranks `auto` is the first of the registry. Chosen: counting a ring of 64 ranks takes tens of milliseconds, one
-/// of 1024 takes seconds.
+/// The most ranks for which candidates are estimated; beyond, `auto` is the first of the registry. Chosen: counting a
+/// ring of 64 ranks takes tens of milliseconds, one of 1024 takes seconds.
 pub const MODELLED_RANKS: u32 = 64;
 
-/// What is counted of an algorithm, whatever the size of the call.
+/// The counts of a candidate, which do not depend on the size of the call.
 #[derive(Debug)]
 pub(crate) struct CandidateCost {
     algorithm: &'static str,
@@ -52,29 +52,29 @@ pub(crate) struct CandidateCost {
     has_one_step_each: bool,
 }
 
-/// An algorithm and how long a call by it is estimated to take.
+/// The estimated time of a call by one algorithm.
 #[derive(Debug, Clone)]
 pub struct Estimate {
-    /// Its name.
+    /// The name of the algorithm.
     pub algorithm: &'static str,
     /// The bytes that all ranks read and write.
     pub moved_bytes: f64,
-    /// Handoffs on the longest chain of one tile.
+    /// The handoffs on the longest chain of one tile.
     pub waits: u32,
-    /// Steps of all ranks, in one tile.
+    /// The steps of all ranks in one tile.
     pub steps: u64,
     /// What is counted.
     pub terms: Terms,
-    /// Its time.
+    /// The estimated time.
     pub seconds: f64,
 }
 
-/// What `auto` chose.
+/// The choice of `auto`, with its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChosenAlgorithm {
     /// The name of the algorithm.
     pub algorithm: &'static str,
-    /// Why, in words.
+    /// The reason, in words.
     pub why: &'static str,
 }
 
@@ -83,16 +83,16 @@ type CandidatesKey = (&'static str, u32, Path, Aliasing);
 static COUNTED: Mutex<Option<HashMap<CandidatesKey, Arc<[CandidateCost]>>>> = Mutex::new(None);
 static IN_FLIGHT: SingleFlight<CandidatesKey> = SingleFlight::new();
 
-/// A call among ranks, and who works for it.
+/// A call with everything on which the choice depends.
 #[derive(Debug, Clone, Copy)]
 pub struct CallContext<'a> {
     /// The call; its algorithm does not matter.
     pub call: &'a Call,
-    /// How it is shared out.
+    /// The work split.
     pub split: WorkSplit,
-    /// How many ranks make it.
+    /// The number of ranks that make it.
     pub world_size: u32,
-    /// How many workers the node has.
+    /// The number of workers of the node.
     pub workers: usize,
 }
 
@@ -122,7 +122,7 @@ impl CallContext<'_> {
     }
 }
 
-/// Chooses.
+/// Chooses the algorithm of a call.
 ///
 /// # Errors
 /// A candidate that cannot be built.

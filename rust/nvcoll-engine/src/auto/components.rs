@@ -33,7 +33,7 @@ mod tests {
     use nvcoll_core::schedule::{Aliasing, Path};
 
     #[test]
-    fn strands_are_all_steps_once_and_share_no_chunk() {
+    fn components_are_all_steps_once_and_share_no_chunk() {
         for algorithm in ALGORITHMS {
             let schedules = [1, 2, 3, 8].into_iter().flat_map(|n| algorithm.schedules(n)).map(Result::unwrap);
             for schedule in schedules.filter(|schedule| schedule.path == Path::Mapped) {

@@ -29,7 +29,7 @@ const BLOCKS_WORTH_ALIGNING: usize = 8;
 /// Folds `count` elements.
 ///
 /// # Safety
-/// What [`super::Kernel::run`] demands, with `count` in the place of the count in `args`.
+/// What [`super::Kernel::run`] demands, with `count` instead of the count in `args`.
 #[inline(always)]
 pub(super) unsafe fn fold<E: Element, F: Fold<E::Acc>, S: Stream + Halves, const L: usize>(args: &Args, count: usize) {
     let is_streaming = args.plain < args.n_dst;

@@ -350,7 +350,7 @@ impl RankWorker {
         })
     }
 
-    /// Runs the step at a cursor, publishes it, wakes who waits for it, and moves the cursor on.
+    /// Runs the step at a cursor, publishes it, wakes the ranks that wait for it, and moves the cursor on.
     ///
     /// # Safety
     /// What [`RankWorker::run`] demands; the step's waits are over; and the worker has met its own ranks and every peer whose
@@ -390,7 +390,7 @@ impl RankWorker {
         (cursor.index, cursor.over) = (cursor.index + 1, 0);
         if cursor.index as usize == queue.len() {
             (cursor.tile, cursor.tile_of_call, cursor.index) = (cursor.tile + 1, cursor.tile_of_call + 1, 0);
-            // Nobody looks at these two where calls are laid end to end.
+            // Coalesced calls do not use these two.
             if pass.programs().get(cursor.call as usize).is_some_and(|call| call.tiles == cursor.tile_of_call) {
                 (cursor.call, cursor.tile_of_call) = (cursor.call + 1, 0);
             }
@@ -403,7 +403,7 @@ impl RankWorker {
             self.gone.fill(false);
             return;
         }
-        // Who has entered the call and is quiet has finished it: it begins the next when this rank has entered this one.
+        // A rank that has entered the call and is quiet has finished it: it begins the next when this rank has entered this one.
         for (gone, lines) in self.gone.iter_mut().zip(&world.lines) {
             *gone = lines.stamp.has_entered(number) && lines.activity.is_quiet();
         }
@@ -451,7 +451,7 @@ impl RankWorker {
         if self.is_member && !has_memory_back(world) && self.overlaps(world, pass, own, rank, number, &record) {
             return Err(world.abort.raise(Cause::Overlap(pair)));
         }
-        // Who was gone is compared when it is met again.
+        // A rank that was gone is compared when it is met again.
         self.known.peers[rank as usize] = if is_gone { 0 } else { record[ID] };
         Ok(())
     }

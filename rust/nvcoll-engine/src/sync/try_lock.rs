@@ -79,7 +79,7 @@ impl<T> DerefMut for TryLockGuard<'_, T> {
 
 impl<T> Drop for TryLockGuard<'_, T> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire of who takes it next.
+        // Release: pairs with the Acquire of the next thread that takes it.
         self.owner.is_in_use.store(false, Ordering::Release);
     }
 }
