@@ -134,7 +134,7 @@ def test_what_a_machine_has(row):
     assert says == [one.world_size, domain(one), peers(one), chips(one)]
     assert int(row["links per GPU"]) == links_of(one)
     able = {"yes": True, "no": False}
-    assert able[row["folds"]] == ("switch_folds" in one.abilities) == ("multicast" in one.abilities)
+    assert able[row["NVLS"]] == ("switch_folds" in one.abilities) == ("multicast" in one.abilities)
     assert able[row["peer access"]] == ("peer_access" in one.abilities)
 
 
