@@ -51,7 +51,7 @@ def test_a_signal_stops_work_of_the_core_and_what_its_handler_raises_arrives(rin
 
 def test_what_is_proved_and_too_large_to_run_is_told():
     @nvcoll.algorithm("all_reduce")
-    def star(b, *, chunks):
+    def star(b, *, chunks=16):
         for chunk in b.chunks(chunks):
             b.channel(chunk)
             b.fold([b.input(rank, chunk) for rank in range(2)], into=[b.output(rank, chunk) for rank in range(2)])
