@@ -9,7 +9,7 @@ import pytest
 import nvcoll
 from nvcoll._nvcoll import algorithms, fabrics, patterns
 from nvcoll.cli import compare
-from nvcoll.comparison import FINER, LAUNCH, compare_schedules, is_at_switch, protocols_on, timed, timeline
+from nvcoll.comparison import FINER, LAUNCH, MOST_PAIRS, compare_schedules, protocols_on, timed, timeline, too_many_of
 
 KIB, MIB = 1 << 10, 1 << 20
 MOVING = [row.name for row in patterns() if row.name != "sendrecv"]
@@ -113,7 +113,7 @@ def test_what_goes_through_the_switch_has_no_flags_in_it():
         ("all_reduce", "ring", False),
         ("all_gather", "nvswitch", True),
     ):
-        assert is_at_switch(nvcoll.schedule(collective, name, world_size=8)) == is_there
+        assert nvcoll.schedule(collective, name, world_size=8).needs_switch == is_there
     found = compared("hgx-h100", [KIB, MIB], ["nvswitch"])
     assert {row.times["nvswitch"].protocol for row in found.rows} == {"simple"}
     assert "ll128" not in protocols_on(nvcoll.fabric("pcie4-8-staged"))
@@ -308,3 +308,17 @@ def test_what_cannot_be_compared_is_one_line_and_status_2(arguments, message):
 def test_an_algorithm_of_another_collective_is_refused(mine):
     error = cli("compare", f"ring,{mine}:spread", "--collective", "all_reduce", status=2).stderr
     assert "is an algorithm of broadcast: all_reduce is compared" in error
+
+
+def test_algorithms_whose_ranks_all_exchange_bytes_are_not_built_for_hundreds_of_ranks():
+    everybody = {"one_shot", "two_shot", "nvswitch"}
+    for row in nvcoll._nvcoll.algorithms():
+        if row.collective == "all_reduce":
+            assert (too_many_of("all_reduce", row.name, 512) is not None) == (row.name in {*everybody, "nvswitch"}), (
+                row.name
+            )
+            assert too_many_of("all_reduce", row.name, 128) is None, row.name
+    assert nvcoll.schedule("all_reduce", "one_shot", world_size=9).pairs == 72
+    assert nvcoll.schedule("all_reduce", "ring", world_size=512).pairs == 512 <= MOST_PAIRS
+    told = cli("compare", "one_shot,tree", "--on", "hgx-h100x64+ib-ndr-8", "--sizes", "1M").stdout
+    assert "one_shot: 261,632 pairs of ranks exchange bytes, at most 16,384 are simulated" in " ".join(told.split())

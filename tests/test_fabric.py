@@ -67,7 +67,7 @@ def test_a_description_is_text_or_a_file(tmp_path):
     ("text", "message"),
     [
         ("", "written in no format that is read: pass nvidia-smi topo -m"),
-        ("rocm-smi", "or NCCL's topology in XML (NCCL_TOPO_DUMP_FILE), or a description in TOML"),
+        ("rocm-smi", "or NCCL's topology in XML .NCCL_TOPO_DUMP_FILE., or a description in TOML"),
         ("sources = []", "missing field"),
         (TWO.replace('"gpu1"', '"gpu7"'), "gpu7"),
         (TWO.replace("nvlink3-bridge", "string"), "no medium is called `string`"),

@@ -1367,6 +1367,14 @@ class Schedule:
         """The number of all steps."""
 
     @property
+    def pairs(self) -> int:
+        """The number of ordered pairs of ranks between which bytes move."""
+
+    @property
+    def needs_switch(self) -> bool:
+        """Whether a step asks a switch to reduce or to multicast."""
+
+    @property
     def slots(self) -> int:
         """How many slots staging has; 0 where memory is mapped."""
 

@@ -40,6 +40,13 @@ FINER = 4
 MOST_STEPS = 1 << 17
 """The number of steps over all tiles beyond which no more tiles are tried. Chosen: some hundredths of a second."""
 
+MOST_PAIRS = 1 << 14
+"""Pairs of ranks that exchange bytes beyond which a schedule is not timed: of 128 ranks every pair. Chosen: sharing
+links among so many transfers takes a second for every size, and their routes a hundred megabytes."""
+
+PROBE = 32
+"""Ranks of the schedule by which an algorithm is recognised whose ranks all exchange bytes. Chosen."""
+
 DTYPE = "uint8"
 """The dtype of simulated calls: only bytes decide the time, and any size is a number of bytes."""
 
@@ -196,9 +203,18 @@ def protocols_on(fabric: Fabric) -> list[str]:
     return known
 
 
-def is_at_switch(run: Schedule) -> bool:
-    """Says whether a schedule has steps at a switch, which reduces or multicasts."""
-    return any(step.at_switch for step in run.steps)
+def too_many(pairs: int) -> str | None:
+    """Says why a schedule is not timed in which so many pairs of ranks exchange bytes; None if it can be."""
+    if pairs <= MOST_PAIRS:
+        return None
+    return f"{pairs:,} pairs of ranks exchange bytes, at most {MOST_PAIRS:,} are simulated: too slow at this size"
+
+
+def too_many_of(collective: str, algorithm: str, ranks: int) -> str | None:
+    """Says the same of an algorithm before its schedule is built: all of its ranks exchange bytes if all of few do."""
+    if ranks <= PROBE or schedule(collective, algorithm, world_size=PROBE).pairs < PROBE * (PROBE - 1):
+        return None
+    return too_many(ranks * (ranks - 1))
 
 
 def timed(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: str = LAUNCH) -> SimulatedTime:
@@ -212,7 +228,7 @@ def timed(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], 
 
 def _able(run: Schedule, protocols: Sequence[str]) -> Sequence[str]:
     """Returns the protocols under which a schedule runs. Cost: linear in its steps."""
-    return ["simple"] if is_at_switch(run) else protocols
+    return ["simple"] if run.needs_switch else protocols
 
 
 def _best(fabric: Fabric, run: Schedule, nbytes: int, able: Sequence[str], launch: str) -> SimulatedTime:
@@ -273,6 +289,9 @@ def compare_schedules(
     for name, run in schedules.items():
         if isinstance(run, str):
             absent[name] = run
+            continue
+        if (why := too_many(run.pairs)) is not None:
+            absent[name] = why
             continue
         try:
             able = _able(run, protocols)

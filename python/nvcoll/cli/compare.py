@@ -23,7 +23,7 @@ from nvcoll._nvcoll import schedule as schedule_of
 from nvcoll.cli import files, hints, plot, sizes
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.operands import HAS_ROOT
-from nvcoll.comparison import LAUNCH, Comparison, compare_schedules
+from nvcoll.comparison import LAUNCH, Comparison, compare_schedules, too_many_of
 from nvcoll.tables import print_labelled
 
 DEFAULT_SIZES = "1K..1G"
@@ -48,7 +48,8 @@ class Contender:
         """Builds its schedule, and proves what the user wrote; or says why there is none that can be compared."""
         try:
             if self.mine is None:
-                return schedule_of(collective, self.name, world_size=ranks)
+                why = too_many_of(collective, self.name, ranks)
+                return why or schedule_of(collective, self.name, world_size=ranks)
             built = files.schedule_of(self.name, self.mine, ranks, None)
             verify(built)
             return built

@@ -1,6 +1,6 @@
 //! `Schedule`, `Step` and `Proof`: schedules as Python sees them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -141,6 +141,23 @@ impl Schedule {
     #[getter]
     fn step_count(&self) -> usize {
         self.core.steps.len()
+    }
+
+    /// The number of ordered pairs of ranks between which bytes move.
+    #[getter]
+    fn pairs(&self) -> usize {
+        let mut pairs = HashSet::new();
+        for step in &self.core.steps {
+            pairs.extend(step.src.iter().map(|source| (source.view.rank, step.rank)));
+            pairs.extend(step.dst.iter().map(|view| (step.rank, view.rank)));
+        }
+        pairs.into_iter().filter(|(from, to)| from != to).count()
+    }
+
+    /// Whether a step asks a switch to reduce or to multicast.
+    #[getter]
+    fn needs_switch(&self) -> bool {
+        self.core.steps.iter().any(|step| step.at_switch)
     }
 
     /// How many slots staging has; 0 where memory is mapped.
