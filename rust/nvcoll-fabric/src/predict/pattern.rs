@@ -95,7 +95,9 @@ impl Pattern {
     /// # Errors
     /// As [`Fabric::floor`].
     pub fn floor(self, fabric: &Fabric) -> Result<Floor> {
-        self.bound(fabric, Link::line_rate)
+        // All that a shift asks of a cluster is between two neighbours.
+        let part = if self.collective().is_none() { fabric.excerpt() } else { None };
+        self.bound(part.as_ref().unwrap_or(fabric), Link::line_rate)
     }
 
     /// As [`Pattern::floor`], with links that carry `rate`.
