@@ -21,8 +21,8 @@ from nvcoll.cli.schedules import Ranks
 from nvcoll.formatting import counted
 from nvcoll.tables import print_labelled, print_table
 
-PAGE_RANKS = (2, 8, 64)
-"""The world sizes of the page. Chosen: the smallest, a node, many."""
+PAGE_RANKS = 8
+"""The world size of the page. Chosen: a node."""
 
 JSON_SCHEMA = "nvcoll.algorithms/1"
 
@@ -40,9 +40,10 @@ Written by `nvcoll algorithms --markdown > docs/ALGORITHMS.md` from the registry
 The **order** of a reduction determines its bits. *rank*: ranks 0 to n-1, from left to right. *nested*: groups first.
 *own*: see the source of the algorithm. *none*: no reduction. See [reproducible results](reproducibility.md).
 
-The **cost** is counted from schedules on mapped memory. `2.00 · 2`: a rank reads and writes 2.00 times its longer
-buffer (mean over ranks), and the longest chain of waits has 2 handoffs. `4.38 (5.50) · 9`: the busiest rank has 5.50.
-`nvcoll algorithms COLLECTIVE -n RANKS` prints other world sizes, and staged memory.
+The **cost** is counted from schedules of 8 ranks on mapped memory. `2.00 · 2`: a rank reads and writes 2.00 times its
+longer buffer (mean over ranks), and the longest chain of waits has 2 handoffs. `3.12 (3.50) · 6`: the busiest rank has
+3.50. `11.00 · 2 / 9.00 · 2`: in place / out of place. `nvcoll algorithms COLLECTIVE -n RANKS` prints other world sizes,
+and staged memory.
 """
 
 
@@ -160,25 +161,13 @@ def _row(*cells: str) -> str:
 
 
 def _section(collective: str, contract: str, chosen: Sequence[Entry]) -> str:
-    ideas = [_row(f"`{e.algorithm}`", e.order, e.summary, e.source) for e in chosen]
-    costs = [
-        _row(f"`{entry.algorithm}`", call, *(f"{cost.words} · {cost.waits}" for cost in row))
-        for entry in chosen
-        for call, row in calls([entry.costs(ranks) for ranks in PAGE_RANKS])
-        if call.startswith("mapped")
-    ]
-    sizes = [counted(ranks, "rank") for ranks in PAGE_RANKS]
-    return "\n".join(
-        [
-            f"## {collective}\n\n{contract[:1].upper()}{contract[1:]}.\n",
-            "| algorithm | order | idea | source |\n|---|---|---|---|",
-            *ideas,
-            "",
-            _row("algorithm", "call", *sizes),
-            "|---" * (2 + len(sizes)) + "|",
-            *costs,
-        ]
-    )
+    rows = []
+    for entry in chosen:
+        costs = [cost for call, (cost,) in calls([entry.costs(PAGE_RANKS)]) if call.startswith("mapped")]
+        told = " / ".join(f"{cost.words} · {cost.waits}" for cost in costs)
+        rows.append(_row(f"`{entry.algorithm}`", entry.order, told, entry.summary, entry.source))
+    heads = _row("algorithm", "order", "cost", "idea", "source") + "\n" + "|---" * 5 + "|"
+    return "\n".join([f"## {collective}\n\n{contract[:1].upper()}{contract[1:]}.\n", heads, *rows])
 
 
 def page() -> str:
