@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::schedule::{Aliasing, Buffer};
 
 /// A range of chunks in a buffer of a rank.
-pub(crate) type Named = (u32, Buffer, Range<u32>);
+pub(crate) type ChunkRange = (u32, Buffer, Range<u32>);
 
 /// The cells of one buffer of one rank.
 struct Row {
@@ -38,7 +38,7 @@ impl Cells {
     ///
     /// # Panics
     /// If a range is of a rank that does not exist.
-    pub(crate) fn of(world_size: u32, aliasing: Aliasing, named: impl Iterator<Item = Named> + Clone) -> Self {
+    pub(crate) fn of(world_size: u32, aliasing: Aliasing, named: impl Iterator<Item = ChunkRange> + Clone) -> Self {
         let mut buffers = vec![Buffer::Input, Buffer::Output];
         for (_, buffer, _) in named.clone() {
             if let Err(at) = buffers.binary_search(&buffer) {
@@ -111,7 +111,7 @@ impl Cells {
 mod tests {
     use super::*;
 
-    const NAMED: [Named; 5] = [
+    const NAMED: [ChunkRange; 5] = [
         (0, Buffer::Input, 0..4),
         (0, Buffer::Output, 2..4),
         (1, Buffer::Input, 0..8),

@@ -107,7 +107,7 @@ impl Builder {
         algorithm: &str,
     ) -> Vec<Region> {
         self.compose_by(collective, from, into, over, &mut |inner| {
-            algorithm::Named::read(collective, algorithm)?.write(inner);
+            algorithm::NamedAlgorithm::read(collective, algorithm)?.write(inner);
             Ok(())
         })
     }

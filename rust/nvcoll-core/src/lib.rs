@@ -20,7 +20,7 @@
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
 //! | [`text`], [`words`] | print, parse, diff; numbers in sentences |
-//! | [`ties`] | groups of what pairs tie together |
+//! | [`connected_components`] | groups of what pairs tie together |
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
@@ -28,6 +28,7 @@ pub mod builder;
 mod cells;
 pub mod collective;
 pub mod compose;
+pub mod connected_components;
 pub mod cost;
 pub mod counts;
 mod depend;
@@ -41,7 +42,6 @@ pub mod partition;
 pub mod schedule;
 mod size;
 pub mod text;
-pub mod ties;
 pub mod verify;
 pub mod words;
 

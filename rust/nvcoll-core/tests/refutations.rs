@@ -5,7 +5,7 @@ use nvcoll_core::builder::Builder;
 use nvcoll_core::collective::{Roles, ALL_GATHER, ALL_REDUCE};
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, View};
 use nvcoll_core::text::parse;
-use nvcoll_core::verify::{refute, verify, Place, Refutation, StepName, Violation};
+use nvcoll_core::verify::{refute, verify, Refutation, StepName, Violation, Waiter};
 
 /// Rank 1 folds, rank 0 copies the sum.
 const MAPPED: &str = "
@@ -60,7 +60,7 @@ fn a_refutation_names_the_schedule_the_rule_and_the_two_steps() {
         "all_reduce hand of 2 ranks, mapped, out of place: r0.q0.0 reads output[r1].0 and r1.q0.0 writes it, in no order: \
          let r0.q0.0 wait for r1.q0.0"
     );
-    let step = |rank| Place::Step(StepName { rank, queue: 0, index: 0 });
+    let step = |rank| Waiter::Step(StepName { rank, queue: 0, index: 0 });
     assert_eq!(refutation.violation.places(), [step(0), step(1)]);
 }
 
@@ -194,7 +194,7 @@ fn the_step_that_overwrote_what_a_repeated_fold_reads_is_named() {
         "r1.q0.0 folds the contribution of rank 1 into output[r1].0 a second time (what it reads in input[r0].0 was \
          written by r0.q0.0): fold each rank's once"
     );
-    let step = |rank| Place::Step(StepName { rank, queue: 0, index: 0 });
+    let step = |rank| Waiter::Step(StepName { rank, queue: 0, index: 0 });
     assert_eq!(violation.places(), [step(1), step(0)]);
 }
 

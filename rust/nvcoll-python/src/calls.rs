@@ -6,7 +6,7 @@ use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use nvcoll_core::algorithm::Named;
+use nvcoll_core::algorithm::NamedAlgorithm;
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
@@ -199,8 +199,11 @@ impl Choice {
     ) -> PyResult<Self> {
         if let Ok(name) = algorithm.extract::<String>() {
             // However it was written, all ranks and caches call it by one name.
-            let named =
-                if name.contains('(') { Named::read(collective, &name).map(|named| named.name()) } else { Ok(name) };
+            let named = if name.contains('(') {
+                NamedAlgorithm::read(collective, &name).map(|named| named.name())
+            } else {
+                Ok(name)
+            };
             return Ok(Self { name: named.map_err(|error| of_core(algorithm.py(), &error))?, proof: None });
         }
         let py = algorithm.py();

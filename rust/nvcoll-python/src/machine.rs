@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_core::algorithm::{Algorithm, Named, ALGORITHMS};
+use nvcoll_core::algorithm::{Algorithm, NamedAlgorithm, ALGORITHMS};
 use nvcoll_core::collective::{Collective, Folds, Roles, ALL_REDUCE, COLLECTIVES};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::limits::{MAX_RUNNING_RANKS, MAX_WORLD_SIZE};
@@ -37,7 +37,7 @@ fn algorithms() -> Vec<AlgorithmRow> {
 /// Returns the parameters of a registered algorithm.
 #[pyfunction]
 fn algorithm_parameters(py: Python<'_>, collective: &str, name: &str) -> PyResult<Vec<ParameterRow>> {
-    let named = Named::read(collective_named(py, collective)?, name).map_err(|error| of_core(py, &error))?;
+    let named = NamedAlgorithm::read(collective_named(py, collective)?, name).map_err(|error| of_core(py, &error))?;
     let parameters = named.parameters().iter().map(|parameter| ParameterRow {
         name: parameter.name,
         choices: parameter.choices(),

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use nvcoll_core::schedule::{Aliasing, Schedule, View};
-use nvcoll_core::verify::{Cell, Refutation, Violation};
+use nvcoll_core::verify::{BufferChunk, Refutation, Violation};
 
 use crate::error::raise;
 
@@ -30,7 +30,7 @@ pub(crate) fn refuted(py: Python<'_>, schedule: &Schedule, refutation: &Refutati
 }
 
 fn places(schedule: &Schedule, violation: &Violation) -> Vec<String> {
-    let writers = |cells: &[&Cell]| cells.iter().filter_map(|cell| last_writer(schedule, cell)).collect();
+    let writers = |cells: &[&BufferChunk]| cells.iter().filter_map(|cell| last_writer(schedule, cell)).collect();
     match violation {
         Violation::WrongOutput { cell, .. } => writers(&[cell]),
         Violation::Disagreement { cell, other, .. } => writers(&[cell, other]),
@@ -39,7 +39,7 @@ fn places(schedule: &Schedule, violation: &Violation) -> Vec<String> {
 }
 
 /// Returns the name of the step that writes an output last, in the author's order.
-fn last_writer(schedule: &Schedule, cell: &Cell) -> Option<String> {
+fn last_writer(schedule: &Schedule, cell: &BufferChunk) -> Option<String> {
     let is_output = |view: &View| match schedule.aliasing {
         Aliasing::InPlace => view.buffer.is_user(),
         Aliasing::Disjoint => view.buffer == cell.buffer,

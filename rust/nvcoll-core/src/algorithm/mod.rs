@@ -1,12 +1,11 @@
 //! The algorithms. **An algorithm is one file, its `mod` line and its registry line**; tests, CLI and benches read the
 //! registry.
 
-mod binomial;
+mod binomial_tree;
 mod bruck;
 mod chain;
 mod direct;
 mod halving_doubling;
-mod hillis_steele;
 mod members;
 mod neighbor_exchange;
 mod nvswitch;
@@ -15,6 +14,7 @@ mod pairwise;
 mod parameters;
 mod pat;
 mod recursive_doubling;
+mod recursive_doubling_scan;
 mod recursive_halving;
 mod ring;
 mod scatter_all_gather;
@@ -24,7 +24,7 @@ mod two_shot;
 
 use std::ops::Range;
 
-pub use parameters::{Named, Parameter, Values};
+pub use parameters::{NamedAlgorithm, Parameter, ParameterValues};
 
 use parameters::Arguments;
 
@@ -67,17 +67,17 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &tree::REDUCE,
     &chain::REDUCE,
     &direct::GATHER,
-    &binomial::GATHER,
+    &binomial_tree::GATHER,
     &direct::SCATTER,
-    &binomial::SCATTER,
+    &binomial_tree::SCATTER,
     &direct::ALL_TO_ALL,
     &pairwise::ALL_TO_ALL,
     &bruck::ALL_TO_ALL,
     &direct::SCAN,
-    &hillis_steele::SCAN,
+    &recursive_doubling_scan::SCAN,
     &chain::SCAN,
     &direct::EXSCAN,
-    &hillis_steele::EXSCAN,
+    &recursive_doubling_scan::EXSCAN,
     &direct::BARRIER,
 ];
 
@@ -180,7 +180,7 @@ pub fn build_interruptible(
     aliasing: Aliasing,
     interrupt: &Interrupt,
 ) -> Result<Schedule> {
-    let named = Named::read(collective, name)?;
+    let named = NamedAlgorithm::read(collective, name)?;
     let mut builder = Builder::new(collective, roles, aliasing)?;
     builder.set_interrupt(interrupt);
     if roles.world_size > MAX_RUNNING_RANKS {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 /// What a parameter can be.
 #[derive(Debug, Clone, Copy)]
-pub enum Values {
+pub enum ParameterValues {
     /// A whole number from 1; the text says what stands for it where none is given.
     Whole(&'static str),
     /// One of these words, the first where none is given.
@@ -29,7 +29,7 @@ pub struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// What it can be.
-    pub values: Values,
+    pub values: ParameterValues,
     /// What it is, in a few words.
     pub summary: &'static str,
 }
@@ -38,42 +38,44 @@ impl Parameter {
     /// Returns what it is where nobody says otherwise.
     pub fn default(&self) -> &'static str {
         match self.values {
-            Values::Whole(default) => default,
-            Values::OneOf(words) => words[0],
+            ParameterValues::Whole(default) => default,
+            ParameterValues::OneOf(words) => words[0],
         }
     }
 
     /// Returns what it can be, in words.
     pub fn choices(&self) -> String {
         match self.values {
-            Values::Whole(_) => "a whole number from 1".to_owned(),
-            Values::OneOf(words) => words.join(" or "),
+            ParameterValues::Whole(_) => "a whole number from 1".to_owned(),
+            ParameterValues::OneOf(words) => words.join(" or "),
         }
     }
 
-    fn read(&self, text: &str) -> Option<Value> {
+    fn read(&self, text: &str) -> Option<ArgumentValue> {
         match self.values {
-            Values::Whole(_) => text.parse().ok().filter(|&number| number > 0).map(Value::Whole),
-            Values::OneOf(words) => words.iter().find(|word| **word == text).map(|word| Value::Word(word)),
+            ParameterValues::Whole(_) => text.parse().ok().filter(|&number| number > 0).map(ArgumentValue::Whole),
+            ParameterValues::OneOf(words) => {
+                words.iter().find(|word| **word == text).map(|word| ArgumentValue::Word(word))
+            }
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Value {
+enum ArgumentValue {
     Whole(u32),
     Word(&'static str),
 }
 
 /// What is given, in the order in which it is declared, without what is the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Arguments(Vec<(&'static str, Value)>);
+pub(super) struct Arguments(Vec<(&'static str, ArgumentValue)>);
 
 impl Arguments {
     /// Returns a whole number, if it is given.
     pub(super) fn whole(&self, parameter: &str) -> Option<u32> {
         self.0.iter().find_map(|&(name, value)| match value {
-            Value::Whole(number) if name == parameter => Some(number),
+            ArgumentValue::Whole(number) if name == parameter => Some(number),
             _ => None,
         })
     }
@@ -81,7 +83,7 @@ impl Arguments {
     /// Returns a word, if one is given that is not the default.
     pub(super) fn word(&self, parameter: &str) -> Option<&'static str> {
         self.0.iter().find_map(|&(name, value)| match value {
-            Value::Word(word) if name == parameter => Some(word),
+            ArgumentValue::Word(word) if name == parameter => Some(word),
             _ => None,
         })
     }
@@ -89,12 +91,12 @@ impl Arguments {
 
 /// An algorithm with its arguments.
 #[derive(Clone)]
-pub struct Named {
+pub struct NamedAlgorithm {
     algorithm: &'static Algorithm,
     arguments: Arguments,
 }
 
-impl Named {
+impl NamedAlgorithm {
     /// Reads a name; `auto`, where no size is known by which to choose, is the collective's first.
     ///
     /// # Errors
@@ -128,7 +130,7 @@ impl Named {
                 return Err(wrong());
             }
         }
-        let is_said = |parameter: &Parameter, value| value != Value::Word(parameter.default());
+        let is_said = |parameter: &Parameter, value| value != ArgumentValue::Word(parameter.default());
         let arguments = algorithm.parameters().iter().zip(values).filter_map(|(parameter, value)| {
             value.filter(|&value| is_said(parameter, value)).map(|value| (parameter.name, value))
         });
@@ -137,9 +139,9 @@ impl Named {
 
     /// Returns the one spelling of it.
     pub fn name(&self) -> String {
-        let spelled = |(name, value): &(&str, Value)| match value {
-            Value::Whole(number) => format!("{name}={number}"),
-            Value::Word(word) => format!("{name}={word}"),
+        let spelled = |(name, value): &(&str, ArgumentValue)| match value {
+            ArgumentValue::Whole(number) => format!("{name}={number}"),
+            ArgumentValue::Word(word) => format!("{name}={word}"),
         };
         match &self.arguments.0[..] {
             [] => self.algorithm.name.to_owned(),
@@ -188,7 +190,7 @@ mod tests {
     #[test]
     fn every_name_of_the_registry_is_spelled_as_it_is_read() {
         for algorithm in ALGORITHMS {
-            assert_eq!(Named::read(algorithm.collective, algorithm.name).unwrap().name(), algorithm.name);
+            assert_eq!(NamedAlgorithm::read(algorithm.collective, algorithm.name).unwrap().name(), algorithm.name);
         }
     }
 
@@ -201,7 +203,7 @@ mod tests {
             ("two_level(outer=halving_doubling, per_node=4)", "two_level(per_node=4,outer=halving_doubling)"),
             ("ring()", "ring"),
         ] {
-            assert_eq!(Named::read(&ALL_REDUCE, given).unwrap().name(), name);
+            assert_eq!(NamedAlgorithm::read(&ALL_REDUCE, given).unwrap().name(), name);
         }
     }
 
@@ -218,7 +220,7 @@ mod tests {
             ("two_level(per_node=4,per_node=4)", "cannot be read"),
             ("two_level(per_node=4,)", "cannot be read"),
         ] {
-            let refused = Named::read(&ALL_REDUCE, given).err().unwrap().to_string();
+            let refused = NamedAlgorithm::read(&ALL_REDUCE, given).err().unwrap().to_string();
             assert!(refused.contains(expected), "`{refused}` does not say `{expected}`");
         }
     }

@@ -15,7 +15,7 @@
 //! logarithmic; here a step serves all children of one part, and scratch is as long as the data. Source: Jeaugey, "PAT: a new algorithm for
 //! all-gather and reduce-scatter operations at scale", 2025; NCCL 2.23.
 
-use super::binomial::children;
+use super::binomial_tree::children;
 use super::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;

@@ -15,7 +15,7 @@
 //! Steps of a rank: 2 (k-1) + 2 by ring, 2 log2 k + 2 by halving, k a power of two. Source: the hierarchical all-reduce of
 //! Jia et al., "Highly scalable deep learning training system", 2018.
 
-use super::{Algorithm, Arguments, Build::With, Order, Parameter, Values};
+use super::{Algorithm, Arguments, Build::With, Order, Parameter, ParameterValues};
 use crate::builder::Builder;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 
@@ -25,12 +25,12 @@ const PER_NODE: u32 = 8;
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "per_node",
-        values: Values::Whole("the most up to 8 that divide the world"),
+        values: ParameterValues::Whole("the most up to 8 that divide the world"),
         summary: "the ranks of a node",
     },
     Parameter {
         name: "outer",
-        values: Values::OneOf(&["ring", "halving_doubling"]),
+        values: ParameterValues::OneOf(&["ring", "halving_doubling"]),
         summary: "the algorithm across nodes",
     },
 ];

@@ -37,7 +37,7 @@
 //!
 //! Cost: linear in steps and waits. Source: ours; counting loads and stores per rank is how STREAM counts (McCalpin, 1995).
 
-mod waits;
+mod critical_path;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -129,7 +129,7 @@ impl Cost {
         Ok(Self {
             algorithm: schedule.algorithm.clone(),
             ranks,
-            waits: waits::longest_chain(schedule),
+            waits: critical_path::longest_chain(schedule),
             slots: schedule.slots,
             buffer_chunks: buffer_chunks(schedule),
             least: least(schedule),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Draft, Frame};
-use crate::cells::{Cells, Named};
+use crate::cells::{Cells, ChunkRange};
 use crate::collective::{Folds, Parts};
 use crate::schedule::{Buffer, View};
 
@@ -11,7 +11,7 @@ const NOBODY: u32 = u32::MAX;
 
 /// What a step moves: for each source the rank whose untouched contribution it is, and what the result amounts to.
 /// That is of the first chunk, and of all others too unless it is a copy, which carries whatever each chunk holds.
-pub(super) struct Value {
+pub(super) struct StepValue {
     pub(super) raw: Vec<Option<u32>>,
     pub(super) is_final: bool,
     contributions: u32,
@@ -20,33 +20,33 @@ pub(super) struct Value {
 
 /// What a chunk holds: the rank whose untouched contribution it is, or nobody; how many contributions; whether that is all.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Content {
+struct ChunkValue {
     raw: u32,
     contributions: u32,
     is_complete: bool,
 }
 
-const NOTHING: Content = Content { raw: NOBODY, contributions: 0, is_complete: false };
+const NOTHING: ChunkValue = ChunkValue { raw: NOBODY, contributions: 0, is_complete: false };
 
 /// What the chunks of a cell hold.
 #[derive(Clone)]
-enum Contents {
+enum CellValues {
     /// All the same.
-    Alike(Content),
+    Alike(ChunkValue),
     /// Runs, each with its first chunk: a copy brought a range of several cells.
-    Runs(Box<[(u32, Content)]>),
+    Runs(Box<[(u32, ChunkValue)]>),
 }
 
 #[derive(Clone)]
-struct Cell {
+struct CellAccesses {
     writer: u32,
     first_writer: u32,
     readers: Vec<u32>,
-    contents: Contents,
+    contents: CellValues,
 }
 
-const EMPTY: Cell =
-    Cell { writer: NOBODY, first_writer: NOBODY, readers: Vec::new(), contents: Contents::Alike(NOTHING) };
+const EMPTY: CellAccesses =
+    CellAccesses { writer: NOBODY, first_writer: NOBODY, readers: Vec::new(), contents: CellValues::Alike(NOTHING) };
 
 /// The last accesses of every cell while the program is read once, in order.
 pub(super) struct Hazards {
@@ -54,7 +54,7 @@ pub(super) struct Hazards {
     /// Whether one step completes the fold.
     completes: bool,
     numbers: Cells,
-    cells: Vec<Cell>,
+    cells: Vec<CellAccesses>,
     /// For each rank, the steps of others that touch its buffers or scratch.
     visitors: Vec<Vec<u32>>,
 }
@@ -70,8 +70,9 @@ impl Hazards {
         for (rank, buffer, chunks) in (0..world_size).flat_map(|rank| inputs(frame, rank)) {
             // Where nothing is folded it does not matter whose it is.
             let raw = if frame.collective.folds() { rank } else { NOBODY };
-            let content = Content { raw, contributions: 1, ..NOTHING };
-            cells[numbers.range(rank, buffer, &chunks)].fill(Cell { contents: Contents::Alike(content), ..EMPTY });
+            let content = ChunkValue { raw, contributions: 1, ..NOTHING };
+            cells[numbers.range(rank, buffer, &chunks)]
+                .fill(CellAccesses { contents: CellValues::Alike(content), ..EMPTY });
         }
         let completes = frame.collective.folds == Folds::Everyone;
         Self { world_size, completes, numbers, cells, visitors: vec![Vec::new(); world_size as usize] }
@@ -82,8 +83,8 @@ impl Hazards {
     }
 
     /// Says what a step moves, before it is recorded.
-    pub(super) fn value_of(&self, draft: &Draft) -> Result<Value, String> {
-        let mut value = Value { raw: Vec::new(), is_final: false, contributions: 0, is_complete: false };
+    pub(super) fn value_of(&self, draft: &Draft) -> Result<StepValue, String> {
+        let mut value = StepValue { raw: Vec::new(), is_final: false, contributions: 0, is_complete: false };
         let is_copy = draft.src.len() == 1 && self.world_size > 1;
         for view in &draft.src {
             let cells = &self.cells[self.cells_of(view)];
@@ -104,7 +105,7 @@ impl Hazards {
     }
 
     /// Records a step's accesses and returns the earlier steps it must wait for, sorted.
-    pub(super) fn record(&mut self, position: u32, draft: &Draft, value: &Value) -> Vec<u32> {
+    pub(super) fn record(&mut self, position: u32, draft: &Draft, value: &StepValue) -> Vec<u32> {
         let mut needs = Vec::new();
         for view in &draft.src {
             for at in self.cells_of(view) {
@@ -117,8 +118,8 @@ impl Hazards {
         let contents = match carries {
             true => self.contents_of(&draft.src[0]),
             false => {
-                let Value { contributions, is_complete, .. } = *value;
-                Contents::Alike(Content { raw: NOBODY, contributions, is_complete })
+                let StepValue { contributions, is_complete, .. } = *value;
+                CellValues::Alike(ChunkValue { raw: NOBODY, contributions, is_complete })
             }
         };
         for view in &draft.dst {
@@ -145,8 +146,8 @@ impl Hazards {
     }
 
     /// Returns what the chunks of a view hold.
-    fn contents_of(&self, view: &View) -> Contents {
-        let mut runs: Vec<(u32, Content)> = Vec::new();
+    fn contents_of(&self, view: &View) -> CellValues {
+        let mut runs: Vec<(u32, ChunkValue)> = Vec::new();
         for (at, chunks) in self.numbers.of_range(view.rank, view.buffer, &view.chunks) {
             self.cells[at].contents.each(chunks.start, |start, content| {
                 if runs.last().is_none_or(|&(_, last)| last != content) {
@@ -154,7 +155,7 @@ impl Hazards {
                 }
             });
         }
-        Contents::of(runs)
+        CellValues::of(runs)
     }
 
     /// Returns, for the first writer of every staging cell, who touches the cell last: (first writer, last).
@@ -176,22 +177,22 @@ impl Hazards {
     }
 }
 
-impl Contents {
-    fn of(runs: Vec<(u32, Content)>) -> Self {
+impl CellValues {
+    fn of(runs: Vec<(u32, ChunkValue)>) -> Self {
         match runs[..] {
             [(_, content)] => Self::Alike(content),
             _ => Self::Runs(runs.into()),
         }
     }
 
-    fn first(&self) -> Content {
+    fn first(&self) -> ChunkValue {
         match self {
             Self::Alike(content) => *content,
             Self::Runs(runs) => runs[0].1,
         }
     }
 
-    fn any(&self, is_it: impl Fn(Content) -> bool) -> bool {
+    fn any(&self, is_it: impl Fn(ChunkValue) -> bool) -> bool {
         match self {
             Self::Alike(content) => is_it(*content),
             Self::Runs(runs) => runs.iter().any(|&(_, content)| is_it(content)),
@@ -199,7 +200,7 @@ impl Contents {
     }
 
     /// Visits the runs, each with its first chunk; that of what is alike is `start`.
-    fn each(&self, start: u32, mut visit: impl FnMut(u32, Content)) {
+    fn each(&self, start: u32, mut visit: impl FnMut(u32, ChunkValue)) {
         match self {
             Self::Alike(content) => visit(start, *content),
             Self::Runs(runs) => runs.iter().for_each(|&(start, content)| visit(start, content)),
@@ -216,7 +217,7 @@ impl Contents {
 }
 
 /// What the input of a rank holds, in ranges as long as possible.
-fn inputs(frame: &Frame, rank: u32) -> impl Iterator<Item = Named> + Clone + use<> {
+fn inputs(frame: &Frame, rank: u32) -> impl Iterator<Item = ChunkRange> + Clone + use<> {
     let (parts, per_part) = (frame.collective.input(frame.roles, rank), frame.chunks_per_part);
     let together = parts.range().filter(|held| !held.is_empty());
     let apart = if together.is_some() { Parts::NONE } else { parts };

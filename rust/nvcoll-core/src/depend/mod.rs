@@ -16,8 +16,8 @@
 //! The verifier believes nothing of this and shares no code with it.
 
 mod hazards;
-mod needs;
-mod places;
+mod queues;
+mod reduction;
 mod waits;
 
 use crate::collective::{Collective, Folds, Roles};
@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::schedule::{Aliasing, Path, Schedule, Source, Step, View};
 
-use hazards::{Hazards, Value};
+use hazards::{Hazards, StepValue};
 use waits::Waits;
 
 /// What all steps of a schedule share.
@@ -65,8 +65,8 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>, interrupt: &Interrupt) ->
         needs.push(hazards.record(position as u32, draft, &value));
         steps.push(step_of(draft, &value, frame.collective.folds == Folds::Everyone));
     }
-    needs::reduce(&mut needs, interrupt)?;
-    let order = places::assign(&drafts, &needs, &mut steps);
+    reduction::reduce(&mut needs, interrupt)?;
+    let order = queues::assign(&drafts, &needs, &mut steps);
     let reuse = hazards.slot_reuse();
     let mut waits = Waits::new(&frame, &steps);
     for position in order {
@@ -85,7 +85,7 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>, interrupt: &Interrupt) ->
 }
 
 /// Contributions are marked where they are folded, in folds that will be complete: `premul_sum` is of such folds only.
-fn step_of(draft: &Draft, value: &Value, completes: bool) -> Step {
+fn step_of(draft: &Draft, value: &StepValue, completes: bool) -> Step {
     let scales = completes && draft.src.len() > 1 || value.is_final;
     let source =
         |(view, &raw): (&View, &Option<u32>)| Source { view: view.clone(), contribution: raw.filter(|_| scales) };

@@ -10,10 +10,10 @@
 //! a is in the past of b  ⇒  depth of the shallowest step directly after a  <=  depth of b
 //! ```
 //!
-//! [`super::needs`] has dropped what the program alone implies, so that a search seldom has far to go.
+//! [`super::reduction`] has dropped what the program alone implies, so that a search seldom has far to go.
 //! [`MOST_VISITS`] is for programs that defeat all this.
 
-use super::places::QueueId;
+use super::queues::QueueId;
 use super::Frame;
 use crate::schedule::{Dependency, Event, Step};
 
@@ -51,14 +51,14 @@ struct Past {
 #[derive(Clone, Default)]
 struct Queue {
     positions: Vec<u32>,
-    entered: Ranks,
+    entered: EnteredRanks,
 }
 
 /// A set of ranks.
 #[derive(Clone, Default)]
-struct Ranks(Vec<u64>);
+struct EnteredRanks(Vec<u64>);
 
-impl Ranks {
+impl EnteredRanks {
     /// Adds a rank, and says whether it is new.
     fn insert(&mut self, rank: u32) -> bool {
         let (word, bit) = (rank as usize / 64, 1 << (rank % 64));

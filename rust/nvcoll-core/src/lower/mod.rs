@@ -1,8 +1,8 @@
 //! Lowering: from the path an author assumes (every rank's memory is mapped) to the path there is. Schedule to schedule,
 //! before the proof: what was proved is what runs.
 
-mod places;
 mod pushed;
+mod single_chunk;
 mod staged;
 
 use crate::error::{Error, Result};

@@ -46,7 +46,7 @@
 use std::collections::HashMap;
 
 use super::check_size;
-use super::places::{memory, place_of, view_of, Layers, Place};
+use super::single_chunk::{chunk_of, memory, view_of, Layers, SingleChunk};
 use crate::builder::MAX_CHANNELS;
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result};
@@ -65,7 +65,7 @@ pub struct Fifo {
 
 /// What is known of a place while the program is rewritten.
 #[derive(Default)]
-struct Content {
+struct PushedChunk {
     /// The draft that wrote it, if any did.
     writer: Option<usize>,
     /// The draft that stores the same value into staging: its writer, or a step that sends it.
@@ -73,20 +73,21 @@ struct Content {
     /// Whether its own rank has read it since.
     is_read: bool,
     /// Where other ranks have the same value.
-    copies: Vec<Place>,
+    copies: Vec<SingleChunk>,
 }
 
-struct Lowering<'a> {
+struct PushedLowering<'a> {
     schedule: &'a Schedule,
     drafts: Vec<Draft>,
-    contents: HashMap<Place, Content>,
+    contents: HashMap<SingleChunk, PushedChunk>,
     layers: Layers,
 }
 
 pub(super) fn lower(schedule: &Schedule, fifo: Fifo, interrupt: &Interrupt) -> Result<Schedule> {
     let chunks_per_part = check(schedule, fifo)?;
     check_size(schedule, Path::Pushed, fifo.channels)?;
-    let mut lowering = Lowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: Layers::default() };
+    let mut lowering =
+        PushedLowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: Layers::default() };
     for step in &schedule.steps {
         let views = step.src.len() + step.dst.len();
         interrupt.check(1 + views * step.dst[0].chunks.len())?;
@@ -94,9 +95,9 @@ pub(super) fn lower(schedule: &Schedule, fifo: Fifo, interrupt: &Interrupt) -> R
             (0..step.dst[0].chunks.len() as u32).flat_map(|nth| (0..fifo.channels).map(move |s| (nth, s)))
         {
             let chunk = |view: &View| (view.chunks.start + nth) * fifo.channels + slice;
-            let one = |view: &View| -> Place { (view.rank, view.buffer, chunk(view)) };
-            let src: Vec<Place> = step.src.iter().map(|s| one(&s.view)).collect();
-            let dst: Vec<Place> = step.dst.iter().map(one).collect();
+            let one = |view: &View| -> SingleChunk { (view.rank, view.buffer, chunk(view)) };
+            let src: Vec<SingleChunk> = step.src.iter().map(|s| one(&s.view)).collect();
+            let dst: Vec<SingleChunk> = step.dst.iter().map(one).collect();
             let channel = step.queue * fifo.channels + slice;
             if step.is_fold() {
                 lowering.fold(step.rank, channel, &src, &dst);
@@ -137,9 +138,9 @@ fn check(schedule: &Schedule, Fifo { channels, slots }: Fifo) -> Result<u32> {
     }
 }
 
-impl Lowering<'_> {
+impl PushedLowering<'_> {
     /// Rule 1: one copy per receiving rank.
-    fn copy(&mut self, channel: u32, src: Place, dst: &[Place]) {
+    fn copy(&mut self, channel: u32, src: SingleChunk, dst: &[SingleChunk]) {
         for (rank, own) in by_rank(dst) {
             let from = self.delivered(rank, channel, src);
             self.emit(rank, channel, &[from], &own);
@@ -147,9 +148,9 @@ impl Lowering<'_> {
     }
 
     /// Rule 3: the fold stores to itself and to staging of others, who copy it from there.
-    fn fold(&mut self, rank: u32, channel: u32, src: &[Place], dst: &[Place]) {
-        let from: Vec<Place> = src.iter().map(|&place| self.delivered(rank, channel, place)).collect();
-        let (own, others): (Vec<Place>, Vec<Place>) = dst.iter().partition(|place| place.0 == rank);
+    fn fold(&mut self, rank: u32, channel: u32, src: &[SingleChunk], dst: &[SingleChunk]) {
+        let from: Vec<SingleChunk> = src.iter().map(|&place| self.delivered(rank, channel, place)).collect();
+        let (own, others): (Vec<SingleChunk>, Vec<SingleChunk>) = dst.iter().partition(|place| place.0 == rank);
         let fold = self.emit(rank, channel, &from, &own);
         if let Some(&kept) = own.first() {
             return self.copy(channel, kept, &others);
@@ -162,7 +163,7 @@ impl Lowering<'_> {
     }
 
     /// Rule 2: where `rank` has the value of a place in memory of its own.
-    fn delivered(&mut self, rank: u32, channel: u32, place: Place) -> Place {
+    fn delivered(&mut self, rank: u32, channel: u32, place: SingleChunk) -> SingleChunk {
         if place.0 == rank {
             return place;
         }
@@ -185,14 +186,14 @@ impl Lowering<'_> {
     }
 
     /// Appends a step of a rank with its own destinations, drops what they overwrite unread, and returns its position.
-    fn emit(&mut self, rank: u32, channel: u32, src: &[Place], own: &[Place]) -> usize {
+    fn emit(&mut self, rank: u32, channel: u32, src: &[SingleChunk], own: &[SingleChunk]) -> usize {
         for &place in src.iter().filter(|place| !place.1.is_staging()) {
             self.contents.entry(memory(self.schedule, place)).or_default().is_read = true;
         }
         let position = self.drafts.len();
         for &place in own {
             let key = memory(self.schedule, place);
-            let fresh = Content { writer: Some(position), sender: Some(position), ..Content::default() };
+            let fresh = PushedChunk { writer: Some(position), sender: Some(position), ..PushedChunk::default() };
             if let Some(before) = self.contents.insert(key, fresh) {
                 self.drop_unread(key, &before);
             }
@@ -203,10 +204,10 @@ impl Lowering<'_> {
     }
 
     /// Rule 4: nobody has read what a draft wrote to a place, and nobody will.
-    fn drop_unread(&mut self, key: Place, content: &Content) {
-        if let Content { writer: Some(writer), is_read: false, .. } = *content {
+    fn drop_unread(&mut self, key: SingleChunk, content: &PushedChunk) {
+        if let PushedChunk { writer: Some(writer), is_read: false, .. } = *content {
             let schedule = self.schedule;
-            self.drafts[writer].dst.retain(|view| memory(schedule, place_of(view)) != key);
+            self.drafts[writer].dst.retain(|view| memory(schedule, chunk_of(view)) != key);
         }
     }
 
@@ -221,8 +222,8 @@ impl Lowering<'_> {
 }
 
 /// Places by the rank whose they are, in the order in which ranks are first named.
-fn by_rank(places: &[Place]) -> Vec<(u32, Vec<Place>)> {
-    let mut ranks: Vec<(u32, Vec<Place>)> = Vec::new();
+fn by_rank(places: &[SingleChunk]) -> Vec<(u32, Vec<SingleChunk>)> {
+    let mut ranks: Vec<(u32, Vec<SingleChunk>)> = Vec::new();
     for &place in places {
         match ranks.iter_mut().find(|(rank, _)| *rank == place.0) {
             Some((_, own)) => own.push(place),

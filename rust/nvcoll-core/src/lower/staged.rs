@@ -23,7 +23,7 @@
 
 use std::collections::HashMap;
 
-use super::places::{memory, place_of, view_of, Layers, Place};
+use super::single_chunk::{chunk_of, memory, view_of, Layers, SingleChunk};
 use crate::depend::{derive, Draft, Frame};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -31,7 +31,7 @@ use crate::schedule::{Buffer, Path, Schedule, View};
 
 /// What is known of a place while the program is rewritten.
 #[derive(Clone, Copy, Default)]
-struct Content {
+struct StagedChunk {
     /// The draft that wrote it, if any did.
     writer: Option<usize>,
     /// Whether anything has read it since.
@@ -40,22 +40,23 @@ struct Content {
     layer: Option<u16>,
 }
 
-struct Lowering<'a> {
+struct StagedLowering<'a> {
     schedule: &'a Schedule,
     drafts: Vec<Draft>,
-    contents: HashMap<Place, Content>,
+    contents: HashMap<SingleChunk, StagedChunk>,
     layers: Layers,
 }
 
 pub(super) fn lower(schedule: &Schedule, interrupt: &Interrupt) -> Result<Schedule> {
-    let mut lowering = Lowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: Layers::default() };
+    let mut lowering =
+        StagedLowering { schedule, drafts: Vec::new(), contents: HashMap::new(), layers: Layers::default() };
     for step in &schedule.steps {
         let views = step.src.len() + step.dst.len();
         interrupt.check(1 + views * step.dst[0].chunks.len())?;
         for nth in 0..step.dst[0].chunks.len() as u32 {
-            let one = |view: &View| -> Place { (view.rank, view.buffer, view.chunks.start + nth) };
-            let src: Vec<Place> = step.src.iter().map(|s| one(&s.view)).collect();
-            let dst: Vec<Place> = step.dst.iter().map(one).collect();
+            let one = |view: &View| -> SingleChunk { (view.rank, view.buffer, view.chunks.start + nth) };
+            let src: Vec<SingleChunk> = step.src.iter().map(|s| one(&s.view)).collect();
+            let dst: Vec<SingleChunk> = step.dst.iter().map(one).collect();
             if step.is_fold() {
                 lowering.fold(step.rank, step.queue, &src, &dst);
             } else {
@@ -77,22 +78,22 @@ pub(super) fn lower(schedule: &Schedule, interrupt: &Interrupt) -> Result<Schedu
     derive(frame, drafts, interrupt)
 }
 
-impl Lowering<'_> {
+impl StagedLowering<'_> {
     /// Rule 1: one copy per receiving rank.
-    fn copy(&mut self, channel: u32, src: Place, dst: &[Place]) {
+    fn copy(&mut self, channel: u32, src: SingleChunk, dst: &[SingleChunk]) {
         let mut ranks: Vec<u32> = dst.iter().map(|place| place.0).collect();
         ranks.dedup();
         for rank in ranks {
-            let own: Vec<Place> = dst.iter().copied().filter(|place| place.0 == rank).collect();
+            let own: Vec<SingleChunk> = dst.iter().copied().filter(|place| place.0 == rank).collect();
             let from = self.reachable(rank, channel, src);
             self.emit(rank, channel, &[from], &own);
         }
     }
 
     /// Rule 2: the fold for itself, then one copy per other rank.
-    fn fold(&mut self, rank: u32, channel: u32, src: &[Place], dst: &[Place]) {
-        let from: Vec<Place> = src.iter().map(|&place| self.reachable(rank, channel, place)).collect();
-        let (own, others): (Vec<Place>, Vec<Place>) = dst.iter().partition(|place| place.0 == rank);
+    fn fold(&mut self, rank: u32, channel: u32, src: &[SingleChunk], dst: &[SingleChunk]) {
+        let from: Vec<SingleChunk> = src.iter().map(|&place| self.reachable(rank, channel, place)).collect();
+        let (own, others): (Vec<SingleChunk>, Vec<SingleChunk>) = dst.iter().partition(|place| place.0 == rank);
         let result = match own.first() {
             Some(&first) => first,
             None => self.layers.fresh(rank, dst[0].2),
@@ -102,7 +103,7 @@ impl Lowering<'_> {
     }
 
     /// Rule 3: where `rank` can read the value of a place.
-    fn reachable(&mut self, rank: u32, channel: u32, place: Place) -> Place {
+    fn reachable(&mut self, rank: u32, channel: u32, place: SingleChunk) -> SingleChunk {
         let (owner, buffer, chunk) = place;
         if owner == rank || buffer.is_staging() {
             return place;
@@ -117,7 +118,7 @@ impl Lowering<'_> {
         match writer {
             Some(writer) => {
                 self.drafts[writer].dst.push(view_of(staging));
-                self.contents.insert(staging, Content { writer: Some(writer), is_read: true, layer: None });
+                self.contents.insert(staging, StagedChunk { writer: Some(writer), is_read: true, layer: None });
             }
             None => self.emit(owner, channel, &[place], &[staging]),
         }
@@ -128,24 +129,24 @@ impl Lowering<'_> {
     }
 
     /// Appends a step, and drops what it overwrites unread (rule 4).
-    fn emit(&mut self, rank: u32, channel: u32, src: &[Place], dst: &[Place]) {
+    fn emit(&mut self, rank: u32, channel: u32, src: &[SingleChunk], dst: &[SingleChunk]) {
         for &place in src {
             self.contents.entry(self.memory_of(place)).or_default().is_read = true;
         }
         let position = self.drafts.len();
         for &place in dst {
             let key = self.memory_of(place);
-            let before = self.contents.insert(key, Content { writer: Some(position), is_read: false, layer: None });
-            if let Some(Content { writer: Some(writer), is_read: false, .. }) = before {
+            let before = self.contents.insert(key, StagedChunk { writer: Some(position), is_read: false, layer: None });
+            if let Some(StagedChunk { writer: Some(writer), is_read: false, .. }) = before {
                 let schedule = self.schedule;
-                self.drafts[writer].dst.retain(|view| memory(schedule, place_of(view)) != key);
+                self.drafts[writer].dst.retain(|view| memory(schedule, chunk_of(view)) != key);
             }
         }
         let (src, dst) = (src.iter().copied().map(view_of).collect(), dst.iter().copied().map(view_of).collect());
         self.drafts.push(Draft { rank, channel, src, dst, at_switch: false });
     }
 
-    fn memory_of(&self, place: Place) -> Place {
+    fn memory_of(&self, place: SingleChunk) -> SingleChunk {
         memory(self.schedule, place)
     }
 }

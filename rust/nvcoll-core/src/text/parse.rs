@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Schedule> {
     let Some((_, first)) = lines.next() else {
         return Err(Error::Text { line: 1, message: "the text is empty, expected a line `schedule …`".into() });
     };
-    let mut reader = Reader { schedule: header(first)?, lines: Vec::new(), left: BTreeMap::new() };
+    let mut reader = ScheduleParser { schedule: header(first)?, lines: Vec::new(), left: BTreeMap::new() };
     for (number, scan) in lines {
         reader.line(scan, number)?;
     }
@@ -113,7 +113,7 @@ fn named<'t, T>(
 }
 
 /// A schedule as far as it is read, with the lines on which its steps and leaves stand.
-struct Reader {
+struct ScheduleParser {
     schedule: Schedule,
     lines: Vec<usize>,
     left: BTreeMap<usize, usize>,
@@ -122,7 +122,7 @@ struct Reader {
 /// The line of every step, by rank, queue and index.
 type Places = HashMap<(u32, u32, u32), usize>;
 
-impl Reader {
+impl ScheduleParser {
     fn line(&mut self, mut scan: Scanner<'_>, number: usize) -> Result<()> {
         if scan.take("leave") {
             scan.pass_blank()?;

@@ -25,7 +25,7 @@ pub fn print(schedule: &Schedule) -> String {
 }
 
 /// The cells of a step's line: place, destinations, sources, marks, waits.
-type Cells = [String; 5];
+type Columns = [String; 5];
 
 /// How wide each column is.
 #[derive(Default, Clone, Copy)]
@@ -42,7 +42,7 @@ impl Widths {
     }
 
     /// Lays out a line, without trailing blanks.
-    fn line(&self, cells: &Cells) -> String {
+    fn line(&self, cells: &Columns) -> String {
         let mut line = String::new();
         for ((&width, gap), cell) in self.0.iter().zip(GAPS).zip(cells) {
             if width > 0 {
@@ -76,7 +76,7 @@ pub(super) fn lines(schedule: &Schedule, widths: Widths) -> impl Iterator<Item =
     std::iter::once(header).chain(steps).chain(leave)
 }
 
-fn cells(step: &Step) -> Cells {
+fn cells(step: &Step) -> Columns {
     let place = place(step.rank, Event::Step { queue: step.queue, index: step.index });
     let marks = match (step.is_final, step.at_switch) {
         (false, false) => "",

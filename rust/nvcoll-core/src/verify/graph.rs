@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use super::places::StepName;
+use super::location::StepName;
 use super::report::Violation;
 use crate::schedule::{Dependency, Event, Schedule, Step};
 

@@ -4,7 +4,7 @@
 //! be shown beside the steps, or put into a schedule. Most rules are broken by what is there and not by what is missing:
 //! for these there is nothing to say.
 
-use super::places::{Place, StepName};
+use super::location::{StepName, Waiter};
 use super::report::Violation;
 use crate::schedule::{Dependency, Event};
 
@@ -17,7 +17,7 @@ pub enum Missing {
     /// A wait.
     Wait {
         /// Who must wait.
-        place: Place,
+        place: Waiter,
         /// For what.
         event: Dependency,
     },
@@ -50,10 +50,10 @@ impl Violation {
         let wait = |place, rank, event, lag| Some(Missing::Wait { place, event: Dependency { rank, event, lag } });
         let done = |step: &StepName| Event::Step { queue: step.queue, index: step.index };
         match self {
-            V::Race { first, second, lag, .. } => wait(Place::Step(*second), first.rank, done(first), *lag),
-            V::LeavesEarly { rank, step, .. } => wait(Place::Leave(*rank), step.rank, done(step), 0),
+            V::Race { first, second, lag, .. } => wait(Waiter::Step(*second), first.rank, done(first), *lag),
+            V::LeavesEarly { rank, step, .. } => wait(Waiter::Leave(*rank), step.rank, done(step), 0),
             V::NoContact { place, rank } => wait(*place, *rank, Event::Enter, 0),
-            V::NotSynchronised { rank, other, .. } => wait(Place::Leave(*rank), *other, Event::Enter, 0),
+            V::NotSynchronised { rank, other, .. } => wait(Waiter::Leave(*rank), *other, Event::Enter, 0),
             V::FinalTooEarly { missing, .. } => Some(Missing::Contributions(vec![*missing])),
             V::WrongOutput { lacks, .. } if !lacks.is_empty() => Some(Missing::Contributions(lacks.clone())),
             _ => None,

@@ -22,15 +22,15 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | `form` | what can be said of a step alone |
+//! | `well_formed` | what can be said of a step alone |
 //! | `memory` | chunks of buffers as numbered cells; aliasing |
 //! | `graph` | queue order and waits; an order of one tile, or a deadlock |
 //! | `clocks` | happens-before, by vector clocks of a moving front |
-//! | `contact` | enter and leave |
+//! | `enter_leave` | enter and leave |
 //! | `races` | conflicting accesses are ordered |
-//! | `symbols`, `values` | expressions; what every cell holds |
+//! | `expressions`, `symbolic_run` | expressions; what every cell holds |
 //! | [`succession()`] | calls that follow each other in the same staging |
-//! | `report`, `places`, `missing` | what is said when it fails, and what that points at |
+//! | `report`, `location`, `missing` | what is said when it fails, and what that points at |
 //!
 //! It shares no code with the builder, the derivation of dependencies or the lowering, and believes nothing they wrote. Cost:
 //! steps x queues for the clocks, linear in views and waits for the rest. Measured on two busy cores of a server: 8 ranks
@@ -41,36 +41,36 @@
 //! What it does not do: prove the engine. That a step is one fold, that a wait waits, that a stamp is kept is the engine's.
 
 mod clocks;
-mod contact;
-mod form;
+mod enter_leave;
+mod expressions;
 mod graph;
+mod location;
 mod memory;
 mod missing;
-mod places;
 mod races;
 mod report;
 mod succession;
-mod symbols;
-mod values;
+mod symbolic_run;
+mod well_formed;
 
 use std::sync::Arc;
 
+pub use expressions::{Expression, Term};
+pub use location::{Access, BufferChunk, StepName, Waiter};
 pub use missing::Missing;
-pub use places::{Access, Cell, Place, StepName};
 pub use report::{Refutation, Violation};
 pub use succession::{succession, StampRule};
-pub use symbols::{Expression, Term};
 
 use crate::algorithm::Order;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::schedule::Schedule;
 use clocks::Clocks;
-use contact::Contacts;
+use enter_leave::Contacts;
+use expressions::Expressions;
 use graph::Graph;
 use memory::Memory;
 use races::Races;
-use symbols::Expressions;
-use values::{Outcome, Values};
+use symbolic_run::{Outcome, SymbolicRun};
 
 /// A schedule that has been proved, and what the proof found.
 ///
@@ -84,7 +84,7 @@ pub struct Verified {
 #[derive(Debug)]
 struct Facts {
     expressions: Expressions,
-    outputs: Vec<Option<symbols::Id>>,
+    outputs: Vec<Option<expressions::Id>>,
     order: Order,
     is_symmetric: bool,
 }
@@ -185,9 +185,9 @@ impl From<Interrupted> for Halt {
 }
 
 fn prove(schedule: &Schedule, slots: u32, interrupt: &Interrupt) -> Result<Facts, Halt> {
-    form::check_places(schedule)?;
+    well_formed::check_places(schedule)?;
     let memory = Memory::of(schedule)?;
-    form::check_steps(schedule, &memory)?;
+    well_formed::check_steps(schedule, &memory)?;
     let graph = Graph::of(schedule)?;
     clocks::check_room(&graph)?;
     let contacts = Contacts::new(&graph);
@@ -195,7 +195,7 @@ fn prove(schedule: &Schedule, slots: u32, interrupt: &Interrupt) -> Result<Facts
     let mut races = Races::new(&graph, &memory);
     let (outcome, is_symmetric) = prove_tile(&graph, &memory, &contacts, &mut clocks, &mut races, interrupt)?;
     prove_reuse(&graph, slots, &contacts, &mut clocks, &mut races, interrupt)?;
-    let values::Outcome { expressions, outputs, order } = outcome;
+    let symbolic_run::Outcome { expressions, outputs, order } = outcome;
     Ok(Facts { expressions, outputs, order, is_symmetric })
 }
 
@@ -208,13 +208,13 @@ fn prove_tile<'g, 'a>(
     races: &mut Races<'g, 'a>,
     interrupt: &Interrupt,
 ) -> Result<(Outcome, bool), Halt> {
-    let mut values = Values::new(graph, memory);
+    let mut values = SymbolicRun::new(graph, memory);
     for &step in graph.order() {
         interrupt.check(work_of(graph, step))?;
         clocks.advance(step);
         contacts.check_step(clocks, step)?;
         races.pass(clocks, step, 0)?;
-        values.run(step).map_err(|found| values::earliest(graph, memory, found))?;
+        values.run(step).map_err(|found| symbolic_run::earliest(graph, memory, found))?;
     }
     // Before leaving: where a contribution never arrives, nobody waits for its rank either, and the cause is what to tell.
     let outcome = values.finish()?;
@@ -225,7 +225,7 @@ fn prove_tile<'g, 'a>(
         Ok(clocks.leave(rank))
     };
     let leaves = ranks.map(leave).collect::<Result<Vec<clocks::Clock>, Interrupted>>()?;
-    let is_symmetric = contact::check_leaves(graph, &leaves)?;
+    let is_symmetric = enter_leave::check_leaves(graph, &leaves)?;
     Ok((outcome, is_symmetric))
 }
 

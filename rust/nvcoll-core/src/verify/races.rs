@@ -15,8 +15,8 @@
 
 use super::clocks::Clocks;
 use super::graph::Graph;
+use super::location::{Access, BufferChunk};
 use super::memory::Memory;
-use super::places::{Access, Cell};
 use super::report::Violation;
 use crate::schedule::View;
 
@@ -74,7 +74,7 @@ impl<'g, 'a> Races<'g, 'a> {
         let writer = std::mem::replace(&mut self.writers[cell], node);
         if writer == node {
             let step = self.graph.name(self.place(node).0);
-            return Err(Violation::WrittenTwice { step, cell: Cell::of(at.0, at.1) });
+            return Err(Violation::WrittenTwice { step, cell: BufferChunk::of(at.0, at.1) });
         }
         if writer != NONE && !self.is_past(clocks, writer) {
             return Err(self.race(at, (writer, Access::Writes), (node, Access::Writes)));
@@ -107,7 +107,7 @@ impl<'g, 'a> Races<'g, 'a> {
             first_access: first.1,
             second: self.graph.name(late),
             second_access: second.1,
-            cell: Cell::of(at.0, at.1),
+            cell: BufferChunk::of(at.0, at.1),
             lag: late_tile - early_tile,
         }
     }

@@ -5,8 +5,8 @@
 //! same steps as data, for whoever wants to show them, and [`Violation::missing`] what lacks. The messages come in the order of the proof: form, deadlock,
 //! contact, races, values, leaving, calls in succession.
 
+use super::location::{Access, BufferChunk, StepName, Waiter};
 use super::missing::Missing;
-use super::places::{Access, Cell, Place, StepName};
 use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Dependency, Path, Schedule, View, MAX_SLOTS};
 use crate::words::counted;
@@ -117,7 +117,7 @@ pub enum Violation {
     #[error("{place} waits for {dependency}: here a lag is from 0 to {most}")]
     Lag {
         /// Who waits.
-        place: Place,
+        place: Waiter,
         /// For what.
         dependency: Dependency,
         /// The longest lag allowed there.
@@ -127,7 +127,7 @@ pub enum Violation {
     #[error("{place} waits for {dependency}, which does not exist: name a step of the schedule")]
     NoSuchEvent {
         /// Who waits.
-        place: Place,
+        place: Waiter,
         /// For what.
         dependency: Dependency,
     },
@@ -141,7 +141,7 @@ pub enum Violation {
     #[error("{place} touches or waits for rank {rank} without contact: let it, or a step of its rank before it, wait for r{rank}.enter")]
     NoContact {
         /// Who does.
-        place: Place,
+        place: Waiter,
         /// The other rank.
         rank: u32,
     },
@@ -161,7 +161,7 @@ pub enum Violation {
         /// What that one does.
         second_access: Access,
         /// Where they meet.
-        cell: Cell,
+        cell: BufferChunk,
         /// How many tiles lie between them.
         lag: u32,
     },
@@ -171,7 +171,7 @@ pub enum Violation {
         /// The step.
         step: StepName,
         /// Where.
-        cell: Cell,
+        cell: BufferChunk,
     },
     /// A write to an input that is not also output.
     #[error("{step} writes {cell}, and an input stays as it is {}: write output or scratch", unless(*aliasing))]
@@ -179,7 +179,7 @@ pub enum Violation {
         /// The step.
         step: StepName,
         /// Where.
-        cell: Cell,
+        cell: BufferChunk,
         /// The aliasing.
         aliasing: Aliasing,
     },
@@ -189,7 +189,7 @@ pub enum Violation {
         /// The step.
         step: StepName,
         /// Where.
-        cell: Cell,
+        cell: BufferChunk,
     },
     /// A reduction in a collective that only moves.
     #[error("{step} folds or finishes, and {collective} only copies: use one source, and no final")]
@@ -205,11 +205,11 @@ pub enum Violation {
         /// The step.
         step: StepName,
         /// Where the result goes.
-        cell: Cell,
+        cell: BufferChunk,
         /// Whose contribution.
         rank: u32,
         /// A source that brings it and that a step before wrote, and the step that wrote it last.
-        brought: Option<(Cell, StepName)>,
+        brought: Option<(BufferChunk, StepName)>,
     },
     /// Work on a value that `final` has completed.
     #[error("{step} folds or finishes {cell}, which is final already{}: only copy it", since(*writer))]
@@ -217,7 +217,7 @@ pub enum Violation {
         /// The step.
         step: StepName,
         /// The source.
-        cell: Cell,
+        cell: BufferChunk,
         /// The step that wrote it last.
         writer: Option<StepName>,
     },
@@ -227,7 +227,7 @@ pub enum Violation {
         /// The step.
         step: StepName,
         /// Where the result goes.
-        cell: Cell,
+        cell: BufferChunk,
         /// A rank whose contribution is missing.
         missing: u32,
     },
@@ -247,7 +247,7 @@ pub enum Violation {
         /// The step.
         step: StepName,
         /// Where the result goes.
-        cell: Cell,
+        cell: BufferChunk,
     },
     /// A contribution mark that does not fit the value.
     #[error("{step} marks {cell} as {}, and it is {}: each contribution is marked where it is folded, once", mark(*found), mark(*expected))]
@@ -255,7 +255,7 @@ pub enum Violation {
         /// The step.
         step: StepName,
         /// The source.
-        cell: Cell,
+        cell: BufferChunk,
         /// The mark.
         found: Option<u32>,
         /// What it must be.
@@ -265,7 +265,7 @@ pub enum Violation {
     #[error("{cell} {}", wrong_output(found, expected, lacks))]
     WrongOutput {
         /// The output.
-        cell: Cell,
+        cell: BufferChunk,
         /// What it holds.
         found: String,
         /// What the contract promises.
@@ -277,11 +277,11 @@ pub enum Violation {
     #[error("{cell} ends as {found} and {other} as {other_found}: every rank must receive the same expression")]
     Disagreement {
         /// An output.
-        cell: Cell,
+        cell: BufferChunk,
         /// What it holds.
         found: String,
         /// The same chunk of another rank's output.
-        other: Cell,
+        other: BufferChunk,
         /// What that one holds.
         other_found: String,
     },
@@ -295,7 +295,7 @@ pub enum Violation {
         /// What it does.
         access: Access,
         /// Where.
-        cell: Cell,
+        cell: BufferChunk,
     },
     /// A leave before everyone's enter, where the collective promises otherwise.
     #[error("r{rank} may leave before r{other} has entered, and {collective} promises that it does not: let leave r{rank} wait for r{other}.enter")]
@@ -317,7 +317,7 @@ pub enum Violation {
         /// What that one does.
         second_access: Access,
         /// Where.
-        cell: Cell,
+        cell: BufferChunk,
     },
     /// A call record that is overwritten before everybody has read it.
     #[error("r{rank} enters the third call and overwrites its record of the first, which {reader} may not have read yet: let a rank wait for stamps before it enters")]
@@ -325,15 +325,15 @@ pub enum Violation {
         /// Whose record.
         rank: u32,
         /// Who reads it, in the first call.
-        reader: Place,
+        reader: Waiter,
     },
 }
 
 impl Violation {
     /// Returns the steps and leaves that the message names, the one to change first.
-    pub fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<Waiter> {
         use Violation as V;
-        let steps = |all: &[StepName]| all.iter().copied().map(Place::Step).collect();
+        let steps = |all: &[StepName]| all.iter().copied().map(Waiter::Step).collect();
         match self {
             V::WorldSize(_)
             | V::NoChunks
@@ -358,14 +358,14 @@ impl Violation {
             | V::NotFinal { step, .. }
             | V::Mark { step, .. } => steps(&[*step]),
             V::Repeated { step, brought, .. } => {
-                std::iter::once(*step).chain(brought.map(|(_, writer)| writer)).map(Place::Step).collect()
+                std::iter::once(*step).chain(brought.map(|(_, writer)| writer)).map(Waiter::Step).collect()
             }
-            V::AfterFinal { step, writer, .. } => std::iter::once(*step).chain(*writer).map(Place::Step).collect(),
+            V::AfterFinal { step, writer, .. } => std::iter::once(*step).chain(*writer).map(Waiter::Step).collect(),
             V::Lag { place, .. } | V::NoSuchEvent { place, .. } | V::NoContact { place, .. } => vec![*place],
             V::Deadlock { steps: circle } => steps(circle),
             V::Race { first, second, .. } | V::StagingOverrun { first, second, .. } => steps(&[*second, *first]),
-            V::LeavesEarly { rank, step, .. } => vec![Place::Leave(*rank), Place::Step(*step)],
-            V::NotSynchronised { rank, .. } => vec![Place::Leave(*rank)],
+            V::LeavesEarly { rank, step, .. } => vec![Waiter::Leave(*rank), Waiter::Step(*step)],
+            V::NotSynchronised { rank, .. } => vec![Waiter::Leave(*rank)],
             V::RecordOverrun { reader, .. } => vec![*reader],
         }
     }
@@ -414,7 +414,7 @@ fn since(writer: Option<StepName>) -> String {
     writer.map_or_else(String::new, |writer| format!(" since {writer}"))
 }
 
-fn written(brought: Option<(Cell, StepName)>) -> String {
+fn written(brought: Option<(BufferChunk, StepName)>) -> String {
     brought.map_or_else(String::new, |(cell, writer)| format!(" (what it reads in {cell} was written by {writer})"))
 }
 

@@ -26,11 +26,11 @@
 //! Cost: a bit per rank for every step. Source: ours.
 
 use super::clocks::{is_past, Clock, Clocks};
-use super::form;
 use super::graph::{name_of, Graph};
+use super::location::{Access, BufferChunk, Waiter};
 use super::memory::Memory;
-use super::places::{Access, Cell, Place};
 use super::report::{Refutation, Violation};
+use super::well_formed;
 use crate::schedule::{Buffer, Dependency, Event, Schedule, View};
 
 /// What a rank waits for before it uses again, in call c, what outlives a call.
@@ -60,7 +60,7 @@ pub fn succession(calls: &[&Schedule], rule: StampRule) -> Result<(), Refutation
         let graphs: Vec<Graph<'_>> = three.iter().map(|call| checked(call)).collect::<Result<_, _>>()?;
         let first = FirstCall::new(&graphs[0]);
         let second = Spread::over(&graphs[1], singletons(three[0].world_size), |_| false);
-        let everyone = Ranks::all(three[0].world_size);
+        let everyone = RankSet::all(three[0].world_size);
         let enters = match rule {
             StampRule::BeforeEnter => vec![everyone; three[2].world_size as usize],
             _ => second.leaves,
@@ -76,8 +76,8 @@ pub fn succession(calls: &[&Schedule], rule: StampRule) -> Result<(), Refutation
 
 fn checked(call: &Schedule) -> Result<Graph<'_>, Refutation> {
     let check = || {
-        form::check_places(call)?;
-        form::check_steps(call, &Memory::of(call)?)?;
+        well_formed::check_places(call)?;
+        well_formed::check_steps(call, &Memory::of(call)?)?;
         Graph::of(call)
     };
     check().map_err(|violation| Refutation::of(call, violation))
@@ -88,21 +88,21 @@ fn stages(graph: &Graph<'_>, step: u32) -> bool {
 }
 
 /// Checks the records that the third call overwrites against those who read them in the first.
-fn check_records(first: &FirstCall<'_, '_>, enters: &[Ranks]) -> Result<(), Violation> {
+fn check_records(first: &FirstCall<'_, '_>, enters: &[RankSet]) -> Result<(), Violation> {
     let reads = |after: &[Dependency]| -> Vec<u32> {
         after.iter().filter(|wait| wait.event == Event::Enter).map(|wait| wait.rank).collect()
     };
     for step in 0..first.graph.order().len() as u32 {
         for rank in reads(&first.graph.step(step).after) {
             if !first.is_over(step, &enters[rank as usize]) {
-                let reader = Place::Step(first.graph.name(step));
+                let reader = Waiter::Step(first.graph.name(step));
                 return Err(Violation::RecordOverrun { rank, reader });
             }
         }
     }
     for (reader, after) in first.graph.schedule.leave.iter().enumerate() {
         if let Some(rank) = reads(after).into_iter().find(|&rank| !enters[rank as usize].has(reader as u32)) {
-            return Err(Violation::RecordOverrun { rank, reader: Place::Leave(reader as u32) });
+            return Err(Violation::RecordOverrun { rank, reader: Waiter::Leave(reader as u32) });
         }
     }
     Ok(())
@@ -126,7 +126,7 @@ fn check_staging(first: &FirstCall<'_, '_>, graph: &Graph<'_>, third: &Spread) -
                         first: first.graph.name(earlier),
                         second: name_of(graph.step(step)),
                         second_access: access,
-                        cell: Cell { rank: key.0, buffer: Buffer::Staging(key.1), chunk: key.2 },
+                        cell: BufferChunk { rank: key.0, buffer: Buffer::Staging(key.1), chunk: key.2 },
                     });
                 }
             }
@@ -163,7 +163,7 @@ impl<'g, 'a> FirstCall<'g, 'a> {
     }
 
     /// Says whether a step is over once these ranks have left.
-    fn is_over(&self, step: u32, left: &Ranks) -> bool {
+    fn is_over(&self, step: u32, left: &RankSet) -> bool {
         let others = || (0..self.graph.schedule.world_size).filter(|&rank| left.has(rank));
         left.has(self.graph.step(step).rank)
             || others().any(|rank| is_past(self.graph, &self.leaves[rank as usize], step))
@@ -172,21 +172,21 @@ impl<'g, 'a> FirstCall<'g, 'a> {
 
 /// For each step and leave of a call, the ranks that are known to have left the first call.
 struct Spread {
-    steps: Vec<Ranks>,
-    leaves: Vec<Ranks>,
+    steps: Vec<RankSet>,
+    leaves: Vec<RankSet>,
 }
 
 impl Spread {
     /// Spreads what is known at each rank's enter along queues and waits; some steps wait until everyone has left.
-    fn over(graph: &Graph<'_>, enters: Vec<Ranks>, waits_for_all: impl Fn(u32) -> bool) -> Self {
+    fn over(graph: &Graph<'_>, enters: Vec<RankSet>, waits_for_all: impl Fn(u32) -> bool) -> Self {
         let world_size = graph.schedule.world_size;
-        let mut steps: Vec<Ranks> = vec![Ranks::none(world_size); graph.order().len()];
+        let mut steps: Vec<RankSet> = vec![RankSet::none(world_size); graph.order().len()];
         for &step in graph.order() {
             let waits = &graph.step(step).after;
             let mut known = at_enters(&enters, graph.step(step).rank, waits);
             let awaited = graph.awaited(waits).filter(|(_, lag)| *lag == 0).map(|(awaited, _)| awaited);
             graph.predecessor(step).into_iter().chain(awaited).for_each(|before| known.add(&steps[before as usize]));
-            steps[step as usize] = if waits_for_all(step) { Ranks::all(world_size) } else { known };
+            steps[step as usize] = if waits_for_all(step) { RankSet::all(world_size) } else { known };
         }
         let leave = |rank: u32| {
             let waits = &graph.schedule.leave[rank as usize];
@@ -205,21 +205,21 @@ impl Spread {
 }
 
 /// Returns what is known from a rank's own enter and from those that it waits for.
-fn at_enters(enters: &[Ranks], rank: u32, waits: &[Dependency]) -> Ranks {
+fn at_enters(enters: &[RankSet], rank: u32, waits: &[Dependency]) -> RankSet {
     let mut known = enters[rank as usize].clone();
     waits.iter().filter(|wait| wait.event == Event::Enter).for_each(|wait| known.add(&enters[wait.rank as usize]));
     known
 }
 
-fn singletons(world_size: u32) -> Vec<Ranks> {
-    (0..world_size).map(|rank| Ranks::one(world_size, rank)).collect()
+fn singletons(world_size: u32) -> Vec<RankSet> {
+    (0..world_size).map(|rank| RankSet::one(world_size, rank)).collect()
 }
 
 /// A set of ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Ranks(Box<[u64]>);
+struct RankSet(Box<[u64]>);
 
-impl Ranks {
+impl RankSet {
     fn none(world_size: u32) -> Self {
         Self(vec![0; (world_size as usize).div_ceil(64)].into())
     }
@@ -240,7 +240,7 @@ impl Ranks {
         self.0[rank as usize / 64] >> (rank % 64) & 1 == 1
     }
 
-    fn add(&mut self, others: &Ranks) {
+    fn add(&mut self, others: &RankSet) {
         self.0.iter_mut().zip(&others.0).for_each(|(mine, theirs)| *mine |= theirs);
     }
 }

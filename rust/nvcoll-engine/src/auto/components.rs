@@ -6,23 +6,23 @@
 
 use std::collections::HashMap;
 
+use nvcoll_core::connected_components;
 use nvcoll_core::schedule::{Buffer, Schedule};
-use nvcoll_core::ties::groups;
 
 /// Returns the steps of each component in program order; components are ordered by their first step.
 pub(crate) fn connected_components(schedule: &Schedule) -> Vec<Vec<u32>> {
     let mut toucher: HashMap<(u32, Buffer, u32), u32> = HashMap::new();
-    let mut ties = Vec::new();
+    let mut edges = Vec::new();
     for (step, number) in schedule.steps.iter().zip(0..) {
         for view in step.views() {
             // In place they are the same memory; else they are tied needlessly, by steps that mostly are tied anyhow.
             let buffer = if view.buffer.is_user() { Buffer::Input } else { view.buffer };
             for chunk in view.chunks.clone() {
-                ties.extend(toucher.insert((view.rank, buffer, chunk), number).map(|earlier| (earlier, number)));
+                edges.extend(toucher.insert((view.rank, buffer, chunk), number).map(|earlier| (earlier, number)));
             }
         }
     }
-    groups(schedule.steps.len() as u32, ties)
+    connected_components::connected_components(schedule.steps.len() as u32, edges)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nvcoll_core::algorithm::{self, Named};
+use nvcoll_core::algorithm::{self, NamedAlgorithm};
 use nvcoll_core::collective::Roles;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::interrupt::Interrupt;
@@ -193,7 +193,7 @@ impl Drop for Programs {
 /// Builds, lowers and proves the schedule of a registered algorithm for a call, unless its proof is kept.
 pub(crate) fn prove(call: &Call, algorithm: &str, world_size: u32, unlocked: &impl Unlocked) -> Result<Verified> {
     let (collective, roles, path, aliasing) = (call.collective, call.roles(world_size), call.path, call.aliasing);
-    let name = Named::read(collective, algorithm)?.name();
+    let name = NamedAlgorithm::read(collective, algorithm)?.name();
     let key = (collective.name, name.clone(), roles, path, aliasing);
     let stages = |interrupt: &Interrupt| {
         let mapped = algorithm::build_interruptible(collective, &name, roles, aliasing, interrupt)?;

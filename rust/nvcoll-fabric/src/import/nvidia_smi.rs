@@ -22,7 +22,7 @@
 
 use std::collections::BTreeMap;
 
-use nvcoll_core::ties::groups;
+use nvcoll_core::connected_components::connected_components;
 
 use super::{abilities_of, check_switch_links, Reader, TextFormat};
 use crate::error::{Error, Result};
@@ -319,7 +319,7 @@ impl TopologyMatrix {
 
     fn tied(&self, words: &[Connection]) -> Vec<Vec<u32>> {
         let pairs = self.words.iter().filter(|(_, word)| words.contains(word));
-        groups(self.names.len() as u32, pairs.map(|(&(a, b), _)| (a as u32, b as u32)))
+        connected_components(self.names.len() as u32, pairs.map(|(&(a, b), _)| (a as u32, b as u32)))
     }
 
     /// Sockets: what equal affinities tie as well; devices of which nothing is known are on the first.
@@ -339,7 +339,7 @@ impl TopologyMatrix {
             let same = (a + 1..n).find(|&b| self.numa[a].is_some() && self.numa[a] == self.numa[b]);
             ties.extend(same.map(|b| (a as u32, b as u32)));
         }
-        groups(n as u32, ties)
+        connected_components(n as u32, ties)
     }
 
     /// Says whether SYS sets a device apart from another.

@@ -29,7 +29,7 @@ const MOST_LINKS: usize = 256;
 
 /// A path that goes on at another rate.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Given {
+pub(super) struct RateChange {
     path: u32,
     rate: f64,
     limit: Limit,
@@ -58,7 +58,7 @@ impl Fluid<'_> {
         }
         self.islands[island as usize].rounds = rounds;
         for at in 0..given {
-            let Given { path, rate, limit } = self.given[at];
+            let RateChange { path, rate, limit } = self.given[at];
             self.set_rate(path, rate, limit, now);
         }
         self.note_first(island, agenda);
@@ -69,7 +69,7 @@ impl Fluid<'_> {
         let island = &mut self.islands[number as usize];
         let paths = island.paths.len();
         if self.given.len() <= paths {
-            self.given.resize(paths + 1, Given::default());
+            self.given.resize(paths + 1, RateChange::default());
             self.found.resize(paths + 1, 0);
         }
         let keeps = island.held == 0 && paths >= self.least_kept && island.links.len() <= MOST_LINKS;
@@ -167,7 +167,7 @@ impl Fluid<'_> {
             let place = self.levels[crossing.link as usize].place;
             rounds.count(place, f64::from(crossing.weight) * members);
         }
-        self.given[given] = Given { path, rate, limit };
+        self.given[given] = RateChange { path, rate, limit };
         given + usize::from((bundle.rate != rate) | bundle.has_new | (self.records && bundle.limit != limit))
     }
 

@@ -26,7 +26,7 @@ const MOST_RATES: usize = 1 << 15;
 const LOOKS: u32 = 1024;
 
 /// What a path had in a set.
-struct Given {
+struct RecordedRate {
     path: u32,
     members: u32,
     rate: f64,
@@ -45,7 +45,7 @@ pub(super) struct Known {
     /// Whether transfers have met: else each has put its own end on the agenda.
     have_met: bool,
     sets: FastMap<u64, (u32, u32)>,
-    given: Vec<Given>,
+    given: Vec<RecordedRate>,
     looks: u32,
     found: u32,
 }
@@ -97,7 +97,7 @@ impl Known {
     fn find(&self, bundles: &[Bundle]) -> Option<std::ops::Range<usize>> {
         let &(first, end) = self.sets.get(&self.key)?;
         let set = first as usize..end as usize;
-        let is_there = |given: &Given| bundles[given.path as usize].members == given.members;
+        let is_there = |given: &RecordedRate| bundles[given.path as usize].members == given.members;
         (set.len() == self.active.len() && self.given[set.clone()].iter().all(is_there)).then_some(set)
     }
 
@@ -109,7 +109,7 @@ impl Known {
         let first = self.given.len() as u32;
         self.given.extend(self.active.iter().map(|&path| {
             let Bundle { members, rate, limit, .. } = bundles[path as usize];
-            Given { path, members, rate, limit }
+            RecordedRate { path, members, rate, limit }
         }));
         self.sets.insert(self.key, (first, self.given.len() as u32));
     }
@@ -148,7 +148,7 @@ impl Fluid<'_> {
         known.looks += 1;
         if let Some(set) = known.find(&self.bundles) {
             known.found += 1;
-            for &Given { path, rate, limit, .. } in &known.given[set] {
+            for &RecordedRate { path, rate, limit, .. } in &known.given[set] {
                 let bundle = &self.bundles[path as usize];
                 if bundle.rate != rate || bundle.has_new || self.records && bundle.limit != limit {
                     self.set_rate(path, rate, limit, now);

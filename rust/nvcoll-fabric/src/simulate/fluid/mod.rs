@@ -26,7 +26,7 @@ use super::agenda::Agenda;
 use super::discipline::{event, Discipline, Limit, ENDS};
 use super::paths::{TransferPath, TransferPaths};
 use crate::units::Ps;
-use fill::Given;
+use fill::RateChange;
 use island::{Island, LEAST_KEPT};
 use known::Known;
 
@@ -130,7 +130,7 @@ pub(super) struct Fluid<'a> {
     held: Vec<u32>,
     /// Paths that are about to get a rate, and those that have got another; longer than needed.
     found: Vec<u32>,
-    given: Vec<Given>,
+    given: Vec<RateChange>,
     /// Rates by what is on its way, where that comes again.
     known: Option<Known>,
 }

@@ -7,11 +7,11 @@
 //! copied, never folded. A contribution is scaled (`premul_sum`) where a fold or final reads it: there, and only there, its
 //! source is marked. At the end every output holds what the contract promises, and the same expression on every rank.
 
+use super::expressions::{Expressions, Id};
 use super::graph::{name_of, Graph};
+use super::location::{BufferChunk, StepName};
 use super::memory::Memory;
-use super::places::{Cell, StepName};
 use super::report::Violation;
-use super::symbols::{Expressions, Id};
 use crate::algorithm::Order;
 use crate::collective::{Folds, Promise};
 use crate::schedule::{Buffer, Source, Step, View};
@@ -20,7 +20,7 @@ use crate::schedule::{Buffer, Source, Step, View};
 const NOTHING: u32 = u32::MAX;
 
 /// What the cells hold while the schedule runs.
-pub(super) struct Values<'g, 'a> {
+pub(super) struct SymbolicRun<'g, 'a> {
     graph: &'g Graph<'a>,
     memory: &'g Memory,
     /// For each cell `NOTHING`, or expression x 2 + whether it is final.
@@ -38,7 +38,7 @@ pub(super) fn earliest(graph: &Graph<'_>, memory: &Memory, found: Violation) -> 
     if !matches!(found, Violation::Repeated { .. } | Violation::AfterFinal { .. }) {
         return found;
     }
-    let mut values = Values { looks_at_all: true, ..Values::new(graph, memory) };
+    let mut values = SymbolicRun { looks_at_all: true, ..SymbolicRun::new(graph, memory) };
     graph.order().iter().find_map(|&step| values.run(step).err()).unwrap_or(found)
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Outcome {
     pub(super) order: Order,
 }
 
-impl<'g, 'a> Values<'g, 'a> {
+impl<'g, 'a> SymbolicRun<'g, 'a> {
     pub(super) fn new(graph: &'g Graph<'a>, memory: &'g Memory) -> Self {
         let mut cells = vec![NOTHING; memory.len()];
         memory.contributions().for_each(|(cell, rank)| cells[cell] = rank * 2);
@@ -79,10 +79,10 @@ impl<'g, 'a> Values<'g, 'a> {
     /// Checks the outputs against the contract.
     pub(super) fn finish(self) -> Result<Outcome, Violation> {
         let (collective, roles) = (self.graph.schedule.collective, self.graph.schedule.roles());
-        let mut outputs: Vec<Option<(u32, Cell)>> = vec![None; self.memory.chunks() as usize];
+        let mut outputs: Vec<Option<(u32, BufferChunk)>> = vec![None; self.memory.chunks() as usize];
         let mut order = if collective.folds() { Order::Rank } else { Order::None };
         for (at, rank, chunk) in self.memory.outputs() {
-            let (value, cell) = (self.cells[at], Cell { rank, buffer: Buffer::Output, chunk });
+            let (value, cell) = (self.cells[at], BufferChunk { rank, buffer: Buffer::Output, chunk });
             let promise = collective.promise(roles, rank, self.memory.part_of(chunk));
             if !self.is_kept(&promise, value) {
                 let (found, expected) = (self.text_of(value), self.text_of_promise(&promise));
@@ -162,7 +162,7 @@ impl<'g, 'a> Values<'g, 'a> {
     }
 
     /// Returns the last source of a fold that brings a contribution and that a step wrote, and that step.
-    fn written_source(&self, step: &Step, nth: u32, rank: usize) -> Option<(Cell, StepName)> {
+    fn written_source(&self, step: &Step, nth: u32, rank: usize) -> Option<(BufferChunk, StepName)> {
         let brings = step.src.iter().zip(&self.operands).filter(|(_, &id)| self.expressions.tally(id)[rank] > 0);
         let cells = brings.map(|(source, _)| (cell_of(&source.view, nth), &source.view));
         cells.rev().find_map(|(cell, view)| Some((cell, self.last_writer(step, view, cell.chunk)?)))
@@ -238,6 +238,6 @@ impl<'g, 'a> Values<'g, 'a> {
     }
 }
 
-fn cell_of(view: &View, nth: u32) -> Cell {
-    Cell::of(view, view.chunks.start + nth)
+fn cell_of(view: &View, nth: u32) -> BufferChunk {
+    BufferChunk::of(view, view.chunks.start + nth)
 }

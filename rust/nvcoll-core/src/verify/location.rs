@@ -21,25 +21,25 @@ impl std::fmt::Display for StepName {
 
 /// A place of a schedule that can wait: a step, or the leave of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum Waiter {
     /// A step.
     Step(StepName),
     /// The leave of a rank.
     Leave(u32),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Waiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Step(step) => step.fmt(f),
-            Place::Leave(rank) => write!(f, "leave r{rank}"),
+            Waiter::Step(step) => step.fmt(f),
+            Waiter::Leave(rank) => write!(f, "leave r{rank}"),
         }
     }
 }
 
 /// One chunk of one buffer of one rank: `input[r0].2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Cell {
+pub struct BufferChunk {
     /// Whose memory.
     pub rank: u32,
     /// Which buffer.
@@ -48,13 +48,13 @@ pub struct Cell {
     pub chunk: u32,
 }
 
-impl Cell {
+impl BufferChunk {
     pub(super) fn of(view: &View, chunk: u32) -> Self {
         Self { rank: view.rank, buffer: view.buffer, chunk }
     }
 }
 
-impl std::fmt::Display for Cell {
+impl std::fmt::Display for BufferChunk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}[r{}].{}", self.buffer, self.rank, self.chunk)
     }

@@ -11,7 +11,7 @@
 
 use super::clocks::{has_entered, is_past, Clock, Clocks};
 use super::graph::Graph;
-use super::places::{Access, Cell, Place};
+use super::location::{Access, BufferChunk, Waiter};
 use super::report::Violation;
 use crate::schedule::{Dependency, Event, Step, View};
 
@@ -62,7 +62,7 @@ impl<'g, 'a> Contacts<'g, 'a> {
         if rank == other || knows(own) || self.graph.queues_of(rank).any(|queue| queue != own && knows(queue)) {
             Ok(())
         } else {
-            Err(Violation::NoContact { place: Place::Step(self.graph.name(step)), rank: other })
+            Err(Violation::NoContact { place: Waiter::Step(self.graph.name(step)), rank: other })
         }
     }
 
@@ -73,7 +73,7 @@ impl<'g, 'a> Contacts<'g, 'a> {
             let enters = after.contains(&Dependency { rank: other, event: Event::Enter, lag: 0 });
             let met = || self.graph.queues_of(rank).any(|queue| self.first_of(queue, other).is_some());
             if other != rank && !enters && !met() {
-                return Err(Violation::NoContact { place: Place::Leave(rank), rank: other });
+                return Err(Violation::NoContact { place: Waiter::Leave(rank), rank: other });
             }
         }
         Ok(())
@@ -108,6 +108,6 @@ pub(super) fn check_leaves(graph: &Graph<'_>, leaves: &[Clock]) -> Result<bool, 
 fn leaves_early(graph: &Graph<'_>, step: u32, view: &View) -> Violation {
     let is_written = |step: &Step| step.dst.contains(view);
     let access = if is_written(graph.step(step)) { Access::Writes } else { Access::Reads };
-    let cell = Cell::of(view, view.chunks.start);
+    let cell = BufferChunk::of(view, view.chunks.start);
     Violation::LeavesEarly { rank: view.rank, step: graph.name(step), access, cell }
 }

@@ -12,8 +12,8 @@
 //!
 //! Cost: a word for every 64 steps of the strand, for each need. Ours.
 
+use crate::connected_components::connected_components;
 use crate::interrupt::{Interrupt, Interrupted};
-use crate::ties::groups;
 
 /// How many steps are looked at together. Chosen: their bits take 128 MiB; a strand of a ring of 1024 ranks has 2046.
 const LONGEST: usize = 1 << 15;
@@ -24,7 +24,7 @@ pub(super) fn reduce(needs: &mut [Vec<u32>], interrupt: &Interrupt) -> Result<()
     let mut bits = Vec::new();
     let ties: Vec<_> =
         needs.iter().zip(0..).flat_map(|(earlier, step)| earlier.iter().map(move |&need| (need, step))).collect();
-    for strand in groups(needs.len() as u32, ties) {
+    for strand in connected_components(needs.len() as u32, ties) {
         for stretch in strand.chunks(LONGEST) {
             interrupt.check(stretch.len())?;
             reduce_stretch(needs, stretch, &mut local, &mut bits);

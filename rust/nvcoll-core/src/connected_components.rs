@@ -1,7 +1,7 @@
 //! Groups of things that pairs tie together: near linear in the pairs (Tarjan 1975, with path halving).
 
 /// Returns the groups of `0..len`, each in order, and ordered by their first members.
-pub fn groups(len: u32, ties: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
+pub fn connected_components(len: u32, ties: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
     let mut tied: Vec<u32> = (0..len).collect();
     for (a, b) in ties {
         let (a, b) = (first_of(&mut tied, a), first_of(&mut tied, b));
@@ -33,7 +33,7 @@ fn first_of(tied: &mut [u32], mut one: u32) -> u32 {
 mod tests {
     #[test]
     fn what_pairs_tie_together_is_a_group() {
-        let groups = super::groups(7, [(5, 3), (0, 2), (3, 0), (6, 6)]);
+        let groups = super::connected_components(7, [(5, 3), (0, 2), (3, 0), (6, 6)]);
         assert_eq!(groups, [vec![0, 2, 3, 5], vec![1], vec![4], vec![6]]);
     }
 }

@@ -6,8 +6,8 @@
 //! input that is not output as well is never written. What passes can be numbered densely, which the rest relies on.
 
 use super::graph::name_of;
+use super::location::{Access, BufferChunk, StepName, Waiter};
 use super::memory::Memory;
-use super::places::{Access, Cell, Place, StepName};
 use super::report::Violation;
 use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View, MAX_SLOTS};
@@ -40,12 +40,12 @@ pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
 pub(super) fn check_steps(schedule: &Schedule, memory: &Memory) -> Result<(), Violation> {
     let lengths = QueueLengths::of(schedule);
     for step in &schedule.steps {
-        let place = Place::Step(name_of(step));
+        let place = Waiter::Step(name_of(step));
         check_views(schedule, memory, step)?;
         step.after.iter().try_for_each(|wait| lengths.check(place, wait, schedule.slots))?;
     }
     for (rank, after) in schedule.leave.iter().enumerate() {
-        after.iter().try_for_each(|wait| lengths.check(Place::Leave(rank as u32), wait, 0))?;
+        after.iter().try_for_each(|wait| lengths.check(Waiter::Leave(rank as u32), wait, 0))?;
     }
     Ok(())
 }
@@ -116,7 +116,9 @@ fn is_reachable(path: Path, rank: u32, view: &View, access: Access) -> bool {
 fn check_input_is_output(aliasing: Aliasing, memory: &Memory, step: &Step, view: &View) -> Result<(), Violation> {
     match view.chunks.clone().find(|&chunk| !memory.is_aliased(view.rank, chunk)) {
         None => Ok(()),
-        Some(chunk) => Err(Violation::InputWritten { step: name_of(step), cell: Cell::of(view, chunk), aliasing }),
+        Some(chunk) => {
+            Err(Violation::InputWritten { step: name_of(step), cell: BufferChunk::of(view, chunk), aliasing })
+        }
     }
 }
 
@@ -135,7 +137,7 @@ impl QueueLengths {
     }
 
     /// Checks that an awaited event exists, at a lag that the path has: enter and the last tile have no lag.
-    fn check(&self, place: Place, wait: &Dependency, slots: u32) -> Result<(), Violation> {
+    fn check(&self, place: Waiter, wait: &Dependency, slots: u32) -> Result<(), Violation> {
         let exists = match wait.event {
             Event::Enter => (wait.rank as usize) < self.0.len(),
             Event::Step { queue, index } => {

@@ -6,7 +6,7 @@ use crate::schedule::{Dependency, Event, Schedule, Step};
 
 /// Returns the largest number of edges between ranks on any path to a leave.
 pub(super) fn longest_chain(schedule: &Schedule) -> u32 {
-    let graph = Graph::of(schedule);
+    let graph = TileGraph::of(schedule);
     let handoffs = graph.handoffs_before();
     let of_leave = schedule.leave.iter().enumerate().flat_map(|(rank, after)| {
         let (graph, handoffs) = (&graph, &handoffs);
@@ -22,7 +22,7 @@ pub(super) fn longest_chain(schedule: &Schedule) -> u32 {
 }
 
 /// The steps of one tile, and which of them come after which.
-struct Graph<'a> {
+struct TileGraph<'a> {
     steps: &'a [Step],
     positions: HashMap<(u32, u32, u32), usize>,
     /// For each step, those that come after it.
@@ -31,7 +31,7 @@ struct Graph<'a> {
     edges_in: Vec<usize>,
 }
 
-impl<'a> Graph<'a> {
+impl<'a> TileGraph<'a> {
     fn of(schedule: &'a Schedule) -> Self {
         let steps = &schedule.steps;
         let positions = steps.iter().enumerate().map(|(i, s)| ((s.rank, s.queue, s.index), i)).collect();
