@@ -145,3 +145,12 @@ def test_every_constant_can_be_tried():
     assert len(set(names)) == len(names)
     trial = Trial(nvcoll.fabric("hgx-h100"), "all_reduce", [8])
     assert trial.times({row.name: row.value for row in constants_of_predictions()}) == trial.times({})
+
+
+def test_a_prediction_prints_as_one_line_with_units():
+    found = nvcoll.fabric("hgx-h100").predict("all_reduce", "1G")
+    assert found.low_us <= found.time_us <= found.high_us and found.floor_us <= found.time_us
+    assert found.nccl_us is None or found.nccl_us > 0
+    line = str(found)
+    assert line.startswith(f"all_reduce of 1 GiB on hgx-h100: {found.time_us / 1e3:.1f} ms (90 %: ")
+    assert "GB/s busbw" in line and found.trust in line and "\n" not in line

@@ -1915,17 +1915,11 @@ class Prediction:
         """The most channels that NCCL gives the call; None if it does not know the machine, and for sends and receives."""
 
     @property
-    def microseconds(self) -> float:
-        """The time; never less than the floor."""
-
+    def time_us(self) -> float: ...
     @property
-    def low(self) -> float:
-        """Where the 90 % interval begins: so many measurements of machines that were not fitted lie inside."""
-
+    def low_us(self) -> float: ...
     @property
-    def high(self) -> float:
-        """Where it ends."""
-
+    def high_us(self) -> float: ...
     @property
     def algbw(self) -> float:
         """Bytes over the time, decimal GB/s."""
@@ -1935,13 +1929,9 @@ class Prediction:
         """algbw times nccl-tests' factor, decimal GB/s."""
 
     @property
-    def floor(self) -> float:
-        """What no schedule undercuts."""
-
+    def floor_us(self) -> float: ...
     @property
-    def nccl(self) -> float | None:
-        """NCCL's own estimate of what it would take; None where it has no model, or is at its last resort."""
-
+    def nccl_us(self) -> float | None: ...
     @property
     def bottleneck(self) -> str:
         """What most of the time goes to, in words."""
@@ -1957,6 +1947,26 @@ class Prediction:
     @property
     def choice(self) -> str:
         """Who takes the algorithm: NCCL's cost model, or rings because of a reason that is said."""
+
+    @property
+    def microseconds(self) -> float:
+        """The time; never less than the floor."""
+
+    @property
+    def low(self) -> float:
+        """Where the 90 % interval begins: so many measurements of machines that were not fitted lie inside."""
+
+    @property
+    def high(self) -> float:
+        """Where it ends."""
+
+    @property
+    def floor(self) -> float:
+        """What no schedule undercuts."""
+
+    @property
+    def nccl(self) -> float | None:
+        """NCCL's own estimate of what it would take; None where it has no model, or is at its last resort."""
 
 @final
 class Trial:

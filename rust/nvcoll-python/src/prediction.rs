@@ -32,20 +32,20 @@ pub(crate) struct Prediction {
     protocol: &'static str,
     /// The most channels that NCCL gives the call; None if it does not know the machine, and for sends and receives.
     channels: Option<u32>,
-    /// The time; never less than the floor.
-    microseconds: f64,
-    /// Where the 90 % interval begins: so many measurements of machines that were not fitted lie inside.
-    low: f64,
-    /// Where it ends.
-    high: f64,
+    /// The predicted time in microseconds; never less than the lower bound.
+    time_us: f64,
+    /// The lower end of the 90 % interval, in microseconds.
+    low_us: f64,
+    /// The upper end of the 90 % interval, in microseconds.
+    high_us: f64,
     /// Bytes over the time, decimal GB/s.
     algbw: f64,
     /// algbw times nccl-tests' factor, decimal GB/s.
     busbw: f64,
-    /// What no schedule undercuts.
-    floor: f64,
-    /// NCCL's own estimate of what it would take; None where it has no model, or is at its last resort.
-    nccl: Option<f64>,
+    /// The lower bound in microseconds: no schedule takes less.
+    floor_us: f64,
+    /// The estimate of NCCL's own tuning model, in microseconds; None where it has no model or is at its last resort.
+    nccl_us: Option<f64>,
     /// What most of the time goes to, in words.
     bottleneck: String,
     /// What the time is made of: (name, microseconds); they add up to it.
@@ -64,15 +64,74 @@ impl Prediction {
             self.collective,
             self.nbytes,
             self.fabric,
-            self.microseconds,
-            self.low,
-            self.high,
+            self.time_us,
+            self.low_us,
+            self.high_us,
             self.algorithm,
             self.protocol,
             self.bottleneck,
             self.trust
         )
     }
+
+    /// The same as `time_us`.
+    #[getter]
+    fn microseconds(&self) -> f64 {
+        self.time_us
+    }
+
+    /// The same as `low_us`.
+    #[getter]
+    fn low(&self) -> f64 {
+        self.low_us
+    }
+
+    /// The same as `high_us`.
+    #[getter]
+    fn high(&self) -> f64 {
+        self.high_us
+    }
+
+    /// The same as `floor_us`.
+    #[getter]
+    fn floor(&self) -> f64 {
+        self.floor_us
+    }
+
+    /// The same as `nccl_us`.
+    #[getter]
+    fn nccl(&self) -> Option<f64> {
+        self.nccl_us
+    }
+
+    /// Returns one line for reading, with units.
+    fn __str__(&self) -> String {
+        let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(timed);
+        let (collective, fabric, bytes) = (self.collective, &self.fabric, sized(self.nbytes));
+        let (algorithm, protocol, busbw) = (self.algorithm, self.protocol, self.busbw);
+        format!(
+            "{collective} of {bytes} on {fabric}: {time} (90 %: {low} to {high}), {busbw:.1} GB/s busbw, {algorithm} \
+             {protocol}, {}",
+            self.trust
+        )
+    }
+}
+
+/// Writes microseconds for reading, in the unit that suits them.
+fn timed(us: f64) -> String {
+    match us {
+        us if us < 999.95 => format!("{us:.1} us"),
+        us if us < 999_950.0 => format!("{:.1} ms", us / 1e3),
+        us => format!("{:.2} s", us / 1e6),
+    }
+}
+
+/// Writes bytes for reading, in the largest unit of which they are at least one.
+fn sized(nbytes: u64) -> String {
+    let unit = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")].into_iter().find(|&(unit, _)| nbytes >= unit);
+    let (unit, name) = unit.unwrap_or((1, "B"));
+    let number = format!("{:.2}", nbytes as f64 / unit as f64);
+    format!("{} {name}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// What is asked, in Rust's words.
@@ -149,13 +208,13 @@ impl Fabric {
                     algorithm: row.algorithm,
                     protocol: row.protocol,
                     channels: row.channels,
-                    microseconds: row.us,
-                    low: row.low_us,
-                    high: row.high_us,
+                    time_us: row.us,
+                    low_us: row.low_us,
+                    high_us: row.high_us,
                     algbw,
                     busbw: algbw * bus_factor,
-                    floor: row.floor_us,
-                    nccl: row.nccl_us,
+                    floor_us: row.floor_us,
+                    nccl_us: row.nccl_us,
                     bottleneck: row.bottleneck,
                     parts: row.parts,
                     trust: row.trust,
