@@ -1453,7 +1453,9 @@ class Proof:
         """The number of steps proved."""
 
     @property
-    def cannot_run(self) -> str | None: ...
+    def cannot_run(self) -> str | None:
+        """Why a node cannot run what was proved, on elements of four bytes: the limit and what to change; None if it can."""
+
     def expression(self, chunk: int) -> str:
         """The fold expression of a chunk."""
 
@@ -1700,16 +1702,25 @@ class Fabric:
         """Its links, each of one direction: (from, to, medium, lanes, GB/s at line rate, GB/s that a long transfer reaches)."""
 
     def matrix(self, *, first: int | None = None) -> list[list[str]]:
-        """The matrix of `nvidia-smi topo -m`: how each pair of GPUs is joined."""
+        """The matrix of ``nvidia-smi topo -m``: how each pair of GPUs is joined.
+
+        Args:
+            first: int or None; rows and columns of the first GPUs only, of all if None."""
 
     def route(self, source: int, target: int) -> tuple[list[str], str]:
         """The devices that a transfer from one rank to another passes, and how it goes."""
 
     def alone(self, *, first: int | None = None) -> list[list[float]]:
-        """GB/s of each pair when nothing else moves; row `from`, column `to`, NaN on the diagonal."""
+        """GB/s of each pair when nothing else moves; row `from`, column `to`, NaN on the diagonal.
+
+        Args:
+            first: int or None; rows and columns of the first GPUs only, of all if None."""
 
     def at_once(self, *, first: int | None = None) -> list[list[float]]:
-        """GB/s of each pair when every pair sends, both ways; row `from`, column `to`, NaN on the diagonal."""
+        """GB/s of each pair when every pair of all GPUs sends, both ways; row `from`, column `to`, NaN on the diagonal.
+
+        Args:
+            first: int or None; rows and columns of the first GPUs only, of all if None."""
 
     def cut(self, ranks: Sequence[int]) -> float:
         """GB/s that can leave these ranks for the others, one way.
@@ -1915,11 +1926,17 @@ class Prediction:
         """The most channels that NCCL gives the call; None if it does not know the machine, and for sends and receives."""
 
     @property
-    def time_us(self) -> float: ...
+    def time_us(self) -> float:
+        """The predicted time in microseconds; never less than the lower bound."""
+
     @property
-    def low_us(self) -> float: ...
+    def low_us(self) -> float:
+        """The lower end of the 90 % interval, in microseconds."""
+
     @property
-    def high_us(self) -> float: ...
+    def high_us(self) -> float:
+        """The upper end of the 90 % interval, in microseconds."""
+
     @property
     def algbw(self) -> float:
         """Bytes over the time, decimal GB/s."""
@@ -1929,9 +1946,13 @@ class Prediction:
         """algbw times nccl-tests' factor, decimal GB/s."""
 
     @property
-    def floor_us(self) -> float: ...
+    def floor_us(self) -> float:
+        """The lower bound in microseconds: no schedule takes less."""
+
     @property
-    def nccl_us(self) -> float | None: ...
+    def nccl_us(self) -> float | None:
+        """The estimate of NCCL's own tuning model, in microseconds; None where it has no model or is at its last resort."""
+
     @property
     def bottleneck(self) -> str:
         """What most of the time goes to, in words."""
@@ -1950,23 +1971,23 @@ class Prediction:
 
     @property
     def microseconds(self) -> float:
-        """The time; never less than the floor."""
+        """The same as `time_us`."""
 
     @property
     def low(self) -> float:
-        """Where the 90 % interval begins: so many measurements of machines that were not fitted lie inside."""
+        """The same as `low_us`."""
 
     @property
     def high(self) -> float:
-        """Where it ends."""
+        """The same as `high_us`."""
 
     @property
     def floor(self) -> float:
-        """What no schedule undercuts."""
+        """The same as `floor_us`."""
 
     @property
     def nccl(self) -> float | None:
-        """NCCL's own estimate of what it would take; None where it has no model, or is at its last resort."""
+        """The same as `nccl_us`."""
 
 @final
 class Trial:
