@@ -377,7 +377,11 @@ COMMAND = re.compile(r"^```\n\$ (.+)\n(?:.*\n)*?```$", re.MULTILINE)
 
 @cache
 def printed(command: str) -> str:
-    """Runs a command of a page with the `python` and the `nvcoll` of this process."""
+    """Runs a command of a page with the `python` and the `nvcoll` of this process.
+
+    Raises:
+        ValueError: it printed nothing.
+    """
     shell = f'python() {{ "{sys.executable}" "$@"; }}\nnvcoll() {{ python -m nvcoll "$@"; }}\n{command}'
     done = subprocess.run(
         ["bash", "-c", shell],
@@ -388,6 +392,8 @@ def printed(command: str) -> str:
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "120"},
     )
+    if not done.stdout.strip():
+        raise ValueError(f"`{command}` printed nothing: {done.stderr.strip()}")
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
 
 
