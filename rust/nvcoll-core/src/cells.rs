@@ -1,12 +1,12 @@
-//! Memory as numbered cells: in each buffer of each rank, the coarsest division in which every view is whole cells.
+//! The memory of a program as numbered cells. A cell is a range of chunks that every view contains whole or not at all.
 //!
 //! ```text
 //! views of a buffer   0..4, 2..4, 2..8       bounds 0, 2, 4, 8       cells 0..2, 2..4, 4..8: three numbers in a row
 //! ```
 //!
-//! All steps treat the chunks of a cell alike, so what is known of memory is kept once for each cell. A world of 16,384 ranks
-//! whose parts have 16,384 chunks has 268 million chunks; ranks that halve and double name some dozens of ranges each. In
-//! place, the output is the input. Cost: n log n in the ranges that are named. Ours.
+//! Every step treats all chunks of a cell alike, so one record for each cell is enough. A world of 16,384 ranks with 16,384
+//! chunks per part has 268 million chunks; in an algorithm that halves and doubles, each rank names some dozens of ranges. In
+//! place, the output and the input are the same cells. Cost: n log n for n ranges. Source: ours.
 
 use std::ops::Range;
 
@@ -19,25 +19,25 @@ pub(crate) type ChunkRange = (u32, Buffer, Range<u32>);
 struct Row {
     /// The number of its first cell.
     first: usize,
-    /// Where cells begin, and the end of the last.
+    /// The first chunk of each cell, and the end of the last cell.
     bounds: Vec<u32>,
 }
 
 /// The numbers of all cells of a program.
 pub(crate) struct Cells {
     aliasing: Aliasing,
-    /// The buffers that occur, sorted.
+    /// The buffers that the program names, sorted.
     buffers: Vec<Buffer>,
-    /// For each rank and buffer, its cells in order.
+    /// The cells of each buffer of each rank.
     rows: Vec<Row>,
     len: usize,
 }
 
 impl Cells {
-    /// Divides what is named.
+    /// Divides the memory at the bounds of the named ranges.
     ///
     /// # Panics
-    /// If a range is of a rank that does not exist.
+    /// If a range names a rank that does not exist.
     pub(crate) fn of(world_size: u32, aliasing: Aliasing, named: impl Iterator<Item = ChunkRange> + Clone) -> Self {
         let mut buffers = vec![Buffer::Input, Buffer::Output];
         for (_, buffer, _) in named.clone() {
@@ -50,7 +50,7 @@ impl Cells {
         let mut bounds: Vec<Vec<u32>> = vec![Vec::new(); rows];
         for (rank, buffer, chunks) in named {
             let of_row = &mut bounds[cells.row(rank, buffer)];
-            // Most programs name a range several times in a row.
+            // Most programs repeat a range several times in succession.
             if !of_row.ends_with(&[chunks.start, chunks.end]) {
                 of_row.extend([chunks.start, chunks.end]);
             }
@@ -66,15 +66,15 @@ impl Cells {
         cells
     }
 
-    /// Returns how many cells there are.
+    /// Returns the number of cells.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the numbers of the cells of a range that was named.
+    /// Returns the numbers of the cells of a named range.
     pub(crate) fn range(&self, rank: u32, buffer: Buffer, chunks: &Range<u32>) -> Range<usize> {
         let Row { first, bounds } = &self.rows[self.row(rank, buffer)];
-        // Where every chunk is a cell, the bounds count up.
+        // If every chunk is a cell, the bounds are 0, 1, 2, and so on.
         let is_counted = bounds.get(chunks.start as usize) == Some(&chunks.start);
         let search = || bounds.partition_point(|&bound| bound < chunks.start);
         let from = if is_counted { chunks.start as usize } else { search() };
@@ -82,7 +82,7 @@ impl Cells {
         first + from..first + from + count
     }
 
-    /// Returns the numbers of the cells of a range that was named, each with its chunks.
+    /// Yields the cells of a named range, each with its number and its chunks.
     pub(crate) fn of_range(
         &self,
         rank: u32,
@@ -94,7 +94,7 @@ impl Cells {
         (start..end).map(move |number| (number, bounds[number - first]..bounds[number - first + 1]))
     }
 
-    /// Returns the numbers of everything that lies in staging.
+    /// Yields the numbers of all cells in staging, one range for each buffer.
     pub(crate) fn staging(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let rows = self.rows.iter().zip(self.buffers.iter().cycle());
         let staged = rows.filter(|(_, buffer)| buffer.is_staging());
@@ -102,7 +102,7 @@ impl Cells {
     }
 
     fn row(&self, rank: u32, buffer: Buffer) -> usize {
-        let at = self.buffers.binary_search(&buffer.memory(self.aliasing)).expect("every buffer that occurs has a row");
+        let at = self.buffers.binary_search(&buffer.memory(self.aliasing)).expect("every named buffer has a row");
         rank as usize * self.buffers.len() + at
     }
 }

@@ -6,21 +6,21 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`dtype`], [`op`] | one row per element type, one row per reduce operation |
+//! | [`dtype`], [`op`] | the element types and the reduce operations, one row each |
 //! | [`collective`] | the contracts: what each collective promises |
 //! | [`counts`], [`partition`] | parts, chunks and tiles as element ranges |
 //! | [`schedule`] | step, view, queue, dependency, schedule |
-//! | [`builder`], [`compose`] | how algorithms are written |
-//! | `cells` | the memory that a program names, divided and numbered |
+//! | [`builder`], [`compose`] | the program that an algorithm writes; collectives over groups of ranks |
+//! | `cells` | the memory of a program, divided into numbered cells |
 //! | `depend` | dependencies and queues, derived from the sequential program |
 //! | [`algorithm`] | the algorithms, one file each, and their registry |
-//! | [`limits`], `size` | how large worlds and schedules may be, to be described and to run; how large one is |
-//! | [`interrupt`] | how a caller stops long work |
-//! | [`lower`] | mapped program to staged program |
+//! | [`limits`], `size` | the largest worlds and schedules; the size of one schedule |
+//! | [`interrupt`] | a way for callers to stop long work |
+//! | [`lower`] | mapped schedules rewritten for the staged and the pushed path |
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
-//! | [`text`], [`words`] | print, parse, diff; numbers in sentences |
-//! | [`connected_components`] | groups of what pairs tie together |
+//! | [`text`], [`words`] | print, parse and compare schedules; numbers in sentences |
+//! | [`connected_components`] | the connected components of a graph |
 #![forbid(unsafe_code)]
 
 pub mod algorithm;

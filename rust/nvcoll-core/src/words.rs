@@ -1,6 +1,6 @@
-//! Numbers in sentences.
+//! Numbers with their nouns, for messages.
 
-/// Returns a number with its noun: `1 rank`, `4 ranks`.
+/// Returns a number and its noun, in the plural unless the number is 1: `1 rank`, `4 ranks`.
 pub fn counted(number: impl Into<u64>, noun: &str) -> String {
     let number = number.into();
     let plural = if number == 1 { "" } else { "s" };

@@ -1,4 +1,4 @@
-//! The binomial tree, and gather and scatter by it: half of the ranks have nobody below them, a quarter one, …
+//! tree gather and scatter, by a binomial tree: half of the ranks have no rank below them, a quarter have one, and so on.
 //!
 //! ```text
 //! place x of a rank after the root, cyclically; parent = x without its lowest bit; children = x + 1, x + 2, x + 4, … below it
@@ -11,12 +11,13 @@
 //! scatter    down:   a rank fetches, from its parent, its own part and all that its children will fetch
 //! ```
 //!
-//! The parts of a subtree are a run of ranks, two where it passes the last rank. What is on its way lies in scratch, the own
-//! part comes from the input or goes to the output: two messages, and no byte is copied within a rank. A part at place x travels
-//! as many hops as x has ones. Steps a rank: up to 3 log2 n at the root of a gather, up to 3 elsewhere. Bytes per rank:
-//! 2 N/n^2 times all those ones, about N (log2 n)/n, and 2 N/n^2 out of place for the root's own part. Waits: log2 n, rounded up,
-//! and one to leave. Direct moves less; here the root meets log2 n ranks instead of n. Source: the binomial gather and scatter
-//! of MPICH and Open MPI.
+//! The parts of a subtree are one run of ranks, or two if it passes the last rank. Parts in transit lie in scratch. A rank's own part
+//! comes from its input or goes to its output, in a message of its own, so that no byte is copied within a rank. A part at place x
+//! travels one hop for each bit of x that is 1.
+//!
+//! Steps per rank: up to 3 log2 n at the root of a gather, up to 3 elsewhere. Bytes per rank: about N (log2 n)/n (2 N/n^2 for each
+//! hop), and 2 N/n^2 out of place for the root's own part. Waits: log2 n, rounded up, and one to leave. direct moves fewer bytes;
+//! here the root exchanges with log2 n ranks instead of n. Source: the binomial gather and scatter of MPICH and Open MPI.
 
 use std::ops::Range;
 
@@ -24,7 +25,7 @@ use super::{cyclic, relative, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
-/// The registry line of gather.
+/// Registers the gather algorithm.
 pub(super) static GATHER: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::GATHER,
@@ -41,7 +42,7 @@ pub(super) static GATHER: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of scatter.
+/// Registers the scatter algorithm.
 pub(super) static SCATTER: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::SCATTER,
@@ -58,7 +59,7 @@ pub(super) static SCATTER: Algorithm = Algorithm {
     }),
 };
 
-/// The children of a place, the nearest first.
+/// Yields the children of a place, the nearest first.
 pub(super) fn children(place: u32, n: u32) -> impl DoubleEndedIterator<Item = u32> {
     let reach = if place == 0 { n.next_power_of_two() } else { lowest_bit(place) };
     (0..reach.ilog2()).map(move |bit| place + (1 << bit)).filter(move |&child| child < n)
@@ -68,7 +69,7 @@ fn lowest_bit(place: u32) -> u32 {
     place & place.wrapping_neg()
 }
 
-/// The parts of everybody below a place that is not the root: one run of ranks or two.
+/// Yields the parts of all ranks below a place that is not the root: one run of ranks or two.
 fn parts_below(b: &Builder, place: u32) -> impl Iterator<Item = Range<u32>> {
     let n = b.world_size();
     let count = lowest_bit(place).min(n - place) - 1;
@@ -109,7 +110,7 @@ fn scatter_to(b: &mut Builder, place: u32, child: u32) {
     }
 }
 
-/// The root's own part goes nowhere; in place it is there already.
+/// Copies the root's own part to its output, unless the call is in place.
 fn place_the_root_s_part(b: &mut Builder) {
     let root = b.root();
     if !b.is_in_place() {

@@ -1,4 +1,4 @@
-//! Bruck's all_gather and all_to_all: log2 n rounds for any n, each with one peer.
+//! Bruck's all_gather and all_to_all: log2 n rounds for any n; in each round a rank exchanges with one peer.
 //!
 //! ```text
 //! all_gather   n = 6    rank r has     fetches       from rank
@@ -10,22 +10,22 @@
 //! d = 4, 2, 1           rank r fetches from rank r-d all parts there that have d still to go
 //! ```
 //!
-//! Bruck's ranks keep their parts in rotated order and turn them round at the end. Here every part has its place from the start,
-//! and a range that passes the last part is two steps. all_gather: steps a rank: log2 n rounded up, and one for each round
-//! that passes the end; bytes per rank: 2 N, in place 2 N (n-1)/n.
+//! Bruck's ranks keep their parts in rotated order and rotate them back at the end. Here every part is at its final place from
+//! the start, and a range that wraps around is two steps. Cost of all_gather: log2 n steps per rank, rounded up, and one more for
+//! each round that wraps around; 2 N bytes per rank, in place 2 N (n-1)/n.
 //!
-//! all_to_all: bytes per rank: 2 N/n, and 2 N/n for each one in all the numbers below n: about N log2 n. What is on its way lies in
-//! scratch. Bruck begins with d = 1; then the parts of one message are every other, every fourth, … Here the far rounds come first,
-//! and parts of one sender that go on together are neighbours: `d` of them, of which the first has arrived. Still a round is one
-//! message only with one peer, not in one step: steps a rank are about 1.5 n, where direct has n. Who counts waits, or opens
-//! connections, sees log2 n; who counts steps does not. Waits: log2 n, rounded up, and one to leave. Source: Bruck, Ho, Kipnis,
-//! Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport message-passing systems", 1997.
+//! In all_to_all, parts in transit lie in scratch. Bruck begins with d = 1; then the parts of one message are not contiguous.
+//! Here the farthest round comes first. The parts of one sender that travel together are then `d` contiguous parts, and the first
+//! of them has arrived. A round has one peer, but several steps. Cost of all_to_all: about 1.5 n steps per rank (direct has n);
+//! about N log2 n bytes per rank (2 N/n, and 2 N/n for each bit that is 1 in the numbers below n). Waits: log2 n, rounded up, and
+//! one to leave. Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
+//! message-passing systems", 1997.
 
 use super::{cyclic, place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective;
 
-/// The registry line of all_gather.
+/// Registers the all_gather algorithm.
 pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "bruck",
     collective: &collective::ALL_GATHER,
@@ -48,7 +48,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of all_to_all.
+/// Registers the all_to_all algorithm.
 pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     name: "bruck",
     collective: &collective::ALL_TO_ALL,
@@ -70,7 +70,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     }),
 };
 
-/// Lets a rank fetch the parts that have `gone` so far and go `distance` now: the first is its own.
+/// Lets a rank copy the parts that have travelled `gone` ranks and travel `distance` more now; the first is its own.
 fn fetch(b: &mut Builder, rank: u32, distance: u32, gone: u32) {
     let n = b.world_size();
     let [peer, sender] = [distance, distance + gone].map(|behind| (rank + n - behind) % n);

@@ -1,4 +1,4 @@
-//! chain: the ranks in a row, from the root on; each hands everything to its neighbour, tile after tile.
+//! chain: the ranks form a row that begins at the root; each rank passes all data to its neighbour, tile after tile.
 //!
 //! ```text
 //! broadcast    root ─▶ root+1 ─▶ … ─▶ root-1      each rank but the last stores what it has to the next; cyclic
@@ -6,18 +6,19 @@
 //! scan         0 ─▶ 1 ─▶ … ─▶ n-1                 each rank but the first folds what the one before has with its own
 //! ```
 //!
-//! Nobody moves more than it must for one neighbour, so a chain is the best there is for long data: with t tiles it takes
-//! t + n - 2 turns of a tile each. For short data the n - 1 hops are all there is. The data is not cut: tiles stream through the
-//! queues by themselves. Steps a rank: 1. Bytes per rank: broadcast 2 N (n-1)/n, out of place N/n more (the root's first store
-//! goes to its own output too); reduce and scan 3 N (n-1)/n, a scan out of place 2 N/n more. Waits: a hop each, the root's is its enter, and one to leave. Order: own,
-//! from the far end to the root, `(r0 + (r1 + (r2 + r3)))` for root 0, lower ranks to the left; in a scan the running sum, `((r0 + r1) + r2)`. In place a partial sum lies in
-//! scratch, since only the root has an output. Source: the pipeline algorithms of Open MPI's tuned collectives; NCCL's ring
-//! broadcast and reduce are the same.
+//! With t tiles a chain takes t + n - 2 turns of one tile each, so no algorithm is faster for long data. For short data the n - 1
+//! hops dominate. The data is not cut into chunks, because tiles already stream through the queues.
+//!
+//! Steps per rank: 1. Bytes per rank: broadcast 2 N (n-1)/n, out of place N/n more, because the root also stores to its own
+//! output; reduce and scan 3 N (n-1)/n, a scan out of place 2 N/n more. Waits: one per hop and one to leave; the root waits for
+//! an enter. Order: own. A reduce folds from the far end to the root, lower ranks on the left: `(r0 + (r1 + (r2 + r3)))` for root
+//! 0. A scan is the running sum `((r0 + r1) + r2)`. Partial sums of a reduce lie in scratch, because only the root has an output.
+//! Source: the pipeline algorithms of Open MPI's tuned collectives; NCCL's ring broadcast and reduce are equal to them.
 
 use super::{relative, Algorithm, Build::Plain, Order};
 use crate::collective;
 
-/// The registry line of broadcast.
+/// Registers the broadcast algorithm.
 pub(super) static BROADCAST: Algorithm = Algorithm {
     name: "chain",
     collective: &collective::BROADCAST,
@@ -38,7 +39,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of reduce.
+/// Registers the reduce algorithm.
 pub(super) static REDUCE: Algorithm = Algorithm {
     name: "chain",
     collective: &collective::REDUCE,
@@ -59,7 +60,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of scan.
+/// Registers the scan algorithm.
 pub(super) static SCAN: Algorithm = Algorithm {
     name: "chain",
     collective: &collective::SCAN,

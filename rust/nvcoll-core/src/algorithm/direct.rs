@@ -1,4 +1,4 @@
-//! direct: every rank takes what it needs from where it is.
+//! direct: every rank reads its data directly from the ranks that hold it.
 //!
 //! ```text
 //! reduce_scatter rank r:  output[r].r = fold of input[0..n].r      all_gather  rank r:  output[r].c = input[c].c, each c
@@ -8,18 +8,19 @@
 //! barrier        every rank waits for every enter
 //! ```
 //!
-//! The fewest waits, and the least memory traffic where nothing is passed on; but the root's memory, or a fabric's port
-//! there, carries everything. Bytes per rank: (1 + 1/n) N for reduce_scatter, the least possible; 2 N for all_gather, in place
-//! without its own part; 2 N for broadcast and all_to_all, (n + 1) N at the root of a reduce, (n + 3)/2 N
-//! on average for a scan. Order: rank. In place a scan writes what later ranks read, so the last rank goes first, and in one
-//! tile each waits for those behind it. In all_gather and all_to_all rank r begins with its own part and goes on to r + 1, so that no two
-//! ranks read from one peer at a time. Source: the linear algorithms of every MPI library.
+//! Direct algorithms have the fewest waits. They move the fewest bytes wherever no rank forwards data, but the memory or the port
+//! of the root carries all traffic. Bytes per rank: reduce_scatter (1 + 1/n) N, the lower bound; all_gather 2 N, in place without
+//! the rank's own part; broadcast and all_to_all 2 N; reduce (n + 1) N at the root; scan (n + 3)/2 N on average. Order: rank.
+//!
+//! In place, a scan overwrites data that later ranks read. Therefore the last rank goes first, and within a tile each rank waits
+//! for the ranks after it. In all_gather and all_to_all, rank r begins with its own part and continues with r + 1, so that no two
+//! ranks read from one peer at the same time. Source: the linear algorithms of every MPI library.
 
 use super::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
-/// The registry line of reduce_scatter.
+/// Registers the reduce_scatter algorithm.
 pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::REDUCE_SCATTER,
@@ -34,7 +35,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of all_gather.
+/// Registers the all_gather algorithm.
 pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::ALL_GATHER,
@@ -51,7 +52,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of broadcast.
+/// Registers the broadcast algorithm.
 pub(super) static BROADCAST: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::BROADCAST,
@@ -67,7 +68,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of reduce.
+/// Registers the reduce algorithm.
 pub(super) static REDUCE: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::REDUCE,
@@ -79,7 +80,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of gather.
+/// Registers the gather algorithm.
 pub(super) static GATHER: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::GATHER,
@@ -93,7 +94,7 @@ pub(super) static GATHER: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of scatter.
+/// Registers the scatter algorithm.
 pub(super) static SCATTER: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::SCATTER,
@@ -107,7 +108,7 @@ pub(super) static SCATTER: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of all_to_all.
+/// Registers the all_to_all algorithm.
 pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::ALL_TO_ALL,
@@ -125,7 +126,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of scan.
+/// Registers the scan algorithm.
 pub(super) static SCAN: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::SCAN,
@@ -135,7 +136,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     build: Plain(|b| fold_from_predecessors(b, 1)),
 };
 
-/// The registry line of exscan.
+/// Registers the exscan algorithm.
 pub(super) static EXSCAN: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::EXSCAN,
@@ -145,7 +146,7 @@ pub(super) static EXSCAN: Algorithm = Algorithm {
     build: Plain(|b| fold_from_predecessors(b, 0)),
 };
 
-/// The registry line of barrier.
+/// Registers the barrier algorithm.
 pub(super) static BARRIER: Algorithm = Algorithm {
     name: "direct",
     collective: &collective::BARRIER,
@@ -155,7 +156,7 @@ pub(super) static BARRIER: Algorithm = Algorithm {
     build: Plain(|_| {}),
 };
 
-/// Folds the inputs of the ranks before each rank, and `own` (0 or 1) of the rank itself.
+/// Folds, for each rank, the inputs of the ranks before it, and its own input if `own` is 1.
 fn fold_from_predecessors(b: &mut Builder, own: u32) {
     for r in (1 - own..b.world_size()).rev() {
         let before: Vec<Region> = (0..r + own).map(|q| b.input(q, 0)).collect();

@@ -1,4 +1,5 @@
-//! halving_doubling all_reduce: pairs halve what they are responsible for until each has one chunk's sum, then double it again.
+//! halving_doubling all_reduce: pairs of ranks halve their ranges until each rank has the sum of one chunk; then they double
+//! the ranges again.
 //!
 //! ```text
 //!           r0     r1     r2     r3
@@ -8,12 +9,14 @@
 //! d = 1     0123   0123   0123   0123
 //! ```
 //!
-//! The largest ranges travel between neighbours. A rank never writes what its partner reads in the same round, so that no
-//! scratch is needed. n = p + e, no power of two: p [members](super::members); of a pair, one rank adds the other's whole input
-//! beforehand, and the other fetches the whole result afterwards. Steps: 2 log2 p a rank, one or two more of a pair. Bytes per
-//! rank: 5 N (n-1)/n as a mean, 5 N (p-1)/p and 3 N more for who acts for a pair. Order: own, neighbours first: the bits of
-//! recursive doubling. Source: Rabenseifner, "Optimization of collective reduction operations", 2004; the pairs as in Thakur,
-//! Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
+//! The largest ranges travel between neighbours. A rank never writes data that its partner reads in the same round, so no scratch
+//! is needed. If n = p + e is no power of two, the algorithm runs on p [members](super::members): in each pair, one rank first
+//! adds the whole input of the other, and the other rank copies the whole result at the end.
+//!
+//! Steps per rank: 2 log2 p, and one or two more in a pair. Bytes per rank: 5 N (n-1)/n on average; 5 N (p-1)/p and 3 N more for a
+//! rank that acts for a pair. Order: own, neighbours first; results are bitwise identical with recursive_doubling. Source:
+//! Rabenseifner, "Optimization of collective reduction operations", 2004; the pairs are those of Thakur, Rabenseifner and Gropp,
+//! "Optimization of collective communication operations in MPICH", 2005.
 
 use std::ops::Range;
 
@@ -22,7 +25,7 @@ use super::{Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 
-/// The registry line.
+/// Registers the algorithm.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "halving_doubling",
     collective: &COLLECTIVE,
@@ -46,7 +49,7 @@ fn build(b: &mut Builder) {
     }
 }
 
-/// Leaves every member the sum of the chunks that are returned for it.
+/// Reduces until every member has the sum of some chunks; returns these chunks for each member.
 fn halve(b: &mut Builder, members: &Members, whole: Range<u32>) -> Vec<Range<u32>> {
     let mut ranges = vec![whole; members.count() as usize];
     for distance in members.distances() {
@@ -70,7 +73,7 @@ fn halve(b: &mut Builder, members: &Members, whole: Range<u32>) -> Vec<Range<u32
     ranges
 }
 
-/// Gives every member all ranges.
+/// Copies all ranges to every member.
 fn double(b: &mut Builder, members: &Members, mut ranges: Vec<Range<u32>>) {
     for distance in members.distances().rev() {
         for i in 0..members.count() {

@@ -1,17 +1,17 @@
-//! Members: what recursive algorithms do with ranks beyond a power of two.
+//! Members: a power of two of participants, for recursive algorithms on any number of ranks.
 //!
 //! ```text
 //! n = p + e, p a power of two         rank     0 1 | 2 3 | 4 | 5         n = 6, p = 4, e = 2
 //! the first 2e ranks are e pairs      member     0     1   2   3         the upper rank of a pair acts for both
 //! ```
 //!
-//! Members are numbered 0..p and stand for neighbouring ranks, so that a block of members is a range of ranks. What a pair
-//! does beforehand and afterwards is the algorithm's. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective
-//! communication operations in MPICH", 2005.
+//! Members are numbered 0..p. Neighbouring members stand for neighbouring ranks, so a block of members is a range of ranks. The
+//! algorithm itself decides what a pair exchanges before and after. Source: Thakur, Rabenseifner and Gropp, "Optimization of
+//! collective communication operations in MPICH", 2005.
 
 use std::ops::Range;
 
-/// The ranks as a power of two of members.
+/// A power of two of members that stand for all ranks.
 pub(super) struct Members {
     world_size: u32,
     count: u32,
@@ -22,17 +22,17 @@ impl Members {
         Self { world_size, count: 1 << world_size.ilog2() }
     }
 
-    /// The number of members, p.
+    /// Returns the number of members, p.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// The rank that acts for a member.
+    /// Returns the rank that acts for a member.
     pub(super) fn rank(&self, member: u32) -> u32 {
         self.ranks(member..member + 1).end - 1
     }
 
-    /// The ranks for which a block of members stands.
+    /// Returns the ranks for which a block of members stands.
     pub(super) fn ranks(&self, block: Range<u32>) -> Range<u32> {
         let pairs = self.world_size - self.count;
         let first = |member: u32| member + member.min(pairs);
@@ -44,12 +44,12 @@ impl Members {
         member < self.world_size - self.count
     }
 
-    /// The pairs: the rank that others act for, and the rank that acts.
+    /// Yields the pairs: the passive rank and the rank that acts for it.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
         (0..self.world_size - self.count).map(|pair| (2 * pair, 2 * pair + 1))
     }
 
-    /// The distances 1, 2, 4, .. of members that exchange.
+    /// Yields the distances 1, 2, 4, and so on, of members that exchange.
     pub(super) fn distances(&self) -> impl DoubleEndedIterator<Item = u32> {
         (0..self.count.ilog2()).map(|round| 1 << round)
     }

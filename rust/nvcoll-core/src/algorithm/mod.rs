@@ -81,7 +81,7 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &direct::BARRIER,
 ];
 
-/// In which order contributions are folded.
+/// The order in which an algorithm folds contributions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// The left fold over ranks 0..n-1, for every element.
@@ -90,12 +90,12 @@ pub enum Order {
     Nested,
     /// The algorithm's own documented order.
     Own,
-    /// Nothing is folded.
+    /// The algorithm folds nothing.
     None,
 }
 
 impl Order {
-    /// Returns the order that promises less.
+    /// Returns the weaker of two orders: the one that promises less.
     pub fn weaker(self, other: Order) -> Order {
         let promises = |order| match order {
             Order::None => 0,
@@ -110,7 +110,7 @@ impl Order {
         }
     }
 
-    /// Returns the name.
+    /// Returns the name of the order.
     pub const fn name(self) -> &'static str {
         match self {
             Order::Rank => "rank",
@@ -121,37 +121,37 @@ impl Order {
     }
 }
 
-/// An algorithm: how one collective is done.
+/// A registered algorithm for one collective.
 pub struct Algorithm {
-    /// Its name.
+    /// The name of the algorithm.
     pub name: &'static str,
-    /// The contract it fulfils.
+    /// The contract that it fulfils.
     pub collective: &'static Collective,
     /// The order of its folds; the verifier prints the expression.
     pub order: Order,
-    /// The idea, in one sentence.
+    /// The idea in one sentence.
     pub summary: &'static str,
-    /// Whose idea it is.
+    /// The authors of the idea.
     pub source: &'static str,
     build: Build,
 }
 
-/// Writes the steps.
+/// The function that writes the steps of an algorithm.
 #[derive(Clone, Copy)]
 enum Build {
-    /// There is nothing to tell it.
+    /// The algorithm has no parameters.
     Plain(fn(&mut Builder)),
-    /// It has parameters, as in `two_level(per_node=4)`.
+    /// The algorithm has parameters, as in `two_level(per_node=4)`.
     With(&'static [Parameter], fn(&mut Builder, &Arguments)),
 }
 
-/// Returns the algorithms of a collective, the default first: the one that `auto` is where no size is known.
+/// Yields the algorithms of a collective, the default first. `auto` is the default if no size is known.
 pub fn of(collective: &'static Collective) -> impl Iterator<Item = &'static Algorithm> {
     ALGORITHMS.iter().copied().filter(move |a| a.collective.kind == collective.kind)
 }
 
 impl Algorithm {
-    /// Returns every schedule of so many ranks: each root, each aliasing, each path.
+    /// Yields every schedule for a number of ranks: each root, each aliasing and each path.
     pub fn schedules(&'static self, world_size: u32) -> impl Iterator<Item = Result<Schedule>> {
         let mapped = move |(roles, aliasing)| build(self.collective, self.name, roles, aliasing);
         let paths = |mapped: Result<Schedule>| {
@@ -161,10 +161,10 @@ impl Algorithm {
     }
 }
 
-/// Builds the mapped schedule of a registered algorithm. In a world larger than can run, its steps are counted first.
+/// Builds the mapped schedule of a registered algorithm. For a world that is too large to run, it counts the steps first.
 ///
 /// # Errors
-/// An unknown name or argument, a world or a program that is too large ([`crate::Error`]), or whatever the algorithm does wrong.
+/// An unknown name or argument, a world or a program that is too large, or the first error of the algorithm ([`crate::Error`]).
 pub fn build(collective: &'static Collective, name: &str, roles: Roles, aliasing: Aliasing) -> Result<Schedule> {
     build_interruptible(collective, name, roles, aliasing, &Interrupt::never())
 }
@@ -194,7 +194,7 @@ pub fn build_interruptible(
     builder.finish(&named.name())
 }
 
-/// The beginning of an all_gather out of place: every rank has its own part in its output, where in place it is already.
+/// Copies every rank's own part to its output, unless the call is in place. An all_gather begins with this.
 fn place_own_parts(b: &mut Builder) {
     for part in b.chunks(1) {
         if !b.is_in_place() {
@@ -203,12 +203,12 @@ fn place_own_parts(b: &mut Builder) {
     }
 }
 
-/// The rank that is `place` ranks after the root, cyclically: rooted algorithms are written for root 0 and turned.
+/// Returns the rank that is `place` ranks after the root, cyclically. Rooted algorithms are written for root 0 and rotated.
 fn relative(b: &Builder, place: u32) -> u32 {
     (b.root() + place) % b.world_size()
 }
 
-/// The `count` numbers from `first` on, below n and cyclically: one range, two where they pass the end, none if `count` is 0.
+/// Yields the `count` numbers from `first` on, cyclically below n: one range, two if they wrap around, none if `count` is 0.
 fn cyclic(first: u32, count: u32, n: u32) -> impl Iterator<Item = Range<u32>> {
     let end = first + count;
     [first..end.min(n), 0..end.saturating_sub(n)].into_iter().filter(|range| !range.is_empty())

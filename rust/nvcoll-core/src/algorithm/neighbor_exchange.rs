@@ -1,4 +1,4 @@
-//! neighbor_exchange all_gather: each rank talks to its two neighbours only, and gets two parts in a round.
+//! neighbor_exchange all_gather: each rank exchanges with its two neighbours only and receives two parts per round.
 //!
 //! ```text
 //! n even    round 0          0─1   2─3   4─5         pairs exchange their own parts: both have both
@@ -7,16 +7,16 @@
 //! n odd     round k          left ─▶ r ◀─ right      there are no pairs: a part from each neighbour, r-k and r+k
 //! ```
 //!
-//! Steps a rank: n/2, or n-1 where n is odd. Bytes per rank: 2 N, in place 2 N (n-1)/n. Rounds: n/2, rounded down, half of a
-//! ring's. Source: Chen, Zhang, Zhang and Yuan, "Performance evaluation of allgather algorithms on terascale Linux cluster with
-//! Fast Ethernet", 2005, for even n. Theirs is for even n only (Open MPI takes a ring otherwise); the odd form is two rings that
-//! meet, ours.
+//! Steps per rank: n/2, or n-1 if n is odd. Bytes per rank: 2 N, in place 2 N (n-1)/n. Rounds: n/2, rounded down, half as many as
+//! a ring has. Source: Chen, Zhang, Zhang and Yuan, "Performance evaluation of allgather algorithms on terascale Linux cluster with
+//! Fast Ethernet", 2005. Their algorithm needs an even n (Open MPI uses a ring otherwise). The form for odd n, two rings in
+//! opposite directions, is ours.
 
 use super::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::ALL_GATHER as COLLECTIVE;
 
-/// The registry line.
+/// Registers the algorithm.
 pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "neighbor_exchange",
     collective: &COLLECTIVE,

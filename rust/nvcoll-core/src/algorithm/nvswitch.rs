@@ -1,4 +1,4 @@
-//! nvswitch: what a switch that folds and multicasts does, and its two halves as collectives of their own.
+//! nvswitch: the algorithm of a switch that reduces and multicasts (NVLS); each half is also a collective of its own.
 //!
 //! ```text
 //! all_reduce      rank c:  output[every rank].c = fold of input[0..n].c          one step per rank
@@ -6,15 +6,15 @@
 //! all_gather      rank c:  output[every rank].c = input[c].c
 //! ```
 //!
-//! It is two_shot whose two halves are one step. Bytes per rank: 2 N for all_reduce, the lower bound (every rank's data
-//! must be read once and its result written once). Waits: 2. Order: rank. Source: NVIDIA NVLink SHARP as used by NCCL's
-//! NVLS algorithm (NCCL 2.17) and its symmetric kernels (NCCL 2.27); on a CPU, memory that everybody maps is the switch.
+//! nvswitch is two_shot with both halves in one step. Bytes per rank: 2 N for all_reduce, the lower bound: every input is read
+//! once and every output written once. Waits: 2. Order: rank. Source: NVIDIA NVLink SHARP, as NCCL uses it in its NVLS algorithm
+//! (NCCL 2.17) and its symmetric kernels (NCCL 2.27). On a CPU, memory that all ranks map takes the role of the switch.
 
 use super::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
-/// The registry line of all_reduce.
+/// Registers the all_reduce algorithm.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "nvswitch",
     collective: &collective::ALL_REDUCE,
@@ -28,7 +28,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of reduce_scatter.
+/// Registers the reduce_scatter algorithm.
 pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "nvswitch",
     collective: &collective::REDUCE_SCATTER,
@@ -42,7 +42,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of all_gather.
+/// Registers the all_gather algorithm.
 pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "nvswitch",
     collective: &collective::ALL_GATHER,
@@ -60,7 +60,7 @@ fn inputs(b: &Builder, chunk: u32) -> Vec<Region> {
     (0..b.world_size()).map(|r| b.input(r, chunk)).collect()
 }
 
-/// The chunk in every rank's output, the executing rank's first.
+/// Returns the chunk in every rank's output, the executing rank's output first.
 fn outputs(b: &Builder, chunk: u32, first: u32) -> Vec<Region> {
     let n = b.world_size();
     (0..n).map(|i| b.output((first + i) % n, chunk)).collect()

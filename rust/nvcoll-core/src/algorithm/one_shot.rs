@@ -1,18 +1,18 @@
-//! one_shot all_reduce: every rank folds everything for itself.
+//! one_shot all_reduce: every rank folds the inputs of all ranks for itself.
 //!
 //! ```text
 //! rank r:  output[r] = fold of input[0..n]
 //! ```
 //!
-//! In place a rank may not write what others still read: it folds into scratch and copies when all have read. Bytes per
-//! rank: (n+1) N; in place (n+3) N. Waits: 2; in place 2. Order: rank. Good for small messages only. Source: the
-//! one-shot all-reduce of small messages, as in PyTorch's intra-node communication and NVIDIA's custom all-reduce kernels.
+//! In place, a rank must not overwrite an input that other ranks still read. It folds into scratch, and copies after all ranks have
+//! read. Bytes per rank: (n+1) N; in place (n+3) N. Waits: 2. Order: rank. It suits small messages only. Source: the one-shot
+//! all-reduce of small messages, as in PyTorch's intra-node communication and NVIDIA's custom all-reduce kernels.
 
 use super::{Algorithm, Build::Plain, Order};
 use crate::builder::Region;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 
-/// The registry line.
+/// Registers the algorithm.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "one_shot",
     collective: &COLLECTIVE,

@@ -1,19 +1,19 @@
-//! pairwise all_to_all: in each round a rank exchanges with one other.
+//! pairwise all_to_all: in each round a rank exchanges with one other rank.
 //!
 //! ```text
 //! n a power of two   round k    r ◀─▶ r xor k                   pairs
 //! otherwise          round k    r-k ─▶ r ─▶ r+k                 rings of stride k, cyclic
 //! ```
 //!
-//! Like direct, but a rank's partner reads from it while it reads from its partner, so that a link carries as much each way.
-//! A rank goes through its rounds in order; nobody waits for the others to finish a round, since no value depends on one.
-//! Steps a rank: n. Bytes per rank: 2 N. Waits: 2. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective
-//! communication operations in MPICH", 2005.
+//! pairwise differs from direct in one point: a rank's partner reads from it while it reads from the partner, so a link carries
+//! equal traffic in both directions. A rank runs its rounds in order. It does not wait for other ranks to finish a round, because no
+//! value depends on that. Steps per rank: n. Bytes per rank: 2 N. Waits: 2. Source: Thakur, Rabenseifner and Gropp, "Optimization
+//! of collective communication operations in MPICH", 2005.
 
 use super::{Algorithm, Build::Plain, Order};
 use crate::collective::ALL_TO_ALL as COLLECTIVE;
 
-/// The registry line.
+/// Registers the algorithm.
 pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     name: "pairwise",
     collective: &COLLECTIVE,

@@ -1,41 +1,41 @@
-//! The parameters of a registered algorithm: what it declares, what is given, and how that is written.
+//! Parameters of registered algorithms: their declaration, their arguments and the spelling of both in a name.
 //!
 //! ```text
-//! two_level                                       no argument: every parameter has its default
-//! two_level(per_node=4,outer=halving_doubling)    the one spelling: declared order, what is not the default, no blanks
+//! two_level                                       no arguments: every parameter has its default
+//! two_level(per_node=4,outer=halving_doubling)    the canonical spelling: declared order, no defaults, no blanks
 //! ```
 //!
-//! A name may be given with blanks, in any order and with defaults; two are the same if they are spelled alike. The registry
-//! lists an algorithm under its name, and again with an argument where that makes another program that tests and tables
-//! should see. Algorithms written in Python have parameters of their own (`nvcoll/parameters.py`), with values of more kinds.
+//! A caller may write blanks, defaults and any order. Two names are the same algorithm if their canonical spellings are equal.
+//! The registry lists an algorithm under its name. It lists the algorithm again with an argument if tests and tables should
+//! include that program too. Algorithms written in Python declare their own parameters (`nvcoll/parameters.py`).
 
 use super::{of, Algorithm, Build};
 use crate::builder::Builder;
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 
-/// What a parameter can be.
+/// The values that a parameter accepts.
 #[derive(Debug, Clone, Copy)]
 pub enum ParameterValues {
-    /// A whole number from 1; the text says what stands for it where none is given.
+    /// A whole number from 1; the text describes the default.
     Whole(&'static str),
-    /// One of these words, the first where none is given.
+    /// One of these words; the first is the default.
     OneOf(&'static [&'static str]),
 }
 
 /// A parameter that an algorithm declares.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
-    /// Its name.
+    /// The name of the parameter.
     pub name: &'static str,
-    /// What it can be.
+    /// The values that it accepts.
     pub values: ParameterValues,
-    /// What it is, in a few words.
+    /// A short description.
     pub summary: &'static str,
 }
 
 impl Parameter {
-    /// Returns what it is where nobody says otherwise.
+    /// Returns the default, in words.
     pub fn default(&self) -> &'static str {
         match self.values {
             ParameterValues::Whole(default) => default,
@@ -43,7 +43,7 @@ impl Parameter {
         }
     }
 
-    /// Returns what it can be, in words.
+    /// Returns the accepted values, in words.
     pub fn choices(&self) -> String {
         match self.values {
             ParameterValues::Whole(_) => "a whole number from 1".to_owned(),
@@ -67,12 +67,12 @@ enum ArgumentValue {
     Word(&'static str),
 }
 
-/// What is given, in the order in which it is declared, without what is the default.
+/// The arguments of an algorithm that differ from the defaults, in declared order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Arguments(Vec<(&'static str, ArgumentValue)>);
 
 impl Arguments {
-    /// Returns a whole number, if it is given.
+    /// Returns the whole number that a parameter was given, if it was given one.
     pub(super) fn whole(&self, parameter: &str) -> Option<u32> {
         self.0.iter().find_map(|&(name, value)| match value {
             ArgumentValue::Whole(number) if name == parameter => Some(number),
@@ -80,7 +80,7 @@ impl Arguments {
         })
     }
 
-    /// Returns a word, if one is given that is not the default.
+    /// Returns the word that a parameter was given, if it is not the default.
     pub(super) fn word(&self, parameter: &str) -> Option<&'static str> {
         self.0.iter().find_map(|&(name, value)| match value {
             ArgumentValue::Word(word) if name == parameter => Some(word),
@@ -89,7 +89,7 @@ impl Arguments {
     }
 }
 
-/// An algorithm with its arguments.
+/// An algorithm and its arguments, as a name such as `two_level(per_node=4)` spells them.
 #[derive(Clone)]
 pub struct NamedAlgorithm {
     algorithm: &'static Algorithm,
@@ -97,11 +97,11 @@ pub struct NamedAlgorithm {
 }
 
 impl NamedAlgorithm {
-    /// Reads a name; `auto`, where no size is known by which to choose, is the collective's first.
+    /// Parses a name. `auto` is the first algorithm of the collective, because no size is known here.
     ///
     /// # Errors
-    /// [`Error::Unknown`] lists the names there are. [`Error::Parameter`] if it has no such parameter, or that cannot have
-    /// such a value.
+    /// [`Error::Unknown`] lists the known names. [`Error::Parameter`] if the algorithm has no such parameter, or the parameter
+    /// does not accept the value.
     pub fn read(collective: &'static Collective, name: &str) -> Result<Self> {
         let (base, given) = match name.split_once('(') {
             Some((base, rest)) => (base.trim(), Some(rest)),
@@ -137,7 +137,7 @@ impl NamedAlgorithm {
         Ok(Self { algorithm, arguments: Arguments(arguments.collect()) })
     }
 
-    /// Returns the one spelling of it.
+    /// Returns the canonical spelling.
     pub fn name(&self) -> String {
         let spelled = |(name, value): &(&str, ArgumentValue)| match value {
             ArgumentValue::Whole(number) => format!("{name}={number}"),
@@ -149,12 +149,12 @@ impl NamedAlgorithm {
         }
     }
 
-    /// Returns the parameters that it declares.
+    /// Returns the parameters that the algorithm declares.
     pub fn parameters(&self) -> &'static [Parameter] {
         self.algorithm.parameters()
     }
 
-    /// Writes its steps.
+    /// Writes the steps of the algorithm.
     pub(crate) fn write(&self, builder: &mut Builder) {
         match self.algorithm.build {
             Build::Plain(build) => build(builder),
@@ -164,7 +164,7 @@ impl NamedAlgorithm {
 }
 
 impl Algorithm {
-    /// What it can be told behind its name.
+    /// Returns the parameters that the algorithm declares.
     fn parameters(&self) -> &'static [Parameter] {
         match self.build {
             Build::Plain(_) => &[],
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_with_what_can_be() {
+    fn a_name_that_cannot_be_parsed_is_refused_with_the_accepted_values() {
         for (given, expected) in [
             ("two_levels(per_node=4)", "no all_reduce algorithm is called `two_levels(per_node=4)`"),
             ("ring(per_node=4)", "ring has no parameter `per_node`: it takes none"),

@@ -1,18 +1,18 @@
-//! pat: parallel aggregated trees. Every part has a tree of its own, the same for all but shifted by rank:
-//! [the binomial one](super::binomial), whose place x is the rank x after the part's owner.
+//! pat: parallel aggregated trees. Every part has a [binomial tree](super::binomial_tree) of its own, rooted at the part's owner:
+//! place x of the tree is the rank x after the owner.
 //!
 //! ```text
 //! all_gather      down: a rank passes a part on to all its children, the farthest first
 //! reduce_scatter  up:   a rank folds its contribution with its children's sums, and the root has the part
 //! ```
 //!
-//! These are Bruck's exchanges with the dimensions in the opposite order: one part goes far, n/2 parts go to the neighbour, and
-//! all n trees run at the same time. Steps a rank: about n/2. Bytes per rank, with i = n/2 rounded down the inner nodes of a
-//! tree: reduce_scatter (n-1+2i)/n N, all_gather (n+i)/n N, in place (n-1+i)/n N: two thirds and three quarters of a ring's.
-//! Waits: log2 n, rounded up, and one to leave. Order: own, by the shape of the tree, sorted by lowest rank.
+//! These are Bruck's exchanges with the dimensions in the opposite order: one part travels far, and n/2 parts go to the neighbour.
+//! All n trees run at the same time. Steps per rank: about n/2. Bytes per rank, where i = n/2 (rounded down) is the number of inner
+//! nodes of a tree: reduce_scatter (n-1+2i)/n N, all_gather (n+i)/n N, in place (n-1+i)/n N. That is two thirds and three quarters
+//! of a ring's bytes. Waits: log2 n, rounded up, and one to leave. Order: own, by the shape of the tree, sorted by lowest rank.
 //!
-//! Departures: NCCL sends to one child at a time, and aggregates at most so many parts in a message, so that its buffers stay
-//! logarithmic; here a step serves all children of one part, and scratch is as long as the data. Source: Jeaugey, "PAT: a new algorithm for
+//! Departures from NCCL: NCCL sends to one child at a time and limits the parts per message, so that its buffers stay logarithmic.
+//! Here one step serves all children of a part, and scratch is as long as the data. Source: Jeaugey, "PAT: a new algorithm for
 //! all-gather and reduce-scatter operations at scale", 2025; NCCL 2.23.
 
 use super::binomial_tree::children;
@@ -20,7 +20,7 @@ use super::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
-/// The registry line of reduce_scatter.
+/// Registers the reduce_scatter algorithm.
 pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "pat",
     collective: &collective::REDUCE_SCATTER,
@@ -36,7 +36,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of all_gather.
+/// Registers the all_gather algorithm.
 pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "pat",
     collective: &collective::ALL_GATHER,
@@ -46,7 +46,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     build: Plain(|b| b.chunks(1).for_each(|part| down(b, part))),
 };
 
-/// Folds a subtree of a part into its root; returns where the sum is.
+/// Folds a subtree of a part into its root; returns the region of the sum.
 fn up(b: &mut Builder, part: u32, offset: u32) -> Region {
     let n = b.world_size();
     let rank = (part + offset) % n;
@@ -64,7 +64,7 @@ fn up(b: &mut Builder, part: u32, offset: u32) -> Region {
     b.fold(&sums, &[into])
 }
 
-/// The lowest of `size` ranks from `first` on, cyclically.
+/// Returns the lowest of `size` consecutive ranks from `first` on, cyclically.
 fn lowest(first: u32, size: u32, n: u32) -> u32 {
     if first % n + size > n {
         0
@@ -73,7 +73,7 @@ fn lowest(first: u32, size: u32, n: u32) -> u32 {
     }
 }
 
-/// Passes a part on from its owner to everybody.
+/// Copies a part from its owner to every rank.
 fn down(b: &mut Builder, part: u32) {
     let n = b.world_size();
     for offset in 0..n {

@@ -1,4 +1,4 @@
-//! recursive_doubling: ranks at distance 1 exchange all they have, then those at distance 2, 4, 8, …
+//! recursive_doubling: ranks at distance 1 exchange all their data, then ranks at distance 2, 4, 8, and so on.
 //!
 //! ```text
 //! all_reduce   everybody has a sum of d ranks; with the partner at distance d it becomes one of 2d
@@ -11,18 +11,18 @@
 //!   ╰──── ┼─────╯
 //! ```
 //!
-//! n = p + e, no power of two: p [members](super::members). Before, the rank of a pair that acts adds (or fetches) the other's;
-//! afterwards the other fetches the result. Steps a rank: log2 p, and one or two of a pair. Bytes per rank: all_reduce
-//! (3p log2 p + 5e)/n N, and 2p/n N more in place where p = 2; all_gather 2 N, in place 2 N (n-1)/n. Order: own, neighbours
-//! first: `((r0 + r1) + (r2 + r3))`. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication
-//! operations in MPICH", 2005; what all_gather does with pairs is their all_reduce's, run for parts.
+//! If n = p + e is no power of two, the algorithm runs on p [members](super::members): in each pair, the acting rank first adds (or
+//! copies) the other rank's data, and the other rank copies the result at the end. Steps per rank: log2 p, and one or two more in a
+//! pair. Bytes per rank: all_reduce (3p log2 p + 5e)/n N, and 2p/n N more in place if p = 2; all_gather 2 N, in place 2 N (n-1)/n.
+//! Order: own, neighbours first: `((r0 + r1) + (r2 + r3))`. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective
+//! communication operations in MPICH", 2005; all_gather uses the pairs of their all_reduce.
 
 use super::members::Members;
 use super::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
-/// The registry line of all_reduce.
+/// Registers the all_reduce algorithm.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::ALL_REDUCE,
@@ -32,7 +32,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     build: Plain(all_reduce),
 };
 
-/// The registry line of all_gather.
+/// Registers the all_gather algorithm.
 pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::ALL_GATHER,

@@ -1,4 +1,4 @@
-//! recursive_doubling scan and exscan: what a rank has covers 1, 2, 4, … ranks up to itself.
+//! recursive_doubling scan and exscan: after round k, the sum of a rank covers up to 2^k ranks that end with the rank itself.
 //!
 //! ```text
 //! scan      r0      r1      r2      r3      r4            exscan: the same of ranks 0 to n-2, each value made and kept
@@ -7,19 +7,20 @@
 //! d = 4     0       01      012     0123    01234         rank r folds what rank r-d has, left, with what it has, right
 //! ```
 //!
-//! A value that reaches down to rank 0 is complete and goes to the output; the others go to one of two layers of scratch in
-//! turn, because rank r+d reads this round what rank r replaces. In place an output is the input, which round 1 reads: in
-//! each round the last rank goes first. Steps a rank: log2 n, rounded up. Bytes per rank: 3 N times the rounds, less
-//! 3 N (n-1)/n for all the ranks that are complete before (n a power of two), where MPICH's exchanges between pairs need 5 N a
-//! round. Waits: log2 n, rounded up, in place up to one more, and one to leave. Order: own, neighbouring ranks left to right,
-//! `((r0 + r1) + (r2 + r3))`: nothing is commuted. Source: Hillis and Steele, "Data parallel algorithms", 1986; a scan by recursive
-//! doubling is what MPI libraries call it.
+//! A sum that includes rank 0 is complete and goes to the output. Other sums alternate between two layers of scratch, because rank
+//! r+d reads in this round the sum that rank r replaces. In place, an output is an input, which round 1 reads; therefore the last
+//! rank goes first in each round.
+//!
+//! Steps per rank: log2 n, rounded up. Bytes per rank: 3 N per round, minus 3 N (n-1)/n for the ranks that are complete early (n a
+//! power of two); MPICH's exchanges between pairs need 5 N per round. Waits: log2 n, rounded up, up to one more in place, and one
+//! to leave. Order: own, neighbouring ranks from left to right, `((r0 + r1) + (r2 + r3))`; nothing is commuted. Source: Hillis and
+//! Steele, "Data parallel algorithms", 1986; MPI libraries call it a scan by recursive doubling.
 
 use super::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
-/// The registry line of scan.
+/// Registers the scan algorithm.
 pub(super) static SCAN: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::SCAN,
@@ -29,7 +30,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     build: Plain(|b| double(b, 0)),
 };
 
-/// The registry line of exscan.
+/// Registers the exscan algorithm.
 pub(super) static EXSCAN: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::EXSCAN,

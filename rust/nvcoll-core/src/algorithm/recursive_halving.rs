@@ -1,4 +1,4 @@
-//! recursive_halving reduce_scatter: pairs halve what they are responsible for until each has its own part.
+//! recursive_halving reduce_scatter: pairs of ranks halve their ranges until each rank has its own part.
 //!
 //! ```text
 //!           r0     r1     r2     r3
@@ -6,11 +6,11 @@
 //! d = 1     0...   .1..   ..2.   ...3
 //! ```
 //!
-//! Sums lie in scratch until the last round, because an input is not ours to overwrite. n = p + e, no power of two: p
-//! [members](super::members); who acts for a pair adds the other's whole input beforehand, halves for both, and leaves each its
-//! part. Steps a rank: log2 p, up to three more of a pair. Bytes per rank: 3 N (n-1)/n + 4 N e/n^2 as a mean. Order: own,
-//! `((r0 + r2) + (r1 + r3))`. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
-//! MPICH", 2005.
+//! Sums lie in scratch until the last round, because an input must stay unchanged. If n = p + e is no power of two, the algorithm
+//! runs on p [members](super::members): the rank that acts for a pair first adds the other rank's whole input, then halves for both
+//! ranks, and leaves each its part. Steps per rank: log2 p, up to three more in a pair. Bytes per rank: 3 N (n-1)/n + 4 N e/n^2 on
+//! average. Order: own, `((r0 + r2) + (r1 + r3))`. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective
+//! communication operations in MPICH", 2005.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use super::{Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::REDUCE_SCATTER as COLLECTIVE;
 
-/// The registry line.
+/// Registers the algorithm.
 pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "recursive_halving",
     collective: &COLLECTIVE,
@@ -45,7 +45,7 @@ fn build(b: &mut Builder) {
     }
 }
 
-/// Folds, for a member, the parts of its block of `distance` members from itself and its partner.
+/// Folds, for a member, its own and its partner's parts of its block of `distance` members.
 fn fold_half(b: &mut Builder, members: &Members, member: u32, distance: u32) {
     let first = member & !(distance - 1);
     let parts: Range<u32> = members.ranks(first..first + distance);

@@ -1,4 +1,4 @@
-//! ring: each chunk travels once round the ring collecting contributions, then once round again as the sum.
+//! ring: each chunk travels once around the ring to collect contributions, and once more as the sum.
 //!
 //! ```text
 //! all_reduce, chunk c       rank c ─▶ c+1 ─▶ … ─▶ c-1      hop 1 .. n-1: fold what arrives with my own
@@ -7,15 +7,15 @@
 //! all_gather, part c        rank c ─▶ c+1 ─▶ … ─▶ c-1      the second round only
 //! ```
 //!
-//! Bytes per rank: 5 N (n-1)/n; 3 N (n-1)/n for reduce_scatter; 2 N for all_gather, in place 2 N (n-1)/n. Waits: a hop each
-//! and one to leave. Order: own, chunk c is folded from the rank where it starts upwards, cyclically. Source: Patarasuk and
-//! Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
+//! Bytes per rank: all_reduce 5 N (n-1)/n; reduce_scatter 3 N (n-1)/n; all_gather 2 N, in place 2 N (n-1)/n. Waits: one per hop and
+//! one to leave. Order: own; chunk c is folded upwards from the rank where it starts, cyclically. Source: Patarasuk and Yuan,
+//! "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 
 use super::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective;
 
-/// The registry line of all_reduce.
+/// Registers the all_reduce algorithm.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "ring",
     collective: &collective::ALL_REDUCE,
@@ -25,7 +25,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     build: Plain(all_reduce),
 };
 
-/// The registry line of reduce_scatter.
+/// Registers the reduce_scatter algorithm.
 pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     name: "ring",
     collective: &collective::REDUCE_SCATTER,
@@ -35,7 +35,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     build: Plain(reduce_scatter),
 };
 
-/// The registry line of all_gather.
+/// Registers the all_gather algorithm.
 pub(super) static ALL_GATHER: Algorithm = Algorithm {
     name: "ring",
     collective: &collective::ALL_GATHER,

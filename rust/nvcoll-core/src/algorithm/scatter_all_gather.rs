@@ -1,4 +1,4 @@
-//! scatter_all_gather broadcast: the root deals the data out, and the others pass on what they got.
+//! scatter_all_gather broadcast: the root distributes the chunks, and the other ranks gather them around a ring.
 //!
 //! ```text
 //! data in n-1 chunks                 root ─▶ 1: a      root ─▶ 2: b      root ─▶ 3: c
@@ -6,19 +6,19 @@
 //!                                        1 ─▶ 2: c         2 ─▶ 3: a         3 ─▶ 1: b       n-2 hops
 //! ```
 //!
-//! The root's memory, or its port, is read once: by everybody, a chunk each. Every other rank passes on as much as it
-//! receives. Steps a rank: n-1. Bytes per rank: 2 N (n-1)/n, out of place 2 N (the root copies for itself). Waits: n-1 hops and
-//! one to leave.
+//! The root's memory, or its port, is read once: each of the other ranks reads one chunk. Every other rank forwards as much as it
+//! receives. Steps per rank: n-1. Bytes per rank: 2 N (n-1)/n; out of place 2 N, because the root copies for itself. Waits: n-1
+//! hops and one to leave.
 //!
-//! Departures: van de Geijn's root takes part in the ring and has a chunk of its own; here it has everything already, so the
-//! others go round without it. His scatter is a tree, which saves latency and sends every byte up to log2 n times; here each rank
-//! fetches its chunk from the root. Source: Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, "Interprocessor collective
+//! Departures: van de Geijn's root takes part in the ring and has a chunk of its own. Here the ring leaves the root out, because the
+//! root already has all data. His scatter is a tree, which saves latency and sends every byte up to log2 n times. Here each rank
+//! reads its chunk from the root. Source: Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, "Interprocessor collective
 //! communication library (InterCom)", 1994; MPICH's long broadcast.
 
 use super::{relative, Algorithm, Build::Plain, Order};
 use crate::collective::BROADCAST as COLLECTIVE;
 
-/// The registry line.
+/// Registers the algorithm.
 pub(super) static BROADCAST: Algorithm = Algorithm {
     name: "scatter_all_gather",
     collective: &COLLECTIVE,

@@ -1,4 +1,4 @@
-//! tree: two binary trees, each for half of the data, in which no rank is an inner node twice.
+//! tree: two binary trees, each for half of the data; no rank is an inner node of both.
 //!
 //! ```text
 //! labels 1..m in order; the root of a range is the label with the most trailing zeros, its children the roots of what is
@@ -11,21 +11,20 @@
 //! broadcast    the same trees; the root stores each half to its tree's root, and down
 //! ```
 //!
-//! Where a root is given it stands above both trees, so that no rank sends or receives more than about N, where the root of a
-//! binomial tree has log2 n N; together both move as much, since either has one inner node for two ranks. Tiles stream through
-//! the queues by themselves, so the data is cut in two only.
+//! If the collective has a root, the root stands above both trees. No rank then sends or receives much more than N, while the root of
+//! a binomial tree sends N log2 n. Tiles stream through the queues, so the data is cut into two chunks only.
 //!
-//! Bytes per rank: all_reduce about 3.1 N at 8 ranks; with i = (n-1)/2 rounded down, reduce (n+1+2i)/n N and broadcast (n+i)/n N, out
-//! of place (n+1+i)/n N. Waits: about log2 n, twice that for all_reduce. One channel per tree, in it one queue up and one down.
-//! Order: own, by the shape of the tree, children and self sorted by their lowest rank. In a reduce partial sums lie in scratch, since
-//! only the root has an output. Source: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast,
-//! reduction and scan", 2009.
+//! Bytes per rank: all_reduce about 3.1 N at 8 ranks; with i = (n-1)/2 rounded down, reduce (n+1+2i)/n N, and broadcast (n+i)/n N,
+//! out of place (n+1+i)/n N. Waits: about log2 n, twice that for all_reduce. Each tree has one channel, with one queue up and one
+//! queue down. Order: own, by the shape of the tree; children and the rank itself are sorted by their lowest rank. Partial sums of a
+//! reduce lie in scratch, because only the root has an output. Source: Sanders, Speck and Träff, "Two-tree algorithms for full
+//! bandwidth broadcast, reduction and scan", 2009.
 
 use super::{relative, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 
-/// The registry line of all_reduce.
+/// Registers the all_reduce algorithm.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::ALL_REDUCE,
@@ -46,7 +45,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of reduce.
+/// Registers the reduce algorithm.
 pub(super) static REDUCE: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::REDUCE,
@@ -63,7 +62,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     }),
 };
 
-/// The registry line of broadcast.
+/// Registers the broadcast algorithm.
 pub(super) static BROADCAST: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::BROADCAST,
@@ -86,7 +85,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     }),
 };
 
-/// A subtree, by rank.
+/// A subtree of ranks.
 struct TreeNode {
     rank: u32,
     lowest: u32,
@@ -112,14 +111,14 @@ fn node(rank: u32, children: Vec<TreeNode>) -> TreeNode {
     TreeNode { rank, lowest, children }
 }
 
-/// The root that the call names, with a tree of all the others as its one child.
+/// Returns the root of the call, with a tree of all other ranks as its only child.
 fn below_root(b: &Builder, tree: u32) -> TreeNode {
     let others = b.world_size() - 1;
     let child = subtree(1, others, &|label| relative(b, 1 + rank_of(label, others, tree)));
     node(b.root(), child.into_iter().collect())
 }
 
-/// Folds a subtree into its root; returns where the sum is.
+/// Folds a subtree into its root; returns the region of the sum.
 fn up(b: &mut Builder, node: &TreeNode, chunk: u32) -> Region {
     if node.children.is_empty() {
         return b.input(node.rank, chunk);
@@ -130,7 +129,7 @@ fn up(b: &mut Builder, node: &TreeNode, chunk: u32) -> Region {
     b.fold(&sums, &[into])
 }
 
-/// Folds what is below a node; returns what it folds itself, in order.
+/// Folds the subtrees below a node; returns the regions that the node folds, in order.
 fn sums(b: &mut Builder, node: &TreeNode, chunk: u32) -> Vec<Region> {
     let mut sums = vec![(node.rank, b.input(node.rank, chunk))];
     for child in &node.children {
@@ -140,7 +139,7 @@ fn sums(b: &mut Builder, node: &TreeNode, chunk: u32) -> Vec<Region> {
     sums.into_iter().map(|(_, sum)| sum).collect()
 }
 
-/// Passes what the children of `node` have on to their children.
+/// Copies the data of the children of `node` to their children, down to the leaves.
 fn down(b: &mut Builder, node: &TreeNode, chunk: u32) {
     for child in node.children.iter().filter(|child| !child.children.is_empty()) {
         b.push(&b.output(child.rank, chunk), &outputs(b, &child.children, chunk));

@@ -1,4 +1,4 @@
-//! two_level all_reduce: within the node, across nodes, within the node.
+//! two_level all_reduce: reduce_scatter inside each node, all_reduce across nodes, all_gather inside each node.
 //!
 //! ```text
 //! inner: ranks of one node            reduce_scatter nvswitch     rank i of each node holds shard i of its node's sum
@@ -6,26 +6,26 @@
 //! inner                               all_gather nvswitch         every rank holds every shard
 //! ```
 //!
-//! A node is `per_node` ranks, which divide the world; unless it is given, the largest divisor that is at most [`PER_NODE`].
-//! Where there is none but 1 (n = 11, 143) all ranks are one node: nodes of one rank would be a plain ring. Across nodes goes
-//! a ring, whose k nodes wait for each other 2 (k-1) times, or `outer=halving_doubling`: 2 log2 k times, for many nodes. Of
-//! that the bits follow: own order among the sums of nodes, so the whole is nested for both.
+//! A node has `per_node` ranks, a divisor of the world size. The default is the largest divisor that is at most [`PER_NODE`]. If 1 is
+//! the only such divisor (n = 11, 143), all ranks are one node, because nodes of one rank would be a plain ring. The algorithm
+//! across nodes is a ring, with 2 (k-1) waits for k nodes, or `outer=halving_doubling`, with 2 log2 k waits, for many nodes. Results
+//! differ between the two: the sums of nodes are folded in the outer algorithm's own order, so the whole order is nested.
 //!
-//! Bytes per rank with nodes of m and k nodes: (1 + 1/m) N + 5 N/m (k-1)/k + N; by halving, k no power of two, as a mean.
-//! Steps of a rank: 2 (k-1) + 2 by ring, 2 log2 k + 2 by halving, k a power of two. Source: the hierarchical all-reduce of
-//! Jia et al., "Highly scalable deep learning training system", 2018.
+//! Bytes per rank with k nodes of m ranks: (1 + 1/m) N + 5 N/m (k-1)/k + N, on average if k is no power of two. Steps per rank:
+//! 2 (k-1) + 2 with ring; 2 log2 k + 2 with halving_doubling, if k is a power of two. Source: the hierarchical all-reduce of Jia et
+//! al., "Highly scalable deep learning training system", 2018.
 
 use super::{Algorithm, Arguments, Build::With, Order, Parameter, ParameterValues};
 use crate::builder::Builder;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 
-/// GPUs in a node. Chosen: what most machines have.
+/// The usual number of GPUs in a node. Chosen: most machines have as many.
 const PER_NODE: u32 = 8;
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "per_node",
-        values: ParameterValues::Whole("the most up to 8 that divide the world"),
+        values: ParameterValues::Whole("the largest divisor of the world size up to 8"),
         summary: "the ranks of a node",
     },
     Parameter {
@@ -35,7 +35,7 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// The registry line.
+/// Registers the algorithm.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "two_level",
     collective: &COLLECTIVE,
@@ -45,7 +45,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     build: With(PARAMETERS, build),
 };
 
-/// The same with another algorithm across nodes.
+/// Registers the algorithm with halving_doubling across nodes.
 pub(super) static ALL_REDUCE_BY_HALVING: Algorithm = Algorithm {
     name: "two_level(outer=halving_doubling)",
     summary: "reduce_scatter inside each node, halving and doubling across nodes, all_gather inside each node",

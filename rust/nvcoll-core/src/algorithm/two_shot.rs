@@ -1,19 +1,19 @@
-//! two_shot all_reduce: every rank folds its chunk from everybody, then fetches every other chunk from who folded it.
+//! two_shot all_reduce: every rank folds one chunk of all inputs, then copies every other chunk from the rank that folded it.
 //!
 //! ```text
 //! shot 1   rank c:  output[c].c = fold of input[0..n].c
 //! shot 2   rank r:  output[r].c = output[c].c                 for every other c, its right neighbour's first
 //! ```
 //!
-//! [`nvswitch`](super::nvswitch) without the switch: nobody stores into another's memory. Steps: n a rank. Bytes per rank:
-//! (3n-1)/n N. Waits: 3. Order: rank. Source: the two-shot all-reduce of custom kernels for one node, as in TensorRT-LLM and
-//! PyTorch's intra-node communication; a direct reduce-scatter and a direct all-gather.
+//! two_shot is [`nvswitch`](super::nvswitch) without the switch: no rank stores into another rank's memory. Steps per rank: n. Bytes
+//! per rank: (3n-1)/n N. Waits: 3. Order: rank. Source: the two-shot all-reduce of custom kernels for one node, as in TensorRT-LLM
+//! and PyTorch's intra-node communication; it is a direct reduce-scatter and a direct all-gather.
 
 use super::{Algorithm, Build::Plain, Order};
 use crate::builder::Region;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 
-/// The registry line.
+/// Registers the algorithm.
 pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "two_shot",
     collective: &COLLECTIVE,

@@ -26,7 +26,7 @@
 //! Cost: a bit per rank for every step. Source: ours.
 
 use super::clocks::{is_past, Clock, Clocks};
-use super::graph::{name_of, Graph};
+use super::graph::Graph;
 use super::location::{Access, BufferChunk, Waiter};
 use super::memory::Memory;
 use super::report::{Refutation, Violation};
@@ -108,44 +108,59 @@ fn check_records(first: &FirstCall<'_, '_>, enters: &[RankSet]) -> Result<(), Vi
     Ok(())
 }
 
-/// Checks every access of the third call to staging against those of the first to the same cell.
+/// Checks every access of the third call to staging against the accesses of the first call to the same chunk.
 fn check_staging(first: &FirstCall<'_, '_>, graph: &Graph<'_>, third: &Spread) -> Result<(), Violation> {
-    let mut accesses: Vec<(Key, u32, Access)> = Vec::new();
-    for step in 0..first.graph.order().len() as u32 {
-        accesses.extend(staged(first.graph, step).map(|(key, access)| (key, step, access)));
-    }
-    accesses.sort_unstable_by_key(|(key, ..)| *key);
+    let earlier = StagingAccesses::of(first.graph);
     for step in 0..graph.order().len() as u32 {
-        for (key, access) in staged(graph, step) {
-            let from = accesses.partition_point(|(other, ..)| *other < key);
-            let same = accesses[from..].iter().take_while(|(other, ..)| *other == key);
-            let conflicting = same.filter(|(_, _, other)| [*other, access].contains(&Access::Writes));
-            for &(_, earlier, _) in conflicting {
-                if !first.is_over(earlier, &third.steps[step as usize]) {
-                    return Err(Violation::StagingOverrun {
-                        first: first.graph.name(earlier),
-                        second: name_of(graph.step(step)),
-                        second_access: access,
-                        cell: BufferChunk { rank: key.0, buffer: Buffer::Staging(key.1), chunk: key.2 },
-                    });
-                }
-            }
+        let left = &third.steps[step as usize];
+        let overrun = |(chunk, access)| {
+            let unfinished = earlier.conflicting(chunk, access).find(|&earlier| !first.is_over(earlier, left))?;
+            Some((unfinished, chunk, access))
+        };
+        if let Some((unfinished, (rank, layer, chunk), access)) = staged(graph, step).find_map(overrun) {
+            return Err(Violation::StagingOverrun {
+                first: first.graph.name(unfinished),
+                second: graph.name(step),
+                second_access: access,
+                cell: BufferChunk { rank, buffer: Buffer::Staging(layer), chunk },
+            });
         }
     }
     Ok(())
 }
 
-/// Rank, layer and chunk of a cell of staging; not its slot.
-type Key = (u32, u16, u32);
+/// A chunk of staging without its slot: rank, layer and chunk.
+type StagingChunk = (u32, u16, u32);
 
-fn staged<'s>(graph: &Graph<'s>, step: u32) -> impl Iterator<Item = (Key, Access)> + use<'s> {
+/// All accesses of a call to staging, each with its step, sorted by chunk.
+struct StagingAccesses(Vec<(StagingChunk, u32, Access)>);
+
+impl StagingAccesses {
+    fn of(graph: &Graph<'_>) -> Self {
+        let steps = 0..graph.order().len() as u32;
+        let of_step = |step| staged(graph, step).map(move |(chunk, access)| (chunk, step, access));
+        let mut accesses: Vec<_> = steps.flat_map(of_step).collect();
+        accesses.sort_unstable_by_key(|(chunk, ..)| *chunk);
+        Self(accesses)
+    }
+
+    /// Yields the steps whose access to a chunk conflicts with another access: at least one of the two writes.
+    fn conflicting(&self, chunk: StagingChunk, access: Access) -> impl Iterator<Item = u32> + '_ {
+        let from = self.0.partition_point(|(other, ..)| *other < chunk);
+        let same = self.0[from..].iter().take_while(move |(other, ..)| *other == chunk);
+        same.filter(move |(_, _, other)| [*other, access].contains(&Access::Writes)).map(|(_, step, _)| *step)
+    }
+}
+
+/// Yields the accesses of a step to staging.
+fn staged<'s>(graph: &Graph<'s>, step: u32) -> impl Iterator<Item = (StagingChunk, Access)> + use<'s> {
     let step = graph.step(step);
-    let keys = |view: &'s View| {
+    let chunks = |view: &'s View| {
         let layer = if let Buffer::Staging(layer) = view.buffer { Some(layer) } else { None };
         layer.into_iter().flat_map(move |layer| view.chunks.clone().map(move |chunk| (view.rank, layer, chunk)))
     };
-    let reads = step.src.iter().flat_map(move |source| keys(&source.view)).map(|key| (key, Access::Reads));
-    reads.chain(step.dst.iter().flat_map(keys).map(|key| (key, Access::Writes)))
+    let reads = step.src.iter().flat_map(move |source| chunks(&source.view)).map(|chunk| (chunk, Access::Reads));
+    reads.chain(step.dst.iter().flat_map(chunks).map(|chunk| (chunk, Access::Writes)))
 }
 
 /// The first of three calls: which of its steps each leave waits for.
