@@ -1,4 +1,4 @@
-//! How many elements each part has.
+//! The number of elements of each part.
 //!
 //! ```text
 //! Even(10) of 4 ranks     all_reduce 10            reduce_scatter 3 3 2 2        all_to_all 3 3 2 2  3 3 2 2  3 3 2 2  3 3 2 2
@@ -9,21 +9,21 @@ use std::sync::Arc;
 
 use crate::collective::{Collective, Parts, Roles};
 
-/// How many elements each part has.
+/// The number of elements of each part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Counts {
-    /// So many elements in one part, or cut among the ranks as evenly as can be, the longer parts first, as numpy's
-    /// `array_split` does.
+    /// A total number of elements. If there are several parts, they divide it as evenly as possible, the longer parts first, as
+    /// numpy's `array_split` does.
     Even(usize),
-    /// For each part.
+    /// One number for each part.
     Table(Arc<[usize]>),
 }
 
 impl Counts {
-    /// Returns what a number for each part says in its shortest form: an even cut is [`Counts::Even`].
+    /// Returns the shortest form of one number for each part: [`Counts::Even`] if the parts are even.
     ///
     /// # Panics
-    /// If there is another number of numbers than the contract has parts.
+    /// If the table is not one number for each part of the contract.
     pub fn of_table(collective: &Collective, roles: Roles, table: Vec<usize>) -> Self {
         let senders = table.len().div_ceil(roles.world_size as usize).max(1);
         let even = Counts::Even(table.iter().sum::<usize>() / senders);
@@ -36,7 +36,7 @@ impl Counts {
     /// Returns the elements of every part.
     ///
     /// # Panics
-    /// If a table has another length than the contract has parts.
+    /// If the table is not one number for each part of the contract.
     pub fn of_parts(&self, collective: &Collective, roles: Roles) -> Vec<usize> {
         let parts = collective.parts(roles) as usize;
         match self {
@@ -52,7 +52,7 @@ impl Counts {
     }
 }
 
-/// Returns how many elements a buffer has that holds these parts.
+/// Returns the number of elements of a buffer that holds these parts.
 pub fn held_count(counts: &[usize], held: Parts) -> usize {
     held.iter().map(|part| counts[part as usize]).sum()
 }

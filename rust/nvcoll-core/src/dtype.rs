@@ -1,25 +1,25 @@
 //! The element types. **A dtype is one row of the table below**; every list of dtypes in the project (tests, CLI, docs,
 //! kernels) is generated from it.
 
-/// What arithmetic a dtype has; the table of ops says on which kinds an op is defined.
+/// The kind of arithmetic of a dtype. The table of ops lists the kinds on which each op is defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// IEEE 754 numbers, and formats that accumulate in them.
+    /// Floats of IEEE 754, and formats that accumulate in them.
     Float,
-    /// Floats of eight bits: they can be added and compared, and are too coarse for more.
+    /// Floats of eight bits. They support addition and comparison only, because they are too coarse for more.
     Float8,
-    /// Integers in two's complement, wrapping.
+    /// Signed integers in two's complement, which wrap.
     Signed,
-    /// Integers from zero on, wrapping.
+    /// Unsigned integers, which wrap.
     Unsigned,
-    /// One byte, true unless it is zero.
+    /// Truth values of one byte, true unless it is zero.
     Bool,
-    /// Two floats, the real part first.
+    /// Complex numbers of two floats, the real part first.
     Complex,
 }
 
 impl Kind {
-    /// Returns its name.
+    /// Returns the name of the kind.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Float => "float",
@@ -43,7 +43,7 @@ macro_rules! dtypes {
             /// Every dtype, in table order.
             pub const ALL: &'static [DType] = &[$(DType::$variant,)*];
 
-            /// Returns the name that numpy, torch or ml_dtypes gives it.
+            /// Returns the name of the dtype in numpy, torch or ml_dtypes.
             pub const fn name(self) -> &'static str {
                 match self { $(DType::$variant => $name,)* }
             }
@@ -53,7 +53,7 @@ macro_rules! dtypes {
                 match self { $(DType::$variant => $bytes,)* }
             }
 
-            /// Returns what arithmetic it has.
+            /// Returns the kind of arithmetic of the dtype.
             pub const fn kind(self) -> Kind {
                 match self { $(DType::$variant => Kind::$kind,)* }
             }
@@ -75,31 +75,31 @@ dtypes! {
     F16 = "float16", 2 bytes, Float, accumulates in F32;
     /// bfloat16: the upper half of binary32.
     BF16 = "bfloat16", 2 bytes, Float, accumulates in F32;
-    /// 4 bits of exponent, 3 of mantissa, no infinity and one NaN.
+    /// 8-bit float with 4 bits of exponent, 3 bits of mantissa, no infinity and one NaN.
     F8E4M3 = "float8_e4m3fn", 1 bytes, Float8, accumulates in F32;
-    /// The upper half of binary16.
+    /// 8-bit float: the upper half of binary16.
     F8E5M2 = "float8_e5m2", 1 bytes, Float8, accumulates in F32;
-    /// 8-bit integer.
+    /// 8-bit signed integer.
     I8 = "int8", 1 bytes, Signed, accumulates in I8;
-    /// 16-bit integer.
+    /// 16-bit signed integer.
     I16 = "int16", 2 bytes, Signed, accumulates in I16;
-    /// 32-bit integer.
+    /// 32-bit signed integer.
     I32 = "int32", 4 bytes, Signed, accumulates in I32;
-    /// 64-bit integer.
+    /// 64-bit signed integer.
     I64 = "int64", 8 bytes, Signed, accumulates in I64;
-    /// 8-bit integer without sign.
+    /// 8-bit unsigned integer.
     U8 = "uint8", 1 bytes, Unsigned, accumulates in U8;
-    /// 16-bit integer without sign.
+    /// 16-bit unsigned integer.
     U16 = "uint16", 2 bytes, Unsigned, accumulates in U16;
-    /// 32-bit integer without sign.
+    /// 32-bit unsigned integer.
     U32 = "uint32", 4 bytes, Unsigned, accumulates in U32;
-    /// 64-bit integer without sign.
+    /// 64-bit unsigned integer.
     U64 = "uint64", 8 bytes, Unsigned, accumulates in U64;
-    /// A truth value in a byte.
+    /// Truth value in one byte.
     Bool = "bool", 1 bytes, Bool, accumulates in Bool;
-    /// Two binary32.
+    /// Complex number of two binary32 floats.
     C64 = "complex64", 8 bytes, Complex, accumulates in C64;
-    /// Two binary64.
+    /// Complex number of two binary64 floats.
     C128 = "complex128", 16 bytes, Complex, accumulates in C128;
 }
 
@@ -109,7 +109,7 @@ impl DType {
         Self::ALL.iter().copied().find(|d| d.name() == name)
     }
 
-    /// Returns the least and the greatest number of an integer dtype.
+    /// Returns the least and the greatest value of an integer dtype.
     pub const fn limits(self) -> Option<(i128, i128)> {
         let bits = 8 * self.bytes();
         match self.kind() {

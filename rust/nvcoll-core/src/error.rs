@@ -1,4 +1,4 @@
-//! What can go wrong before anything runs. The binding decides which Python exception each variant becomes.
+//! Errors of the core. The Python binding chooses the Python exception for each variant.
 
 use crate::interrupt::Interrupted;
 use crate::limits::{MAX_STEPS, MAX_VIEWS};
@@ -6,43 +6,43 @@ use crate::limits::{MAX_STEPS, MAX_VIEWS};
 /// An error of the core.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A name that no registry knows.
+    /// No registry knows the name.
     #[error("no {kind} is called `{name}`: choose from {known}")]
     Unknown {
-        /// What kind of thing was named.
+        /// The kind of thing that the caller named.
         kind: String,
         /// The name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
-    /// A world size outside what can be described, or run.
+    /// The world size is too large or 0.
     #[error("world_size is {found}: it must be from 1 to {most}")]
     WorldSize {
-        /// How many ranks there were to be.
+        /// The requested number of ranks.
         found: u32,
-        /// How many there can be: [`crate::limits::MAX_WORLD_SIZE`] or [`crate::limits::MAX_RUNNING_RANKS`].
+        /// The largest number of ranks: [`crate::limits::MAX_WORLD_SIZE`] or [`crate::limits::MAX_RUNNING_RANKS`].
         most: u32,
     },
-    /// A program with more steps or views than a schedule can have.
+    /// A program has more steps or views than a schedule can have.
     #[error(
         "{what} would have {steps} steps with {views} views: a schedule has at most {MAX_STEPS} steps and {MAX_VIEWS} views"
     )]
     TooLarge {
-        /// What would be too large.
+        /// The program that is too large.
         what: String,
-        /// How many steps it would have.
+        /// The number of its steps.
         steps: u64,
-        /// How many sources and destinations they would have together.
+        /// The number of sources and destinations of all its steps.
         views: u64,
     },
-    /// A parameter that an algorithm does not have, or a value that it cannot have.
+    /// An algorithm does not have the parameter, or the parameter does not accept the value.
     #[error("{0}")]
     Parameter(String),
     /// An algorithm broke a rule of the builder.
     #[error("{0}")]
     Build(String),
-    /// An op that has no meaning on a dtype.
+    /// The op is not defined on the dtype.
     #[error("{op} is not defined on {dtype}: it is defined on {defined}; {dtype} has {ops}")]
     Undefined {
         /// The op.
@@ -51,21 +51,21 @@ pub enum Error {
         dtype: &'static str,
         /// The dtypes on which the op is defined.
         defined: String,
-        /// The ops that the dtype has.
+        /// The ops that are defined on the dtype.
         ops: String,
     },
-    /// A schedule that can be proved and not run.
+    /// A schedule can be proved, but is too large to run.
     #[error("{0}")]
     CannotRun(String),
-    /// The caller stopped work that took long.
+    /// The caller stopped the work.
     #[error("{Interrupted}")]
     Interrupted,
-    /// Text that is not a schedule.
+    /// The text is not a schedule.
     #[error("line {line}: {message}")]
     Text {
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What was found and expected.
+        /// The message: what was found and what was expected.
         message: String,
     },
 }
@@ -76,5 +76,5 @@ impl From<Interrupted> for Error {
     }
 }
 
-/// The result of anything in the core that can fail.
+/// The result of an operation of the core that can fail.
 pub type Result<T> = std::result::Result<T, Error>;

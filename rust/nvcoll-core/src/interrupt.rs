@@ -1,16 +1,16 @@
-//! How a caller stops work that takes long, such as the proof of a ring of a thousand ranks.
+//! Interrupts: a caller stops long work, such as the proof of a ring of a thousand ranks.
 //!
 //! ```
 //! use nvcoll_core::interrupt::Interrupt;
 //! use nvcoll_core::{algorithm, collective::{Roles, ALL_REDUCE}, schedule::Aliasing, Error};
 //!
-//! let interrupt = Interrupt::when(|| true);               // a real caller looks whether Ctrl-C was pressed
+//! let interrupt = Interrupt::when(|| true);               // a real caller checks for Ctrl-C
 //! let built = algorithm::build_interruptible(&ALL_REDUCE, "ring", Roles::of(100), Aliasing::Disjoint, &interrupt);
 //! assert_eq!(built.unwrap_err(), Error::Interrupted);
 //! ```
 //!
-//! Building, lowering, proving and costing each take an [`Interrupt`] and ask it about once for every [`UNITS_PER_QUESTION`]
-//! units of work; a unit is a step or one view of a step. The core has no clock: when to stop is the caller's decision.
+//! Building, lowering, proving and costing take an [`Interrupt`]. They ask it once per [`UNITS_PER_QUESTION`] units of work; a
+//! unit is a step or one view of a step. The core has no clock: the caller decides when to stop.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The units of work between two questions. Chosen: they take some milliseconds in worlds of a thousand ranks.
 pub const UNITS_PER_QUESTION: u32 = 4096;
 
-/// A question that long work asks its caller from time to time: "shall I stop?"
+/// A question that long work asks its caller regularly: "shall I stop?"
 #[derive(Clone, Default)]
 pub struct Interrupt(Option<Arc<Question>>);
 
@@ -29,26 +29,26 @@ struct Question {
     units: AtomicU32,
 }
 
-/// The caller wanted the work to stop.
+/// The error of work that its caller stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the work was interrupted by its caller: start it again")]
 pub struct Interrupted;
 
 impl Interrupt {
-    /// Returns the interrupt that never comes.
+    /// Returns an interrupt that never occurs.
     pub fn never() -> Self {
         Self(None)
     }
 
-    /// Returns an interrupt that comes once `is_wanted` says true.
+    /// Returns an interrupt that occurs when `is_wanted` returns true.
     pub fn when(is_wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(Question { is_wanted: Box::new(is_wanted), units: AtomicU32::new(0) })))
     }
 
-    /// Counts work, and asks the caller each time that enough of it has been done.
+    /// Counts units of work, and asks the caller once per [`UNITS_PER_QUESTION`] units.
     ///
     /// # Errors
-    /// [`Interrupted`] if the caller wants the work to stop.
+    /// [`Interrupted`] if the caller stops the work.
     #[inline]
     pub fn check(&self, units: usize) -> Result<(), Interrupted> {
         match &self.0 {

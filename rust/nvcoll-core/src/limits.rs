@@ -1,54 +1,54 @@
-//! How large a world and a schedule may be.
+//! The limits of worlds and schedules.
 //!
-//! | limit | of what | who refuses more |
+//! | limit | applies to | checked by |
 //! |---|---|---|
-//! | [`MAX_WORLD_SIZE`] | what can be **described**: built, lowered, proved, priced, simulated | builder, text, verifier |
-//! | [`MAX_RUNNING_RANKS`] | what can **run**: the ranks of a node | engine, tuning tables |
+//! | [`MAX_WORLD_SIZE`] | schedules that are **described**: built, lowered, proved, costed, simulated | builder, text, verifier |
+//! | [`MAX_RUNNING_RANKS`] | schedules that **run**: the ranks of one machine | engine, tuning tables |
 //! | [`MAX_RUNNING_QUEUES`], [`most_staged_chunks`] | one rank of a schedule that **runs** | engine; `nvcoll verify` says so |
 //! | [`MAX_STEPS`], [`MAX_VIEWS`] | one schedule of either | builder, lowering |
 //! | [`MAX_CHUNKS_PER_PART`], [`MAX_CHUNKS`] | chunks of one schedule | builder, text, lowering |
 //!
-//! A ring of 1,024 ranks has two million steps, of 16,384 more than five hundred million: what is too large depends on the
-//! algorithm. So the size of a program is counted while it is written, and what passes a limit is counted on but no longer
-//! kept: an error says how large the whole would be, and nothing that large is allocated.
+//! A ring of 1,024 ranks has two million steps; a ring of 16,384 ranks has more than five hundred million. Therefore the builder
+//! counts the size of a program while an algorithm writes it. Beyond a limit it counts on without keeping the steps. The error
+//! tells the size of the whole program, and no memory of that size is allocated.
 
 use crate::error::{Error, Result};
 use crate::partition::GRAIN;
 use crate::schedule::{Buffer, Schedule, Step};
 use crate::words::counted;
 
-/// The most ranks that a schedule describes. Chosen: 2,048 nodes of 8 GPUs.
+/// The largest world size of a schedule. Chosen: 2,048 nodes of 8 GPUs.
 pub const MAX_WORLD_SIZE: u32 = 1 << 14;
 
-/// The most ranks that run together on this machine. Chosen: some hundred per processor; words and flags of ranks are laid
-/// out for so many.
+/// The largest number of ranks that run together on one machine. Chosen: some hundred per processor; the engine lays out words
+/// and flags for this number.
 pub const MAX_RUNNING_RANKS: u32 = 1 << 10;
 
-/// The most steps of a schedule. Chosen: twice those of a ring of 1,024 ranks, which takes 1.5 GB while it is built.
+/// The largest number of steps of a schedule. Chosen: twice the steps of a ring of 1,024 ranks, which takes 1.5 GB to build.
 pub const MAX_STEPS: u64 = 1 << 22;
 
-/// The most views of all steps, sources and destinations. Chosen: four for each of the most steps; they take as much again.
+/// The largest number of sources and destinations of all steps. Chosen: four for each step; they take as much memory as the steps.
 pub const MAX_VIEWS: u64 = 1 << 24;
 
-/// A part is cut into at most this many chunks. Chosen: four times the largest world size.
+/// The largest number of chunks per part. Chosen: four times the largest world size.
 pub const MAX_CHUNKS_PER_PART: u64 = 1 << 16;
 
-/// All parts together have at most this many chunks. Chosen: one for each pair of the most ranks.
+/// The largest number of chunks of all parts together. Chosen: one for each pair of ranks of the largest world.
 pub const MAX_CHUNKS: u64 = 1 << 28;
 
-/// The most queues of a rank that runs. Chosen: three phases of a two-level tree need no more.
+/// The largest number of queues of a rank that runs. Chosen: three phases of a two-level tree need no more.
 pub const MAX_RUNNING_QUEUES: u32 = 16;
 
-/// A cache line: slots of staging, and chunks in them, begin at multiples of it.
+/// The size of a cache line. Slots of staging, and chunks in slots, begin at multiples of it.
 const LINE_BYTES: usize = 64;
 
-/// Staging of a rank in a small world. Chosen: four slots that fit a second-level cache together.
+/// The least staging of a rank. Chosen: four slots fit a second-level cache together.
 const STAGING_BYTES: usize = 1 << 20;
 
-/// Staging per rank of the world, where that is more. Chosen: four slots of three layers of the shortest float64 tiles.
+/// The staging of a rank per rank of a large world. Chosen: four slots of three layers of the shortest float64 tiles.
 const STAGING_BYTES_PER_RANK: usize = 4096;
 
-/// Returns the most chunks that a collective of so many parts can have.
+/// Returns the largest number of chunks of a collective with this number of parts.
 pub fn most_chunks(parts: u32) -> u64 {
     (MAX_CHUNKS_PER_PART * u64::from(parts.max(1))).min(MAX_CHUNKS)
 }
@@ -58,25 +58,26 @@ pub fn staging_bytes(world_size: u32) -> usize {
     STAGING_BYTES.max(STAGING_BYTES_PER_RANK * world_size as usize)
 }
 
-/// Returns the bytes of one slot: staging has two banks, for calls by turns, of so many slots, for tiles by turns.
+/// Returns the bytes of one slot. Staging has two banks, which calls use in turn; a bank has `slots` slots, which tiles use in turn.
 pub fn slot_bytes(world_size: u32, slots: u32) -> usize {
     staging_bytes(world_size) / (2 * slots.max(1) as usize) / LINE_BYTES * LINE_BYTES
 }
 
-/// Returns the bytes that each chunk has in a slot of staging, if a rank stages `chunks` of them. The number of cache lines
-/// is odd, so that chunks spread over the sets of a cache.
+/// Returns the bytes of each chunk in a slot of staging, if a rank stages `chunks` chunks. The number of cache lines is odd, so
+/// that chunks spread over the sets of a cache.
 pub fn staged_chunk_bytes(slot_bytes: usize, chunks: usize) -> usize {
     let lines = slot_bytes / LINE_BYTES / chunks;
     LINE_BYTES * if lines.is_multiple_of(2) { lines.saturating_sub(1) } else { lines }
 }
 
-/// Returns how many chunks of elements of so many bytes a rank can stage: each needs room for its shortest tile.
+/// Returns the largest number of chunks that a rank can stage, by the size of an element: each chunk needs room for its shortest
+/// tile.
 pub fn most_staged_chunks(world_size: u32, slots: u32, element_bytes: usize) -> usize {
     let lines = (GRAIN * element_bytes).div_ceil(LINE_BYTES);
     slot_bytes(world_size, slots) / LINE_BYTES / if lines.is_multiple_of(2) { lines + 1 } else { lines }
 }
 
-/// Checks that a node can run a schedule on elements of so many bytes. What is proved may still be too large to run.
+/// Checks that one machine can run a schedule on elements of this size. A proved schedule may still be too large to run.
 ///
 /// # Errors
 /// [`Error::CannotRun`] names the limit and what to change.
@@ -104,7 +105,7 @@ pub fn check_runnable(schedule: &Schedule, element_bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns how many chunks of staging of each rank the steps touch, each once.
+/// Returns, for each rank, the number of chunks of staging that steps access.
 fn staged_chunks(schedule: &Schedule) -> Vec<usize> {
     let mut touched: Vec<Vec<(Buffer, u32)>> = vec![Vec::new(); schedule.world_size as usize];
     for view in schedule.steps.iter().flat_map(Step::views).filter(|view| view.buffer.is_staging()) {
@@ -127,7 +128,7 @@ mod tests {
     use crate::schedule::{Aliasing, Path};
     use crate::verify::verify;
 
-    /// Rank 0 folds and every rank copies, chunk by chunk; each chunk has a channel of its own, or all have one.
+    /// Builds a schedule in which rank 0 folds and every rank copies, chunk by chunk, in one channel per chunk or one for all.
     fn star(chunks: u32, has_channels: bool, path: Path) -> Schedule {
         let mut b = Builder::new(&ALL_REDUCE, Roles::of(2), Aliasing::Disjoint).unwrap();
         for chunk in b.chunks(chunks) {

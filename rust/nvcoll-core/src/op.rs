@@ -1,9 +1,9 @@
 //! The reduce operations. **An op is one row of the table below** and one fold arm in the engine's kernels.
 //!
-//! `avg` is the sum, then one true division by the number of ranks in the accumulation type, at the step that completes
-//! the reduction. `premul_sum` multiplies each rank's contribution by that rank's scalar in the accumulation type, then
-//! adds; never fused. `min` and `max` are IEEE 754-2019 minimum and maximum: NaN propagates, -0 < +0. On bool, `sum` is or,
-//! `prod` is and, and so are `max` and `min`.
+//! `avg` adds, and divides once by the number of ranks in the accumulation type, in the step that completes the reduction.
+//! `premul_sum` multiplies each rank's contribution by that rank's scalar in the accumulation type, then adds, never fused. `min`
+//! and `max` are IEEE 754-2019 minimum and maximum: NaN propagates, and -0 < +0. On bool, `sum` and `max` are or; `prod` and `min`
+//! are and.
 
 use crate::dtype::{DType, Kind};
 use crate::error::{Error, Result};
@@ -19,12 +19,12 @@ macro_rules! ops {
             /// Every op, in table order.
             pub const ALL: &'static [Op] = &[$(Op::$variant,)*];
 
-            /// Returns its name, the same in Rust, Python and the CLI.
+            /// Returns the name of the op, the same in Rust, Python and the CLI.
             pub const fn name(self) -> &'static str {
                 match self { $(Op::$variant => $name,)* }
             }
 
-            /// Returns the kinds of dtype on which it is defined.
+            /// Returns the kinds of dtype on which the op is defined.
             pub const fn kinds(self) -> &'static [Kind] {
                 match self { $(Op::$variant => &[$(Kind::$kind),*],)* }
             }
@@ -45,15 +45,15 @@ ops! {
     Avg = "avg", on [Float, Float8, Complex];
     /// Sum of contributions, each multiplied by its rank's scalar.
     PremulSum = "premul_sum", on [Float, Signed, Unsigned];
-    /// And of each bit; of bools, of the truth values.
+    /// Bitwise and; logical and of bools.
     Band = "band", on [Signed, Unsigned, Bool];
-    /// Or of each bit; of bools, of the truth values.
+    /// Bitwise or; logical or of bools.
     Bor = "bor", on [Signed, Unsigned, Bool];
-    /// Exclusive or of each bit; of bools, of the truth values.
+    /// Bitwise exclusive or; logical exclusive or of bools.
     Bxor = "bxor", on [Signed, Unsigned, Bool];
-    /// 1 if all are other than zero, else 0.
+    /// 1 if no contribution is zero, else 0.
     Land = "land", on [Signed, Unsigned, Bool];
-    /// 1 if any is other than zero, else 0.
+    /// 1 if a contribution is not zero, else 0.
     Lor = "lor", on [Signed, Unsigned, Bool];
 }
 
@@ -71,7 +71,7 @@ impl Op {
     /// Refuses a dtype on which the op is not defined.
     ///
     /// # Errors
-    /// [`Error::Undefined`] names the dtypes that the op has, and the ops that the dtype has.
+    /// [`Error::Undefined`] lists the dtypes of the op and the ops of the dtype.
     pub fn check(self, dtype: DType) -> Result<()> {
         if self.is_defined_on(dtype) {
             return Ok(());

@@ -1,9 +1,8 @@
-//! How elements fall into parts, chunks and tiles.
+//! Parts, chunks and tiles as ranges of elements.
 //!
-//! A collective cuts its data into **parts** (its contract: one for all_reduce, one per rank for reduce_scatter and
-//! all_gather). An algorithm cuts every part into the same number of **chunks**. A **tile** is a slice of every chunk;
-//! tiles never re-chunk. All three depend on the counts and the world size only, so that results do not depend on how a
-//! call is executed.
+//! A contract divides the data of a collective into **parts**: one for all_reduce, one per rank for reduce_scatter and
+//! all_gather. An algorithm divides every part into the same number of **chunks**. A **tile** is a slice of every chunk. All
+//! three depend on the counts and the world size only, so results do not depend on the execution of a call.
 //!
 //! ```text
 //! part 0                     part 1
@@ -11,8 +10,8 @@
 //! |t0|t1|t2||t0|t1|t2||t0|t1|t2||t0|t1|t2||        tile 1 = the slice t1 of every chunk
 //! ```
 //!
-//! Chunk boundaries inside a part are multiples of [`GRAIN`] elements, so that two ranks that write neighbouring chunks of
-//! one array share no cache line (where the array itself is aligned). Source: ours.
+//! Chunk boundaries inside a part are multiples of [`GRAIN`] elements. Two ranks that write neighbouring chunks of an aligned
+//! array therefore share no cache line. Source: ours.
 
 use std::ops::Range;
 
@@ -27,7 +26,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Cuts parts of the given element counts into `chunks_per_part` chunks each.
+    /// Divides parts with these element counts into `chunks_per_part` chunks each.
     pub fn new(counts: Vec<usize>, chunks_per_part: u32) -> Self {
         Self { counts, chunks_per_part }
     }

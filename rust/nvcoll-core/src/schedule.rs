@@ -1,9 +1,9 @@
-//! The schedule: the size-free program of all ranks, and the one instruction it is made of.
+//! The schedule: the program of all ranks for any message size, made of one kind of instruction.
 //!
 //! > A **step** folds a list of source views into a list of destination views.
 //!
-//! One source is a copy, several destinations are a multicast, several sources are a reduction. What moves (views), how it
-//! folds (the op, bound later) and how it is signalled (the waits in `after`) are kept apart.
+//! A step with one source is a copy; with several destinations, a multicast; with several sources, a reduction. Three things are
+//! separate: the data that moves (views), the op (bound later) and the signals (the waits in `after`).
 //!
 //! ```text
 //! rank 0                                          rank 1
@@ -13,13 +13,13 @@
 //!   leave                                           leave
 //! ```
 //!
-//! `steps` is the author's sequential order, which is a topological order of one tile; a step's place in its queue is
-//! `(rank, queue, index)`. **Enter** is the moment a rank's buffers may be touched by others; **leave** is the moment after
-//! which nobody touches them. A rank has contact with another when it touches that rank's memory or waits for its steps,
-//! and contact needs that rank's enter first: that is where the engine compares the two calls.
+//! `steps` lists the steps in the author's sequential order, which is a topological order of one tile. `(rank, queue, index)` is
+//! the position of a step. From a rank's **enter** on, other ranks may access its buffers; after its **leave**, no rank does. A
+//! rank has **contact** with another rank when it accesses that rank's memory or waits for its steps. Contact needs that rank's
+//! enter first, because there the engine compares the two calls.
 //!
-//! A schedule is plain data, free to be wrong: mutation tests and hand-written text make such schedules. What may run is a
-//! [`crate::verify::Verified`].
+//! A schedule is plain data and can be wrong: mutation tests and hand-written text make such schedules. Only a
+//! [`crate::verify::Verified`] schedule runs.
 
 use std::ops::Range;
 
@@ -28,16 +28,17 @@ use crate::words::counted;
 
 pub use crate::collective::Aliasing;
 
-/// A buffer of one rank. Every buffer is divided by the same chunks.
+/// A buffer of one rank. All buffers are divided into the same chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Buffer {
-    /// What the user passes in.
+    /// The input that the caller passes.
     Input,
-    /// Where the user wants the result.
+    /// The output that the caller passes.
     Output,
-    /// Memory for intermediate values during one call, as long as the data: layer k.
+    /// Layer k of the memory for intermediate values during one call; a layer is as long as the data.
     Scratch(u16),
-    /// Memory through which ranks that cannot reach each other's buffers exchange tiles, one tile long: layer k.
+    /// Layer k of the memory through which ranks exchange tiles if they cannot reach each other's buffers; a layer is one tile
+    /// long.
     Staging(u16),
 }
 
@@ -52,7 +53,7 @@ impl Buffer {
         matches!(self, Buffer::Staging(_))
     }
 
-    /// Returns the buffer whose memory it is: in place, that of the output is the input's.
+    /// Returns the buffer that holds the memory: in place, the input holds the memory of the output.
     pub fn memory(self, aliasing: Aliasing) -> Self {
         match (self, aliasing) {
             (Buffer::Output, Aliasing::InPlace) => Buffer::Input,
@@ -64,45 +65,45 @@ impl Buffer {
 /// A range of chunks in one buffer of one rank.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct View {
-    /// The rank whose memory it is.
+    /// The rank that owns the buffer.
     pub rank: u32,
-    /// Which of its buffers.
+    /// The buffer.
     pub buffer: Buffer,
-    /// Which chunks of it; never empty.
+    /// The range of chunks; never empty.
     pub chunks: Range<u32>,
 }
 
 /// A view that a step reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// What is read.
+    /// The view that is read.
     pub view: View,
-    /// `Some(rank)` if the value is the unfolded contribution of `rank`, to be scaled by its scalar in `premul_sum`.
+    /// `Some(rank)` if the value is the unfolded contribution of `rank`; `premul_sum` scales it by the scalar of `rank`.
     pub contribution: Option<u32>,
 }
 
-/// The instruction: folds `src`, in the order listed, into every view of `dst`.
+/// One instruction: folds `src`, in the listed order, into every view of `dst`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The rank that executes it.
+    /// The rank that executes the step.
     pub rank: u32,
     /// The queue of that rank.
     pub queue: u32,
-    /// The place in that queue.
+    /// The position in that queue.
     pub index: u32,
-    /// What is folded.
+    /// The sources, in the order in which they are folded.
     pub src: Vec<Source>,
-    /// Where the result goes; a `dst` may equal a `src` exactly and never overlap it partly.
+    /// The destinations of the result. A destination may equal a source, but must not overlap one in part.
     pub dst: Vec<View>,
-    /// Whether the step completes the reduction: `avg` divides here.
+    /// Whether the step completes the reduction; `avg` divides in such a step.
     pub is_final: bool,
-    /// Whether a fabric with the ability does the step inside the switch.
+    /// Whether a switch executes the step, on a fabric with such switches.
     pub at_switch: bool,
-    /// What must have happened before.
+    /// The events that must have happened before the step.
     pub after: Vec<Dependency>,
 }
 
-/// Something a rank can wait for.
+/// An event for which a rank can wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Event {
     /// The rank has entered the call.
@@ -111,30 +112,30 @@ pub enum Event {
     Step {
         /// The queue of the step.
         queue: u32,
-        /// Its place in the queue.
+        /// The position in the queue.
         index: u32,
     },
 }
 
-/// A wait for an event of a rank, `lag` tiles back.
+/// A wait for an event of a rank that lies `lag` tiles back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dependency {
-    /// Whose event.
+    /// The rank of the event.
     pub rank: u32,
-    /// Which event.
+    /// The event.
     pub event: Event,
-    /// How many tiles back; an event before the first tile has happened. Always 0 for `Enter`.
+    /// The number of tiles back. An event before the first tile has always happened. 0 for `Enter`.
     pub lag: u32,
 }
 
-/// How a rank reaches the views of another.
+/// The way in which a rank accesses the memory of another rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Path {
-    /// Its memory is addressable: views are used as they stand.
+    /// All memory is addressable: steps access it directly.
     Mapped,
-    /// Only its staging is addressable: values pass through slots of the rank that has them.
+    /// Only staging is addressable: a value passes through a slot of the rank that has it.
     Staged,
-    /// Only its staging is addressable, and only for stores: values pass through slots of the ranks that read them.
+    /// Only staging is addressable, and only for stores: a value passes through a slot of each rank that reads it.
     Pushed,
 }
 
@@ -151,8 +152,7 @@ impl Path {
         }
     }
 
-    /// Returns how many slots staging has unless a schedule is made for more or fewer: two let one tile be stored while the
-    /// one before is read.
+    /// Returns the default number of slots of staging. With two slots, one tile is stored while the tile before it is read.
     pub const fn slots(self) -> u32 {
         match self {
             Path::Mapped => 0,
@@ -161,37 +161,37 @@ impl Path {
     }
 }
 
-/// The largest number of slots. Chosen: eight times those of NCCL.
+/// The largest number of slots. Chosen: eight times the slots of NCCL.
 pub const MAX_SLOTS: u32 = 64;
 
 /// The program of all ranks for one collective, for any count, dtype and op.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// What it is to achieve.
+    /// The contract that the schedule fulfils.
     pub collective: &'static Collective,
     /// The name of the algorithm.
     pub algorithm: String,
     /// The number of ranks.
     pub world_size: u32,
-    /// The rank that has or receives everything; 0 if the collective has no root.
+    /// The rank that holds or receives all data; 0 if the collective has no root.
     pub root: u32,
-    /// Into how many chunks each part of the contract is cut.
+    /// The number of chunks in each part of the contract.
     pub chunks_per_part: u32,
-    /// How ranks reach each other's memory.
+    /// The way in which ranks access each other's memory.
     pub path: Path,
-    /// How many slots staging has, 0 where memory is mapped: a tile lives in slot `tile mod slots`.
+    /// The number of slots of staging, 0 on the mapped path. A tile is stored in slot `tile mod slots`.
     pub slots: u32,
     /// The aliasing for which its dependencies were derived.
     pub aliasing: Aliasing,
     /// All steps, in the author's sequential order.
     pub steps: Vec<Step>,
-    /// For each rank, what must have happened before it may leave, besides its own queues.
+    /// For each rank, the events before its leave, besides the ends of its own queues.
     pub leave: Vec<Vec<Dependency>>,
 }
 
 impl Schedule {
-    /// Returns what the schedule is called in messages: `broadcast tree of 5, root 3, staged, out of place`; without the hash
-    /// that tells a schedule of its user's from another of that name.
+    /// Returns the title of the schedule in messages: `broadcast tree of 5, root 3, staged, out of place`. The title leaves out
+    /// the hash that distinguishes schedules of users.
     pub fn title(&self) -> String {
         let Self { collective, algorithm, world_size, root, path, slots, aliasing, .. } = self;
         let algorithm = algorithm.split_once('#').map_or(algorithm.as_str(), |(name, _)| name);
@@ -201,7 +201,7 @@ impl Schedule {
         format!("{collective} {algorithm} of {world_size}{root}, {path}{slots}, {aliasing}")
     }
 
-    /// Returns who takes part.
+    /// Returns the world size and the root.
     pub fn roles(&self) -> Roles {
         Roles { world_size: self.world_size, root: self.root }
     }
@@ -221,7 +221,7 @@ impl Schedule {
         self.collective.output(self.roles(), rank).contains(chunk / self.chunks_per_part)
     }
 
-    /// Returns, for each rank and queue, the positions in `steps` of that queue's steps, in queue order.
+    /// Returns, for each queue of each rank, the positions of its steps in `steps`, in queue order.
     ///
     /// Positions that no step fills (in a malformed schedule) hold `usize::MAX`.
     pub fn queues(&self) -> Vec<Vec<Vec<usize>>> {
@@ -240,12 +240,12 @@ impl Schedule {
         queues
     }
 
-    /// Returns how many layers of scratch the steps use.
+    /// Returns the number of layers of scratch that the steps use.
     pub fn scratch_layers(&self) -> u16 {
         self.layers(|b| if let Buffer::Scratch(layer) = b { Some(layer) } else { None })
     }
 
-    /// Returns how many layers of staging the steps use.
+    /// Returns the number of layers of staging that the steps use.
     pub fn staging_layers(&self) -> u16 {
         self.layers(|b| if let Buffer::Staging(layer) = b { Some(layer) } else { None })
     }
@@ -256,12 +256,12 @@ impl Schedule {
 }
 
 impl Step {
-    /// Returns all views that the step touches, sources first.
+    /// Yields all views of the step, sources first.
     pub fn views(&self) -> impl Iterator<Item = &View> + Clone {
         self.src.iter().map(|s| &s.view).chain(&self.dst)
     }
 
-    /// Says whether the step reduces (several sources) rather than copies.
+    /// Says whether the step has several sources and so reduces them.
     pub fn is_fold(&self) -> bool {
         self.src.len() > 1
     }

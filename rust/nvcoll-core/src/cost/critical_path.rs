@@ -1,4 +1,4 @@
-//! The longest chain of handoffs between ranks, from an enter to a leave, by Kahn's topological order of one tile.
+//! The longest chain of handoffs between ranks from an enter to a leave, by Kahn's topological order of one tile.
 
 use std::collections::HashMap;
 
@@ -21,13 +21,13 @@ pub(super) fn longest_chain(schedule: &Schedule) -> u32 {
     handoffs.iter().copied().chain(of_leave).max().unwrap_or(0)
 }
 
-/// The steps of one tile, and which of them come after which.
+/// The graph of the steps of one tile.
 struct TileGraph<'a> {
     steps: &'a [Step],
     positions: HashMap<(u32, u32, u32), usize>,
-    /// For each step, those that come after it.
+    /// For each step, the steps directly after it.
     next: Vec<Vec<usize>>,
-    /// For each step, how many edges lead to it.
+    /// For each step, the number of edges that lead to it.
     edges_in: Vec<usize>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> TileGraph<'a> {
         }
     }
 
-    /// For each step, the largest number of edges between ranks on a path to it.
+    /// Returns, for each step, the largest number of edges between ranks on a path to it.
     fn handoffs_before(&self) -> Vec<u32> {
         let enters = |step: &Step| step.after.iter().any(|w| w.event == Event::Enter && w.rank != step.rank);
         let mut handoffs: Vec<u32> = self.steps.iter().map(|step| u32::from(enters(step))).collect();

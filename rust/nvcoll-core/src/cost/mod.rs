@@ -1,16 +1,16 @@
-//! The cost of a schedule: bytes, waits, steps and staging, counted from its steps and from nothing else.
+//! The cost of a schedule: bytes, waits, steps and staging, counted from its steps only.
 //!
-//! Two schedules that do the same differ in how often they touch memory and how often one rank waits for another. Both are
-//! properties of the list of steps, known before anything runs, so that a benchmark can be compared with what its algorithm
-//! implies, and so that a user can be told why one algorithm wins.
+//! Two schedules for the same collective differ in their memory accesses and in their waits between ranks. The list of steps
+//! determines both before anything runs. So a benchmark can be compared with the cost of its algorithm, and a user can see why
+//! one algorithm is faster.
 //!
-//! **Bytes.** N is the longer buffer of a rank; B, the number of chunks in it. A rank moves
+//! **Bytes.** N is the size of the longer buffer of a rank, and B is the number of chunks in it. A rank moves
 //!
 //! ```text
 //! moved = sum over its steps of (number of src chunks + number of dst chunks) / B        in units of N
 //! ```
 //!
-//! where a copy onto itself (the same memory under the schedule's aliasing) moves nothing. On n ranks this gives
+//! A copy onto the same memory (under the schedule's aliasing) moves nothing. On n ranks this gives
 //!
 //! | all_reduce | steps of a rank, in chunks of N/n | moved |
 //! |---|---|---|
@@ -18,12 +18,12 @@
 //! | ring, mapped | n-1 folds of 2 chunks into 1, n-1 copies of 1 into 1 | 5N (n-1)/n |
 //! | nvswitch, staged | n-1 copies to staging, 1 fold of n into 2, n-1 copies from staging | N (5n-2)/n |
 //!
-//! The least possible: every element of every input is read once and every element of every output written once, except
-//! those that in place are there already.
+//! The lower bound: every element of every input is read once and every element of every output is written once. In place,
+//! elements that are in their place already do not count.
 //!
-//! **Waits.** The events of one tile are a graph: enters, steps, leaves; edges go from each enter to the queues of its rank,
-//! along queues, along waits of lag 0, and from queues to the leave of their rank. An edge between two ranks is one handoff
-//! from core to core (30 to 250 ns). `waits` is the largest number of such edges on any path to a leave:
+//! **Waits.** The enters, steps and leaves of one tile are the nodes of a graph. Edges go from each enter to the queues of its
+//! rank, along queues, along waits of lag 0, and from queues to the leave of their rank. An edge between two ranks is one handoff
+//! from core to core (30 to 250 ns). `waits` is the largest number of such edges on a path to a leave:
 //!
 //! ```text
 //! nvswitch, mapped   enter of another ─1─▶ fold ─2─▶ leave
@@ -31,9 +31,9 @@
 //! ring, mapped       enter of another ─1─▶ fold ─▶ … (n-2 more) ─▶ copy ─▶ … (n-1) ─▶ leave        2(n-1) + 1
 //! ```
 //!
-//! **Departures from hardware.** Counted are loads and stores of the program, not cache lines: a store that first reads its
-//! line, a source that is still in cache, an empty chunk and the flags are not. `premul_sum` must touch even a copy onto itself.
-//! Steps in a cycle of waits have no place in a path and are not counted as waits; the verifier refuses such a schedule.
+//! **Departures from hardware.** The count has loads and stores of the program and no cache lines. It ignores lines that a store
+//! reads first, sources that are still in a cache, empty chunks and flags. It ignores that `premul_sum` works even on a copy onto
+//! the same memory. Steps in a cycle of waits do not count as waits; the verifier refuses such a schedule.
 //!
 //! Cost: linear in steps and waits. Source: ours; counting loads and stores per rank is how STREAM counts (McCalpin, 1995).
 
@@ -49,7 +49,7 @@ use crate::interrupt::{Interrupt, Interrupted};
 use crate::partition::Partition;
 use crate::schedule::{Aliasing, Schedule, Step, View};
 
-/// What one rank does.
+/// The counts of one rank, in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RankCost {
     /// The chunks that its steps read.
@@ -58,39 +58,39 @@ pub struct RankCost {
     pub written_chunks: u64,
     /// The number of its steps.
     pub steps: u64,
-    /// The folds that these are: a step of w chunks is w folds.
+    /// The number of folds; a step of w chunks is w folds.
     pub folds: u64,
-    /// Of the chunks that it moves, those of its user's or scratch memory that no step before it read, or wrote: they come
-    /// from wherever the buffers lie and go back there. The others were in a cache a moment ago.
+    /// The moved chunks of user buffers and scratch that no earlier step read or wrote. They come from memory and return to
+    /// memory, while the other chunks were in a cache recently.
     pub first_chunks: u64,
-    /// The chunks that its copies store to other destinations than their first.
+    /// The chunks that copies store to their second and later destinations.
     pub spread_chunks: u64,
-    /// The chunks of user's or scratch memory that it stores before anything read them, and that other steps touch too. Stores
-    /// to chunks that no other step touches may go past the caches; these cannot, so they fetch the lines that they overwrite.
+    /// The chunks of user buffers and scratch that are stored before any step reads them, and that other steps access too. Such
+    /// stores fetch the cache lines that they overwrite. Stores to chunks without other accesses can bypass the caches.
     pub fetched_chunks: u64,
-    /// The chunks of its own staging that any rank's step touches, layers counted apart.
+    /// The chunks of the rank's staging that steps of any rank access, counted once per layer.
     pub staging_chunks: u64,
 }
 
-/// What a schedule does, in chunks.
+/// The cost of a schedule, in chunks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
     /// The name of the algorithm.
     pub algorithm: String,
-    /// What each rank does.
+    /// The counts of each rank.
     pub ranks: Vec<RankCost>,
     /// The number of handoffs between ranks on the longest chain from an enter to a leave, in one tile.
     pub waits: u32,
-    /// How many slots every chunk of staging has.
+    /// The number of slots of every chunk of staging.
     pub slots: u32,
-    /// The chunks in the longer buffer of a rank: N, for [`Cost::moved`]. Zero if the collective has no data.
+    /// The number of chunks in the longer buffer of a rank, which is N in [`Cost::moved`]; 0 if the collective has no data.
     pub buffer_chunks: u64,
-    /// The least that a rank can move, in units of N, as a mean over ranks.
+    /// The lower bound of the data that a rank moves, in units of N, as a mean over ranks.
     pub least: f64,
 }
 
 impl Cost {
-    /// Counts.
+    /// Counts the cost of a schedule.
     ///
     /// # Panics
     /// If a step is executed by a rank that does not exist, or reads or writes the memory of one.
@@ -98,13 +98,13 @@ impl Cost {
         Self::of_interruptible(schedule, &Interrupt::never()).expect("this interrupt never comes")
     }
 
-    /// Counts, as [`Cost::of`] does, until it is interrupted.
+    /// Counts the cost of a schedule, as [`Cost::of`] does, until it is interrupted.
     ///
     /// # Errors
     /// The caller stopped the count.
     ///
     /// # Panics
-    /// Where [`Cost::of`] does.
+    /// As [`Cost::of`].
     pub fn of_interruptible(schedule: &Schedule, interrupt: &Interrupt) -> Result<Self, Interrupted> {
         let mut ranks = vec![RankCost::default(); schedule.world_size as usize];
         let mut touched = Touched::of(schedule);
@@ -136,12 +136,12 @@ impl Cost {
         })
     }
 
-    /// Returns what a rank reads and writes, in units of N, as a mean over ranks.
+    /// Returns the data that a rank reads and writes, in units of N, as a mean over ranks.
     pub fn moved(&self) -> f64 {
         self.in_n(self.total(RankCost::moved_chunks)) / self.ranks.len().max(1) as f64
     }
 
-    /// Returns what the busiest rank reads and writes, in units of N.
+    /// Returns the data that the busiest rank reads and writes, in units of N.
     pub fn moved_by_busiest(&self) -> f64 {
         self.in_n(self.most(RankCost::moved_chunks))
     }
@@ -151,17 +151,17 @@ impl Cost {
         self.total(|rank| rank.steps)
     }
 
-    /// Returns what the ranks count together.
+    /// Returns the sum of a count over all ranks.
     pub fn total(&self, count: impl Fn(&RankCost) -> u64) -> u64 {
         self.ranks.iter().map(count).sum()
     }
 
-    /// Returns what the rank with the most counts.
+    /// Returns the largest value of a count over all ranks.
     pub fn most(&self, count: impl Fn(&RankCost) -> u64) -> u64 {
         self.ranks.iter().map(count).max().unwrap_or(0)
     }
 
-    /// Returns the bytes of staging that a rank needs when a tile of a chunk has at most `tile_count` elements.
+    /// Returns the bytes of staging that a rank needs if a tile of a chunk has at most `tile_count` elements.
     pub fn staging_bytes(&self, rank: u32, tile_count: usize, dtype: DType) -> usize {
         self.ranks[rank as usize].staging_chunks as usize * self.slots as usize * tile_count * dtype.bytes()
     }
@@ -176,13 +176,13 @@ impl Cost {
 }
 
 impl RankCost {
-    /// Returns the chunks read and written.
+    /// Returns the number of chunks read and written.
     pub fn moved_chunks(&self) -> u64 {
         self.read_chunks + self.written_chunks
     }
 }
 
-/// One cost as `ring 4.4 N`; with the busiest rank where the mean hides it.
+/// Prints a cost as `ring 4.4 N`, with the busiest rank if it differs from the mean.
 impl std::fmt::Display for Cost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (mean, most) = (format!("{:.1}", self.moved()), format!("{:.1}", self.moved_by_busiest()));
@@ -242,12 +242,12 @@ impl<'a> Traffic<'a> {
     }
 }
 
-/// The chunks of memory that steps have read and written so far, as [`Cells`].
+/// The memory that steps have read and written so far, by [`Cells`].
 struct Touched {
     cells: Cells,
     is_read: Vec<bool>,
     is_written: Vec<bool>,
-    /// How many views of all steps each cell is part of.
+    /// The number of views that contain each cell.
     views: Vec<u32>,
 }
 
@@ -267,9 +267,8 @@ impl Touched {
         touched
     }
 
-    /// Adds the traffic of a step. Returns the chunks that are read before anything touched them or written for the first
-    /// time; and those of the latter that nothing read before, and that are not stored past the caches: that is done where
-    /// no other step touches any destination. Staging is written again and again, tile by tile, and counts as touched.
+    /// Adds the traffic of a step, and returns its [`RankCost::first_chunks`] and [`RankCost::fetched_chunks`]. Staging is written again for every
+    /// tile, so its chunks are in a cache and count for neither.
     fn add(&mut self, traffic: &Traffic<'_>) -> (u64, u64) {
         let (mut first, mut fetched) = (0, 0);
         for view in traffic.read.iter().filter(|view| !view.buffer.is_staging()) {
@@ -290,7 +289,7 @@ impl Touched {
         (first, fetched)
     }
 
-    /// Returns the chunks of which one of these destinations is touched by other views too, in order.
+    /// Returns the chunks of these destinations that other views contain too, as sorted ranges.
     fn touched_by_others(&self, written: &[&View]) -> Vec<Range<u32>> {
         let cells = written.iter().flat_map(|view| self.cells.of_range(view.rank, view.buffer, &view.chunks));
         let mut all: Vec<Range<u32>> =
@@ -304,7 +303,7 @@ impl Touched {
         all
     }
 
-    /// Returns the chunks of a view of staging that none before had.
+    /// Returns the number of chunks in a view of staging that no earlier view contained.
     fn stage(&mut self, view: &View) -> u64 {
         let cells = self.cells.of_range(view.rank, view.buffer, &view.chunks);
         let new = cells.filter(|&(cell, _)| !std::mem::replace(&mut self.is_read[cell], true));
@@ -312,7 +311,7 @@ impl Touched {
     }
 }
 
-/// Returns how many chunks are in one of some ranges too, which are apart and in order.
+/// Returns the number of chunks in a range that sorted, disjoint ranges contain too.
 fn common(chunks: &Range<u32>, ranges: &[Range<u32>]) -> u64 {
     let both = |range: &Range<u32>| range.end.min(chunks.end).saturating_sub(range.start.max(chunks.start));
     ranges.iter().map(|range| u64::from(both(range))).sum()
@@ -339,12 +338,12 @@ fn buffer_chunks(schedule: &Schedule) -> u64 {
     u64::from(longest) * u64::from(schedule.chunks_per_part)
 }
 
-/// Parts that must be read plus parts that must be written, as a mean over ranks, over the parts in the longer buffer.
+/// Returns the lower bound in units of N: parts that must be read and written, per rank and per part of the longer buffer.
 fn least(schedule: &Schedule) -> f64 {
     let (collective, roles, n) = (schedule.collective, schedule.roles(), schedule.world_size);
-    // Of each part, the first rank from which it is copied; and who else has a part of that number.
+    // For each part, the first rank from which it is copied; then all other ranks from which it is copied.
     let (mut copied, mut copied_too) = (vec![None; collective.parts(roles) as usize], HashSet::new());
-    // Folds are of the ranks from 0 on: of each part, how many ranks' contributions somebody needs.
+    // Folds cover ranks 0..k. For each part, the largest k that some rank needs.
     let mut folded = vec![0; if collective.folds() { collective.parts(roles) as usize } else { 0 }];
     let (mut written, mut longer) = (0, 1);
     for rank in 0..n {
@@ -367,13 +366,13 @@ fn least(schedule: &Schedule) -> f64 {
     f64::from(read + written) / f64::from(longer) / f64::from(n)
 }
 
-/// What the input and the output of a rank hold.
+/// Returns the parts of the input and of the output of a rank.
 fn user_parts(schedule: &Schedule, rank: u32) -> [Parts; 2] {
     let (collective, roles) = (schedule.collective, schedule.roles());
     [collective.input(roles, rank), collective.output(roles, rank)]
 }
 
-/// Says whether what a rank is promised is what it brings.
+/// Says whether the promise to a rank is the rank's own input.
 fn is_its_own(promise: &Promise, rank: u32) -> bool {
     match promise {
         Promise::CopyOf { from } => *from == rank,
