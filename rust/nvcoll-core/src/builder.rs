@@ -1,7 +1,7 @@
-//! The builder: what an author of an algorithm sees.
+//! The builder: the interface for authors of algorithms.
 //!
-//! Steps are written in **one sequential order for all ranks together**, and program order is the meaning. Nobody writes
-//! dependencies, queues, lags, slots or signals: [`crate::depend`] derives them from the regions.
+//! An author writes the steps of all ranks in **one sequential program**, whose order defines the result. [`crate::depend`] derives
+//! dependencies, queues, lags, slots and signals from the regions of the steps.
 //!
 //! ```
 //! use nvcoll_core::{builder::Builder, collective::{Roles, ALL_REDUCE}, schedule::Aliasing};
@@ -17,13 +17,13 @@
 //! # Ok::<(), nvcoll_core::Error>(())
 //! ```
 //!
-//! A **region** is a view before chunks are numbered: a fraction of the data in one buffer of one rank. An algorithm may
-//! cut differently at different moments (composition does); [`Builder::finish`] cuts every part into as many chunks as all
-//! regions need. A step is executed by the rank of its first destination; only
-//! [`Builder::push`] is executed by the rank of its source.
+//! A **region** is a fraction of the data in one buffer of one rank. An algorithm may divide the data differently at different
+//! times, as composition does. [`Builder::finish`] divides every part into the number of chunks that all regions need, and turns
+//! regions into views. The rank of the first destination executes a step, except that the rank of the source executes
+//! [`Builder::push`].
 //!
-//! Errors are remembered and returned by [`Builder::finish`] (the Python builder raises them at the offending line), so
-//! that algorithms read without noise. What is wrong with a step begins with its number, counted from 0 as it was written.
+//! The builder keeps the first error and returns it from [`Builder::finish`], so that algorithms need no error handling. The Python
+//! builder raises it at the offending line. Messages about a step begin with its number in the program, from 0.
 
 use crate::collective::{Collective, Folds, Parts, Roles};
 use crate::depend::{derive, Draft, Frame};
@@ -34,22 +34,22 @@ use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
 use crate::size::Size;
 use crate::words::counted;
 
-/// A schedule has at most this many channels. Chosen: three queues each stay below the last that the text form names.
+/// The largest number of channels of a schedule. Chosen: with three queues per channel, the text form can name every queue.
 pub(crate) const MAX_CHANNELS: u32 = 1024;
 
-/// A view before chunks are numbered: the fraction `lo/of .. hi/of` of the data, in one buffer of one rank.
+/// A region: the fraction `lo/of .. hi/of` of the data in one buffer of one rank.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// The rank whose memory it is.
+    /// The rank that owns the buffer.
     pub rank: u32,
-    /// Which of its buffers.
+    /// The buffer.
     pub buffer: Buffer,
     pub(crate) lo: u64,
     pub(crate) hi: u64,
     pub(crate) of: u64,
 }
 
-/// Chunks that lie next to each other: one, or a range of them.
+/// One chunk or a range of chunks.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunks {
     lo: u64,
@@ -88,21 +88,22 @@ pub struct Builder {
     channel: u32,
     pub(crate) channels: u32,
     pub(crate) scratch_layers: u16,
-    /// The steps, as long as they are not too many.
+    /// The steps; empty once there are too many.
     pub(crate) lines: Vec<Line>,
-    /// How many there would be.
+    /// The size of the program, counted even if there are too many steps.
     pub(crate) size: Size,
-    /// Whether steps are counted and none is kept.
+    /// Whether steps are only counted and not kept.
     pub(crate) only_counts: bool,
     pub(crate) interrupt: Interrupt,
     error: Option<Error>,
 }
 
 impl Builder {
-    /// Starts a program.
+    /// Starts an empty program.
     ///
     /// # Errors
-    /// [`Error::WorldSize`] outside 1..=[`MAX_WORLD_SIZE`]. [`Error::Build`] for a root that is no rank, or in place where that cannot be.
+    /// [`Error::WorldSize`] outside 1..=[`MAX_WORLD_SIZE`]. [`Error::Build`] if the root is no rank, or the collective has no such
+    /// aliasing.
     pub fn new(collective: &'static Collective, roles: Roles, aliasing: Aliasing) -> Result<Self> {
         let (Roles { world_size, root }, name) = (roles, collective.name);
         if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
@@ -133,7 +134,7 @@ impl Builder {
         })
     }
 
-    /// Lets a caller stop the work of this builder: recording steps then fails, and so does [`Builder::finish`].
+    /// Lets a caller stop the work of this builder. Recorded steps and [`Builder::finish`] then fail.
     pub fn set_interrupt(&mut self, interrupt: &Interrupt) {
         self.interrupt = interrupt.clone();
     }
@@ -143,12 +144,12 @@ impl Builder {
         self.roles.world_size
     }
 
-    /// Returns the rank that has or receives everything; 0 if the collective has no root.
+    /// Returns the rank that holds or receives all data; 0 if the collective has no root.
     pub fn root(&self) -> u32 {
         self.roles.root
     }
 
-    /// Returns the contract that the program is to fulfil.
+    /// Returns the contract that the program must fulfil.
     pub fn collective(&self) -> &'static Collective {
         self.collective
     }
@@ -158,7 +159,7 @@ impl Builder {
         self.aliasing == Aliasing::InPlace
     }
 
-    /// Cuts every part into `per_part` chunks and returns the indices of all chunks, part by part.
+    /// Divides every part into `per_part` chunks, and returns the indices of all chunks, part by part.
     pub fn chunks(&mut self, per_part: u32) -> std::ops::Range<u32> {
         let most = self.most_chunks() / u64::from(self.parts.max(1));
         if !(1..=most).contains(&u64::from(per_part)) {
@@ -169,7 +170,7 @@ impl Builder {
         0..self.parts * self.chunks_per_part
     }
 
-    /// Makes the steps that follow belong to `channel`: an independent slice of the collective with queues of its own.
+    /// Assigns the following steps to `channel`, an independent slice of the collective with its own queues.
     pub fn channel(&mut self, channel: u32) {
         if channel >= MAX_CHANNELS {
             return self.fail(format!("channel {channel} is above the last, {}: number them from 0", MAX_CHANNELS - 1));
@@ -178,17 +179,17 @@ impl Builder {
         self.channels = self.channels.max(channel + 1);
     }
 
-    /// Names a chunk, or a range of chunks, of a rank's input.
+    /// Returns a chunk or a range of chunks of a rank's input.
     pub fn input(&self, rank: u32, chunks: impl Into<Chunks>) -> Region {
         self.region(rank, Buffer::Input, chunks.into())
     }
 
-    /// Names a chunk, or a range of chunks, of a rank's output.
+    /// Returns a chunk or a range of chunks of a rank's output.
     pub fn output(&self, rank: u32, chunks: impl Into<Chunks>) -> Region {
         self.region(rank, Buffer::Output, chunks.into())
     }
 
-    /// Names a chunk, or a range of chunks, of a rank's scratch: memory for intermediate values, in layers as long as the data.
+    /// Returns a chunk or a range of chunks of a rank's scratch. Scratch holds intermediate values, in layers as long as the data.
     pub fn scratch(&mut self, rank: u32, layer: u16, chunks: impl Into<Chunks>) -> Region {
         match layer.checked_add(1) {
             Some(layers) => self.scratch_layers = self.scratch_layers.max(layers),
@@ -197,37 +198,38 @@ impl Builder {
         self.region(rank, Buffer::Scratch(layer), chunks.into())
     }
 
-    /// Names the whole input of every rank.
+    /// Returns the whole input of every rank.
     pub fn inputs(&self) -> Vec<Region> {
         (0..self.world_size()).map(|r| self.whole(r, Buffer::Input)).collect()
     }
 
-    /// Names the whole output of every rank.
+    /// Returns the whole output of every rank.
     pub fn outputs(&self) -> Vec<Region> {
         (0..self.world_size()).map(|r| self.whole(r, Buffer::Output)).collect()
     }
 
-    /// Folds regions, in the order listed, into every region of `dst`; returns the first of them.
+    /// Folds regions, in the listed order, into every region of `dst`; returns the first region of `dst`.
     pub fn fold(&mut self, src: &[Region], dst: &[Region]) -> Region {
         self.record(executor(dst), src, dst, false)
     }
 
-    /// Copies a region into every region of `dst`; returns the first of them.
+    /// Copies a region into every region of `dst`; returns the first region of `dst`.
     pub fn copy(&mut self, src: &Region, dst: &[Region]) -> Region {
         self.record(executor(dst), std::slice::from_ref(src), dst, false)
     }
 
-    /// Copies a region into every region of `dst`, executed by the rank that has it; returns the first of `dst`.
+    /// Copies a region into every region of `dst`; the rank of the source executes the copy. Returns the first region of `dst`.
     pub fn push(&mut self, src: &Region, dst: &[Region]) -> Region {
         self.record(src.rank, std::slice::from_ref(src), dst, false)
     }
 
-    /// Like [`Builder::fold`] or [`Builder::copy`], marked: a fabric with the ability does it inside the switch.
+    /// Folds or copies regions, as [`Builder::fold`] and [`Builder::copy`] do; a switch executes the step on a fabric with such
+    /// switches.
     pub fn at_switch(&mut self, src: &[Region], dst: &[Region]) -> Region {
         self.record(executor(dst), src, dst, true)
     }
 
-    /// Returns the number of steps so far, 0 once there are too many.
+    /// Returns the number of steps so far; 0 once there are too many.
     pub fn steps(&self) -> usize {
         self.lines.len()
     }
@@ -235,14 +237,14 @@ impl Builder {
     /// Returns the first error so far.
     ///
     /// # Errors
-    /// [`Error::Build`] names the rule that was broken. [`Error::TooLarge`] if there are too many steps already: who
-    /// goes on writing learns from [`Builder::finish`] how many there would be.
+    /// [`Error::Build`] names the broken rule. [`Error::TooLarge`] if there are too many steps already; [`Builder::finish`] tells the
+    /// total number of steps.
     pub fn check(&self) -> Result<()> {
         self.check_but_size()?;
         self.size.check(|| format!("{} of {}, so far,", self.collective.name, counted(self.world_size(), "rank")))
     }
 
-    /// Returns the first error that is not one of size.
+    /// Returns the first error other than a size that is too large.
     pub(crate) fn check_but_size(&self) -> Result<()> {
         self.error.clone().map_or(Ok(()), Err)
     }
@@ -250,7 +252,7 @@ impl Builder {
     /// Numbers the chunks, derives queues and dependencies, and returns the mapped schedule.
     ///
     /// # Errors
-    /// The first error of the program; [`Error::TooLarge`] if it has none and too many steps.
+    /// The first error of the program, or [`Error::TooLarge`] if it has too many steps.
     pub fn finish(mut self, algorithm: &str) -> Result<Schedule> {
         self.check_but_size()?;
         self.check_size(algorithm)?;
@@ -283,13 +285,13 @@ impl Builder {
         derive(frame, drafts.collect(), &self.interrupt)
     }
 
-    /// Checks the number of steps of an algorithm that has been written.
+    /// Checks the size of a complete program.
     pub(crate) fn check_size(&self, algorithm: &str) -> Result<()> {
         let ranks = counted(self.world_size(), "rank");
         self.size.check(|| format!("{} {algorithm} of {ranks}", self.collective.name))
     }
 
-    /// With one rank every collective is a copy, and a textbook's loops write nothing.
+    /// Writes the copy that every collective is on one rank, where the loops of most algorithms write no step.
     pub(crate) fn copy_through(&mut self) {
         self.chunks_per_part = 1;
         for part in self.held(0, Buffer::Output).iter() {
@@ -301,7 +303,7 @@ impl Builder {
         self.error.get_or_insert(Error::Build(message));
     }
 
-    /// Remembers what went wrong in a group; all but an interruption is a rule that the program broke.
+    /// Keeps the error of a group; every error but an interruption becomes [`Error::Build`].
     pub(crate) fn fail_with(&mut self, error: Error) {
         match error {
             Error::Interrupted => self.error = Some(error),
@@ -309,7 +311,7 @@ impl Builder {
         }
     }
 
-    /// The least number of chunks per part in which every region is whole chunks.
+    /// Returns the least number of chunks per part for which every region consists of whole chunks.
     fn finest(&self) -> Result<u64> {
         let most = self.most_chunks();
         let mut total = u64::from(self.parts.max(1));
@@ -325,12 +327,12 @@ impl Builder {
         Ok(total / u64::from(self.parts.max(1)))
     }
 
-    /// The most chunks that all parts together can have.
+    /// Returns the largest number of chunks of all parts together.
     fn most_chunks(&self) -> u64 {
         most_chunks(self.parts)
     }
 
-    /// The parts that a user buffer of a rank holds.
+    /// Returns the parts that a user buffer of a rank holds.
     fn held(&self, rank: u32, buffer: Buffer) -> Parts {
         match buffer {
             Buffer::Output => self.collective.output(self.roles, rank),
@@ -367,7 +369,7 @@ impl Builder {
         }
     }
 
-    /// Adds a step, or drops all of them: no more will be kept.
+    /// Adds a step; if there are too many, drops all steps and keeps no more.
     fn keep(&mut self, line: Line) {
         self.count(&line.src, &line.dst);
         if self.size.fits() {
@@ -383,7 +385,7 @@ impl Builder {
         }
     }
 
-    /// Says whether a step can be and moves something; if it cannot be, that is remembered.
+    /// Says whether a step is valid and moves data; keeps the error of a step that is not valid.
     fn admits(&mut self, src: &[Region], dst: &[Region]) -> bool {
         match self.admit(src, dst) {
             Ok(()) => !self.moves_nothing(src, dst),
@@ -417,8 +419,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Says whether a step copies memory onto itself, as a textbook's loops do in place. With one rank such a copy is the
-    /// whole fold, where `premul_sum` scales: that one stays.
+    /// Says whether a step copies memory onto itself, as loops of algorithms do in place. On one rank such a copy stays, because
+    /// it is the whole fold, and `premul_sum` scales in it.
     fn moves_nothing(&self, src: &[Region], dst: &[Region]) -> bool {
         let ([src], [dst]) = (src, dst) else { return false };
         let is_same = src.rank == dst.rank && src.buffer.memory(self.aliasing) == dst.buffer.memory(self.aliasing);
@@ -426,10 +428,10 @@ impl Builder {
         is_same && (src.buffer == dst.buffer || !is_a_fold)
     }
 
-    /// Says whether a region is there: inside the data, and held by its buffer.
+    /// Checks that a region lies inside the data and that its buffer holds it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The message of the error.
     pub fn admit_region(&self, region: &Region) -> std::result::Result<(), String> {
         if region.rank >= self.world_size() {
             return Err(format!("rank {} is not in 0..{}", region.rank, self.world_size()));
@@ -457,7 +459,7 @@ impl Builder {
         }
     }
 
-    /// Says what there is in the place of a part that a buffer does not hold.
+    /// Describes the parts that a buffer holds, for the message about a part that it does not hold.
     fn what_is_held(&self, region: &Region, part: u32) -> String {
         let (name, rank, root) = (self.collective.name, region.rank, self.root());
         let what = if region.buffer == Buffer::Output { "output" } else { "input" };
@@ -479,13 +481,13 @@ impl Builder {
     }
 }
 
-/// The rank that executes a step: that of its first destination.
+/// Returns the rank that executes a step: the rank of its first destination.
 fn executor(dst: &[Region]) -> u32 {
     dst.first().map_or(0, |region| region.rank)
 }
 
 impl Region {
-    /// The fraction in lowest terms.
+    /// Returns the fraction in lowest terms.
     pub(crate) fn reduced(&self) -> (u64, u64, u64) {
         let divisor = gcd(gcd(self.lo, self.hi), self.of);
         (self.lo / divisor, self.hi / divisor, self.of / divisor)

@@ -1,6 +1,6 @@
-//! How input and output of a call lie to each other: a contract says which ways there are, a schedule is made for one.
+//! Aliasing: whether the input and the output of a call share memory. A contract lists its aliasings; a schedule has one.
 
-/// Whether the output is memory of its own.
+/// The relation between the memory of the input and of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aliasing {
     /// Input and output share no byte.
@@ -10,10 +10,10 @@ pub enum Aliasing {
 }
 
 impl Aliasing {
-    /// Both rules.
+    /// Both aliasings.
     pub const ALL: &'static [Aliasing] = &[Aliasing::Disjoint, Aliasing::InPlace];
 
-    /// Returns the name.
+    /// Returns the name in text forms and APIs.
     pub const fn name(self) -> &'static str {
         match self {
             Aliasing::Disjoint => "out_of_place",
@@ -21,7 +21,7 @@ impl Aliasing {
         }
     }
 
-    /// Returns the name as a sentence has it.
+    /// Returns the name in sentences.
     pub const fn words(self) -> &'static str {
         match self {
             Aliasing::Disjoint => "out of place",

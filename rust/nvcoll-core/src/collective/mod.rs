@@ -1,8 +1,8 @@
-//! The contracts: what each collective promises, independent of how. **A collective is one row of the table below.**
+//! The contracts: the promises of each collective, independent of algorithms. **A collective is one row of the table below.**
 //!
-//! A contract divides the data into parts. It says which parts the input and the output of each rank hold, in memory order,
-//! and which value every part of every output must have: a reduction of one contribution each of some ranks, or a copy of one
-//! rank's part.
+//! A contract divides the data into parts. It lists the parts that the input and the output of each rank hold, in memory order.
+//! It defines the value of every part of every output: a reduction of the contributions of some ranks, each once, or a copy of
+//! one rank's part.
 //!
 //! ```text
 //! parts of n ranks   input of rank r             output of rank r                      root
@@ -18,15 +18,14 @@
 //! barrier         0
 //! ```
 //!
-//! In place, a part that both buffers of a rank hold is the same memory. In all_to_all they hold different parts, so that it
-//! is never in place. Part r n + q of an all_to_all is what rank r sends to rank q. barrier has no data: its schedule has no
-//! steps, only waits.
+//! In place, a part that both buffers of a rank hold is the same memory. all_to_all is never in place, because its two buffers
+//! hold different parts. In an all_to_all, rank r sends part r n + q to rank q. barrier has no data: its schedule has waits but no
+//! steps.
 //!
-//! Callers match on [`CollectiveKind`], on [`Division`] or on [`Holding`]; nobody compares names or tries a world of two ranks.
+//! Callers match on [`CollectiveKind`], [`Division`] or [`Holding`], and never compare names.
 //!
-//! Sends and receives between two ranks are no collective: they have a peer, no other rank takes part, and so they have no
-//! row here. Their place is beside a [`CollectiveKind`] in whatever enum names all calls, as `SendRecv` stands beside the
-//! collectives among the patterns of predictions; the verifier will need a contract of the two ranks that take part.
+//! A send and its receive are no collective and have no row, because only two ranks take part. An enum of all calls has them
+//! beside the [`CollectiveKind`]s, as predictions do with `SendRecv`.
 
 mod aliasing;
 mod parts;
@@ -42,7 +41,7 @@ macro_rules! collectives {
     ($($kind:ident, $contract:ident = $name:literal, $summary:literal;
        folds $folds:ident, divided $division:ident, input $input:ident, output $output:ident, root $root:literal,
        in_place $in_place:literal, synchronises $synchronises:literal, bus_factor $bus_factor:expr;)*) => {
-        /// Which collective a contract is of.
+        /// The kind of a collective.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum CollectiveKind { $(#[doc = concat!("`", $name, "`: ", $summary, ".")] $kind,)* }
@@ -51,7 +50,7 @@ macro_rules! collectives {
             /// Every kind, in table order.
             pub const ALL: &'static [CollectiveKind] = &[$(CollectiveKind::$kind,)*];
 
-            /// Returns the contract of collectives of this kind.
+            /// Returns the contract of this kind.
             pub const fn contract(self) -> &'static Collective {
                 match self { $(CollectiveKind::$kind => &$contract,)* }
             }
@@ -116,22 +115,22 @@ collectives! {
         root false, in_place true, synchronises true, bus_factor |_| 0.0;
 }
 
-/// The share of the data that a rank of n does not have itself.
+/// Returns the share of the data that belongs to the other ranks, for one of n ranks.
 fn others(n: u32) -> f64 {
     f64::from(n - 1) / f64::from(n)
 }
 
-/// Who takes part.
+/// The world size and the root of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Roles {
     /// The number of ranks.
     pub world_size: u32,
-    /// The rank that has or receives everything; 0 where no rank is special.
+    /// The rank that holds or receives all data; 0 if the collective has no root.
     pub root: u32,
 }
 
 impl Roles {
-    /// Ranks of which rank 0 is the root, or none.
+    /// Returns the roles in a world of this size with rank 0 as the root, if there is a root.
     pub fn of(world_size: u32) -> Self {
         Self { world_size, root: 0 }
     }
@@ -142,28 +141,27 @@ impl Roles {
     }
 }
 
-/// What a collective reduces.
+/// The contributions that a collective reduces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Folds {
-    /// The collective copies only.
+    /// None: the collective copies only.
     Nothing,
-    /// The contributions of all ranks are reduced: one step completes the reduction.
+    /// The contributions of all ranks; one step completes the reduction.
     Everyone,
-    /// For each rank, the contributions of the ranks before it are reduced: what is complete for one rank is partial for the
-    /// next.
+    /// For each rank, the contributions of the ranks before it; the complete result of one rank is a partial result of the next.
     Predecessors,
 }
 
-/// Into how many parts a contract divides the data.
+/// The division of the data of a contract into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Division {
-    /// There is no data, and so no part.
+    /// There is no data and no part.
     WithoutData,
     /// All data is one part: every array of a call has the same length.
     Whole,
     /// There is one part for each rank.
     ByRank,
-    /// There is one part for each pair of a sender and a receiver.
+    /// There is one part for each pair of sender and receiver.
     ByPair,
 }
 
@@ -179,16 +177,16 @@ impl Division {
     }
 }
 
-/// Which parts a buffer of a rank holds.
+/// The parts that a buffer of each rank holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Holding {
-    /// The buffer holds no part, on any rank.
+    /// The buffer holds no part.
     Nothing,
     /// The buffer holds every part.
     All,
     /// The buffer holds every part on the root, and nothing on other ranks.
     AllOnRoot,
-    /// The buffer holds every part but on rank 0, where it holds nothing.
+    /// The buffer holds every part, except that it holds nothing on rank 0.
     AllButOnFirst,
     /// The buffer of rank r holds part r.
     Own,
@@ -199,7 +197,7 @@ pub enum Holding {
 }
 
 impl Holding {
-    /// Returns the parts that the buffer of a rank holds, of as many as there are.
+    /// Returns the parts that the buffer of a rank holds, if the contract has `all` parts.
     pub const fn parts(self, roles: Roles, rank: u32, all: u32) -> Parts {
         let n = roles.world_size;
         match self {
@@ -217,38 +215,38 @@ impl Holding {
 /// The value that a part of an output must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Promise {
-    /// The reduction of that part of the inputs of these ranks, each once.
+    /// The reduction of this part of the inputs of these ranks, each once.
     FoldOf(Range<u32>),
-    /// That part of the input of `from`.
+    /// This part of the input of `from`.
     CopyOf {
         /// The rank whose input is copied.
         from: u32,
     },
 }
 
-/// A contract.
+/// The contract of a collective.
 pub struct Collective {
-    /// What callers match on.
+    /// The kind, on which callers match.
     pub kind: CollectiveKind,
-    /// The one spelling of its name.
+    /// The name, the same in Rust, Python and the CLI.
     pub name: &'static str,
-    /// What it does, in one sentence.
+    /// The effect of the collective in one sentence.
     pub summary: &'static str,
-    /// Whether one rank is the root.
+    /// Whether the collective has a root.
     pub has_root: bool,
-    /// What it reduces.
+    /// The contributions that the collective reduces.
     pub folds: Folds,
     /// Whether input and output can be the same memory.
     pub can_be_in_place: bool,
-    /// How it divides the data.
+    /// The division of the data into parts.
     pub division: Division,
-    /// Which parts the input of a rank holds.
+    /// The parts that the input of a rank holds.
     pub input: Holding,
-    /// Which parts the output of a rank holds.
+    /// The parts that the output of a rank holds.
     pub output: Holding,
     /// Whether no rank may leave before every rank has entered.
     pub synchronises: bool,
-    /// busbw / algbw, given the world size (nccl-tests doc/PERFORMANCE.md).
+    /// The ratio busbw / algbw for a world size (nccl-tests doc/PERFORMANCE.md).
     pub bus_factor: fn(u32) -> f64,
 }
 
@@ -258,12 +256,12 @@ impl Collective {
         COLLECTIVES.iter().copied().find(|c| c.name == name)
     }
 
-    /// Says whether the collective moves no data: then it has neither parts nor arrays.
+    /// Says whether the collective moves no data. Such a collective has neither parts nor arrays.
     pub fn is_without_data(&self) -> bool {
         self.division == Division::WithoutData
     }
 
-    /// Says whether arrays of one call can differ in length: the data is divided into a part for each rank or pair.
+    /// Says whether the data has a part for each rank or pair. The arrays of one call can then differ in length.
     pub fn has_parts(&self) -> bool {
         matches!(self.division, Division::ByRank | Division::ByPair)
     }
@@ -283,7 +281,7 @@ impl Collective {
         self.output.parts(roles, rank, self.parts(roles))
     }
 
-    /// Returns what the output of `rank` must hold in `part`.
+    /// Returns the value that the output of `rank` must have in `part`.
     pub fn promise(&self, roles: Roles, rank: u32, part: u32) -> Promise {
         match (self.folds, self.input) {
             (Folds::Everyone, _) => Promise::FoldOf(0..roles.world_size),
@@ -300,24 +298,24 @@ impl Collective {
         self.folds != Folds::Nothing
     }
 
-    /// Says whether `op` has a meaning here: averages and scaled sums are of complete reductions only.
+    /// Says whether `op` is defined for the collective. Averages and scaled sums need a complete reduction.
     pub fn is_defined_with(&self, op: Op) -> bool {
         self.folds != Folds::Predecessors || !matches!(op, Op::Avg | Op::PremulSum)
     }
 
-    /// Returns the roots there can be: every rank, or only 0 where no rank is special.
+    /// Returns the possible roots: every rank, or only 0 if the collective has no root.
     pub fn roots(&self, world_size: u32) -> Range<u32> {
         0..if self.has_root { world_size } else { 1 }
     }
 
-    /// Returns every way in which a call of so many ranks can be made: each root with each aliasing.
+    /// Yields every form of a call in a world of this size: each root with each aliasing.
     pub fn forms(&self, world_size: u32) -> impl Iterator<Item = (Roles, Aliasing)> + use<> {
         let aliasings = self.aliasings();
         let roles = self.roots(world_size).map(move |root| Roles { world_size, root });
         roles.flat_map(move |roles| aliasings.iter().map(move |&aliasing| (roles, aliasing)))
     }
 
-    /// Returns the aliasings there can be.
+    /// Returns the possible aliasings.
     pub fn aliasings(&self) -> &'static [Aliasing] {
         if self.can_be_in_place {
             Aliasing::ALL
@@ -352,7 +350,7 @@ mod tests {
         }
     }
 
-    /// For each collective and four ranks: the parts, and what the input and output of ranks 0 and 2 hold, root 2.
+    /// For each collective of four ranks with root 2: the number of parts, and the parts of the input and output of ranks 0 and 2.
     #[test]
     fn the_parts_are_those_of_the_table_in_the_essay() {
         let roles = Roles { world_size: 4, root: 2 };

@@ -1,6 +1,6 @@
-//! Which parts a buffer holds: evenly spaced ones, in order.
+//! The parts that a buffer holds: evenly spaced parts, in order.
 
-/// The parts `first`, `first + step`, …, `count` of them.
+/// A list of `count` parts: `first`, `first + step`, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
     first: u32,
@@ -9,51 +9,51 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// No part.
+    /// The empty list of parts.
     pub const NONE: Parts = Parts { first: 0, step: 1, count: 0 };
 
-    /// One part.
+    /// Returns the list of one part.
     pub const fn one(part: u32) -> Self {
         Self { first: part, step: 1, count: 1 }
     }
 
-    /// The parts 0 to `count` - 1.
+    /// Returns the parts 0 to `count` - 1.
     pub const fn first(count: u32) -> Self {
         Self { first: 0, step: 1, count }
     }
 
-    /// The parts `first`, `first + step`, …, `count` of them.
+    /// Returns `count` parts: `first`, `first + step`, and so on.
     pub const fn spaced(first: u32, step: u32, count: u32) -> Self {
         Self { first, step, count }
     }
 
-    /// Returns how many there are.
+    /// Returns the number of parts.
     pub const fn len(self) -> u32 {
         self.count
     }
 
-    /// Says whether there is none.
+    /// Says whether there is no part.
     pub const fn is_empty(self) -> bool {
         self.count == 0
     }
 
-    /// Returns the place of a part in memory, counted in parts, if it is held.
+    /// Returns the position of a part in memory, counted in parts, if the list contains it.
     pub fn place_of(self, part: u32) -> Option<u32> {
         let after = part.checked_sub(self.first)?;
         (after.is_multiple_of(self.step) && after / self.step < self.count).then_some(after / self.step)
     }
 
-    /// Says whether a part is held.
+    /// Says whether the list contains a part.
     pub fn contains(self, part: u32) -> bool {
         self.place_of(part).is_some()
     }
 
-    /// Returns the range of the parts, if they are neighbours.
+    /// Returns the range of the parts, if they are contiguous.
     pub fn range(self) -> Option<std::ops::Range<u32>> {
         (self.count <= 1 || self.step == 1).then(|| self.first..self.first + self.count)
     }
 
-    /// Returns the parts in memory order.
+    /// Yields the parts in memory order.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = u32> + Clone {
         (0..self.count).map(move |nth| self.first + nth * self.step)
     }

@@ -1,4 +1,4 @@
-//! Which steps must wait for which, because they touch the same memory; and what kind of value they move.
+//! Hazards: the earlier steps for which each step must wait, because they access the same memory; and the values that steps move.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use crate::schedule::{Buffer, View};
 
 const NOBODY: u32 = u32::MAX;
 
-/// What a step moves: for each source the rank whose untouched contribution it is, and what the result amounts to.
-/// That is of the first chunk, and of all others too unless it is a copy, which carries whatever each chunk holds.
+/// The value that a step moves: for each source, the rank whose unfolded contribution it is; and properties of the result. They
+/// describe the first chunk. They hold for all chunks of a fold; a copy carries the value of each chunk.
 pub(super) struct StepValue {
     pub(super) raw: Vec<Option<u32>>,
     pub(super) is_final: bool,
@@ -18,7 +18,7 @@ pub(super) struct StepValue {
     is_complete: bool,
 }
 
-/// What a chunk holds: the rank whose untouched contribution it is, or nobody; how many contributions; whether that is all.
+/// The value of a chunk: the rank whose unfolded contribution it is, or nobody; the number of contributions; whether these are all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ChunkValue {
     raw: u32,
@@ -28,12 +28,12 @@ struct ChunkValue {
 
 const NOTHING: ChunkValue = ChunkValue { raw: NOBODY, contributions: 0, is_complete: false };
 
-/// What the chunks of a cell hold.
+/// The values of the chunks of a cell.
 #[derive(Clone)]
 enum CellValues {
-    /// All the same.
+    /// All chunks have the same value.
     Alike(ChunkValue),
-    /// Runs, each with its first chunk: a copy brought a range of several cells.
+    /// Runs of equal values, each with its first chunk; a copy of several cells makes them.
     Runs(Box<[(u32, ChunkValue)]>),
 }
 
@@ -51,11 +51,11 @@ const EMPTY: CellAccesses =
 /// The last accesses of every cell while the program is read once, in order.
 pub(super) struct Hazards {
     world_size: u32,
-    /// Whether one step completes the fold.
+    /// Whether one step completes the reduction.
     completes: bool,
     numbers: Cells,
     cells: Vec<CellAccesses>,
-    /// For each rank, the steps of others that touch its buffers or scratch.
+    /// For each rank, the steps of other ranks that access its buffers or scratch.
     visitors: Vec<Vec<u32>>,
 }
 
@@ -68,7 +68,7 @@ impl Hazards {
         let numbers = Cells::of(world_size, frame.aliasing, named);
         let mut cells = vec![EMPTY; numbers.len()];
         for (rank, buffer, chunks) in (0..world_size).flat_map(|rank| inputs(frame, rank)) {
-            // Where nothing is folded it does not matter whose it is.
+            // A collective that folds nothing needs no owner of a contribution.
             let raw = if frame.collective.folds() { rank } else { NOBODY };
             let content = ChunkValue { raw, contributions: 1, ..NOTHING };
             cells[numbers.range(rank, buffer, &chunks)]
@@ -82,7 +82,7 @@ impl Hazards {
         self.numbers.range(view.rank, view.buffer, &view.chunks)
     }
 
-    /// Says what a step moves, before it is recorded.
+    /// Returns the value that a step moves, before the step is recorded.
     pub(super) fn value_of(&self, draft: &Draft) -> Result<StepValue, String> {
         let mut value = StepValue { raw: Vec::new(), is_final: false, contributions: 0, is_complete: false };
         let is_copy = draft.src.len() == 1 && self.world_size > 1;
@@ -104,7 +104,7 @@ impl Hazards {
         Ok(value)
     }
 
-    /// Records a step's accesses and returns the earlier steps it must wait for, sorted.
+    /// Records the accesses of a step, and returns the earlier steps for which it must wait, sorted.
     pub(super) fn record(&mut self, position: u32, draft: &Draft, value: &StepValue) -> Vec<u32> {
         let mut needs = Vec::new();
         for view in &draft.src {
@@ -145,7 +145,7 @@ impl Hazards {
         needs
     }
 
-    /// Returns what the chunks of a view hold.
+    /// Returns the values of the chunks of a view.
     fn contents_of(&self, view: &View) -> CellValues {
         let mut runs: Vec<(u32, ChunkValue)> = Vec::new();
         for (at, chunks) in self.numbers.of_range(view.rank, view.buffer, &view.chunks) {
@@ -158,7 +158,7 @@ impl Hazards {
         CellValues::of(runs)
     }
 
-    /// Returns, for the first writer of every staging cell, who touches the cell last: (first writer, last).
+    /// Returns, for every staging cell, its first writer paired with each of its last accesses.
     pub(super) fn slot_reuse(&self) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
         let staged = self.numbers.staging().flat_map(|range| &self.cells[range]);
@@ -171,7 +171,7 @@ impl Hazards {
         pairs
     }
 
-    /// Returns the steps of others that touch the buffers or scratch of `rank`.
+    /// Returns the steps of other ranks that access the buffers or scratch of `rank`.
     pub(super) fn visitors(&self, rank: u32) -> &[u32] {
         &self.visitors[rank as usize]
     }
@@ -199,7 +199,7 @@ impl CellValues {
         }
     }
 
-    /// Visits the runs, each with its first chunk; that of what is alike is `start`.
+    /// Visits the runs, each with its first chunk; a single value begins at `start`.
     fn each(&self, start: u32, mut visit: impl FnMut(u32, ChunkValue)) {
         match self {
             Self::Alike(content) => visit(start, *content),
@@ -207,7 +207,7 @@ impl CellValues {
         }
     }
 
-    /// Returns what some of the chunks hold.
+    /// Returns the values of a range of chunks.
     fn within(&self, chunks: &Range<u32>) -> Self {
         let Self::Runs(runs) = self else { return self.clone() };
         let first = runs.partition_point(|run| run.0 <= chunks.start) - 1;
@@ -216,7 +216,7 @@ impl CellValues {
     }
 }
 
-/// What the input of a rank holds, in ranges as long as possible.
+/// Yields the chunks that the input of a rank holds, in ranges as long as possible.
 fn inputs(frame: &Frame, rank: u32) -> impl Iterator<Item = ChunkRange> + Clone + use<> {
     let (parts, per_part) = (frame.collective.input(frame.roles, rank), frame.chunks_per_part);
     let together = parts.range().filter(|held| !held.is_empty());

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! for every step, in program order:
-//!     reads of a cell depend on its last writer; a write depends on the readers since, or on the last writer
+//!     a read of a cell depends on the last writer of the cell; a write depends on the readers since then, or on the last writer
 //! level of a step  = 1 + the highest level it depends on           (a textbook's "at time t")
 //! queue of a step  = (channel, role), role = publish | fold | copy  (so that tiles stream through phases side by side)
 //! order in a queue = by level, then program order
 //! ```
 //!
-//! A cell is one chunk of one buffer of one rank; in place, input and output are one cell. On a path with p slots, the first
-//! write of a staging cell also depends, p tiles back, on what last touched it. A dependency in the same tile that others or the
-//! queue imply is dropped. A step that has contact with another rank gets that rank's `enter`, once per queue. A rank's `leave`
-//! depends on the last steps of others that touch its buffers or scratch.
+//! A cell is one chunk of one buffer of one rank; in place, input and output are one cell. On a path with p slots, the first write of
+//! a staging cell also depends on the last accesses to it, p tiles back. A dependency in the same tile is dropped if other
+//! dependencies or the queue imply it. A step that has contact with another rank waits for that rank's `enter`, once per queue. A
+//! rank's `leave` depends on the last steps of other ranks that access its buffers or scratch.
 //!
-//! The verifier believes nothing of this and shares no code with it.
+//! The verifier trusts nothing of this and shares no code with it.
 
 mod hazards;
 mod queues;
@@ -28,7 +28,7 @@ use crate::schedule::{Aliasing, Path, Schedule, Source, Step, View};
 use hazards::{Hazards, StepValue};
 use waits::Waits;
 
-/// What all steps of a schedule share.
+/// The properties of a schedule that all its steps share.
 pub(crate) struct Frame {
     pub(crate) collective: &'static Collective,
     pub(crate) algorithm: String,
@@ -39,7 +39,7 @@ pub(crate) struct Frame {
     pub(crate) aliasing: Aliasing,
 }
 
-/// A step before its place and its waits are known.
+/// A step before its queue and its waits are derived.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     pub(crate) rank: u32,
@@ -49,11 +49,11 @@ pub(crate) struct Draft {
     pub(crate) at_switch: bool,
 }
 
-/// Derives everything that authors do not write.
+/// Derives queues, dependencies and marks of a program, and returns its schedule.
 ///
 /// # Errors
-/// [`Error::Build`] if a step reads a chunk that no one has written, or a view whose chunks are not alike;
-/// [`Error::Interrupted`].
+/// [`Error::Build`] if a step reads an unwritten chunk, or a view whose chunks hold different kinds of values;
+/// [`Error::Interrupted`] if the caller stops the work.
 pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>, interrupt: &Interrupt) -> Result<Schedule> {
     let mut hazards = Hazards::new(&frame, &drafts);
     let mut needs = Vec::with_capacity(drafts.len());
@@ -84,7 +84,7 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>, interrupt: &Interrupt) ->
     Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, slots, aliasing, steps, leave })
 }
 
-/// Contributions are marked where they are folded, in folds that will be complete: `premul_sum` is of such folds only.
+/// Makes a step of a draft. Contributions are marked in folds that will be complete, because only there `premul_sum` is defined.
 fn step_of(draft: &Draft, value: &StepValue, completes: bool) -> Step {
     let scales = completes && draft.src.len() > 1 || value.is_final;
     let source =

@@ -1,4 +1,4 @@
-//! Levels, queues and places: when a step can run at the earliest, and in which queue of its rank.
+//! Queues of steps: each step gets a queue of its rank and a position in the queue, by its level.
 
 use super::Draft;
 use crate::schedule::Step;
@@ -6,7 +6,7 @@ use crate::schedule::Step;
 /// A queue, by rank and number.
 pub(super) type QueueId = (u32, u32);
 
-/// What a queue is for. Publishing runs ahead of folding, and folding ahead of copying, when tiles stream.
+/// The role of a queue. When tiles stream, publishing runs ahead of folding, and folding runs ahead of copying.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
     Publish,
@@ -26,8 +26,8 @@ impl Role {
     }
 }
 
-/// Writes queue and index into every step, and returns all positions by level and then program order: the order in which every
-/// queue lists its steps.
+/// Writes queue and index into every step. Returns all positions by level and then by program order, which is the order of steps in
+/// every queue.
 pub(super) fn assign(drafts: &[Draft], needs: &[Vec<u32>], steps: &mut [Step]) -> Vec<u32> {
     let mut levels = vec![0u32; drafts.len()];
     for (position, earlier) in needs.iter().enumerate() {

@@ -1,24 +1,24 @@
-//! Needs without those that other needs imply: the transitive reduction of the program, before there are queues.
+//! The transitive reduction of a program: drops the needs of a step that its other needs imply, before queues are assigned.
 //!
 //! ```text
 //! copy needs  the fold it reads from, and that cell's old readers and writer       fold ◀─ fold ◀─ … ◀─ copy
 //!             … which the fold it reads from has needed long before:  drop them      ▲───────────────┘
 //! ```
 //!
-//! A **strand** is a set of steps that needs connect: in a ring, the steps of one chunk. Strand by strand, every step gets one
-//! bit for each step of its strand that comes before it. Needs are looked at from the latest to the earliest, because only a
-//! later need can imply an earlier one. A strand longer than [`LONGEST`] is cut into stretches of that length, and what reaches
-//! from one stretch into another is left to the search in [`super::waits`].
+//! A **strand** is a connected component of the graph of needs; in a ring, the steps of one chunk. In each strand, every step gets
+//! one bit for each earlier step of the strand that happens before it. Needs are visited from the latest to the earliest, because
+//! only a later need can imply an earlier need. A strand longer than [`LONGEST`] is divided into stretches of that length; the search
+//! in [`super::waits`] handles needs between stretches.
 //!
-//! Cost: a word for every 64 steps of the strand, for each need. Ours.
+//! Cost: one word per need for every 64 steps of the strand. Source: ours.
 
 use crate::connected_components::connected_components;
 use crate::interrupt::{Interrupt, Interrupted};
 
-/// How many steps are looked at together. Chosen: their bits take 128 MiB; a strand of a ring of 1024 ranks has 2046.
+/// The largest number of steps in a stretch. Chosen: their bits take 128 MiB; a strand of a ring of 1024 ranks has 2046 steps.
 const LONGEST: usize = 1 << 15;
 
-/// Drops from each step's needs, sorted lists of earlier steps, those that its other needs imply.
+/// Drops implied needs. The needs of a step are a sorted list of earlier steps.
 pub(super) fn reduce(needs: &mut [Vec<u32>], interrupt: &Interrupt) -> Result<(), Interrupted> {
     let mut local = vec![0; needs.len()];
     let mut bits = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn reduce(needs: &mut [Vec<u32>], interrupt: &Interrupt) -> Result<()
     Ok(())
 }
 
-/// Reduces the needs of some steps, in program order, as far as they are among themselves.
+/// Reduces the needs of a stretch of steps among each other; the stretch is in program order.
 fn reduce_stretch(needs: &mut [Vec<u32>], stretch: &[u32], local: &mut [u32], bits: &mut Vec<u64>) {
     if stretch.iter().all(|&step| needs[step as usize].len() < 2) {
         return;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Everything that a step needs, directly or not.
+    /// Returns, for each step, all its direct and indirect needs.
     fn closure(needs: &[Vec<u32>]) -> Vec<Vec<bool>> {
         let mut closure: Vec<Vec<bool>> = Vec::new();
         for earlier in needs {

@@ -1,49 +1,48 @@
-//! From "must happen before" to the waits that are written into the schedule: those that nothing else implies.
+//! The waits of a schedule: the needs of each step that neither its other waits nor its queue imply.
 //!
-//! A wait is implied if what it waits for lies in the past of another wait, or of the step before in the queue. Whether it
-//! does is found by a search backwards, which ends as soon as everything that can be implied is found to be, goes to the ranks
-//! of what it looks for before it goes elsewhere, and to waits before queues, and goes no further back than where a successor
-//! of what it looks for can be:
+//! A wait is implied if its step happens before another awaited step, or before the predecessor in the queue. A backward search
+//! decides this. It ends when every candidate that can be implied is found. It visits the ranks of the candidates first, and waits
+//! before queues. It stops where no successor of a candidate can lie:
 //!
 //! ```text
 //! depth of a step = 1 + the highest depth among its waits and the step before it in its queue
 //! a is in the past of b  ⇒  depth of the shallowest step directly after a  <=  depth of b
 //! ```
 //!
-//! [`super::reduction`] has dropped what the program alone implies, so that a search seldom has far to go.
-//! [`MOST_VISITS`] is for programs that defeat all this.
+//! [`super::reduction`] has already dropped the needs that the program implies, so most searches are short. [`MOST_VISITS`] bounds the
+//! work for other programs.
 
 use super::queues::QueueId;
 use super::Frame;
 use crate::schedule::{Dependency, Event, Step};
 
-/// How many steps all searches of one schedule visit before they give up, and waits stay that others imply: a load too many
-/// each, correct all the same. Chosen: some seconds.
+/// The largest number of steps that all searches of one schedule visit. Beyond it, implied waits stay: each costs one load, and the
+/// schedule stays correct. Chosen: some seconds.
 const MOST_VISITS: u64 = 1 << 26;
 
-/// Up to so many candidates, a search goes to their ranks first. Chosen: more ranks than that are no direction.
+/// The largest number of candidates for which a search visits their ranks first. Chosen: more ranks give no direction.
 const FEW: usize = 4;
 
 pub(super) struct Waits {
     world_size: u32,
     slots: u32,
     synchronises: bool,
-    /// For each queue of each rank the positions settled so far, and the ranks whose enter it has waited for.
+    /// The queues of each rank, as far as their steps are settled.
     queues: Vec<Vec<Queue>>,
-    /// The depth of every position settled so far.
+    /// The depth of every settled step.
     depths: Vec<u32>,
-    /// The depth of the shallowest step directly after it; the highest number if none is settled.
+    /// For each step, the depth of the shallowest step directly after it; the highest number if none is settled.
     depths_after: Vec<u32>,
-    /// For each position its rank: a search reads these numbers and no steps, which are far apart in memory.
+    /// The rank of each step. A search reads these numbers instead of steps, which are far apart in memory.
     ranks: Vec<u32>,
     past: Past,
     search: Search,
 }
 
-/// The steps that come directly before each step that is settled: in its queue, then by its waits.
+/// The steps directly before each settled step: the step before it in its queue, then the steps for which it waits.
 #[derive(Default)]
 struct Past {
-    /// For each position, where its list begins and ends.
+    /// The bounds of each step's list.
     lists: Vec<(u32, u32)>,
     all: Vec<u32>,
 }
@@ -59,7 +58,7 @@ struct Queue {
 struct EnteredRanks(Vec<u64>);
 
 impl EnteredRanks {
-    /// Adds a rank, and says whether it is new.
+    /// Adds a rank, and says whether the rank is new.
     fn insert(&mut self, rank: u32) -> bool {
         let (word, bit) = (rank as usize / 64, 1 << (rank % 64));
         self.0.resize(self.0.len().max(word + 1), 0);
@@ -73,11 +72,11 @@ impl EnteredRanks {
     }
 }
 
-/// The marks and the stack of a search, used again by the next.
+/// The marks and the stack of a search, which the next search reuses.
 #[derive(Default)]
 struct Search {
     number: u32,
-    /// For each position, the search that last visited it, and the search that last looked for it.
+    /// For each step, the last search that visited it, and the last search for which it was a candidate.
     visited: Vec<u32>,
     wanted: Vec<u32>,
     frontier: Vec<u32>,
@@ -106,7 +105,7 @@ impl Waits {
         }
     }
 
-    /// Writes the waits of the step whose turn it is.
+    /// Writes the waits of the next step.
     pub(super) fn settle_step(&mut self, steps: &mut [Step], position: u32, needs: &[Vec<u32>], reuse: &[(u32, u32)]) {
         let step = &steps[position as usize];
         let (rank, own) = (step.rank, (step.rank, step.queue));
@@ -131,7 +130,7 @@ impl Waits {
         steps[position as usize].after = waits;
     }
 
-    /// Returns what a rank waits for before it leaves, besides its own queues.
+    /// Returns the waits of a rank's leave, besides the ends of its own queues.
     pub(super) fn before_leave(&mut self, steps: &[Step], rank: u32, visitors: &[u32]) -> Vec<Dependency> {
         let own_ends: Vec<u32> =
             self.queues[rank as usize].iter().filter_map(|queue| queue.positions.last().copied()).collect();
@@ -148,7 +147,7 @@ impl Waits {
         &self.queues[rank as usize][queue as usize]
     }
 
-    /// Notes the past and the depth of a step, given those directly before it.
+    /// Records the past and the depth of a step, from the steps directly before it.
     fn place(&mut self, position: u32, before: impl Iterator<Item = u32> + Clone) {
         let first = self.past.all.len() as u32;
         self.past.all.extend(before.clone());
@@ -158,7 +157,7 @@ impl Waits {
         before.for_each(|p| self.depths_after[p as usize] = self.depths_after[p as usize].min(depth));
     }
 
-    /// Returns the candidates that are not in the past of other candidates or of `given`.
+    /// Returns the candidates that do not happen before other candidates or before `given`.
     fn irredundant(&mut self, candidates: &[u32], given: &[u32]) -> Vec<u32> {
         let depth_of = |p: u32| self.depths[p as usize];
         let deepest = candidates.iter().chain(given).map(|&p| depth_of(p)).max().unwrap_or(0);
@@ -188,7 +187,7 @@ impl Waits {
         left
     }
 
-    /// Pushes the steps that come directly before a step, those of the candidates' ranks last: they are visited first.
+    /// Pushes the steps directly before a step. Steps of the candidates' ranks come last, so that they are visited first.
     fn push_past(&self, position: u32, candidates: &[u32], frontier: &mut Vec<u32>) {
         let (first, end) = self.past.lists[position as usize];
         let before = &self.past.all[first as usize..end as usize];
@@ -206,14 +205,14 @@ impl Search {
         self.frontier.clear();
     }
 
-    /// Marks a position, and says whether this is the first time.
+    /// Marks a step, and says whether this search visits it for the first time.
     fn visit(&mut self, position: u32) -> bool {
         self.visits_left -= 1;
         std::mem::replace(&mut self.visited[position as usize], self.number) != self.number
     }
 }
 
-/// The last of `positions` in every queue but `own`, whose order speaks for itself; sorted by queue.
+/// Returns the last of `positions` in every queue, sorted by queue. It leaves out `own`, whose order is implied.
 fn latest_per_queue(steps: &[Step], positions: &[u32], own: QueueId) -> Vec<u32> {
     let queue_of = |p: u32| (steps[p as usize].rank, steps[p as usize].queue);
     let mut latest: Vec<u32> = positions.iter().copied().filter(|&p| queue_of(p) != own).collect();
@@ -222,7 +221,7 @@ fn latest_per_queue(steps: &[Step], positions: &[u32], own: QueueId) -> Vec<u32>
     latest
 }
 
-/// All ranks but one, sorted, each once.
+/// Returns all ranks except `rank`, sorted, each once.
 fn others(rank: u32, ranks: impl Iterator<Item = u32>) -> Vec<u32> {
     let mut others: Vec<u32> = ranks.filter(|&other| other != rank).collect();
     others.sort_unstable();

@@ -1,5 +1,5 @@
-//! Lowering: from the path an author assumes (every rank's memory is mapped) to the path there is. Schedule to schedule,
-//! before the proof: what was proved is what runs.
+//! Lowering: rewrites a mapped schedule for another path. Authors assume that every rank's memory is mapped. Lowering runs before the
+//! proof, so the engine runs exactly the schedule that was proved.
 
 mod pushed;
 mod single_chunk;
@@ -12,10 +12,10 @@ use crate::size::Size;
 
 pub use pushed::Fifo;
 
-/// Rewrites a mapped schedule for `path`, with as many slots as the path usually has.
+/// Rewrites a mapped schedule for `path`, with the default number of slots.
 ///
 /// # Errors
-/// [`crate::Error::Build`] if the schedule is not a mapped one, [`crate::Error::TooLarge`] if the result would be.
+/// [`crate::Error::Build`] if the schedule is not mapped; [`crate::Error::TooLarge`] if the result would be too large.
 pub fn lower(schedule: &Schedule, path: Path) -> Result<Schedule> {
     lower_interruptible(schedule, path, &Interrupt::never())
 }
@@ -39,8 +39,8 @@ pub fn lower_interruptible(schedule: &Schedule, path: Path, interrupt: &Interrup
 /// Rewrites a mapped schedule so that ranks push through FIFOs, as NCCL does.
 ///
 /// # Errors
-/// [`crate::Error::Build`] if the schedule is not a mapped one, or `fifo` is out of bounds or cuts it too finely;
-/// [`crate::Error::TooLarge`] if the result would be.
+/// [`crate::Error::Build`] if the schedule is not mapped, or `fifo` is out of bounds or makes too many chunks;
+/// [`crate::Error::TooLarge`] if the result would be too large.
 pub fn push(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
     push_interruptible(schedule, fifo, &Interrupt::never())
 }
@@ -61,7 +61,7 @@ fn check_mapped(schedule: &Schedule) -> Result<()> {
     }
 }
 
-/// Checks the least that a lowering can have: every step is rewritten one chunk after the other, for each channel.
+/// Checks the least size of the result: a lowering writes at least one step for each chunk of each step, in each channel.
 fn check_size(schedule: &Schedule, path: Path, channels: u32) -> Result<()> {
     let mut size = Size::default();
     for step in &schedule.steps {

@@ -1,4 +1,4 @@
-//! The pushed path: a rank touches its own memory, and stores into anybody's staging. It never reads another rank's.
+//! The pushed path: a rank accesses its own memory and stores into every rank's staging. It never reads another rank's memory.
 //!
 //! ```text
 //! output[r1].0 = input[r0].0 + input[r1].0                 r1 cannot read input[r0], so r0 sends it:
@@ -9,38 +9,38 @@
 //!                                                          output[r0].0   = staging0[r0].0
 //! ```
 //!
-//! This is how NCCL runs (protocol Simple over peer-to-peer memory): its primitives are what the steps become.
+//! NCCL runs in this way (protocol Simple over peer-to-peer memory). Each step becomes one of its primitives:
 //!
 //! | NCCL | step |
 //! |---|---|
-//! | send | own memory into staging of another |
+//! | send | own memory into staging of another rank |
 //! | recv | own staging into own memory |
-//! | recvReduceSend, recvReduceCopy, recvReduceCopySend | a fold of own staging with own memory: into staging of another, own memory, both |
-//! | recvCopySend | own staging into own memory and staging of another |
+//! | recvReduceSend, recvReduceCopy, recvReduceCopySend | a fold of own staging with own memory: into staging of another rank, into own memory, into both |
+//! | recvCopySend | own staging into own memory and staging of another rank |
 //!
-//! Four rules, applied in program order, one chunk at a time:
-//! 1. A step is executed by the rank that was to execute it, a copy by the rank that receives it.
-//! 2. A value that another rank reads is stored into that rank's staging by the step that made it, or, if it is an input, by a
-//!    step of its own that sends it: one step for all ranks that read it. Once for each of these.
-//! 3. What a fold stores to another rank goes into that rank's staging, from where that rank copies it.
-//! 4. A destination that is overwritten before anyone reads it is left out, and so is scratch that nobody reads.
+//! Four rules apply in program order, one chunk at a time:
+//! 1. A fold stays with its rank; the destination's rank executes a copy.
+//! 2. A value that another rank reads is stored into the reader's staging, once for each reader. The step that writes the value
+//!    does it; one separate step sends an input to all its readers.
+//! 3. A fold stores a result for another rank into that rank's staging; that rank copies it from there.
+//! 4. A destination that is overwritten before it is read is left out, and so is scratch without readers.
 //!
-//! **FIFO.** Staging has as many slots as the FIFO is deep. A step that stores into a slot waits for those who read it `depth`
-//! tiles ago: NCCL's head and tail counters, as waits with a lag. A depth of 8 is NCCL's (`NCCL_STEPS`).
+//! **FIFO.** The number of slots of staging is the depth of the FIFO. A step that stores into a slot waits for the readers of that
+//! slot `depth` tiles ago. These waits with a lag are NCCL's head and tail counters. NCCL's depth is 8 (`NCCL_STEPS`).
 //!
-//! **Channels.** Every chunk is cut into as many slices as there are channels, and the algorithm runs once on each, in queues
-//! of its own. Chunks begin where they did, so channels change no bits.
+//! **Channels.** Every chunk is divided into one slice per channel. The algorithm runs once on each slice, in separate queues.
+//! Chunk boundaries stay the same, so results are bitwise identical for any number of channels.
 //!
-//! What is not in the schedule: NCCL's slice, the bytes that are sent and signalled at a time. Here that is the tile, which
-//! belongs to a run and not to a schedule.
+//! The schedule does not contain NCCL's slice, the unit of bytes that NCCL sends and signals. Here the unit is the tile, which a run
+//! chooses.
 //!
-//! **Departures from NCCL.** A FIFO of NCCL is of one connection and holds the values that pass over it one after the other;
-//! here every value has slots of its own, so a sender can be further ahead and staging is larger: depth times the values that
-//! a rank receives in one tile. A channel has up to three queues (send, fold, copy), where NCCL has one block. A rank waits for
-//! the *enter* of those to whom it sends. All channels have the ring or tree of the algorithm, where NCCL turns it.
+//! **Departures from NCCL.** NCCL has a FIFO per connection, and values pass through it one after another. Here every value has slots
+//! of its own. A sender can therefore be further ahead, and staging is larger: the depth times the values that a rank receives in
+//! one tile. A channel has up to three queues (send, fold, copy) instead of one block. A rank waits for the *enter* of its
+//! receivers. All channels use the same ring or tree, while NCCL rotates it.
 //!
-//! Each value crosses from rank to rank as often as in the mapped schedule, in the same direction. Cost: linear in the chunks
-//! of all views, times channels. Source: NCCL, `src/device/prims_simple.h` and `src/include/device.h`; derived here for any
+//! Each value crosses between ranks as often as in the mapped schedule, in the same direction. Cost: linear in the chunks of all
+//! views, times channels. Source: NCCL, `src/device/prims_simple.h` and `src/include/device.h`; derived here for any
 //! program.
 
 use std::collections::HashMap;
@@ -54,25 +54,25 @@ use crate::interrupt::Interrupt;
 use crate::limits::most_chunks;
 use crate::schedule::{Buffer, Path, Schedule, View, MAX_SLOTS};
 
-/// How ranks push.
+/// The FIFOs through which ranks push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fifo {
-    /// How many independent slices of every chunk there are, each with queues of its own.
+    /// The number of channels: independent slices of every chunk, each with its own queues.
     pub channels: u32,
-    /// How many slots staging has, from 1 to [`MAX_SLOTS`]: tiles that can be under way from one rank to another.
+    /// The number of slots of staging, from 1 to [`MAX_SLOTS`]: the largest number of tiles in transit between two ranks.
     pub slots: u32,
 }
 
-/// What is known of a place while the program is rewritten.
+/// The state of a chunk during lowering.
 #[derive(Default)]
 struct PushedChunk {
-    /// The draft that wrote it, if any did.
+    /// The draft that wrote the chunk, if a draft did.
     writer: Option<usize>,
-    /// The draft that stores the same value into staging: its writer, or a step that sends it.
+    /// The draft that stores the value into staging: its writer, or a step that sends it.
     sender: Option<usize>,
-    /// Whether its own rank has read it since.
+    /// Whether its own rank has read the chunk since.
     is_read: bool,
-    /// Where other ranks have the same value.
+    /// The copies of the value in staging of other ranks.
     copies: Vec<SingleChunk>,
 }
 
@@ -118,7 +118,7 @@ pub(super) fn lower(schedule: &Schedule, fifo: Fifo, interrupt: &Interrupt) -> R
     derive(frame, lowering.finish(), interrupt)
 }
 
-/// Checks the bounds of a FIFO, and returns into how many chunks it has each part cut.
+/// Checks the bounds of a FIFO, and returns the number of chunks per part of the result.
 fn check(schedule: &Schedule, Fifo { channels, slots }: Fifo) -> Result<u32> {
     if !(1..=MAX_SLOTS).contains(&slots) {
         return Err(Error::Build(format!("a FIFO of {slots} slots: from 1 to {MAX_SLOTS} are possible")));
@@ -147,7 +147,7 @@ impl PushedLowering<'_> {
         }
     }
 
-    /// Rule 3: the fold stores to itself and to staging of others, who copy it from there.
+    /// Rule 3: the fold stores to its own rank and to staging of other ranks, which copy the result from there.
     fn fold(&mut self, rank: u32, channel: u32, src: &[SingleChunk], dst: &[SingleChunk]) {
         let from: Vec<SingleChunk> = src.iter().map(|&place| self.delivered(rank, channel, place)).collect();
         let (own, others): (Vec<SingleChunk>, Vec<SingleChunk>) = dst.iter().partition(|place| place.0 == rank);
@@ -162,7 +162,7 @@ impl PushedLowering<'_> {
         }
     }
 
-    /// Rule 2: where `rank` has the value of a place in memory of its own.
+    /// Rule 2: returns the chunk in which `rank` has a value in its own memory.
     fn delivered(&mut self, rank: u32, channel: u32, place: SingleChunk) -> SingleChunk {
         if place.0 == rank {
             return place;
@@ -185,7 +185,7 @@ impl PushedLowering<'_> {
         staging
     }
 
-    /// Appends a step of a rank with its own destinations, drops what they overwrite unread, and returns its position.
+    /// Appends a step with destinations on its own rank, drops destinations that it overwrites unread, and returns its position.
     fn emit(&mut self, rank: u32, channel: u32, src: &[SingleChunk], own: &[SingleChunk]) -> usize {
         for &place in src.iter().filter(|place| !place.1.is_staging()) {
             self.contents.entry(memory(self.schedule, place)).or_default().is_read = true;
@@ -203,7 +203,7 @@ impl PushedLowering<'_> {
         position
     }
 
-    /// Rule 4: nobody has read what a draft wrote to a place, and nobody will.
+    /// Rule 4: drops a destination that no step reads.
     fn drop_unread(&mut self, key: SingleChunk, content: &PushedChunk) {
         if let PushedChunk { writer: Some(writer), is_read: false, .. } = *content {
             let schedule = self.schedule;
@@ -221,7 +221,7 @@ impl PushedLowering<'_> {
     }
 }
 
-/// Places by the rank whose they are, in the order in which ranks are first named.
+/// Groups chunks by their rank, in the order in which the ranks first occur.
 fn by_rank(places: &[SingleChunk]) -> Vec<(u32, Vec<SingleChunk>)> {
     let mut ranks: Vec<(u32, Vec<SingleChunk>)> = Vec::new();
     for &place in places {

@@ -1,4 +1,4 @@
-//! What lowerings rewrite: single chunks of buffers, and layers of staging that are still free.
+//! Single chunks of buffers, which lowerings rewrite, and the free layers of staging.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::schedule::{Buffer, Schedule, View};
 /// One chunk of one buffer of one rank.
 pub(super) type SingleChunk = (u32, Buffer, u32);
 
-/// Says which memory a place is: in place, the input and the output are the same.
+/// Returns the chunk that stands for its memory: in place, the input and the output are the same memory.
 pub(super) fn memory(schedule: &Schedule, (rank, buffer, chunk): SingleChunk) -> SingleChunk {
     (rank, buffer.memory(schedule.aliasing), chunk)
 }
@@ -20,7 +20,7 @@ pub(super) fn chunk_of(view: &View) -> SingleChunk {
     (view.rank, view.buffer, view.chunks.start)
 }
 
-/// For each (rank, chunk), how many layers of staging are taken.
+/// The number of staging layers in use, for each rank and chunk.
 #[derive(Default)]
 pub(super) struct Layers(HashMap<(u32, u32), u16>);
 

@@ -1,4 +1,4 @@
-//! The staged path: a rank touches its own buffers and anybody's staging.
+//! The staged path: a rank accesses its own buffers and every rank's staging.
 //!
 //! ```text
 //! output[r1].0 = input[r0].0 + input[r1].0                 r1 cannot read input[r0], so r0 publishes it:
@@ -9,16 +9,16 @@
 //!                                                          output[r0].0   = staging0[r1].0
 //! ```
 //!
-//! Four rules, applied in program order, one chunk at a time:
-//! 1. A copy into another rank's buffer is executed by that rank.
-//! 2. A fold into another rank's buffer is executed by the rank that was to execute it, for itself; the other copies.
-//! 3. A value that another rank reads is staged by the rank that has it: the step that made it stores it to staging as well
-//!    ("keep and pass on", one pass), or, if it is an input, a step publishes it just before. Once per value.
-//! 4. A destination that is overwritten before anyone reads it is left out.
+//! Four rules apply in program order, one chunk at a time:
+//! 1. The destination's rank executes a copy.
+//! 2. A fold into another rank's buffer stays with its rank, which keeps the result; the other rank copies it.
+//! 3. The rank that has a value stages it for its readers, once per value. The step that writes the value stores it to staging as
+//!    well; an input is published by a step of its own, just before the first read.
+//! 4. A destination that is overwritten before it is read is left out.
 //!
-//! A rank's own chunk is therefore never staged unless another rank reads it. Bytes per rank for nvswitch: 4 N (n-1)/n to
-//! publish and to fetch, (1 + 2/n) N to fold: 4 to 5 N. Staging is cut into layers: layer k of chunk c is the k-th value of
-//! chunk c that the rank stages in one tile. Source: the movement-avoiding two-shot of shared-memory MPI libraries
+//! So a rank stages a chunk only if another rank reads it. Bytes per rank for nvswitch: 4 N (n-1)/n to publish and to fetch,
+//! (1 + 2/n) N to fold, 4 to 5 N in total. Staging has layers: layer k of chunk c holds the k-th value of chunk c that the rank
+//! stages in one tile. Source: the movement-avoiding two-shot of shared-memory MPI libraries
 //! (Peng et al., "Optimizing MPI collectives on shared memory multi-cores", 2023), derived here for any program.
 
 use std::collections::HashMap;
@@ -29,12 +29,12 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::schedule::{Buffer, Path, Schedule, View};
 
-/// What is known of a place while the program is rewritten.
+/// The state of a chunk during lowering.
 #[derive(Clone, Copy, Default)]
 struct StagedChunk {
-    /// The draft that wrote it, if any did.
+    /// The draft that wrote the chunk, if a draft did.
     writer: Option<usize>,
-    /// Whether anything has read it since.
+    /// Whether a step has read the chunk since.
     is_read: bool,
     /// The staging layer that holds the same value.
     layer: Option<u16>,
@@ -90,7 +90,7 @@ impl StagedLowering<'_> {
         }
     }
 
-    /// Rule 2: the fold for itself, then one copy per other rank.
+    /// Rule 2: the fold on its own rank, then one copy per other rank.
     fn fold(&mut self, rank: u32, channel: u32, src: &[SingleChunk], dst: &[SingleChunk]) {
         let from: Vec<SingleChunk> = src.iter().map(|&place| self.reachable(rank, channel, place)).collect();
         let (own, others): (Vec<SingleChunk>, Vec<SingleChunk>) = dst.iter().partition(|place| place.0 == rank);
@@ -102,7 +102,7 @@ impl StagedLowering<'_> {
         self.copy(channel, result, &others);
     }
 
-    /// Rule 3: where `rank` can read the value of a place.
+    /// Rule 3: returns the chunk in which `rank` can read a value.
     fn reachable(&mut self, rank: u32, channel: u32, place: SingleChunk) -> SingleChunk {
         let (owner, buffer, chunk) = place;
         if owner == rank || buffer.is_staging() {
@@ -128,7 +128,7 @@ impl StagedLowering<'_> {
         staging
     }
 
-    /// Appends a step, and drops what it overwrites unread (rule 4).
+    /// Appends a step, and drops destinations that it overwrites unread (rule 4).
     fn emit(&mut self, rank: u32, channel: u32, src: &[SingleChunk], dst: &[SingleChunk]) {
         for &place in src {
             self.contents.entry(self.memory_of(place)).or_default().is_read = true;

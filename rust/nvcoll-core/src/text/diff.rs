@@ -1,16 +1,16 @@
-//! The difference of two schedules, line by line: what changed, with a little of what did not.
+//! The difference of two schedules, line by line, with some unchanged lines around each change.
 //!
-//! Both are laid out in the same columns first, so that one long line in one of them does not make every line differ.
+//! Both schedules are first laid out in the same columns, so that one long line does not make every line differ.
 
 use similar::{ChangeTag, TextDiff};
 
 use super::print::{lines, Widths};
 use crate::schedule::Schedule;
 
-/// Unchanged lines shown around each change. Chosen: what `diff -u` shows.
+/// The number of unchanged lines around each change. Chosen: as in `diff -u`.
 const CONTEXT: usize = 3;
 
-/// Returns the lines that differ, `-` for those of `a` and `+` for those of `b`, or an empty string if none does.
+/// Returns the lines that differ, marked `-` in `a` and `+` in `b`; the empty string if all lines are equal.
 pub fn diff(a: &Schedule, b: &Schedule) -> String {
     let mut widths = Widths::default();
     widths.admit(a);

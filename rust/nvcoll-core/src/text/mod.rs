@@ -1,7 +1,7 @@
-//! The text form of a schedule: what a person reads, writes, compares and files.
+//! The text form of a schedule, for people to read, write, compare and keep.
 //!
-//! One header line, one line per step in program order, one line per rank for its leave. Columns are aligned for reading;
-//! `#` begins a comment, and blank lines and the amount of blank space mean nothing.
+//! The text has one header line, one line per step in program order, and one line per rank for its leave. Columns are aligned for
+//! reading. `#` begins a comment. Blank lines and the width of blanks have no meaning.
 //!
 //! ```text
 //! schedule all_reduce ring  world_size 2  chunks_per_part 2  path mapped  aliasing out_of_place
@@ -21,14 +21,14 @@
 //! source   = view ["*s" n]                      the unfolded contribution of rank n, which premul_sum scales
 //! view     = buffer "[" rank "]." n [".." n]    one chunk, or the chunks from .. up to and without
 //! buffer   = "input" | "output" | "scratch" n | "staging" n
-//! place    = rank ".q" n "." n                  queue, and place in the queue
+//! place    = rank ".q" n "." n                  queue, and position in the queue
 //! rank     = "r" n
 //! ```
 //!
-//! Printing and parsing again gives the same schedule. The parser answers for **shape**: every rank, chunk and step that the
-//! text names exists, and every queue is numbered without gaps. **Meaning** (races, deadlocks, wrong results) is the
-//! business of [`crate::verify`], so a wrong schedule can be written down and shown. A rank without a leave line leaves
-//! when its own queues are done. Limitation: the name of an algorithm is one word without `#`.
+//! Printing and parsing again gives the same schedule. The parser checks the **shape**: every named rank, chunk and step exists,
+//! and every queue is numbered without gaps. It does not check the **meaning** (races, deadlocks, wrong results); that is the task
+//! of [`crate::verify`]. So the text form can express wrong schedules too. A rank without a leave line leaves when its own queues
+//! are done. Limitation: the name of an algorithm is one word without `#`.
 //!
 //! Cost: linear in the text for printing and parsing; the diff is Myers' O(N·D). Source: ours, in the manner of compiler IRs.
 

@@ -1,7 +1,7 @@
-//! Parsing: the grammar of [`super`] as one function per noun, then a look at whether all that is named exists.
+//! The parser: one function per noun of the grammar of [`super`], then a check that every named step exists.
 //!
-//! Ranks and chunks are checked as they are read, places and waits when all steps are known. Any input gives a schedule or an
-//! error that names the line; none panics. What would let a few bytes of text ask for a lot of memory is refused.
+//! Ranks and chunks are checked while they are read; places and waits are checked when all steps are known. Every input gives a
+//! schedule or an error with a line number; none panics. A short text that would need much memory is refused.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::limits::{most_chunks, MAX_WORLD_SIZE};
 use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
 
-/// The largest number of a queue. Chosen: far above any algorithm, and a table of it for every rank still fits in memory.
+/// The largest number of a queue. Chosen: far more than any algorithm has, while a table of queues for every rank fits in memory.
 const LAST_QUEUE: u32 = 4095;
 
-/// Reads a schedule.
+/// Parses the text form of a schedule.
 ///
 /// # Errors
 /// [`Error::Text`] names the line, what was found and what was expected.
@@ -112,7 +112,7 @@ fn named<'t, T>(
     })
 }
 
-/// A schedule as far as it is read, with the lines on which its steps and leaves stand.
+/// A schedule during parsing, with the line numbers of its steps and leaves.
 struct ScheduleParser {
     schedule: Schedule,
     lines: Vec<usize>,
@@ -234,7 +234,7 @@ impl ScheduleParser {
         }
     }
 
-    /// Reads `after` and the waits, to the end of the line.
+    /// Parses `after` and the waits, to the end of the line.
     fn waits(&self, scan: &mut Scanner<'_>) -> Result<Vec<Dependency>> {
         if !scan.take("after") {
             return Err(scan.found("`final`, `at switch`, `after` or the end of the line"));
@@ -271,7 +271,7 @@ impl ScheduleParser {
         self.schedule.steps.iter().zip(self.lines.iter().copied())
     }
 
-    /// Finds the line of every place, and refuses a place that is taken twice.
+    /// Returns the line of every place, and refuses a place that two steps have.
     fn places(&self) -> Result<Places> {
         let mut places = Places::new();
         for (step, line) in self.steps() {
@@ -300,7 +300,7 @@ impl ScheduleParser {
         Ok(())
     }
 
-    /// Refuses a wait for a step that is not there.
+    /// Refuses a wait for a step that does not exist.
     fn check_waits(&self, places: &Places) -> Result<()> {
         let of_steps = self.steps().map(|(step, line)| (&step.after, line));
         let of_leaves = self.left.iter().map(|(&rank, &line)| (&self.schedule.leave[rank], line));

@@ -1,19 +1,19 @@
-//! Printing: every noun of a schedule displays itself, and a schedule is its nouns in aligned columns.
+//! Printing: every noun of a schedule implements `Display`, and a schedule prints its nouns in aligned columns.
 //!
 //! ```text
 //! place    destinations   sources                          marks            waits
 //! r1.q0.0  output[r1].0 = input[r0].0*s0 + input[r1].0*s1  final at switch  after r0.enter
 //! ```
 //!
-//! A column is as wide as its widest cell, but no wider than [`WIDEST`]: a fold of 64 sources does not push every copy off
-//! the screen. Leave lines have no columns. A schedule is rendered twice, once to measure and once to write, so that no line
-//! is kept in memory.
+//! A column is as wide as its widest cell, but at most [`WIDEST`], so that a fold of 64 sources does not push every copy off the
+//! screen. Leave lines have no columns. A schedule is rendered twice, once to measure columns and once to write lines, so that
+//! lines are not kept in memory.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
 use crate::schedule::{Buffer, Dependency, Event, Schedule, Source, Step, View};
 
-/// Columns are padded to at most this many characters. Chosen: four sources of a small schedule.
+/// The largest width of a column, in characters. Chosen: four sources of a small schedule.
 const WIDEST: usize = 72;
 
 /// The blanks after each column.
@@ -27,12 +27,12 @@ pub fn print(schedule: &Schedule) -> String {
 /// The cells of a step's line: place, destinations, sources, marks, waits.
 type Columns = [String; 5];
 
-/// How wide each column is.
+/// The width of each column.
 #[derive(Default, Clone, Copy)]
 pub(super) struct Widths([usize; 5]);
 
 impl Widths {
-    /// Makes the columns wide enough for every line of `schedule`.
+    /// Widens the columns for every line of `schedule`.
     pub(super) fn admit(&mut self, schedule: &Schedule) {
         for cells in schedule.steps.iter().map(cells) {
             for (width, cell) in self.0.iter_mut().zip(&cells) {
@@ -102,7 +102,7 @@ fn place(rank: u32, event: Event) -> String {
     }
 }
 
-/// The items with `between` between them; `nothing`, which no parser accepts, if there are none.
+/// Joins items with a separator; without items, returns `nothing`, which the parser refuses.
 fn joined<T: Display>(items: &[T], between: &str) -> String {
     let mut text = String::new();
     for (i, item) in items.iter().enumerate() {
@@ -155,7 +155,7 @@ impl Display for Dependency {
     }
 }
 
-/// One line, its columns as wide as their cells.
+/// Prints a step on one line without padding.
 impl Display for Step {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let mut words = cells(self).into_iter().filter(|cell| !cell.is_empty());

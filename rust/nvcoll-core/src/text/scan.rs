@@ -1,4 +1,4 @@
-//! A cursor over one line of text: takes what is expected, or says what it found instead and where.
+//! A cursor over one line of text. It takes the expected token, or returns an error with the found token and the line.
 
 use crate::error::{Error, Result};
 
@@ -9,24 +9,24 @@ pub(super) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Starts at the beginning of line number `line`, whose comment is not read.
+    /// Starts at the beginning of line number `line`, without its comment.
     pub(super) fn new(text: &'a str, line: usize) -> Self {
         let code = text.split('#').next().unwrap_or_default();
         Self { rest: code.trim(), line }
     }
 
-    /// Passes over blanks and says whether the line ends there.
+    /// Skips blanks, and says whether the line ends there.
     pub(super) fn is_done(&mut self) -> bool {
         self.skip_blanks();
         self.rest.is_empty()
     }
 
-    /// Passes over blanks, if there are any.
+    /// Skips blanks, if there are any.
     pub(super) fn skip_blanks(&mut self) {
         self.rest = self.rest.trim_start();
     }
 
-    /// Passes over blanks, of which there must be one unless the line ends.
+    /// Skips blanks, and requires at least one unless the line ends.
     pub(super) fn pass_blank(&mut self) -> Result<()> {
         if self.rest.starts_with(|c: char| !c.is_whitespace()) {
             return Err(self.found("a blank"));
@@ -35,22 +35,22 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Takes `literal` if it comes next.
+    /// Takes `literal` if it is next.
     pub(super) fn take(&mut self, literal: &str) -> bool {
         self.rest.strip_prefix(literal).map(|rest| self.rest = rest).is_some()
     }
 
-    /// Takes `literal` and the blanks before it, or nothing if it does not come next.
+    /// Takes blanks and `literal` if they are next; otherwise takes nothing.
     pub(super) fn take_past_blanks(&mut self, literal: &str) -> bool {
         self.rest.trim_start().strip_prefix(literal).map(|rest| self.rest = rest).is_some()
     }
 
-    /// Says whether `literal` comes next.
+    /// Says whether `literal` is next.
     pub(super) fn is_next(&self, literal: &str) -> bool {
         self.rest.starts_with(literal)
     }
 
-    /// Takes `literal`, which must come next.
+    /// Takes `literal`, which must be next.
     pub(super) fn expect(&mut self, literal: &str, what: &str) -> Result<()> {
         if self.take(literal) {
             Ok(())
@@ -75,13 +75,13 @@ impl<'a> Scanner<'a> {
         Ok(number)
     }
 
-    /// Takes a number after `prefix`, the two written together.
+    /// Takes `prefix` and the number directly after it.
     pub(super) fn numbered(&mut self, prefix: &str, what: &str) -> Result<u32> {
         self.expect(prefix, what)?;
         self.number(what)
     }
 
-    /// The error that something else was found than `what`.
+    /// Returns the error that the next word is not the expected `what`.
     pub(super) fn found(&self, what: &str) -> Error {
         match self.rest.split_whitespace().next() {
             Some(word) => self.error(format!("found `{}`, expected {what}", shortened(word))),
@@ -89,13 +89,13 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// An error on this line.
+    /// Returns an error on this line.
     pub(super) fn error(&self, message: impl Into<String>) -> Error {
         Error::Text { line: self.line, message: message.into() }
     }
 }
 
-/// A word as an error message shows it.
+/// Returns a word, shortened for an error message.
 pub(super) fn shortened(word: &str) -> String {
     const LONGEST: usize = 40; // Chosen: any view fits.
     match word.char_indices().nth(LONGEST) {
