@@ -1,18 +1,18 @@
-//! Happens-before: what is certainly done once a step is.
+//! Happens-before: the steps that are certainly done once a step is done.
 //!
 //! ```text
-//! clock of a step:  for every queue of every rank, how many of its steps happen before    q0: 7  q1: 3  q2: 0 …
+//! clock of a step:  for every queue of every rank, the number of its steps before it       q0: 7  q1: 3  q2: 0 …
 //!                   for every rank, whether its enter does                                r0: yes  r1: no …
 //! clock(step) = max(clock of the step before it in its queue, clocks of the steps it waits for), and itself
-//! a happens before the step at hand  ⇔  clock[queue of a] ≥ place of a
+//! a happens before the current step  ⇔  clock[queue of a] ≥ place of a
 //! ```
 //!
-//! These are vector clocks (Fidge 1988, Mattern 1989) over queues instead of processes. One as wide as there are queues for
-//! each step would not fit for 1024 ranks, so only a front is kept: a clock stays until the steps that wait for its step have
-//! been passed, and at most [`KEPT_PER_QUEUE`] per queue do. Where a clock is gone, because it was the oldest or because the
-//! wait reaches back to an earlier tile, the clock at hand **learns** the awaited step and its past by a walk backwards, which
-//! stops at whatever it knows already. A queue learns each step at most once, so walks cost no more, in sum, than the
-//! clocks do: steps x queues. Memory: a few clocks per queue, queues^2.
+//! These are vector clocks (Fidge 1988, Mattern 1989) over queues instead of processes. The clocks of all steps would not fit into
+//! memory for 1024 ranks, so only a front is kept. A clock is kept until all steps that wait for its step have been passed, and
+//! at most [`KEPT_PER_QUEUE`] clocks per queue are kept. A clock may be gone, because it was the oldest or because a wait reaches
+//! back to an earlier tile. Then the current clock **learns** the awaited step and its past by a backward walk, which stops at
+//! known steps. A queue learns each step at most once, so all walks together cost no more than the clocks: steps x queues. Memory:
+//! a few clocks per queue, queues^2.
 
 use std::collections::VecDeque;
 
@@ -21,23 +21,23 @@ use super::memory::MOST_BYTES;
 use super::report::Violation;
 use crate::schedule::{Dependency, Event};
 
-/// How many clocks are kept for every queue, on average. Chosen: a ring in breadth-first order needs two.
+/// The average number of kept clocks per queue. Chosen: a ring in breadth-first order needs two.
 const KEPT_PER_QUEUE: usize = 4;
 
-/// Small schedules keep all their clocks, up to this many. Chosen.
+/// The number of clocks that are always kept, so that small schedules keep all clocks. Chosen.
 const KEPT_AT_LEAST: usize = 4096;
 
-/// One clock: steps done per queue since the first tile, then a bit per rank for its enter. It is closed: with a step it
-/// knows all that happens before.
+/// A clock: the number of done steps of each queue since the first tile, then a bit per rank for its enter. A clock that contains a
+/// step contains everything that happens before the step.
 pub(super) type Clock = Box<[u32]>;
 
-/// Checks that the clocks of a proof find room: there are some for each queue, and each has a number for each queue.
+/// Checks that the clocks of a proof fit into memory.
 pub(super) fn check_room(graph: &Graph<'_>) -> Result<(), Violation> {
     let [queues, ranks, steps] =
         [graph.queue_count(), graph.schedule.world_size as usize, graph.order().len()].map(|count| count as u128);
     let front = (KEPT_PER_QUEUE as u128 * queues).max(KEPT_AT_LEAST as u128).min(steps);
     let clocks = (front + queues + ranks) * (queues + ranks.div_ceil(32)) * size_of::<u32>() as u128;
-    // Who first waits for whose enter is kept by queue and rank.
+    // `Contacts` keeps one number per queue and rank.
     let bytes = clocks + queues * ranks * size_of::<u32>() as u128;
     match bytes > MOST_BYTES {
         true => Err(Violation::TooLarge { what: "bytes of clocks", found: bytes, most: MOST_BYTES }),
@@ -49,19 +49,19 @@ pub(super) fn check_room(graph: &Graph<'_>) -> Result<(), Violation> {
 pub(super) struct Clocks<'g, 'a> {
     graph: &'g Graph<'a>,
     tile: u32,
-    /// The step at hand.
+    /// The current step.
     now: u32,
-    /// For each step of this tile its clock, while it is kept.
+    /// The clock of each step of this tile; empty unless it is kept.
     of_step: Vec<Clock>,
-    /// For each step of this tile, how many will still ask for its clock.
+    /// The number of further uses of each clock in this tile.
     needed: Vec<u32>,
-    /// The steps whose clocks are kept, and some whose clocks are gone, oldest first.
+    /// The steps with kept clocks, and some steps without, oldest first.
     kept: VecDeque<u32>,
-    /// How many of these there may be.
+    /// The largest length of `kept`.
     most: usize,
-    /// For each queue, the step passed last.
+    /// The last step of each queue that was passed.
     latest: Vec<u32>,
-    /// For each queue, its clock at the end of the tile before.
+    /// The clock of each queue at the end of the previous tile.
     of_tile_before: Vec<Clock>,
     free: Vec<Clock>,
 }
@@ -72,7 +72,7 @@ impl<'g, 'a> Clocks<'g, 'a> {
         Self::keeping(graph, (KEPT_PER_QUEUE * graph.queue_count()).max(KEPT_AT_LEAST))
     }
 
-    /// Starts with a front of at most `most` clocks, and one for each queue.
+    /// Starts with a front of at most `most` clocks and at least one for each queue.
     fn keeping(graph: &'g Graph<'a>, most: usize) -> Self {
         let mut clocks = Self {
             graph,
@@ -90,7 +90,7 @@ impl<'g, 'a> Clocks<'g, 'a> {
         clocks
     }
 
-    /// Moves to `step`, whose past has been passed.
+    /// Moves to `step`; all steps before it must have been passed.
     pub(super) fn advance(&mut self, step: u32) {
         let graph = self.graph;
         self.now = step;
@@ -109,12 +109,12 @@ impl<'g, 'a> Clocks<'g, 'a> {
         self.forget_oldest();
     }
 
-    /// Says whether a step in a tile happens before the step at hand, or is it.
+    /// Says whether a step in a tile is the current step or happens before it.
     pub(super) fn knows(&self, step: u32, tile: u32) -> bool {
         self.of_step[self.now as usize][self.graph.queue_number(step)] >= self.graph.done_with(step, tile)
     }
 
-    /// Returns the clock of a rank's leave, when the tile at hand is the last.
+    /// Returns the clock of a rank's leave, if the current tile is the last.
     pub(super) fn leave(&mut self, rank: u32) -> Clock {
         let graph = self.graph;
         let mut clock = self.fresh_of(rank);
@@ -125,7 +125,7 @@ impl<'g, 'a> Clocks<'g, 'a> {
         clock
     }
 
-    /// Moves on to the next tile, once all steps of this one have been passed.
+    /// Moves to the next tile; all steps of this tile must have been passed.
     pub(super) fn next_tile(&mut self) {
         for queue in 0..self.graph.queue_count() {
             self.of_tile_before[queue] = std::mem::take(&mut self.of_step[self.graph.end_of(queue) as usize]);
@@ -135,7 +135,7 @@ impl<'g, 'a> Clocks<'g, 'a> {
         self.needed = self.needed_per_step();
     }
 
-    /// Counts, for every step, the steps of its tile that will ask for its clock. The end of a tile asks as well.
+    /// Returns the number of uses of each clock in a tile: one for each waiting step, and one for the end of the tile.
     fn needed_per_step(&self) -> Vec<u32> {
         let mut needed = vec![1; self.graph.order().len()];
         for step in &self.graph.schedule.steps {
@@ -157,7 +157,7 @@ impl<'g, 'a> Clocks<'g, 'a> {
         clock
     }
 
-    /// Adds what is waited for, and its past.
+    /// Adds awaited events and their past to a clock.
     fn admit(&self, clock: &mut Clock, after: &'a [Dependency]) {
         let graph = self.graph;
         admit_enters(graph, clock, after);
@@ -214,12 +214,12 @@ impl<'g, 'a> Clocks<'g, 'a> {
     }
 }
 
-/// Says whether a step of the first tile is in a clock.
+/// Says whether a clock contains a step of the first tile.
 pub(super) fn is_past(graph: &Graph<'_>, clock: &Clock, step: u32) -> bool {
     clock[graph.queue_number(step)] >= graph.done_with(step, 0)
 }
 
-/// Says whether a rank's enter is in a clock.
+/// Says whether a clock contains a rank's enter.
 pub(super) fn has_entered(graph: &Graph<'_>, clock: &Clock, rank: u32) -> bool {
     clock[graph.queue_count() + rank as usize / 32] >> (rank % 32) & 1 == 1
 }
@@ -234,7 +234,7 @@ fn admit_enters(graph: &Graph<'_>, clock: &mut Clock, after: &[Dependency]) {
     }
 }
 
-/// Adds the past that another clock of the same tile knows.
+/// Adds another clock of the same tile to a clock.
 fn merge(clock: &mut [u32], other: &[u32], queues: usize) {
     let ((done, entered), (other_done, other_entered)) = (clock.split_at_mut(queues), other.split_at(queues));
     done.iter_mut().zip(other_done).for_each(|(mine, &theirs)| *mine = theirs.max(*mine));

@@ -1,13 +1,12 @@
-//! Enter and leave: before and after a rank's buffers may be touched.
+//! Enter and leave: no rank accesses another rank's buffers before its enter or after its leave.
 //!
-//! A rank has **contact** with another once it has waited for the other's enter itself: that is where it compares the two
-//! calls, so hearing of the enter through a third rank is not enough. Contact must come before the rank touches any memory
-//! of the other or waits for any of its steps. A **leave** must come after every access by anyone to the rank's user buffers
-//! and scratch (staging outlives the call, see [`super::succession`]), and, where the collective synchronises, after
-//! everyone's enter.
+//! A rank has **contact** with another rank once it has waited for that rank's enter itself. There it compares the two calls, so an
+//! indirect wait through a third rank is not enough. A rank needs contact before it accesses the other rank's memory or waits for
+//! its steps. A **leave** must come after every access to the rank's user buffers and scratch; staging outlives the call, see
+//! [`super::succession`]. If the collective synchronises, a leave must also come after the enters of all ranks.
 //!
-//! Waits for enter are spent once a queue, so what a step needs is found in one table: for each queue and other rank, the
-//! first step of that queue that waits for that enter.
+//! A queue waits for an enter once. So one table is enough: for each queue and each other rank, the first step of the queue that
+//! waits for the enter of that rank.
 
 use super::clocks::{has_entered, is_past, Clock, Clocks};
 use super::graph::Graph;
@@ -17,7 +16,7 @@ use crate::schedule::{Dependency, Event, Step, View};
 
 const NEVER: u32 = u32::MAX;
 
-/// Who has waited for whose enter, and where first.
+/// The first wait of each queue for the enter of each rank.
 pub(super) struct Contacts<'g, 'a> {
     graph: &'g Graph<'a>,
     /// The first step that waits for the enter of a rank, indexed by (queue, rank).
@@ -38,14 +37,14 @@ impl<'g, 'a> Contacts<'g, 'a> {
         Self { graph, first }
     }
 
-    /// Checks the ranks whose memory the step at hand touches, and those whose steps it waits for.
+    /// Checks that the current step has contact with all ranks whose memory it accesses or for whose steps it waits.
     pub(super) fn check_step(&self, clocks: &Clocks<'_, '_>, step: u32) -> Result<(), Violation> {
         let touched = self.graph.step(step).views().map(|view| view.rank);
         let awaited = self.awaited_ranks(step, 0);
         touched.chain(awaited).try_for_each(|rank| self.check(clocks, step, rank))
     }
 
-    /// Checks the ranks whose steps the step at hand waits for in this tile for the first time.
+    /// Checks that the current step has contact with the ranks for whose steps it waits in this tile for the first time.
     pub(super) fn check_lagging(&self, clocks: &Clocks<'_, '_>, step: u32, tile: u32) -> Result<(), Violation> {
         self.awaited_ranks(step, tile).try_for_each(|rank| self.check(clocks, step, rank))
     }
@@ -66,7 +65,7 @@ impl<'g, 'a> Contacts<'g, 'a> {
         }
     }
 
-    /// Checks the ranks whose steps a leave waits for; all queues of its own rank are done by then.
+    /// Checks that a leave has contact with the ranks for whose steps it waits; the queues of its own rank end before it.
     pub(super) fn check_leave(&self, rank: u32) -> Result<(), Violation> {
         let after = &self.graph.schedule.leave[rank as usize];
         for other in after.iter().filter(|wait| wait.event != Event::Enter).map(|wait| wait.rank) {
@@ -85,7 +84,7 @@ impl<'g, 'a> Contacts<'g, 'a> {
     }
 }
 
-/// Checks that leaves come late enough, and says whether every leave comes after every enter.
+/// Checks that leaves come late enough; returns whether every leave comes after every enter.
 pub(super) fn check_leaves(graph: &Graph<'_>, leaves: &[Clock]) -> Result<bool, Violation> {
     for step in 0..graph.order().len() as u32 {
         let late = |view: &&View| view.buffer.is_staging() || is_past(graph, &leaves[view.rank as usize], step);

@@ -1,9 +1,9 @@
-//! Expressions: what a chunk holds, in symbols.
+//! Expressions: the value of a chunk, in symbols.
 //!
-//! A value is the contribution of a rank (`r2`: that chunk of its input) or a fold of values, in the order in which one step
-//! lists its sources: `(r0 + r1 + r2)` is one step and rounds once, `((r0 + r1) + r2)` is two steps. Chunks stay in their
-//! place, so one symbol serves all chunks. Equal expressions get equal numbers (hash-consing, Ershov 1958), so "every rank
-//! receives the same expression" is a comparison of two integers, and the n^2 partial sums of a ring of n share their tails.
+//! A value is the contribution of a rank (`r2`: this chunk of its input) or a fold of values, in the order of the sources of one
+//! step. `(r0 + r1 + r2)` is one step and rounds once; `((r0 + r1) + r2)` is two steps. A chunk never moves to another position, so
+//! one symbol serves all chunks. Equal expressions get equal numbers (hash-consing, Ershov 1958). Comparing two expressions is
+//! therefore comparing two integers, and the n^2 partial sums of a ring of n ranks share their tails.
 
 use std::collections::HashMap;
 
@@ -13,19 +13,19 @@ use crate::collective::Promise;
 /// The number of an expression.
 pub(super) type Id = u32;
 
-/// All expressions of a proof, each once.
+/// The expressions of a proof, each stored once.
 #[derive(Debug, Clone)]
 pub(super) struct Expressions {
     world_size: u32,
-    /// For each fold, in order of creation, its operands.
+    /// The operands of each fold, in order of creation.
     folds: Vec<Box<[Id]>>,
     numbers: HashMap<Box<[Id]>, Id>,
-    /// For each expression, how many contributions it has, repetitions included.
+    /// The number of contributions of each expression, including repetitions.
     counts: Vec<u32>,
 }
 
 impl Expressions {
-    /// Starts with one expression per rank: expression r is the contribution of rank r.
+    /// Starts with one expression per rank; expression r is the contribution of rank r.
     pub(super) fn new(world_size: u32) -> Self {
         Self { world_size, folds: Vec::new(), numbers: HashMap::new(), counts: vec![1; world_size as usize] }
     }
@@ -43,17 +43,17 @@ impl Expressions {
         id
     }
 
-    /// Returns how many contributions an expression has.
+    /// Returns the number of contributions of an expression, including repetitions.
     pub(super) fn count(&self, id: Id) -> u32 {
         self.counts[id as usize]
     }
 
-    /// Returns the rank whose untouched contribution it is, if it is one.
+    /// Returns the rank whose unfolded contribution an expression is, if it is one.
     pub(super) fn contribution(&self, id: Id) -> Option<u32> {
         (id < self.world_size).then_some(id)
     }
 
-    /// Returns how often each rank contributes.
+    /// Returns the number of contributions of each rank.
     pub(super) fn tally(&self, id: Id) -> Vec<u32> {
         let mut tally = vec![0; self.world_size as usize];
         let mut stack = vec![id];
@@ -66,7 +66,7 @@ impl Expressions {
         tally
     }
 
-    /// Returns the expression to look at.
+    /// Returns an expression by its number.
     pub(super) fn at(&self, id: Id) -> Expression<'_> {
         Expression { all: self, id }
     }
@@ -76,24 +76,24 @@ impl Expressions {
     }
 }
 
-/// A value in symbols.
+/// The value of a chunk as an expression, such as `((r0 + r1) + r2)`.
 #[derive(Clone, Copy)]
 pub struct Expression<'a> {
     all: &'a Expressions,
     id: Id,
 }
 
-/// What an expression is made of.
+/// The outermost term of an expression.
 #[derive(Debug, Clone)]
 pub enum Term<'a> {
     /// The contribution of a rank.
     Contribution(u32),
-    /// A fold by one step, in this order.
+    /// A fold by one step of these operands, in this order.
     Fold(Vec<Expression<'a>>),
 }
 
 impl<'a> Expression<'a> {
-    /// Returns what it is made of.
+    /// Returns the outermost term.
     pub fn term(self) -> Term<'a> {
         match self.all.contribution(self.id) {
             Some(rank) => Term::Contribution(rank),
@@ -101,15 +101,15 @@ impl<'a> Expression<'a> {
         }
     }
 
-    /// Returns its number: within one proof, equal numbers are equal expressions.
+    /// Returns the number of the expression; within one proof, equal expressions have equal numbers.
     pub fn number(self) -> u32 {
         self.id
     }
 
     /// Classifies the order of its folds.
     ///
-    /// Rank: one step folds the promised ranks in their order. Nested: contributions are folded with contributions only, and
-    /// folds with folds only. Own: anything else.
+    /// The order is `rank` if one step folds the promised ranks in order. It is `nested` if each fold has either contributions only
+    /// or folds only. Otherwise it is `own`.
     pub(super) fn order(self, promise: &Promise) -> Order {
         let Promise::FoldOf(ranks) = promise else { return Order::None };
         let in_order = |terms: &[Expression<'_>]| terms.iter().map(|t| t.id).eq(ranks.clone());

@@ -1,4 +1,4 @@
-//! The schedule as a graph: who comes directly before whom, and an order in which everything can happen.
+//! The schedule as a graph of direct predecessors, and a topological order of one tile.
 //!
 //! ```text
 //! node   (step, tile)
@@ -6,10 +6,10 @@
 //!        every step it waits for, `lag` tiles back (before the first tile there is nothing to wait for)
 //! ```
 //!
-//! No edge leads from a later tile to an earlier one and every tile has the same edges inside, so one tile's topological
-//! order, tile after tile, is a topological order of any number of tiles: **a schedule is free of deadlock if and only if
-//! queue order and lag-0 waits make no circle inside one tile.** The order is by breadth first (Kahn 1962), because it keeps
-//! the number of steps that someone still waits for small, which is what [`super::clocks`] pays for.
+//! No edge leads from a later tile to an earlier tile, and every tile has the same inner edges. So the topological order of one tile,
+//! repeated, is a topological order of any number of tiles. **A schedule is free of deadlock if and only if queue order and lag-0
+//! waits form no cycle inside one tile.** The order is breadth-first (Kahn 1962), which keeps the number of steps with open waits
+//! small; [`super::clocks`] keeps a clock for each of them.
 
 use std::ops::Range;
 
@@ -17,21 +17,21 @@ use super::location::StepName;
 use super::report::Violation;
 use crate::schedule::{Dependency, Event, Schedule, Step};
 
-/// The queues of all ranks, numbered through, and the order of one tile.
+/// The queues of all ranks, numbered consecutively, and a topological order of one tile.
 pub(super) struct Graph<'a> {
     pub(super) schedule: &'a Schedule,
-    /// For each queue, its steps as positions in the schedule.
+    /// The steps of each queue, as positions in the schedule.
     queues: Vec<Vec<u32>>,
-    /// For each queue all waits of its steps, each with the place of its step: a walk reads them in one go.
+    /// The waits of each queue, each with the index of its step; a walk reads them consecutively.
     waits: Vec<Vec<(u32, Dependency)>>,
-    /// For each rank its first queue; one more at the end.
+    /// The first queue of each rank, and the number of queues at the end.
     first_queue: Vec<u32>,
-    /// Positions in the schedule, in an order in which they can happen.
+    /// The steps as positions in the schedule, in topological order.
     order: Vec<u32>,
 }
 
 impl<'a> Graph<'a> {
-    /// Numbers the queues of a schedule whose form has been checked, and finds an order.
+    /// Numbers the queues of a well-formed schedule, and finds a topological order.
     pub(super) fn of(schedule: &'a Schedule) -> Result<Self, Violation> {
         let (queues, first_queue) = number_queues(schedule);
         let waits_of = |&step: &u32| {
@@ -84,7 +84,7 @@ impl<'a> Graph<'a> {
         *self.queues[number].last().expect("a queue has a step")
     }
 
-    /// Yields the waits of a stretch of a queue, counted in steps done since the first tile, each with the tile of its step.
+    /// Yields the waits of a range of steps of a queue, each with the tile of its step. The range counts steps since the first tile.
     pub(super) fn waits_within(&self, number: usize, done: Range<u32>) -> impl Iterator<Item = (u32, Dependency)> + '_ {
         let (waits, length) = (&self.waits[number], self.queues[number].len() as u32);
         (done.start / length..done.end.div_ceil(length)).flat_map(move |tile| {
@@ -93,25 +93,25 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Returns the queue of an awaited step and how many of its steps are done with it, if it is awaited in a tile there is.
+    /// Returns the queue of an awaited step, and the number of its steps that are then done, unless the step lies before tile 0.
     pub(super) fn done_with_awaited(&self, wait: Dependency, tile: u32) -> Option<(usize, u32)> {
         let Event::Step { queue, index } = wait.event else { return None };
         let number = (self.first_queue[wait.rank as usize] + queue) as usize;
         Some((number, tile.checked_sub(wait.lag)? * self.queues[number].len() as u32 + index + 1))
     }
 
-    /// Returns how many steps of its queue are done once `step` is, counted from the first tile.
+    /// Returns the number of steps of its queue that are done once `step` is done, since the first tile.
     pub(super) fn done_with(&self, step: u32, tile: u32) -> u32 {
         tile * self.queues[self.queue_number(step)].len() as u32 + self.step(step).index + 1
     }
 
-    /// Returns the step before `step` in its queue, in the same tile.
+    /// Returns the step before `step` in its queue and tile.
     pub(super) fn predecessor(&self, step: u32) -> Option<u32> {
         let before = self.step(step).index.checked_sub(1)?;
         Some(self.queues[self.queue_number(step)][before as usize])
     }
 
-    /// Returns the steps among the events waited for, each with its lag.
+    /// Yields the awaited steps, each with its lag.
     pub(super) fn awaited(&self, after: &'a [Dependency]) -> impl Iterator<Item = (u32, u32)> + use<'_, 'a> {
         after.iter().filter_map(|dependency| match dependency.event {
             Event::Enter => None,
@@ -122,7 +122,7 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Returns the steps that come directly before a step in its tile.
+    /// Yields the direct predecessors of a step in its tile.
     fn before_in_tile(&self, step: u32) -> impl Iterator<Item = u32> + use<'_, 'a> {
         let waits = self.awaited(&self.step(step).after).filter(|(_, lag)| *lag == 0).map(|(awaited, _)| awaited);
         self.predecessor(step).into_iter().chain(waits)
@@ -161,7 +161,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Walks backwards among the steps that never become ready until it meets itself.
+    /// Finds a cycle by a backward walk among steps that never become ready.
     fn circle(&self, missing: &[u32]) -> Violation {
         let mut walk: Vec<u32> = Vec::new();
         let mut met_at = vec![usize::MAX; missing.len()];
@@ -201,9 +201,9 @@ fn number_queues(schedule: &Schedule) -> (Vec<Vec<u32>>, Vec<u32>) {
     (queues, first_queue)
 }
 
-/// Lists of numbers, one per step, in one allocation.
+/// Lists of numbers, one list per step, in one allocation.
 struct Adjacency {
-    /// Where each list ends; before `reserve`, how long it will be.
+    /// The end of each list; before `reserve`, its length.
     ends: Vec<u32>,
     starts: Vec<u32>,
     items: Vec<u32>,

@@ -1,15 +1,15 @@
-//! What the verifier points at: steps, leaves, chunks of memory, and what is done to them.
+//! The locations that a violation names: steps, leaves and chunks of memory, and the access to a chunk.
 
 use crate::schedule::{Buffer, View};
 
-/// The name of a step: `r0.q1.3`.
+/// The name of a step, printed as `r0.q1.3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepName {
-    /// The rank that executes it.
+    /// The rank that executes the step.
     pub rank: u32,
-    /// Its queue.
+    /// The queue of the step.
     pub queue: u32,
-    /// Its place in the queue.
+    /// The position in the queue.
     pub index: u32,
 }
 
@@ -19,7 +19,7 @@ impl std::fmt::Display for StepName {
     }
 }
 
-/// A place of a schedule that can wait: a step, or the leave of a rank.
+/// A waiter of a schedule: a step or the leave of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Waiter {
     /// A step.
@@ -37,14 +37,14 @@ impl std::fmt::Display for Waiter {
     }
 }
 
-/// One chunk of one buffer of one rank: `input[r0].2`.
+/// A chunk of a buffer of a rank, printed as `input[r0].2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferChunk {
-    /// Whose memory.
+    /// The rank that owns the buffer.
     pub rank: u32,
-    /// Which buffer.
+    /// The buffer.
     pub buffer: Buffer,
-    /// Which chunk.
+    /// The chunk.
     pub chunk: u32,
 }
 
@@ -60,12 +60,12 @@ impl std::fmt::Display for BufferChunk {
     }
 }
 
-/// What a step does to a cell.
+/// The access of a step to a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// It folds or copies from it.
+    /// The step folds or copies the chunk.
     Reads,
-    /// It stores to it.
+    /// The step stores to the chunk.
     Writes,
 }
 

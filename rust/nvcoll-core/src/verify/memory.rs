@@ -1,12 +1,12 @@
-//! Memory as numbered cells: one cell is one chunk of one buffer of one rank.
+//! Numbered cells of memory: one cell is one chunk of one buffer of one rank.
 //!
 //! ```text
 //! input and output of rank 0, of rank 1, …     every chunk that the contract says they hold, in memory order
 //! scratch and staging of rank 0, of rank 1, …  every chunk that a step touches, neighbours as one run
 //! ```
 //!
-//! In place, a chunk that both the input and the output of a rank hold is one cell, the input's. What a buffer does not hold
-//! and no step touches has no cell: in an all_to_all of n ranks a buffer holds n of n^2 chunks.
+//! In place, a chunk that both the input and the output of a rank hold is one cell, in the input. Chunks that a buffer does not hold
+//! have no cell: in an all_to_all of n ranks, a buffer holds n of n^2 chunks.
 
 use std::ops::Range;
 
@@ -14,33 +14,33 @@ use super::report::Violation;
 use crate::collective::Parts;
 use crate::schedule::{Aliasing, Buffer, Schedule, Step, View};
 
-/// The most memory that a proof may take for what its cells hold and who touched them; and as much again for its clocks. Chosen: a machine that is used has as
-/// much to spare.
+/// The largest memory of a proof for the values and accesses of its cells, and again for its clocks. Chosen: a machine in use can
+/// spare this.
 pub(super) const MOST_BYTES: u128 = 2 << 30;
 
-/// What a cell takes: its value, its last writer and its last reader.
+/// The memory of a cell: its value, its last writer and its last reader.
 const CELL_BYTES: u128 = 12;
 
-/// What the read of a cell takes: an entry of 8 bytes, in a list that doubles and is moved when it does.
+/// The memory of a recorded read: an entry of 8 bytes, in a list that doubles and moves when it grows.
 const READ_BYTES: u128 = 24;
 
-/// What a chunk takes: the value of its output, and where that was found first.
+/// The memory of a chunk: the value of its output, and the cell in which it was found first.
 const CHUNK_BYTES: u128 = 24;
 
-/// A user buffer: the parts that it holds, and its first cell.
+/// The parts that a user buffer holds, and its first cell.
 struct Held {
     parts: Parts,
     first: usize,
 }
 
-/// Chunks of scratch or staging that steps touch, next to each other, and their first cell.
+/// A contiguous range of chunks of scratch or staging that steps access, and its first cell.
 struct Run {
     buffer: Buffer,
     chunks: Range<u32>,
     first: usize,
 }
 
-/// What the cells of a schedule are.
+/// The numbering of the cells of a schedule.
 pub(super) struct Memory {
     chunks: u32,
     chunks_per_part: u32,
@@ -93,7 +93,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Returns how many cells there are.
+    /// Returns the number of cells.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -102,7 +102,7 @@ impl Memory {
         self.chunks
     }
 
-    /// Returns the cell of a chunk of a view that is held.
+    /// Returns the cell of a chunk of a view; the buffer must hold the chunk.
     pub(super) fn cell(&self, view: &View, chunk: u32) -> usize {
         match view.buffer {
             Buffer::Input => self.cell_of_user(view.rank, 0, chunk),
@@ -115,7 +115,7 @@ impl Memory {
         }
     }
 
-    /// Says whether every chunk of a view is in its buffer.
+    /// Says whether a buffer holds every chunk of a view.
     pub(super) fn holds(&self, view: &View) -> bool {
         let side = match view.buffer {
             Buffer::Input => 0,
@@ -127,18 +127,18 @@ impl Memory {
         named.all(|part| parts.contains(part))
     }
 
-    /// Says whether a chunk of a rank's input is its output as well.
+    /// Says whether a chunk of a rank's input is the same memory as in its output.
     pub(super) fn is_aliased(&self, rank: u32, chunk: u32) -> bool {
         let part = self.part_of(chunk);
         self.is_in_place && self.users[rank as usize].iter().all(|held| held.parts.contains(part))
     }
 
-    /// Returns the cells that hold a contribution before anything runs, each with its rank.
+    /// Yields the cells that hold a contribution at the start, each with its rank.
     pub(super) fn contributions(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         self.held(0).map(|(rank, chunk)| (self.cell_of_user(rank, 0, chunk), rank))
     }
 
-    /// Returns the cells of all outputs, each with its rank and chunk.
+    /// Yields the cells of all outputs, each with its rank and chunk.
     pub(super) fn outputs(&self) -> impl Iterator<Item = (usize, u32, u32)> + '_ {
         self.held(1).map(|(rank, chunk)| (self.cell_of_output(rank, chunk), rank, chunk))
     }
@@ -167,7 +167,7 @@ impl Memory {
     }
 }
 
-/// Returns, for each rank, the chunks of scratch and staging that steps touch, in order, as far as they exist.
+/// Returns, for each rank, the existing chunks of scratch and staging that steps access, as sorted ranges.
 fn touched_layers(schedule: &Schedule, chunks: u128) -> Vec<Vec<(Buffer, Range<u32>)>> {
     let mut touched: Vec<Vec<(Buffer, Range<u32>)>> = vec![Vec::new(); schedule.world_size as usize];
     let layers = schedule.steps.iter().flat_map(Step::views).filter(|view| !view.buffer.is_user());
@@ -187,7 +187,8 @@ fn touched_layers(schedule: &Schedule, chunks: u128) -> Vec<Vec<(Buffer, Range<u
     touched
 }
 
-/// Returns how many reads of single chunks are put on record: of staging twice, in the first tile and in that of its reuse.
+/// Returns the number of recorded reads of single chunks. Reads of staging count twice: in the first tile and in the tile that reuses
+/// the slot.
 fn reads(schedule: &Schedule, chunks: u128) -> u128 {
     let views = schedule.steps.iter().flat_map(|step| &step.src).map(|source| &source.view);
     let exist = views.filter(|view| u128::from(view.chunks.end) <= chunks);

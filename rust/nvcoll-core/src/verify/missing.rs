@@ -1,31 +1,30 @@
-//! What a refuted schedule lacks: a wait, or contributions.
+//! The missing part of a refuted schedule: a wait or contributions.
 //!
-//! The message of a [`Violation`] is for reading; this is the same as data, in the spelling of the text form, so that it can
-//! be shown beside the steps, or put into a schedule. Most rules are broken by what is there and not by what is missing:
-//! for these there is nothing to say.
+//! The message of a [`Violation`] is for people. [`Missing`] is the same as data, in the spelling of the text form, so that tools can
+//! show it beside the steps or insert it into a schedule. Most violations miss nothing and have no such data.
 
 use super::location::{StepName, Waiter};
 use super::report::Violation;
 use crate::schedule::{Dependency, Event};
 
-/// How many ranks are named before the rest is only counted. Chosen.
+/// The largest number of ranks in a message; further ranks are counted. Chosen.
 const NAMED: usize = 8;
 
-/// What would have to be added.
+/// The missing part of a refuted schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
-    /// A wait.
+    /// A missing wait.
     Wait {
-        /// Who must wait.
+        /// The step or leave that must wait.
         place: Waiter,
-        /// For what.
+        /// The event for which it must wait.
         event: Dependency,
     },
-    /// The contributions of some ranks to a result.
+    /// The missing contributions of these ranks to a result.
     Contributions(Vec<u32>),
 }
 
-/// `r0.q0.0  after r1.q0.0`, as the text form has it, or `the contributions of r1, r2`.
+/// Prints `r0.q0.0  after r1.q0.0`, as in the text form, or `the contributions of r1, r2`.
 impl std::fmt::Display for Missing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -44,7 +43,7 @@ impl std::fmt::Display for Missing {
 }
 
 impl Violation {
-    /// Returns what is missing, where something is.
+    /// Returns the missing wait or contributions, if the violation misses some.
     pub fn missing(&self) -> Option<Missing> {
         use Violation as V;
         let wait = |place, rank, event, lag| Some(Missing::Wait { place, event: Dependency { rank, event, lag } });

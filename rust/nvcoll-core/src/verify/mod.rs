@@ -1,4 +1,4 @@
-//! The proof: a schedule keeps the contract of its collective, or here is why not.
+//! The proof that a schedule keeps the contract of its collective, or the reason why it does not.
 //!
 //! ```text
 //! Schedule ─form─▶ numbered steps and cells ─graph─▶ an order of one tile          (deadlock: there is none)
@@ -8,37 +8,38 @@
 //!                                                                                      ─▶ Verified | Refutation
 //! ```
 //!
-//! **What [`Verified`] says.** Every output chunk is the fold of exactly the contributions that the contract names, each
-//! once, scaled once and completed once, or the copy it promises; the same expression on every rank that receives it; no race;
-//! no deadlock; nothing touched before its rank has entered or after it has left; under the aliasing the schedule names. It
-//! says so for any count, dtype, op and number of tiles.
+//! **[`Verified`] means**, for any count, dtype, op and number of tiles, under the aliasing of the schedule:
 //!
-//! **Why few tiles are enough.** With p slots, slot = tile mod p, and the same steps and waits in every tile, the graph of
-//! tiles t.. looks like the graph of tiles 0.., except that the first tiles lack the waits that reach back before tile 0. No
-//! edge leads to an earlier tile. So what is ordered among tiles 0..=p is ordered among any p+1 tiles in a row, and a
-//! conflict further apart (2p tiles, 3p, …) is a chain of conflicts p apart. What holds in tile 0 alone holds at every
-//! tile, and a call of one tile is the hardest to leave in time: it has the fewest waits. `tests/tile_theorem.rs`
-//! compares this with brute force.
+//! - Every output chunk is the promised copy, or the fold of exactly the promised contributions, each once, scaled once and
+//!   completed once. All ranks that receive a chunk receive the same expression.
+//! - There is no race and no deadlock.
+//! - No rank accesses a buffer before the owner's enter or after the owner's leave.
+//!
+//! **Few tiles are enough.** Let there be p slots, slot = tile mod p, and equal steps and waits in every tile. Then the graph of tiles
+//! t.. equals the graph of tiles 0.., except that the first tiles lack the waits that reach back before tile 0. No edge leads to an
+//! earlier tile. Therefore events that are ordered among tiles 0..=p are ordered among any p+1 successive tiles. A conflict that is
+//! further apart (2p tiles, 3p, …) is a chain of conflicts p apart. A rule that holds in tile 0 holds in every tile. A call of one
+//! tile has the fewest waits, so it is the hardest case for leaves. `tests/tile_theorem.rs` compares this with brute force.
 //!
 //! | module | idea |
 //! |---|---|
-//! | `well_formed` | what can be said of a step alone |
+//! | `well_formed` | the rules that each step keeps on its own |
 //! | `memory` | chunks of buffers as numbered cells; aliasing |
 //! | `graph` | queue order and waits; an order of one tile, or a deadlock |
 //! | `clocks` | happens-before, by vector clocks of a moving front |
 //! | `enter_leave` | enter and leave |
 //! | `races` | conflicting accesses are ordered |
-//! | `expressions`, `symbolic_run` | expressions; what every cell holds |
-//! | [`succession()`] | calls that follow each other in the same staging |
-//! | `report`, `location`, `missing` | what is said when it fails, and what that points at |
+//! | `expressions`, `symbolic_run` | the values of all cells, as expressions |
+//! | [`succession()`] | successive calls that use the same staging |
+//! | `report`, `location`, `missing` | messages of failed proofs, and the locations that they name |
 //!
-//! It shares no code with the builder, the derivation of dependencies or the lowering, and believes nothing they wrote. Cost:
-//! steps x queues for the clocks, linear in views and waits for the rest. Measured on two busy cores of a server: 8 ranks
+//! The verifier shares no code with the builder, the derivation of dependencies or the lowering, and trusts none of them. Cost: steps
+//! x queues for the clocks, linear in views and waits for the rest. Measured on two busy cores of a server: 8 ranks
 //! 0.1 ms, all of `nvcoll verify --all` 2.3 s; 1024 ranks, mapped: 1 s for nvswitch, 5 s for the two million steps of a ring,
-//! 12 s for two_shot, whose million fetches wait for a fold each; staged: 0.1 s for a tree, 15 s for a ring, 75 s for nvswitch, whose steps learn in the third tile what the first did.
+//! 12 s for two_shot with a million fetches; staged: 0.1 s for a tree, 15 s for a ring, 75 s for nvswitch.
 //! Source: ours; the parts name theirs.
 //!
-//! What it does not do: prove the engine. That a step is one fold, that a wait waits, that a stamp is kept is the engine's.
+//! It does not prove the engine. It assumes that the engine executes a step as one fold, that waits wait, and that stamps are kept.
 
 mod clocks;
 mod enter_leave;
@@ -72,7 +73,7 @@ use memory::Memory;
 use races::Races;
 use symbolic_run::{Outcome, SymbolicRun};
 
-/// A schedule that has been proved, and what the proof found.
+/// A proved schedule and the results of its proof.
 ///
 /// Only [`verify`] makes one.
 #[derive(Debug, Clone)]
@@ -95,23 +96,23 @@ impl Verified {
         &self.schedule
     }
 
-    /// Returns what every output that holds `chunk` holds there, if any does; in a scan, that of the last rank.
+    /// Returns the value of `chunk` in the outputs, if an output holds it; in a scan, the value of the last rank.
     pub fn value(&self, chunk: u32) -> Option<Expression<'_>> {
         let id = self.facts.outputs.get(chunk as usize).copied().flatten();
         id.map(|id| self.facts.expressions.at(id))
     }
 
-    /// Returns that value as text, as in `((r0 + r1) + r2)`; nothing for a chunk that no output holds.
+    /// Returns the value of `chunk` as text such as `((r0 + r1) + r2)`; the empty string if no output holds it.
     pub fn expression(&self, chunk: u32) -> String {
         self.value(chunk).map_or_else(String::new, |value| value.to_string())
     }
 
-    /// Returns the order of the folds: the weakest over all chunks.
+    /// Returns the order of the folds, the weakest of all chunks.
     pub fn order(&self) -> Order {
         self.facts.order
     }
 
-    /// Says whether every chunk is one fold of ranks 0..n-1 in that order, rounded once.
+    /// Says whether every chunk is one fold of ranks 0..n-1 in this order, rounded once.
     pub fn is_rank_order(&self) -> bool {
         self.facts.order == Order::Rank
     }
@@ -125,7 +126,7 @@ impl Verified {
 /// Proves a schedule.
 ///
 /// # Errors
-/// The first rule that it breaks.
+/// The first rule that the schedule breaks.
 pub fn verify(schedule: impl Into<Arc<Schedule>>) -> Result<Verified, Refutation> {
     match verify_interruptible(schedule, &Interrupt::never()) {
         Ok(verified) => Ok(verified),
@@ -155,7 +156,7 @@ pub fn refute(schedule: &Schedule, slots: u32) -> Option<Refutation> {
     }
 }
 
-/// Why there is no proof of a schedule.
+/// The reason why a schedule has no proof.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unproved {
     /// The schedule breaks a rule.
@@ -166,7 +167,7 @@ pub enum Unproved {
     Interrupted(Interrupted),
 }
 
-/// Why a proof ends before its end.
+/// The reason why a proof stops early.
 enum Halt {
     Broken(Violation),
     Interrupted(Interrupted),
@@ -199,7 +200,7 @@ fn prove(schedule: &Schedule, slots: u32, interrupt: &Interrupt) -> Result<Facts
     Ok(Facts { expressions, outputs, order, is_symmetric })
 }
 
-/// Proves everything but the reuse of slots.
+/// Proves all rules of one tile.
 fn prove_tile<'g, 'a>(
     graph: &'g Graph<'a>,
     memory: &'g Memory,
@@ -216,7 +217,7 @@ fn prove_tile<'g, 'a>(
         races.pass(clocks, step, 0)?;
         values.run(step).map_err(|found| symbolic_run::earliest(graph, memory, found))?;
     }
-    // Before leaving: where a contribution never arrives, nobody waits for its rank either, and the cause is what to tell.
+    // Values before leaves: if a contribution never arrives, no rank waits for its rank either, and the message tells the cause.
     let outcome = values.finish()?;
     let ranks = 0..graph.schedule.world_size;
     ranks.clone().try_for_each(|rank| contacts.check_leave(rank))?;
@@ -229,13 +230,13 @@ fn prove_tile<'g, 'a>(
     Ok((outcome, is_symmetric))
 }
 
-/// Returns the units of work of a step: itself, and every chunk that it touches.
+/// Returns the units of work of a step: one for the step, and one for every chunk of its views.
 fn work_of(graph: &Graph<'_>, step: u32) -> usize {
     let step = graph.step(step);
     1 + (step.src.len() + step.dst.len()) * step.dst[0].chunks.len()
 }
 
-/// Proves that tiles which share a slot of staging keep out of each other's way.
+/// Proves that tiles in the same slot of staging do not conflict.
 fn prove_reuse<'g, 'a>(
     graph: &'g Graph<'a>,
     slots: u32,

@@ -1,17 +1,16 @@
-//! Races: every two accesses to one cell, one of them a write, must be ordered.
+//! Races: any two accesses to one cell must be ordered if one of them is a write.
 //!
 //! ```text
 //! read    must come after the last write
 //! write   must come after the last write, and after every read since
 //! ```
 //!
-//! Steps are passed in a topological order. If every access passes the test against the few that it is compared with, all
-//! pairs are ordered, because order is transitive: write, then its reads, then the next write. So a pair of the same cell is
-//! never looked at twice, and time is linear in the number of accesses.
+//! Steps are passed in topological order. Each access is compared with a few earlier accesses. That orders all pairs, because order
+//! is transitive: a write, then its reads, then the next write. No pair is compared twice, so time is linear in the accesses.
 //!
-//! User buffers and scratch are as long as the data, so different tiles touch different memory and one tile proves all. A
-//! slot of staging is used again `slots` tiles later: there the accesses of the first tile stay on record while the tile
-//! that comes back to its slot is passed.
+//! User buffers and scratch are as long as the data, so tiles access different memory and one tile is enough. A slot of staging is
+//! reused `slots` tiles later. For staging, the accesses of the first tile stay recorded while the tile that reuses the slot is
+//! passed.
 
 use super::clocks::Clocks;
 use super::graph::Graph;
@@ -20,18 +19,18 @@ use super::memory::Memory;
 use super::report::Violation;
 use crate::schedule::View;
 
-/// Nobody, in the records of a cell.
+/// The absence of an access in the records of a cell.
 const NONE: u32 = u32::MAX;
 
-/// The accesses on record.
+/// The recorded accesses of each cell.
 pub(super) struct Races<'g, 'a> {
     graph: &'g Graph<'a>,
     memory: &'g Memory,
-    /// For each cell, who wrote it last, as step + steps x tile.
+    /// The last writer of each cell, as step + steps x tile.
     writers: Vec<u32>,
-    /// For each cell, its latest entry in `reads`.
+    /// The latest entry of each cell in `reads`.
     readers: Vec<u32>,
-    /// Who read, and the entry before of the same cell.
+    /// The reader, and the previous entry of the same cell.
     reads: Vec<(u32, u32)>,
 }
 
@@ -41,7 +40,7 @@ impl<'g, 'a> Races<'g, 'a> {
         Self { graph, memory, writers: vec![NONE; cells], readers: vec![NONE; cells], reads: Vec::new() }
     }
 
-    /// Checks and records what the step at hand does: everything in the first tile, staging in later ones.
+    /// Checks and records the accesses of the current step: all in the first tile, only staging in later tiles.
     pub(super) fn pass(&mut self, clocks: &Clocks<'_, '_>, step: u32, tile: u32) -> Result<(), Violation> {
         let graph = self.graph;
         let node = step + tile * graph.order().len() as u32;

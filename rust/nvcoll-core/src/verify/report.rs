@@ -1,9 +1,9 @@
-//! What the verifier says when the proof fails: which rule, which two steps, what is missing.
+//! Messages of failed proofs: the broken rule, the steps involved and the missing wait.
 //!
-//! Every way to be wrong is one variant of [`Violation`]. Its message names the steps as the text form prints them
-//! (`r0.q1.3`: rank 0, queue 1, step 3), what was found, what was expected and what to do; [`Violation::places`] gives the
-//! same steps as data, for whoever wants to show them, and [`Violation::missing`] what lacks. The messages come in the order of the proof: form, deadlock,
-//! contact, races, values, leaving, calls in succession.
+//! Each rule is one variant of [`Violation`]. Its message names the steps as the text form prints them (`r0.q1.3`: rank 0, queue 1,
+//! step 3), the found and the expected state, and the remedy. [`Violation::places`] returns the same steps as data, and
+//! [`Violation::missing`] returns the missing wait or contributions. The variants follow the order of the proof: form, deadlock,
+//! contact, races, values, leaves, successive calls.
 
 use super::location::{Access, BufferChunk, StepName, Waiter};
 use super::missing::Missing;
@@ -11,42 +11,42 @@ use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Dependency, Path, Schedule, View, MAX_SLOTS};
 use crate::words::counted;
 
-/// What an output holds that no step writes.
+/// The text for the value of an unwritten output.
 pub(super) const NOTHING: &str = "nothing";
 
 /// A rule that a schedule breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// A world size that no schedule describes.
+    /// The world size is outside the limits.
     #[error("world_size is {0}: it must be from 1 to {MAX_WORLD_SIZE}")]
     WorldSize(u32),
-    /// Parts that are cut into nothing.
+    /// The parts have no chunks.
     #[error("chunks_per_part is 0: cut each part into at least 1 chunk")]
     NoChunks,
-    /// Staging without slots, slots without staging, or too many.
+    /// The number of slots does not suit the path.
     #[error("the schedule has {}, and {}", counted(*found, "slot"), slots_of(*path))]
     Slots {
         /// The path.
         path: Path,
-        /// How many slots.
+        /// The number of slots.
         found: u32,
     },
-    /// More than the proof can number, or than it has memory for.
+    /// The schedule is too large for a proof.
     #[error("a proof of this schedule takes {found} {what}, and may take {most}: use fewer ranks or chunks")]
     TooLarge {
-        /// What it is that there is too much of.
+        /// The resource that a proof lacks.
         what: &'static str,
-        /// How much a proof would take.
+        /// The amount that a proof needs.
         found: u128,
-        /// How much it may.
+        /// The largest amount that a proof can use.
         most: u128,
     },
-    /// Not one `leave` for each rank.
+    /// The number of leaves is not the number of ranks.
     #[error("the schedule has {} and {}: list one for each rank", counted(*found as u64, "leave"), counted(*expected, "rank"))]
     Leaves {
-        /// How many there are.
+        /// The number of leaves.
         found: usize,
-        /// How many ranks there are.
+        /// The number of ranks.
         expected: u32,
     },
     /// A step or view names a rank that does not exist.
@@ -54,38 +54,38 @@ pub enum Violation {
     NoSuchRank {
         /// The step.
         step: StepName,
-        /// The rank it names.
+        /// The named rank.
         rank: u32,
-        /// How many there are.
+        /// The number of ranks.
         world_size: u32,
     },
-    /// A queue with a gap, or a place taken twice.
+    /// A queue has a gap, or two steps have the same position.
     #[error("{step} leaves a gap or takes a place twice: number queues from 0, and the steps of each queue from 0, each once")]
     Misnumbered {
-        /// A step that is out of place.
+        /// The step with the wrong number.
         step: StepName,
     },
-    /// A step without source or destination.
+    /// A step has no source or no destination.
     #[error("{step} has {} and {}: give it at least one of each", counted(*src as u64, "source"), counted(*dst as u64, "destination"))]
     Idle {
         /// The step.
         step: StepName,
-        /// How many sources.
+        /// The number of sources.
         src: usize,
-        /// How many destinations.
+        /// The number of destinations.
         dst: usize,
     },
-    /// A view outside the chunks that there are.
+    /// A view names chunks that do not exist.
     #[error("{step} touches {view}, and the chunks are 0..{chunks}: use a range of these that is not empty")]
     OutOfBounds {
         /// The step.
         step: StepName,
         /// The view.
         view: View,
-        /// How many chunks there are.
+        /// The number of chunks.
         chunks: u32,
     },
-    /// Views of one step with different chunks.
+    /// The views of a step name different chunks.
     #[error("{step} moves {first} and {view}, whose chunks differ: chunks stay in their place, so use the same range in every view")]
     UnlikeChunks {
         /// The step.
@@ -95,7 +95,7 @@ pub enum Violation {
         /// A view with other chunks.
         view: View,
     },
-    /// A view of a user buffer that, by the contract, does not hold those chunks.
+    /// By the contract, a user buffer does not hold the chunks of a view.
     #[error("{step} touches {view}, and that buffer does not hold these chunks: see the contract of the collective")]
     NotHeld {
         /// The step.
@@ -103,7 +103,7 @@ pub enum Violation {
         /// The view.
         view: View,
     },
-    /// A view that the path does not reach.
+    /// The path does not reach a view.
     #[error("{step} touches {view}, which the {} path does not reach: {}", path.name(), reach(*path))]
     Unreachable {
         /// The step.
@@ -113,85 +113,85 @@ pub enum Violation {
         /// The path.
         path: Path,
     },
-    /// A lag that the path does not have.
+    /// A lag is longer than the path allows.
     #[error("{place} waits for {dependency}: here a lag is from 0 to {most}")]
     Lag {
-        /// Who waits.
+        /// The step or leave that waits.
         place: Waiter,
-        /// For what.
+        /// The awaited event.
         dependency: Dependency,
-        /// The longest lag allowed there.
+        /// The longest allowed lag.
         most: u32,
     },
-    /// A wait for an event that never happens.
+    /// An awaited event does not exist.
     #[error("{place} waits for {dependency}, which does not exist: name a step of the schedule")]
     NoSuchEvent {
-        /// Who waits.
+        /// The step or leave that waits.
         place: Waiter,
-        /// For what.
+        /// The awaited event.
         dependency: Dependency,
     },
-    /// Steps that wait for each other.
+    /// Steps wait for each other in a cycle.
     #[error("these steps wait for each other for ever: {}; take one wait out of the circle", circle(steps))]
     Deadlock {
-        /// The circle: each waits for the next, the last for the first.
+        /// The cycle: each step waits for the next, and the last step waits for the first.
         steps: Vec<StepName>,
     },
-    /// A rank touches another, or waits for it, before it knows that the other is in the same call.
+    /// A rank accesses another rank's memory, or waits for its steps, before it has waited for its enter.
     #[error("{place} touches or waits for rank {rank} without contact: let it, or a step of its rank before it, wait for r{rank}.enter")]
     NoContact {
-        /// Who does.
+        /// The step or leave without contact.
         place: Waiter,
         /// The other rank.
         rank: u32,
     },
-    /// Two accesses to one cell that nothing orders, one of them a write.
+    /// Two accesses to one chunk are not ordered, and one of them is a write.
     #[error(
         "{second} {second_access} {cell} and {first} {first_access} it{}, in no order: let {second} wait for {first}{}",
         tiles_before(*lag),
         at_lag(*lag)
     )]
     Race {
-        /// The step that comes first in the order of the proof.
+        /// The earlier step in the order of the proof.
         first: StepName,
-        /// What it does.
+        /// The access of the earlier step.
         first_access: Access,
-        /// The other step.
+        /// The later step.
         second: StepName,
-        /// What that one does.
+        /// The access of the later step.
         second_access: Access,
-        /// Where they meet.
+        /// The chunk that both access.
         cell: BufferChunk,
-        /// How many tiles lie between them.
+        /// The number of tiles between the two accesses.
         lag: u32,
     },
-    /// Two destinations of one step that are the same memory.
+    /// Two destinations of a step are the same memory.
     #[error("{step} writes {cell} twice: list each destination once")]
     WrittenTwice {
         /// The step.
         step: StepName,
-        /// Where.
+        /// The chunk.
         cell: BufferChunk,
     },
-    /// A write to an input that is not also output.
+    /// A step writes a chunk of an input that is not the output.
     #[error("{step} writes {cell}, and an input stays as it is {}: write output or scratch", unless(*aliasing))]
     InputWritten {
         /// The step.
         step: StepName,
-        /// Where.
+        /// The chunk.
         cell: BufferChunk,
         /// The aliasing.
         aliasing: Aliasing,
     },
-    /// A read of memory that no one has written.
+    /// A step reads a chunk that no step has written.
     #[error("{step} reads {cell}, which nothing has written before: let a step write it first")]
     Unwritten {
         /// The step.
         step: StepName,
-        /// Where.
+        /// The chunk.
         cell: BufferChunk,
     },
-    /// A reduction in a collective that only moves.
+    /// A step reduces in a collective that only copies.
     #[error("{step} folds or finishes, and {collective} only copies: use one source, and no final")]
     FoldInCopy {
         /// The step.
@@ -199,39 +199,39 @@ pub enum Violation {
         /// The collective.
         collective: &'static str,
     },
-    /// A contribution in a fold more than once.
+    /// A fold contains a contribution more than once.
     #[error("{step} folds the contribution of rank {rank} into {cell} a second time{}: fold each rank's once", written(*brought))]
     Repeated {
         /// The step.
         step: StepName,
-        /// Where the result goes.
+        /// The destination.
         cell: BufferChunk,
-        /// Whose contribution.
+        /// The rank of the contribution.
         rank: u32,
-        /// A source that brings it and that a step before wrote, and the step that wrote it last.
+        /// A source that contains the contribution, and the step that wrote the source last.
         brought: Option<(BufferChunk, StepName)>,
     },
-    /// Work on a value that `final` has completed.
+    /// A step folds a value that is already final.
     #[error("{step} folds or finishes {cell}, which is final already{}: only copy it", since(*writer))]
     AfterFinal {
         /// The step.
         step: StepName,
         /// The source.
         cell: BufferChunk,
-        /// The step that wrote it last.
+        /// The step that wrote the source last.
         writer: Option<StepName>,
     },
-    /// `final` on a fold that lacks contributions.
+    /// A final step lacks contributions.
     #[error("{step} is final, and {cell} lacks the contribution of rank {missing}: mark only the step that completes the fold")]
     FinalTooEarly {
         /// The step.
         step: StepName,
-        /// Where the result goes.
+        /// The destination.
         cell: BufferChunk,
-        /// A rank whose contribution is missing.
+        /// The first rank whose contribution is missing.
         missing: u32,
     },
-    /// `final` where no fold is complete for all.
+    /// A step is final in a collective whose folds are never complete for all ranks.
     #[error(
         "{step} is final, and in {collective} what is complete for one rank is partial for the next: mark none final"
     )]
@@ -241,96 +241,96 @@ pub enum Violation {
         /// The collective.
         collective: &'static str,
     },
-    /// A complete fold that is not final.
+    /// A complete fold is not final.
     #[error("{step} completes the fold of {cell} and is not final: mark it final")]
     NotFinal {
         /// The step.
         step: StepName,
-        /// Where the result goes.
+        /// The destination.
         cell: BufferChunk,
     },
-    /// A contribution mark that does not fit the value.
+    /// The contribution mark of a source does not match its value.
     #[error("{step} marks {cell} as {}, and it is {}: each contribution is marked where it is folded, once", mark(*found), mark(*expected))]
     Mark {
         /// The step.
         step: StepName,
         /// The source.
         cell: BufferChunk,
-        /// The mark.
+        /// The mark of the source.
         found: Option<u32>,
-        /// What it must be.
+        /// The mark that the value requires.
         expected: Option<u32>,
     },
-    /// An output without the promised value.
+    /// An output does not hold the promised value.
     #[error("{cell} {}", wrong_output(found, expected, lacks))]
     WrongOutput {
         /// The output.
         cell: BufferChunk,
-        /// What it holds.
+        /// The value that it holds.
         found: String,
-        /// What the contract promises.
+        /// The value that the contract promises.
         expected: String,
-        /// The ranks whose contribution it lacks.
+        /// The ranks whose contributions it lacks.
         lacks: Vec<u32>,
     },
-    /// Ranks that receive a chunk in different orders.
+    /// Two ranks receive different expressions for the same chunk.
     #[error("{cell} ends as {found} and {other} as {other_found}: every rank must receive the same expression")]
     Disagreement {
-        /// An output.
+        /// The chunk of one output.
         cell: BufferChunk,
-        /// What it holds.
+        /// The value that it holds.
         found: String,
         /// The same chunk of another rank's output.
         other: BufferChunk,
-        /// What that one holds.
+        /// The value that the other output holds.
         other_found: String,
     },
-    /// A leave that does not wait for the last access.
+    /// A rank can leave before the last access to its memory.
     #[error("r{rank} may leave while {step} still {access} {cell}: let leave r{rank} wait for {step}")]
     LeavesEarly {
         /// The rank.
         rank: u32,
         /// The step of another rank.
         step: StepName,
-        /// What it does.
+        /// The access of the step.
         access: Access,
-        /// Where.
+        /// The chunk.
         cell: BufferChunk,
     },
-    /// A leave before everyone's enter, where the collective promises otherwise.
+    /// A rank can leave before another rank enters, although the collective synchronises.
     #[error("r{rank} may leave before r{other} has entered, and {collective} promises that it does not: let leave r{rank} wait for r{other}.enter")]
     NotSynchronised {
-        /// Who may leave.
+        /// The rank that can leave.
         rank: u32,
-        /// Who may not have entered.
+        /// The rank that may not have entered.
         other: u32,
         /// The collective.
         collective: &'static str,
     },
-    /// Two calls, two apart, that meet in one bank of staging.
+    /// The first and the third of three successive calls conflict in a bank of staging.
     #[error("{second} of the third call {second_access} {cell} while {first} of the first call may still use it: let a rank wait for stamps before it stores into staging")]
     StagingOverrun {
         /// The step of the earlier call.
         first: StepName,
         /// The step of the later call.
         second: StepName,
-        /// What that one does.
+        /// The access of the later step.
         second_access: Access,
-        /// Where.
+        /// The chunk.
         cell: BufferChunk,
     },
-    /// A call record that is overwritten before everybody has read it.
+    /// A rank overwrites a call record before all ranks have read it.
     #[error("r{rank} enters the third call and overwrites its record of the first, which {reader} may not have read yet: let a rank wait for stamps before it enters")]
     RecordOverrun {
-        /// Whose record.
+        /// The rank of the record.
         rank: u32,
-        /// Who reads it, in the first call.
+        /// The reader in the first call.
         reader: Waiter,
     },
 }
 
 impl Violation {
-    /// Returns the steps and leaves that the message names, the one to change first.
+    /// Returns the steps and leaves that the message names. The first is the one to change.
     pub fn places(&self) -> Vec<Waiter> {
         use Violation as V;
         let steps = |all: &[StepName]| all.iter().copied().map(Waiter::Step).collect();
@@ -371,7 +371,7 @@ impl Violation {
     }
 }
 
-/// A schedule that is not proved, and why.
+/// A refuted schedule and the rule that it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{collective} {algorithm} of {}, {}, {}: {violation}", counted(*world_size, "rank"), path.name(), aliasing.words())]
 pub struct Refutation {
@@ -385,7 +385,7 @@ pub struct Refutation {
     pub path: Path,
     /// The aliasing.
     pub aliasing: Aliasing,
-    /// What is wrong.
+    /// The broken rule.
     pub violation: Box<Violation>,
 }
 
@@ -402,7 +402,7 @@ impl Refutation {
     }
 }
 
-/// Says what is wrong with an output: what it lacks, if it holds something and lacks a contribution.
+/// Describes a wrong output, with the contributions that it lacks.
 fn wrong_output(found: &str, expected: &str, lacks: &[u32]) -> String {
     if lacks.is_empty() || found == NOTHING {
         return format!("ends as {found}: it must be {expected}");
@@ -421,8 +421,8 @@ fn written(brought: Option<(BufferChunk, StepName)>) -> String {
 fn reach(path: Path) -> &'static str {
     match path {
         Path::Mapped => "it has no staging",
-        Path::Staged => "a step touches the buffers of its own rank, and anybody's staging",
-        Path::Pushed => "a step touches the buffers of its own rank, and stores to anybody's staging",
+        Path::Staged => "a step touches the buffers of its own rank, and the staging of every rank",
+        Path::Pushed => "a step touches the buffers of its own rank, and stores to the staging of every rank",
     }
 }
 

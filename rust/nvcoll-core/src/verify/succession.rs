@@ -1,4 +1,4 @@
-//! Calls that follow each other: staging and call records are used again, two calls later.
+//! Successive calls: staging and call records are reused two calls later.
 //!
 //! ```text
 //! call    c        c+1      c+2          staging: bank = call mod 2, and so are the slots for call records
@@ -6,24 +6,24 @@
 //! rank 1  ────▓▓▓▓▓▓▓▓▓▓▓▓────▒▒▒▒
 //! ```
 //!
-//! A rank enters a call after it has left the one before. Where every leave comes after every enter (all_reduce) that is
-//! enough: whoever enters c+2 has left c+1, so all have entered c+1, so all have left c. A rooted collective promises no such
-//! thing: a root that only sends can be any number of calls ahead. Hence the **stamp rule**: every rank stamps every call it
-//! enters, and before a rank stores into staging in call c+2 it waits until every rank has stamped c+1, and thereby
-//! left c. Calls further apart are chains of this.
+//! A rank enters a call after it has left the call before. If every leave comes after every enter, as in all_reduce, that is enough:
+//! a rank that enters c+2 has left c+1, so all ranks have entered c+1, so all ranks have left c. A rooted collective does not
+//! promise that: a root that only sends can be any number of calls ahead. Therefore the **stamp rule**: every rank stamps every call
+//! that it enters. Before a rank stores into staging in call c+2, it waits until every rank has stamped c+1 and thereby left c. The
+//! same argument in a chain covers calls that are further apart.
 //!
-//! The proof, for three calls A, B, C in a row: let `left` of an event be the ranks whose leave of A comes before it.
+//! The proof takes three successive calls A, B and C. Let `left` of an event be the ranks whose leave of A comes before it.
 //!
 //! ```text
-//! left(enter of q in B) = {q}             left(step) = union over what it waits for; with the rule, everyone at a store
+//! left(enter of q in B) = {q}             left(step) = union over the awaited events; with the rule, all ranks at a store
 //! left(enter of q in C) = left(leave of q in B)
 //! an access by rank r in A comes before an event of C  ⇐  left(event) has r, or a rank whose leave of A waits for the access
 //! ```
 //!
-//! One tile of each call is enough: what happens in the last tile of A comes after A's other tiles, and C's first tile before
-//! C's others. Slots are ignored: the tiles of two calls need not be in step, so any two accesses to one cell may meet.
+//! One tile of each call is enough: the last tile of A comes after its other tiles, and the first tile of C before its other tiles.
+//! The proof ignores slots: the tiles of two calls need not be in step, so any two accesses to one chunk of staging can meet.
 //!
-//! Cost: a bit per rank for every step. Source: ours.
+//! Cost: one bit per rank for every step. Source: ours.
 
 use super::clocks::{is_past, Clock, Clocks};
 use super::graph::Graph;
@@ -33,24 +33,24 @@ use super::report::{Refutation, Violation};
 use super::well_formed;
 use crate::schedule::{Buffer, Dependency, Event, Schedule, View};
 
-/// What a rank waits for before it uses again, in call c, what outlives a call.
+/// The wait of a rank before it reuses, in call c, memory that outlives a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StampRule {
-    /// Nothing. Symmetric collectives need no more.
+    /// No wait. Symmetric collectives need none.
     Ignored,
-    /// Before its first store into staging: everyone's stamp of call c-1. Staging is safe, call records of rooted
-    /// collectives are not.
+    /// A wait for all stamps of call c-1 before the first store into staging. Staging is safe; call records of rooted collectives
+    /// are not.
     BeforeStaging,
-    /// Before it enters, which overwrites its record of call c-2: everyone's stamp of call c-1. Both are safe.
+    /// A wait for all stamps of call c-1 before the enter, which overwrites the record of call c-2. Staging and records are safe.
     BeforeEnter,
 }
 
-/// Proves that in every three calls in a row, the first and the third do not meet in staging or in call records.
+/// Proves that of every three successive calls, the first and the third do not conflict in staging or in call records.
 ///
-/// Records matter to ranks that read them, at every wait for an enter. With fewer than three calls nothing is used again.
+/// A rank reads a call record at every wait for an enter. Fewer than three calls reuse nothing.
 ///
 /// # Errors
-/// The first two accesses that may meet; the refutation names the third call's schedule.
+/// The first two conflicting accesses; the refutation names the schedule of the third call.
 ///
 /// # Panics
 /// If the calls differ in world size.
@@ -87,7 +87,7 @@ fn stages(graph: &Graph<'_>, step: u32) -> bool {
     graph.step(step).dst.iter().any(|view| view.buffer.is_staging())
 }
 
-/// Checks the records that the third call overwrites against those who read them in the first.
+/// Checks the call records that the third call overwrites against their readers in the first call.
 fn check_records(first: &FirstCall<'_, '_>, enters: &[RankSet]) -> Result<(), Violation> {
     let reads = |after: &[Dependency]| -> Vec<u32> {
         after.iter().filter(|wait| wait.event == Event::Enter).map(|wait| wait.rank).collect()
@@ -163,7 +163,7 @@ fn staged<'s>(graph: &Graph<'s>, step: u32) -> impl Iterator<Item = (StagingChun
     reads.chain(step.dst.iter().flat_map(chunks).map(|chunk| (chunk, Access::Writes)))
 }
 
-/// The first of three calls: which of its steps each leave waits for.
+/// The first of three calls, with the steps that happen before each leave.
 struct FirstCall<'g, 'a> {
     graph: &'g Graph<'a>,
     leaves: Vec<Clock>,
@@ -177,7 +177,7 @@ impl<'g, 'a> FirstCall<'g, 'a> {
         Self { graph, leaves }
     }
 
-    /// Says whether a step is over once these ranks have left.
+    /// Says whether a step is done once these ranks have left.
     fn is_over(&self, step: u32, left: &RankSet) -> bool {
         let others = || (0..self.graph.schedule.world_size).filter(|&rank| left.has(rank));
         left.has(self.graph.step(step).rank)
@@ -185,14 +185,14 @@ impl<'g, 'a> FirstCall<'g, 'a> {
     }
 }
 
-/// For each step and leave of a call, the ranks that are known to have left the first call.
+/// For each step and each leave of a call, the ranks that have certainly left the first call.
 struct Spread {
     steps: Vec<RankSet>,
     leaves: Vec<RankSet>,
 }
 
 impl Spread {
-    /// Spreads what is known at each rank's enter along queues and waits; some steps wait until everyone has left.
+    /// Spreads the knowledge at each rank's enter along queues and waits; at some steps all ranks have left.
     fn over(graph: &Graph<'_>, enters: Vec<RankSet>, waits_for_all: impl Fn(u32) -> bool) -> Self {
         let world_size = graph.schedule.world_size;
         let mut steps: Vec<RankSet> = vec![RankSet::none(world_size); graph.order().len()];
@@ -219,7 +219,7 @@ impl Spread {
     }
 }
 
-/// Returns what is known from a rank's own enter and from those that it waits for.
+/// Returns the knowledge from a rank's own enter and from the enters for which it waits.
 fn at_enters(enters: &[RankSet], rank: u32, waits: &[Dependency]) -> RankSet {
     let mut known = enters[rank as usize].clone();
     waits.iter().filter(|wait| wait.event == Event::Enter).for_each(|wait| known.add(&enters[wait.rank as usize]));

@@ -1,11 +1,11 @@
-//! What every cell holds: the schedule, run on symbols.
+//! The symbolic run: executes the schedule on expressions instead of numbers.
 //!
-//! One tile in any order that the waits allow: the schedule has no races, so all such orders give the same values, and tiles
-//! differ in nothing but their place. Before it runs, inputs hold contributions and everything else holds nothing.
+//! The run covers one tile, in any order that the waits allow. The schedule has no races, so all such orders give the same values,
+//! and all tiles are alike. At the start, inputs hold contributions and all other memory holds nothing.
 //!
-//! Rules for folds: no contribution twice; the step that completes a fold is `final`, and no other is; a final value is
-//! copied, never folded. A contribution is scaled (`premul_sum`) where a fold or final reads it: there, and only there, its
-//! source is marked. At the end every output holds what the contract promises, and the same expression on every rank.
+//! Rules for folds: a fold contains no contribution twice. The step that completes a fold is `final`, and no other step is. A final
+//! value is copied and never folded. A source is marked if and only if a fold or a final step reads an unfolded contribution,
+//! because `premul_sum` scales there. At the end every output holds the promised value, the same expression on every rank.
 
 use super::expressions::{Expressions, Id};
 use super::graph::{name_of, Graph};
@@ -16,24 +16,24 @@ use crate::algorithm::Order;
 use crate::collective::{Folds, Promise};
 use crate::schedule::{Buffer, Source, Step, View};
 
-/// A cell that nothing has written.
+/// The value of an unwritten cell.
 const NOTHING: u32 = u32::MAX;
 
-/// What the cells hold while the schedule runs.
+/// The values of all cells while the schedule runs.
 pub(super) struct SymbolicRun<'g, 'a> {
     graph: &'g Graph<'a>,
     memory: &'g Memory,
-    /// For each cell `NOTHING`, or expression x 2 + whether it is final.
+    /// The value of each cell: `NOTHING`, or expression x 2, plus 1 if it is final.
     cells: Vec<u32>,
     expressions: Expressions,
-    /// Complete folds that are known to have each contribution once.
+    /// The folds that were found to contain each contribution at most once.
     is_each_once: Vec<bool>,
-    /// Whether folds that are not complete are looked at as well, which takes long.
+    /// Whether incomplete folds are checked too, which is slow.
     looks_at_all: bool,
     operands: Vec<Id>,
 }
 
-/// Returns the first fold that repeats a contribution, where what was found may follow from one.
+/// Returns the first fold that repeats a contribution, if a violation may be a consequence of one.
 pub(super) fn earliest(graph: &Graph<'_>, memory: &Memory, found: Violation) -> Violation {
     if !matches!(found, Violation::Repeated { .. } | Violation::AfterFinal { .. }) {
         return found;
@@ -42,10 +42,10 @@ pub(super) fn earliest(graph: &Graph<'_>, memory: &Memory, found: Violation) -> 
     graph.order().iter().find_map(|&step| values.run(step).err()).unwrap_or(found)
 }
 
-/// What the outputs hold at the end.
+/// The values of the outputs at the end of a run.
 pub(super) struct Outcome {
     pub(super) expressions: Expressions,
-    /// For each chunk, the value of every output that holds it; of the last such rank where each is promised its own.
+    /// The value of each chunk in all outputs that hold it; if ranks are promised different values, the value of the last rank.
     pub(super) outputs: Vec<Option<Id>>,
     /// The weakest order of all outputs.
     pub(super) order: Order,
@@ -59,7 +59,7 @@ impl<'g, 'a> SymbolicRun<'g, 'a> {
         Self { graph, memory, cells, expressions, is_each_once: Vec::new(), looks_at_all: false, operands: Vec::new() }
     }
 
-    /// Runs a step, one chunk after the other.
+    /// Runs a step chunk by chunk.
     pub(super) fn run(&mut self, step: u32) -> Result<(), Violation> {
         let step = self.graph.step(step);
         let reduces = step.is_fold() || step.is_final;
@@ -92,7 +92,7 @@ impl<'g, 'a> SymbolicRun<'g, 'a> {
             if before.is_none_or(|(known, _)| known != value) {
                 order = order.weaker(self.expressions.at(value / 2).order(&promise));
             }
-            // Predecessors are promised to each rank alone.
+            // A scan promises each rank another value.
             if let Some((known, other)) = before.filter(|(known, _)| !self.promises_each() && *known != value) {
                 let (found, other_found) = (self.text_of(value), self.text_of(known));
                 return Err(Violation::Disagreement { cell, found, other, other_found });
@@ -102,7 +102,7 @@ impl<'g, 'a> SymbolicRun<'g, 'a> {
         Ok(Outcome { expressions: self.expressions, outputs, order })
     }
 
-    /// Returns the value of the only source, which is moved and not worked on.
+    /// Returns the value that a copy moves.
     fn copied(&mut self, step: &Step, nth: u32) -> Result<u32, Violation> {
         let source = &step.src[0];
         let value = self.value_of(step, source, nth)?;
@@ -110,7 +110,7 @@ impl<'g, 'a> SymbolicRun<'g, 'a> {
         Ok(value)
     }
 
-    /// Returns the value of a fold, or of a single source that is made final.
+    /// Returns the value of a fold, or of a final step with one source.
     fn reduced(&mut self, step: &Step, nth: u32) -> Result<u32, Violation> {
         self.operands.clear();
         for source in &step.src {
@@ -129,7 +129,7 @@ impl<'g, 'a> SymbolicRun<'g, 'a> {
         Ok(id * 2 + u32::from(step.is_final))
     }
 
-    /// Checks that a fold has no contribution twice and is final exactly if it has all.
+    /// Checks that a fold has no contribution twice, and is final if and only if it has all contributions.
     fn check_complete(&mut self, step: &Step, nth: u32, id: Id) -> Result<(), Violation> {
         let (count, all) = (self.expressions.count(id), self.graph.schedule.world_size);
         let cell = || cell_of(&step.dst[0], nth);
@@ -161,14 +161,14 @@ impl<'g, 'a> SymbolicRun<'g, 'a> {
         Ok(())
     }
 
-    /// Returns the last source of a fold that brings a contribution and that a step wrote, and that step.
+    /// Returns the last source of a fold that contains a rank's contribution and that a step wrote, with that step.
     fn written_source(&self, step: &Step, nth: u32, rank: usize) -> Option<(BufferChunk, StepName)> {
         let brings = step.src.iter().zip(&self.operands).filter(|(_, &id)| self.expressions.tally(id)[rank] > 0);
         let cells = brings.map(|(source, _)| (cell_of(&source.view, nth), &source.view));
         cells.rev().find_map(|(cell, view)| Some((cell, self.last_writer(step, view, cell.chunk)?)))
     }
 
-    /// Returns the step that wrote a chunk of a view last, before `step`.
+    /// Returns the last step before `step` that wrote a chunk of a view.
     fn last_writer(&self, step: &Step, view: &View, chunk: u32) -> Option<StepName> {
         let (graph, memory) = (self.graph, self.memory);
         let is_it = |dst: &View| dst.chunks.contains(&chunk) && memory.cell(dst, chunk) == memory.cell(view, chunk);
@@ -191,7 +191,7 @@ impl<'g, 'a> SymbolicRun<'g, 'a> {
         }
     }
 
-    /// Says whether each rank is promised a fold of its own, which no step completes for all.
+    /// Says whether each rank is promised a different fold, as in a scan.
     fn promises_each(&self) -> bool {
         self.graph.schedule.collective.folds == Folds::Predecessors
     }
@@ -204,7 +204,7 @@ impl<'g, 'a> SymbolicRun<'g, 'a> {
                 let tally = self.expressions.tally(value / 2);
                 tally.iter().zip(0..).all(|(&times, rank)| times == u32::from(ranks.contains(&rank)))
             }
-            // What is final was found to have every contribution once.
+            // A final value contains every contribution once, as `check_complete` found.
             Promise::FoldOf(_) => value % 2 == 1,
         }
     }
@@ -219,7 +219,7 @@ impl<'g, 'a> SymbolicRun<'g, 'a> {
         }
     }
 
-    /// Returns the ranks whose contribution was promised and is not there.
+    /// Returns the ranks whose contributions were promised and are missing.
     fn lacking(&self, promise: Promise, value: u32) -> Vec<u32> {
         let tally = (value != NOTHING).then(|| self.expressions.tally(value / 2));
         let is_there = |rank: &u32| tally.as_ref().is_some_and(|tally| tally[*rank as usize] > 0);

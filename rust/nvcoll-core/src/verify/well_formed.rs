@@ -1,9 +1,12 @@
-//! Well-formedness: everything that can be said of a step without the steps around it.
+//! Well-formedness: the rules that each step must keep on its own.
 //!
-//! Queues are numbered without gaps; ranks, chunks and awaited events exist; a user buffer is touched only where the contract
-//! says that it holds something; the views of a step name the same chunks, because chunks stay in their place (the j-th chunk
-//! of every source goes to the j-th of every destination, and the lengths of chunks differ); the path reaches every view; an
-//! input that is not output as well is never written. What passes can be numbered densely, which the rest relies on.
+//! - Queues are numbered without gaps. Ranks, chunks and awaited events exist.
+//! - A step accesses only those chunks of a user buffer that the contract lists.
+//! - All views of a step name the same chunks, because the lengths of chunks differ: the j-th chunk of every source goes to the
+//!   j-th chunk of every destination.
+//! - The path reaches every view. An input is written only where it is also the output.
+//!
+//! A well-formed schedule can be numbered densely; the rest of the proof relies on that.
 
 use super::graph::name_of;
 use super::location::{Access, BufferChunk, StepName, Waiter};
@@ -12,7 +15,7 @@ use super::report::Violation;
 use crate::limits::MAX_WORLD_SIZE;
 use crate::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View, MAX_SLOTS};
 
-/// Checks what must hold before anything of a schedule can be counted.
+/// Checks the rules that must hold before the schedule can be numbered.
 pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
     let world_size = schedule.world_size;
     if !(1..=MAX_WORLD_SIZE).contains(&world_size) {
@@ -28,7 +31,7 @@ pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
     if is_mapped != (schedule.slots == 0) || schedule.slots > MAX_SLOTS {
         return Err(Violation::Slots { path: schedule.path, found: schedule.slots });
     }
-    // Steps of all tiles that the proof looks at are numbered through.
+    // The proof numbers the steps of all its tiles consecutively.
     let (steps, most) = (schedule.steps.len() as u128, u128::from(u32::MAX / (schedule.slots + 2).max(8)));
     if steps > most {
         return Err(Violation::TooLarge { what: "steps", found: steps, most });
@@ -36,7 +39,7 @@ pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
     check_numbering(schedule)
 }
 
-/// Checks every step and every leave on its own.
+/// Checks every step and every leave.
 pub(super) fn check_steps(schedule: &Schedule, memory: &Memory) -> Result<(), Violation> {
     let lengths = QueueLengths::of(schedule);
     for step in &schedule.steps {
@@ -50,7 +53,7 @@ pub(super) fn check_steps(schedule: &Schedule, memory: &Memory) -> Result<(), Vi
     Ok(())
 }
 
-/// Checks that queues, and the places in them, are numbered from 0, each once.
+/// Checks that queues, and the steps of each queue, are numbered from 0 without gaps or repetition.
 fn check_numbering(schedule: &Schedule) -> Result<(), Violation> {
     if let Some(step) = schedule.steps.iter().find(|step| step.rank >= schedule.world_size) {
         return Err(no_such_rank(schedule, step, step.rank));
@@ -122,7 +125,7 @@ fn check_input_is_output(aliasing: Aliasing, memory: &Memory, step: &Step, view:
     }
 }
 
-/// How long each queue of each rank is.
+/// The length of each queue of each rank.
 struct QueueLengths(Vec<Vec<u32>>);
 
 impl QueueLengths {
@@ -136,7 +139,7 @@ impl QueueLengths {
         Self(lengths)
     }
 
-    /// Checks that an awaited event exists, at a lag that the path has: enter and the last tile have no lag.
+    /// Checks that an awaited event exists and that its lag is possible; a wait for an enter has no lag.
     fn check(&self, place: Waiter, wait: &Dependency, slots: u32) -> Result<(), Violation> {
         let exists = match wait.event {
             Event::Enter => (wait.rank as usize) < self.0.len(),
