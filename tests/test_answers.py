@@ -77,7 +77,7 @@ def test_a_ring_of_eight_is_as_fast_on_the_mesh_as_on_the_switch_and_four_gpus_a
     assert busbw[0] == pytest.approx(busbw[1], rel=0.01)
     schedule = make.program("rings_of_the_mesh").schedule(world_size=8)
     assert nvcoll.verify(schedule).steps == 6 * 8 * 14
-    simulated = [one.simulate(schedule, GIB).microseconds for one in (mesh, switch)]
+    simulated = [one.simulate(schedule, GIB).time_us for one in (mesh, switch)]
     assert simulated[0] == pytest.approx(simulated[1], rel=0.02)
     measured = [make.busbw_measured(name) for name in ("v100_dgx1_8_blog2019", "v100_dgx2_12of16_seville")]
     for time in simulated:
@@ -93,7 +93,7 @@ def test_the_switch_sends_less_than_a_ring_except_for_two():
 
 
 def predicted(name, nbytes=GIB):
-    return nvcoll.fabric(name).predict("all_reduce", nbytes).microseconds
+    return nvcoll.fabric(name).predict("all_reduce", nbytes).time_us
 
 
 def test_peers_beat_staging_and_nvlink_beats_both():
@@ -106,7 +106,7 @@ def test_the_seven_machines_have_the_order_of_the_page_and_a_second_node_takes_l
     times = [predicted(name, make.GRADIENT) for _, name, _ in make.SEVEN]
     assert times[0] > times[1] and times[3:] == sorted(times[3:], reverse=True) and min(times[:3]) > max(times[3:])
     for (_, node, network), one in zip(make.TWO_NODES, times[-3:], strict=True):
-        two = nvcoll.cluster(node, nodes=2, network=network).predict("all_reduce", make.GRADIENT).microseconds
+        two = nvcoll.cluster(node, nodes=2, network=network).predict("all_reduce", make.GRADIENT).time_us
         assert one < two < 2 * one
 
 
@@ -121,10 +121,10 @@ def test_a_bridge_helps_large_calls_and_not_small_ones():
 def test_nodes_are_bound_by_their_network_whichever_gpus_are_in_them_and_a_rack_is_not():
     nodes = [nvcoll.cluster(node, nodes=9, network="ib-ndr-8") for node in ("hgx-b200", "hgx-h100")]
     newer, older = (one.predict("all_reduce", GIB) for one in nodes)
-    assert newer.microseconds == pytest.approx(older.microseconds, rel=0.05)
+    assert newer.time_us == pytest.approx(older.time_us, rel=0.05)
     assert "network" in newer.bottleneck and "network" in older.bottleneck
     rack = nvcoll.fabric("gb200-nvl72").predict("all_reduce", GIB)
-    assert newer.microseconds > 1.5 * rack.microseconds and "network" not in rack.bottleneck
+    assert newer.time_us > 1.5 * rack.time_us and "network" not in rack.bottleneck
 
 
 def test_the_page_says_validated_of_what_is():

@@ -30,8 +30,8 @@ def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
     assert "Ring/Simple" in slow and "█" in slow
     for name, line in (("hgx-h100", fast), ("rtx4090-4-staged", slow)):
         found = nvcoll.fabric(name).predict("all_reduce", 1 << 30)
-        assert duration(found.microseconds) in line and duration(found.low, found.high) in line
-        assert line.split("|")[1].split()[-3:-1] == duration(found.floor).split()
+        assert duration(found.time_us) in line and duration(found.low_us, found.high_us) in line
+        assert line.split("|")[1].split()[-3:-1] == duration(found.floor_us).split()
         assert any(found.bottleneck in line for line in lines)
         assert any(line.endswith(found.trust) for line in lines)
     assert any(line.startswith("bound by  ") for line in lines) and any(line.startswith("accuracy  ") for line in lines)
@@ -48,7 +48,7 @@ def test_a_sweep_is_a_table_per_machine():
 def test_sends_and_receives_are_predicted_and_have_a_floor():
     lines = cli("predict", "sendrecv", "-b", "1G").stdout.splitlines()
     found = nvcoll.fabric("hgx-h100").predict("sendrecv", 1 << 30)
-    assert "SendRecv/" in lines[2] and duration(found.floor) in lines[2]
+    assert "SendRecv/" in lines[2] and duration(found.floor_us) in lines[2]
     assert "no NCCL   hgx-h100: NCCL has no cost model of sendrecv" in lines
 
 
@@ -129,13 +129,13 @@ def test_json_has_the_numbers_of_the_library():
     assert [key for key in (*printed, *row) if f"`{key}`" not in page] == []
     board = nvcoll.fabric("hgx-h100")
     chosen = board.nccl("all_gather", MIB, version="2.27").chosen
-    assert (row["nccl_algorithm"], row["nccl_estimate_us"]) == (chosen.algorithm, chosen.microseconds)
+    assert (row["nccl_algorithm"], row["nccl_estimate_us"]) == (chosen.algorithm, chosen.time_us)
     found = board.predict("all_gather", MIB, version="2.27")
     assert (row["algorithm"], row["protocol"], row["channels"]) == (found.algorithm, found.protocol, found.channels)
-    assert (row["time_us"], row["low_us"], row["high_us"]) == (found.microseconds, found.low, found.high)
+    assert (row["time_us"], row["low_us"], row["high_us"]) == (found.time_us, found.low_us, found.high_us)
     assert (row["busbw"], row["trust"], row["parts"]) == (found.busbw, found.trust, dict(found.parts))
     assert row["floor_us"] == board.floor("all_gather", MIB) and row["link_gbps"] == 450
-    assert row["times_floor"] == pytest.approx(found.microseconds / row["floor_us"]) and row["vs_best"] == 1
+    assert row["times_floor"] == pytest.approx(found.time_us / row["floor_us"]) and row["vs_best"] == 1
     assert row["buckets"] is None and row["network_gbps"] is None and printed["schema"] == "nvcoll.predict/1"
 
 
@@ -145,9 +145,9 @@ def test_buckets_are_calls_one_after_the_other():
     (row,) = printed["predictions"]
     board = nvcoll.fabric("hgx-h100")
     full, rest, whole = board.predict("all_reduce", [25 * MIB, 24 * MIB, 1 << 30], launch="framework")
-    assert (row["buckets"], row["bucket_us"], row["time_us"]) == (41, full.microseconds, whole.microseconds)
-    assert row["total_us"] == pytest.approx(40 * full.microseconds + rest.microseconds)
-    assert row["total_low_us"] == pytest.approx(40 * full.low + rest.low)
+    assert (row["buckets"], row["bucket_us"], row["time_us"]) == (41, full.time_us, whole.time_us)
+    assert row["total_us"] == pytest.approx(40 * full.time_us + rest.time_us)
+    assert row["total_low_us"] == pytest.approx(40 * full.low_us + rest.low_us)
     assert row["total_low_us"] < row["total_us"] < row["total_high_us"]
     assert "one after the other" in text and "overlap with compute is not modelled" in text
     assert f"{row['total_us'] / row['time_us']:.2f}x" in text

@@ -54,7 +54,7 @@ def test_the_launch_is_that_of_predict(tmp_path):
     text = run("--on", "hgx-h100[0-3]", "--launch", "framework", "--save", found, script).stdout
     predicted = nvcoll.fabric("hgx-h100[0-3]").predict("all_reduce", 1024, launch="framework")
     document = json.loads(found.read_text())
-    assert document["totals"][0]["microseconds"] == pytest.approx(3 * predicted.microseconds)
+    assert document["totals"][0]["time_us"] == pytest.approx(3 * predicted.time_us)
     assert document["launch"] == "framework" and "launched framework" in text
 
 

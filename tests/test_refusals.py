@@ -84,8 +84,8 @@ def test_a_mismatch_names_algorithms_with_their_parameters():
 
 
 def test_a_rank_has_one_communicator_and_only_ranks_have_one():
-    team = nvcoll.Node(2).team()
-    with pytest.raises(nvcoll.InvalidArgument, match="found rank 9, expected one from 0 to 1"):
+    team = nvcoll.Node(2)._team()
+    with pytest.raises(nvcoll.InvalidArgument, match="rank is 9: it must be a whole number, from 0 to 1"):
         team.communicator(9, None)
     kept = team.communicator(0, None)
     with pytest.raises(nvcoll.InvalidArgument, match="rank 0 has its communicator already"):
@@ -125,7 +125,7 @@ def test_a_child_of_a_fork_finds_no_table_of_the_node_locked():
             pid = os.fork()
             if pid == 0:
                 signal.alarm(20)  # a watchdog: the signal kills a child that waits for a lock
-                node.tallies.calls()
+                node._tallies.calls()
                 os._exit(0)
             assert os.waitpid(pid, 0)[1] == 0
     finally:

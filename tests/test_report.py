@@ -202,7 +202,7 @@ def test_a_call_that_failed_is_not_counted():
     plan = node.plan("all_reduce", ones(4))
     with pytest.raises(nvcoll.InvalidArgument):
         plan.run(timeout=-1)
-    assert counted(node) == {} and node.report(on=BOARD).totals[0].microseconds == 0
+    assert counted(node) == {} and node.report(on=BOARD).totals[0].time_us == 0
     plan.run()
     assert counted(node) == {kind("all_reduce", 16, op="sum"): 1}
 
@@ -227,18 +227,18 @@ def test_a_price_is_that_of_the_library_and_says_which_answer_it_is():
     node.all_reduce(ones(0, ranks=8))
     predicted, simulated, barrier, nothing = (row.prices[0] for row in node.report().rows)
     board = nvcoll.fabric(BOARD)
-    assert (predicted.way, predicted.microseconds) == (
+    assert (predicted.way, predicted.time_us) == (
         "predicted",
-        board.predict("all_reduce", 1 << 20).microseconds,
+        board.predict("all_reduce", 1 << 20).time_us,
     )
-    assert predicted.low < predicted.microseconds < predicted.high
+    assert predicted.low_us < predicted.time_us < predicted.high_us
     assert predicted.trust == board.predict("all_reduce", 1 << 20).trust
-    assert (simulated.way, simulated.low) == ("simulated schedule", None) and "scan" in simulated.why
-    assert (barrier.way, barrier.microseconds) == ("predicted", board.predict("all_reduce", 4).microseconds)
-    assert (nothing.way, nothing.microseconds) == ("nothing crosses", 0)
+    assert (simulated.way, simulated.low_us) == ("simulated schedule", None) and "scan" in simulated.why
+    assert (barrier.way, barrier.time_us) == ("predicted", board.predict("all_reduce", 4).time_us)
+    assert (nothing.way, nothing.time_us) == ("nothing crosses", 0)
     alone = nvcoll.Node(1, on=BOARD)
     alone.all_reduce(ones(4, ranks=1))
-    assert alone.clock == 0
+    assert alone.clock_us == 0
 
 
 def test_a_launch_is_that_of_predictions_in_the_report_and_in_the_clock():
@@ -248,14 +248,14 @@ def test_a_launch_is_that_of_predictions_in_the_report_and_in_the_clock():
     node.scan(ones(1 << 10, ranks=8))
     for launch in ("process_per_gpu", "single_process", "framework"):
         report = node.report(launch=launch)
-        prices = [row.prices[0].microseconds for row in report.rows]
-        predicted = [board.predict("all_reduce", nbytes, launch=launch).microseconds for nbytes in (1 << 12, 4)]
-        scan = board.simulate(node.tallies.calls()[2].schedule, 1 << 12, dtype="float32", launch=launch)
-        assert prices == [*predicted, scan.microseconds] and f"launched {launch}" in str(report)
+        prices = [row.prices[0].time_us for row in report.rows]
+        predicted = [board.predict("all_reduce", nbytes, launch=launch).time_us for nbytes in (1 << 12, 4)]
+        scan = board.simulate(node._tallies.calls()[2].schedule, 1 << 12, dtype="float32", launch=launch)
+        assert prices == [*predicted, scan.time_us] and f"launched {launch}" in str(report)
         assert json.loads(report.to_json())["launch"] == report.launch == launch
         assert node.report(on=[BOARD], launch=launch) == report
-    assert node.clock == node.report().totals[0].microseconds == report.totals[0].microseconds
-    assert node.clock > node.report(launch="process_per_gpu").totals[0].microseconds
+    assert node.clock_us == node.report().totals[0].time_us == report.totals[0].time_us
+    assert node.clock_us > node.report(launch="process_per_gpu").totals[0].time_us
 
 
 @pytest.mark.parametrize(("launch", "message"), [("graph", "CUDA graph"), ("", "no launch is called ``")])
@@ -281,21 +281,21 @@ def test_a_group_of_ranks_is_priced_on_its_own_gpus():
 
     node.run(program)
     report = node.report(on=two)
-    of = {row.ranks: row.prices[0].microseconds for row in report.rows}
+    of = {row.ranks: row.prices[0].time_us for row in report.rows}
     for ranks, microseconds in of.items():
-        assert microseconds == two.among(ranks).predict("all_reduce", 1 << 18).microseconds
-    assert report.totals[0].microseconds == pytest.approx(of[tuple(range(8))] + of[0, 8])
+        assert microseconds == two.among(ranks).predict("all_reduce", 1 << 18).time_us
+    assert report.totals[0].time_us == pytest.approx(of[tuple(range(8))] + of[0, 8])
     assert "2 x 8" in str(report) and "8 x 2" in str(report), "groups that cost the same are one line"
 
 
 def test_the_clock_is_the_sum_over_the_calls_of_the_busiest_rank():
     node = nvcoll.Node(RANKS, on=BOARD)
-    assert node.clock == 0
+    assert node.clock_us == 0
     node.all_reduce(ones(1000))
-    first = node.clock
+    first = node.clock_us
     plan = node.plan("all_reduce", ones(1000))
     plan.run()
-    assert node.clock == pytest.approx(2 * first) and first > 0
+    assert node.clock_us == pytest.approx(2 * first) and first > 0
 
     def program(comm):
         pair = comm.split(comm.rank // 2)
@@ -304,15 +304,15 @@ def test_the_clock_is_the_sum_over_the_calls_of_the_busiest_rank():
 
     node.run(program)
     report = node.report()
-    prices = {row.ranks: row.prices[0].microseconds for row in report.rows}
-    assert node.clock == pytest.approx(2 * prices[0, 1, 2, 3] + 2 * prices[2, 3])
-    assert node.clock == report.totals[0].microseconds
+    prices = {row.ranks: row.prices[0].time_us for row in report.rows}
+    assert node.clock_us == pytest.approx(2 * prices[0, 1, 2, 3] + 2 * prices[2, 3])
+    assert node.clock_us == report.totals[0].time_us
 
 
 def test_a_machine_may_have_more_gpus_than_the_node_has_ranks():
     node = nvcoll.Node(RANKS, on=BOARD)
     node.all_reduce(ones(1000))
-    assert node.clock == nvcoll.fabric("hgx-h100[0-3]").predict("all_reduce", 4000).microseconds
+    assert node.clock_us == nvcoll.fabric("hgx-h100[0-3]").predict("all_reduce", 4000).time_us
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_a_machine_that_cannot_be_is_a_typed_error(on, message):
 
 def test_a_node_without_a_machine_has_no_clock():
     with pytest.raises(nvcoll.InvalidArgument, match="on='hgx-h100'"):
-        _ = nvcoll.Node(2).clock
+        _ = nvcoll.Node(2).clock_us
 
 
 def test_text_html_and_json_tell_the_same():
@@ -352,8 +352,8 @@ def test_text_html_and_json_tell_the_same():
     assert [row["times"] for row in document["rows"]] == [5, 1]
     assert [total["fabric"] for total in document["totals"]] == [BOARD, "pcie4-8-staged"]
     for at, total in enumerate(document["totals"]):
-        spent = sum(row["times"] * row["prices"][at]["microseconds"] for row in document["rows"])
-        assert total["microseconds"] == pytest.approx(spent)
+        spent = sum(row["times"] * row["prices"][at]["time_us"] for row in document["rows"])
+        assert total["time_us"] == pytest.approx(spent)
     empty = nvcoll.Node(2).report(on=BOARD)
     assert empty.rows == () and str(empty) == "no collectives were made"
 
@@ -364,7 +364,7 @@ def test_a_report_and_its_counts_keep_no_node_and_no_array():
     node.all_reduce(x)
     with node.group() as group:
         node.all_reduce(x)
-    report, tallies, _ = node.report(), node.tallies, node.clock
+    report, tallies, _ = node.report(), node._tallies, node.clock_us
     gone = [weakref.ref(node), weakref.ref(x)]
     del node, x, group
     gc.collect()

@@ -14,11 +14,11 @@ def ring(n=8):
 def test_a_timeline_says_when_ranks_end_and_what_links_moved():
     board = nvcoll.fabric("hgx-h100")
     timeline = board.simulate(ring(), 64 * MIB)
-    assert len(timeline.end) == 8 and timeline.microseconds == max(timeline.end) > board.floor("all_reduce", 64 * MIB)
+    assert len(timeline.end_us) == 8 and timeline.time_us == max(timeline.end_us) > board.floor("all_reduce", 64 * MIB)
     assert [row[:2] for row in timeline.links] == [row[:2] for row in board.links]
     # A ring sends 2 (n-1)/n of the buffer from each GPU.
     assert max(nbytes for _, _, nbytes, _ in timeline.links) == 2 * 7 * 64 * MIB // 8
-    assert all(0 <= busy <= timeline.microseconds for *_, busy in timeline.links)
+    assert all(0 <= busy <= timeline.time_us for *_, busy in timeline.links)
     assert "of the time is" in timeline.bottleneck and timeline.spans is None
     assert len(repr(timeline).splitlines()) == 1 and "hgx-h100" in repr(timeline)
 
@@ -26,19 +26,16 @@ def test_a_timeline_says_when_ranks_end_and_what_links_moved():
 def test_the_same_call_takes_the_same_time_and_spans_change_nothing():
     board = nvcoll.fabric("hgx-h100")
     plain, with_spans = (board.simulate(ring(), MIB, slice_bytes=32 << 10, spans=spans) for spans in (False, True))
-    assert plain.end == with_spans.end and plain.tiles == 4
+    assert plain.end_us == with_spans.end_us and plain.tiles == 4
     ranks, starts, ends = zip(*((rank, start, end) for rank, *_, start, end in with_spans.spans), strict=True)
-    assert set(ranks) == set(range(8)) and 0 < max(ends) <= plain.microseconds, "leaving comes after the last step"
+    assert set(ranks) == set(range(8)) and 0 < max(ends) <= plain.time_us, "leaving comes after the last step"
     assert all(start <= end for start, end in zip(starts, ends, strict=True))
 
 
 def test_protocols_and_dtypes_are_told_apart():
     board = nvcoll.fabric("hgx-h100")
     small, large = (
-        {
-            name: board.simulate(ring(), nbytes, protocol=name).microseconds
-            for name in ("ideal", "simple", "ll", "ll128")
-        }
+        {name: board.simulate(ring(), nbytes, protocol=name).time_us for name in ("ideal", "simple", "ll", "ll128")}
         for nbytes in (KIB, 256 * MIB)
     )
     assert len({*small.values()}) == len({*large.values()}) == 4, "each protocol has a time of its own"
@@ -47,7 +44,7 @@ def test_protocols_and_dtypes_are_told_apart():
     assert large["ll128"] < large["ll"], "a flag in each 8 bytes takes half of the bandwidth, one in 128 little"
     for dtype in ("float16", "float64", "uint8"):
         same = board.simulate(ring(), MIB, dtype=dtype, protocol="ideal")
-        assert same.end == board.simulate(ring(), MIB, protocol="ideal").end, "bytes alone decide the time"
+        assert same.end_us == board.simulate(ring(), MIB, protocol="ideal").end_us, "bytes alone decide the time"
     with pytest.raises(nvcoll.InvalidArgument, match="multiple of 8"):
         board.simulate(ring(), 12, dtype="float64")
 
@@ -55,7 +52,7 @@ def test_protocols_and_dtypes_are_told_apart():
 def test_fewer_ranks_than_gpus_take_the_first():
     board = nvcoll.fabric("hgx-h100")
     four = board.simulate(ring(4), MIB)
-    assert len(four.end) == 4 and four.end == nvcoll.fabric("hgx-h100[0-3]").simulate(ring(4), MIB).end
+    assert len(four.end_us) == 4 and four.end_us == nvcoll.fabric("hgx-h100[0-3]").simulate(ring(4), MIB).end_us
     used = {name for source, target, nbytes, _ in four.links if nbytes for name in (source, target)}
     assert {name for name in used if name.startswith("gpu")} == {"gpu0", "gpu1", "gpu2", "gpu3"}
 
@@ -64,8 +61,8 @@ def test_several_sizes_are_the_runs_of_each():
     board, sizes = nvcoll.fabric("hgx-h100"), [0, 4, 64 * MIB, 12, MIB]
     together = board.simulate(ring(), iter(sizes))
     alone = [board.simulate(ring(), nbytes) for nbytes in sizes]
-    assert [(one.end, one.links, one.bottleneck) for one in together] == [
-        (one.end, one.links, one.bottleneck) for one in alone
+    assert [(one.end_us, one.links, one.bottleneck) for one in together] == [
+        (one.end_us, one.links, one.bottleneck) for one in alone
     ]
     assert board.simulate(ring(), []) == []
 
@@ -85,7 +82,7 @@ def test_an_algorithm_by_name_or_written_in_python_is_its_schedule_for_all_gpus(
         (mine, "all_gather", mine.schedule(4)),
     ]:
         timeline = board.simulate(given, MIB, collective=collective)
-        assert timeline.end == board.simulate(schedule, MIB).end and len(timeline.end) == 4
+        assert timeline.end_us == board.simulate(schedule, MIB).end_us and len(timeline.end_us) == 4
 
 
 @pytest.mark.parametrize(
@@ -118,7 +115,7 @@ def test_what_cannot_be_simulated_is_a_typed_error(call, message):
 
 def test_a_step_at_a_switch_needs_one():
     at_switch = nvcoll.schedule("all_reduce", "nvswitch", world_size=8)
-    assert nvcoll.fabric("hgx-h100").simulate(at_switch, MIB).microseconds > 0
+    assert nvcoll.fabric("hgx-h100").simulate(at_switch, MIB).time_us > 0
     with pytest.raises(nvcoll.InvalidArgument, match="switch"):
         nvcoll.fabric("dgx1-v100").simulate(at_switch, MIB)
 
@@ -128,12 +125,12 @@ def test_a_launched_call_has_what_it_takes_to_start_and_late_ranks_enter_after_i
     parts = dict(board.predict("all_reduce", MIB, algorithm="Ring", protocol="Simple").parts)
     timeline = board.simulate(ring(), MIB, launch="process_per_gpu")
     first = timeline.critical[0]
-    assert (first.reason, first.start, first.end) == ("starting", 0, parts["start-up"])
+    assert (first.reason, first.start_us, first.end_us) == ("starting", 0, parts["start-up"])
     late = board.simulate(ring(), MIB, launch="process_per_gpu", starts={3: 100})
-    assert late.critical[1].reason == "entering" and late.critical[1].end == parts["start-up"] + 100
+    assert late.critical[1].reason == "entering" and late.critical[1].end_us == parts["start-up"] + 100
     one_process = board.simulate(ring(), 8, protocol="ll", launch="single_process")
-    predicted = board.predict("all_reduce", 8, launch="single_process").microseconds
-    assert one_process.end == pytest.approx([predicted] * 8, rel=1e-9)
+    predicted = board.predict("all_reduce", 8, launch="single_process").time_us
+    assert one_process.end_us == pytest.approx([predicted] * 8, rel=1e-9)
 
 
 def test_a_launched_call_on_a_machine_without_constants_says_so():

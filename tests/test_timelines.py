@@ -29,7 +29,7 @@ def test_a_trace_has_every_step_once_within_the_time(name, tmp_path):
     document = json.loads((tmp_path / "trace.json").read_text())
     assert document == json.loads(json.dumps(timeline.trace()))
     events = [event for event in document["traceEvents"] if event["ph"] == "X"]
-    assert all(event["ts"] >= 0 and event["ts"] + event["dur"] <= timeline.microseconds + 1e-6 for event in events)
+    assert all(event["ts"] >= 0 and event["ts"] + event["dur"] <= timeline.time_us + 1e-6 for event in events)
     steps = [event for event in events if event["pid"] < 4]
     places = [(event["args"]["step"].split()[0], event["args"]["tile"]) for event in steps]
     expected = {
@@ -98,7 +98,7 @@ def test_a_picture_has_a_bar_for_every_step_and_a_row_for_every_rank(name):
 def test_bars_of_a_queue_come_one_after_the_other_and_are_few_however_many_tiles():
     timeline = simulated(nbytes=64 * MIB, slice_bytes=4096)
     assert timeline.tiles == 4096
-    lines = timelines.bars(timeline, narrow=timeline.microseconds / 900)
+    lines = timelines.bars(timeline, narrow=timeline.time_us / 900)
     assert all(len(line) < 2000 for line in lines.values())
     assert sum(bar.count for line in lines.values() for bar in line) == len(timeline.spans)
     assert all(before.end <= after.start for line in lines.values() for before, after in pairwise(line))
@@ -109,8 +109,8 @@ def test_two_timelines_are_on_one_clock():
     alone, both = ET.fromstring(ring.to_svg()), ET.fromstring(ring.to_svg(switch))
     leaves = [float(line.get("x1")) for line in of_class(both, "leave")]
     assert leaves[:8] == [float(line.get("x1")) for line in of_class(alone, "leave")], "the longer one sets the clock"
-    per_us = timelines.PLOT / ring.microseconds
-    expected = [timelines.LEFT + end * per_us for end in ring.end + switch.end]
+    per_us = timelines.PLOT / ring.time_us
+    expected = [timelines.LEFT + end * per_us for end in ring.end_us + switch.end_us]
     assert leaves == pytest.approx(expected, abs=0.01)
     words = " ".join(text.text or "" for text in both.iter(f"{SVG}text"))
     assert "all_reduce ring" in words and "all_reduce nvswitch" in words and "hgx-h100" in words

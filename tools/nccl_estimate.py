@@ -78,8 +78,8 @@ def predictor(rows: Iterable[Row]) -> Callable[[Row], Prediction | None]:
         if answer is None or answer.is_last_resort:
             return None
         for way in answer.candidates:
-            if row.algo in ("", way.algorithm) and row.proto in ("", way.protocol) and way.microseconds:
-                return Prediction(way.microseconds)
+            if row.algo in ("", way.algorithm) and row.proto in ("", way.protocol) and way.time_us:
+                return Prediction(way.time_us)
         return None
 
     return predict

@@ -268,7 +268,7 @@ class Node:
         in_place: bool = True,
         by_rank: bool = False,
     ) -> AutoChoice:
-        """What `auto` chooses for a call of `count` elements, and what it expects of each candidate.
+        """Returns what `auto` chooses for a call of `count` elements, and the time it expects of each candidate.
 
         Args:
             collective: its name.
@@ -337,12 +337,8 @@ class Node:
             (3, 2.0, 2.0)"""
 
     @property
-    def tallies(self) -> Tallies:
-        """How often the node was asked for what."""
-
-    def team(self) -> Team:
-        """Makes a team of this node's ranks, each of which makes its own calls."""
-
+    def _tallies(self) -> Tallies: ...
+    def _team(self) -> Team: ...
     @overload
     def all_reduce(
         self,
@@ -740,10 +736,15 @@ class Group:
     def run(self, *, timeout: float | None = None) -> None:
         """Launches the calls of the group again, on the same arrays, which are read anew.
 
+        A group keeps the memory of its arrays. Tensors of torch and other libraries that lend their memory through DLPack must
+        not be resized while it lives: it cannot see that, and their library does not refuse to.
+
         Args:
             timeout: seconds that they may take together. Default: that of `group()`.
 
         Raises:
+            InvalidArgument: a numpy array has moved, changed its shape or become read-only since the group was launched.
+            Timeout, KeyboardInterrupt: as in `Node.all_reduce`.
             Busy: the group runs in another thread, or its `with` block has not ended."""
 
 @final
@@ -778,25 +779,29 @@ class Plan:
 
 @final
 class Tallies:
-    """How often a node was asked for what. It is filled while the node is used, and keeps nothing of the node alive."""
+    """Counts the calls of a node by kind. Not public: `Node.report` tabulates it.
+
+    It is filled while the node is used, and keeps nothing of the node alive."""
 
     @property
     def world_size(self) -> int:
         """The number of ranks of the node."""
 
     def calls(self) -> list[Calls]:
-        """What was called, in the order in which it was first called. A call that failed is none."""
+        """Returns the kinds of calls in the order of their first call. Calls that failed are not counted."""
 
     @property
     def others(self) -> int:
-        """How many calls are not in `calls`, because there were too many kinds of them."""
+        """The number of calls that are not in `calls`, because there were too many kinds of them."""
 
 @final
 class Calls:
-    """Calls that are counted together: of one collective, algorithm, dtype, op, root, size and ranks."""
+    """Counts the calls of one collective, algorithm, dtype, op, root, size and set of ranks. Not public."""
 
     @property
-    def collective(self) -> str: ...
+    def collective(self) -> str:
+        """The name of the collective."""
+
     @property
     def root(self) -> int | None:
         """The rank in `ranks` that has or receives everything; None if the collective has none."""
@@ -807,11 +812,11 @@ class Calls:
 
     @property
     def dtype(self) -> str | None:
-        """None in a barrier."""
+        """The name of the dtype; None in a barrier."""
 
     @property
     def op(self) -> str | None:
-        """None if the collective folds nothing."""
+        """The name of the op; None if the collective reduces nothing."""
 
     @property
     def nbytes(self) -> int:
@@ -819,7 +824,7 @@ class Calls:
 
     @property
     def grouped(self) -> int:
-        """How many calls of a group it is each time; 1 outside."""
+        """The number of calls of a group that are counted as one; 1 outside of groups."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -827,15 +832,17 @@ class Calls:
 
     @property
     def times(self) -> int:
-        """How often."""
+        """The number of times that such a call was made."""
 
     @property
     def schedule(self) -> Schedule:
-        """What the first of them ran."""
+        """The schedule that the first of these calls ran."""
 
 @final
 class Team:
-    """The ranks of one `Node.run`. Nobody drives the node while it lasts."""
+    """The ranks of one `Node.run`. Not public.
+
+    While a team lasts, the node itself can make no call."""
 
     def communicator(self, rank: int, timeout: float | None) -> Communicator:
         """The communicator of a rank; each rank has one."""
@@ -1743,10 +1750,10 @@ class Fabric:
     def floor(self, collective: str, nbytes: _Sizes) -> list[float]: ...
     @overload
     def nccl(self, collective: str, nbytes: _Size, *, version: str | None = None) -> NcclEstimate:
-        """What NCCL would choose for a collective among all GPUs, and its own estimate: a port of its public cost model.
+        """Returns what NCCL's tuning model selects for a collective among all GPUs, and its estimate.
 
-        It answers *what would NCCL do*, not *how long will it take*: the model has no term for launching a call nor for
-        filling a pipeline. Where it is known to be off stands in the Rust module `nvcoll_fabric::nccl`. The model is
+        It is a port of the public source. It answers *what would NCCL do*, not *how long will it take*: the model has no
+        term for launching a call nor for filling a pipeline. Where it is known to be off stands in the Rust module `nvcoll_fabric::nccl`. The model is
         made once for all sizes, without the GIL.
 
         Args:
@@ -1778,8 +1785,10 @@ class Fabric:
         protocol: str | None = None,
         version: str | None = None,
     ) -> Prediction:
-        """How long a collective of NCCL takes among all GPUs: NCCL's formula takes the algorithm, closed forms over physical
-        constants say the time. The constants, and how far they are off, stand in ``docs/predictions.md``.
+        """Predicts how long a collective of NCCL takes among all GPUs.
+
+        NCCL's tuning model selects the algorithm; closed forms over physical constants give the time. The constants and
+        their accuracy are in ``docs/predictions.md``.
 
         Args:
             collective: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or sendrecv,
@@ -1895,7 +1904,7 @@ class Fabric:
 
 @final
 class Prediction:
-    """How long a call of one size takes. Made by :meth:`Fabric.predict`. Times are microseconds."""
+    """The predicted time of a call of one size. Made by :meth:`Fabric.predict`; `print` shows it in one line."""
 
     @property
     def fabric(self) -> str:
@@ -1903,7 +1912,7 @@ class Prediction:
 
     @property
     def collective(self) -> str:
-        """What is called."""
+        """The name of the collective."""
 
     @property
     def nbytes(self) -> int:
@@ -1911,15 +1920,15 @@ class Prediction:
 
     @property
     def launch(self) -> str:
-        """How it is launched."""
+        """How the call is launched, as of :meth:`Fabric.predict`."""
 
     @property
     def algorithm(self) -> str:
-        """As NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives."""
+        """The algorithm as NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives."""
 
     @property
     def protocol(self) -> str:
-        """As NCCL prints it: `LL`, `LL128`, `Simple`."""
+        """The protocol as NCCL prints it: `LL`, `LL128`, `Simple`."""
 
     @property
     def channels(self) -> int | None:
@@ -1955,43 +1964,23 @@ class Prediction:
 
     @property
     def bottleneck(self) -> str:
-        """What most of the time goes to, in words."""
+        """The part of the machine that takes most of the time, in words."""
 
     @property
     def parts(self) -> list[tuple[str, float]]:
-        """What the time is made of: (name, microseconds); they add up to it."""
+        """The parts of the time: (name, microseconds). They add up to `time_us`."""
 
     @property
     def trust(self) -> str:
-        """How predictions of such sizes are known for such machines: `validated on k systems` or `not validated`."""
+        """The accuracy of predictions of such sizes on such machines, as `validated on 9 systems` or `not validated`."""
 
     @property
     def choice(self) -> str:
-        """Who takes the algorithm: NCCL's cost model, or rings because of a reason that is said."""
-
-    @property
-    def microseconds(self) -> float:
-        """The same as `time_us`."""
-
-    @property
-    def low(self) -> float:
-        """The same as `low_us`."""
-
-    @property
-    def high(self) -> float:
-        """The same as `high_us`."""
-
-    @property
-    def floor(self) -> float:
-        """The same as `floor_us`."""
-
-    @property
-    def nccl(self) -> float | None:
-        """The same as `nccl_us`."""
+        """What chooses the algorithm: NCCL's cost model, or rings, with the reason."""
 
 @final
 class Trial:
-    """Calls of one fabric whose times are wanted for many sets of constants: what `tools/fit.py` fits with. Not public.
+    """Predicts the same calls of one fabric for many sets of constants, for `tools/fit.py`. Not public.
 
     The choice of NCCL, which no constant changes, is made once."""
 
@@ -2015,10 +2004,10 @@ class Trial:
         """The number of nodes; GPUs that an NVSwitch joins are one node."""
 
     def limits(self) -> list[str]:
-        """What joins the GPUs of a node and what takes most of the time, of each call."""
+        """Returns, for each call, what joins the GPUs of a node and what takes most of the time."""
 
     def times(self, values: Mapping[str, float]) -> list[float]:
-        """Microseconds of each call, with these values in the place of the shipped ones; without floor and interval."""
+        """Predicts each call in microseconds with other values of constants, without lower bound and interval."""
 
 def patterns() -> list[PatternRow]:
     """Returns the patterns that predictions know."""
@@ -2031,7 +2020,7 @@ def constants_of_predictions() -> list[ConstantRow]:
 
 @final
 class NcclEstimate:
-    """What NCCL would choose for a call of one size, and its own estimate. Made by :meth:`Fabric.nccl`."""
+    """The algorithm that NCCL's tuning model selects for a call of one size, and its estimate. Made by :meth:`Fabric.nccl`."""
 
     @property
     def nbytes(self) -> int:
@@ -2047,11 +2036,11 @@ class NcclEstimate:
 
     @property
     def candidates(self) -> list[NcclCandidate]:
-        """What it would choose first, then the others by estimate, at last those that are not considered."""
+        """The candidates: the selected one first, then the others by estimate, at last those that are not considered."""
 
     @property
     def chosen(self) -> NcclCandidate:
-        """What it would choose: the first of the candidates."""
+        """The candidate that NCCL selects: the first one."""
 
 @final
 class NcclCandidate:
@@ -2059,23 +2048,23 @@ class NcclCandidate:
 
     @property
     def algorithm(self) -> str:
-        """As NCCL prints it: `Tree`, `Ring`, `NVLS`, `NVLSTree`, `PAT`."""
+        """The algorithm as NCCL prints it: `Tree`, `Ring`, `NVLS`, `NVLSTree`, `PAT`."""
 
     @property
     def protocol(self) -> str:
-        """As NCCL prints it: `LL`, `LL128`, `Simple`."""
+        """The protocol as NCCL prints it: `LL`, `LL128`, `Simple`."""
 
     @property
     def channels(self) -> int:
         """The most channels that the call has; 0 if the pair is not considered."""
 
     @property
-    def microseconds(self) -> float | None:
-        """NCCL's own estimate; None if the pair is not considered."""
+    def time_us(self) -> float | None:
+        """NCCL's own estimate, in microseconds; None if the pair is not considered."""
 
     @property
     def algbw(self) -> float | None:
-        """Bytes over that, decimal GB/s; None if there is no estimate or it is 0."""
+        """Bytes over the estimate, decimal GB/s; None if there is no estimate or it is 0."""
 
     @property
     def busbw(self) -> float | None:
@@ -2083,7 +2072,7 @@ class NcclCandidate:
 
     @property
     def why_disabled(self) -> str | None:
-        """Why it is not considered; None if it is."""
+        """The reason why the pair is not considered; None if it is."""
 
 @final
 class Timeline:
@@ -2092,12 +2081,12 @@ class Timeline:
     Made by :meth:`Fabric.simulate`. Times are microseconds from 0, when the first rank enters unless `starts` says else."""
 
     @property
-    def microseconds(self) -> float:
-        """When the last rank left, in microseconds."""
+    def time_us(self) -> float:
+        """The time at which the last rank left, in microseconds."""
 
     @property
-    def end(self) -> list[float]:
-        """For each rank, when it left, in microseconds."""
+    def end_us(self) -> list[float]:
+        """The time at which each rank left, in microseconds."""
 
     @property
     def links(self) -> list[tuple[str, str, int, float]]:
@@ -2109,11 +2098,11 @@ class Timeline:
 
     @property
     def bottleneck(self) -> str:
-        """What the time is spent on, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency`."""
+        """The links and latencies on which the time is spent, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency`."""
 
     @property
     def tiles(self) -> int:
-        """How often the schedule passed."""
+        """The number of tiles: how often the schedule passed over the data."""
 
     @property
     def spans(self) -> list[tuple[int, int, int, int, float, float]] | None:
@@ -2138,7 +2127,7 @@ class Timeline:
 
     def _ways(self) -> tuple[list[int], list[tuple[float, list[int]]]]: ...
     def trace(self) -> dict[str, Any]:
-        """The timeline as Perfetto and Chrome (`chrome://tracing`) read it: a process for each rank, a thread for each queue.
+        """Returns the timeline as Perfetto and Chrome (`chrome://tracing`) read it: a process for each rank, a thread for each queue.
 
         Returns:
             A dict that `json` can write. `traceEvents` has an event for every step in every tile, in microseconds, the
@@ -2182,7 +2171,7 @@ class CriticalPiece:
 
     @property
     def queue(self) -> int | None:
-        """Its queue; None where it leaves the call."""
+        """The queue of that rank; None where the rank leaves the call."""
 
     @property
     def step(self) -> int | None:
@@ -2190,19 +2179,19 @@ class CriticalPiece:
 
     @property
     def tile(self) -> int:
-        """The tile."""
+        """The number of the tile."""
 
     @property
-    def start(self) -> float:
-        """When it begins, in microseconds."""
+    def start_us(self) -> float:
+        """The time at which the piece begins, in microseconds."""
 
     @property
-    def end(self) -> float:
-        """When it ends, in microseconds."""
+    def end_us(self) -> float:
+        """The time at which the piece ends, in microseconds."""
 
     @property
     def reason(self) -> str:
-        """What passes the time: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (that of `other` is on the way), `fixed` (what
+        """The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (that of `other` is on the way), `fixed` (what
         every step costs), `latency`, `link` (bytes over the narrowest), `shared_link`, `memory` (of `other`),
         `shared_memory`, or `moving` (link after link: sharing `fifo` does not tell them apart)."""
 
@@ -2212,7 +2201,7 @@ class CriticalPiece:
 
     @property
     def users(self) -> int | None:
-        """How many transfers shared it; None if it was not shared."""
+        """The number of transfers that shared the link or the memory; None if it was not shared."""
 
     @property
     def other(self) -> int | None:
@@ -2220,10 +2209,10 @@ class CriticalPiece:
 
     @property
     def words(self) -> str:
-        """All this in words."""
+        """The piece as a sentence."""
 
 def nccl_versions() -> list[str]:
-    """The versions of NCCL whose constants are known, from the oldest."""
+    """Returns the versions of NCCL whose constants are known, from the oldest."""
 
 def fabric(name: str) -> Fabric:
     """A machine by name: one that is shipped, some of its GPUs (`hgx-h100[0-3]`), or nodes and a network

@@ -105,7 +105,7 @@ class ComparisonRow:
     @property
     def nccl_us(self) -> float | None:
         """The predicted time of NCCL; None if there is no prediction."""
-        return self.nccl and self.nccl.microseconds
+        return self.nccl and self.nccl.time_us
 
 
 @dataclass(frozen=True)
@@ -249,11 +249,11 @@ def _tries(fabric: Fabric, run: Schedule, nbytes: int, protocol: str, launch: st
     while True:
         slice_bytes = -(-chunk // wanted)
         line = _run(fabric, run, nbytes, protocol, slice_bytes, launch)
-        yield SimulatedTime(line.microseconds, protocol, slice_bytes, line.tiles, line.bottleneck)
+        yield SimulatedTime(line.time_us, protocol, slice_bytes, line.tiles, line.bottleneck)
         wanted *= FINER
-        if line.microseconds >= last or wanted > chunk or wanted * run.step_count > MOST_STEPS:
+        if line.time_us >= last or wanted > chunk or wanted * run.step_count > MOST_STEPS:
             return
-        last = line.microseconds
+        last = line.time_us
 
 
 def _run(

@@ -79,7 +79,7 @@ class Node(_nvcoll.Node):
         node = super().__new__(cls, world_size, workers=workers, isa=isa, tuning=tuning)
         node._launch = launch_named(launch)
         node._on = None if on is None else Pricer(machine_of(on, node.world_size), launch)
-        announce(node.tallies)
+        announce(node._tallies)
         return node
 
     def __enter__(self) -> Node:
@@ -89,7 +89,7 @@ class Node(_nvcoll.Node):
         """Leaves nothing to do: threads and memory go with the object."""
 
     @property
-    def clock(self) -> float:
+    def clock_us(self) -> float:
         """Microseconds that the calls so far would have taken on the machine ``on=``: virtual time beside the real run.
 
         Every collective that succeeded advances it by its predicted time, whoever called it: the node, a plan, a group,
@@ -101,7 +101,7 @@ class Node(_nvcoll.Node):
         """
         if self._on is None:
             raise InvalidArgument("the node has no clock: make it with on=, as Node(8, on='hgx-h100')")
-        return clock_of(self.tallies, self._on)
+        return clock_of(self._tallies, self._on)
 
     def report(self, on: str | Fabric | Iterable[str | Fabric] | None = None, *, launch: str | None = None) -> Report:
         """Tabulates every collective that was made so far, and what it would cost on each machine.
@@ -125,7 +125,7 @@ class Node(_nvcoll.Node):
             >>> row = node.report(on=["hgx-h100", "pcie4-8-staged"]).rows[0]
             >>> row.collective, row.nbytes, row.times
             ('all_reduce', 1048576, 3)
-            >>> row.prices[0].microseconds < row.prices[1].microseconds
+            >>> row.prices[0].time_us < row.prices[1].time_us
             True
         """
         launch = self._launch if launch is None else launch
@@ -135,7 +135,7 @@ class Node(_nvcoll.Node):
             raise InvalidArgument("`on` names no machine: pass one, as on='hgx-h100'")
         else:
             pricers = [self._on if launch == self._on.launch else Pricer(self._on.fabric, launch)]
-        return report_of([self.tallies], pricers)
+        return report_of([self._tallies], pricers)
 
     def run(
         self,
@@ -195,7 +195,7 @@ class Node(_nvcoll.Node):
         ]
         comms: list[Communicator] = []
         # Last: from here on the node is taken, and an exception, such as Ctrl-C, before the `try` would leave it so.
-        team = self.team()
+        team = self._team()
         try:
             comms += [team.communicator(rank, timeout) for rank in range(self.world_size)]
             for thread in threads:

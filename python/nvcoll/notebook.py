@@ -57,7 +57,7 @@ def schedule_html(schedule: Schedule) -> str:
 
 def timeline_svg(timeline: Timeline) -> str | None:
     """Returns the picture of a timeline; None if it has too many ranks, or no spans."""
-    is_drawable = timeline.spans is not None and len(timeline.end) <= MOST_RANKS
+    is_drawable = timeline.spans is not None and len(timeline.end_us) <= MOST_RANKS
     return timelines.svg([timeline]) if is_drawable else None
 
 

@@ -36,14 +36,14 @@ class Price:
     """The time of one call on one machine.
 
     ``way`` names the kind of answer, ``why`` why there is no better one, ``trust`` the accuracy of predictions
-    for such machines; ``low`` and ``high`` are the ends of the 90 % interval. Fields without an answer are None.
+    for such machines; ``low_us`` and ``high_us`` are the ends of the 90 % interval. Fields without an answer are None.
     """
 
     fabric: str
     way: Way
-    microseconds: float | None
-    low: float | None = None
-    high: float | None = None
+    time_us: float | None
+    low_us: float | None = None
+    high_us: float | None = None
     algorithm: str | None = None
     protocol: str | None = None
     bottleneck: str | None = None
@@ -118,7 +118,7 @@ class Pricer:
             timeline = among.simulate(schedule, call.nbytes, dtype=call.dtype, launch=self.launch)
         except InvalidArgument as error:
             return _floor(name, among, call, f"{why}; {error}")
-        us, bottleneck = timeline.microseconds, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])
+        us, bottleneck = timeline.time_us, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])
         return Price(name, "simulated schedule", us, algorithm=schedule.algorithm, bottleneck=bottleneck, why=why)
 
 
@@ -131,9 +131,9 @@ def _of(name: str, one: Prediction) -> Price:
     return Price(
         name,
         "predicted",
-        one.microseconds,
-        one.low,
-        one.high,
+        one.time_us,
+        one.low_us,
+        one.high_us,
         algorithm=one.algorithm,
         protocol=one.protocol,
         bottleneck=one.bottleneck,

@@ -52,17 +52,17 @@ class ReportRow:
 class Total:
     """What all calls would cost on one machine, in microseconds: the calls of the busiest rank.
 
-    ``trust`` is the accuracy of the calls that take most of the time. ``low`` and ``high`` are the sums of the ends of
-    the 90 % intervals; a call without an interval counts with its time. ``is_least``: some calls have a lower bound
-    only. ``unpriced`` calls have no answer and are not in the sum; if no call has an answer, the times are None.
+    ``trust`` is the accuracy of the calls that take most of the time. ``low_us`` and ``high_us`` are the sums of the
+    ends of the 90 % intervals; a call without an interval counts with its time. ``is_least``: some calls have a lower
+    bound only. ``unpriced`` calls have no answer and are not in the sum; if no call has an answer, the times are None.
     ``note`` says which nodes of the machine are idle.
     """
 
     fabric: str
     trust: str
-    microseconds: float | None
-    low: float | None
-    high: float | None
+    time_us: float | None
+    low_us: float | None
+    high_us: float | None
     is_least: bool
     unpriced: int
     note: str | None = None
@@ -148,7 +148,7 @@ def clock_of(tallies: Tallies, pricer: Pricer) -> float:
     report = report_of([tallies], [pricer])
     if why := _why_unpriced(report, 0):
         raise InvalidArgument(f"the clock does not know what every call takes: {why}")
-    return report.totals[0].microseconds or 0.0
+    return report.totals[0].time_us or 0.0
 
 
 @contextmanager
@@ -179,14 +179,14 @@ def _total(fabric: Fabric, rows: Sequence[ReportRow], at: int) -> Total:
     spent: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for row in rows:
         price = row.prices[at]
-        if price.microseconds is None:
+        if price.time_us is None:
             continue
-        us, low, high = price.microseconds, price.low, price.high
+        us, low, high = price.time_us, price.low_us, price.high_us
         interval = (us, us if low is None else low, us if high is None else high)
         for rank in row.ranks:
             spent[rank] = [sum_ + row.times * one for sum_, one in zip(spent[rank], interval, strict=True)]
     us, low, high = max(spent.values(), default=[0.0, 0.0, 0.0])
-    unpriced = sum(row.times for row in rows if row.prices[at].microseconds is None)
+    unpriced = sum(row.times for row in rows if row.prices[at].time_us is None)
     is_least = any(row.prices[at].way == "floor only" for row in rows)
     most = _most(rows, at)
     trust = (most and most.prices[at].trust) or "not validated"
@@ -213,7 +213,7 @@ def _idle_nodes(fabric: Fabric, rows: Sequence[ReportRow]) -> str | None:
 
 def _most(rows: Iterable[ReportRow], at: int) -> ReportRow | None:
     """Returns the calls that take most of the time on a machine."""
-    return max(rows, key=lambda row: row.times * (row.prices[at].microseconds or 0.0), default=None)
+    return max(rows, key=lambda row: row.times * (row.prices[at].time_us or 0.0), default=None)
 
 
 _WAYS = {
@@ -259,13 +259,13 @@ def _cells(row: ReportRow) -> tuple[str, ...]:
     of = " ".join(filter(None, (row.dtype, row.op)))
     grouped = f" in {counted(row.grouped, 'call')}" if row.grouped > 1 else ""
     size = f"{sized(row.nbytes)}{grouped}" if row.dtype else ""
-    prices = [cell for price in row.prices for cell in (microseconds(price.microseconds), _by(price))]
+    prices = [cell for price in row.prices for cell in (microseconds(price.time_us), _by(price))]
     return row.collective, size, of, row.algorithm, str(len(row.ranks)), str(row.times), *prices
 
 
 def _at_least(total: Total) -> str:
-    least = ">= " if total.is_least and total.microseconds is not None else ""
-    return f"{least}{microseconds(total.microseconds)}"
+    least = ">= " if total.is_least and total.time_us is not None else ""
+    return f"{least}{microseconds(total.time_us)}"
 
 
 def _by(price: Price) -> str:
@@ -282,9 +282,9 @@ def _by(price: Price) -> str:
 
 
 def _interval(total: Total) -> str:
-    if (total.low, total.high) == (total.microseconds, total.microseconds):
+    if (total.low_us, total.high_us) == (total.time_us, total.time_us):
         return ""
-    return f"90 %: {microseconds(total.low)} to {microseconds(total.high)} us"
+    return f"90 %: {microseconds(total.low_us)} to {microseconds(total.high_us)} us"
 
 
 def microseconds(us: float | None) -> str:
@@ -304,7 +304,7 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
         most = _most(report.rows, at)
         if most is not None and (bottleneck := most.prices[at].bottleneck):
             yield "bound by", f"{total.fabric}, in {most.collective} of {sized(most.nbytes)}: {bottleneck}"
-    yield from (("accuracy", f"{total.fabric}: {total.trust}") for total in report.totals if total.microseconds)
+    yield from (("accuracy", f"{total.fabric}: {total.trust}") for total in report.totals if total.time_us)
     found = {price.way for row in report.rows for price in row.prices}
     yield from (("note", meaning) for way, meaning in _WAYS.items() if way in found)
     for at, total in enumerate(report.totals):
@@ -319,7 +319,7 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
 def _why_unpriced(report: Report, at: int) -> str | None:
     """Says why some call has no price on a machine; None if all have."""
     prices = (row.prices[at] for row in report.rows)
-    return next((price.why for price in prices if price.microseconds is None), None)
+    return next((price.why for price in prices if price.time_us is None), None)
 
 
 def _lines(report: Report) -> Iterator[str]:

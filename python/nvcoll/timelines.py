@@ -120,15 +120,15 @@ def drawn_rank(
 
 def drawn_timeline(timeline: Timeline, top: float, per_us: float) -> tuple[list[str], float]:
     """Draws all ranks below a heading; returns also where they end."""
-    divisor, unit = unit_of(timeline.microseconds)
-    heading = f"{timeline.schedule} on {timeline.fabric}: {timeline.microseconds / divisor:.3g} {unit}"
+    divisor, unit = unit_of(timeline.time_us)
+    heading = f"{timeline.schedule} on {timeline.fabric}: {timeline.time_us / divisor:.3g} {unit}"
     parts = [text(LEFT, top + 14, heading, font_weight="bold")]
     lines = bars(timeline, NARROW / per_us)
     y = top + HEAD
     of_rank: dict[int, list[list[Bar]]] = defaultdict(list)
     for (rank, _), line in sorted(lines.items()):
         of_rank[rank].append(line)
-    for rank, leaves in enumerate(timeline.end):
+    for rank, leaves in enumerate(timeline.end_us):
         drawn, y = drawn_rank(rank, of_rank[rank], leaves, y, per_us)
         parts += drawn
         y += ROW_GAP
@@ -181,7 +181,7 @@ def svg(timelines: Sequence[Timeline]) -> str:
     """
     if not timelines:
         raise InvalidArgument("no timeline to draw: pass one or more")
-    total = max(timeline.microseconds for timeline in timelines)
+    total = max(timeline.time_us for timeline in timelines)
     per_us = PLOT / total if total > 0 else 1.0
     title = "Steps in virtual time" if len(timelines) == 1 else "Steps in virtual time, on one clock"
     parts: list[str] = []

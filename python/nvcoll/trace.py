@@ -41,7 +41,7 @@ def step_events(timeline: Timeline) -> list[Event]:
     if timeline.spans is None:
         raise InvalidArgument("the timeline has no spans: simulate with spans=True")
     steps = {place(step): (kind(step), f"{', '.join(step.dst)} = {' + '.join(step.src)}") for step in timeline.steps}
-    events = [named("process", f"rank {rank}", rank) for rank in range(len(timeline.end))]
+    events = [named("process", f"rank {rank}", rank) for rank in range(len(timeline.end_us))]
     events += [named("thread", f"queue {queue}", rank, queue) for rank, queue in sorted({key[:2] for key in steps})]
     for rank, queue, step, tile, start, end in timeline.spans:
         name, words = steps[rank, queue, step]
@@ -52,15 +52,15 @@ def step_events(timeline: Timeline) -> list[Event]:
 
 def critical_events(timeline: Timeline) -> list[Event]:
     """Returns an event for each piece of the critical path, as a process behind the ranks."""
-    process = len(timeline.end)
+    process = len(timeline.end_us)
     pieces = timeline.critical
-    events = [complete(piece.reason, piece.start, piece.end, process, 0, words=piece.words) for piece in pieces]
+    events = [complete(piece.reason, piece.start_us, piece.end_us, process, 0, words=piece.words) for piece in pieces]
     return [named("process", "critical path", process), named("thread", "what the end waits for", process), *events]
 
 
 def link_events(timeline: Timeline) -> list[Event]:
     """Returns a counter for each link that was used: how many steps have bytes on it, wherever that changes."""
-    process = len(timeline.end) + 1
+    process = len(timeline.end_us) + 1
     of_span, ways = timeline._ways()
     changes: dict[int, Counter[float]] = defaultdict(Counter)
     for way, (*_, start, end) in zip(of_span, timeline.spans or [], strict=True):
@@ -87,7 +87,7 @@ def trace(timeline: Timeline) -> dict[str, Any]:
         for source, target, nbytes, busy in timeline.links
         if nbytes
     ]
-    about = {"schedule": timeline.schedule, "fabric": timeline.fabric, "microseconds": timeline.microseconds}
+    about = {"schedule": timeline.schedule, "fabric": timeline.fabric, "time_us": timeline.time_us}
     events = step_events(timeline) + critical_events(timeline) + link_events(timeline)
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about | {"links": links}}
 

@@ -92,17 +92,17 @@ def busbw_measured(system: str) -> float:
 
 def span(one: nvcoll.Prediction) -> str:
     """Writes a predicted time with its interval."""
-    return f"{seconds(one.microseconds)} ({seconds(one.low)} to {seconds(one.high)})"
+    return f"{seconds(one.time_us)} ({seconds(one.low_us)} to {seconds(one.high_us)})"
 
 
 def time_line(name: str, one: nvcoll.Prediction, hue: str) -> chart.Line:
     """A line with a predicted time."""
-    return chart.Line(name, one.microseconds, span(one), one.low, one.high, hue, "not" in one.trust)
+    return chart.Line(name, one.time_us, span(one), one.low_us, one.high_us, hue, "not" in one.trust)
 
 
 def busbw_line(name: str, one: nvcoll.Prediction, hue: str, rows: Sequence[judging.Row]) -> chart.Line:
     """A line with a predicted busbw, the interval of its time, and measurements."""
-    low, high = (one.busbw * one.microseconds / time for time in (one.high, one.low))
+    low, high = (one.busbw * one.time_us / time for time in (one.high_us, one.low_us))
     words = f"{one.busbw:.3g} GB/s ({low:.3g} to {high:.3g})"
     marks = [mark(row, busbw_of(row)) for row in rows]
     return chart.Line(name, one.busbw, words, low, high, hue, "not" in one.trust, marks)
@@ -145,13 +145,13 @@ def link_gap() -> Answer:
     parts += chart.dot_plot(lower, 24, second, 196, scale, "busbw, GB/s")
     height = second + 24 * len(lower) + 16
     note = "Above: line rate of the links of one GPU. Below: all_reduce of 1 GiB on eight GPUs; measured: at 1 GiB."
-    best = found["hgx-h100"].microseconds
+    best = found["hgx-h100"].time_us
     same_host = [busbw_measured(f"rtx4090_8_{way}_bus01e1") for way in ("p2p", "staged")]
     figures = [
         f"{ports['nvlink4'][0] / ports['pcie5'][0]:.1f}",
         f"{ports['nvlink5'][0] / ports['pcie5'][0]:.1f}",
-        *(f"{found[f'rtx4090-8-{way}'].microseconds / best:.0f}" for way in ("p2p", "staged")),
-        *(f"{found[f'rtx5090-8-{way}'].microseconds / best:.0f}" for way in ("p2p", "staged")),
+        *(f"{found[f'rtx4090-8-{way}'].time_us / best:.0f}" for way in ("p2p", "staged")),
+        *(f"{found[f'rtx5090-8-{way}'].time_us / best:.0f}" for way in ("p2p", "staged")),
         *(f"{busbw:.3g}" for busbw in same_host),
         f"{same_host[0] / same_host[1]:.1f}",
         f"{busbw_measured('rtx4090_4_kalavai'):.2g}",
@@ -188,10 +188,10 @@ def gradient() -> Answer:
     parts += chart.dot_plot(rows, 24, 116, 216, scale, "", seconds)
     note = "Predicted time of one all_reduce of 140 GB, on a logarithmic scale."
     picture = chart.page("A gradient of 140 GB", note, 900, 116 + 24 * len(rows) + 16, parts)
-    figures = [seconds(one.microseconds) for one in found[:-3]]
+    figures = [seconds(one.time_us) for one in found[:-3]]
     for one, two in zip(found[-3:], over, strict=True):
-        more = two.microseconds / one.microseconds - 1
-        figures += [seconds(one.microseconds), seconds(two.microseconds), f"{100 * more:.0f}"]
+        more = two.time_us / one.time_us - 1
+        figures += [seconds(one.time_us), seconds(two.time_us), f"{100 * more:.0f}"]
     return Answer(picture, figures)
 
 
@@ -232,7 +232,7 @@ def mesh() -> Answer:
     parts += chart.dot_plot(lines, 640, 140, 80, chart.Scale(1, 200, 720, 130), "GB/s")
     whole = [nvcoll.fabric(name).nccl("all_reduce", GIB).chosen.busbw for _, name, _ in machines]
     schedule = program("rings_of_the_mesh").schedule(world_size=8)
-    times = [nvcoll.fabric(name).simulate(schedule, GIB).microseconds for _, name, _ in machines]
+    times = [nvcoll.fabric(name).simulate(schedule, GIB).time_us for _, name, _ in machines]
     simulated = [GIB / time / 1e3 * bus_factor("all_reduce", 8) for time in times]
     note = "8 x V100 with six NVLinks each: hybrid cube mesh and NVSwitch. GB/s, one way, from row to column."
     picture = chart.page("A mesh against a switch", note, 1020, 680, parts)
@@ -294,7 +294,7 @@ def one_clock() -> Answer:
     board, nbytes = nvcoll.fabric("hgx-h100"), 8 << 20
     schedules = [nvcoll.schedule("all_reduce", name, world_size=8) for name in ("ring", "nvswitch")]
     both = [board.simulate(schedule, nbytes, protocol="simple", spans=True) for schedule in schedules]
-    ring, switch = (timeline.microseconds for timeline in both)
+    ring, switch = (timeline.time_us for timeline in both)
     return Answer(both[0].to_svg(both[1]) + "\n", [seconds(ring), seconds(switch), f"{ring / switch:.1f}"])
 
 
@@ -312,7 +312,7 @@ def sweep(names: Lines, title: str, top: float) -> tuple[str, dict[str, list[nvc
     series = [
         chart.Series(
             f"{label} ({found[label][-1].trust})",
-            [(one.nbytes, one.microseconds, one.low, one.high) for one in found[label]],
+            [(one.nbytes, one.time_us, one.low_us, one.high_us) for one in found[label]],
             hue,
             "not" in found[label][-1].trust,
             [(row.nbytes, mark(row, row.time_us)) for row in rows if row.nbytes >= SIZES[0]],
@@ -339,7 +339,7 @@ def bridge() -> Answer:
     bridged, staged, patched = (rows[at] for rows in found.values())
     figures = [f"{bridged.busbw:.3g}"]
     for one in (staged, patched):
-        figures += [f"{one.busbw:.3g}", f"{one.microseconds / bridged.microseconds:.1f}"]
+        figures += [f"{one.busbw:.3g}", f"{one.time_us / bridged.time_us:.1f}"]
     seen = [busbw_measured(name) for name in ("rtx4090_2_sys_kalavai", "rtx2080ti_2_pix_autodl")]
     return Answer(svg, [*figures, *(f"{busbw:.2g}" for busbw in seen)])
 
@@ -355,8 +355,8 @@ def rack() -> Answer:
     one_rack, newer, older = (rows[SIZES.index(GIB)] for rows in found.values())
     floors = [one.floor("all_to_all", GIB) for one, *_ in machines.values()]
     row = max(every("gb200-nvl72", 18), key=lambda row: row.nbytes)
-    figures = [seconds(one.microseconds) for one in (one_rack, newer, older)]
-    figures += [f"{newer.microseconds / one_rack.microseconds:.1f}", f"{floors[1] / floors[0]:.0f}"]
+    figures = [seconds(one.time_us) for one in (one_rack, newer, older)]
+    figures += [f"{newer.time_us / one_rack.time_us:.1f}", f"{floors[1] / floors[0]:.0f}"]
     figures += [f"{found['GB200 NVL72'][SIZES.index(row.nbytes)].busbw:.3g}", f"{busbw_of(row):.3g}"]
     return Answer(svg, figures)
 

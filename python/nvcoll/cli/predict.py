@@ -60,7 +60,7 @@ def _rate(gbps: float | None) -> str:
 
 def _apart(answer: Answer) -> tuple[str, str, str, str]:
     """Returns the other two answers: a bar, NCCL's estimate, the lower bound, the prediction as a multiple of it."""
-    estimate = answer.nccl.chosen.microseconds if answer.nccl and not answer.nccl.is_last_resort else None
+    estimate = answer.nccl.chosen.time_us if answer.nccl and not answer.nccl.is_last_resort else None
     times = "-" if answer.times_floor is None else f"{answer.times_floor:.2f}"
     return "|", "-" if estimate is None else duration(estimate), duration(answer.floor), times
 
@@ -75,19 +75,19 @@ LINK = "link GB/s"
 
 def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
     """Yields a row for each machine."""
-    times = [one.prediction.microseconds for one in answers if one.prediction]
+    times = [one.prediction.time_us for one in answers if one.prediction]
     for one in answers:
         found, (link, network) = one.prediction, link_rates(one.fabric)
         links = _rate(link) if network is None else f"{_rate(link)}, {_rate(network)} out"
         if found is None:
             told: tuple[str, ...] = ("-", "-", "-", "-", links, "-", "")
         else:
-            slower = found.microseconds / min(times)
-            blocks = "█" * round(BLOCKS * found.microseconds / max(times)) if slower > 1 else ""
-            interval = duration(found.low, found.high)
+            slower = found.time_us / min(times)
+            blocks = "█" * round(BLOCKS * found.time_us / max(times)) if slower > 1 else ""
+            interval = duration(found.low_us, found.high_us)
             told = (
                 _way(found),
-                duration(found.microseconds),
+                duration(found.time_us),
                 interval,
                 _rate(found.busbw),
                 links,
@@ -116,7 +116,7 @@ def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
         if found is None:
             yield sized(one.nbytes), "-", "-", "-", "-", *_apart(one)
         else:
-            times = (duration(found.microseconds), duration(found.low, found.high))
+            times = (duration(found.time_us), duration(found.low_us, found.high_us))
             yield sized(one.nbytes), _way(found), *times, _rate(found.busbw), *_apart(one)
 
 
@@ -159,9 +159,9 @@ def _show_buckets(question: Question, answers: Sequence[Answer]) -> None:
         if found is None or cut is None:
             rows.append((one.fabric.name, one.fabric.title, *["-"] * 7))
             continue
-        each, total = duration(cut.each.microseconds), duration(cut.total)
-        against = f"{cut.total / found.microseconds:.2f}x"
-        whole = (duration(found.microseconds), against)
+        each, total = duration(cut.each.time_us), duration(cut.total)
+        against = f"{cut.total / found.time_us:.2f}x"
+        whole = (duration(found.time_us), against)
         way = (_way(cut.each), str(cut.count), each, total, duration(cut.low, cut.high), *whole)
         rows.append((one.fabric.name, one.fabric.title, *way))
     heads = (
@@ -229,7 +229,7 @@ def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
 def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
     rows = []
     for at_size in zip(*found, strict=True):
-        times = [one.prediction.microseconds for one in at_size if one.prediction]
+        times = [one.prediction.time_us for one in at_size if one.prediction]
         rows.append([one.to_json(min(times, default=None)) for one in at_size])
     by_machine = [row for of_machine in zip(*rows, strict=True) for row in of_machine]
     head = {"schema": JSON_SCHEMA, "collective": question.collective, "launch": question.launch}
@@ -242,8 +242,8 @@ def panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
     for at, answers in enumerate(answers for answers in found if answers[0].prediction):
         told = [one.prediction for one in answers if one.prediction]
         busbw = [
-            [one.busbw * one.microseconds / us for one, us in zip(told, times, strict=True)]
-            for times in ([p.high for p in told], [p.low for p in told], [p.floor for p in told])
+            [one.busbw * one.time_us / us for one, us in zip(told, times, strict=True)]
+            for times in ([p.high_us for p in told], [p.low_us for p in told], [p.floor_us for p in told])
         ]
         style = {"color": f"C{at}"}
         name = answers[0].fabric.name
@@ -267,7 +267,7 @@ def _trace(answer: Answer, collective: str, launch: str, file: Path) -> str:
         line.save_trace(file)
     except OSError as error:
         raise InvalidArgument(f"`{file}` cannot be written: {error.strerror}") from None
-    return f"{ours}, {protocol}, {counted(line.tiles, 'tile')}, {duration(line.microseconds)} in virtual time"
+    return f"{ours}, {protocol}, {counted(line.tiles, 'tile')}, {duration(line.time_us)} in virtual time"
 
 
 def _sizes(begin: str, end: str | None, factor: float | None, bucket: str | None) -> list[int]:

@@ -48,7 +48,7 @@ class Answer:
     @property
     def times_floor(self) -> float | None:
         """The prediction as a multiple of the floor."""
-        return self.prediction.microseconds / self.floor if self.prediction and self.floor else None
+        return self.prediction.time_us / self.floor if self.prediction and self.floor else None
 
     def to_json(self, best: float | None) -> dict[str, Any]:
         """Returns every field; ``best`` is the time of the fastest machine at that size."""
@@ -60,14 +60,14 @@ class Answer:
             "algorithm": found and found.algorithm,
             "protocol": found and found.protocol,
             "channels": found and found.channels,
-            "time_us": found and found.microseconds,
-            "low_us": found and found.low,
-            "high_us": found and found.high,
+            "time_us": found and found.time_us,
+            "low_us": found and found.low_us,
+            "high_us": found and found.high_us,
             "algbw": found and found.algbw,
             "busbw": found and found.busbw,
             "link_gbps": link,
             "network_gbps": network,
-            "vs_best": found.microseconds / best if found and best else None,
+            "vs_best": found.time_us / best if found and best else None,
             "bottleneck": found and found.bottleneck,
             "parts": dict(found.parts) if found else None,
             "trust": found and found.trust,
@@ -79,12 +79,12 @@ class Answer:
             "nccl_algorithm": way and way.algorithm,
             "nccl_protocol": way and way.protocol,
             "nccl_channels": way and way.channels,
-            "nccl_estimate_us": way and way.microseconds,
+            "nccl_estimate_us": way and way.time_us,
             "nccl_is_last_resort": bool(self.nccl and self.nccl.is_last_resort),
             "why_no_estimate": self.why_no_nccl,
             "bucket_bytes": self.buckets and self.buckets.nbytes,
             "buckets": self.buckets and self.buckets.count,
-            "bucket_us": self.buckets and self.buckets.each.microseconds,
+            "bucket_us": self.buckets and self.buckets.each.time_us,
             "total_us": self.buckets and self.buckets.total,
             "total_low_us": self.buckets and self.buckets.low,
             "total_high_us": self.buckets and self.buckets.high,
@@ -128,7 +128,7 @@ class Question:
             Answer(
                 one,
                 size,
-                found.floor if found else one.floor(self.collective, size),
+                found.floor_us if found else one.floor(self.collective, size),
                 found,
                 why_no_prediction,
                 nccl,
@@ -152,7 +152,7 @@ class Question:
         found = self.predict(one, sizes)
         low, total, high = (
             sum(count * time for count, time in zip(counts, times, strict=True))
-            for times in ([p.low for p in found], [p.microseconds for p in found], [p.high for p in found])
+            for times in ([p.low_us for p in found], [p.time_us for p in found], [p.high_us for p in found])
         )
         return Buckets(self.bucket, sum(counts), found[0], total, low, high)
 

@@ -215,10 +215,15 @@ impl Group {
 
     /// Launches the calls of the group again, on the same arrays, which are read anew.
     ///
+    /// A group keeps the memory of its arrays. Tensors of torch and other libraries that lend their memory through DLPack must
+    /// not be resized while it lives: it cannot see that, and their library does not refuse to.
+    ///
     /// Args:
     ///     timeout: seconds that they may take together. Default: that of `group()`.
     ///
     /// Raises:
+    ///     InvalidArgument: a numpy array has moved, changed its shape or become read-only since the group was launched.
+    ///     Timeout, KeyboardInterrupt: as in `Node.all_reduce`.
     ///     Busy: the group runs in another thread, or its `with` block has not ended.
     #[pyo3(signature = (*, timeout=None))]
     fn run(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {

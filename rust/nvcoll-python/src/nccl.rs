@@ -1,4 +1,4 @@
-//! What NCCL would choose on a fabric and its own estimate, as Python sees it.
+//! NCCL's tuning model for Python: the algorithm it selects on a fabric, and its estimate.
 
 use pyo3::prelude::*;
 
@@ -15,31 +15,31 @@ use crate::sizes::{sizes_of, Sizes};
 /// An algorithm and a protocol that NCCL weighs for a call of one size.
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct NcclCandidate {
-    /// As NCCL prints it: `Tree`, `Ring`, `NVLS`, `NVLSTree`, `PAT`.
+    /// The algorithm as NCCL prints it: `Tree`, `Ring`, `NVLS`, `NVLSTree`, `PAT`.
     algorithm: &'static str,
-    /// As NCCL prints it: `LL`, `LL128`, `Simple`.
+    /// The protocol as NCCL prints it: `LL`, `LL128`, `Simple`.
     protocol: &'static str,
     /// The most channels that the call has; 0 if the pair is not considered.
     channels: u32,
-    /// NCCL's own estimate; None if the pair is not considered.
-    microseconds: Option<f64>,
-    /// Bytes over that, decimal GB/s; None if there is no estimate or it is 0.
+    /// NCCL's own estimate, in microseconds; None if the pair is not considered.
+    time_us: Option<f64>,
+    /// Bytes over the estimate, decimal GB/s; None if there is no estimate or it is 0.
     algbw: Option<f64>,
     /// algbw times nccl-tests' factor, decimal GB/s.
     busbw: Option<f64>,
-    /// Why it is not considered; None if it is.
+    /// The reason why the pair is not considered; None if it is.
     why_disabled: Option<&'static str>,
 }
 
 impl NcclCandidate {
     fn of(candidate: &Candidate, nbytes: u64, bus_factor: f64) -> Self {
-        let microseconds = candidate.time_ps.map(|ps| ps as f64 / PS_PER_US as f64);
-        let algbw = microseconds.filter(|&us| us > 0.0).map(|us| nbytes as f64 / us / 1e3);
+        let time_us = candidate.time_ps.map(|ps| ps as f64 / PS_PER_US as f64);
+        let algbw = time_us.filter(|&us| us > 0.0).map(|us| nbytes as f64 / us / 1e3);
         Self {
             algorithm: candidate.algorithm.name(),
             protocol: candidate.protocol.name(),
             channels: candidate.channels,
-            microseconds,
+            time_us,
             algbw,
             busbw: algbw.map(|algbw| algbw * bus_factor),
             why_disabled: candidate.why_disabled,
@@ -50,7 +50,7 @@ impl NcclCandidate {
 #[pymethods]
 impl NcclCandidate {
     fn __repr__(&self) -> String {
-        let what = match (self.microseconds, self.why_disabled) {
+        let what = match (self.time_us, self.why_disabled) {
             (Some(us), _) => format!("{us:.1} us, {} channels", self.channels),
             (None, why) => format!("not considered: {}", why.unwrap_or("no time")),
         };
@@ -58,7 +58,7 @@ impl NcclCandidate {
     }
 }
 
-/// What NCCL would choose for a call of one size, and its own estimate. Made by :meth:`Fabric.nccl`.
+/// The algorithm that NCCL's tuning model selects for a call of one size, and its estimate. Made by :meth:`Fabric.nccl`.
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct NcclEstimate {
     /// The size, as nccl-tests counts it.
@@ -67,13 +67,13 @@ pub(crate) struct NcclEstimate {
     tag: &'static str,
     /// Whether NCCL found no ring here and runs one channel as a last resort: then its estimates mean nothing.
     is_last_resort: bool,
-    /// What it would choose first, then the others by estimate, at last those that are not considered.
+    /// The candidates: the selected one first, then the others by estimate, at last those that are not considered.
     candidates: Vec<Py<NcclCandidate>>,
 }
 
 #[pymethods]
 impl NcclEstimate {
-    /// What it would choose: the first of the candidates.
+    /// The candidate that NCCL selects: the first one.
     #[getter]
     fn chosen(&self, py: Python<'_>) -> Py<NcclCandidate> {
         self.candidates[0].clone_ref(py)
@@ -82,7 +82,7 @@ impl NcclEstimate {
     fn __repr__(&self) -> String {
         let first = self.candidates[0].get();
         let doubt = if self.is_last_resort { ", a last resort: the estimate means nothing" } else { "" };
-        let us = first.microseconds.unwrap_or(f64::NAN);
+        let us = first.time_us.unwrap_or(f64::NAN);
         let way = format!("{} {}", first.algorithm, first.protocol);
         format!("<nvcoll.NcclEstimate {} bytes: {way}, {us:.1} us, {}{doubt}>", self.nbytes, self.tag)
     }
@@ -90,10 +90,10 @@ impl NcclEstimate {
 
 #[pymethods]
 impl Fabric {
-    /// What NCCL would choose for a collective among all GPUs, and its own estimate: a port of its public cost model.
+    /// Returns what NCCL's tuning model selects for a collective among all GPUs, and its estimate.
     ///
-    /// It answers *what would NCCL do*, not *how long will it take*: the model has no term for launching a call nor for
-    /// filling a pipeline. Where it is known to be off stands in the Rust module `nvcoll_fabric::nccl`. The model is
+    /// It is a port of the public source. It answers *what would NCCL do*, not *how long will it take*: the model has no
+    /// term for launching a call nor for filling a pipeline. Where it is known to be off stands in the Rust module `nvcoll_fabric::nccl`. The model is
     /// made once for all sizes, without the GIL.
     ///
     /// Args:
@@ -163,7 +163,7 @@ fn in_order(model: &Model, collective: &Collective, nbytes: u64) -> Result<Vec<C
     Ok(candidates)
 }
 
-/// The versions of NCCL whose constants are known, from the oldest.
+/// Returns the versions of NCCL whose constants are known, from the oldest.
 #[pyfunction]
 fn nccl_versions() -> Vec<&'static str> {
     Model::versions()

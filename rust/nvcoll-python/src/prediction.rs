@@ -1,4 +1,4 @@
-//! How long a collective of NCCL takes on a fabric, as Python sees it.
+//! Predictions for Python: how long a collective of NCCL takes on a fabric.
 
 use std::collections::HashMap;
 
@@ -15,20 +15,20 @@ use crate::fabric::Fabric;
 use crate::rows::{ConstantRow, PatternRow};
 use crate::sizes::{sizes_of, Sizes};
 
-/// How long a call of one size takes. Made by :meth:`Fabric.predict`. Times are microseconds.
+/// The predicted time of a call of one size. Made by :meth:`Fabric.predict`; `print` shows it in one line.
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct Prediction {
     /// The name of the fabric.
     fabric: String,
-    /// What is called.
+    /// The name of the collective.
     collective: &'static str,
     /// The size, as nccl-tests counts it.
     nbytes: u64,
-    /// How it is launched.
+    /// How the call is launched, as of :meth:`Fabric.predict`.
     launch: &'static str,
-    /// As NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives.
+    /// The algorithm as NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives.
     algorithm: &'static str,
-    /// As NCCL prints it: `LL`, `LL128`, `Simple`.
+    /// The protocol as NCCL prints it: `LL`, `LL128`, `Simple`.
     protocol: &'static str,
     /// The most channels that NCCL gives the call; None if it does not know the machine, and for sends and receives.
     channels: Option<u32>,
@@ -46,13 +46,13 @@ pub(crate) struct Prediction {
     floor_us: f64,
     /// The estimate of NCCL's own tuning model, in microseconds; None where it has no model or is at its last resort.
     nccl_us: Option<f64>,
-    /// What most of the time goes to, in words.
+    /// The part of the machine that takes most of the time, in words.
     bottleneck: String,
-    /// What the time is made of: (name, microseconds); they add up to it.
+    /// The parts of the time: (name, microseconds). They add up to `time_us`.
     parts: Vec<(&'static str, f64)>,
-    /// How predictions of such sizes are known for such machines: `validated on k systems` or `not validated`.
+    /// The accuracy of predictions of such sizes on such machines, as `validated on 9 systems` or `not validated`.
     trust: String,
-    /// Who takes the algorithm: NCCL's cost model, or rings because of a reason that is said.
+    /// What chooses the algorithm: NCCL's cost model, or rings, with the reason.
     choice: String,
 }
 
@@ -72,36 +72,6 @@ impl Prediction {
             self.bottleneck,
             self.trust
         )
-    }
-
-    /// The same as `time_us`.
-    #[getter]
-    fn microseconds(&self) -> f64 {
-        self.time_us
-    }
-
-    /// The same as `low_us`.
-    #[getter]
-    fn low(&self) -> f64 {
-        self.low_us
-    }
-
-    /// The same as `high_us`.
-    #[getter]
-    fn high(&self) -> f64 {
-        self.high_us
-    }
-
-    /// The same as `floor_us`.
-    #[getter]
-    fn floor(&self) -> f64 {
-        self.floor_us
-    }
-
-    /// The same as `nccl_us`.
-    #[getter]
-    fn nccl(&self) -> Option<f64> {
-        self.nccl_us
     }
 
     /// Returns one line for reading, with units.
@@ -134,7 +104,7 @@ fn sized(nbytes: u64) -> String {
     format!("{} {name}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// What is asked, in Rust's words.
+/// Reads the arguments of a prediction.
 fn call_of(collective: &str, launch: &str, algorithm: Option<&str>, protocol: Option<&str>) -> Result<CollectiveCall> {
     let unknown = |kind, name: &str, known: String| Error::Unknown { kind, name: name.to_owned(), known };
     let algorithm = algorithm.map(|name| {
@@ -154,8 +124,10 @@ fn call_of(collective: &str, launch: &str, algorithm: Option<&str>, protocol: Op
 
 #[pymethods]
 impl Fabric {
-    /// How long a collective of NCCL takes among all GPUs: NCCL's formula takes the algorithm, closed forms over physical
-    /// constants say the time. The constants, and how far they are off, stand in ``docs/predictions.md``.
+    /// Predicts how long a collective of NCCL takes among all GPUs.
+    ///
+    /// NCCL's tuning model selects the algorithm; closed forms over physical constants give the time. The constants and
+    /// their accuracy are in ``docs/predictions.md``.
     ///
     /// Args:
     ///     collective: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or sendrecv,
@@ -229,7 +201,7 @@ impl Fabric {
     }
 }
 
-/// Calls of one fabric whose times are wanted for many sets of constants: what `tools/fit.py` fits with. Not public.
+/// Predicts the same calls of one fabric for many sets of constants, for `tools/fit.py`. Not public.
 ///
 /// The choice of NCCL, which no constant changes, is made once.
 #[pyclass(module = "nvcoll")]
@@ -276,12 +248,12 @@ impl Trial {
         self.predictor.nodes()
     }
 
-    /// What joins the GPUs of a node and what takes most of the time, of each call.
+    /// Returns, for each call, what joins the GPUs of a node and what takes most of the time.
     fn limits(&self) -> Vec<String> {
         self.weighed.iter().map(|weighed| self.predictor.limit(&self.call, weighed)).collect()
     }
 
-    /// Microseconds of each call, with these values in the place of the shipped ones; without floor and interval.
+    /// Predicts each call in microseconds with other values of constants, without lower bound and interval.
     fn times(&mut self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<Vec<f64>> {
         let values: HashMap<String, f64> = values.extract()?;
         let values = values.iter().map(|(name, &value)| (name.as_str(), value));

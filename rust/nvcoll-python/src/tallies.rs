@@ -1,4 +1,4 @@
-//! What a node was asked for and how often, as Python sees it.
+//! The calls that a node counts for `Node.report`. Not public.
 
 use std::sync::Arc;
 
@@ -9,11 +9,13 @@ use nvcoll_engine::program::tallies::{CallCount, Tallies as Engine};
 
 use crate::schedule::Schedule;
 
-/// How often a node was asked for what. It is filled while the node is used, and keeps nothing of the node alive.
+/// Counts the calls of a node by kind. Not public: `Node.report` tabulates it.
+///
+/// It is filled while the node is used, and keeps nothing of the node alive.
 #[pyclass(name = "Tallies", module = "nvcoll._nvcoll", frozen)]
 pub(crate) struct Tallies(pub(crate) Arc<Engine>);
 
-/// Calls that are counted together: of one collective, algorithm, dtype, op, root, size and ranks.
+/// Counts the calls of one collective, algorithm, dtype, op, root, size and set of ranks. Not public.
 #[pyclass(name = "Calls", module = "nvcoll._nvcoll", frozen)]
 pub(crate) struct Calls(CallCount);
 
@@ -25,12 +27,12 @@ impl Tallies {
         self.0.world_size()
     }
 
-    /// What was called, in the order in which it was first called. A call that failed is none.
+    /// Returns the kinds of calls in the order of their first call. Calls that failed are not counted.
     fn calls(&self) -> Vec<Calls> {
         self.0.counted().into_iter().map(Calls).collect()
     }
 
-    /// How many calls are not in `calls`, because there were too many kinds of them.
+    /// The number of calls that are not in `calls`, because there were too many kinds of them.
     #[getter]
     fn others(&self) -> u64 {
         self.0.others()
@@ -39,6 +41,7 @@ impl Tallies {
 
 #[pymethods]
 impl Calls {
+    /// The name of the collective.
     #[getter]
     fn collective(&self) -> &'static str {
         self.0.kind.collective
@@ -57,13 +60,13 @@ impl Calls {
         name.split_once('#').map_or(name, |(name, _)| name)
     }
 
-    /// None in a barrier.
+    /// The name of the dtype; None in a barrier.
     #[getter]
     fn dtype(&self) -> Option<&'static str> {
         self.has_data().then(|| self.0.kind.dtype.name())
     }
 
-    /// None if the collective folds nothing.
+    /// The name of the op; None if the collective reduces nothing.
     #[getter]
     fn op(&self) -> Option<&'static str> {
         self.0.schedule.collective.folds().then(|| self.0.kind.op.name())
@@ -79,7 +82,7 @@ impl Calls {
         }
     }
 
-    /// How many calls of a group it is each time; 1 outside.
+    /// The number of calls of a group that are counted as one; 1 outside of groups.
     #[getter]
     fn grouped(&self) -> usize {
         self.0.kind.calls
@@ -91,13 +94,13 @@ impl Calls {
         PyTuple::new(py, self.0.kind.ranks.iter())
     }
 
-    /// How often.
+    /// The number of times that such a call was made.
     #[getter]
     fn times(&self) -> u64 {
         self.0.times
     }
 
-    /// What the first of them ran.
+    /// The schedule that the first of these calls ran.
     #[getter]
     fn schedule(&self) -> Schedule {
         Schedule::of((*self.0.schedule).clone())

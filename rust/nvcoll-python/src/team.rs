@@ -11,7 +11,9 @@ use crate::communicator::Communicator;
 use crate::error::of_engine;
 use crate::whole::whole;
 
-/// The ranks of one `Node.run`. Nobody drives the node while it lasts.
+/// The ranks of one `Node.run`. Not public.
+///
+/// While a team lasts, the node itself can make no call.
 #[pyclass(name = "Team", module = "nvcoll._nvcoll", frozen)]
 pub(crate) struct Team {
     node: Arc<nvcoll_engine::ranks::node::Node>,

@@ -1,4 +1,4 @@
-//! A schedule in virtual time, as Python sees it.
+//! Simulated schedules for Python.
 
 use pyo3::prelude::*;
 
@@ -19,22 +19,22 @@ type SpanRow = (u32, u32, u32, u32, f64, f64);
 /// Made by :meth:`Fabric.simulate`. Times are microseconds from 0, when the first rank enters unless `starts` says else.
 #[pyclass(frozen, module = "nvcoll")]
 pub(crate) struct Timeline {
-    /// When the last rank left, in microseconds.
+    /// The time at which the last rank left, in microseconds.
     #[pyo3(get)]
-    microseconds: f64,
-    /// For each rank, when it left, in microseconds.
+    time_us: f64,
+    /// The time at which each rank left, in microseconds.
     #[pyo3(get)]
-    end: Vec<f64>,
+    end_us: Vec<f64>,
     /// For each link of one direction: (from, to, bytes that crossed it, the protocol's included, busy microseconds).
     #[pyo3(get)]
     links: Vec<LinkRow>,
     /// For each rank, the bytes that its own steps read from and wrote to its memory.
     #[pyo3(get)]
     memory_bytes: Vec<u64>,
-    /// What the time is spent on, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency`.
+    /// The links and latencies on which the time is spent, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency`.
     #[pyo3(get)]
     bottleneck: String,
-    /// How often the schedule passed.
+    /// The number of tiles: how often the schedule passed over the data.
     #[pyo3(get)]
     tiles: u32,
     /// Every step in every tile by rank, queue and time: (rank, queue, step, tile, start and end in microseconds); None
@@ -75,7 +75,7 @@ impl Timeline {
         (self.way_of_span.clone(), self.ways.clone())
     }
 
-    /// The timeline as Perfetto and Chrome (`chrome://tracing`) read it: a process for each rank, a thread for each queue.
+    /// Returns the timeline as Perfetto and Chrome (`chrome://tracing`) read it: a process for each rank, a thread for each queue.
     ///
     /// Returns:
     ///     A dict that `json` can write. `traceEvents` has an event for every step in every tile, in microseconds, the
@@ -117,15 +117,15 @@ impl Timeline {
         slf.py().import("nvcoll.timelines")?.call_method1("svg", (all,))
     }
 
-    /// For notebooks: a picture, or None if spans were not kept or it is too large.
+    /// Returns a picture for notebooks, or None if spans were not kept or it is too large.
     fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("nvcoll.notebook")?.call_method1("timeline_svg", (slf,))
     }
 
     fn __repr__(&self) -> String {
-        let Self { schedule, fabric, microseconds, bottleneck, .. } = self;
+        let Self { schedule, fabric, time_us, bottleneck, .. } = self;
         let most = bottleneck.split(", ").next().unwrap_or_default();
-        format!("<nvcoll.Timeline {schedule} on {fabric}: {microseconds:.1} us, {most}>")
+        format!("<nvcoll.Timeline {schedule} on {fabric}: {time_us:.1} us, {most}>")
     }
 }
 
@@ -150,8 +150,8 @@ impl Timeline {
             queue: of_step(piece.queue),
             step: of_step(piece.step),
             tile: piece.tile,
-            start: micros(piece.start_ps),
-            end: micros(piece.end_ps),
+            start_us: micros(piece.start_ps),
+            end_us: micros(piece.end_ps),
             reason: piece.reason.name(),
             link,
             users,
@@ -166,34 +166,34 @@ impl Timeline {
 pub(crate) struct CriticalPiece {
     /// The rank that waits or works.
     rank: u32,
-    /// Its queue; None where it leaves the call.
+    /// The queue of that rank; None where the rank leaves the call.
     queue: Option<u32>,
     /// The step in that queue; None where the rank leaves the call.
     step: Option<u32>,
-    /// The tile.
+    /// The number of the tile.
     tile: u32,
-    /// When it begins, in microseconds.
-    start: f64,
-    /// When it ends, in microseconds.
-    end: f64,
-    /// What passes the time: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (that of `other` is on the way), `fixed` (what
+    /// The time at which the piece begins, in microseconds.
+    start_us: f64,
+    /// The time at which the piece ends, in microseconds.
+    end_us: f64,
+    /// The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (that of `other` is on the way), `fixed` (what
     /// every step costs), `latency`, `link` (bytes over the narrowest), `shared_link`, `memory` (of `other`),
     /// `shared_memory`, or `moving` (link after link: sharing `fifo` does not tell them apart).
     reason: &'static str,
     /// The link, as the names of its ends; None if it is no link.
     link: Option<(String, String)>,
-    /// How many transfers shared it; None if it was not shared.
+    /// The number of transfers that shared the link or the memory; None if it was not shared.
     users: Option<u32>,
     /// The rank that was waited for, or whose memory it is.
     other: Option<u32>,
-    /// All this in words.
+    /// The piece as a sentence.
     words: String,
 }
 
 #[pymethods]
 impl CriticalPiece {
     fn __repr__(&self) -> String {
-        format!("<nvcoll.CriticalPiece {:.3} to {:.3} us, {}>", self.start, self.end, self.words)
+        format!("<nvcoll.CriticalPiece {:.3} to {:.3} us, {}>", self.start_us, self.end_us, self.words)
     }
 }
 
@@ -211,8 +211,8 @@ impl Fabric {
             (span.rank, span.queue, span.step, span.tile, micros(span.start_ps), micros(span.end_ps))
         };
         Timeline {
-            microseconds: micros(simulated.total_ps()),
-            end: simulated.ends_ps.iter().copied().map(micros).collect(),
+            time_us: micros(simulated.total_ps()),
+            end_us: simulated.ends_ps.iter().copied().map(micros).collect(),
             links: links.map(|(link, did)| (name(link.from), name(link.to), did.nbytes, micros(did.busy_ps))).collect(),
             bottleneck: simulated.critical.words(fabric),
             tiles: simulated.tiles,

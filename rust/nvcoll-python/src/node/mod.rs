@@ -83,7 +83,7 @@ impl Node {
         crate::tuning::as_dict(py, self.engine.programs().tuning())
     }
 
-    /// What `auto` chooses for a call of `count` elements, and what it expects of each candidate.
+    /// Returns what `auto` chooses for a call of `count` elements, and the time it expects of each candidate.
     ///
     /// Args:
     ///     collective: its name.
@@ -204,14 +204,14 @@ impl Node {
         Group::new(Box::new(slf.clone().unbind()), timeout)
     }
 
-    /// How often the node was asked for what.
+    /// Counts the calls of this node by kind. Not public: `Node.report` tabulates them.
     #[getter]
-    fn tallies(&self) -> Tallies {
+    fn _tallies(&self) -> Tallies {
         Tallies(self.engine.programs().tallies().clone())
     }
 
-    /// Makes a team of this node's ranks, each of which makes its own calls.
-    fn team(&self, py: Python<'_>) -> PyResult<Team> {
+    /// Makes a team of this node's ranks, each of which makes its own calls. Not public: `Node.run` starts its threads.
+    fn _team(&self, py: Python<'_>) -> PyResult<Team> {
         Team::new(py, self.engine.clone())
     }
 
