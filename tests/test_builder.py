@@ -366,7 +366,7 @@ WRONG = {
     "b.input(-1, 0)": "rank is -1: it must be a whole number",
     "b.output(4, 0)": "rank 4 is not in 0..4",
     "b.scratch(4, 0)": "rank 4 is not in 0..4",
-    "b.scratch(0, 0, layer=65535)": "layer is 65535: it must be a whole number from 0 to 65534",
+    "b.scratch(0, 0, layer=65535)": "layer is 65535: it must be a whole number, from 0 to 65534",
     "b.fold(into=b.output(0, 0))": "a step needs a source and a destination",
     "b.fold(b.input(0, 0), b.input(0, 0), into=b.output(0, 0))": "rank 0 is the same source twice",
     "b.fold(b.input(0, 0), into=b.output(0, 0), at='home')": 'must be "switch"',

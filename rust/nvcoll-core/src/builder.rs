@@ -1,7 +1,7 @@
 //! The builder: the interface for authors of algorithms.
 //!
-//! An author writes the steps of all ranks in **one sequential program**, whose order defines the result. [`crate::depend`] derives
-//! dependencies, queues, lags, slots and signals from the regions of the steps.
+//! An author writes the steps of all ranks in **one sequential program**, whose order defines the result. The core derives
+//! dependencies, queues, lags, slots and signals from the regions of the steps (`depend`).
 //!
 //! ```
 //! use nvcoll_core::{builder::Builder, collective::{Roles, ALL_REDUCE}, schedule::Aliasing};

@@ -4,10 +4,10 @@
 //! algorithm ─build─▶ Schedule ─lower─▶ Schedule ─verify─▶ Verified        (the engine runs Verified, the fabric costs Schedule)
 //! ```
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`dtype`], [`op`] | the element types and the reduce operations, one row each |
-//! | [`collective`] | the contracts: what each collective promises |
+//! | [`collective`] | the contracts: the promises of each collective |
 //! | [`counts`], [`partition`] | parts, chunks and tiles as element ranges |
 //! | [`schedule`] | step, view, queue, dependency, schedule |
 //! | [`builder`], [`compose`] | the program that an algorithm writes; collectives over groups of ranks |

@@ -80,7 +80,7 @@ pub fn most_staged_chunks(world_size: u32, slots: u32, element_bytes: usize) -> 
 /// Checks that one machine can run a schedule on elements of this size. A proved schedule may still be too large to run.
 ///
 /// # Errors
-/// [`Error::CannotRun`] names the limit and what to change.
+/// [`Error::CannotRun`] names the limit and the remedy.
 pub fn check_runnable(schedule: &Schedule, element_bytes: usize) -> Result<()> {
     let refuse = |message: String| Err(Error::CannotRun(message));
     if schedule.world_size > MAX_RUNNING_RANKS {

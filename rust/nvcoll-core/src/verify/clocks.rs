@@ -146,7 +146,7 @@ impl<'g, 'a> Clocks<'g, 'a> {
         needed
     }
 
-    /// Returns the clock of a step that the next in its queue begins with: the same memory, if no one else needs it.
+    /// Returns the clock of a step with which the next step of its queue begins; it reuses the memory if no other step needs it.
     fn take_over(&mut self, step: u32) -> Clock {
         self.needed[step as usize] -= 1;
         if self.needed[step as usize] == 0 {
@@ -241,7 +241,7 @@ fn merge(clock: &mut [u32], other: &[u32], queues: usize) {
     entered.iter_mut().zip(other_entered).for_each(|(mine, &theirs)| *mine |= theirs);
 }
 
-/// Adds a step in a tile and its past by walking backwards, a stretch of a queue at a time, up to what is known.
+/// Adds a step in a tile and its past by a backward walk that stops at known steps, one stretch of a queue at a time.
 fn learn(graph: &Graph<'_>, clock: &mut Clock, (step, tile): (u32, u32)) {
     let mut stack = vec![(graph.queue_number(step), graph.done_with(step, tile))];
     while let Some((queue, done)) = stack.pop() {
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use crate::algorithm::ALGORITHMS;
 
-    /// Every clock of three tiles and every leave, in the order of the proof.
+    /// Returns every clock of three tiles and of every leave, in the order of the proof.
     fn all_clocks(graph: &Graph<'_>, mut clocks: Clocks<'_, '_>) -> Vec<Clock> {
         let mut all = Vec::new();
         for tile in 0..3 {

@@ -148,7 +148,7 @@ pub fn verify_interruptible(schedule: impl Into<Arc<Schedule>>, interrupt: &Inte
     }
 }
 
-/// Looks for a broken rule as if staging had `slots` slots: what a mutation test asks of a schedule made for more.
+/// Looks for a broken rule as if staging had `slots` slots. Mutation tests use it on schedules that were made for more slots.
 pub fn refute(schedule: &Schedule, slots: u32) -> Option<Refutation> {
     match prove(schedule, slots, &Interrupt::never()) {
         Err(Halt::Broken(violation)) => Some(Refutation::of(schedule, violation)),

@@ -1,4 +1,4 @@
-//! The collectives for which there is a closed form.
+//! The communication patterns for which there is a closed form: NCCL's collectives, and sendrecv.
 
 use nvcoll_core::collective::{
     Collective, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, GATHER, REDUCE, REDUCE_SCATTER, SCATTER,
@@ -10,26 +10,26 @@ use crate::flows::Flows;
 use crate::hardware::{Fabric, Link};
 use crate::units::Rate;
 
-/// A collective, or nccl-tests' sendrecv.
+/// A collective of NCCL, or sendrecv of nccl-tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pattern {
-    /// Everybody gets the fold of all.
+    /// Every rank receives the reduction of all inputs.
     AllReduce,
-    /// Everybody gets everybody's.
+    /// Every rank receives the inputs of all ranks.
     AllGather,
-    /// Everybody gets its part of the fold.
+    /// Every rank receives its part of the reduction of all inputs.
     ReduceScatter,
-    /// Everybody gets the root's.
+    /// Every rank receives the input of the root.
     Broadcast,
-    /// The root gets the fold.
+    /// The root receives the reduction of all inputs.
     Reduce,
-    /// Everybody gets a part of everybody's.
+    /// Every rank receives a part of every input.
     AllToAll,
-    /// The root gets everybody's.
+    /// The root receives the inputs of all ranks.
     Gather,
-    /// Everybody gets a part of the root's.
+    /// Every rank receives a part of the root's input.
     Scatter,
-    /// Everybody sends to the next.
+    /// Every rank sends to the next rank.
     SendRecv,
 }
 
@@ -47,7 +47,7 @@ impl Pattern {
         Self::SendRecv,
     ];
 
-    /// Returns the name.
+    /// Returns the name of the pattern.
     pub fn name(self) -> &'static str {
         self.collective().map_or("sendrecv", |collective| collective.name)
     }
@@ -55,7 +55,7 @@ impl Pattern {
     /// Finds a pattern by name.
     ///
     /// # Errors
-    /// [`Error::Unable`] for a collective that NCCL does not have; [`Error::Unknown`] for a name that nobody has.
+    /// [`Error::Unable`] for a collective that NCCL does not have; [`Error::Unknown`] for an unknown name.
     pub fn named(name: &str) -> Result<Self> {
         if let Some(pattern) = Self::ALL.into_iter().find(|pattern| pattern.name() == name) {
             return Ok(pattern);
@@ -70,7 +70,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the contract; none for sendrecv, which is none.
+    /// Returns the contract of a collective; none for sendrecv.
     pub fn collective(self) -> Option<&'static Collective> {
         match self {
             Self::AllReduce => Some(&ALL_REDUCE),
@@ -85,22 +85,22 @@ impl Pattern {
         }
     }
 
-    /// Returns busbw over algbw, as nccl-tests has it.
+    /// Returns the ratio busbw / algbw of nccl-tests.
     pub fn bus_factor(self, ranks: u32) -> f64 {
         self.collective().map_or(1.0, |collective| (collective.bus_factor)(ranks))
     }
 
-    /// Finds the floor of the pattern on a fabric.
+    /// Returns the lower bound of the pattern on a fabric.
     ///
     /// # Errors
     /// As [`Fabric::floor`].
     pub fn floor(self, fabric: &Fabric) -> Result<Floor> {
-        // All that a shift asks of a cluster is between two neighbours.
+        // The bound of sendrecv depends on pairs of neighbours only.
         let part = if self.collective().is_none() { fabric.excerpt() } else { None };
         self.bound(part.as_ref().unwrap_or(fabric), Link::line_rate)
     }
 
-    /// As [`Pattern::floor`], with links that carry `rate`.
+    /// Returns the lower bound of the pattern, as [`Pattern::floor`] does, if links carry `rate`.
     pub(super) fn bound(self, fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Result<Floor> {
         match self.collective() {
             Some(collective) => fabric.bound(collective, rate),
@@ -108,7 +108,7 @@ impl Pattern {
         }
     }
 
-    /// Returns what part of the size a GPU sends, or receives, in a pattern of sends.
+    /// Returns the share of the size that a GPU sends or receives, in a pattern of sends.
     pub(super) fn sent(self, ranks: f64) -> f64 {
         if self == Self::SendRecv {
             1.0
@@ -117,21 +117,21 @@ impl Pattern {
         }
     }
 
-    /// Says whether a ring is a chain for it: one way, from or to the root.
+    /// Says whether a ring of the pattern is a chain from or to the root.
     pub(super) const fn is_chain(self) -> bool {
         matches!(self, Self::Broadcast | Self::Reduce)
     }
 
-    /// Says whether NCCL builds it of sends and receives, for which it has no cost model.
+    /// Says whether NCCL builds the pattern from sends and receives, for which it has no cost model.
     pub const fn is_of_sends(self) -> bool {
         matches!(self, Self::AllToAll | Self::Gather | Self::Scatter | Self::SendRecv)
     }
 }
 
-/// How many pairs of neighbours are looked at: nodes are alike, and none has more GPUs. Chosen.
+/// The largest number of pairs of neighbours to check. Chosen: nodes are alike, and no node has more GPUs.
 const NEIGHBOURS: usize = 72;
 
-/// The floor of everybody sending to the next: what is between two neighbours lets it all through.
+/// Returns the lower bound of sendrecv: the links between two neighbours carry all traffic.
 fn bound_of_shift(fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Result<Floor> {
     let (gpus, flows) = (fabric.gpus(), Flows::of(fabric, rate));
     let neighbours = 0..gpus.len().saturating_sub(1).min(NEIGHBOURS);
