@@ -1,0 +1,38 @@
+"""Types of the extension: names that are misspelt are errors for mypy, before a program runs."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+PROGRAM = """
+import numpy as np
+import nvcoll
+
+x = np.zeros((2, 3), dtype="f4")
+node = nvcoll.Node(2)
+node.all_reduce(x, "sum", path="mapped")
+nvcoll.fabric("hgx-h100").predict("all_reduce", 8, launch="framework")
+"""
+
+TYPOS = """
+node.all_reduce(x, "summ")
+node.all_reduce(x, root=1)
+node.all_reduce(x, path="mappd")
+nvcoll.fabric("hgx-h100").predict("all_reduce", 8).microseconds
+"""
+
+
+def test_typos_are_errors_of_types_and_correct_calls_are_not(tmp_path):
+    if find_spec("mypy") is None:
+        pytest.skip("mypy is not installed")
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM + TYPOS)
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), "--no-error-summary", str(file)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path).stdout
+    first = PROGRAM.count("\n") + 2
+    wrong = {
+        int(line.split(":")[1]) for line in told.splitlines() if line.startswith("program.py:") and "error:" in line
+    }
+    assert wrong == set(range(first, first + len(TYPOS.split("\n")) - 2)), told
