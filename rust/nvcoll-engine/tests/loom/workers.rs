@@ -7,6 +7,7 @@ use loom::thread;
 
 use nvcoll_engine::run::pool::door::Door;
 use nvcoll_engine::sync::try_lock::TryLock;
+use nvcoll_engine::sync::Doorbell;
 
 use crate::{must_fail, Data};
 
@@ -200,4 +201,76 @@ fn falling_asleep_needs_both_fences() {
     loom::model(|| falling_asleep(true, true));
     must_fail(|| falling_asleep(false, true));
     must_fail(|| falling_asleep(true, false));
+}
+
+/// How a helper tells a caller that sleeps that it has left.
+#[derive(Clone, Copy, PartialEq)]
+enum Goodbye {
+    LeavesAndRings,
+    RingsAndLeaves,
+    Leaves,
+}
+
+/// A caller closes the door and sleeps on its doorbell until nobody is inside; helpers that leave ring.
+fn waiting_until_helpers_leave(goodbye: Goodbye, helpers: usize) {
+    let shared = Arc::new((Door::default(), Doorbell::default(), [Data::new(), Data::new()]));
+    shared.0.open();
+    let job = shared.0.look().job();
+    let helpers: Vec<_> = (0..helpers)
+        .map(|helper| {
+            assert!(shared.0.enter(job), "the door is open");
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.2[helper].write(1);
+                if goodbye == Goodbye::RingsAndLeaves {
+                    Doorbell::ring_all([&shared.1]);
+                }
+                shared.0.leave();
+                if goodbye == Goodbye::LeavesAndRings {
+                    Doorbell::ring_all([&shared.1]);
+                }
+            })
+        })
+        .collect();
+    shared.0.close();
+    while !shared.0.is_empty() {
+        shared.1.sleep(|| shared.0.is_empty(), None);
+    }
+    shared.2[..helpers.len()].iter().for_each(|done| assert_eq!(done.read(), 1));
+    helpers.into_iter().for_each(|helper| helper.join().unwrap());
+}
+
+#[test]
+fn a_caller_that_sleeps_until_helpers_have_left_wakes_up() {
+    loom::model(|| waiting_until_helpers_leave(Goodbye::LeavesAndRings, 2));
+    for goodbye in [Goodbye::RingsAndLeaves, Goodbye::Leaves] {
+        must_fail(move || waiting_until_helpers_leave(goodbye, 1));
+    }
+}
+
+/// A caller sleeps until both workers have begun, which they count and then ring.
+fn waiting_until_workers_begin(is_rung: bool) {
+    let shared = Arc::new((AtomicU32::new(0), Doorbell::default()));
+    let workers: Vec<_> = (0..2)
+        .map(|_| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.0.fetch_add(1, Ordering::Relaxed);
+                if is_rung {
+                    Doorbell::ring_all([&shared.1]);
+                }
+            })
+        })
+        .collect();
+    let have_all_begun = || shared.0.load(Ordering::Relaxed) == 2;
+    while !have_all_begun() {
+        shared.1.sleep(have_all_begun, None);
+    }
+    workers.into_iter().for_each(|worker| worker.join().unwrap());
+}
+
+#[test]
+fn a_caller_that_sleeps_until_workers_have_begun_wakes_up() {
+    loom::model(|| waiting_until_workers_begin(true));
+    must_fail(|| waiting_until_workers_begin(false));
 }
