@@ -1,15 +1,20 @@
 //! The end of a failed call: the rank waits until no peer can touch its buffers, and reports the cause.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use crate::call::{Call, PositionedCall};
 use crate::error::Error;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
+use crate::run::by_rank::{PAUSES, TURNS};
 use crate::run::deadline::Deadline;
-use crate::sync::atomic::give_way;
 use crate::sync::record::{CALLS, COPIES, PLACE};
-use crate::sync::{Cause, Doorbell, Record};
+use crate::sync::{Backoff, Cause, Doorbell, Record};
+
+/// The longest sleep of a rank that waits for its peers to stop. Peers that acknowledge ring afterwards, and peers that
+/// complete the call do not. Chosen: a step lasts no longer.
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Waits until no peer can touch the buffers of `own` ranks, which have acknowledged, and turns the cause into their
 /// error.
@@ -25,8 +30,11 @@ pub(crate) fn quiesce_and_report(
 ) -> Error {
     // Its fence is also what a rank needs that only saw the abort, before it looks who is active.
     ring_everybody(world);
-    while !world.lines.iter().all(|lines| lines.activity.is_quiet()) {
-        give_way();
+    let is_quiet = || world.lines.iter().all(|lines| lines.activity.is_quiet());
+    let mut backoff = Backoff::new(PAUSES, TURNS);
+    while !is_quiet() {
+        let doorbell = &world.lines[own.start as usize].doorbell;
+        backoff.wait(|| doorbell.sleep(is_quiet, Instant::now().checked_add(LONGEST_SLEEP)));
     }
     // A peer may be a call ahead or behind: records are read at the number of the call in which the trouble was seen, whose
     // place nobody reuses before everybody has entered the next.
