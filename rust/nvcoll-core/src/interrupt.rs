@@ -61,6 +61,7 @@ impl Interrupt {
 impl Question {
     fn check(&self, units: usize) -> Result<(), Interrupted> {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
+        // Relaxed, all three: the count carries nothing, and threads that lose a unit ask a little later.
         let done = self.units.load(Ordering::Relaxed).saturating_add(units);
         if done < UNITS_PER_QUESTION {
             self.units.store(done, Ordering::Relaxed);

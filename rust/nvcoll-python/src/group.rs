@@ -87,6 +87,7 @@ impl OpenGroup {
     pub(crate) fn check_left(&self, py: Python<'_>) -> PyResult<()> {
         match &*self.lock() {
             Some((_, calls)) if !calls.is_empty() => Err(of_engine(py, &LEFT_IN_A_GROUP)),
+            // Relaxed: `check_left` runs on the thread of the rank; a block dropped elsewhere held the GIL.
             _ if self.has_lost_calls.load(Ordering::Relaxed) => Err(of_engine(py, &LEFT_IN_A_GROUP)),
             _ => Ok(()),
         }
@@ -98,12 +99,14 @@ impl OpenGroup {
             return Err(of_engine(py, &IN_A_GROUP));
         }
         *calls = Some((std::thread::current().id(), Vec::new()));
+        // Relaxed: pairs with the load in `is_open` on this thread; others decide under the lock.
         self.is_open.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     fn close(&self) -> Vec<Grouped> {
         let calls = self.lock().take();
+        // Relaxed: as in `open`.
         self.is_open.store(false, Ordering::Relaxed);
         calls.map_or_else(Vec::new, |(_, calls)| calls)
     }
@@ -189,6 +192,7 @@ impl Group {
 impl Group {
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         slf.get().home.open_group().open(slf.py())?;
+        // Relaxed: the GIL orders it before the swap in `__exit__`.
         slf.get().is_inside.store(true, Ordering::Relaxed);
         Ok(slf)
     }
@@ -201,6 +205,7 @@ impl Group {
         _error: &Bound<'_, PyAny>,
         _trace: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
+        // Relaxed: of two threads that leave one sees true; the calls are under a lock.
         if !self.is_inside.swap(false, Ordering::Relaxed) {
             return Err(of_engine(py, &Error::Busy("the group is not open: begin its `with` block first")));
         }
@@ -260,6 +265,7 @@ impl Drop for Group {
         if *self.is_inside.get_mut() {
             let group = self.home.open_group();
             let has_calls = !group.close().is_empty();
+            // Relaxed: the GIL, which is held where Python drops an object, orders it before `check_left`.
             group.has_lost_calls.fetch_or(has_calls, Ordering::Relaxed);
         }
     }

@@ -30,11 +30,13 @@ impl Tally {
 
     /// Returns the number of calls.
     pub fn times(&self) -> u64 {
+        // Relaxed: the number carries nothing; who counted the call and asks on the same thread sees it.
         self.times.load(Ordering::Relaxed)
     }
 
     /// Returns the position of the first call among those of all kinds; the largest number before the first call.
     pub(crate) fn nth(&self) -> u64 {
+        // Relaxed: as in `times`.
         self.nth.load(Ordering::Relaxed)
     }
 }

@@ -112,6 +112,7 @@ impl Roofline {
         self.shared.run.store(self.runs, Ordering::Release);
         self.helpers.iter().for_each(|helper| helper.thread().unpark());
         job.pin(0);
+        // Acquire: pairs with the Release of each helper that arrives, in `serve`.
         wait_until(|| self.shared.arrived.load(Ordering::Acquire) == self.runs * self.helpers.len());
         let start = Instant::now();
         // Release: pairs with the Acquire in `serve`.
@@ -139,9 +140,11 @@ impl SumState {
             job.pin(thread);
             // Release: pairs with the Acquire of the caller, who then starts the clock.
             self.arrived.fetch_add(1, Ordering::Release);
+            // Acquire: pairs with the Release in `run`.
             wait_until(|| self.started.load(Ordering::Acquire) == run);
             // SAFETY: the caller of `run` vouches for the buffers until `finished` is counted; the share is this thread's.
             unsafe { self.sum_share(&job, thread) };
+            // Release: pairs with the Acquire in `run`; the sums of this thread come before it.
             self.finished.fetch_add(1, Ordering::Release);
         }
     }
@@ -149,6 +152,7 @@ impl SumState {
     /// Sleeps until there is a run other than `last`; `None` when the roofline is dropped.
     fn next_run(&self, last: usize) -> Option<usize> {
         loop {
+            // Acquire: pairs with the Releases in `run` and `drop`.
             match self.run.load(Ordering::Acquire) {
                 STOPPED => return None,
                 run if run != last => return Some(run),
@@ -171,6 +175,7 @@ impl SumState {
 
 impl Drop for Roofline {
     fn drop(&mut self) {
+        // Release: pairs with the Acquire in `next_run`.
         self.shared.run.store(STOPPED, Ordering::Release);
         for helper in self.helpers.drain(..) {
             helper.thread().unpark();

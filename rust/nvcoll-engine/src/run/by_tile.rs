@@ -48,10 +48,12 @@ impl Claims {
 
     /// Stops the claims: workers finish their current piece and claim no other.
     fn stop(&self) {
+        // Relaxed: the flag carries nothing; a worker that misses it runs one more piece.
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn was_stopped(&self) -> bool {
+        // Relaxed: during the job as in `stop`; after it, the Acquire in `Door::is_empty` orders what helpers stored.
         self.is_stopped.load(Ordering::Relaxed)
     }
 }

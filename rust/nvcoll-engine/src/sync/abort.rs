@@ -109,6 +109,7 @@ pub struct Activity(AtomicU32);
 impl Activity {
     /// Begins a call; the caller looks at the abort word next.
     pub fn begin(&self) {
+        // Relaxed: the fence orders it before the look at the abort word.
         self.0.store(ACTIVE, Ordering::Relaxed);
         // SeqCst: pairs with the fence of whoever looks at who is active after an abort, in `Abort::raise` or
         // `Doorbell::ring_all`: either this rank sees the abort or that one sees it active.

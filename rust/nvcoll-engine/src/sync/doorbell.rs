@@ -42,6 +42,7 @@ impl Doorbell {
         if !is_ready() {
             wait_while(&self.bell.0, heard, deadline);
         }
+        // Relaxed: a publisher that still reads 1 rings a bell that nobody needs.
         self.sleeping.0.store(0, Ordering::Relaxed);
     }
 

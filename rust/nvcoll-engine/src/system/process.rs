@@ -36,5 +36,6 @@ impl Process {
 
 #[cfg(unix)]
 extern "C" fn count() {
+    // Relaxed: the child has one thread, which forked.
     FORKS.fetch_add(1, Ordering::Relaxed);
 }

@@ -69,7 +69,7 @@ impl Door {
     pub fn enter(&self, job: u64) -> bool {
         let mut seen = self.look();
         while seen.is_open() && seen.job() == job {
-            // Acquire: pairs with the Release in `open`.
+            // Acquire: pairs with the Release in `open`. Relaxed: a failed exchange only looks.
             match self.0.compare_exchange_weak(seen.0, seen.0 + 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(found) => seen = DoorState(found),
@@ -87,12 +87,14 @@ impl Door {
     /// Sleeps by `park`, unless the door has changed since it was `seen`. `park` returns at once after an earlier
     /// wake-up.
     pub fn doze(&self, seen: DoorState, is_asleep: &AtomicBool, park: impl FnOnce()) {
+        // Relaxed: the fence orders it before the look at the door.
         is_asleep.store(true, Ordering::Relaxed);
         // SeqCst: pairs with the fence in `open`: this thread sees the new job, or the caller sees it asleep.
         fence(Ordering::SeqCst);
         if self.look() == seen {
             park();
         }
+        // Relaxed: a caller that still reads true wakes a thread that is awake.
         is_asleep.store(false, Ordering::Relaxed);
     }
 }

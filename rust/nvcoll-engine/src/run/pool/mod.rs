@@ -118,6 +118,7 @@ impl Pool {
         if let Err(panic) = outcome {
             std::panic::resume_unwind(panic);
         }
+        // Relaxed: the Acquire in `Door::is_empty` orders it after the store of a helper that has left.
         assert!(!self.shared.has_panicked.load(Ordering::Relaxed), "a worker panicked");
     }
 }
@@ -135,7 +136,7 @@ impl PoolState {
             if self.door.enter(last) {
                 let job = *self.lock();
                 if catch_unwind(AssertUnwindSafe(|| job.map(|job| job(number + 1)))).is_err() {
-                    // Relaxed: ordered by the door.
+                    // Relaxed: the Release in `Door::leave` comes after it.
                     self.has_panicked.store(true, Ordering::Relaxed);
                 }
                 self.door.leave();
