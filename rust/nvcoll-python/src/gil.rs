@@ -1,4 +1,4 @@
-//! The interpreter while a call runs: released, looked after for Ctrl-C, and what crosses into code that runs without it.
+//! The interpreter while a call runs: released, and looked after for Ctrl-C.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, PoisonError};
@@ -9,9 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use nvcoll_core::interrupt::Interrupt;
-use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::sync::single_flight::Unlocked;
-use nvcoll_engine::Buffers;
 
 use crate::error::{of_engine, of_fabric};
 
@@ -118,36 +116,6 @@ pub(crate) fn watched_in_fabric<T: Send>(
     work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_fabric::Result<T> + Send,
 ) -> PyResult<T> {
     interruptibly(py, work)?.map_err(|error| of_fabric(py, &error))
-}
-
-/// Lets addresses cross into a closure that runs without the GIL.
-pub(crate) struct Detached<T>(pub(crate) T);
-
-/// Values that hold addresses of arrays and nothing of Python's.
-///
-/// # Safety
-/// The type holds no Python object and nothing that depends on the thread that made it.
-pub(crate) unsafe trait Addresses {}
-
-// SAFETY: `Buffers` are addresses and a number; the others hold them, and programs, which may be shared between threads.
-unsafe impl Addresses for Buffers {}
-// SAFETY: as above.
-unsafe impl Addresses for Vec<Buffers> {}
-// SAFETY: as above.
-unsafe impl Addresses for &mut [Buffers] {}
-// SAFETY: as above.
-unsafe impl Addresses for Batch {}
-// SAFETY: addresses of numbers.
-unsafe impl Addresses for Vec<*mut f32> {}
-
-// SAFETY: the type holds addresses and no Python object, by the condition of `Addresses`. They are followed by unsafe code
-// only, which says who holds the arrays.
-unsafe impl<T: Addresses> Send for Detached<T> {}
-
-impl<T> Detached<T> {
-    pub(crate) fn get(&mut self) -> &mut T {
-        &mut self.0
-    }
 }
 
 /// Does without the GIL what takes long.

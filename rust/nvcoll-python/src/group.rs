@@ -24,7 +24,6 @@ use nvcoll_engine::{Buffers, Deadline, Error};
 use crate::arrays::Operands;
 use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::{invalid, of_engine};
-use crate::gil::Detached;
 
 /// A call that waits for its group to be launched.
 pub(crate) struct Grouped {
@@ -32,9 +31,6 @@ pub(crate) struct Grouped {
     pub(crate) program: SharedProgram,
     pub(crate) buffers: Vec<Buffers>,
 }
-
-// SAFETY: addresses, followed only while the operands that own them are held.
-unsafe impl Send for Grouped {}
 
 /// Where the calls of a node or of a communicator go while a group of theirs is open.
 #[derive(Default)]
@@ -137,7 +133,7 @@ pub(crate) trait Home: Send + Sync {
     fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError>;
 
     /// Runs calls as one.
-    fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()>;
+    fn run_batch(&self, py: Python<'_>, batch: &mut Batch, deadline: Deadline) -> PyResult<()>;
 }
 
 /// The calls of a group that was closed.
@@ -145,7 +141,7 @@ struct Launch {
     operands: Vec<Operands>,
     /// Those of which the engine sees copies.
     copied: Vec<usize>,
-    batch: Detached<Batch>,
+    batch: Batch,
 }
 
 impl Launch {
@@ -160,7 +156,7 @@ impl Launch {
         let copied = (0..operands.len()).filter(|&nth| operands[nth].is_copied()).collect();
         let mut batch = Batch::new(programs);
         operands.iter().enumerate().for_each(|(nth, operands)| batch.set_originals(nth, operands.originals()));
-        Ok(Self { operands, copied, batch: Detached(batch) })
+        Ok(Self { operands, copied, batch })
     }
 
     fn run(&mut self, py: Python<'_>, home: &dyn Home, deadline: Deadline) -> PyResult<()> {

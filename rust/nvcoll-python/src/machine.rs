@@ -124,18 +124,19 @@ fn roofline(
     }
     let (roles, passed) = (Roles::of(ranks), Passed { arrays, out: None, counts: None, is_deferred: false });
     let (operands, _) = Operands::new(py, Contract::new(&ALL_REDUCE, roles), Caller::Node, passed)?;
-    let starts: Vec<*mut f32> = operands.buffers(|_| 1.0).iter().map(|buffers| buffers.input.cast()).collect();
-    let is_aligned = starts.iter().all(|start| start.is_aligned());
+    let buffers = operands.buffers(|_| 1.0);
+    let is_aligned = buffers.iter().all(|buffers| buffers.input.cast::<f32>().is_aligned());
     if operands.dtype() != DType::F32 || operands.is_strided() || !is_aligned {
         return Err(crate::error::invalid(py, "the roofline adds contiguous aligned float32 arrays"));
     }
-    let (mut starts, counts) = (crate::gil::Detached(starts), operands.counts());
-    let count = counts.of_parts(&ALL_REDUCE, roles)[0];
+    let count = operands.counts().of_parts(&ALL_REDUCE, roles)[0];
     let stores = if non_temporal { StoreMode::NonTemporal } else { StoreMode::Plain };
     let time = py.detach(|| {
-        let mut roofline = Roofline::new(threads, starts.get().len());
-        // SAFETY: the arrays were checked for count, dtype and overlap and are held until this call returns.
-        unsafe { roofline.run(starts.get(), count, stores) }
+        let starts: Vec<*mut f32> = buffers.iter().map(|buffers| buffers.input.cast()).collect();
+        let mut roofline = Roofline::new(threads, starts.len());
+        // SAFETY: `Operands::new` checked count, dtype and overlap of the arrays, their alignment was checked here, and
+        // `operands` holds their owners until this function returns.
+        unsafe { roofline.run(&starts, count, stores) }
     });
     Ok(time.as_secs_f64())
 }

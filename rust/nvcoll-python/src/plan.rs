@@ -10,12 +10,12 @@ use nvcoll_engine::{Buffers, Deadline};
 use crate::arrays::Operands;
 use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::of_engine;
-use crate::gil::{watched, Detached};
+use crate::gil::watched;
 
 /// What a call needs, checked.
 pub(crate) struct Prepared {
     pub(crate) program: SharedProgram,
-    pub(crate) buffers: Detached<Vec<Buffers>>,
+    pub(crate) buffers: Vec<Buffers>,
     /// None in a barrier.
     pub(crate) operands: Option<Operands>,
 }
@@ -29,7 +29,7 @@ impl Prepared {
         deadline: Deadline,
     ) -> PyResult<()> {
         self.operands.iter_mut().for_each(|operands| operands.gather(py));
-        run(py, engine, &self.program, self.buffers.get(), deadline)?;
+        run(py, engine, &self.program, &mut self.buffers, deadline)?;
         self.operands.iter_mut().for_each(|operands| operands.write_back(py));
         Ok(())
     }
@@ -43,9 +43,9 @@ fn run(
     buffers: &mut [Buffers],
     deadline: Deadline,
 ) -> PyResult<()> {
-    let mut buffers = Detached(buffers);
-    // SAFETY: the arrays were checked for count, dtype and overlap, and the caller holds their owners.
-    watched(py, |is_interrupted| unsafe { engine.run(program, buffers.get(), deadline, is_interrupted) })
+    // SAFETY: `Operands::new` checked count, dtype and overlap of the arrays, and `Prepared` holds the operands with their
+    // owners beside these buffers until the run is over. A barrier has no arrays.
+    watched(py, |is_interrupted| unsafe { engine.run(program, buffers, deadline, is_interrupted) })
 }
 
 /// A call with everything resolved: proof, kernels, addresses. Made by `Node.plan`.

@@ -21,7 +21,7 @@ use nvcoll_engine::{Buffers, Deadline, Error, OriginalArray};
 use crate::arrays::Caller;
 use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::{of_engine, of_group};
-use crate::gil::{Detached, WithoutGil};
+use crate::gil::WithoutGil;
 use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::request::{Checked, Request};
 use crate::turn::{in_turn, InTurn};
@@ -263,11 +263,11 @@ impl Communicator {
         originals: &[OriginalArray],
         deadline: Deadline,
     ) -> PyResult<()> {
-        let mut buffers = Detached(buffers);
         let outcome = in_turn(py, || {
-            // SAFETY: the arrays were checked for count and dtype; their owners are held until this call returns; that no
-            // rank writes what another one passed is checked when they meet.
-            unsafe { self.member.run_on_copies(program, *buffers.get(), originals, deadline) }
+            // SAFETY: `Operands::new` checked count and dtype of the arrays, and `call_until` holds the operands until this
+            // returns; `all_to_all` holds the rows of counts, and a barrier has no arrays. The engine compares the
+            // footprints of ranks when they meet, so that no rank writes what another one passed.
+            unsafe { self.member.run_on_copies(program, buffers, originals, deadline) }
         });
         outcome.map_err(|error| self.error(py, &error))
     }
@@ -282,14 +282,15 @@ impl Home for Py<Communicator> {
         visit.call(self)
     }
 
-    fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()> {
+    fn run_batch(&self, py: Python<'_>, batch: &mut Batch, deadline: Deadline) -> PyResult<()> {
         let comm = self.get();
-        // SAFETY: the arrays of this rank were checked, each call's and all among each other, and the group holds their
-        // owners; that no rank writes what another one passed is checked when they meet.
-        let outcome = in_turn(py, || unsafe { comm.member.run_batch(batch.get(), deadline) });
+        // SAFETY: `Operands::new` checked the arrays of each call, `Operands::check_apart_from_each_other` those of different
+        // calls, and the group's `Launch` holds the operands until the run is over. The engine compares the footprints of
+        // ranks when they meet, so that no rank writes what another one passed.
+        let outcome = in_turn(py, || unsafe { comm.member.run_batch(batch, deadline) });
         outcome.map_err(|error| comm.error(py, &error))?;
         if comm.rank() == 0 {
-            batch.get().count(comm.node.programs().tallies(), comm.member.ranks());
+            batch.count(comm.node.programs().tallies(), comm.member.ranks());
         }
         Ok(())
     }

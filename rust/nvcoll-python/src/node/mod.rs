@@ -21,7 +21,7 @@ use nvcoll_engine::{Buffers, Deadline};
 use crate::arrays::Caller;
 use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::{invalid, of_engine};
-use crate::gil::{watched, Detached, WithoutGil};
+use crate::gil::{watched, WithoutGil};
 use crate::group::{Group, Grouped, Home, OpenGroup};
 use crate::plan::{Plan, Prepared};
 use crate::request::{Checked, Request};
@@ -239,7 +239,7 @@ impl Node {
         let (is_deferred, deadline) = (self.group.is_open(), deadline(timeout));
         let (prepared, result) = self.prepare(py, Request { is_deferred, ..request }, deadline)?;
         match (is_deferred, prepared) {
-            (true, Prepared { program, buffers: Detached(buffers), operands: Some(operands) }) => {
+            (true, Prepared { program, buffers, operands: Some(operands) }) => {
                 self.group.add(py, Grouped { operands, program, buffers }, timeout)?;
             }
             (_, mut prepared) => prepared.run(py, &self.engine, deadline)?,
@@ -256,14 +256,14 @@ impl Node {
         let Checked { operands, reduction, call, proof, result } =
             request.check(Caller::Node, self.engine.world_size())?;
         let program = self.program(py, &call, proof.as_ref(), deadline)?;
-        let buffers = Detached(operands.buffers(|at| reduction.scalar(at)));
+        let buffers = operands.buffers(|at| reduction.scalar(at));
         Ok((Prepared { program, buffers, operands: Some(operands) }, result))
     }
 
     fn prepare_barrier(&self, py: Python<'_>, deadline: Deadline) -> PyResult<Prepared> {
         let program = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
         let nothing = Buffers::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0);
-        let buffers = Detached(vec![nothing; self.engine.world_size() as usize]);
+        let buffers = vec![nothing; self.engine.world_size() as usize];
         Ok(Prepared { program, buffers, operands: None })
     }
 
@@ -290,11 +290,12 @@ impl Home for Py<Node> {
     }
 
     /// Runs the calls with an eye on Ctrl-C.
-    fn run_batch(&self, py: Python<'_>, batch: &mut Detached<Batch>, deadline: Deadline) -> PyResult<()> {
+    fn run_batch(&self, py: Python<'_>, batch: &mut Batch, deadline: Deadline) -> PyResult<()> {
         let engine = &self.get().engine;
-        // SAFETY: the arrays were checked, each call's and all among each other, and the group holds their owners.
-        watched(py, |is_interrupted| unsafe { engine.run_batch(batch.get(), deadline, is_interrupted) })?;
-        engine.count_batch(batch.get());
+        // SAFETY: `Operands::new` checked the arrays of each call, `Operands::check_apart_from_each_other` those of different
+        // calls, and the group's `Launch` holds the operands with their owners until the run is over.
+        watched(py, |is_interrupted| unsafe { engine.run_batch(batch, deadline, is_interrupted) })?;
+        engine.count_batch(batch);
         Ok(())
     }
 }
