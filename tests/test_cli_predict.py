@@ -10,7 +10,7 @@ import nvcoll
 from nvcoll.cli import sizes
 from nvcoll.cli.machines import ALIASES, OF_A_GPU, machines, named
 from nvcoll.cli.predict import duration, panel
-from nvcoll.cli.prediction_rows import Question, ask_all, link_rates
+from nvcoll.cli.prediction_rows import Question, ask_all
 
 MIB = 1 << 20
 
@@ -167,7 +167,7 @@ def test_buckets_are_calls_one_after_the_other():
     ],
 )
 def test_the_rate_of_links_is_that_of_what_joins_gpus(name, link, network):
-    assert link_rates(named(name)) == (pytest.approx(link, rel=1e-3), network)
+    assert named(name).port_rates() == (pytest.approx(link, rel=1e-3), network)
 
 
 @pytest.mark.parametrize(

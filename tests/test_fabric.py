@@ -204,3 +204,12 @@ def test_nodes_from_a_file_make_a_cluster(tmp_path):
         "topo.txtx2+ib-ndr-1" in cli("predict", "all_reduce", "--on", f"{file}x2+ib-ndr-1", "--gpu", "h100-sxm").stdout
     )
     assert "8 per node" in cli("fabric", f"{file}x2+ib-ndr-8", "--gpu", "h100-sxm", status=2).stderr
+
+
+@pytest.mark.parametrize("first", [-1, 2**32, 1.5, "2", True])
+def test_the_number_of_ranks_that_a_matrix_shows_is_a_whole_number(first):
+    fabric = nvcoll.fabric("hgx-h100")
+    for matrix in (fabric.matrix, fabric.alone, fabric.at_once):
+        with pytest.raises(nvcoll.InvalidArgument, match="first is .*: it must be a whole number"):
+            matrix(first=first)
+        assert len(matrix(first=2)) == 2 and len(matrix(first=100)) == len(matrix(first=None)) == 8

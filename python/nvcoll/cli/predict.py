@@ -18,7 +18,7 @@ import typer
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, algorithms, schedule
 from nvcoll.cli import plot, sizes
 from nvcoll.cli.machines import Gpu, Launch, On, machines
-from nvcoll.cli.prediction_rows import Answer, Question, ask_all, link_rates
+from nvcoll.cli.prediction_rows import Answer, Question, ask_all
 from nvcoll.comparison import LAUNCH, PROTOCOLS, protocols_on, timeline
 from nvcoll.formatting import counted, sized
 from nvcoll.tables import print_labelled, print_table
@@ -77,7 +77,7 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
     """Yields a row for each machine."""
     times = [one.prediction.time_us for one in answers if one.prediction]
     for one in answers:
-        found, (link, network) = one.prediction, link_rates(one.fabric)
+        found, (link, network) = one.prediction, one.fabric.port_rates()
         links = _rate(link) if network is None else f"{_rate(link)}, {_rate(network)} out"
         if found is None:
             told: tuple[str, ...] = ("-", "-", "-", "-", links, "-", "")
@@ -121,7 +121,7 @@ def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
 
 
 def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
-    one, (link, network) = answers[0].fabric, link_rates(answers[0].fabric)
+    one, (link, network) = answers[0].fabric, answers[0].fabric.port_rates()
     links = f"link {_rate(link)} GB/s" + ("" if network is None else f", {_rate(network)} GB/s out of the node")
     head = f"{one.name}   {one.title}   {question.collective}, launched {question.launch}   {links}"
     print_labelled("", head, label=0)

@@ -13,11 +13,6 @@ from typing import Any
 from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction, collectives, patterns
 from nvcoll.cli import hints
 
-JOINING = ("nvlink", "xgmi")
-"""The beginnings of the names of media between GPUs, or between a GPU and its NVSwitch."""
-
-TO_HOSTS = ("pcie", "c2c")
-
 
 @dataclass(frozen=True)
 class Buckets:
@@ -53,7 +48,7 @@ class Answer:
     def to_json(self, best: float | None) -> dict[str, Any]:
         """Returns every field; ``best`` is the time of the fastest machine at that size."""
         found, way = self.prediction, self.nccl and self.nccl.chosen
-        link, network = link_rates(self.fabric)
+        link, network = self.fabric.port_rates()
         return {
             "fabric": self.fabric.name,
             "nbytes": self.nbytes,
@@ -168,26 +163,3 @@ def ask_all(question: Question, machines: Sequence[Fabric]) -> list[list[Answer]
     if all(refused):
         raise InvalidArgument(refused[0])
     return found
-
-
-def link_rates(one: Fabric) -> tuple[float, float | None]:
-    """Returns GB/s at line rate, one way: of a GPU's links to the others of its node, and of its share of the cards."""
-    devices = {name: (kind, node) for name, kind, node, _ in one.devices}
-    first = next(name for name, (kind, _) in devices.items() if kind == "gpu")
-    node = devices[first][1]
-    gpus = {name for name, (kind, of) in devices.items() if kind == "gpu" and of == node}
-    joining = [link for link in one.links if link[2].startswith(JOINING)]
-    reached, left = {first}, [first]
-    while left:
-        at = left.pop()
-        new = {link[1] for link in joining if link[0] == at} - reached
-        reached |= new
-        left += new
-    media = JOINING if gpus <= reached and len(gpus) > 1 else TO_HOSTS
-    rate = sum(line for source, _, medium, _, line, _ in one.links if source == first and medium.startswith(media))
-    ports = [
-        line
-        for source, target, _, _, line, _ in one.links
-        if devices[source] == ("nic", node) and devices[target][0] == "network_switch"
-    ]
-    return rate, sum(ports) / len(gpus) if ports and one.nodes > 1 else None

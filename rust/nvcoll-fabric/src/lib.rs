@@ -19,6 +19,7 @@
 //! | [`sharing`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
 //! | [`floor`] | the lower bound of the time of any schedule |
 //! | `excerpt` | a few equal nodes that stand for a large cluster |
+//! | [`ports`] | what the ports of one GPU carry, as its datasheet says |
 //! | [`predict`] | how long NCCL's collectives take: closed forms over physical constants |
 //! | [`simulate`] | a schedule in virtual time: when each rank ends, which link is the bottleneck |
 //! | [`units`] | rates and times as integers |
@@ -35,6 +36,7 @@ pub mod hardware;
 pub mod import;
 mod matrix;
 pub mod nccl;
+pub mod ports;
 pub mod predict;
 pub mod preset;
 pub mod rates;

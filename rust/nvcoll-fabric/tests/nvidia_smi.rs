@@ -114,6 +114,19 @@ fn a_switch_with_fewer_links_than_the_gpu_has_is_that_of_another_gpu() {
     assert!(error.contains("every GPU has 12 NVLinks to the switch, a H100 SXM has 18"), "{error}");
 }
 
+#[test]
+fn a_matrix_without_nvlinks_is_refused_where_gpus_cannot_be_without() {
+    let text = "\tGPU0\tGPU1\nGPU0\tX\tPHB\nGPU1\tPHB\tX\n";
+    for gpu in ["h100-sxm", "a100-sxm", "v100-sxm", "mi300x"] {
+        let error = read(text, gpu).unwrap_err().to_string();
+        assert!(error.contains("it has no NVLink") && error.contains("name a board"), "{error}");
+        assert!(read("\tGPU0\tNIC0\nGPU0\tX\tPHB\nNIC0\tPHB\tX\n", gpu).is_ok(), "{gpu}: one GPU is linked to nobody");
+    }
+    for gpu in ["h100-pcie", "a100-pcie", "l40s", "rtx3090"] {
+        assert!(read(text, gpu).is_ok(), "{gpu}: a bridge may be missing");
+    }
+}
+
 /// Files of real machines, if somebody has some: `NVCOLL_TOPOLOGIES=DIR cargo test -p nvcoll-fabric --test nvidia_smi`.
 #[test]
 fn every_file_of_a_folder_is_read_or_refused() {

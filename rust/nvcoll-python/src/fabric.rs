@@ -7,9 +7,10 @@ use pyo3::prelude::*;
 use nvcoll_fabric::cluster::{self, networks};
 use nvcoll_fabric::hardware::{gpus, media};
 use nvcoll_fabric::import::{TextFormat as FormatRow, FORMATS};
+use nvcoll_fabric::ports::PortRates;
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::rates::RateMatrix;
-use nvcoll_fabric::units::PS_PER_US;
+use nvcoll_fabric::units::{Rate, PS_PER_US};
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
 use crate::answers::Answers;
@@ -159,9 +160,12 @@ impl Fabric {
     ///
     /// Args:
     ///     first: int or None; rows and columns of the first GPUs only, of all if None.
+    ///
+    /// Raises:
+    ///     InvalidArgument: `first` is no whole number, or negative.
     #[pyo3(signature = (*, first=None))]
-    fn matrix(&self, py: Python<'_>, first: Option<u32>) -> PyResult<Vec<Vec<String>>> {
-        let (ranks, interrupt) = (first.unwrap_or(u32::MAX), interrupt());
+    fn matrix(&self, py: Python<'_>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Vec<String>>> {
+        let (ranks, interrupt) = (ranks_shown(first)?, interrupt());
         py.detach(|| self.0.matrix_among(ranks, &interrupt)).map_err(|error| of_search(py, &error))
     }
 
@@ -184,9 +188,12 @@ impl Fabric {
     ///
     /// Args:
     ///     first: int or None; rows and columns of the first GPUs only, of all if None.
+    ///
+    /// Raises:
+    ///     InvalidArgument: `first` is no whole number, or negative.
     #[pyo3(signature = (*, first=None))]
-    fn alone(&self, py: Python<'_>, first: Option<u32>) -> PyResult<Rates> {
-        let (ranks, interrupt) = (first.unwrap_or(u32::MAX), interrupt());
+    fn alone(&self, py: Python<'_>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Rates> {
+        let (ranks, interrupt) = (ranks_shown(first)?, interrupt());
         rates(py, py.detach(|| self.0.alone_among(ranks, &interrupt)))
     }
 
@@ -194,10 +201,20 @@ impl Fabric {
     ///
     /// Args:
     ///     first: int or None; rows and columns of the first GPUs only, of all if None.
+    ///
+    /// Raises:
+    ///     InvalidArgument: `first` is no whole number, or negative.
     #[pyo3(signature = (*, first=None))]
-    fn at_once(&self, py: Python<'_>, first: Option<u32>) -> PyResult<Rates> {
-        let (ranks, interrupt) = (first.unwrap_or(u32::MAX), interrupt());
+    fn at_once(&self, py: Python<'_>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Rates> {
+        let (ranks, interrupt) = (ranks_shown(first)?, interrupt());
         rates(py, py.detach(|| self.0.at_once_among(ranks, &interrupt)))
+    }
+
+    /// GB/s at line rate, one way: of the links from the first GPU to the others of its node (to the host if NVLink does not
+    /// join all of them), and of its share of the node's network cards, or None on one node.
+    fn port_rates(&self) -> (f64, Option<f64>) {
+        let PortRates { gpu, network } = self.0.port_rates();
+        (gpu.gbps(), network.map(Rate::gbps))
     }
 
     /// GB/s that can leave these ranks for the others, one way.
@@ -245,6 +262,11 @@ impl Fabric {
     fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("fabric_svg", slf.as_any())
     }
+}
+
+/// Reads how many of the first GPUs a matrix shows: all of them if the argument is None.
+fn ranks_shown(first: Option<&Bound<'_, PyAny>>) -> PyResult<u32> {
+    first.map_or(Ok(u32::MAX), |first| whole("first", first, 0..=u32::MAX))
 }
 
 impl Fabric {

@@ -36,6 +36,13 @@ pub struct Gpu {
     pub source: String,
 }
 
+impl Gpu {
+    /// Says whether its NVLinks are soldered to the board, so that no machine of several lacks them.
+    pub(crate) fn has_soldered_nvlinks(&self) -> bool {
+        self.nvlinks > 0 && !self.needs_bridge
+    }
+}
+
 /// A generation of GPUs, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -127,7 +127,7 @@ impl<'a> Reading<'a> {
     /// Refuses a file without NVLinks, unless there is one GPU only or the model may do without.
     fn accept_without_nvlinks(&mut self) -> std::result::Result<(), String> {
         let (n, gpu) = (self.fabric.world_size(), self.fabric.gpu);
-        if n > 1 && !gpu.needs_bridge {
+        if n > 1 && gpu.has_soldered_nvlinks() {
             return Err(format!(
                 "it lists no NVLink, and {n} x {} have them: such a file (NCCL_TOPO_FILE) leaves them to NCCL; pass what \
                  NCCL_TOPO_DUMP_FILE wrote on the machine, or name a board, as nvcoll fabric lists them",

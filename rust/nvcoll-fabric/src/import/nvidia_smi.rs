@@ -17,7 +17,8 @@
 //! Terminals lose tabs and escapes: cells that stand together (`PXBNODE`, `SYSSYS`, `NIC11CPU Affinity`) are split by the
 //! words that there are, and `[4m` without its escape is left out.
 //!
-//! Cells are symmetric, so one of two is enough. A pair of GPUs of which neither cell is there (an excerpt) is refused.
+//! Cells are symmetric, so one of two is enough. A pair of GPUs of which neither cell is there (an excerpt) is refused. So is
+//! a matrix without NVLinks for several GPUs of a model whose NVLinks are soldered: its links are down, or it is another model.
 //! What follows the matrix (legends) is not read.
 
 use std::collections::BTreeMap;
@@ -230,6 +231,12 @@ impl TopologyMatrix {
             Some(links) if links > gpu.nvlinks => Err(format!(
                 "two GPUs are joined by {links} NVLinks, a {} has {}: it is another GPU",
                 gpu.title, gpu.nvlinks
+            )),
+            None if self.gpus().len() > 1 && gpu.has_soldered_nvlinks() => Err(format!(
+                "it has no NVLink (NV1, NV2, …), and {} x {} have them: pass what the machine prints while its fabric \
+                 manager runs, another gpu, or name a board, as nvcoll fabric lists them",
+                self.gpus().len(),
+                gpu.title
             )),
             _ => Ok(()),
         }
