@@ -46,7 +46,7 @@ mod tests {
     use super::work;
     use crate::cluster::{cluster, network};
     use crate::hardware::Fabric;
-    use crate::predict::{CollectiveCall, Forced, Launch, Pattern, Predictor};
+    use crate::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Predictor};
     use crate::preset::preset;
 
     fn of(node: &str, nodes: u32, by: &str) -> Fabric {
@@ -81,7 +81,8 @@ mod tests {
                 for pattern in Pattern::ALL {
                     let floor = pattern.floor(&fabric).unwrap();
                     assert_eq!(floor, pattern.floor(&whole).unwrap(), "{} of {}", pattern.name(), fabric.name);
-                    let call = CollectiveCall { pattern, launch: Launch::ProcessPerGpu, forced: Forced::default() };
+                    let call =
+                        CollectiveCall { pattern, launch: Launch::ProcessPerGpu, forced: AlgorithmFilter::default() };
                     let predicted = |fabric: &Fabric| {
                         let predictor = Predictor::of(fabric, None).unwrap();
                         predictor.predict(&call, &predictor.weigh(&call, 1 << 26).unwrap(), &floor)

@@ -16,7 +16,7 @@
 //! | `copies` | clusters of equal nodes: a few nodes answer for all |
 //! | [`route`] | which links a transfer between two GPUs crosses |
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
-//! | [`sharing`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
+//! | [`max_min`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
 //! | [`floor`] | the lower bound of the time of any schedule |
 //! | `excerpt` | a few equal nodes that stand for a large cluster |
 //! | [`ports`] | what the ports of one GPU carry, as its datasheet says |
@@ -35,13 +35,13 @@ mod flows;
 pub mod hardware;
 pub mod import;
 mod matrix;
+pub mod max_min;
 pub mod nccl;
 pub mod ports;
 pub mod predict;
 pub mod preset;
 pub mod rates;
 pub mod route;
-pub mod sharing;
 pub mod simulate;
 pub mod units;
 

@@ -11,8 +11,8 @@ use crate::copies::Copies;
 use crate::error::{Error, Result};
 use crate::flows::Flows;
 use crate::hardware::{Fabric, Link};
+use crate::max_min::{share, share_among_many};
 use crate::route::{Route, Router};
-use crate::sharing::{share, share_among_many};
 use crate::units::Rate;
 
 /// The work of a search in the units in which interrupts count. Chosen: some microseconds, against steps of nanoseconds.

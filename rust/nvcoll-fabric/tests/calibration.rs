@@ -7,7 +7,7 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Schedule};
 use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
-use nvcoll_fabric::predict::{CollectiveCall, Forced, Launch, Pattern, Predictor};
+use nvcoll_fabric::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Predictor};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::simulate::{simulate, LinkSharing, Settings};
 use nvcoll_fabric::units::PS_PER_US;
@@ -42,7 +42,7 @@ fn run_by(
 }
 
 fn predicted(predictor: &Predictor, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> Result<f64> {
-    let forced = Forced { algorithm: Some(algorithm), protocol: Some(protocol) };
+    let forced = AlgorithmFilter { algorithm: Some(algorithm), protocol: Some(protocol) };
     let call = CollectiveCall { pattern: Pattern::AllReduce, launch: Launch::ProcessPerGpu, forced };
     Ok(predictor.us(&call, &predictor.weigh(&call, nbytes)?))
 }

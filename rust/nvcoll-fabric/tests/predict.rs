@@ -4,18 +4,18 @@ use nvcoll_fabric::cluster::{cluster, network};
 use nvcoll_fabric::hardware::{DeviceKind, Evidence, Fabric, Link};
 use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
-use nvcoll_fabric::predict::{CollectiveCall, Forced, Launch, Pattern, Prediction, Predictor};
+use nvcoll_fabric::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Prediction, Predictor};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::Error;
 
 const MIB: u64 = 1 << 20;
 
 fn call(pattern: Pattern) -> CollectiveCall {
-    CollectiveCall { pattern, launch: Launch::ProcessPerGpu, forced: Forced::default() }
+    CollectiveCall { pattern, launch: Launch::ProcessPerGpu, forced: AlgorithmFilter::default() }
 }
 
 fn forced(pattern: Pattern, algorithm: NcclAlgorithm, protocol: Protocol) -> CollectiveCall {
-    CollectiveCall { forced: Forced { algorithm: Some(algorithm), protocol: Some(protocol) }, ..call(pattern) }
+    CollectiveCall { forced: AlgorithmFilter { algorithm: Some(algorithm), protocol: Some(protocol) }, ..call(pattern) }
 }
 
 fn predicted(fabric: &Fabric, call: &CollectiveCall, nbytes: u64) -> Prediction {
@@ -178,7 +178,7 @@ fn wider_links_never_make_a_ring_slower_that_starts_no_more_channels() {
         wider.links.iter_mut().for_each(|link| link.lanes *= 2);
         for nbytes in [1 << 10, MIB, 256 * MIB] {
             let ring = CollectiveCall {
-                forced: Forced { algorithm: Some(NcclAlgorithm::Ring), protocol: None },
+                forced: AlgorithmFilter { algorithm: Some(NcclAlgorithm::Ring), protocol: None },
                 ..call(Pattern::AllReduce)
             };
             let (narrow, wide) = (us(fabric, &ring, nbytes), us(&wider, &ring, nbytes));
@@ -471,7 +471,7 @@ fn ll128_needs_a_network_that_keeps_its_lines() {
     for (name, is_there) in cases {
         let predictor = Predictor::of(&preset(name).unwrap(), None).unwrap();
         assert_eq!(predictor.weigh(&ll128, MIB).is_ok(), is_there, "{name}");
-        assert!(predictor.weigh(&CollectiveCall { forced: Forced::default(), ..ll128 }, MIB).is_ok());
+        assert!(predictor.weigh(&CollectiveCall { forced: AlgorithmFilter::default(), ..ll128 }, MIB).is_ok());
     }
 }
 

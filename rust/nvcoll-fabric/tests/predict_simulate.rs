@@ -9,7 +9,7 @@ use nvcoll_core::schedule::Path;
 use nvcoll_fabric::hardware::{media, Fabric};
 use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::Constants;
-use nvcoll_fabric::predict::{CollectiveCall, Forced, Launch, Pattern, Predictor};
+use nvcoll_fabric::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Predictor};
 use nvcoll_fabric::preset::preset;
 use nvcoll_fabric::simulate::{protocol, simulate, Settings};
 
@@ -50,7 +50,7 @@ fn predicted_us(fabric: &Fabric, pattern: Pattern, algorithm: NcclAlgorithm, nby
         ("nvls.start_us.hopper", NOTHING),
     ];
     predictor.set(&Constants::shipped().with(same).unwrap());
-    let forced = Forced { algorithm: Some(algorithm), protocol: Some(Protocol::Simple) };
+    let forced = AlgorithmFilter { algorithm: Some(algorithm), protocol: Some(Protocol::Simple) };
     let call = CollectiveCall { pattern, launch: Launch::ProcessPerGpu, forced };
     predictor.us(&call, &predictor.weigh(&call, nbytes).unwrap())
 }

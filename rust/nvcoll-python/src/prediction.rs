@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
-use nvcoll_fabric::predict::{Candidates, CollectiveCall, Forced, Launch, Pattern, Predictor};
+use nvcoll_fabric::predict::{Candidates, CollectiveCall, AlgorithmFilter, Launch, Pattern, Predictor};
 use nvcoll_fabric::{Error, Result};
 
 use crate::error::of_fabric;
@@ -118,7 +118,7 @@ fn call_of(collective: &str, launch: &str, algorithm: Option<&str>, protocol: Op
         let known = || Protocol::ALL.map(Protocol::name).join(", ");
         Protocol::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| unknown("protocol of NCCL", name, known()))
     });
-    let forced = Forced { algorithm: algorithm.transpose()?, protocol: protocol.transpose()? };
+    let forced = AlgorithmFilter { algorithm: algorithm.transpose()?, protocol: protocol.transpose()? };
     Ok(CollectiveCall { pattern: Pattern::named(collective)?, launch: Launch::named(launch)?, forced })
 }
 

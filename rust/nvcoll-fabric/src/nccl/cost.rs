@@ -20,9 +20,9 @@ use super::node::PathClass;
 use super::search::{ChannelGraph, GraphPattern};
 use super::{Function, NcclAlgorithm, Protocol};
 
-/// Who takes part, on what.
+/// The inputs of NCCL's cost model: constants of the version, ranks, nodes, and the channels that its search found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Scene<'a> {
+pub(super) struct CostModel<'a> {
     pub(super) constants: &'a VersionConstants,
     pub(super) processor: Processor,
     pub(super) ranks: u32,
@@ -34,7 +34,7 @@ pub(super) struct Scene<'a> {
     pub(super) channels: u32,
 }
 
-impl Scene<'_> {
+impl CostModel<'_> {
     fn graph(&self, algorithm: NcclAlgorithm) -> &ChannelGraph {
         match algorithm {
             NcclAlgorithm::Ring => self.ring,

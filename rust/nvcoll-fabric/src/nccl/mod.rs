@@ -49,7 +49,7 @@ use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::units::{Ps, PS_PER_US};
 use constants::{NvlsBandwidth, VersionConstants};
-use cost::Scene;
+use cost::CostModel;
 use node::{NodeRanks, NodeTopology};
 use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER};
 use search::{ChannelGraph, GraphPattern};
@@ -312,11 +312,11 @@ impl Model {
 
     /// Returns the most channels that a call of so many bytes has.
     pub fn used_channels(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> u32 {
-        self.scene().used_channels(algorithm, protocol, nbytes)
+        self.cost_model().used_channels(algorithm, protocol, nbytes)
     }
 
-    fn scene(&self) -> Scene<'_> {
-        Scene {
+    fn cost_model(&self) -> CostModel<'_> {
+        CostModel {
             constants: &self.constants,
             processor: self.processor,
             ranks: self.ranks,
@@ -329,21 +329,21 @@ impl Model {
     }
 
     fn candidate(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> Candidate {
-        let scene = self.scene();
-        let why_disabled = scene.why_not(function, algorithm, protocol);
+        let cost_model = self.cost_model();
+        let why_disabled = cost_model.why_not(function, algorithm, protocol);
         if why_disabled.is_some() {
             let (channels, bandwidth_gbps, latency_us, time_ps) = (0, 0.0, 0.0, None);
             return Candidate { algorithm, protocol, channels, bandwidth_gbps, latency_us, time_ps, why_disabled };
         }
         let bandwidth_gbps =
-            scene.algbw_gbps(function, algorithm, protocol) * scene.size_part(algorithm, protocol, nbytes);
-        let latency_us =
-            scene.latency_us(function, algorithm, protocol) * scene.plateau_part(function, algorithm, protocol, nbytes);
+            cost_model.algbw_gbps(function, algorithm, protocol) * cost_model.size_part(algorithm, protocol, nbytes);
+        let latency_us = cost_model.latency_us(function, algorithm, protocol)
+            * cost_model.plateau_part(function, algorithm, protocol, nbytes);
         let us = latency_us + nbytes as f64 / (1000.0 * bandwidth_gbps);
         Candidate {
             algorithm,
             protocol,
-            channels: scene.used_channels(algorithm, protocol, nbytes),
+            channels: cost_model.used_channels(algorithm, protocol, nbytes),
             bandwidth_gbps,
             latency_us,
             time_ps: Some((us * PS_PER_US as f64).round() as Ps),

@@ -51,7 +51,7 @@ pub(super) struct Bottlenecks {
     /// For each of [`Pattern::ALL`].
     pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
     /// GB/s that the GPUs of a node bring to its cards, if there are several nodes.
-    pub(super) way_out: Option<f64>,
+    pub(super) egress: Option<f64>,
 }
 
 /// Over which pairs bytes go.
@@ -73,7 +73,7 @@ impl Bottlenecks {
     /// # Errors
     /// [`crate::Error::NoPath`].
     pub(super) fn of(fabric: &Fabric, machine: &MachineSummary, model: Option<&Model>) -> Result<Self> {
-        if machine.way == Interconnect::Nvlink {
+        if machine.interconnect == Interconnect::Nvlink {
             return Ok(Self::default());
         }
         let mut sends = <[Option<Bottleneck>; Pattern::ALL.len()]>::default();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mesh     sends: the cuts of `floor.rs`, links in use instead of at line rate: GPUs pass on what they receive
-//! way out  what all GPUs of a node together bring to its cards: the most that flows, links in use
+//! egress   what all GPUs of a node together bring to its cards: the most that flows, links in use
 //! ```
 
 use super::bottleneck::{Cut, NARROWER};
@@ -15,7 +15,7 @@ use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::units::Rate;
 
-/// Finds the cut that holds up a pattern of sends before the GPUs' links do.
+/// Finds the cut of the fabric that limits a pattern of sends more than the links of the GPUs do.
 ///
 /// # Errors
 /// As [`Fabric::floor`].
@@ -26,7 +26,7 @@ pub(super) fn cut(
     pattern: Pattern,
 ) -> Result<Option<Cut>> {
     // The ports of a switch are what its GPUs have; what is not joined by NVLink goes one way, and passes nothing on.
-    if machine.way != Interconnect::Nvlink || machine.has_switch || !pattern.is_of_sends() {
+    if machine.interconnect != Interconnect::Nvlink || machine.has_switch || !pattern.is_of_sends() {
         return Ok(None);
     }
     let gpu_gbps = |algbw: Option<Rate>| algbw.map(|rate| rate.gbps() * pattern.sent(params.ranks));
@@ -37,8 +37,8 @@ pub(super) fn cut(
     Ok((part < NARROWER).then_some(Cut { part, line_gbps }))
 }
 
-/// Returns GB/s that the GPUs of the first node bring to its cards at most; nothing for one node.
-pub(super) fn way_out(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams) -> Option<f64> {
+/// Returns the GB/s that the GPUs of the first node can bring to its network cards; none for one node.
+pub(super) fn egress(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams) -> Option<f64> {
     params.inter_node.as_ref()?;
     let rate = |link: &Link| in_use(fabric, machine, params, link);
     let node: Vec<usize> = fabric.gpus().into_iter().take(machine.local() as usize).collect();
@@ -51,7 +51,7 @@ pub(super) fn way_out(fabric: &Fabric, machine: &MachineSummary, params: &ModelP
 /// have the fabric's: what GPUs leave each other there is in the constants.
 pub(super) fn in_use(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams, link: &Link) -> Rate {
     let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == DeviceKind::Gpu);
-    match (link.medium.family, machine.way) {
+    match (link.medium.family, machine.interconnect) {
         (LinkFamily::Nvlink | LinkFamily::Xgmi, Interconnect::Nvlink) => {
             Rate::from_gbps(link.line_rate().gbps() * params.bidirectional_gbps / params.line_gbps)
         }

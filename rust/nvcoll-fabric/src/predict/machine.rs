@@ -1,4 +1,4 @@
-//! What of a fabric the closed forms look at: how many GPUs, over what they reach each other, how fast the lines are.
+//! A summary of a fabric for the closed forms: its GPUs and nodes, their interconnect, and the rates of links.
 //!
 //! Nodes are taken to be alike. GPUs that an NVSwitch joins are one node, however many trays they are in.
 
@@ -9,7 +9,7 @@ use crate::hardware::gpus::Generation;
 use crate::hardware::media::{LinkFamily, Medium};
 use crate::hardware::{DeviceKind, Fabric, Link};
 
-/// Over what the GPUs of a node reach each other.
+/// The interconnect over which the GPUs of a node reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interconnect {
     /// NVLink or xGMI joins all of them.
@@ -21,7 +21,7 @@ pub(super) enum Interconnect {
 }
 
 impl Interconnect {
-    /// Returns the name that constants have of it.
+    /// Returns the name of the interconnect in the names of constants.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Interconnect::Nvlink => "nvlink",
@@ -31,19 +31,19 @@ impl Interconnect {
     }
 }
 
-/// What lies between nodes.
+/// The network between nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NodeNetwork {
     /// The medium of a port.
     pub(super) medium: &'static Medium,
     /// GB/s of all cards of a node at line rate.
     pub(super) line_gbps: f64,
-    /// How many these are.
+    /// The number of cards of a node.
     pub(super) cards: u32,
 }
 
 impl NodeNetwork {
-    /// Returns the name that constants have of its software.
+    /// Returns the name of the network's software in the names of constants.
     pub(super) fn stack(&self) -> &'static str {
         match self.medium.name.split('-').next() {
             Some("efa") => "efa",
@@ -68,32 +68,32 @@ impl NodeNetwork {
     }
 }
 
-/// A fabric in the eyes of the closed forms.
+/// The facts about a fabric on which the closed forms depend.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct MachineSummary {
     pub(super) ranks: u32,
     pub(super) nodes: u32,
     pub(super) generation: Generation,
     pub(super) is_amd: bool,
-    pub(super) way: Interconnect,
-    /// Of what the links are that a GPU has to the others of its node.
+    pub(super) interconnect: Interconnect,
+    /// The medium of the links from a GPU to the others of its node.
     pub(super) medium: &'static Medium,
-    /// GB/s of those together at line rate, one way; of the GPU that has the fewest.
+    /// The GB/s of these links together at line rate, one way, on the GPU that has the fewest.
     pub(super) line_gbps: f64,
-    /// How many GPUs share the narrowest link to their socket; 1 unless all goes through host memory.
+    /// The number of GPUs that share the narrowest link to their socket; 1 unless transfers are host-staged.
     pub(super) sharers: f64,
-    /// Of what a GPU's link to its host is, and its line rate in GB/s, if it has one.
+    /// The medium of a GPU's link to its host, and the line rate of that link in GB/s.
     pub(super) host: Option<(&'static Medium, f64)>,
-    /// NodeNetwork cards reach the memory of GPUs.
+    /// Whether network cards reach the memory of GPUs.
     pub(super) is_direct: bool,
-    /// An NVSwitch joins the GPUs.
+    /// Whether an NVSwitch joins the GPUs.
     pub(super) has_switch: bool,
-    /// It folds and multicasts.
+    /// Whether the NVSwitch reduces and multicasts.
     pub(super) folds: bool,
-    /// Its GPUs hang at Grace processors and its NVSwitches join trays.
+    /// Whether the machine is a rack: GPUs at Grace processors, trays that NVSwitches join.
     pub(super) is_rack: bool,
     pub(super) network: Option<NodeNetwork>,
-    /// Why measurements of machines with this GPU say nothing of it: the links that its GPUs lack.
+    /// The links that its GPUs lack, for which reason measurements of machines with this GPU do not apply.
     pub(super) lacks: Option<String>,
 }
 
@@ -136,15 +136,16 @@ impl MachineSummary {
         }
         fabric.route(0, 1)?;
         fabric.route(0, ranks - 1)?;
-        let way = match (local > 1 && node.iter().all(|gpu| first.contains(gpu)), fabric.abilities.peer_access) {
+        let interconnect = match (local > 1 && node.iter().all(|gpu| first.contains(gpu)), fabric.abilities.peer_access)
+        {
             (true, _) => Interconnect::Nvlink,
             (false, true) => Interconnect::Peer,
             (false, false) => Interconnect::Staged,
         };
-        let lines = node.iter().map(|&gpu| line(fabric, gpu, way, &node)).collect::<Option<Vec<_>>>();
+        let lines = node.iter().map(|&gpu| line(fabric, gpu, interconnect, &node)).collect::<Option<Vec<_>>>();
         let lines = lines.ok_or_else(|| unable("a GPU has no link to a host, nor to another GPU".to_owned()))?;
         let (medium, line_gbps) = lines.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are two GPUs");
-        let has_switch = way == Interconnect::Nvlink
+        let has_switch = interconnect == Interconnect::Nvlink
             && leaving(fabric, node[0]).any(|link| fabric.devices[link.to].kind == DeviceKind::Nvswitch);
         let is_rack = has_switch && leaving(fabric, node[0]).any(|link| link.medium.family == LinkFamily::C2c);
         let folds = has_switch && fabric.abilities.switch_folds && fabric.abilities.multicast;
@@ -152,7 +153,7 @@ impl MachineSummary {
         if nodes > 1 && network.is_none() {
             return Err(unable("nothing joins its nodes that has a rate".to_owned()));
         }
-        let sharers = if way == Interconnect::Staged { sharers(fabric, &node, line_gbps) } else { 1.0 };
+        let sharers = if interconnect == Interconnect::Staged { sharers(fabric, &node, line_gbps) } else { 1.0 };
         let (host, is_direct) = (line(fabric, node[0], Interconnect::Staged, &node), fabric.abilities.gpu_direct);
         let lanes = |&gpu: &usize| -> u32 {
             let nvlinks = leaving(fabric, gpu).filter(|link| link.medium.family.joins_gpus());
@@ -167,7 +168,7 @@ impl MachineSummary {
             nodes,
             generation,
             is_amd,
-            way,
+            interconnect,
             medium,
             line_gbps,
             sharers,
@@ -185,7 +186,7 @@ impl MachineSummary {
     pub(super) fn has_ll128(&self) -> bool {
         let is_old = self.generation <= Generation::Turing;
         let keeps_lines = |network: &NodeNetwork| network.keeps_lines(self.generation);
-        self.way == Interconnect::Nvlink && !is_old && self.network.as_ref().is_none_or(keeps_lines)
+        self.interconnect == Interconnect::Nvlink && !is_old && self.network.as_ref().is_none_or(keeps_lines)
     }
 
     pub(super) fn local(&self) -> u32 {
@@ -194,7 +195,7 @@ impl MachineSummary {
 
     /// Names what joins the GPUs of a node.
     pub(super) fn joined_by(&self) -> &'static str {
-        match (self.local(), self.way, self.has_switch) {
+        match (self.local(), self.interconnect, self.has_switch) {
             (1, ..) => "one GPU",
             (_, Interconnect::Nvlink, true) => "nvswitch",
             (_, Interconnect::Nvlink, false) => "mesh",
@@ -205,7 +206,7 @@ impl MachineSummary {
 
     /// Returns the class of systems of the table of measurements to which it belongs.
     pub(super) fn class(&self) -> &'static str {
-        match (&self.network, self.way) {
+        match (&self.network, self.interconnect) {
             (Some(_), _) if self.is_amd => "amd_multinode",
             (Some(_), _) if self.is_rack => "mnnvl_multi_rack",
             (Some(network), _) => match network.medium.name.split('-').next() {
@@ -257,8 +258,8 @@ fn joined(fabric: &Fabric, gpu: usize) -> Vec<usize> {
 }
 
 /// The medium and the line rate in GB/s of what a GPU has to the others of its node.
-fn line(fabric: &Fabric, gpu: usize, way: Interconnect, node: &[usize]) -> Option<(&'static Medium, f64)> {
-    let leads = |link: &&Link| match way {
+fn line(fabric: &Fabric, gpu: usize, interconnect: Interconnect, node: &[usize]) -> Option<(&'static Medium, f64)> {
+    let leads = |link: &&Link| match interconnect {
         Interconnect::Nvlink => {
             let is_switch = fabric.devices[link.to].kind == DeviceKind::Nvswitch;
             link.medium.family.joins_gpus() && (is_switch || node.contains(&link.to))

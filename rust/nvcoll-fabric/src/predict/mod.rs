@@ -1,21 +1,22 @@
-//! How long a collective of NCCL takes, really: closed forms of its patterns over physical constants.
+//! Predictions of the time of NCCL's collectives: closed forms of its algorithms over fitted physical constants.
 //!
 //! ```text
-//! Fabric ─machine─▶ GPUs, nodes, way, line rates, generation ─params─▶ the constants that hold there
+//! Fabric ─machine─▶ GPUs, nodes, interconnect, line rates ─params─▶ the constants that hold there
 //!            │                                                          │
-//!            └─nccl::Model─▶ which algorithm ────────choice─────────────┴─▶ ring · nvls · tree · sends ─▶ time of each protocol
+//!            └─nccl::Model─▶ which algorithm ────────selection──────────┴─▶ ring · nvls · tree · sends ─▶ time of each protocol
 //!                                                                             least of them + launch, never below the floor
 //! ```
 //!
-//! `nccl` answers what NCCL would choose by its own formula, [`crate::simulate`] runs one schedule event by event; this answers
-//! what a program would measure. A test holds rings and chains to the event simulator with the same constants.
+//! [`crate::nccl`] says which algorithm NCCL selects by its own formula. [`crate::simulate`] runs one schedule event by event.
+//! This module predicts what a program would measure. A test holds rings and chains to the event simulator with the same
+//! constants.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`constants`] | a number per physical effect and generation, with unit, source and range |
 //! | `machine`, `params` | what of a fabric matters; the constants that hold on it |
 //! | `bottleneck`, `cuts` | links and cuts that hold up a pattern before the links of GPUs do |
-//! | `pattern`, `choice` | the collectives there are; which algorithm and protocols are weighed |
+//! | `pattern`, `selection` | the collectives there are; which algorithm and protocols are weighed |
 //! | `ring`, `nvls`, `tree`, `sends` | the closed forms; their documentation has the formulas |
 //! | `breakdown`, `prediction` | what a time is made of; what a caller gets |
 //! | `calibration` | the same constants as settings of the event simulator |
@@ -33,7 +34,6 @@
 mod bottleneck;
 mod breakdown;
 mod calibration;
-mod choice;
 pub mod constants;
 mod cuts;
 mod machine;
@@ -42,13 +42,14 @@ mod params;
 mod pattern;
 mod prediction;
 mod ring;
+mod selection;
 mod sends;
 mod tree;
 mod trust;
 
-pub use choice::Forced;
 pub use pattern::Pattern;
 pub use prediction::Prediction;
+pub use selection::AlgorithmFilter;
 
 use crate::error::{Error, Result};
 use crate::floor::Floor;
@@ -56,10 +57,10 @@ use crate::hardware::{Evidence, Fabric};
 use crate::nccl::{Model, NcclAlgorithm, Protocol};
 use bottleneck::Bottlenecks;
 use breakdown::TimeBreakdown;
-use choice::{AlgoProto, Choice};
 use constants::Constants;
 use machine::{Interconnect, MachineSummary};
 use params::{ModelParams, NetworkParams};
+use selection::{AlgoProto, Selection};
 
 /// How the program launches its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,19 +114,19 @@ impl Fabric {
         let joined_by = machine.joined_by();
         let of_class = trust::best_evidence(machine.class(), Pattern::AllReduce, machine.nodes, joined_by);
         // Where NVLink joins the GPUs of one node no ring crosses another link.
-        if of_class == Evidence::NotValidated || (machine.way == Interconnect::Nvlink && machine.nodes == 1) {
+        if of_class == Evidence::NotValidated || (machine.interconnect == Interconnect::Nvlink && machine.nodes == 1) {
             return of_class;
         }
         // NCCL tries the order of the ranks first, and takes another ring only if that carries more: its search, which takes
         // long, is asked only where this one is too narrow.
         let is_wide_in_order = || {
-            let mut narrows = Bottlenecks::of(seen, &machine, None)?;
-            let params = |narrows: &Bottlenecks| params_of(&machine, narrows, None, &Constants::shipped());
-            narrows.way_out = cuts::way_out(self, &machine, &params(&narrows));
-            Ok::<_, Error>(!is_narrow(&narrows, &params(&narrows)))
+            let mut bottlenecks = Bottlenecks::of(seen, &machine, None)?;
+            let params = |bottlenecks: &Bottlenecks| params_of(&machine, bottlenecks, None, &Constants::shipped());
+            bottlenecks.egress = cuts::egress(self, &machine, &params(&bottlenecks));
+            Ok::<_, Error>(!is_narrow(&bottlenecks, &params(&bottlenecks)))
         };
         let is_narrow_as_laid =
-            || Predictor::of(self, None).is_ok_and(|found| is_narrow(&found.narrows, &found.params));
+            || Predictor::of(self, None).is_ok_and(|found| is_narrow(&found.bottlenecks, &found.params));
         if is_wide_in_order().unwrap_or(false) || !is_narrow_as_laid() {
             of_class
         } else {
@@ -134,33 +135,34 @@ impl Fabric {
     }
 }
 
-/// What predicts calls on one fabric.
+/// A predictor knows one fabric and the constants that hold there, and predicts the time of calls on it.
 #[derive(Debug, Clone)]
 pub struct Predictor {
     fabric: String,
     machine: MachineSummary,
-    narrows: Bottlenecks,
+    bottlenecks: Bottlenecks,
     params: ModelParams,
     model: Option<Model>,
     chooses: String,
 }
 
-/// What is called, and how.
+/// A call of a collective: which one, how it is launched, and the algorithm that the caller forces.
 #[derive(Debug, Clone, Copy)]
 pub struct CollectiveCall {
     /// The collective.
     pub pattern: Pattern,
     /// How it is launched.
     pub launch: Launch,
-    /// What is forced.
-    pub forced: Forced,
+    /// The algorithm and the protocol that the caller forces; none by default.
+    pub forced: AlgorithmFilter,
 }
 
-/// The ways of a call of one size, which do not depend on constants: a fit finds them once.
+/// The algorithms and protocols that a call of one size may run by. They depend on no fitted constant, so a fit finds them
+/// once.
 #[derive(Debug, Clone)]
 pub struct Candidates {
     nbytes: u64,
-    choice: Choice,
+    selection: Selection,
 }
 
 impl Predictor {
@@ -180,25 +182,25 @@ impl Predictor {
             Err(error @ Error::Unknown { .. }) => return Err(error),
             Err(error) => (None, format!("rings, since NCCL's model does not know this machine: {error}")),
         };
-        let mut narrows = Bottlenecks::of(seen, &machine, model.as_ref())?;
+        let mut bottlenecks = Bottlenecks::of(seen, &machine, model.as_ref())?;
         let constants = Constants::shipped();
-        let params = params_of(&machine, &narrows, model.as_ref(), &constants);
+        let params = params_of(&machine, &bottlenecks, model.as_ref(), &constants);
         for pattern in Pattern::ALL {
-            narrows.cuts[pattern as usize] = cuts::cut(fabric, &machine, &params, pattern)?;
+            bottlenecks.cuts[pattern as usize] = cuts::cut(fabric, &machine, &params, pattern)?;
         }
-        narrows.way_out = cuts::way_out(fabric, &machine, &params);
-        let params = params_of(&machine, &narrows, model.as_ref(), &constants);
-        Ok(Self { fabric: fabric.name.clone(), machine, narrows, params, model, chooses })
+        bottlenecks.egress = cuts::egress(fabric, &machine, &params);
+        let params = params_of(&machine, &bottlenecks, model.as_ref(), &constants);
+        Ok(Self { fabric: fabric.name.clone(), machine, bottlenecks, params, model, chooses })
     }
 
-    /// Returns the link that is known to hold up a round.
-    fn narrow(&self, round: bottleneck::TrafficPattern) -> &bottleneck::Bottleneck {
-        self.narrows.of_round(round).expect("what holds a round up is known")
+    /// Returns the link that limits a traffic pattern, which must have one.
+    fn bottleneck(&self, round: bottleneck::TrafficPattern) -> &bottleneck::Bottleneck {
+        self.bottlenecks.of_round(round).expect("what holds a round up is known")
     }
 
-    /// Takes other constants.
+    /// Replaces the constants; a fit does so for each trial.
     pub fn set(&mut self, constants: &Constants) {
-        self.params = params_of(&self.machine, &self.narrows, self.model.as_ref(), constants);
+        self.params = params_of(&self.machine, &self.bottlenecks, self.model.as_ref(), constants);
     }
 
     /// Returns the class of systems, in the table of measurements, to which the fabric belongs.
@@ -217,21 +219,21 @@ impl Predictor {
         prediction::limit(&self.machine, &spent, prediction::longest(&spent, self.launch_us(call, &spent)))
     }
 
-    /// Says who takes the algorithm.
+    /// Says who selects the algorithm: NCCL's own cost model, or a rule and its reason.
     pub fn chooses(&self) -> &str {
         &self.chooses
     }
 
-    /// Finds the ways of a call of so many bytes, as nccl-tests counts them.
+    /// Finds the algorithms and protocols that a call of `nbytes` may run by; bytes as nccl-tests counts them.
     ///
     /// # Errors
     /// [`Error::Unable`] if what is forced is not possible here, or has no closed form.
     pub fn weigh(&self, call: &CollectiveCall, nbytes: u64) -> Result<Candidates> {
-        let choice = choice::choice(self.model.as_ref(), &self.params, call.pattern, call.forced, nbytes);
-        if choice.ways.is_empty() {
-            return Err(self.refusal(call, choice.why_not));
+        let selection = selection::select(self.model.as_ref(), &self.params, call.pattern, call.forced, nbytes);
+        if selection.pairs.is_empty() {
+            return Err(self.refusal(call, selection.why_not));
         }
-        Ok(Candidates { nbytes, choice })
+        Ok(Candidates { nbytes, selection })
     }
 
     fn refusal(&self, call: &CollectiveCall, why: Option<&'static str>) -> Error {
@@ -246,29 +248,30 @@ impl Predictor {
         Error::Unable { fabric: self.fabric.clone(), message }
     }
 
-    /// Returns the time alone, in microseconds; what a fit compares.
+    /// Returns the predicted time in microseconds, without interval and lower bound: the number that a fit compares.
     pub fn us(&self, call: &CollectiveCall, weighed: &Candidates) -> f64 {
         let (_, spent) = self.fastest(call, weighed);
         spent.us() + self.launch_us(call, &spent)
     }
 
-    /// Predicts a call whose ways were weighed; `floor` is the fabric's for that collective.
+    /// Predicts a call whose candidates were found by [`Predictor::weigh`]; `floor` is the lower bound of the collective on the
+    /// fabric.
     pub fn predict(&self, call: &CollectiveCall, weighed: &Candidates, floor: &Floor) -> Prediction {
-        let (way, spent) = self.fastest(call, weighed);
+        let (pair, spent) = self.fastest(call, weighed);
         let launch_us = self.launch_us(call, &spent);
-        prediction::made(self, call, weighed, way, spent, launch_us, floor)
+        prediction::made(self, call, weighed, pair, spent, launch_us, floor)
     }
 
     fn fastest(&self, call: &CollectiveCall, weighed: &Candidates) -> (AlgoProto, TimeBreakdown) {
         let nbytes = weighed.nbytes as f64;
-        let timed = weighed.choice.ways.iter().filter_map(|&way| {
-            let spent = choice::spent(&self.params, call.pattern, way, nbytes)?;
-            Some((way, spent))
+        let timed = weighed.selection.pairs.iter().filter_map(|&pair| {
+            let spent = selection::spent(&self.params, call.pattern, pair, nbytes)?;
+            Some((pair, spent))
         });
-        timed.min_by(|a, b| a.1.us().total_cmp(&b.1.us())).expect("a weighed call has a way that has a closed form")
+        timed.min_by(|a, b| a.1.us().total_cmp(&b.1.us())).expect("a weighed call has a pair that has a closed form")
     }
 
-    /// What launching adds to the device's time.
+    /// Returns the microseconds that launching adds to the device's time.
     fn launch_us(&self, call: &CollectiveCall, spent: &TimeBreakdown) -> f64 {
         let params = &self.params.launching;
         match call.launch {
@@ -283,7 +286,7 @@ impl Predictor {
         }
     }
 
-    /// What one process takes to prepare the pairs of an all_to_all.
+    /// Returns the microseconds that one process takes to prepare the pairs of an all_to_all.
     fn pairs_us(&self, is_all_to_all: bool) -> f64 {
         if is_all_to_all {
             self.params.launching.per_peer_us
@@ -292,30 +295,30 @@ impl Predictor {
         }
     }
 
-    /// How many channels a ring starts for so many bytes; as many as there are where NCCL does not know the machine.
+    /// Returns the number of channels that a ring starts for a size; all channels where NCCL does not know the machine.
     fn channels(&self, protocol: Protocol, nbytes: u64) -> f64 {
         let used = self.model.as_ref().map(|model| model.used_channels(NcclAlgorithm::Ring, protocol, nbytes));
         used.map_or(self.params.channels, f64::from)
     }
 }
 
-/// Says whether a ring is held up by a link that is not at a GPU, or on the way to the cards.
-fn is_narrow(narrows: &Bottlenecks, params: &ModelParams) -> bool {
-    let of_ring = narrows.gbps(bottleneck::TrafficPattern::Ring).min(params.bidirectional_gbps);
-    let is_way_out =
-        |network: &NetworkParams| network.way_gbps.is_some() && network.ring_gbps < bottleneck::NARROWER * of_ring;
-    of_ring < params.bidirectional_gbps || params.inter_node.as_ref().is_some_and(is_way_out)
+/// Says whether a link that is not at a GPU, or the path from GPUs to the cards, limits a ring.
+fn is_narrow(bottlenecks: &Bottlenecks, params: &ModelParams) -> bool {
+    let of_ring = bottlenecks.gbps(bottleneck::TrafficPattern::Ring).min(params.bidirectional_gbps);
+    let is_egress =
+        |network: &NetworkParams| network.egress_gbps.is_some() && network.ring_gbps < bottleneck::NARROWER * of_ring;
+    of_ring < params.bidirectional_gbps || params.inter_node.as_ref().is_some_and(is_egress)
 }
 
 fn params_of(
     machine: &MachineSummary,
-    narrows: &Bottlenecks,
+    bottlenecks: &Bottlenecks,
     model: Option<&Model>,
     constants: &Constants,
 ) -> ModelParams {
     // Rings run with twice the channels that the search found.
     let channels = model.and_then(|model| model.channels(NcclAlgorithm::Ring));
-    ModelParams::of(machine, narrows, constants, channels.map(|channels| 2 * channels.count))
+    ModelParams::of(machine, bottlenecks, constants, channels.map(|channels| 2 * channels.count))
 }
 
 const LAST_RESORT: &str = "rings, since NCCL's search finds none and it would run one channel as a last resort";

@@ -11,7 +11,7 @@ const CHANNELS: f64 = 32.0;
 
 const KIB: f64 = 1024.0;
 
-/// What a step to the next GPU takes, in microseconds.
+/// The time of a step to the next GPU under each protocol, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct HopTimes {
     pub(super) ll: f64,
@@ -19,39 +19,39 @@ pub(super) struct HopTimes {
     pub(super) simple: f64,
 }
 
-/// What the network adds.
+/// The parameters of the network between nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct NetworkParams {
-    /// What its software adds to every hop.
+    /// The microseconds that its software adds to every hop.
     pub(super) software_us: f64,
     /// GB/s of a node's cards at line rate.
     pub(super) line_gbps: f64,
-    /// What they reach in a long transfer.
+    /// The GB/s that these cards reach in a long transfer.
     pub(super) cards_gbps: f64,
-    /// What rings and trees get of it, on the way of the node's GPUs to the cards too.
+    /// The GB/s that rings and trees reach, limited by the path from the node's GPUs to the cards too.
     pub(super) ring_gbps: f64,
     pub(super) tree_gbps: f64,
-    /// In how many parts GPUs share the cards: one for each GPU, or for each card if these are fewer.
+    /// The number of parts in which GPUs share the cards: one for each GPU, or for each card if cards are fewer.
     pub(super) parts: f64,
-    /// What one GPU gets of its part.
+    /// The GB/s that one GPU gets of its part.
     pub(super) gpu_gbps: f64,
-    /// What the GPUs of a node bring to their cards, where that is less than these reach.
-    pub(super) way_gbps: Option<f64>,
-    /// What rings with Simple take from 4 MiB on until they are at speed.
+    /// The GB/s that the GPUs of a node bring to their cards, where that is less than the cards reach.
+    pub(super) egress_gbps: Option<f64>,
+    /// The microseconds that rings with Simple need, from 4 MiB on, until they run at full rate.
     pub(super) ring_startup_us: f64,
-    /// What LL moves over it.
+    /// The GB/s that LL reaches over the network.
     pub(super) ring_ll_gbps: f64,
     pub(super) tree_ll_gbps: f64,
-    /// What is in flight at each level of a tree, in bytes.
+    /// The most bytes in flight at each level of a tree.
     pub(super) in_flight: f64,
-    /// What trees inside a node get of half a GPU's rate.
+    /// The part of half a GPU's rate that trees inside a node reach.
     pub(super) inner: f64,
-    /// What the switch keeps of its rate under a tree over nodes.
+    /// The part of its rate that the switch keeps under a tree over nodes.
     pub(super) nvlstree: f64,
     pub(super) hops: HopTimes,
 }
 
-/// How the switch folds and multicasts.
+/// The parameters of NVLS: a switch that reduces and multicasts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct NvlsParams {
     /// GB/s of a GPU, each way.
@@ -66,17 +66,17 @@ pub(super) struct NvlsParams {
     pub(super) is_blackwell: bool,
 }
 
-/// How the program launches.
+/// The parameters of launching, which depend on how the program calls NCCL.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LaunchParams {
-    /// One process for all GPUs of a node: no call ends before.
+    /// The least microseconds of a call where one process has all GPUs of a node.
     pub(super) single_process_us: f64,
-    /// all_to_all: in addition to all.
+    /// The microseconds that one process adds for an all_to_all.
     pub(super) per_peer_us: f64,
     pub(super) framework_us: f64,
 }
 
-/// Every constant that holds on a machine.
+/// The parameters of the closed forms: the constants that hold on one machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ModelParams {
     pub(super) ranks: f64,
@@ -104,7 +104,7 @@ pub(super) struct ModelParams {
     pub(super) hops: HopTimes,
     pub(super) nvls: Option<NvlsParams>,
     pub(super) inter_node: Option<NetworkParams>,
-    pub(super) narrow: Crossings,
+    pub(super) crossings: Crossings,
     /// What holds up sends, for each of [`Pattern::ALL`].
     pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
     pub(super) launching: LaunchParams,
@@ -134,27 +134,27 @@ impl ModelParams {
     /// Takes from the constants what a machine needs; `channels` as NCCL lays them, if it knows the machine.
     pub(super) fn of(
         machine: &MachineSummary,
-        narrows: &Bottlenecks,
+        bottlenecks: &Bottlenecks,
         constants: &Constants,
         channels: Option<u32>,
     ) -> Self {
         let at = |names: &[&str]| constants.at(&names.join("."));
         let age = age(machine.generation);
-        let is_nvlink = machine.way == Interconnect::Nvlink;
+        let is_nvlink = machine.interconnect == Interconnect::Nvlink;
         let (nodes, local) = (f64::from(machine.nodes), f64::from(machine.local()));
         let channels = channels.map_or(CHANNELS, f64::from);
         let (bidirectional_gbps, one_way_gbps) = rates(machine, constants);
         // Over several nodes the network's own start-up takes its place.
         let has_startup = is_nvlink && machine.nodes == 1;
         let of_age = |name: &str| if has_startup { constants.of(&[name, age]).unwrap_or(0.0) } else { 0.0 };
-        let hops = |way: &str| HopTimes {
-            ll: at(&["hop_us.ll", way]),
-            ll128: constants.of(&["hop_us.ll128", way]).unwrap_or(0.0),
-            simple: at(&["hop_us.simple", way]),
+        let hops = |interconnect: &str| HopTimes {
+            ll: at(&["hop_us.ll", interconnect]),
+            ll128: constants.of(&["hop_us.ll128", interconnect]).unwrap_or(0.0),
+            simple: at(&["hop_us.simple", interconnect]),
         };
         let nvls = machine.folds.then(|| nvls(machine, constants)).flatten();
         let staged = machine.host.map_or(f64::INFINITY, |(_, gbps)| gbps * at(&["staged.both_ways"]) * local);
-        let most = if machine.is_direct { narrows.way_out.unwrap_or(f64::INFINITY) } else { staged };
+        let most = if machine.is_direct { bottlenecks.egress.unwrap_or(f64::INFINITY) } else { staged };
         let cards_gbps = |network: &NodeNetwork| network.line_gbps * at(&["network.ring"]);
         let parts = |network: &NodeNetwork| local.min(f64::from(network.cards));
         let inter_node = machine.network.as_ref().map(|network| NetworkParams {
@@ -165,7 +165,7 @@ impl ModelParams {
             tree_gbps: most.min(network.line_gbps * at(&["network.tree"])),
             parts: parts(network),
             gpu_gbps: of_one_gpu(machine, constants, cards_gbps(network) / parts(network)).min(most),
-            way_gbps: Some(most).filter(|&way| way < cards_gbps(network)),
+            egress_gbps: Some(most).filter(|&egress| egress < cards_gbps(network)),
             ring_startup_us: at(&["network.ring_startup_us"]),
             ring_ll_gbps: at(&["network.ring_ll_gbps"]),
             tree_ll_gbps: at(&["network.tree_ll_gbps"]),
@@ -191,16 +191,16 @@ impl ModelParams {
             ll_gbps: at(&["ll_gbps", age]),
             ll_channel_gbps: is_nvlink.then(|| at(&["ll_channel_gbps"])),
             ll128_channel_gbps: machine.has_ll128().then(|| at(&["ll128_channel_gbps"])),
-            hops: hops(machine.way.name()),
+            hops: hops(machine.interconnect.name()),
             nvls,
             inter_node,
-            narrow: Crossings {
-                ring_gbps: narrows.gbps(TrafficPattern::Ring),
-                chain_gbps: narrows.gbps(TrafficPattern::Chain),
-                tree_gbps: narrows.gbps(TrafficPattern::Tree),
-                sends_gbps: Pattern::ALL.map(|pattern| narrows.gbps(TrafficPattern::Sends(pattern))),
+            crossings: Crossings {
+                ring_gbps: bottlenecks.gbps(TrafficPattern::Ring),
+                chain_gbps: bottlenecks.gbps(TrafficPattern::Chain),
+                tree_gbps: bottlenecks.gbps(TrafficPattern::Tree),
+                sends_gbps: Pattern::ALL.map(|pattern| bottlenecks.gbps(TrafficPattern::Sends(pattern))),
             },
-            cuts: narrows.cuts,
+            cuts: bottlenecks.cuts,
             launching: LaunchParams {
                 single_process_us: at(&["launch.single_process_us"])
                     * local
@@ -232,7 +232,7 @@ fn of_one_gpu(machine: &MachineSummary, constants: &Constants, cards_gbps: f64) 
 /// What a GPU sends while it receives as much, and in a chain.
 fn rates(machine: &MachineSummary, constants: &Constants) -> (f64, f64) {
     let (line, medium) = (machine.line_gbps, machine.medium);
-    match machine.way {
+    match machine.interconnect {
         Interconnect::Nvlink => {
             let part = constants.of(&["efficiency", &medium.name]).unwrap_or(medium.efficiency);
             (line * part, line * part)

@@ -1,8 +1,8 @@
 //! What a caller gets: the time, its interval, what it is made of, and what limits it.
 
 use super::breakdown::{us, Carrier, TimeBreakdown};
-use super::choice::AlgoProto;
 use super::machine::{self, MachineSummary};
+use super::selection::AlgoProto;
 use super::{trust, Candidates, CollectiveCall, Launch, Predictor};
 use crate::floor::Floor;
 use crate::nccl::{NcclAlgorithm, Protocol};
@@ -13,7 +13,7 @@ const UNSEEN: &str = "";
 
 const CUT: &str = "the narrowest cut of the fabric";
 
-const WAY_OUT: &str = "the way from GPUs to network cards";
+const EGRESS: &str = "the way from GPUs to network cards";
 
 /// How long a call takes. Times are microseconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +49,7 @@ pub(super) fn made(
     predictor: &Predictor,
     call: &CollectiveCall,
     weighed: &Candidates,
-    way: AlgoProto,
+    pair: AlgoProto,
     spent: TimeBreakdown,
     launch_us: f64,
     floor: &Floor,
@@ -73,15 +73,15 @@ pub(super) fn made(
     let factor = trust::factor(class, call.pattern, weighed.nbytes, machine.nodes).max(at_line);
     Prediction {
         nbytes: weighed.nbytes,
-        algorithm: way.algorithm.map_or("SendRecv", NcclAlgorithm::name),
-        protocol: way.protocol.name(),
-        channels: way.channels,
+        algorithm: pair.algorithm.map_or("SendRecv", NcclAlgorithm::name),
+        protocol: pair.protocol.name(),
+        channels: pair.channels,
         us: time,
         low_us: (time / factor).max(floor_us),
         high_us: time * factor,
         floor_us,
-        nccl_us: weighed.choice.nccl_us,
-        bottleneck: bottleneck(predictor, call, way, &spent, longest, time),
+        nccl_us: weighed.selection.nccl_us,
+        bottleneck: bottleneck(predictor, call, pair, &spent, longest, time),
         trust,
         parts,
     }
@@ -127,11 +127,11 @@ fn parts(spent: &TimeBreakdown, launch_us: f64, missing_us: f64) -> Vec<(&'stati
 fn unseen(predictor: &Predictor, spent: &TimeBreakdown) -> Option<(String, f64)> {
     match spent.carrier {
         Carrier::InnerLink(round) => {
-            let narrow = predictor.narrow(round);
+            let narrow = predictor.bottleneck(round);
             Some((narrow.name.clone(), narrow.gbps / narrow.line_gbps))
         }
         Carrier::Cut(cut) => Some((CUT.to_owned(), cut.part * predictor.params.bidirectional_gbps / cut.line_gbps)),
-        Carrier::Cards => predictor.params.inter_node.as_ref()?.way_gbps.map(|_| (WAY_OUT.to_owned(), 1.0)),
+        Carrier::Cards => predictor.params.inter_node.as_ref()?.egress_gbps.map(|_| (EGRESS.to_owned(), 1.0)),
         Carrier::Links | Carrier::FoldingSwitch => None,
     }
 }
@@ -140,7 +140,7 @@ fn unseen(predictor: &Predictor, spent: &TimeBreakdown) -> Option<(String, f64)>
 fn bottleneck(
     predictor: &Predictor,
     call: &CollectiveCall,
-    way: AlgoProto,
+    pair: AlgoProto,
     spent: &TimeBreakdown,
     longest: &str,
     time: f64,
@@ -152,40 +152,40 @@ fn bottleneck(
             format!("launching: one process starts {} GPUs", predictor.params.local)
         }
         "launch" => "launching from a framework".to_owned(),
-        "start-up" => format!("starting: kernel and {}, {}", way.protocol.name(), of_time(spent.start_up)),
+        "start-up" => format!("starting: kernel and {}, {}", pair.protocol.name(), of_time(spent.start_up)),
         "channels" => format!("starting channels one after the other, {}", of_time(spent.channels)),
         "network" => format!("starting over the network, {}", of_time(spent.network)),
         "hops" => format!("latency of the steps from GPU to GPU, {}", of_time(spent.hops)),
         "fill" => format!("filling the pipeline, {}", of_time(spent.fill)),
         "floor" => "the narrowest cut of the fabric".to_owned(),
-        _ => carried(predictor, way, spent, percent),
+        _ => carried(predictor, pair, spent, percent),
     }
 }
 
 /// Names what carries the bytes, and how busy it is.
-fn carried(predictor: &Predictor, way: AlgoProto, spent: &TimeBreakdown, percent: impl Fn(f64) -> f64) -> String {
+fn carried(predictor: &Predictor, pair: AlgoProto, spent: &TimeBreakdown, percent: impl Fn(f64) -> f64) -> String {
     let (params, machine) = (&predictor.params, &predictor.machine);
-    let flags = if way.protocol == Protocol::Ll { 2.0 } else { 1.0 };
+    let flags = if pair.protocol == Protocol::Ll { 2.0 } else { 1.0 };
     let note = if flags > 1.0 { " (LL: half of what moves are flags)" } else { "" };
     let cards_gbps = params.inter_node.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);
     let line = match spent.carrier {
         Carrier::Cards => cards_gbps,
-        Carrier::InnerLink(round) => predictor.narrow(round).line_gbps,
+        Carrier::InnerLink(round) => predictor.bottleneck(round).line_gbps,
         Carrier::Cut(cut) => cut.line_gbps,
         Carrier::Links | Carrier::FoldingSwitch => params.line_gbps,
     };
     let busy = percent(us(spent.load * flags, line)).min(100.0);
-    let words = match (spent.carrier, machine.way) {
+    let words = match (spent.carrier, machine.interconnect) {
         (Carrier::Cards, _) => {
-            let way = params.inter_node.as_ref().and_then(|network| network.way_gbps);
-            let by = way.map_or(String::new(), |_| format!("{WAY_OUT}; "));
+            let egress = params.inter_node.as_ref().and_then(|network| network.egress_gbps);
+            let by = egress.map_or(String::new(), |_| format!("{EGRESS}; "));
             return format!("{by}network cards, {busy:.0} % busy{note}");
         }
-        (Carrier::InnerLink(round), _) => format!("{}, {busy:.0} % busy{note}", predictor.narrow(round).name),
+        (Carrier::InnerLink(round), _) => format!("{}, {busy:.0} % busy{note}", predictor.bottleneck(round).name),
         (Carrier::Cut(_), _) => format!("{CUT}, {busy:.0} % busy"),
         (Carrier::FoldingSwitch, _) => {
             let each_way = 1.0 + 1.0 / params.local;
-            format!("GPU ports, {busy:.0} % busy (the switch folds: {each_way:.3} N each way)")
+            format!("GPU ports, {busy:.0} % busy (the switch folds: {each_way:.3} N each pair)")
         }
         (Carrier::Links, machine::Interconnect::Nvlink) => format!("GPU ports, {busy:.0} % busy{note}"),
         (Carrier::Links, machine::Interconnect::Peer) => format!("PCIe, {busy:.0} % busy{note}"),

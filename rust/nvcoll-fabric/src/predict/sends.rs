@@ -20,7 +20,7 @@ pub(super) fn sends(params: &ModelParams, pattern: Pattern, nbytes: f64) -> Time
     let cut = params.cuts[pattern as usize];
     let hops = if pattern == Pattern::SendRecv { params.hops.simple } else { 0.0 };
     let by_gpus = us(inside, params.bidirectional_gbps * cut.map_or(1.0, |cut| cut.part));
-    let by_narrow = us(nbytes, params.narrow.gbps(TrafficPattern::Sends(pattern)));
+    let by_narrow = us(nbytes, params.crossings.gbps(TrafficPattern::Sends(pattern)));
     let (bytes, carrier, load) = match by_narrow > by_gpus {
         true => (by_narrow, Carrier::InnerLink(TrafficPattern::Sends(pattern)), nbytes),
         false => (by_gpus, cut.map_or(Carrier::Links, Carrier::Cut), inside),

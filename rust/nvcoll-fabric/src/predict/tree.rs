@@ -28,7 +28,7 @@ pub(super) fn tree(
     let network = params.inter_node.as_ref()?;
     let chain = |hop: f64| 2.0 * (params.local - 1.0) * hop;
     let of_gpu = if params.local > 1.0 { params.bidirectional_gbps * network.inner / 2.0 } else { f64::INFINITY };
-    let crossing = params.narrow.gbps(TrafficPattern::Tree);
+    let crossing = params.crossings.gbps(TrafficPattern::Tree);
     let gbps = of_gpu.min(crossing);
     // The first and the last GPU of a chain have one neighbour, and the first the card.
     let chain_load = if params.local > 1.0 { 2.0 } else { 1.0 };

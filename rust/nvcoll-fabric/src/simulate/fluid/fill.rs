@@ -52,7 +52,7 @@ impl Fluid<'_> {
             given = if held <= level {
                 self.serve_held(held, &mut rounds, given)
             } else {
-                self.serve(island, level, &mut rounds, given)
+                self.settle_level(island, level, &mut rounds, given)
             };
             rounds.end(held.min(level), self.serial, keeps);
         }
@@ -123,14 +123,14 @@ impl Fluid<'_> {
         for at in 0..self.held.len() {
             let path = &self.paths.all[self.held[at] as usize];
             if path.most == rate {
-                given = self.give(self.held[at], rate, Limit { link: path.narrowest, users: 1 }, rounds, given);
+                given = self.assign(self.held[at], rate, Limit { link: path.narrowest, users: 1 }, rounds, given);
             }
         }
         given
     }
 
     /// Gives the level to all who wait on a link that offers no more; `given` as above.
-    fn serve(&mut self, island: u32, level: f64, rounds: &mut Rounds, mut given: usize) -> usize {
+    fn settle_level(&mut self, island: u32, level: f64, rounds: &mut Rounds, mut given: usize) -> usize {
         for word in 0..rounds.words() {
             let mut offers = rounds.find(level, word);
             while offers != 0 {
@@ -140,7 +140,7 @@ impl Fluid<'_> {
                 self.levels[link as usize].served = self.serial;
                 let limit = Limit { link, users: self.links[link as usize].transfers };
                 for at in 0..self.find_waiting(link) {
-                    given = self.give(self.found[at], level, limit, rounds, given);
+                    given = self.assign(self.found[at], level, limit, rounds, given);
                 }
             }
         }
@@ -159,7 +159,7 @@ impl Fluid<'_> {
 
     /// Gives a path its rate, which takes from its links. No branch depends on whether it is another.
     #[inline(always)]
-    fn give(&mut self, path: u32, rate: f64, limit: Limit, rounds: &mut Rounds, given: usize) -> usize {
+    fn assign(&mut self, path: u32, rate: f64, limit: Limit, rounds: &mut Rounds, given: usize) -> usize {
         let bundle = &mut self.bundles[path as usize];
         bundle.served = self.serial;
         let members = f64::from(bundle.members);

@@ -8,7 +8,7 @@
 //! links changed: the bundles that are joined to them by links that they share, an **island**. Work per change: that
 //! of a filling of the island, plus the transfers whose rate changed. A transfer that has its links to itself is in
 //! no island and costs a table look-up per link. On machines of few paths, rates are looked up by what is on its way
-//! (`known.rs`), and nothing is filled that was filled before.
+//! (`rate_memo.rs`), and nothing is filled that was filled before.
 //!
 //! Rates and what remains are doubles (sums, products and quotients only, hence the same on every machine); a
 //! transfer whose rate never differed from its rate alone ends at the exact picosecond, the others within a
@@ -16,8 +16,8 @@
 
 mod fill;
 mod island;
-mod known;
-mod later;
+mod postpone;
+mod rate_memo;
 mod rounds;
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ use super::paths::{TransferPath, TransferPaths};
 use crate::units::Ps;
 use fill::RateChange;
 use island::{Island, LEAST_KEPT};
-use known::Known;
+use rate_memo::RateMemo;
 
 /// The picoseconds by which a quotient may exceed a whole number without being rounded up: more than doubles err over a
 /// second, less than anything that is simulated. Chosen.
@@ -132,7 +132,7 @@ pub(super) struct Fluid<'a> {
     found: Vec<u32>,
     given: Vec<RateChange>,
     /// Rates by what is on its way, where that comes again.
-    known: Option<Known>,
+    memo: Option<RateMemo>,
 }
 
 impl SharedLink {
@@ -172,7 +172,7 @@ impl<'a> Fluid<'a> {
             is_held: path.most.is_finite(),
         };
         let link = SharedLink { island: NONE, ..SharedLink::default() };
-        let known = Known::new(paths);
+        let memo = RateMemo::new(paths);
         let level = |&capacity: &u64| FillLevel { capacity: capacity as f64, served: 0, place: NONE };
         Self {
             paths,
@@ -183,7 +183,7 @@ impl<'a> Fluid<'a> {
             levels: paths.capacities.iter().map(level).collect(),
             alone: vec![0; paths.all.len()],
             islands: Vec::new(),
-            least_kept: if known.is_some() { usize::MAX } else { LEAST_KEPT },
+            least_kept: if memo.is_some() { usize::MAX } else { LEAST_KEPT },
             free: Vec::new(),
             places: vec![0; paths.all.len() * most_links],
             most_links,
@@ -195,7 +195,7 @@ impl<'a> Fluid<'a> {
             held: Vec::new(),
             found: Vec::new(),
             given: Vec::new(),
-            known,
+            memo,
         }
     }
 
@@ -205,8 +205,8 @@ impl<'a> Fluid<'a> {
 
     /// Transfers have begun or ended on a link that others are on.
     fn touch(&mut self, link: u32) {
-        match &mut self.known {
-            Some(known) => known.meet(),
+        match &mut self.memo {
+            Some(memo) => memo.meet(),
             None => self.change(link),
         }
     }
@@ -218,8 +218,8 @@ impl<'a> Fluid<'a> {
         let after = std::mem::replace(&mut bundle.member, queue);
         bundle.members += 1;
         bundle.has_new = true;
-        if let Some(known) = &mut self.known {
-            known.join(path, bundle);
+        if let Some(memo) = &mut self.memo {
+            memo.join(path, bundle);
         }
         (self.flows[queue as usize].before, self.flows[queue as usize].after) = (NONE, after);
         if after != NONE {
@@ -241,8 +241,8 @@ impl<'a> Fluid<'a> {
             self.flows[after as usize].before = before;
         }
         self.bundles[path as usize].members -= 1;
-        if let Some(known) = &mut self.known {
-            known.part(path, &self.bundles[path as usize]);
+        if let Some(memo) = &mut self.memo {
+            memo.part(path, &self.bundles[path as usize]);
         }
         if self.bundles[path as usize].members == 0 {
             self.deactivate(path);
@@ -264,7 +264,7 @@ impl<'a> Fluid<'a> {
 
     /// Lets the transfers of a path go on at a rate, which `limit` allows no higher.
     fn set_rate(&mut self, path: u32, rate: f64, limit: Limit, now: Ps) {
-        let known = &self.paths.all[path as usize];
+        let alone = &self.paths.all[path as usize];
         let pace = 1e12 / rate;
         let (mut first, mut queue) = ((Ps::MAX, NONE), self.bundles[path as usize].member);
         while queue != NONE {
@@ -273,7 +273,7 @@ impl<'a> Fluid<'a> {
                 flow.limit.link = if limit.users >= flow.limit.users { limit.link } else { flow.limit.link };
                 flow.limit.users = flow.limit.users.max(limit.users);
             }
-            flow.set_rate(rate, pace, now, known);
+            flow.set_rate(rate, pace, now, alone);
             first = flow.first(queue, first);
             queue = flow.after;
         }
@@ -389,8 +389,8 @@ impl Discipline for Fluid<'_> {
             shared.weight += f64::from(crossing.weight);
             shared.alter(crossing.link, &mut self.islands);
         }
-        let known = &self.paths.all[path as usize];
-        let limit = Limit { link: known.narrowest, users: 1 };
+        let alone = &self.paths.all[path as usize];
+        let limit = Limit { link: alone.narrowest, users: 1 };
         self.flows[queue as usize] = Transfer {
             left: nbytes as f64,
             since: now,
@@ -403,7 +403,7 @@ impl Discipline for Fluid<'_> {
         };
         self.join(queue);
         if is_alone {
-            self.set_rate(path, known.rate, limit, now);
+            self.set_rate(path, alone.rate, limit, now);
             let flow = &mut self.flows[queue as usize];
             flow.noted = flow.ends;
             agenda.push(flow.ends, event(queue, ENDS));
@@ -443,9 +443,9 @@ impl Discipline for Fluid<'_> {
     }
 
     fn settle(&mut self, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda) {
-        match self.known.take_if(|known| known.is_stale) {
-            Some(known) => self.settle_by_table(known, now, ended, agenda),
-            None if self.known.is_some() || self.changed.is_empty() => {}
+        match self.memo.take_if(|memo| memo.is_stale) {
+            Some(memo) => self.settle_by_table(memo, now, ended, agenda),
+            None if self.memo.is_some() || self.changed.is_empty() => {}
             None => self.settle_links(now, ended, agenda),
         }
     }

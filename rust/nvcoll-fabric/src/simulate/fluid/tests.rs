@@ -167,7 +167,7 @@ fn simulation(drawn: &Drawn, folds: bool, protocol: &str, slow: u32) -> Simulati
 
 fn run(simulation: &Simulation, least_kept: usize) -> RunOutcome {
     let mut fluid = Fluid::new(&simulation.paths, simulation.flat.queues(), true);
-    (fluid.known, fluid.least_kept) = (None, least_kept);
+    (fluid.memo, fluid.least_kept) = (None, least_kept);
     Execution::run(simulation, fluid, &mut || false).ok().unwrap()
 }
 
@@ -194,7 +194,7 @@ proptest! {
     ) {
         let simulation = simulation(&drawn, folds, if ideal { "ideal" } else { "simple" }, slow);
         let mut fluid = Fluid::new(&simulation.paths, simulation.flat.queues(), true);
-        (fluid.known, fluid.least_kept) = (None, least_kept);
+        (fluid.memo, fluid.least_kept) = (None, least_kept);
         prop_assert!(Execution::run(&simulation, Checked(fluid), &mut || false).is_ok());
     }
 

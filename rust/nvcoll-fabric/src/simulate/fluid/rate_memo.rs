@@ -33,8 +33,8 @@ struct RecordedRate {
     limit: Limit,
 }
 
-/// The table, and what is on its way.
-pub(super) struct Known {
+/// A memo of the rates of sets of transfers, and the set that is under way.
+pub(super) struct RateMemo {
     /// Paths with transfers, and for each path where it is there.
     active: Vec<u32>,
     places: Vec<u32>,
@@ -50,7 +50,7 @@ pub(super) struct Known {
     found: u32,
 }
 
-impl Known {
+impl RateMemo {
     /// Starts with nothing on its way; none where there are too many paths.
     pub(super) fn new(paths: &TransferPaths) -> Option<Self> {
         (paths.all.len() <= MOST_PATHS).then(|| Self {
@@ -129,37 +129,37 @@ fn hash_of(path: u32) -> u64 {
 
 impl Fluid<'_> {
     /// Settles by a table that is stale: adds the transfers that end now, or gives all their rates if none does.
-    pub(super) fn settle_by_table(&mut self, mut known: Known, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda) {
-        for &path in &known.active {
+    pub(super) fn settle_by_table(&mut self, mut memo: RateMemo, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda) {
+        for &path in &memo.active {
             self.add_ended_on(path, now, ended);
         }
         if ended.is_empty() {
-            known.is_stale = false;
-            self.give_all(&mut known, now, agenda);
-            if !known.is_worth_it() {
+            memo.is_stale = false;
+            self.assign_all(&mut memo, now, agenda);
+            if !memo.is_worth_it() {
                 self.least_kept = LEAST_KEPT;
-                return self.change_all(&known.active);
+                return self.change_all(&memo.active);
             }
         }
-        self.known = Some(known);
+        self.memo = Some(memo);
     }
 
-    fn give_all(&mut self, known: &mut Known, now: Ps, agenda: &mut Agenda) {
-        known.looks += 1;
-        if let Some(set) = known.find(&self.bundles) {
-            known.found += 1;
-            for &RecordedRate { path, rate, limit, .. } in &known.given[set] {
+    fn assign_all(&mut self, memo: &mut RateMemo, now: Ps, agenda: &mut Agenda) {
+        memo.looks += 1;
+        if let Some(set) = memo.find(&self.bundles) {
+            memo.found += 1;
+            for &RecordedRate { path, rate, limit, .. } in &memo.given[set] {
                 let bundle = &self.bundles[path as usize];
                 if bundle.rate != rate || bundle.has_new || self.records && bundle.limit != limit {
                     self.set_rate(path, rate, limit, now);
                 }
             }
         } else {
-            self.change_all(&known.active);
+            self.change_all(&memo.active);
             self.settle_links(now, &mut Vec::new(), agenda);
-            known.store(&self.bundles);
+            memo.store(&self.bundles);
         }
-        self.note_first_of(&known.active, agenda);
+        self.note_first_of(&memo.active, agenda);
     }
 
     fn change_all(&mut self, paths: &[u32]) {
@@ -203,7 +203,7 @@ mod tests {
     fn run(simulation: &Simulation, has_table: bool) -> RunOutcome {
         let mut fluid = Fluid::new(&simulation.paths, simulation.flat.queues(), true);
         if !has_table {
-            (fluid.known, fluid.least_kept) = (None, super::LEAST_KEPT);
+            (fluid.memo, fluid.least_kept) = (None, super::LEAST_KEPT);
         }
         Execution::run(simulation, fluid, &mut || false).ok().unwrap()
     }

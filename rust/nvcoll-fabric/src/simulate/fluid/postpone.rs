@@ -1,4 +1,4 @@
-//! The state of transfers as distances from now, and the same state later: what passing over tiles asks.
+//! The state of transfers relative to now, and moving that state to a later time. Skipping repeated tiles needs both.
 
 use super::{Fluid, Transfer};
 use crate::units::Ps;
