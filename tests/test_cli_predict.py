@@ -1,6 +1,7 @@
 """`nvcoll predict`: what the command prints, draws, traces and refuses."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import command_line
@@ -168,6 +169,24 @@ def test_buckets_are_calls_one_after_the_other():
 )
 def test_the_rate_of_links_is_that_of_what_joins_gpus(name, link, network):
     assert named(name).port_rates() == (pytest.approx(link, rel=1e-3), network)
+
+
+def test_answers_about_a_large_cluster_build_no_list_of_its_links():
+    question = Question("all_reduce", [1 << 30], "process_per_gpu", None)
+
+    def peak(nodes):
+        machine = named(f"hgx-h100x{nodes}+ib-ndr-8")
+        tracemalloc.start()
+        try:
+            ((answer,),) = ask_all(question, [machine])
+            assert answer.to_json(None)["network_gbps"] == 50
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(4)
+    few = peak(8)
+    assert 0 < peak(1024) < 2 * few
 
 
 @pytest.mark.parametrize(

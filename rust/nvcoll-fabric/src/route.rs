@@ -21,27 +21,27 @@ use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::units::{Ps, Rate};
 
-/// What a transfer passes.
+/// The route of a transfer: the links that it crosses, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Positions in `links`, in order; none if both ends are one.
     pub links: Vec<usize>,
-    /// How it goes.
+    /// The kind of the route.
     pub kind: RouteKind,
 }
 
-/// How a transfer goes, best first.
+/// The kinds of routes, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteKind {
-    /// Inside one GPU.
+    /// The transfer stays inside one GPU.
     Local,
-    /// Over NVLink or xGMI.
+    /// The transfer crosses NVLink or xGMI.
     Nvlink,
-    /// Over PCIe from GPU to GPU.
+    /// The transfer crosses PCIe from GPU to GPU.
     Peer,
-    /// Through the memory of a socket.
+    /// The transfer is host-staged: it passes the memory of a socket.
     Staged,
-    /// Through a network.
+    /// The transfer crosses a network.
     Network,
 }
 
@@ -64,7 +64,7 @@ impl Route {
         self.links.iter().map(|&link| fabric.links[link].rate()).min()
     }
 
-    /// Returns how long the first byte takes.
+    /// Returns the latency: the time that the first byte takes.
     pub fn latency(&self, fabric: &Fabric) -> Ps {
         self.links.iter().map(|&link| fabric.links[link].latency()).sum()
     }
@@ -109,13 +109,13 @@ impl Fabric {
 pub struct Router {
     gpus: Vec<usize>,
     memories: Vec<usize>,
-    /// For GPUs that were asked about, the memory that is nearest.
+    /// The nearest memory of each GPU of an earlier search.
     nearest: BTreeMap<usize, Option<usize>>,
     /// For each device, the links that leave it, by the node to which they lead: to what stands between nodes first.
     leaving: Vec<Vec<usize>>,
     /// Whether all nodes are alike.
     has_copies: bool,
-    /// For each device, how it is reached best, and in which search that was found.
+    /// The best way to each device, and the number of the search that found it.
     best: Vec<(u64, Reached)>,
     search: u64,
 }

@@ -60,11 +60,11 @@ use search::{ChannelGraph, GraphPattern};
 pub enum NcclAlgorithm {
     /// Two trees over nodes, chains inside them.
     Tree,
-    /// Rings.
+    /// Rings over all GPUs.
     Ring,
-    /// The NVSwitch folds and multicasts.
+    /// The NVSwitch reduces and multicasts.
     Nvls,
-    /// The same inside nodes, a tree over them.
+    /// The NVSwitch reduces and multicasts inside nodes, and a tree joins the nodes.
     NvlsTree,
     /// Parallel aggregated trees: one GPU per node.
     Pat,
@@ -135,7 +135,7 @@ impl Function {
     }
 }
 
-/// A pair that NCCL weighs.
+/// A pair of algorithm and protocol that NCCL considers for a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// The algorithm.
@@ -146,18 +146,18 @@ pub struct Candidate {
     pub channels: u32,
     /// Bytes over this is the time without latency: GB/s, 10^9 bytes per second.
     pub bandwidth_gbps: f64,
-    /// Microseconds before that.
+    /// The latency in microseconds.
     pub latency_us: f64,
     /// NCCL's estimate; none if the pair is not considered.
     pub time_ps: Option<Ps>,
-    /// Why it is not considered.
+    /// The reason why the pair is not considered.
     pub why_disabled: Option<&'static str>,
 }
 
 /// The channels of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Channels {
-    /// How many the search found; rings and trees run with twice as many.
+    /// The number of channels that the search found; rings and trees run with twice as many.
     pub count: u32,
     /// GB/s of each between GPUs.
     pub node_gbps: f64,
@@ -271,7 +271,7 @@ impl Model {
         })
     }
 
-    /// Weighs every pair; `nbytes` is what nccl-tests calls size: the whole buffer, of all ranks for all_gather and
+    /// Estimates the time of every pair; `nbytes` is what nccl-tests calls size: the whole buffer, of all ranks for all_gather and
     /// reduce_scatter.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
 
-/// How good a path is, best first.
+/// The classes of paths between devices, as NCCL's topology search orders them, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathClass {
     /// No path: one GPU.
@@ -44,7 +44,7 @@ pub enum PathClass {
     Sys,
 }
 
-/// From one device to another.
+/// A path from one device to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TopologyPath {
     pub(super) class: PathClass,
@@ -56,39 +56,39 @@ pub(super) struct TopologyPath {
     pub(super) width: i64,
 }
 
-/// One node of those that take part: the first.
+/// The topology of the first node that takes part, as NCCL sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NodeTopology {
-    /// How many GPUs of it take part.
+    /// The number of its GPUs that take part.
     pub(super) gpus: usize,
-    /// Its network cards; none if no other node takes part.
+    /// The number of its network cards; 0 if no other node takes part.
     pub(super) nics: usize,
-    /// What each link of the fabric carries, in thousandths of GB/s; zero outside the node.
+    /// The capacity of each link of the fabric, in thousandths of GB/s; zero outside the node.
     pub(super) capacity: Vec<i64>,
     /// Whether a link is PCIe.
     pub(super) is_pcie: Vec<bool>,
     /// Whether an NVSwitch joins its GPUs.
     pub(super) has_switch: bool,
-    /// What a GPU has to the NVSwitch, in thousandths.
+    /// The capacity from a GPU to the NVSwitch, in thousandths of GB/s.
     pub(super) to_switch: i64,
-    /// What leaves each GPU over NVLink and over PCIe, in thousandths.
+    /// The capacity out of each GPU over NVLink and over PCIe, in thousandths of GB/s.
     pub(super) leaving: Vec<(i64, i64)>,
-    /// What each network card sends, in thousandths.
+    /// The capacity out of each network card, in thousandths of GB/s.
     pub(super) cards: Vec<i64>,
     between: Vec<Option<TopologyPath>>,
     out: Vec<Option<TopologyPath>>,
     into: Vec<Option<TopologyPath>>,
     /// The widest path to another GPU, or to a network card.
     pub(super) widest: i64,
-    /// All that a GPU has.
+    /// The capacity out of a GPU over all links, in thousandths of GB/s.
     pub(super) total: i64,
-    /// Of what make its processors are.
+    /// The make of its processors.
     pub(super) processor: Processor,
     /// How much more PCIe carries where an Intel processor splits it.
     pub(super) split_part: f64,
 }
 
-/// Who takes part.
+/// The ranks that take part, sorted into nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NodeRanks {
     /// The number of ranks.
@@ -163,7 +163,7 @@ fn processor(fabric: &Fabric) -> Result<Processor> {
 }
 
 impl NodeTopology {
-    /// Sees the first node as a version does.
+    /// Builds the topology of the first node as a version of NCCL sees it.
     ///
     /// # Errors
     /// [`Error::Unable`] for media that NCCL has no figure for, [`Error::NoPath`] between GPUs that nothing joins.

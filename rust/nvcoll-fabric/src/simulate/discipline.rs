@@ -3,21 +3,21 @@
 use super::agenda::Agenda;
 use crate::units::Ps;
 
-/// The event that a queue's step begins to move; other numbers are the discipline's.
+/// The event at which a queue's step begins to move; other numbers belong to the discipline.
 pub(super) const BEGINS: u32 = 0;
-/// The event that a transfer ends.
+/// The event at which a transfer ends.
 pub(super) const ENDS: u32 = u32::MAX;
 
 pub(super) const fn event(queue: u32, what: u32) -> u64 {
     (queue as u64) << 32 | what as u64
 }
 
-/// What held a transfer back while most others did.
+/// The link that limited a transfer while it had the most competitors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limit {
     /// The link; none if that is not known.
     pub(super) link: u32,
-    /// How many transfers were on it then.
+    /// The number of transfers on the link at that time.
     pub(super) users: u32,
 }
 
@@ -27,7 +27,7 @@ impl Default for Limit {
     }
 }
 
-/// How transfers get their links.
+/// A discipline decides how transfers share links: max-min fair, or first in, first out.
 pub(super) trait Discipline {
     /// Whether a transfer has its links only after the latency of all of them; else each link adds its own.
     const WAITS_FOR_LATENCY: bool;
@@ -35,28 +35,28 @@ pub(super) trait Discipline {
     /// Whether its state says when transfers end, so that the ends on the agenda say nothing more.
     const KNOWS_ENDS: bool;
 
-    /// Returns how long a transfer takes that has its links to itself.
+    /// Returns the time of a transfer that has its links to itself.
     fn alone(&mut self, path: u32, nbytes: u64) -> Ps;
 
-    /// Such a transfer, of which that was asked just now, takes place.
+    /// Carries out a transfer that has its links to itself; the caller has just asked for its time.
     fn pass(&mut self, path: u32, takes: Ps) -> Limit;
 
-    /// A transfer begins to move; returns when it ends if that is known now.
+    /// Begins to move a transfer; returns its end if that is known now.
     fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps>;
 
-    /// One of the discipline's events; returns when the queue's transfer ends if that is known now.
+    /// Handles one of the discipline's own events; returns the end of the queue's transfer if that is known now.
     fn happens(&mut self, happening: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps>;
 
-    /// The queue's transfer ends.
+    /// Ends the queue's transfer.
     fn end(&mut self, queue: u32, at: Ps) -> Limit;
 
-    /// All events of `now` have happened; adds transfers that end now after all.
+    /// Settles rates after all events of `now`; adds the transfers that end now as a result.
     fn settle(&mut self, now: Ps, ended: &mut Vec<u32>, agenda: &mut Agenda);
 
-    /// Returns how long each link was in use, when nothing is any more.
+    /// Returns the time that each link was in use, once no transfer is left.
     fn busy(&mut self) -> Vec<Ps>;
 
-    /// Returns how long each link was in use until now.
+    /// Returns the time that each link was in use until now.
     fn used(&self, now: Ps) -> Vec<Ps>;
 
     /// Tells all that decides what comes after `now`, times as distances from it, until `visit` says no; says whether it
