@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
-use nvcoll_fabric::predict::{Candidates, CollectiveCall, AlgorithmFilter, Launch, Pattern, Predictor};
+use nvcoll_fabric::predict::{AlgorithmFilter, Candidates, CollectiveCall, Launch, Pattern, Predictor};
 use nvcoll_fabric::{Error, Result};
 
 use crate::error::of_fabric;
