@@ -1712,7 +1712,10 @@ class Fabric:
         """The matrix of ``nvidia-smi topo -m``: how each pair of GPUs is joined.
 
         Args:
-            first: int or None; rows and columns of the first GPUs only, of all if None."""
+            first: int or None; rows and columns of the first GPUs only, of all if None.
+
+        Raises:
+            InvalidArgument: `first` is no whole number, or negative."""
 
     def route(self, source: int, target: int) -> tuple[list[str], str]:
         """The devices that a transfer from one rank to another passes, and how it goes."""
@@ -1721,13 +1724,23 @@ class Fabric:
         """GB/s of each pair when nothing else moves; row `from`, column `to`, NaN on the diagonal.
 
         Args:
-            first: int or None; rows and columns of the first GPUs only, of all if None."""
+            first: int or None; rows and columns of the first GPUs only, of all if None.
+
+        Raises:
+            InvalidArgument: `first` is no whole number, or negative."""
 
     def at_once(self, *, first: int | None = None) -> list[list[float]]:
         """GB/s of each pair when every pair of all GPUs sends, both ways; row `from`, column `to`, NaN on the diagonal.
 
         Args:
-            first: int or None; rows and columns of the first GPUs only, of all if None."""
+            first: int or None; rows and columns of the first GPUs only, of all if None.
+
+        Raises:
+            InvalidArgument: `first` is no whole number, or negative."""
+
+    def port_rates(self) -> tuple[float, float | None]:
+        """GB/s at line rate, one way: of the links from the first GPU to the others of its node (to the host if NVLink does not
+        join all of them), and of its share of the node's network cards, or None on one node."""
 
     def cut(self, ranks: Sequence[int]) -> float:
         """GB/s that can leave these ranks for the others, one way.
