@@ -210,6 +210,6 @@ def test_nodes_from_a_file_make_a_cluster(tmp_path):
 def test_the_number_of_ranks_that_a_matrix_shows_is_a_whole_number(first):
     fabric = nvcoll.fabric("hgx-h100")
     for matrix in (fabric.matrix, fabric.alone, fabric.at_once):
-        with pytest.raises(nvcoll.InvalidArgument, match="first is .*: it must be a whole number"):
+        with pytest.raises(nvcoll.InvalidArgument, match="it must be a whole number, at least 0"):
             matrix(first=first)
         assert len(matrix(first=2)) == 2 and len(matrix(first=100)) == len(matrix(first=None)) == 8
