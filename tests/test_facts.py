@@ -200,7 +200,7 @@ def measured(system: str) -> float:
 
 @pytest.mark.parametrize("row", tables("said"), ids=lambda row: row["check"])
 def test_common_slips(row):
-    figures, checks = re.findall(r"\*\*([\d.]+)\*\*", row["what is so"]), re.findall(r"`([^`]+)`", row["check"])
+    figures, checks = re.findall(r"\*\*([\d.]+)\*\*", row["correct"]), re.findall(r"`([^`]+)`", row["check"])
     assert len(figures) == len(checks) > 0
     for figure, check in zip(figures, checks, strict=True):
         what, _, machine = check.rpartition(" ")

@@ -38,12 +38,12 @@ Written by `nvcoll algorithms --markdown > docs/ALGORITHMS.md` from the registry
 {overview}
 
 The **order** of a reduction determines its bits. *rank*: ranks 0 to n-1, from left to right. *nested*: groups first.
-*own*: see the source of the algorithm. *none*: no reduction. See [reproducible results](reproducibility.md).
+*own*: an order of the algorithm, the
+same in every run. *none*: no reduction. See [reproducible results](reproducibility.md).
 
-The **cost** is counted from schedules of 8 ranks on mapped memory. `2.00 · 2`: a rank reads and writes 2.00 times its
-longer buffer (mean over ranks), and the longest chain of waits has 2 handoffs. `3.12 (3.50) · 6`: the busiest rank has
-3.50. `11.00 · 2 / 9.00 · 2`: in place / out of place. `nvcoll algorithms COLLECTIVE -n RANKS` prints other world sizes,
-and staged memory.
+The **cost** is counted for 8 ranks on mapped memory. `2.00 · 2`: a rank reads and writes 2.00 times the bytes of its
+longer buffer, and the longest chain has 2 waits. `3.12 (3.50) · 6`: 3.12 is the mean over ranks, 3.50 the busiest rank.
+`11.00 · 2 / 9.00 · 2`: in place / out of place. `nvcoll algorithms COLLECTIVE -n RANKS` prints other numbers of ranks.
 """
 
 
@@ -160,21 +160,21 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _section(collective: str, contract: str, chosen: Sequence[Entry]) -> str:
+def _section(collective: str, chosen: Sequence[Entry]) -> str:
     rows = []
     for entry in chosen:
         costs = [cost for call, (cost,) in calls([entry.costs(PAGE_RANKS)]) if call.startswith("mapped")]
         told = " / ".join(f"{cost.words} · {cost.waits}" for cost in costs)
         rows.append(_row(f"`{entry.algorithm}`", entry.order, told, entry.summary, entry.source))
     heads = _row("algorithm", "order", "cost", "idea", "source") + "\n" + "|---" * 5 + "|"
-    return "\n".join([f"## {collective}\n\n{contract[:1].upper()}{contract[1:]}.\n", heads, *rows])
+    return "\n".join([f"## {collective}\n", heads, *rows])
 
 
 def page() -> str:
     """Writes ``docs/ALGORITHMS.md``."""
     known = [(row.name, row.summary, entries(row.name)) for row in collectives()]
     overview = [_row(f"[{n}](#{n})", c, ", ".join(f"`{e.algorithm}`" for e in chosen)) for n, c, chosen in known]
-    sections = [_section(name, contract, chosen) for name, contract, chosen in known]
+    sections = [_section(name, chosen) for name, _, chosen in known]
     return "\n".join([PAGE.format(overview="\n".join(overview)), "\n\n".join(sections), ""])
 
 

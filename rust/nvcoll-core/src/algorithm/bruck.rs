@@ -53,7 +53,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     name: "bruck",
     collective: &collective::ALL_TO_ALL,
     order: Order::None,
-    summary: "in log2 n rounds, far ones first, parts travel by the bits of their distance",
+    summary: "log2 n rounds, from far to near; in each, all parts travel together that have to go that far",
     source: "Bruck et al. 1997",
     build: Plain(|b| {
         let n = b.world_size();

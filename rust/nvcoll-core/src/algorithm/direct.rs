@@ -152,7 +152,7 @@ pub(super) static BARRIER: Algorithm = Algorithm {
     collective: &collective::BARRIER,
     order: Order::None,
     summary: "every rank waits until all other ranks have entered",
-    source: "the dissemination-free form of a central barrier; Mellor-Crummey and Scott 1991 survey both",
+    source: "the central barrier; survey: Mellor-Crummey and Scott 1991",
     build: Plain(|_| {}),
 };
 

@@ -25,7 +25,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::SCAN,
     order: Order::Own,
-    summary: "each rank adds the sum of the rank 1, 2, 4, .. before it",
+    summary: "each rank adds the sums of the ranks 1, 2, 4, .. before it",
     source: "Hillis and Steele 1986",
     build: Plain(|b| double(b, 0)),
 };
@@ -35,7 +35,7 @@ pub(super) static EXSCAN: Algorithm = Algorithm {
     name: "recursive_doubling",
     collective: &collective::EXSCAN,
     order: Order::Own,
-    summary: "by doubling, each rank computes the sum that ends one rank before it",
+    summary: "each rank adds the sums of the ranks 1, 2, 4, .. before it, without its own input",
     source: "Hillis and Steele 1986",
     build: Plain(|b| double(b, 1)),
 };
