@@ -197,7 +197,7 @@ def test_the_shipped_table_can_be_read_and_hangs_together():
 def test_fabrics_and_networks_of_the_shipped_table_are_presets():
     files = [tomllib.loads(file.read_text()) for file in (TABLES / "presets").glob("*.toml")]
     machines = {machine["name"] for file in files for machine in file["machines"]} | NO_PRESET_YET
-    networks = {row["name"] for row in tomllib.loads((TABLES / "networks.toml").read_text())["network"]}
+    networks = {row["name"] for row in tomllib.loads((TABLES / "hardware" / "networks.toml").read_text())["network"]}
     for owner in {item.system.system_id: item.system for item in judging.read(SHIPPED)}.values():
         assert re.sub(r"\[.*\]$", "", owner.fabric) in machines, owner.system_id
         assert not owner.network or owner.network in networks, owner.system_id
