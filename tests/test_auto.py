@@ -129,7 +129,7 @@ def test_explain_shows_estimates_beside_measurements(options):
     for name in auto_candidates("all_reduce"):
         assert re.search(rf"^{name} +\d\S* [KM]?i?B? +\d+ +\d+ +[\d.e+]+ +[\d.e+]+ +[\d.]+", text, re.MULTILINE), text
     assert text.count("<- auto") == 1
-    assert "by name only, since their bits are others: ring, tree" in text
+    assert "by name only, since their bits differ: ring, tree" in text
 
 
 @pytest.mark.parametrize("collective", WITH_DATA)
