@@ -101,6 +101,14 @@ def test_the_time_of_a_driven_call_begins_before_its_proof():
     assert (x == 1).all()
 
 
+def test_the_time_of_a_call_begins_before_the_proof_of_a_user_s_schedule():
+    node, x = nvcoll.Node(256, workers=1), np.ones((256, 256), "f4")
+    schedule = nvcoll.schedule("all_reduce", world_size=256, algorithm="ring", in_place=True)
+    with pytest.raises(nvcoll.Timeout, match="its schedule was being proved"):
+        node.all_reduce(x, algorithm=schedule, path="staged", timeout=0.001)
+    assert (x == 1).all()
+
+
 def test_the_time_of_a_rank_s_call_begins_before_its_proof():
     def program(comm):
         comm.all_reduce(np.ones(64, "f4"), algorithm="ring", path="pushed", timeout=0.001)

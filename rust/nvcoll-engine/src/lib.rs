@@ -31,4 +31,4 @@ pub mod system;
 pub use error::{Error, Result};
 pub use memory::buffers::Buffers;
 pub use memory::originals::OriginalArray;
-pub use run::deadline::Deadline;
+pub use run::deadline::{Deadline, UntilDeadline};

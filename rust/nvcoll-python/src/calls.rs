@@ -10,9 +10,9 @@ use nvcoll_core::algorithm::NamedAlgorithm;
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
-use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::Verified;
 use nvcoll_core::words::counted;
+use nvcoll_engine::call::Call;
 use nvcoll_engine::Deadline;
 
 use crate::error::{invalid, of_core};
@@ -169,49 +169,28 @@ fn name_of(op: &Bound<'_, PyAny>) -> PyResult<String> {
     Err(invalid(py, "`op` must be a name, a ufunc such as np.add, or premul_sum(scalars)"))
 }
 
-/// An algorithm by name, or the proof of one that the user wrote.
-pub(crate) struct Choice {
-    pub(crate) name: String,
-    pub(crate) proof: Option<Verified>,
-}
-
-impl Choice {
-    /// Reads `algorithm=`, whose default is auto.
-    pub(crate) fn of_option(
-        algorithm: Option<&Bound<'_, PyAny>>,
-        collective: &'static Collective,
-        roles: Roles,
-        path: Path,
-        aliasing: Aliasing,
-    ) -> PyResult<Self> {
-        let auto = || Ok(Self { name: "auto".into(), proof: None });
-        algorithm.map_or_else(auto, |algorithm| Self::of(algorithm, collective, roles, path, aliasing))
+/// Reads `algorithm=` into the name in `call`: a name, a Schedule, or an object with `schedule(world_size, in_place)`, which
+/// takes `root` too where the collective has one. Returns the proof of an algorithm that the user wrote.
+pub(crate) fn choose(
+    algorithm: &Bound<'_, PyAny>,
+    call: &mut Call,
+    roles: Roles,
+    deadline: Deadline,
+) -> PyResult<Option<Verified>> {
+    let py = algorithm.py();
+    if let Ok(name) = algorithm.extract::<String>() {
+        // However it was written, all ranks and caches call it by one name.
+        call.algorithm = match name.contains('(') {
+            true => NamedAlgorithm::read(call.collective, &name).map_err(|error| of_core(py, &error))?.name(),
+            false => name,
+        };
+        return Ok(None);
     }
-
-    /// Reads `algorithm=`: a name, a Schedule, or an object with `schedule(world_size, in_place)`, which takes `root` too where
-    /// the collective has one.
-    fn of(
-        algorithm: &Bound<'_, PyAny>,
-        collective: &'static Collective,
-        roles: Roles,
-        path: Path,
-        aliasing: Aliasing,
-    ) -> PyResult<Self> {
-        if let Ok(name) = algorithm.extract::<String>() {
-            // However it was written, all ranks and caches call it by one name.
-            let named = if name.contains('(') {
-                NamedAlgorithm::read(collective, &name).map(|named| named.name())
-            } else {
-                Ok(name)
-            };
-            return Ok(Self { name: named.map_err(|error| of_core(algorithm.py(), &error))?, proof: None });
-        }
-        let py = algorithm.py();
-        check_collective(algorithm, collective)?;
-        let written = written(algorithm, roles, aliasing)?;
-        let (name, proof) = written.get().proved_for(py, path)?;
-        Ok(Self { name, proof: Some(proof) })
-    }
+    check_collective(algorithm, call.collective)?;
+    let written = written(algorithm, roles, call.aliasing)?;
+    let (name, proof) = written.get().proved_for(py, call, deadline)?;
+    call.algorithm = name;
+    Ok(Some(proof))
 }
 
 /// Refuses an algorithm or a schedule that says that it is of another collective.

@@ -5,9 +5,10 @@ use pyo3::prelude::*;
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::{Call, CallPurpose};
+use nvcoll_engine::Deadline;
 
 use crate::arrays::{Caller, Contract, Operands, Passed};
-use crate::calls::{Choice, Reduction};
+use crate::calls::{choose, Reduction};
 use crate::counts::{self, Table};
 use crate::error::invalid;
 use crate::schedule::path_named;
@@ -52,8 +53,9 @@ impl<'a, 'py> Request<'a, 'py> {
     /// Reads and checks everything, and makes the arrays that are returned if the caller passed none.
     ///
     /// # Errors
-    /// `InvalidArgument`, with the name of the argument.
-    pub(crate) fn check(mut self, caller: Caller, world_size: u32) -> PyResult<Checked<'py>> {
+    /// `InvalidArgument`, with the name of the argument; `Timeout` if the deadline passes while an algorithm of the user
+    /// is proved.
+    pub(crate) fn check(mut self, caller: Caller, world_size: u32, deadline: Deadline) -> PyResult<Checked<'py>> {
         let (collective, py) = (self.collective, self.arrays.py());
         self.refuse_superfluous(py)?;
         let root = self.root.map_or(Ok(0), |root| whole("root", root, 0..=world_size - 1))?;
@@ -70,10 +72,11 @@ impl<'a, 'py> Request<'a, 'py> {
         let speaks_for = if matches!(caller, Caller::Node) { world_size as usize } else { 1 };
         let reduction = Reduction::of_option(self.op, speaks_for)?;
         reduction.check(py, dtype)?;
-        let Choice { name: algorithm, proof } = Choice::of_option(self.algorithm, collective, roles, path, aliasing)?;
-        let (op, counts) = (reduction.op, operands.counts().clone());
-        let call =
+        let (op, counts, algorithm) = (reduction.op, operands.counts().clone(), "auto".into());
+        let mut call =
             Call { collective, root, algorithm, dtype, op, counts, path, aliasing, purpose: CallPurpose::Itself };
+        let proof =
+            self.algorithm.map(|algorithm| choose(algorithm, &mut call, roles, deadline)).transpose()?.flatten();
         Ok(Checked { operands, reduction, call, proof, result })
     }
 

@@ -12,16 +12,20 @@ use nvcoll_core::collective::{Collective, Parts, Roles};
 use nvcoll_core::cost::{why as core_why, Cost};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
+use nvcoll_core::interrupt::Interrupt;
 use nvcoll_core::limits::{check_runnable, MAX_WORLD_SIZE};
 use nvcoll_core::lower::{lower_interruptible, push_interruptible, Fifo};
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 use nvcoll_core::words::counted;
-use nvcoll_engine::sync::single_flight::SingleFlight;
+use nvcoll_core::Error as CoreError;
+use nvcoll_engine::call::Call;
+use nvcoll_engine::sync::single_flight::{SingleFlight, Unlocked};
+use nvcoll_engine::{Deadline, UntilDeadline};
 
 use crate::counts::row as counts_of_parts;
-use crate::error::{invalid, of_core};
+use crate::error::{invalid, of_core, of_engine};
 use crate::gil::{interrupt, raised, WithoutGil};
 use crate::refuted::refuted;
 use crate::whole::{whole, ANY};
@@ -41,21 +45,45 @@ impl Schedule {
         Self { core, proofs: Mutex::default(), makers: SingleFlight::new() }
     }
 
-    /// Returns the proof for `path`, with the name under which plans are kept; lowering and proving go without the GIL.
-    pub(crate) fn proved_for(&self, py: Python<'_>, path: Path) -> PyResult<(String, Verified)> {
-        let unlocked = WithoutGil(py);
-        self.makers.find_or_make(&path, &unlocked, || self.proofs().get(&path).cloned(), || self.prove(py, path))
+    /// Returns the proof for the path of `call`, with the name under which plans are kept. Lowering and proving go without
+    /// the GIL, until the deadline of the call.
+    pub(crate) fn proved_for(&self, py: Python<'_>, call: &Call, deadline: Deadline) -> PyResult<(String, Verified)> {
+        let (path, without_gil) = (call.path, WithoutGil(py));
+        let unlocked = UntilDeadline::new(&without_gil, deadline);
+        let given_up = || {
+            let call = Call { algorithm: self.core.algorithm.clone(), ..call.clone() };
+            of_engine(py, &unlocked.explain(CoreError::Interrupted.into(), &call, "its schedule was being proved"))
+        };
+        let make = || {
+            let made = self.prove(py, path, &unlocked.interrupt());
+            made.map_err(|error| error.unwrap_or_else(given_up))
+        };
+        self.makers.find_or_make(&path, &unlocked, || self.proofs().get(&path).cloned(), make)
     }
 
-    fn prove(&self, py: Python<'_>, path: Path) -> PyResult<(String, Verified)> {
-        let lowered = if self.core.path == path { self.core.clone() } else { lowered(py, &self.core, path)? };
+    /// Lowers and proves, and keeps the proof.
+    ///
+    /// # Errors
+    /// The exception of a schedule that cannot be lowered or proved; none if the work was interrupted.
+    fn prove(&self, py: Python<'_>, path: Path, interrupt: &Interrupt) -> Result<(String, Verified), Option<PyErr>> {
+        let lowered = match self.core.path == path {
+            true => self.core.clone(),
+            false => py.detach(|| lower_interruptible(&self.core, path, interrupt)).map_err(|error| match error {
+                CoreError::Interrupted => None,
+                error => Some(of_core(py, &error)),
+            })?,
+        };
         let (name, verified) = py.detach(|| {
             let mut hasher = DefaultHasher::new();
             text::print(&lowered).hash(&mut hasher);
-            (format!("{}#{:x}", lowered.algorithm, hasher.finish()), prove(lowered.clone()))
+            let verified = verify_interruptible(lowered.clone(), interrupt);
+            (format!("{}#{:x}", lowered.algorithm, hasher.finish()), verified)
         });
         // No lock is held here: making an exception may run Python code, which may ask for this proof.
-        let verified = verified.map_err(|unproved| not_proved(py, &lowered, unproved))?;
+        let verified = verified.map_err(|unproved| match unproved {
+            Unproved::Refuted(refutation) => Some(refuted(py, &lowered, &refutation)),
+            Unproved::Interrupted(_) => None,
+        })?;
         self.proofs().insert(path, (name.clone(), verified.clone()));
         Ok((name, verified))
     }

@@ -38,8 +38,8 @@ impl Deadline {
     }
 }
 
-/// A caller that gives up what it does unlocked when its deadline passes.
-pub(crate) struct UntilDeadline<'a, U> {
+/// A caller that gives up its unlocked work when its deadline passes.
+pub struct UntilDeadline<'a, U> {
     unlocked: &'a U,
     deadline: Deadline,
     /// Whether the deadline, and nothing else, was what ended the work.
@@ -47,12 +47,13 @@ pub(crate) struct UntilDeadline<'a, U> {
 }
 
 impl<'a, U: Unlocked> UntilDeadline<'a, U> {
-    pub(crate) fn new(unlocked: &'a U, deadline: Deadline) -> Self {
+    /// Gives a caller a deadline.
+    pub fn new(unlocked: &'a U, deadline: Deadline) -> Self {
         Self { unlocked, deadline, has_passed: Arc::default() }
     }
 
-    /// Turns the interruption of the work into a timeout of a call, if it was the deadline's.
-    pub(crate) fn explain(&self, error: Error, call: &Call, missing: &str) -> Error {
+    /// Turns the interruption of the work into a timeout of a call, if the deadline caused it.
+    pub fn explain(&self, error: Error, call: &Call, missing: &str) -> Error {
         // Relaxed: the work ran on this thread.
         match error {
             Error::Core(nvcoll_core::Error::Interrupted) if self.has_passed.load(Ordering::Relaxed) => {

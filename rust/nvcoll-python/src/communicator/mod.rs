@@ -212,9 +212,10 @@ impl Communicator {
         request: Request<'_, 'py>,
         timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let never = Deadline::after(None);
         let Checked { operands, reduction, call, proof, result } =
-            Request { is_deferred: true, ..request }.check(Caller::Rank(self.rank()), self.world_size())?;
-        let program = self.program(py, &call, proof.as_ref(), Deadline::after(None))?;
+            Request { is_deferred: true, ..request }.check(Caller::Rank(self.rank()), self.world_size(), never)?;
+        let program = self.program(py, &call, proof.as_ref(), never)?;
         let buffers = operands.buffers(|at| reduction.scalar(at));
         self.group.add(py, Grouped { operands, program, buffers }, timeout)?;
         Ok(result)
@@ -227,7 +228,7 @@ impl Communicator {
         deadline: Deadline,
     ) -> PyResult<Bound<'py, PyAny>> {
         let Checked { mut operands, reduction, call, proof, result } =
-            request.check(Caller::Rank(self.rank()), self.world_size())?;
+            request.check(Caller::Rank(self.rank()), self.world_size(), deadline)?;
         let program = self.program(py, &call, proof.as_ref(), deadline)?;
         operands.gather(py);
         let (buffers, originals) = (operands.buffers(|at| reduction.scalar(at))[0], operands.originals());

@@ -254,7 +254,7 @@ impl Node {
         deadline: Deadline,
     ) -> PyResult<(Prepared, Bound<'py, PyAny>)> {
         let Checked { operands, reduction, call, proof, result } =
-            request.check(Caller::Node, self.engine.world_size())?;
+            request.check(Caller::Node, self.engine.world_size(), deadline)?;
         let program = self.program(py, &call, proof.as_ref(), deadline)?;
         let buffers = operands.buffers(|at| reduction.scalar(at));
         Ok((Prepared { program, buffers, operands: Some(operands) }, result))
