@@ -36,14 +36,6 @@ use crate::sync::backoff::{Backoff, Next};
 use crate::sync::record::{CALLS, COPIES, PLACE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 
-/// The number of pauses before a waiting worker yields. Measured: where ranks exceed processors, or share one for a
-/// while, 100 pauses (5 us) cost small calls a tenth to a half of their time; fewer than 10 gain nothing more.
-pub(crate) const PAUSES: u32 = 10;
-
-/// The number of yields before a waiting worker sleeps, unless one takes long. Chosen: a wake-up costs tens of
-/// microseconds, a yield less than one.
-pub(crate) const TURNS: u32 = 100;
-
 /// The distance of calls at which a rank updates the progress words of queues that it does not use. A word that
 /// stayed 2^31 calls behind would look as if it were ahead. Chosen: half of that.
 const REFRESH_CALLS: u32 = 1 << 30;
@@ -530,7 +522,7 @@ impl RankWorker {
         patience: &mut WaitLimit<'_>,
         is_over: impl Fn(&Self) -> bool,
     ) -> std::result::Result<(), Cause> {
-        let mut backoff = Backoff::new(PAUSES, TURNS);
+        let mut backoff = Backoff::of_rank();
         while !is_over(self) {
             if let Some(cause) = world.abort.cause() {
                 return Err(cause);

@@ -12,7 +12,7 @@ use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::{Program, Workspace};
-use crate::run::by_rank::{RankWorker, PAUSES, TURNS};
+use crate::run::by_rank::RankWorker;
 use crate::run::by_tile::{self, Claims};
 use crate::run::deadline::{Deadline, WaitLimit};
 use crate::run::pool::Pool;
@@ -205,7 +205,7 @@ impl Driver {
             work(0, is_interrupted);
             // Ranks that need nothing of others may be through before a helper has woken up for its own.
             let all_have_begun = || begun.load(Ordering::Relaxed) >= rank_workers.len();
-            let mut backoff = Backoff::new(PAUSES, TURNS);
+            let mut backoff = Backoff::of_rank();
             while !all_have_begun() {
                 backoff.wait(|| arrivals.sleep(all_have_begun, None));
             }

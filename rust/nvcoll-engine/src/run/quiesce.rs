@@ -7,7 +7,6 @@ use crate::call::{Call, PositionedCall};
 use crate::error::Error;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
-use crate::run::by_rank::{PAUSES, TURNS};
 use crate::run::deadline::Deadline;
 use crate::sync::record::{CALLS, COPIES, PLACE};
 use crate::sync::{Backoff, Cause, Doorbell, Record};
@@ -31,7 +30,7 @@ pub(crate) fn quiesce_and_report(
     // Its fence is also what a rank needs that only saw the abort, before it looks who is active.
     ring_everybody(world);
     let is_quiet = || world.lines.iter().all(|lines| lines.activity.is_quiet());
-    let mut backoff = Backoff::new(PAUSES, TURNS);
+    let mut backoff = Backoff::of_rank();
     while !is_quiet() {
         let doorbell = &world.lines[own.start as usize].doorbell;
         backoff.wait(|| doorbell.sleep(is_quiet, Instant::now().checked_add(LONGEST_SLEEP)));

@@ -185,7 +185,7 @@ fn carried(predictor: &Predictor, pair: AlgoProto, spent: &TimeBreakdown, percen
         (Carrier::Cut(_), _) => format!("{CUT}, {busy:.0} % busy"),
         (Carrier::FoldingSwitch, _) => {
             let each_way = 1.0 + 1.0 / params.local;
-            format!("GPU ports, {busy:.0} % busy (the switch folds: {each_way:.3} N each pair)")
+            format!("GPU ports, {busy:.0} % busy (the switch folds: {each_way:.3} N each way)")
         }
         (Carrier::Links, machine::Interconnect::Nvlink) => format!("GPU ports, {busy:.0} % busy{note}"),
         (Carrier::Links, machine::Interconnect::Peer) => format!("PCIe, {busy:.0} % busy{note}"),
