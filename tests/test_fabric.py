@@ -1,12 +1,13 @@
 """Machines as Python and the command line see them; what their numbers must be is tested in Rust."""
 
 import math
+import re
 
 import command_line
 import pytest
 
 import nvcoll
-from nvcoll._nvcoll import collectives, fabrics, networks
+from nvcoll._nvcoll import collectives, fabrics, networks, text_formats
 from nvcoll.cli.machines import named
 
 TWO = """
@@ -67,7 +68,7 @@ def test_a_description_is_text_or_a_file(tmp_path):
     ("text", "message"),
     [
         ("", "written in no format that is read: pass nvidia-smi topo -m"),
-        ("rocm-smi", "or NCCL's topology in XML .NCCL_TOPO_DUMP_FILE., or a description in TOML"),
+        ("rocm-smi", ".*, or ".join(re.escape(row.name) for row in text_formats())),
         ("sources = []", "missing field"),
         (TWO.replace('"gpu1"', '"gpu7"'), "gpu7"),
         (TWO.replace("nvlink3-bridge", "string"), "no medium is called `string`"),
