@@ -5,7 +5,7 @@
 //! they take from the whole. So their work does not depend on the number of nodes, but for one look at each link, which
 //! finds out that the nodes are alike.
 
-use crate::copies::Copies;
+use crate::equal_nodes::EqualNodes;
 use crate::hardware::Fabric;
 
 /// The nodes that an excerpt keeps: a first, its neighbour, and a last that is neither.
@@ -14,8 +14,8 @@ const KEPT_NODES: usize = 3;
 impl Fabric {
     /// Returns the excerpt that stands for this cluster; none for three nodes or fewer, and for nodes that are not alike.
     pub(crate) fn excerpt(&self) -> Option<Fabric> {
-        let copies = Copies::of(self).filter(|copies| copies.nodes > KEPT_NODES)?;
-        Some(copies.first(self, KEPT_NODES))
+        let equal_nodes = EqualNodes::of(self).filter(|equal_nodes| equal_nodes.nodes > KEPT_NODES)?;
+        Some(equal_nodes.first(self, KEPT_NODES))
     }
 }
 

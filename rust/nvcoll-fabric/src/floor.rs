@@ -28,11 +28,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use nvcoll_core::collective::{Collective, CollectiveKind};
 
-use crate::copies::Copies;
+use crate::equal_nodes::EqualNodes;
 use crate::error::Result;
-use crate::flow::UNBOUNDED;
-use crate::flows::Flows;
+use crate::flow_network::FlowNetwork;
 use crate::hardware::{Fabric, Link};
+use crate::max_flow::UNBOUNDED;
 use crate::route::Router;
 use crate::units::{Ps, Rate};
 
@@ -66,9 +66,9 @@ impl Fabric {
         if self.world_size() == 1 {
             return Ok(Floor { algbw: None, latency: 0 });
         }
-        let latency = match Copies::of(self) {
+        let latency = match EqualNodes::of(self) {
             // Between two ranks of equal nodes no quickest way needs more than three nodes.
-            Some(copies) => copies.first(self, 3).reach()?,
+            Some(equal_nodes) => equal_nodes.first(self, 3).reach()?,
             None => self.reach()?,
         };
         let cuts = Cuts::of(self, rate);
@@ -110,7 +110,7 @@ impl Fabric {
 
 /// Cuts of a fabric, in bytes per second.
 struct Cuts {
-    flows: Flows,
+    flows: FlowNetwork,
     /// Positions of the GPUs.
     gpus: Vec<usize>,
     /// For each node, its GPUs. Nodes of a cluster are alike.
@@ -123,7 +123,7 @@ impl Cuts {
         let mut of_node: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
         gpus.iter().for_each(|&gpu| of_node.entry(fabric.devices[gpu].node).or_default().push(gpu));
         let nodes = of_node.into_values().collect();
-        Self { flows: Flows::of(fabric, rate), gpus, nodes }
+        Self { flows: FlowNetwork::of(fabric, rate), gpus, nodes }
     }
 
     /// What some GPUs can send to all others.
@@ -135,7 +135,7 @@ impl Cuts {
 
     /// Returns the GPUs but the first that stand for all others: of equal nodes those of the first two.
     fn others(&self) -> &[usize] {
-        let nodes = if self.flows.has_copies() { 2 } else { self.nodes.len() };
+        let nodes = if self.flows.has_equal_nodes() { 2 } else { self.nodes.len() };
         let gpus: usize = self.nodes.iter().take(nodes).map(Vec::len).sum();
         &self.gpus[1..gpus]
     }
@@ -167,7 +167,7 @@ impl Cuts {
 
     /// The algbw of an all_reduce among parties whose switches do not fold.
     fn volume(&self, parties: &[Vec<usize>]) -> u64 {
-        let alike = if self.flows.has_copies() { self.nodes.len() } else { 1 };
+        let alike = if self.flows.has_equal_nodes() { self.nodes.len() } else { 1 };
         let of_first = &parties[..parties.len() / alike];
         let sent = alike as u64 * of_first.iter().map(|party| self.from(party)).sum::<u64>();
         sent / (2 * (parties.len() as u64 - 1))
@@ -207,7 +207,7 @@ fn times(rate: u64, by: u64, over: u64) -> u64 {
 mod tests {
     use nvcoll_core::collective::ALL_REDUCE;
 
-    use super::Copies;
+    use super::EqualNodes;
     use crate::cluster::{cluster, network};
     use crate::preset::preset;
 
@@ -215,7 +215,7 @@ mod tests {
     fn three_nodes_reach_as_far_as_all_equal_nodes() {
         for (node, net) in [("hgx-h100", "ib-ndr-8"), ("dgx1-v100", "ib-hdr-4"), ("rtx4090-4-staged", "ib-ndr-1")] {
             let all = cluster(&preset(node).unwrap(), 6, network(net).unwrap()).unwrap();
-            let few = Copies::of(&all).unwrap().first(&all, 3);
+            let few = EqualNodes::of(&all).unwrap().first(&all, 3);
             assert_eq!(few.world_size(), all.world_size() / 2);
             assert_eq!(few.reach().unwrap(), all.reach().unwrap(), "{}", all.name);
         }

@@ -13,10 +13,11 @@
 //! | [`preset`] | the machines that are shipped, one TOML file each |
 //! | [`import`] | machines from text: what nvidia-smi and NCCL print, descriptions in TOML |
 //! | [`cluster`] | several nodes and the network between them |
-//! | `copies` | clusters of equal nodes: a few nodes answer for all |
+//! | `equal_nodes` | clusters of equal nodes: a few nodes answer for all |
 //! | [`route`] | which links a transfer between two GPUs crosses |
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
 //! | [`max_min`], [`rates`] | what transfers that go on at once leave each other; pairs alone, at once, and cuts |
+//! | `max_flow`, `flow_network` | the largest flow between devices, and the cut that limits it |
 //! | [`floor`] | the lower bound of the time of any schedule |
 //! | `excerpt` | a few equal nodes that stand for a large cluster |
 //! | [`ports`] | what the ports of one GPU carry, as its datasheet says |
@@ -26,15 +27,15 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
-mod copies;
+mod equal_nodes;
 pub mod error;
 mod excerpt;
 pub mod floor;
-mod flow;
-mod flows;
+mod flow_network;
 pub mod hardware;
 pub mod import;
 mod matrix;
+mod max_flow;
 pub mod max_min;
 pub mod nccl;
 pub mod ports;

@@ -7,9 +7,9 @@ use std::collections::HashSet;
 
 use nvcoll_core::interrupt::{Interrupt, UNITS_PER_QUESTION};
 
-use crate::copies::Copies;
+use crate::equal_nodes::EqualNodes;
 use crate::error::{Error, Result};
-use crate::flows::Flows;
+use crate::flow_network::FlowNetwork;
 use crate::hardware::{Fabric, Link};
 use crate::max_min::{share, share_among_many};
 use crate::route::{Route, Router};
@@ -77,8 +77,8 @@ impl Fabric {
     /// [`Error::NoPath`]; [`Error::Interrupted`].
     pub fn at_once_among(&self, ranks: u32, interrupt: &Interrupt) -> Result<RateMatrix> {
         let shown = ranks.min(self.world_size()) as usize;
-        if let Some(copies) = Copies::of(self) {
-            return self.at_once_in_copies(&copies, shown, interrupt);
+        if let Some(equal_nodes) = EqualNodes::of(self) {
+            return self.at_once_of_equal_nodes(&equal_nodes, shown, interrupt);
         }
         let routes = self.routes_among(self.world_size(), interrupt)?;
         let all: Vec<&[usize]> = routes.iter().flatten().map(|route| route.links.as_slice()).collect();
@@ -90,9 +90,14 @@ impl Fabric {
 
     /// Shares links among classes of pairs: those inside a node by their two GPUs, and those between nodes by theirs. A link
     /// of the first node stands for the same link of every node.
-    fn at_once_in_copies(&self, copies: &Copies, shown: usize, interrupt: &Interrupt) -> Result<RateMatrix> {
-        let few = copies.first(self, 3);
-        let (local, nodes) = (few.world_size() / 3, copies.nodes as u64);
+    fn at_once_of_equal_nodes(
+        &self,
+        equal_nodes: &EqualNodes,
+        shown: usize,
+        interrupt: &Interrupt,
+    ) -> Result<RateMatrix> {
+        let few = equal_nodes.first(self, 3);
+        let (local, nodes) = (few.world_size() / 3, equal_nodes.nodes as u64);
         let routes = few.routes_among(2 * local, interrupt)?;
         let classes: Vec<Vec<(usize, u64)>> = routes[..local as usize]
             .iter()
@@ -100,14 +105,14 @@ impl Fabric {
             .map(|(to, route)| {
                 // Flows of this class that each node sends, which each node receives too.
                 let flows = if to < local as usize { 1 } else { nodes - 1 };
-                let crossed = |&link: &usize| match link < copies.shared_links {
+                let crossed = |&link: &usize| match link < equal_nodes.shared_links {
                     true => (link, nodes * flows),
-                    false => (copies.link_in_first(link), flows),
+                    false => (equal_nodes.link_in_first(link), flows),
                 };
                 route.links.iter().map(crossed).collect()
             })
             .collect();
-        let capacities = &few.capacities()[..copies.shared_links + copies.node_links];
+        let capacities = &few.capacities()[..equal_nodes.shared_links + equal_nodes.node_links];
         let rates = share_among_many(&classes, capacities);
         let (local, width) = (local as usize, 2 * local as usize);
         let rate = |from: usize, to: usize| {
@@ -128,7 +133,7 @@ impl Fabric {
         let sources: Vec<usize> = inside.iter().map(|&rank| gpus[rank as usize]).collect();
         let is_source: HashSet<usize> = sources.iter().copied().collect();
         let sinks: Vec<usize> = gpus.iter().copied().filter(|gpu| !is_source.contains(gpu)).collect();
-        Rate(Flows::of(self, Link::rate).between(&sources, &sinks))
+        Rate(FlowNetwork::of(self, Link::rate).between(&sources, &sinks))
     }
 
     pub(crate) fn capacities(&self) -> Vec<Rate> {
@@ -140,7 +145,7 @@ impl Fabric {
 mod tests {
     use super::share;
     use crate::cluster::{cluster, network};
-    use crate::copies::Copies;
+    use crate::equal_nodes::EqualNodes;
     use crate::preset::preset;
 
     #[test]
@@ -152,7 +157,7 @@ mod tests {
             ("hgx-a100-4", "ib-hdr-4"),
         ] {
             let all = cluster(&preset(node).unwrap(), 4, network(net).unwrap()).unwrap();
-            assert!(Copies::of(&all).is_some(), "{}", all.name);
+            assert!(EqualNodes::of(&all).is_some(), "{}", all.name);
             let routes = all.routes().unwrap();
             let flat: Vec<&[usize]> = routes.iter().flatten().map(|route| route.links.as_slice()).collect();
             let found = all.at_once().unwrap();

@@ -15,7 +15,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::copies::Copies;
+use crate::equal_nodes::EqualNodes;
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
@@ -114,7 +114,7 @@ pub struct Router {
     /// For each device, the links that leave it, by the node to which they lead: to what stands between nodes first.
     leaving: Vec<Vec<usize>>,
     /// Whether all nodes are alike.
-    has_copies: bool,
+    has_equal_nodes: bool,
     /// The best way to each device, and the number of the search that found it.
     best: Vec<(u64, Reached)>,
     search: u64,
@@ -135,7 +135,7 @@ impl Router {
             gpus: fabric.gpus(),
             memories: fabric.of_kind(DeviceKind::Memory).collect(),
             nearest: BTreeMap::new(),
-            has_copies: Copies::of(fabric).is_some(),
+            has_equal_nodes: EqualNodes::of(fabric).is_some(),
             best: vec![(0, (0, Reverse(Rate(0)), 0)); leaving.len()],
             leaving,
             search: 0,
@@ -261,7 +261,7 @@ impl Router {
         is_taken: impl Fn(LinkFamily) -> bool,
         is_avoided: impl Fn(usize) -> bool,
     ) -> Option<Vec<usize>> {
-        if self.has_copies {
+        if self.has_equal_nodes {
             let mut seen = vec![None, fabric.devices[a].node, fabric.devices[b].node];
             seen.sort_unstable();
             seen.dedup();
@@ -333,7 +333,7 @@ impl Router {
 }
 
 /// Says whether a path comes back to devices between nodes after it was in a node. One that does not is the one that a
-/// search of a fabric of copies finds, too: what leads through a third node leads through the copy in one of the two as
+/// search of a cluster of equal nodes finds, too: what leads through a third node leads through the copy in one of the two as
 /// well, so nothing is shorter or wider; and among equals links between nodes, being described first, win.
 fn goes_round(fabric: &Fabric, path: &[usize]) -> bool {
     let is_between = |device: usize| fabric.devices[device].node.is_none();
@@ -358,8 +358,8 @@ mod tests {
             let node = preset(node).unwrap();
             let all = cluster(&node, 4, network(net).unwrap()).unwrap();
             let (mut few, mut whole) = (Router::of(&all), Router::of(&all));
-            assert!(few.has_copies, "{}", all.name);
-            whole.has_copies = false;
+            assert!(few.has_equal_nodes, "{}", all.name);
+            whole.has_equal_nodes = false;
             for (from, to) in (0..all.world_size()).flat_map(|from| (0..all.world_size()).map(move |to| (from, to))) {
                 let route = few.route(&all, from, to).unwrap();
                 assert_eq!(route, whole.route(&all, from, to).unwrap(), "{from} -> {to} of {}", all.name);
@@ -371,12 +371,12 @@ mod tests {
     #[test]
     fn nodes_that_differ_are_no_copies() {
         let mut all = cluster(&preset("hgx-h100").unwrap(), 3, network("ib-ndr-8").unwrap()).unwrap();
-        assert!(Router::of(&all).has_copies);
+        assert!(Router::of(&all).has_equal_nodes);
         let last = all.links.len() - 1;
         all.links[last].lanes += 1;
-        assert!(!Router::of(&all).has_copies);
+        assert!(!Router::of(&all).has_equal_nodes);
         all.links.remove(last);
-        assert!(!Router::of(&all).has_copies);
-        assert!(!Router::of(&preset("hgx-h100").unwrap()).has_copies);
+        assert!(!Router::of(&all).has_equal_nodes);
+        assert!(!Router::of(&preset("hgx-h100").unwrap()).has_equal_nodes);
     }
 }

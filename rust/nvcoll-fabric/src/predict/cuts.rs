@@ -10,7 +10,7 @@ use super::machine::{Interconnect, MachineSummary};
 use super::params::ModelParams;
 use super::pattern::Pattern;
 use crate::error::Result;
-use crate::flows::Flows;
+use crate::flow_network::FlowNetwork;
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::units::Rate;
@@ -44,7 +44,7 @@ pub(super) fn egress(fabric: &Fabric, machine: &MachineSummary, params: &ModelPa
     let node: Vec<usize> = fabric.gpus().into_iter().take(machine.local() as usize).collect();
     let is_own = |&card: &usize| fabric.devices[card].node == fabric.devices[node[0]].node;
     let cards: Vec<usize> = fabric.of_kind(DeviceKind::Nic).filter(is_own).collect();
-    Some(Rate(Flows::of(fabric, rate).between(&node, &cards)).gbps())
+    Some(Rate(FlowNetwork::of(fabric, rate).between(&node, &cards)).gbps())
 }
 
 /// What a link carries: its part of what the constants say of a GPU's, or of a node's cards. Those of PCIe that no GPU is at

@@ -19,7 +19,7 @@
 //! | `pattern`, `selection` | the collectives there are; which algorithm and protocols are weighed |
 //! | `ring`, `nvls`, `tree`, `sends` | the closed forms; their documentation has the formulas |
 //! | `breakdown`, `prediction` | what a time is made of; what a caller gets |
-//! | `calibration` | the same constants as settings of the event simulator |
+//! | `simulation_settings` | the same constants as settings of the event simulator |
 //! | `trust` | intervals, and on how many systems they were seen |
 //!
 //! **Bytes and time.** A larger call of the same algorithm, protocol and chunk never takes less time. It may where one of them
@@ -33,7 +33,6 @@
 
 mod bottleneck;
 mod breakdown;
-mod calibration;
 pub mod constants;
 mod cuts;
 mod machine;
@@ -44,6 +43,7 @@ mod prediction;
 mod ring;
 mod selection;
 mod sends;
+mod simulation_settings;
 mod tree;
 mod trust;
 

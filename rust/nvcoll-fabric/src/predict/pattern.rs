@@ -6,7 +6,7 @@ use nvcoll_core::collective::{
 
 use crate::error::{Error, Result};
 use crate::floor::Floor;
-use crate::flows::Flows;
+use crate::flow_network::FlowNetwork;
 use crate::hardware::{Fabric, Link};
 use crate::units::Rate;
 
@@ -133,7 +133,7 @@ const NEIGHBOURS: usize = 72;
 
 /// Returns the lower bound of sendrecv: the links between two neighbours carry all traffic.
 fn bound_of_shift(fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Result<Floor> {
-    let (gpus, flows) = (fabric.gpus(), Flows::of(fabric, rate));
+    let (gpus, flows) = (fabric.gpus(), FlowNetwork::of(fabric, rate));
     let neighbours = 0..gpus.len().saturating_sub(1).min(NEIGHBOURS);
     let mut floor = Floor { algbw: None, latency: 0 };
     for rank in neighbours {

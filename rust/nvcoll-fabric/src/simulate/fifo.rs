@@ -9,8 +9,8 @@
 //! last link is reached. The cheapest way to run, and one that no rounding touches.
 
 use super::agenda::Agenda;
-use super::discipline::{event, Discipline, Limit};
 use super::paths::TransferPaths;
+use super::sharing::{event, Limit, SharingModel};
 use crate::units::Ps;
 
 /// A step on its way.
@@ -142,7 +142,7 @@ impl<'a> FifoLinks<'a> {
     }
 }
 
-impl Discipline for FifoLinks<'_> {
+impl SharingModel for FifoLinks<'_> {
     const WAITS_FOR_LATENCY: bool = false;
     const KNOWS_ENDS: bool = false;
 

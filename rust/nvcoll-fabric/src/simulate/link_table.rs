@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::fitted::{self, HopLatencies};
+use super::fitted_costs::{self, HopLatencies};
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::hardware::{DeviceKind, Fabric, Link};
@@ -74,10 +74,9 @@ impl LinkTable {
         let mut latencies: Vec<Ps> = fabric.links.iter().map(Link::latency).collect();
         rates.extend(devices.iter().map(|_| Rate::from_gbps(fabric.gpu.memory_gbps).0));
         latencies.extend(devices.iter().map(|_| 0));
-        let hops = settings
-            .fitted
-            .as_ref()
-            .map(|fitted| (fitted.hops, fabric.links.iter().map(|link| fitted::kind_of(link.medium.family)).collect()));
+        let hops = settings.fitted.as_ref().map(|fitted| {
+            (fitted.hops, fabric.links.iter().map(|link| fitted_costs::kind_of(link.medium.family)).collect())
+        });
         let fabric = Fabric { links, ..fabric.clone() };
         let mut links = Self {
             router: Router::of(&fabric),

@@ -31,7 +31,7 @@
 //! after the other, which is faster to run and a check. A step of no bytes pays its fixed time only.
 //!
 //! **Fitted costs.** Settings may bring rates of links and one time per hop that were fitted to measurements: they stand
-//! in place of the fabric's rates and latencies ([`Fitted`]; [`crate::predict`] has the constants).
+//! in place of the fabric's rates and latencies ([`FittedCosts`]; [`crate::predict`] has the constants).
 //!
 //! **Stragglers and damage.** A slow rank's fixed time is so many times as long, and its transfers never go faster
 //! than alone divided by that. A slow link has part of its rate; a cut one is not there, so routes go round it or
@@ -50,9 +50,8 @@ mod agenda;
 mod contenders;
 mod critical;
 mod damage;
-mod discipline;
 mod fifo;
-mod fitted;
+mod fitted_costs;
 mod flat;
 mod fluid;
 mod hashing;
@@ -62,11 +61,12 @@ pub mod protocol;
 mod ratio;
 mod run;
 mod settings;
+mod sharing;
 mod timeline;
 
 pub use critical::{Critical, CriticalPiece, DelayReason};
 pub use damage::Damage;
-pub use fitted::{Fitted, HopLatencies};
+pub use fitted_costs::{FittedCosts, HopLatencies};
 pub use protocol::StepCosts;
 pub use ratio::Ratio;
 pub use settings::{AtSwitch, Detail, LinkSharing, Settings};
@@ -81,13 +81,13 @@ use crate::hardware::Fabric;
 use crate::units::Ps;
 use contenders::Contenders;
 use critical::Enters;
-use discipline::Discipline;
 use fifo::FifoLinks;
 use flat::Flat;
 use fluid::Fluid;
 use link_table::LinkTable;
 use paths::{TransferPaths, NOTHING};
 use run::{Execution, RunOutcome, Stopped};
+use sharing::SharingModel;
 
 /// A schedule prepared for one call on one fabric: it can run any number of times, and be resized for another call.
 pub struct Simulation {
@@ -187,8 +187,8 @@ impl Simulation {
         self.settings.detail >= Detail::Path
     }
 
-    fn run_with<D: Discipline>(&self, discipline: D, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
-        let outcome = Execution::run(self, discipline, is_interrupted).map_err(|stopped| match stopped {
+    fn run_with<S: SharingModel>(&self, sharing: S, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
+        let outcome = Execution::run(self, sharing, is_interrupted).map_err(|stopped| match stopped {
             Stopped::Stuck(queue, step) => self.stuck(queue, step),
             Stopped::Interrupted => Error::Interrupted,
         })?;
@@ -203,7 +203,7 @@ impl Simulation {
             ends_ps: outcome.ends,
         };
         if let Some(record) = outcome.record {
-            let (links, waits) = (self.links.fabric_links(), D::WAITS_FOR_LATENCY);
+            let (links, waits) = (self.links.fabric_links(), S::WAITS_FOR_LATENCY);
             let after = self.settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
             let enters = Enters { at: &self.starts, after };
             timeline.critical = critical::trace(&self.flat, &self.paths, &record, enters, links, waits);

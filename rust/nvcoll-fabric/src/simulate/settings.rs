@@ -1,7 +1,7 @@
 //! What a run is given besides a schedule and a fabric.
 
 use super::damage::Damage;
-use super::fitted::Fitted;
+use super::fitted_costs::FittedCosts;
 use super::protocol::StepCosts;
 use super::ratio::Ratio;
 use crate::error::{Error, Result};
@@ -91,7 +91,7 @@ pub struct Settings {
     /// Links that are slower than they should be, or cut.
     pub damages: Vec<Damage>,
     /// What was fitted to measurements, in place of the fabric's own rates and latencies.
-    pub fitted: Option<Fitted>,
+    pub fitted: Option<FittedCosts>,
 }
 
 impl Settings {

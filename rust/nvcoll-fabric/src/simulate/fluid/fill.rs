@@ -21,7 +21,7 @@
 use super::rounds::Rounds;
 use super::{Fluid, NONE};
 use crate::simulate::agenda::Agenda;
-use crate::simulate::discipline::{event, Limit, ENDS};
+use crate::simulate::sharing::{event, Limit, ENDS};
 use crate::units::Ps;
 
 /// In an island of more links no rounds are kept: a row of 256 links is 8 KiB, and there may be as many rows. Chosen.

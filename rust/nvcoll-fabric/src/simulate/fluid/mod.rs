@@ -23,8 +23,8 @@ mod rounds;
 mod tests;
 
 use super::agenda::Agenda;
-use super::discipline::{event, Discipline, Limit, ENDS};
 use super::paths::{TransferPath, TransferPaths};
+use super::sharing::{event, Limit, SharingModel, ENDS};
 use crate::units::Ps;
 use fill::RateChange;
 use island::{Island, LEAST_KEPT};
@@ -361,7 +361,7 @@ fn rounded_up(ps: f64) -> Ps {
     below as Ps + Ps::from((below as f64) < ps)
 }
 
-impl Discipline for Fluid<'_> {
+impl SharingModel for Fluid<'_> {
     const WAITS_FOR_LATENCY: bool = true;
     const KNOWS_ENDS: bool = true;
 

@@ -11,9 +11,9 @@
 
 use super::{Bundle, Fluid, LEAST_KEPT, NONE};
 use crate::simulate::agenda::Agenda;
-use crate::simulate::discipline::{event, Limit, ENDS};
 use crate::simulate::hashing::{fast_map, FastMap};
 use crate::simulate::paths::TransferPaths;
+use crate::simulate::sharing::{event, Limit, ENDS};
 use crate::units::Ps;
 
 /// With more paths there is no table: each look costs as much as paths have transfers. Chosen.

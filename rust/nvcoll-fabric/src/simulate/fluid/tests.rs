@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use super::{Fluid, NONE};
 use crate::preset::preset;
 use crate::simulate::agenda::Agenda;
-use crate::simulate::discipline::{Discipline, Limit};
 use crate::simulate::run::{Execution, RunOutcome};
+use crate::simulate::sharing::{Limit, SharingModel};
 use crate::simulate::{protocol, Detail, Ratio, Settings, Simulation};
 use crate::units::Ps;
 
@@ -63,7 +63,7 @@ fn add_weights(fluid: &Fluid, paths: &[u32], weights: &mut [f64]) {
     }
 }
 
-impl Discipline for Checked<'_> {
+impl SharingModel for Checked<'_> {
     const WAITS_FOR_LATENCY: bool = true;
     const KNOWS_ENDS: bool = true;
 

@@ -10,14 +10,14 @@
 //! that take turns on a link need no clock, as long as they are few.
 
 use super::{Execution, QueueState, NOBODY};
-use crate::simulate::discipline::{event, Discipline, Limit, BEGINS};
 use crate::simulate::paths::NOTHING;
+use crate::simulate::sharing::{event, Limit, SharingModel, BEGINS};
 use crate::units::Ps;
 
 /// How many queues are looked at, each of which waits for the next. Chosen: as many as may share a link.
 const LONGEST_CHAIN: usize = 8;
 
-impl<D: Discipline> Execution<'_, D> {
+impl<S: SharingModel> Execution<'_, S> {
     /// Begins a queue's step. Returns when it is done if nobody can meet it before `horizon`, which is looked for anew
     /// when it is too near; else the clock will say it.
     pub(super) fn begin(&mut self, number: u32, horizon: &mut Ps) -> Option<(Ps, Limit)> {
@@ -29,16 +29,16 @@ impl<D: Discipline> Execution<'_, D> {
         if nbytes == 0 || flat.path == NOTHING {
             return Some((begins, Limit::default()));
         }
-        let begins = begins + if D::WAITS_FOR_LATENCY { path.latency } else { 0 };
+        let begins = begins + if S::WAITS_FOR_LATENCY { path.latency } else { 0 };
         let contenders = self.contenders.of(number).filter(|_| !self.repeats.is_looking);
         if let Some(contenders) = contenders {
-            let takes = self.discipline.alone(flat.path, nbytes);
+            let takes = self.sharing.alone(flat.path, nbytes);
             if begins + takes > *horizon {
                 *horizon = self.horizon(number, contenders, begins, begins + takes);
             }
             if begins + takes <= *horizon {
                 self.moved[flat.path as usize] += nbytes;
-                return Some((begins + takes, self.discipline.pass(flat.path, takes)));
+                return Some((begins + takes, self.sharing.pass(flat.path, takes)));
             }
         }
         self.queues[number as usize].nbytes = nbytes;

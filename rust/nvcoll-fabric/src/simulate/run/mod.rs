@@ -20,9 +20,9 @@ use std::collections::VecDeque;
 
 use super::agenda::Agenda;
 use super::contenders::{Contenders, NOBODY};
-use super::discipline::{Discipline, Limit, BEGINS};
 use super::flat::{Flat, FlatWait, ENTER};
 use super::paths::TransferPaths;
+use super::sharing::{Limit, SharingModel, BEGINS};
 use super::Simulation;
 use crate::units::Ps;
 use queue::{Done, QueueState};
@@ -42,12 +42,12 @@ pub(super) enum Stopped {
 }
 
 /// A run on its way.
-pub(super) struct Execution<'a, D> {
+pub(super) struct Execution<'a, S> {
     flat: &'a Flat,
     paths: &'a TransferPaths,
     contenders: &'a Contenders,
     starts: &'a [Ps],
-    discipline: D,
+    sharing: S,
     agenda: Agenda,
     queues: Vec<QueueState>,
     done: Vec<Done>,
@@ -72,20 +72,20 @@ pub(super) struct RunOutcome {
     pub(super) record: Option<RunRecord>,
 }
 
-impl<'a, D: Discipline> Execution<'a, D> {
+impl<'a, S: SharingModel> Execution<'a, S> {
     /// Runs a simulation to the end, unless `is_interrupted` says to stop. Where tiles that repeat may be passed over, no
     /// queue goes ahead of the clock: what repeats is all that there is at one time.
     pub(super) fn run(
         simulation: &'a Simulation,
-        discipline: D,
+        sharing: S,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<RunOutcome, Stopped> {
-        let mut run = Self::new(simulation, discipline);
+        let mut run = Self::new(simulation, sharing);
         run.pass(is_interrupted)?;
         run.outcome()
     }
 
-    fn new(simulation: &'a Simulation, discipline: D) -> Self {
+    fn new(simulation: &'a Simulation, sharing: S) -> Self {
         let Simulation { flat, paths, contenders, starts, repeats, .. } = simulation;
         let (queues, working) = (flat.queues() as u32, flat.working_queues() as u32);
         let queue = |number: u32| {
@@ -98,7 +98,7 @@ impl<'a, D: Discipline> Execution<'a, D> {
             paths,
             contenders,
             starts,
-            discipline,
+            sharing,
             agenda: Agenda::new(),
             queues: (0..queues).map(queue).collect(),
             done: (0..queues).map(|queue| Done::with_room(room(queue))).collect(),
@@ -123,7 +123,7 @@ impl<'a, D: Discipline> Execution<'a, D> {
                     self.go_on(is_interrupted)?;
                     continue;
                 }
-                self.discipline.settle(now, &mut ended, &mut self.agenda);
+                self.sharing.settle(now, &mut ended, &mut self.agenda);
                 if ended.is_empty() && self.agenda.next_time() != Some(now) {
                     break;
                 }
@@ -165,10 +165,10 @@ impl<'a, D: Discipline> Execution<'a, D> {
         }
     }
 
-    /// What happens at one time: first the discipline's events, then transfers begin; where links serve one after the
+    /// What happens at one time: first the sharing model's events, then transfers begin; where links serve one after the
     /// other all of it by queue.
     fn happen(&mut self, batch: &mut Vec<u64>, now: Ps) {
-        if !D::WAITS_FOR_LATENCY {
+        if !S::WAITS_FOR_LATENCY {
             if !batch.is_sorted() {
                 batch.sort_unstable();
             }
@@ -200,16 +200,16 @@ impl<'a, D: Discipline> Execution<'a, D> {
             let QueueState { step, nbytes, .. } = self.queues[queue as usize];
             let path = self.flat.step(step).path;
             self.moved[path as usize] += nbytes;
-            if let Some(at) = self.discipline.begin(queue, path, nbytes, now, &mut self.agenda) {
+            if let Some(at) = self.sharing.begin(queue, path, nbytes, now, &mut self.agenda) {
                 self.end(queue, at);
             }
-        } else if let Some(at) = self.discipline.happens(happening, now, &mut self.agenda) {
+        } else if let Some(at) = self.sharing.happens(happening, now, &mut self.agenda) {
             self.end(queue, at);
         }
     }
 
     fn end(&mut self, queue: u32, at: Ps) {
-        let limit = self.discipline.end(queue, at);
+        let limit = self.sharing.end(queue, at);
         self.done(queue, at, limit);
         self.going.push_back(queue);
     }
@@ -313,7 +313,7 @@ impl<'a, D: Discipline> Execution<'a, D> {
         let leaves = flat.working_queues()..flat.queues();
         Ok(RunOutcome {
             ends: leaves.map(|queue| self.queues[queue].ready).collect(),
-            busy: self.discipline.busy(),
+            busy: self.sharing.busy(),
             moved: self.moved,
             record: self.record,
         })

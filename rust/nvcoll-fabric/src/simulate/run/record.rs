@@ -1,6 +1,6 @@
 //! What a run writes down of every step: when it was ready and done, and why not earlier.
 
-use crate::simulate::discipline::Limit;
+use crate::simulate::sharing::Limit;
 use crate::units::Ps;
 
 /// Why a step was not ready earlier.

@@ -24,8 +24,8 @@
 use std::ops::Range;
 
 use super::{Done, Execution, RunRecord, StepCause, NOBODY};
-use crate::simulate::discipline::{Discipline, BEGINS};
 use crate::simulate::flat::{Flat, ENTER};
+use crate::simulate::sharing::{SharingModel, BEGINS};
 use crate::units::Ps;
 
 /// Fewer tiles are run without looking. Chosen: what is found out must be used some times to be worth its cost.
@@ -101,7 +101,7 @@ impl Repeats {
     }
 }
 
-impl<D: Discipline> Execution<'_, D> {
+impl<S: SharingModel> Execution<'_, S> {
     /// Looks whether the state is one that was, after all that happened at a time; passes over what it can.
     pub(super) fn look_for_repeats(&mut self, now: Ps) {
         self.repeats.is_due = false;
@@ -147,7 +147,7 @@ impl<D: Discipline> Execution<'_, D> {
             progress: self.done.iter().map(Done::steps).collect(),
             unheard: (0..self.queues.len()).map(|queue| self.unheard(queue, now).count() as u32).collect(),
             moved: self.moved.clone(),
-            used: self.discipline.used(now),
+            used: self.sharing.used(now),
         }
     }
 
@@ -202,7 +202,7 @@ impl<D: Discipline> Execution<'_, D> {
             let ready = if number < working { now.wrapping_sub(queue.ready) } else { queue.ready };
             visit(u64::from(queue.step) << 32 | u64::from(queue.waits)) && visit(ready)
         });
-        all && self.discipline.state(now, visit)
+        all && self.sharing.state(now, visit)
             && (0..self.queues.len()).all(|number| self.state_of_signals(number, now, visit))
             && self.state_of_causes(visit)
             && self.state_of_agenda(now, visit)
@@ -234,7 +234,7 @@ impl<D: Discipline> Execution<'_, D> {
     }
 
     fn state_of_agenda(&self, now: Ps, visit: &mut impl FnMut(u64) -> bool) -> bool {
-        let decides = |event: u64| !D::KNOWS_ENDS || event as u32 == BEGINS;
+        let decides = |event: u64| !S::KNOWS_ENDS || event as u32 == BEGINS;
         let mut pending: Vec<(Ps, u64)> = self.agenda.pending().filter(|&(_, event)| decides(event)).collect();
         pending.sort_unstable();
         pending.into_iter().all(|(at, event)| visit(at - now) && visit(event))
@@ -255,9 +255,9 @@ impl<D: Discipline> Execution<'_, D> {
                 );
             }
         }
-        let used = self.discipline.used(now);
+        let used = self.sharing.used(now);
         let more: Vec<Ps> = used.iter().zip(&kept.used).map(|(after, before)| (after - before) * times).collect();
-        self.discipline.postpone(by, &more);
+        self.sharing.postpone(by, &more);
         for (after, before) in self.moved.iter_mut().zip(&kept.moved) {
             *after += (*after - before) * times;
         }

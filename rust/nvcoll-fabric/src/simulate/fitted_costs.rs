@@ -6,7 +6,7 @@ use crate::units::{Ps, Rate};
 
 /// Costs of one machine under one protocol, whose own fixed time and signals are then zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fitted {
+pub struct FittedCosts {
     /// What a call takes before any rank enters; it is added to what the settings say of each.
     pub start: Ps,
     /// For each link of the fabric, its rate.

@@ -9,9 +9,9 @@
 
 use std::collections::HashMap;
 
-use crate::copies::Copies;
-use crate::flow::{MaxFlow, UNBOUNDED};
+use crate::equal_nodes::EqualNodes;
 use crate::hardware::{DeviceKind, Fabric, Link};
+use crate::max_flow::{MaxFlow, UNBOUNDED};
 use crate::units::Rate;
 
 /// A device in the network, and whether it is the one that lies behind memory.
@@ -22,7 +22,7 @@ type FlowEnd = (usize, bool);
 /// Of equal nodes it keeps the first. For each question, nodes whose GPUs take part in the same way become one node, with
 /// capacities as many times as large: the smallest cut that lies next to the sources is unique, so it treats such nodes
 /// alike, and no cut is missed.
-pub(crate) struct Flows {
+pub(crate) struct FlowNetwork {
     /// Edges between shared devices, and those of the first node; all edges where nodes differ.
     edges: Vec<(FlowEnd, FlowEnd, u64)>,
     devices: usize,
@@ -51,28 +51,29 @@ struct MergedNetwork {
     places: usize,
 }
 
-impl Flows {
+impl FlowNetwork {
     pub(crate) fn of(fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Self {
-        Self::with(fabric, rate, Copies::of(fabric))
+        Self::with(fabric, rate, EqualNodes::of(fabric))
     }
 
-    fn with(fabric: &Fabric, rate: impl Fn(&Link) -> Rate, copies: Option<Copies>) -> Self {
-        let links = copies.map_or(fabric.links.len(), |copies| copies.shared_links + copies.node_links);
+    fn with(fabric: &Fabric, rate: impl Fn(&Link) -> Rate, equal_nodes: Option<EqualNodes>) -> Self {
+        let links =
+            equal_nodes.map_or(fabric.links.len(), |equal_nodes| equal_nodes.shared_links + equal_nodes.node_links);
         let mut edges = Vec::new();
         for link in &fabric.links[..links] {
             edges.extend(ends(fabric, link).into_iter().map(|(from, to)| (from, to, rate(link).0)));
         }
         let devices = fabric.devices.len();
-        match copies {
+        match equal_nodes {
             None => Self { edges, devices, shared: devices, node_devices: 0, nodes: 0 },
-            Some(Copies { shared_devices: shared, node_devices, nodes, .. }) => {
+            Some(EqualNodes { shared_devices: shared, node_devices, nodes, .. }) => {
                 Self { edges, devices, shared, node_devices, nodes }
             }
         }
     }
 
-    /// Says whether nodes are equal: then one stands for all.
-    pub(crate) fn has_copies(&self) -> bool {
+    /// Says whether nodes are equal_nodes: then one stands for all.
+    pub(crate) fn has_equal_nodes(&self) -> bool {
         self.nodes > 0
     }
 
@@ -206,7 +207,7 @@ fn is_staged(fabric: &Fabric) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FlowRole, Flows, Link};
+    use super::{FlowNetwork, FlowRole, Link};
     use crate::cluster::{cluster, network};
     use crate::preset::preset;
     use proptest::prelude::*;
@@ -220,8 +221,8 @@ mod tests {
                 ("hgx-h100", "ib-ndr-8"), ("dgx1-v100", "ib-hdr-4"), ("rtx4090-4-staged", "ib-ndr-1"), ("gh200-4", "slingshot-4"),
             ][which];
             let all = cluster(&preset(node).unwrap(), nodes, network(net).unwrap()).unwrap();
-            let (few, whole) = (Flows::of(&all, Link::line_rate), Flows::with(&all, Link::line_rate, None));
-            prop_assert!(few.has_copies() && !whole.has_copies());
+            let (few, whole) = (FlowNetwork::of(&all, Link::line_rate), FlowNetwork::with(&all, Link::line_rate, None));
+            prop_assert!(few.has_equal_nodes() && !whole.has_equal_nodes());
             let gpus = all.gpus();
             let of = |part: u8| gpus.iter().zip(drawn.iter().cycle()).filter(|(_, &drawn)| drawn == part).map(|(&gpu, _)| gpu).collect::<Vec<_>>();
             let (from, to) = (of(0), of(1));
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn a_question_about_thousands_of_nodes_looks_at_a_few() {
         let all = cluster(&preset("hgx-h100").unwrap(), 1000, network("ib-ndr-8").unwrap()).unwrap();
-        let flows = Flows::of(&all, Link::line_rate);
+        let flows = FlowNetwork::of(&all, Link::line_rate);
         let mut parts = vec![FlowRole::None; all.devices.len()];
         let gpus = all.gpus();
         (parts[gpus[0]], parts[gpus[4000]]) = (FlowRole::Source, FlowRole::Sink);

@@ -24,7 +24,7 @@ use super::{cuts, ring, Launch, Predictor};
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::nccl::Protocol;
-use crate::simulate::{Fitted, HopLatencies, Ratio, Settings, StepCosts as Costs};
+use crate::simulate::{FittedCosts, HopLatencies, Ratio, Settings, StepCosts as Costs};
 use crate::units::{Ps, Rate, PS_PER_US};
 
 /// Below the line of ratios of bytes on links to bytes of data. Chosen: a multiple of 15, for LL128, and fine.
@@ -92,7 +92,7 @@ impl Predictor {
         };
         let start = ps(start + launching);
         let inside = ps(inside);
-        let fitted = Fitted {
+        let fitted = FittedCosts {
             start,
             rates: fabric.links.iter().map(|link| cuts::in_use(fabric, &self.machine, &self.params, link)).collect(),
             hops: HopLatencies { nvlink: inside, peer: inside, staged: inside, network: network.map_or(inside, ps) },

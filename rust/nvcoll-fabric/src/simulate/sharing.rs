@@ -1,9 +1,9 @@
-//! What a way of sharing links must say to the loop of a run (`run.rs`), and the events that both put on the agenda.
+//! The trait of models of link sharing, which the event loop (`run/`) calls, and the events that both put on the agenda.
 
 use super::agenda::Agenda;
 use crate::units::Ps;
 
-/// The event at which a queue's step begins to move; other numbers belong to the discipline.
+/// The event at which a queue's step begins to move; other numbers belong to the sharing model.
 pub(super) const BEGINS: u32 = 0;
 /// The event at which a transfer ends.
 pub(super) const ENDS: u32 = u32::MAX;
@@ -27,8 +27,8 @@ impl Default for Limit {
     }
 }
 
-/// A discipline decides how transfers share links: max-min fair, or first in, first out.
-pub(super) trait Discipline {
+/// A sharing model decides how transfers share links: max-min fair, or first in, first out.
+pub(super) trait SharingModel {
     /// Whether a transfer has its links only after the latency of all of them; else each link adds its own.
     const WAITS_FOR_LATENCY: bool;
 
@@ -44,7 +44,7 @@ pub(super) trait Discipline {
     /// Begins to move a transfer; returns its end if that is known now.
     fn begin(&mut self, queue: u32, path: u32, nbytes: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps>;
 
-    /// Handles one of the discipline's own events; returns the end of the queue's transfer if that is known now.
+    /// Handles one of the model's own events; returns the end of the queue's transfer if that is known now.
     fn happens(&mut self, happening: u64, now: Ps, agenda: &mut Agenda) -> Option<Ps>;
 
     /// Ends the queue's transfer.

@@ -7,8 +7,8 @@
 //!
 //! Nodes can change places without changing the machine, so questions about thousands of nodes are answered on a few:
 //!
-//! - the quickest way between two ranks visits at most three different nodes, whatever it passes ([`Copies::first`]);
-//! - a smallest cut treats nodes alike whose GPUs are on the same sides, so such nodes count as one (`flows.rs`);
+//! - the quickest way between two ranks visits at most three different nodes, whatever it passes ([`EqualNodes::first`]);
+//! - a smallest cut treats nodes alike whose GPUs are on the same sides, so such nodes count as one (`flow_network.rs`);
 //! - a fair share is the same for all pairs of GPUs that a change of places exchanges (`rates.rs`).
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::hardware::{Device, Fabric, Link};
 
 /// Where the parts of a cluster of equal nodes lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Copies {
+pub(crate) struct EqualNodes {
     /// The number of devices between nodes, which come first.
     pub(crate) shared_devices: usize,
     /// The number of links between these.
@@ -30,7 +30,7 @@ pub(crate) struct Copies {
     pub(crate) nodes: usize,
 }
 
-impl Copies {
+impl EqualNodes {
     /// Finds the parts of a fabric; none if it has fewer than three nodes, or nodes that differ.
     pub(crate) fn of(fabric: &Fabric) -> Option<Self> {
         let shared = fabric.devices.iter().position(|device| device.node.is_some())?;
@@ -38,14 +38,14 @@ impl Copies {
         let between = fabric.links.iter().take_while(|link| joins(link)).count();
         let nodes = fabric.nodes() as usize;
         let block = |all: Range<usize>| (nodes > 2 && all.len().is_multiple_of(nodes)).then_some(all.len() / nodes);
-        let copies = Self {
+        let equal_nodes = Self {
             shared_devices: shared,
             shared_links: between,
             node_devices: block(shared..fabric.devices.len())?,
             node_links: block(between..fabric.links.len())?,
             nodes,
         };
-        copies.are_alike(fabric).then_some(copies)
+        equal_nodes.are_alike(fabric).then_some(equal_nodes)
     }
 
     fn are_alike(&self, fabric: &Fabric) -> bool {
