@@ -31,19 +31,19 @@ PATHS = ("mapped", "staged")
 PAGE = """\
 # Algorithms
 
-Written by `nvcoll algorithms --markdown > docs/ALGORITHMS.md` from the registry; do not edit.
+Written by `nvcoll algorithms --markdown > docs/ALGORITHMS.md` from the registry; do not edit. The first algorithm of
+each collective is its default.
 
-| collective | what it does | algorithms, the default first |
-|---|---|---|
-{overview}
+| column | meaning |
+|---|---|
+| order | [order of the reduction](reproducibility.md#three-orders) |
+| bytes | bytes that the busiest rank reads and writes, divided by the bytes of its longer buffer |
+| waits | waits for other ranks in the longest chain of steps |
 
-The **order** of a reduction determines its bits. *rank*: ranks 0 to n-1, from left to right. *nested*: groups first.
-*own*: an order of the algorithm, the
-same in every run. *none*: no reduction. See [reproducible results](reproducibility.md).
+Bytes and waits are counted for 8 ranks, out of place, on mapped memory. `nvcoll algorithms COLLECTIVE -n RANKS` prints
+them for other calls.
 
-The **cost** is counted for 8 ranks on mapped memory. `2.00 · 2`: a rank reads and writes 2.00 times the bytes of its
-longer buffer, and the longest chain has 2 waits. `3.12 (3.50) · 6`: 3.12 is the mean over ranks, 3.50 the busiest rank.
-`11.00 · 2 / 9.00 · 2`: in place / out of place. `nvcoll algorithms COLLECTIVE -n RANKS` prints other numbers of ranks.
+{sections}
 """
 
 
@@ -160,22 +160,23 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _section(collective: str, chosen: Sequence[Entry]) -> str:
+def _section(collective: str, summary: str, chosen: Sequence[Entry]) -> str:
+    reduces = any(entry.order != "none" for entry in chosen)
     rows = []
     for entry in chosen:
-        costs = [cost for call, (cost,) in calls([entry.costs(PAGE_RANKS)]) if call.startswith("mapped")]
-        told = " / ".join(f"{cost.words} · {cost.waits}" for cost in costs)
-        rows.append(_row(f"`{entry.algorithm}`", entry.order, told, entry.summary, entry.source))
-    heads = _row("algorithm", "order", "cost", "idea", "source") + "\n" + "|---" * 5 + "|"
-    return "\n".join([f"## {collective}\n", heads, *rows])
+        cost = entry.costs(PAGE_RANKS)["mapped", False]
+        moved = "-" if cost.busiest is None else f"{cost.busiest:.2f}"
+        order = (entry.order,) if reduces else ()
+        rows.append(_row(f"`{entry.algorithm}`", *order, moved, str(cost.waits), f"{entry.summary} ({entry.source})"))
+    heads = ("algorithm", *(("order",) if reduces else ()), "bytes", "waits", "idea (source)")
+    ruled = _row(*heads) + "\n" + "|---" * len(heads) + "|"
+    return "\n".join([f"## {collective}\n", f"{summary[0].upper()}{summary[1:]}.\n", ruled, *rows])
 
 
 def page() -> str:
     """Writes ``docs/ALGORITHMS.md``."""
-    known = [(row.name, row.summary, entries(row.name)) for row in collectives()]
-    overview = [_row(f"[{n}](#{n})", c, ", ".join(f"`{e.algorithm}`" for e in chosen)) for n, c, chosen in known]
-    sections = [_section(name, chosen) for name, _, chosen in known]
-    return "\n".join([PAGE.format(overview="\n".join(overview)), "\n\n".join(sections), ""])
+    sections = [_section(row.name, row.summary, entries(row.name)) for row in collectives()]
+    return PAGE.format(sections="\n\n".join(sections))
 
 
 def algorithms(
