@@ -20,7 +20,6 @@
 //! memory back, and the other may pass that memory anew. So ranks that completed before this one stamped are not compared with it.
 
 use std::ops::Range;
-use std::time::Instant;
 
 use crate::call::PositionedCall;
 use crate::error::Result;
@@ -31,8 +30,8 @@ use crate::program::batch::Pass;
 use crate::program::{Slot, Wait, Workspace};
 use crate::run::deadline::WaitLimit;
 use crate::run::quiesce::{quiesce_and_report, ring_everybody};
-use crate::sync::atomic::{give_way, pause};
-use crate::sync::backoff::{Backoff, Next};
+use crate::sync::atomic::pause;
+use crate::sync::backoff::{give_way, Backoff, Next};
 use crate::sync::record::{CALLS, COPIES, PLACE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 
@@ -527,7 +526,7 @@ impl RankWorker {
             if let Some(cause) = world.abort.cause() {
                 return Err(cause);
             }
-            let next = backoff.next(Instant::now);
+            let next = backoff.look();
             if next == Next::Pause {
                 pause();
                 continue;

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::sync::atomic::{give_way, pause, AtomicBool, Ordering};
-use crate::sync::backoff::{Backoff, Next};
+use crate::sync::atomic::{pause, AtomicBool, Ordering};
+use crate::sync::backoff::{give_way, Backoff, Next};
 use crate::sync::Doorbell;
 use crate::system::process::Process;
 use door::{Door, DoorState};
@@ -153,7 +153,7 @@ impl PoolState {
             }
             pause();
         }
-        let is_awake = backoff.next(Instant::now) == Next::GiveWay;
+        let is_awake = backoff.look() == Next::GiveWay;
         if is_awake {
             give_way();
         }
