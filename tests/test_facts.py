@@ -26,9 +26,8 @@ def tables(first: str) -> list[dict[str, str]]:
             for line in body.splitlines():
                 cells = [cell.strip() for cell in line.strip("|").split("|")]
                 row = dict(zip(names, cells, strict=True))
-                rows += [
-                    row | {first: cell} for cell in (row[first].split(", ") if "`" in row[first] else [row[first]])
-                ]
+                named = row[first].split(", ") if "`" in row[first] else [row[first]]
+                rows += [row | {first: name} for name in named]
     return rows
 
 
@@ -218,7 +217,7 @@ BOLD_FIGURES = (
 """What the bold figures of each row of common errors are, in the order of the page."""
 
 
-@pytest.mark.parametrize(("row", "checks"), zip(tables("often said"), BOLD_FIGURES, strict=True))
+@pytest.mark.parametrize(("row", "checks"), [*zip(tables("often said"), BOLD_FIGURES, strict=True)])
 def test_common_errors(row, checks):
     for figure, check in zip(re.findall(r"\*\*([\d.]+)\*\*", row["correct"]), checks, strict=True):
         what, _, machine = check.rpartition(" ")
