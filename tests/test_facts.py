@@ -143,26 +143,7 @@ def test_what_passes_a_port(row):
     links = nvcoll.fabric("hgx-h100").simulate(schedule, nbytes, protocol="ideal").links
     for way, ends in (("sends", ("gpu0", "nvswitch")), ("receives", ("nvswitch", "gpu0"))):
         (crossed,) = [moved for source, target, moved, _ in links if (source, target) == ends]
-        assert crossed / nbytes == at(row[way], n), way
-
-
-def at(formula: str, n: int) -> float:
-    """A formula of the page for a number of GPUs."""
-    return eval(formula.replace("2(", "2*("), {"n": n})
-
-
-@pytest.mark.parametrize("row", tables("scheme"), ids=lambda row: row["scheme"])
-def test_memory_of_training(row):
-    n = 64
-    per_parameter = at(row["bytes per parameter"], n)
-    sharded = {"DDP": 0, "ZeRO-1": 12, "ZeRO-2": 14, "ZeRO-3, FSDP": 16}[row["scheme"]]
-    assert per_parameter == 16 - sharded + sharded / n
-    assert agrees(row["GB per GPU: 70 billion parameters, 64 GPUs"], 70 * per_parameter)
-    ports = {(r["collective"], r["algorithm"]): at(r["sends"], n) for r in tables("collective")}
-    gather, scatter = ports["all_gather", "ring"], ports["reduce_scatter", "ring"]
-    assert gather + scatter == ports["all_reduce", "ring"]
-    gathers = 2 if row["scheme"] == "ZeRO-3, FSDP" else 1
-    assert float(row["bytes on the wire, times DDP's"]) == (scatter + gathers * gather) / (scatter + gather)
+        assert crossed / nbytes == eval(row[way].replace("2(", "2*("), {"n": n}), way
 
 
 def port(one: nvcoll.Fabric) -> float:
@@ -189,9 +170,6 @@ CHECKS = {
     ),
 }
 
-SCHEMES = {"DDP": 70 * 16, "ZeRO-3": 70 * 16 / 64}
-"""GB that 70 billion parameters take of each of 64 GPUs."""
-
 
 def measured(system: str) -> float:
     """The busbw of the largest all_reduce of a system of the measurements."""
@@ -212,7 +190,6 @@ BOLD_FIGURES = (
     ("measured rtx4090_8_p2p_bus01e1", "measured rtx4090_8_staged_bus01e1"),
     ("sent hgx-h100",),
     ("in use over memory hgx-h100",),
-    ("gigabytes DDP", "gigabytes ZeRO-3"),
 )
 """What the bold figures of each row of common errors are, in the order of the page."""
 
@@ -221,14 +198,13 @@ BOLD_FIGURES = (
 def test_common_errors(row, checks):
     for figure, check in zip(re.findall(r"\*\*([\d.]+)\*\*", row["correct"]), checks, strict=True):
         what, _, machine = check.rpartition(" ")
-        named = {"gigabytes": SCHEMES.get, "measured": measured}
-        value = named[what](machine) if what in named else CHECKS[what](nvcoll.fabric(machine))
+        value = measured(machine) if what == "measured" else CHECKS[what](nvcoll.fabric(machine))
         assert agrees(figure, value), f"{check} is {value}, the page says {figure}"
 
 
 def test_the_page_uses_every_check_and_names_a_source_in_every_row():
     named = {check.rpartition(" ")[0] for checks in BOLD_FIGURES for check in checks}
-    assert {*CHECKS, "gigabytes", "measured"} == named
+    assert {*CHECKS, "measured"} == named
     for first in ("GPU", "medium", "machine", "collective"):
         rows = list(tables(first))
         assert rows and all(row["source"] for row in rows), first

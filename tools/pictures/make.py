@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -196,13 +197,8 @@ def gradient() -> Answer:
 
 
 def program(name: str) -> Any:
-    """Runs the program of the page that defines a function, and returns it."""
-    (text,) = (
-        text for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if f"def {name}(" in text
-    )
-    names: dict[str, Any] = {}
-    exec(text, names)
-    return names[name]
+    """Returns the function of the example that has its name."""
+    return runpy.run_path(str(ROOT / "examples" / f"{name}.py"))[name]
 
 
 def mesh() -> Answer:
