@@ -54,6 +54,26 @@ def test_every_number_comes_back_as_it_was(dtype, isa):
     assert oracle.same_bits(reduced("sum", numbers, np.full_like(numbers, -0.0), node=NODES[isa]), numbers)
 
 
+@pytest.mark.parametrize(
+    ("op", "values", "dtype", "expected"),
+    [
+        ("min", (0.0, -0.0), "f4", -0.0),
+        ("min", (-0.0, 0.0), "f4", -0.0),
+        ("sum", (2**31 - 1, 1), "i4", -(2**31)),
+        ("sum", (255, 1), "u1", 0),
+        ("sum", (57344, 4096), ml_dtypes.float8_e5m2, np.inf),
+        ("prod", (300, 300), "f2", np.inf),
+        ("land", (4, 2), "u1", 1),
+        ("band", (4, 2), "u1", 0),
+        ("sum", (True, True), bool, True),
+        ("prod", (1 + 2j, 3 - 1j), "c8", 5 + 5j),
+    ],
+)
+def test_edges_of_the_arithmetic(op, values, dtype, expected):
+    result = reduced(op, *(np.array([value]).astype(dtype) for value in values))
+    assert oracle.same_bits(result, np.array([expected]).astype(dtype))
+
+
 @pytest.mark.parametrize("dtype", FLOAT8)
 def test_float8_beyond_the_largest_number_is_what_ml_dtypes_says(dtype):
     largest = np.array([ml_dtypes.finfo(dtype).max])

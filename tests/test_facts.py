@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 import nvcoll
-from nvcoll._nvcoll import bus_factor, fabrics, gpus, media
-
-import judging
+from nvcoll._nvcoll import fabrics, gpus, media
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "FACTS.md").read_text()
@@ -164,18 +162,10 @@ CHECKS = {
     "pairs": lambda one: one.world_size * (one.world_size - 1) / 2,
     "terabytes": lambda one: 2 * one.world_size * port(one) / 1e3,
     "half": lambda one: one.world_size / 2 * port(one) / 1e3,
-    "sent": lambda one: 1 + 1 / one.world_size,
     "in use over memory": lambda one: (
         one.alone()[0][1] / next(row.memory_gbps for row in gpus() if row.title == one.gpu)
     ),
 }
-
-
-def measured(system: str) -> float:
-    """The busbw of the largest all_reduce of a system of the measurements."""
-    rows = judging.read(DOCS.parent / "data" / "nccl-tests")
-    row = max((r for r in rows if r.system.system_id == system and not r.in_place), key=lambda r: r.nbytes)
-    return row.nbytes / row.time_us / 1e3 * bus_factor("all_reduce", row.system.n_gpus)
 
 
 BOLD_FIGURES = (
@@ -187,8 +177,6 @@ BOLD_FIGURES = (
     ("both ways rtx4090-2-p2p", "one way rtx4090-2-p2p"),
     ("joined pairs dgx1-v100", "pairs dgx1-v100"),
     ("terabytes gb200-nvl72", "half gb200-nvl72"),
-    ("measured rtx4090_8_p2p_bus01e1", "measured rtx4090_8_staged_bus01e1"),
-    ("sent hgx-h100",),
     ("in use over memory hgx-h100",),
 )
 """What the bold figures of each row of common errors are, in the order of the page."""
@@ -198,13 +186,13 @@ BOLD_FIGURES = (
 def test_common_errors(row, checks):
     for figure, check in zip(re.findall(r"\*\*([\d.]+)\*\*", row["correct"]), checks, strict=True):
         what, _, machine = check.rpartition(" ")
-        value = measured(machine) if what == "measured" else CHECKS[what](nvcoll.fabric(machine))
+        value = CHECKS[what](nvcoll.fabric(machine))
         assert agrees(figure, value), f"{check} is {value}, the page says {figure}"
 
 
 def test_the_page_uses_every_check_and_names_a_source_in_every_row():
     named = {check.rpartition(" ")[0] for checks in BOLD_FIGURES for check in checks}
-    assert {*CHECKS, "measured"} == named
+    assert set(CHECKS) == named
     for first in ("GPU", "medium", "machine", "collective"):
         rows = list(tables(first))
         assert rows and all(row["source"] for row in rows), first

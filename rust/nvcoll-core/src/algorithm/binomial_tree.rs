@@ -31,7 +31,7 @@ pub(super) static GATHER: Algorithm = Algorithm {
     collective: &collective::GATHER,
     order: Order::None,
     summary: "parts travel up a binomial tree: each rank fetches all parts of its children",
-    source: "the binomial gather of MPICH",
+    source: "MPICH",
     build: Plain(|b| {
         for place in (0..b.world_size()).rev() {
             for child in children(place, b.world_size()) {
@@ -48,7 +48,7 @@ pub(super) static SCATTER: Algorithm = Algorithm {
     collective: &collective::SCATTER,
     order: Order::None,
     summary: "parts travel down a binomial tree: each rank fetches the parts of its subtree",
-    source: "the binomial scatter of MPICH",
+    source: "MPICH",
     build: Plain(|b| {
         place_the_root_s_part(b);
         for place in 0..b.world_size() {

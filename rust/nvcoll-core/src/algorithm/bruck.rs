@@ -53,7 +53,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     name: "bruck",
     collective: &collective::ALL_TO_ALL,
     order: Order::None,
-    summary: "log2 n rounds, from far to near; in each, all parts travel together that have to go that far",
+    summary: "at distance d = .., 4, 2, 1 each rank forwards the parts that are d or more ranks from their target",
     source: "Bruck et al. 1997",
     build: Plain(|b| {
         let n = b.world_size();

@@ -24,7 +24,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     collective: &collective::BROADCAST,
     order: Order::None,
     summary: "each rank stores to the next rank, starting at the root",
-    source: "the pipeline of Open MPI's tuned collectives",
+    source: "Open MPI",
     build: Plain(|b| {
         let (n, root) = (b.world_size(), b.root());
         for place in 1..n {
@@ -45,7 +45,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     collective: &collective::REDUCE,
     order: Order::Own,
     summary: "each rank adds the sum of the next rank to its own input, up to the root",
-    source: "the pipeline of Open MPI's tuned collectives",
+    source: "Open MPI",
     build: Plain(|b| {
         let mut lowest = relative(b, b.world_size() - 1);
         let mut sum = b.input(lowest, 0);
@@ -66,7 +66,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     collective: &collective::SCAN,
     order: Order::Own,
     summary: "each rank adds its own input to the sum of the rank before it",
-    source: "the linear scan of MPI libraries, as a pipeline",
+    source: "MPI libraries",
     build: Plain(|b| {
         let mut sum = b.copy(&b.input(0, 0), &[b.output(0, 0)]);
         for rank in 1..b.world_size() {

@@ -26,7 +26,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     collective: &collective::REDUCE_SCATTER,
     order: Order::Rank,
     summary: "each rank reads its part from all ranks and adds it up",
-    source: "the linear algorithm of MPI libraries",
+    source: "MPI libraries",
     build: Plain(|b| {
         for c in b.chunks(1) {
             let all: Vec<Region> = (0..b.world_size()).map(|r| b.input(r, c)).collect();
@@ -41,7 +41,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     collective: &collective::ALL_GATHER,
     order: Order::None,
     summary: "each rank fetches every part from its owner",
-    source: "the linear algorithm of MPI libraries",
+    source: "MPI libraries",
     build: Plain(|b| {
         let n = b.world_size();
         place_own_parts(b);
@@ -58,7 +58,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     collective: &collective::BROADCAST,
     order: Order::None,
     summary: "each rank copies from the root",
-    source: "linear broadcast of MPI libraries",
+    source: "MPI libraries",
     build: Plain(|b| {
         let root = b.root();
         for r in (0..b.world_size()).filter(|&r| r != root) {
@@ -74,7 +74,7 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     collective: &collective::REDUCE,
     order: Order::Rank,
     summary: "the root adds up the inputs of all ranks",
-    source: "linear reduce of MPI libraries",
+    source: "MPI libraries",
     build: Plain(|b| {
         b.fold(&b.inputs(), &[b.output(b.root(), 0)]);
     }),
@@ -86,7 +86,7 @@ pub(super) static GATHER: Algorithm = Algorithm {
     collective: &collective::GATHER,
     order: Order::None,
     summary: "each rank stores its part to the root",
-    source: "linear gather of MPI libraries",
+    source: "MPI libraries",
     build: Plain(|b| {
         for r in 0..b.world_size() {
             b.push(&b.input(r, r), &[b.output(b.root(), r)]);
@@ -100,7 +100,7 @@ pub(super) static SCATTER: Algorithm = Algorithm {
     collective: &collective::SCATTER,
     order: Order::None,
     summary: "each rank copies its part from the root",
-    source: "linear scatter of MPI libraries",
+    source: "MPI libraries",
     build: Plain(|b| {
         for r in 0..b.world_size() {
             b.copy(&b.input(b.root(), r), &[b.output(r, r)]);
@@ -114,7 +114,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     collective: &collective::ALL_TO_ALL,
     order: Order::None,
     summary: "each rank copies its part from every rank",
-    source: "linear all_to_all of MPI libraries",
+    source: "MPI libraries",
     build: Plain(|b| {
         let n = b.world_size();
         for hop in 0..n {
@@ -132,7 +132,7 @@ pub(super) static SCAN: Algorithm = Algorithm {
     collective: &collective::SCAN,
     order: Order::Rank,
     summary: "each rank adds up the inputs of all ranks up to itself",
-    source: "linear scan of MPI libraries",
+    source: "MPI libraries",
     build: Plain(|b| fold_from_predecessors(b, 1)),
 };
 
@@ -142,7 +142,7 @@ pub(super) static EXSCAN: Algorithm = Algorithm {
     collective: &collective::EXSCAN,
     order: Order::Rank,
     summary: "each rank adds up the inputs of all ranks before itself",
-    source: "linear scan of MPI libraries",
+    source: "MPI libraries",
     build: Plain(|b| fold_from_predecessors(b, 0)),
 };
 
@@ -152,7 +152,7 @@ pub(super) static BARRIER: Algorithm = Algorithm {
     collective: &collective::BARRIER,
     order: Order::None,
     summary: "every rank waits until all other ranks have entered",
-    source: "the central barrier; survey: Mellor-Crummey and Scott 1991",
+    source: "Mellor-Crummey and Scott 1991",
     build: Plain(|_| {}),
 };
 

@@ -20,7 +20,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     collective: &collective::ALL_REDUCE,
     order: Order::Rank,
     summary: "each rank reduces its chunk over all ranks and stores it to all ranks",
-    source: "NVLink SHARP multimem reduce and multicast, NCCL 2.17 and 2.27",
+    source: "NVLink SHARP, NCCL 2.17 and 2.27",
     build: Plain(|b| {
         for c in b.chunks(b.world_size()) {
             b.at_switch(&inputs(b, c), &outputs(b, c, c));
@@ -34,7 +34,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     collective: &collective::REDUCE_SCATTER,
     order: Order::Rank,
     summary: "each rank reduces its part over all ranks",
-    source: "NVLink SHARP multimem reduce, NCCL 2.17 and 2.27",
+    source: "NVLink SHARP, NCCL 2.17 and 2.27",
     build: Plain(|b| {
         for c in b.chunks(1) {
             b.at_switch(&inputs(b, c), &[b.output(c, c)]);
@@ -48,7 +48,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     collective: &collective::ALL_GATHER,
     order: Order::None,
     summary: "each rank stores its part to all ranks",
-    source: "NVLink SHARP multicast, NCCL 2.17 and 2.27",
+    source: "NVLink SHARP, NCCL 2.17 and 2.27",
     build: Plain(|b| {
         for c in b.chunks(1) {
             b.at_switch(&[b.input(c, c)], &outputs(b, c, c));

@@ -18,7 +18,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     collective: &COLLECTIVE,
     order: Order::Rank,
     summary: "every rank reduces all data by itself",
-    source: "custom all-reduce kernels for small messages",
+    source: "custom kernels for small messages",
     build: Plain(|b| {
         let n = b.world_size();
         let inputs: Vec<Region> = b.inputs();

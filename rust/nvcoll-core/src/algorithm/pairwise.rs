@@ -19,7 +19,7 @@ pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
     collective: &COLLECTIVE,
     order: Order::None,
     summary: "in every round each rank exchanges parts with one other rank",
-    source: "Thakur, Rabenseifner and Gropp 2005",
+    source: "Thakur et al. 2005",
     build: Plain(|b| {
         let n = b.world_size();
         for (round, r) in (0..n).flat_map(|round| (0..n).map(move |r| (round, r))) {

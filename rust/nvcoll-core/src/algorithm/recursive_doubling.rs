@@ -28,7 +28,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     collective: &collective::ALL_REDUCE,
     order: Order::Own,
     summary: "ranks at distance 1, 2, 4, .. exchange and add their whole sums",
-    source: "Thakur, Rabenseifner and Gropp 2005",
+    source: "Thakur et al. 2005",
     build: Plain(all_reduce),
 };
 
@@ -38,7 +38,7 @@ pub(super) static ALL_GATHER: Algorithm = Algorithm {
     collective: &collective::ALL_GATHER,
     order: Order::None,
     summary: "ranks at distance 1, 2, 4, .. exchange all parts that they have",
-    source: "Thakur, Rabenseifner and Gropp 2005",
+    source: "Thakur et al. 2005",
     build: Plain(all_gather),
 };
 

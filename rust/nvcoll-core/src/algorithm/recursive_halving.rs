@@ -25,7 +25,7 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
     collective: &COLLECTIVE,
     order: Order::Own,
     summary: "ranks at distance .., 4, 2, 1 reduce half of their parts each",
-    source: "Thakur, Rabenseifner and Gropp 2005",
+    source: "Thakur et al. 2005",
     build: Plain(build),
 };
 

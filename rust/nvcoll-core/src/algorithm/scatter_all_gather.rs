@@ -23,7 +23,7 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     name: "scatter_all_gather",
     collective: &COLLECTIVE,
     order: Order::None,
-    summary: "each rank except the root fetches one chunk and passes on the chunks of the others",
+    summary: "each rank except the root fetches one chunk, then the chunks travel round a ring",
     source: "Barnett et al. 1994",
     build: Plain(|b| {
         let (n, root) = (b.world_size(), b.root());

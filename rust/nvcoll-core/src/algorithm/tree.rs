@@ -29,8 +29,8 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::ALL_REDUCE,
     order: Order::Own,
-    summary: "two complementary binary trees reduce and broadcast half of the data each",
-    source: "Sanders, Speck and Träff 2009",
+    summary: "two binary trees reduce and broadcast half of the data each",
+    source: "Sanders et al. 2009",
     build: Plain(|b| {
         let n = b.world_size();
         for c in b.chunks(2) {
@@ -50,8 +50,8 @@ pub(super) static REDUCE: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::REDUCE,
     order: Order::Own,
-    summary: "two complementary binary trees below the root reduce half of the data each",
-    source: "Sanders, Speck and Träff 2009",
+    summary: "two binary trees reduce half of the data each",
+    source: "Sanders et al. 2009",
     build: Plain(|b| {
         for c in b.chunks(2) {
             b.channel(c);
@@ -67,8 +67,8 @@ pub(super) static BROADCAST: Algorithm = Algorithm {
     name: "tree",
     collective: &collective::BROADCAST,
     order: Order::None,
-    summary: "two complementary binary trees below the root broadcast half of the data each",
-    source: "Sanders, Speck and Träff 2009",
+    summary: "two binary trees broadcast half of the data each",
+    source: "Sanders et al. 2009",
     build: Plain(|b| {
         for c in b.chunks(2) {
             b.channel(c);

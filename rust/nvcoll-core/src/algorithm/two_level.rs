@@ -40,7 +40,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     name: "two_level",
     collective: &COLLECTIVE,
     order: Order::Nested,
-    summary: "reduce_scatter inside each node, ring across nodes, all_gather inside each node",
+    summary: "reduce_scatter in each node, ring across nodes, all_gather in each node",
     source: "Jia et al. 2018",
     build: With(PARAMETERS, build),
 };
@@ -48,7 +48,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
 /// Registers the algorithm with halving_doubling across nodes.
 pub(super) static ALL_REDUCE_BY_HALVING: Algorithm = Algorithm {
     name: "two_level(outer=halving_doubling)",
-    summary: "reduce_scatter inside each node, halving and doubling across nodes, all_gather inside each node",
+    summary: "reduce_scatter in each node, halving_doubling across nodes, all_gather in each node",
     source: "Jia et al. 2018, Rabenseifner 2004",
     ..ALL_REDUCE
 };

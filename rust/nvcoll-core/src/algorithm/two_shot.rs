@@ -19,7 +19,7 @@ pub(super) static ALL_REDUCE: Algorithm = Algorithm {
     collective: &COLLECTIVE,
     order: Order::Rank,
     summary: "each rank reduces its chunk over all ranks and fetches the other chunks",
-    source: "custom all-reduce kernels for one node",
+    source: "custom kernels for one node",
     build: Plain(|b| {
         let n = b.world_size();
         for c in b.chunks(n) {
