@@ -105,7 +105,7 @@ def test_algorithms_of_one_collective_as_a_table_and_as_json():
     cost = {"path": "mapped", "in_place": True, "moved": 3.75, "busiest": 3.75, "waits": 7, "steps": 24}
     assert cost in ring["costs"] and len(ring["costs"]) == 4
     keys = {*document, *ring, *cost}
-    described = DOCUMENTED.split("Of `nvcoll algorithms`")[1].split("Of `nvcoll bench`")[0]
+    described = DOCUMENTED.split("Keys of `nvcoll algorithms`")[1].split("Keys of `nvcoll bench`")[0]
     assert keys == {word for word in re.findall(r"`(\w+)`", described)}
 
 

@@ -149,7 +149,7 @@ def test_json_holds_the_documented_keys_and_no_other(bench_json):
             for inner in value if hasattr(value, "__iter__") else ():
                 yield from keys(inner)
 
-    documented = set(re.findall(r"`(\w+)`", DOCUMENTED.split("Of `nvcoll bench`")[1]))
+    documented = set(re.findall(r"`(\w+)`", DOCUMENTED.split("Keys of `nvcoll bench`")[1]))
     assert set(keys(bench_json)) == documented
     assert bench_json["schema"] == bench_tables.JSON_SCHEMA and f"`{bench_tables.JSON_SCHEMA}`" in DOCUMENTED
 
