@@ -154,7 +154,6 @@ def link_gap() -> Answer:
         *(f"{found[f'rtx4090-8-{way}'].time_us / best:.0f}" for way in ("p2p", "staged")),
         *(f"{found[f'rtx5090-8-{way}'].time_us / best:.0f}" for way in ("p2p", "staged")),
         *(f"{busbw:.3g}" for busbw in same_host),
-        f"{busbw_measured('rtx4090_4_kalavai'):.2g}",
     ]
     return Answer(chart.page("PCIe against NVLink", note, 960, height, parts), figures)
 
