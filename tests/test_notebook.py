@@ -57,6 +57,14 @@ def test_in_rank_order_one_expression_stands_for_all():
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), [(row.collective, row.name) for row in algorithms()])
+def test_a_prediction_is_a_table_whose_numbers_have_units():
+    found = nvcoll.fabric("hgx-h100").predict("all_reduce", "1M")
+    shown = cells(found._repr_html_())
+    assert "1 MiB on hgx-h100" in found._repr_html_() and shown["accuracy"] == found.trust
+    assert re.fullmatch(r"[\d.,]+ us \(90 %: [\d.,]+ to [\d.,]+ us\)", shown["time"])
+    assert all(re.fullmatch(r"[\d.,]+ us", shown[f"of the time: {name}"]) for name, _ in found.parts)
+
+
 @pytest.mark.parametrize("world_size", [1, 4, 64])
 def test_everything_in_the_registry_can_be_shown(collective, algorithm, world_size):
     schedule = nvcoll.schedule(collective, algorithm, world_size=world_size, path="staged")

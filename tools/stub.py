@@ -2,10 +2,12 @@
 
 ::
 
-    tools/stub_types.pyi                types that only a person knows: everything but the collectives
-    the extension's registries          the names of ops, paths, algorithms, launches and protocols, as literal types
+    tools/stub_types.pyi                the types of everything but the collectives, by hand
+    the extension's registries          the names of ops, algorithms, collectives, dtypes and launches, as literal types
     the extension's signatures          the methods that are collectives, by the table of types below
-    the extension's docstrings          what an editor shows of each class, method and property
+    the extension's docstrings          the docstring of each class, method and property
+
+A method of one size, `nbytes: _Size`, gets an overload for several sizes, which returns a list.
 
 Run it after every change of what Python sees, with the extension installed::
 
@@ -70,6 +72,7 @@ def names() -> Iterator[str]:
     yield f"_AlgorithmName: TypeAlias = {literal(['auto', *(row.name for row in _nvcoll.algorithms())])}"
     yield f"_Collective: TypeAlias = {literal([row.name for row in _nvcoll.collectives()])}"
     yield f"_Dtype: TypeAlias = {literal([row.name for row in _nvcoll.dtypes()])}"
+    yield f"_Launch: TypeAlias = {literal(_nvcoll.launches())}"
 
 
 def collective(owner: str, name: str) -> Iterator[str]:
@@ -103,6 +106,22 @@ def with_collectives(tree: ast.Module) -> None:
             ]
 
 
+def with_sizes(tree: ast.Module) -> None:
+    """Gives the methods of one size an overload for several sizes, which returns a list."""
+    for owner in tree.body:
+        if isinstance(owner, ast.ClassDef):
+            owner.body = [each for node in owner.body for each in overloads(node)]
+
+
+def overloads(node: ast.stmt) -> list[ast.stmt]:
+    text = ast.unparse(node)
+    if not isinstance(node, ast.FunctionDef) or "nbytes: _Size," not in text + ",":
+        return [node]
+    head, _, result = text.rpartition(" -> ")
+    several = f"{head.replace('nbytes: _Size', 'nbytes: _Sizes')} -> list[{result.partition(':')[0]}]: ..."
+    return ast.parse(f"@overload\n{text}\n@overload\n{several}").body
+
+
 def with_docstrings(body: list[ast.stmt], owner: Any) -> None:
     """Gives every class and function its docstring, an overloaded one at its first signature."""
     seen: set[str] = set()
@@ -130,6 +149,7 @@ def stub() -> str:
     """Returns the text of the stub."""
     tree = ast.parse(TYPES.read_text())
     with_collectives(tree)
+    with_sizes(tree)
     with_docstrings(tree.body, _nvcoll)
     at = next(at for at, node in enumerate(tree.body) if not isinstance(node, ast.ImportFrom | ast.Import))
     tree.body[at:at] = ast.parse("\n".join(names())).body

@@ -16,8 +16,8 @@ _OutT = TypeVar("_OutT")
 _Size: TypeAlias = int | float | str
 _Op: TypeAlias = _OpName | PremulSum | ufunc | Enum
 _Path: TypeAlias = Literal["mapped", "staged", "pushed"]
-_Launch: TypeAlias = Literal["process_per_gpu", "single_process", "framework"] | str
 _Algorithm: TypeAlias = _AlgorithmName | str | Algorithm | Schedule
+"""A registered name, a name with parameters such as `"two_level(per_node=4)"`, or an algorithm of the user."""
 _Sizes: TypeAlias = list[_Size] | tuple[_Size, ...] | Iterable[int | float]
 
 class Error(Exception): ...
@@ -435,15 +435,8 @@ class Fabric:
     def at_once(self, *, first: int | None = None) -> list[list[float]]: ...
     def port_rates(self) -> tuple[float, float | None]: ...
     def cut(self, ranks: Sequence[int]) -> float: ...
-    @overload
     def floor(self, collective: str, nbytes: _Size) -> float: ...
-    @overload
-    def floor(self, collective: str, nbytes: _Sizes) -> list[float]: ...
-    @overload
     def nccl(self, collective: str, nbytes: _Size, *, version: str | None = None) -> NcclEstimate: ...
-    @overload
-    def nccl(self, collective: str, nbytes: _Sizes, *, version: str | None = None) -> list[NcclEstimate]: ...
-    @overload
     def predict(
         self,
         collective: str,
@@ -454,18 +447,6 @@ class Fabric:
         protocol: str | None = None,
         version: str | None = None,
     ) -> Prediction: ...
-    @overload
-    def predict(
-        self,
-        collective: str,
-        nbytes: _Sizes,
-        *,
-        launch: _Launch = "process_per_gpu",
-        algorithm: str | None = None,
-        protocol: str | None = None,
-        version: str | None = None,
-    ) -> list[Prediction]: ...
-    @overload
     def simulate(
         self,
         schedule: Schedule | Algorithm | str,
@@ -476,31 +457,13 @@ class Fabric:
         protocol: str = "simple",
         slice_bytes: int | None = None,
         spans: bool = False,
-        sharing: str = "max_min",
-        at_switch: str = "refuse",
-        launch: str | None = None,
+        sharing: Literal["max_min", "fifo"] = "max_min",
+        at_switch: Literal["refuse", "ignore"] = "refuse",
+        launch: _Launch | None = None,
         starts: Sequence[float] | Mapping[int, float] | None = None,
         slowdowns: Sequence[float] | Mapping[int, float] | None = None,
         damage: Mapping[tuple[str, str], float] | None = None,
     ) -> Timeline: ...
-    @overload
-    def simulate(
-        self,
-        schedule: Schedule | Algorithm | str,
-        nbytes: _Sizes,
-        *,
-        collective: str | None = None,
-        dtype: str = "float32",
-        protocol: str = "simple",
-        slice_bytes: int | None = None,
-        spans: bool = False,
-        sharing: str = "max_min",
-        at_switch: str = "refuse",
-        launch: str | None = None,
-        starts: Sequence[float] | Mapping[int, float] | None = None,
-        slowdowns: Sequence[float] | Mapping[int, float] | None = None,
-        damage: Mapping[tuple[str, str], float] | None = None,
-    ) -> list[Timeline]: ...
     def among(self, ranks: Sequence[int]) -> Fabric: ...
     def _repr_svg_(self) -> str | None: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -514,7 +477,7 @@ class Prediction:
     @property
     def nbytes(self) -> int: ...
     @property
-    def launch(self) -> str: ...
+    def launch(self) -> _Launch: ...
     @property
     def algorithm(self) -> str: ...
     @property
@@ -543,6 +506,7 @@ class Prediction:
     def trust(self) -> str: ...
     @property
     def choice(self) -> str: ...
+    def _repr_html_(self) -> str: ...
 
 @final
 class Trial:
@@ -565,7 +529,8 @@ class Trial:
     def times(self, values: Mapping[str, float]) -> list[float]: ...
 
 def patterns() -> list[PatternRow]: ...
-def launch_named(name: str) -> str: ...
+def launches() -> list[_Launch]: ...
+def launch_named(name: str) -> _Launch: ...
 def constants_of_predictions() -> list[ConstantRow]: ...
 
 @final

@@ -1,7 +1,7 @@
-"""Schedules, proofs, machines and timelines in a notebook: what they are, in tables and pictures that can be read.
+"""Schedules, proofs, predictions, machines and timelines in a notebook, as tables and pictures.
 
-The table has no colours and takes the notebook's; the picture brings its own, for light and dark. A schedule that is
-too large to read is not drawn: a page with the picture of a million steps would not answer any more.
+A table has the colours of the notebook. A picture has its own, for light and dark. A schedule that is too large to read is
+not drawn: the picture of a million steps would stop the page.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nvcoll import drawing, machine_drawing, timelines
-from nvcoll._nvcoll import Fabric, Proof, Schedule, Timeline, collectives
-from nvcoll.formatting import EXPRESSIONS, counted, escaped, shortened
+from nvcoll._nvcoll import Fabric, Prediction, Proof, Schedule, Timeline, collectives
+from nvcoll.formatting import EXPRESSIONS, counted, escaped, shortened, sized
 
 MOST_RANKS, MOST_STEPS = 16, 256
 """What is drawn. Chosen: a picture of some screens' size, and less than a megabyte."""
@@ -59,6 +59,23 @@ def timeline_svg(timeline: Timeline) -> str | None:
     """Returns the picture of a timeline; None if it has too many ranks, or no spans."""
     is_drawable = timeline.spans is not None and len(timeline.end_us) <= MOST_RANKS
     return timelines.svg([timeline]) if is_drawable else None
+
+
+def prediction_html(prediction: Prediction) -> str:
+    """Returns the predicted time of a call with its parts, its bounds and its accuracy."""
+    head = f"{prediction.collective} of {sized(prediction.nbytes)} on {prediction.fabric}"
+    channels = "" if prediction.channels is None else f", {counted(prediction.channels, 'channel')}"
+    rows = [
+        ("time", f"{prediction.time_us:,.1f} us (90 %: {prediction.low_us:,.1f} to {prediction.high_us:,.1f} us)"),
+        ("bandwidth", f"{prediction.busbw:.1f} GB/s busbw, {prediction.algbw:.1f} GB/s algbw"),
+        ("lower bound", f"{prediction.floor_us:,.1f} us"),
+        ("algorithm", f"{prediction.algorithm} {prediction.protocol}{channels}; {prediction.choice}"),
+        ("launch", prediction.launch),
+        ("bottleneck", prediction.bottleneck),
+        *((f"of the time: {name}", f"{us:,.1f} us") for name, us in prediction.parts),
+        ("accuracy", prediction.trust),
+    ]
+    return f"<div>{_table(head, rows)}</div>"
 
 
 def proof_html(proof: Proof) -> str:

@@ -14,8 +14,8 @@ use nvcoll_core::schedule::Aliasing;
 
 use crate::error::{invalid, of_core};
 use crate::gil::interrupt;
+use crate::integers::{integer, ANY};
 use crate::schedule::{collective_named, roles, Schedule};
-use crate::whole::{whole, ANY};
 
 /// Chunks of one buffer of one rank: a place, not a value. A later step that writes it changes what it holds.
 #[pyclass(name = "View", module = "nvcoll", frozen, from_py_object)]
@@ -99,25 +99,25 @@ impl Builder {
 
     /// Cuts every part into `per_part` chunks and returns the indices of all chunks, part by part.
     fn chunks(&self, per_part: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
-        let number = whole("per_part", per_part, ANY)?;
+        let number = integer("per_part", per_part, ANY)?;
         self.record(per_part.py(), |b| b.chunks(number).collect())
     }
 
     /// Makes the steps that follow belong to `channel`: an independent slice of the collective with queues of its own.
     fn channel(&self, channel: &Bound<'_, PyAny>) -> PyResult<()> {
-        let number = whole("channel", channel, ANY)?;
+        let number = integer("channel", channel, ANY)?;
         self.record(channel.py(), |b| b.channel(number))
     }
 
     /// Names a chunk, or a `range` of chunks, of a rank's input.
     fn input(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
-        let (py, rank, chunks) = (rank.py(), whole("rank", rank, ANY)?, chunks(chunk)?);
+        let (py, rank, chunks) = (rank.py(), integer("rank", rank, ANY)?, chunks(chunk)?);
         self.named(py, |b| b.input(rank, chunks))
     }
 
     /// Names a chunk, or a `range` of chunks, of a rank's output.
     fn output(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
-        let (py, rank, chunks) = (rank.py(), whole("rank", rank, ANY)?, chunks(chunk)?);
+        let (py, rank, chunks) = (rank.py(), integer("rank", rank, ANY)?, chunks(chunk)?);
         self.named(py, |b| b.output(rank, chunks))
     }
 
@@ -129,8 +129,8 @@ impl Builder {
         chunk: &Bound<'_, PyAny>,
         layer: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<View> {
-        let (py, rank, chunks) = (rank.py(), whole("rank", rank, ANY)?, chunks(chunk)?);
-        let layer = layer.map_or(Ok(0), |layer| whole("layer", layer, 0..=u32::from(u16::MAX) - 1))?;
+        let (py, rank, chunks) = (rank.py(), integer("rank", rank, ANY)?, chunks(chunk)?);
+        let layer = layer.map_or(Ok(0), |layer| integer("layer", layer, 0..=u32::from(u16::MAX) - 1))?;
         self.named(py, |b| b.scratch(rank, layer as u16, chunks))
     }
 
@@ -163,7 +163,7 @@ impl Builder {
         per_group: Option<&Bound<'_, PyAny>>,
         stride: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<Vec<u32>>> {
-        let number = |name, value: Option<&Bound<'_, PyAny>>| value.map(|value| whole(name, value, ANY)).transpose();
+        let number = |name, value: Option<&Bound<'_, PyAny>>| value.map(|value| integer(name, value, ANY)).transpose();
         match (number("per_group", per_group)?, number("stride", stride)?) {
             (Some(per_group), None) => self.record(py, |b| b.groups(per_group)),
             (None, Some(stride)) => self.record(py, |b| b.strided_groups(stride)),
@@ -334,7 +334,7 @@ impl Builder {
 
 /// Reads a chunk or a range of chunks.
 fn chunks(chunk: &Bound<'_, PyAny>) -> PyResult<Chunks> {
-    let Ok(range) = chunk.cast::<PyRange>() else { return Ok(whole("chunk", chunk, ANY)?.into()) };
+    let Ok(range) = chunk.cast::<PyRange>() else { return Ok(integer("chunk", chunk, ANY)?.into()) };
     let ends = [range.start()?, range.stop()?].map(u32::try_from);
     match (ends, range.step()?) {
         ([Ok(start), Ok(stop)], 1) if start < stop => Ok((start..stop).into()),
@@ -379,7 +379,7 @@ impl<'py> Written<'py> {
 /// Reads lists of ranks.
 fn groups(over: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u32>>> {
     let group = |ranks: PyResult<Bound<'_, PyAny>>| -> PyResult<Vec<u32>> {
-        ranks?.try_iter()?.map(|rank| whole("a rank in `over`", &rank?, ANY)).collect()
+        ranks?.try_iter()?.map(|rank| integer("a rank in `over`", &rank?, ANY)).collect()
     };
     over.try_iter()?.map(group).collect()
 }

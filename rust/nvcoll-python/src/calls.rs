@@ -16,8 +16,8 @@ use nvcoll_engine::call::Call;
 use nvcoll_engine::Deadline;
 
 use crate::error::{invalid, of_core};
+use crate::integers::{items_of, shown};
 use crate::schedule::written;
-use crate::whole::{items_of, shown};
 
 /// The sum of contributions, each multiplied by its rank's scalar.
 #[pyclass(name = "PremulSum", module = "nvcoll", frozen)]

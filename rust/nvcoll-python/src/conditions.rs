@@ -8,7 +8,7 @@ use nvcoll_fabric::units::{Ps, PS_PER_US};
 use nvcoll_fabric::Fabric;
 
 use crate::error::{invalid, of_fabric};
-use crate::whole::whole;
+use crate::integers::integer;
 
 /// The latest that a rank can be, in microseconds. Chosen: a quarter of an hour.
 const LATEST_US: f64 = 1e9;
@@ -87,7 +87,7 @@ fn of_ranks(
         let mut all = vec![others; world_size as usize];
         for item in mapping.items()? {
             let (rank, number): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
-            let rank = whole(&format!("a rank of {argument}"), &rank, 0..=world_size - 1)?;
+            let rank = integer(&format!("a rank of {argument}"), &rank, 0..=world_size - 1)?;
             all[rank as usize] = read(rank, &number)?;
         }
         return Ok(all);

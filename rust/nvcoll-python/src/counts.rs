@@ -13,7 +13,7 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::words::counted;
 
 use crate::error::{invalid, raise};
-use crate::whole::{items_of, whole};
+use crate::integers::{integer, items_of};
 
 /// More elements than any memory has. Chosen.
 const MOST: i64 = 1 << 50;
@@ -60,7 +60,7 @@ pub(crate) fn row(argument: &str, value: &Bound<'_, PyAny>, wanted: u32, of: &st
 
 fn numbers(argument: &str, py: Python<'_>, items: &[Bound<'_, PyAny>], wanted: u32, of: &str) -> PyResult<Vec<usize>> {
     check_number(py, argument, items.len(), wanted, ["number", of])?;
-    let number = |number: &Bound<'_, PyAny>| whole(argument, number, 0..=MOST).map(|number| number as usize);
+    let number = |number: &Bound<'_, PyAny>| integer(argument, number, 0..=MOST).map(|number| number as usize);
     items.iter().map(number).collect()
 }
 
@@ -128,14 +128,14 @@ impl Rows {
         rows
     }
 
-    /// Returns the words of one rank.
-    pub(crate) const fn words(world_size: usize) -> usize {
+    /// Returns the number of words of one rank.
+    const fn words(world_size: usize) -> usize {
         2 * (1 + 2 * world_size)
     }
 
-    /// Returns where the words of all ranks lie.
-    pub(crate) fn start(&mut self) -> *mut u8 {
-        self.words.as_mut_ptr().cast()
+    /// Returns the words of all ranks.
+    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
+        &mut self.words
     }
 
     fn number(&self, rank: usize, at: usize) -> usize {

@@ -6,6 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use nvcoll_core::Error as CoreError;
+use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::Error as EngineError;
 use nvcoll_fabric::Error as FabricError;
 
@@ -116,19 +117,32 @@ pub(crate) fn of_file(py: Python<'_>, error: &std::io::Error, path: &std::path::
     }
 }
 
-/// The engine's errors in a communicator that was split off, whose ranks are those of the run that `ranks` lists.
-pub(crate) fn of_group(py: Python<'_>, error: &EngineError, ranks: &str) -> PyErr {
-    let message = match error {
+/// Makes the exception of an engine's error in the call of a rank. A communicator that was split off has ranks of its own: the message
+/// says their numbers in the run.
+pub(crate) fn of_member(py: Python<'_>, member: &Member, error: &EngineError) -> PyErr {
+    let names_ranks = matches!(
+        error,
         EngineError::Mismatch { .. }
-        | EngineError::Returned { .. }
-        | EngineError::Overlap { .. }
-        | EngineError::Aborted { .. }
-        | EngineError::Timeout { .. } => {
-            format!("{error} (the ranks of this communicator are {ranks} of the run)")
-        }
-        _ => error.to_string(),
-    };
-    with_message(py, error, message)
+            | EngineError::Returned { .. }
+            | EngineError::Overlap { .. }
+            | EngineError::Aborted { .. }
+            | EngineError::Timeout { .. }
+    );
+    if !(names_ranks && member.is_of_group()) {
+        return of_engine(py, error);
+    }
+    let ranks = listed(member.ranks());
+    with_message(py, error, format!("{error} (the ranks of this communicator are {ranks} of the run)"))
+}
+
+/// The most ranks in a list. Chosen.
+const MOST_LISTED: usize = 16;
+
+/// Lists ranks in words.
+pub(crate) fn listed(ranks: &[u32]) -> String {
+    let shown: Vec<String> = ranks.iter().take(MOST_LISTED).map(u32::to_string).collect();
+    let more = if ranks.len() > MOST_LISTED { ", …" } else { "" };
+    format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, shown.join(", "))
 }
 
 /// The engine's errors.
@@ -152,4 +166,17 @@ fn with_message(py: Python<'_>, error: &EngineError, message: String) -> PyErr {
         EngineError::Refuted(_) => "Refuted",
     };
     raise(py, name, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_ranks_is_short_and_counts_one_in_the_singular() {
+        assert_eq!(listed(&[7]), "rank 7");
+        assert_eq!(listed(&[3, 0]), "ranks 3, 0");
+        let many = listed(&(0..1024).collect::<Vec<_>>());
+        assert!(many.starts_with("ranks 0, 1,") && many.ends_with(", 15, …"), "{many}");
+    }
 }

@@ -13,13 +13,13 @@ use nvcoll_fabric::rates::RateMatrix;
 use nvcoll_fabric::units::{Rate, PS_PER_US};
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
-use crate::answers::Answers;
 use crate::error::{of_fabric, of_file};
+use crate::fabric_cache::FabricCache;
 use crate::gil::{interrupt, raised};
+use crate::integers::integer;
 use crate::rows::{GpuRow, MediumRow, NetworkRow};
 use crate::schedule::{collective_named, in_notebook};
-use crate::sizes::{sizes_of, Sizes};
-use crate::whole::whole;
+use crate::sizes::sizes_of;
 
 /// Rates in decimal GB/s, row by row.
 type Rates = Vec<Vec<f64>>;
@@ -31,7 +31,7 @@ type LinkRow<'a> = (&'a str, &'a str, &'a str, u32, f64, f64);
 ///
 /// Made by :func:`fabric`, :meth:`from_text`, :meth:`from_file` and :func:`cluster`. Ranks are its GPUs. Rates are decimal GB/s, one direction.
 #[pyclass(frozen, module = "nvcoll", eq)]
-pub(crate) struct Fabric(Hardware, Answers);
+pub(crate) struct Fabric(Hardware, FabricCache);
 
 impl PartialEq for Fabric {
     fn eq(&self, other: &Self) -> bool {
@@ -41,7 +41,7 @@ impl PartialEq for Fabric {
 
 impl From<Hardware> for Fabric {
     fn from(hardware: Hardware) -> Self {
-        Self(hardware, Answers::default())
+        Self(hardware, FabricCache::default())
     }
 }
 
@@ -177,7 +177,7 @@ impl Fabric {
         target: &Bound<'_, PyAny>,
     ) -> PyResult<(Vec<&str>, &str)> {
         let ranks = 0..=self.0.world_size() - 1;
-        let (source, target) = (whole("source", source, ranks.clone())?, whole("target", target, ranks)?);
+        let (source, target) = (integer("source", source, ranks.clone())?, integer("target", target, ranks)?);
         let route = self.0.route(source, target).map_err(|error| of_fabric(py, &error))?;
         let first = self.0.gpus()[source as usize];
         let passed = std::iter::once(first).chain(route.links.iter().map(|&link| self.0.links[link].to));
@@ -239,11 +239,8 @@ impl Fabric {
         let (contract, sizes) = (collective_named(py, collective)?, sizes_of(nbytes)?);
         let floor = py.detach(|| self.1.floor(contract.name, || self.0.floor(contract)));
         let floor = floor.map_err(|error| of_fabric(py, &error))?;
-        let us = |nbytes: u64| floor.time(nbytes) as f64 / PS_PER_US as f64;
-        match sizes {
-            Sizes::One(nbytes) => Ok(us(nbytes).into_pyobject(py)?.into_any()),
-            Sizes::Many(sizes) => sizes.into_iter().map(us).collect::<Vec<_>>().into_pyobject(py),
-        }
+        let us = |&nbytes: &u64| floor.time(nbytes) as f64 / PS_PER_US as f64;
+        sizes.answers(py, sizes.all().iter().map(us).collect())
     }
 
     /// Some of its GPUs, which are the ranks in this order.
@@ -266,21 +263,21 @@ impl Fabric {
 
 /// Reads how many of the first GPUs a matrix shows: all of them if the argument is None.
 fn ranks_shown(first: Option<&Bound<'_, PyAny>>) -> PyResult<u32> {
-    first.map_or(Ok(u32::MAX), |first| whole("first", first, 0..=u32::MAX))
+    first.map_or(Ok(u32::MAX), |first| integer("first", first, 0..=u32::MAX))
 }
 
 impl Fabric {
     /// Reads numbers of ranks that exist.
     fn ranks_of(&self, ranks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
         let last = self.0.world_size() - 1;
-        ranks.try_iter()?.map(|rank| whole("a rank", &rank?, 0..=last)).collect()
+        ranks.try_iter()?.map(|rank| integer("a rank", &rank?, 0..=last)).collect()
     }
 
     pub(crate) fn hardware(&self) -> &Hardware {
         &self.0
     }
 
-    pub(crate) fn answers(&self) -> &Answers {
+    pub(crate) fn cache(&self) -> &FabricCache {
         &self.1
     }
 }
@@ -345,7 +342,7 @@ fn text_formats() -> Vec<TextFormat> {
 #[pyfunction]
 #[pyo3(name = "cluster", signature = (node, *, nodes, network))]
 fn make_cluster(py: Python<'_>, node: &Bound<'_, PyAny>, nodes: &Bound<'_, PyAny>, network: &str) -> PyResult<Fabric> {
-    let nodes = whole("nodes", nodes, 1..=u32::MAX)?;
+    let nodes = integer("nodes", nodes, 1..=u32::MAX)?;
     let node = match node.cast::<Fabric>() {
         Ok(fabric) => fabric.get().0.clone(),
         Err(_) => preset(&node.extract::<String>()?).map_err(|error| of_fabric(py, &error))?,

@@ -11,33 +11,26 @@
 //! Calls of a group have no order among each other; what one writes shares no byte with what another touches.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use nvcoll_core::words::counted;
-use nvcoll_engine::program::batch::Batch;
-use nvcoll_engine::{Buffers, Deadline, Error};
+use nvcoll_engine::Error;
 
-use crate::arrays::Operands;
-use crate::calls::{deadline, Seconds, SharedProgram};
+use crate::arrays::{Kept, Launch};
+use crate::calls::{deadline, Seconds};
+use crate::endpoint::Endpoint;
 use crate::error::{invalid, of_engine};
-
-/// A call that waits for its group to be launched.
-pub(crate) struct Grouped {
-    pub(crate) operands: Operands,
-    pub(crate) program: SharedProgram,
-    pub(crate) buffers: Vec<Buffers>,
-}
 
 /// Where the calls of a node or of a communicator go while a group of theirs is open.
 #[derive(Default)]
 pub(crate) struct OpenGroup {
     /// Looked at by every call. It has one answer on the thread that opened or closed a group; others find out under the lock.
     is_open: AtomicBool,
-    calls: Mutex<Option<(ThreadId, Vec<Grouped>)>>,
+    calls: Mutex<Option<(ThreadId, Vec<Kept>)>>,
     /// Whether a block was dropped with calls in it, which nobody can make any more.
     has_lost_calls: AtomicBool,
 }
@@ -54,8 +47,7 @@ impl OpenGroup {
     ///
     /// # Errors
     /// `InvalidArgument` if it has a timeout of its own; `Busy` on another thread than that of the group.
-    pub(crate) fn add(&self, py: Python<'_>, mut call: Grouped, timeout: Option<Seconds>) -> PyResult<()> {
-        call.operands.bind(py);
+    pub(crate) fn add(&self, py: Python<'_>, call: Kept, timeout: Option<Seconds>) -> PyResult<()> {
         if timeout.is_some() {
             return Err(invalid(py, "`timeout` is given in a group, whose calls run as one: pass it to group()"));
         }
@@ -100,7 +92,7 @@ impl OpenGroup {
         Ok(())
     }
 
-    fn close(&self) -> Vec<Grouped> {
+    fn close(&self) -> Vec<Kept> {
         let calls = self.lock().take();
         // Relaxed: as in `open`.
         self.is_open.store(false, Ordering::Relaxed);
@@ -110,11 +102,11 @@ impl OpenGroup {
     /// Shows the garbage collector the arrays of the calls that wait.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
-        let mut waiting = calls.iter().flat_map(|(_, calls)| calls).flat_map(|call| call.operands.objects());
+        let mut waiting = calls.iter().flat_map(|(_, calls)| calls).flat_map(Kept::objects);
         waiting.try_for_each(|object| visit.call(object))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(ThreadId, Vec<Grouped>)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(ThreadId, Vec<Kept>)>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,54 +116,12 @@ const IN_A_GROUP: Error = Error::Busy("a group is open: end its `with` block fir
 const LEFT_IN_A_GROUP: Error =
     Error::Busy("the program returned while a group was open, whose calls were not made: end its `with` block first");
 
-/// Whose calls are grouped: a node's, for all ranks, or a communicator's, for one.
-pub(crate) trait Home: Send + Sync {
-    /// Where its calls go while a group of theirs is open.
-    fn open_group(&self) -> &OpenGroup;
-
-    /// Shows the garbage collector the object whose calls they are.
-    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError>;
-
-    /// Runs calls as one.
-    fn run_batch(&self, py: Python<'_>, batch: &mut Batch, deadline: Deadline) -> PyResult<()>;
-}
-
-/// The calls of a group that was closed.
-struct Launch {
-    operands: Vec<Operands>,
-    /// Those of which the engine sees copies.
-    copied: Vec<usize>,
-    batch: Batch,
-}
-
-impl Launch {
-    fn new(py: Python<'_>, calls: Vec<Grouped>) -> PyResult<Self> {
-        let mut operands = Vec::with_capacity(calls.len());
-        let mut programs = Vec::with_capacity(calls.len());
-        for Grouped { operands: of_call, program, buffers } in calls {
-            operands.push(of_call);
-            programs.push((program, buffers));
-        }
-        Operands::check_apart_from_each_other(py, &operands)?;
-        let copied = (0..operands.len()).filter(|&nth| operands[nth].is_copied()).collect();
-        let mut batch = Batch::new(programs);
-        operands.iter().enumerate().for_each(|(nth, operands)| batch.set_originals(nth, operands.originals()));
-        Ok(Self { operands, copied, batch })
-    }
-
-    fn run(&mut self, py: Python<'_>, home: &dyn Home, deadline: Deadline) -> PyResult<()> {
-        self.operands.iter().try_for_each(|operands| operands.check_bound(py, "group"))?;
-        self.copied.iter().for_each(|&nth| self.operands[nth].gather(py));
-        home.run_batch(py, &mut self.batch, deadline)?;
-        self.copied.iter().for_each(|&nth| self.operands[nth].write_back(py));
-        Ok(())
-    }
-}
-
 /// Calls that are launched as one. Made by `Node.group` and `Communicator.group`.
 #[pyclass(name = "Group", module = "nvcoll", frozen)]
 pub(crate) struct Group {
-    home: Box<dyn Home>,
+    /// The node or the communicator, which lives as long as the group.
+    owner: Py<PyAny>,
+    endpoint: Arc<Endpoint>,
     timeout: Option<Seconds>,
     launch: Mutex<Option<Launch>>,
     /// Whether its block is open.
@@ -179,15 +129,17 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(home: Box<dyn Home>, timeout: Option<Seconds>) -> Self {
-        Self { home, timeout, launch: Mutex::new(None), is_inside: AtomicBool::new(false) }
+    /// Makes a group of calls by `endpoint`, which belongs to the Python object `owner`.
+    pub(crate) fn new(owner: Py<PyAny>, endpoint: Arc<Endpoint>, timeout: Option<Seconds>) -> Self {
+        let timeout = timeout.or(endpoint.timeout);
+        Self { owner, endpoint, timeout, launch: Mutex::new(None), is_inside: AtomicBool::new(false) }
     }
 }
 
 #[pymethods]
 impl Group {
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
-        slf.get().home.open_group().open(slf.py())?;
+        slf.get().endpoint.group.open(slf.py())?;
         // Relaxed: the GIL orders it before the swap in `__exit__`.
         slf.get().is_inside.store(true, Ordering::Relaxed);
         Ok(slf)
@@ -205,7 +157,7 @@ impl Group {
         if !self.is_inside.swap(false, Ordering::Relaxed) {
             return Err(of_engine(py, &Error::Busy("the group is not open: begin its `with` block first")));
         }
-        let calls = self.home.open_group().close();
+        let calls = self.endpoint.group.close();
         if kind.is_none() {
             let launch = Launch::new(py, calls)?;
             *self.launch.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch);
@@ -230,7 +182,7 @@ impl Group {
     fn run(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let deadline = deadline(timeout.or(self.timeout));
         match self.launch.try_lock().as_deref_mut() {
-            Ok(Some(launch)) => launch.run(py, &*self.home, deadline),
+            Ok(Some(launch)) => launch.run(py, &self.endpoint, deadline),
             Ok(None) => Err(of_engine(py, &Error::Busy("the group was not launched: end its `with` block first"))),
             Err(_) => Err(of_engine(py, &Error::Busy("the group is running in another thread: wait for it"))),
         }
@@ -238,7 +190,7 @@ impl Group {
 
     /// The number of calls; 0 before the block has ended.
     fn __len__(&self) -> usize {
-        self.launch.try_lock().ok().and_then(|launch| launch.as_ref().map(|launch| launch.operands.len())).unwrap_or(0)
+        self.launch.try_lock().ok().and_then(|launch| launch.as_ref().map(Launch::len)).unwrap_or(0)
     }
 
     fn __repr__(&self) -> String {
@@ -248,9 +200,9 @@ impl Group {
     /// Shows the garbage collector what the group holds, so that an array or a node can have its group as an attribute; see
     /// `Plan`.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.home.traverse(&visit)?;
+        visit.call(&self.owner)?;
         let Ok(launch) = self.launch.try_lock() else { return Ok(()) };
-        let mut objects = launch.iter().flat_map(|launch| &launch.operands).flat_map(Operands::objects);
+        let mut objects = launch.iter().flat_map(Launch::objects);
         objects.try_for_each(|object| visit.call(object))
     }
 }
@@ -259,7 +211,7 @@ impl Drop for Group {
     /// Ends a block that nobody can end any more: its calls are not made.
     fn drop(&mut self) {
         if *self.is_inside.get_mut() {
-            let group = self.home.open_group();
+            let group = &self.endpoint.group;
             let has_calls = !group.close().is_empty();
             // Relaxed: the GIL, which is held where Python drops an object, orders it before `check_left`.
             group.has_lost_calls.fetch_or(has_calls, Ordering::Relaxed);

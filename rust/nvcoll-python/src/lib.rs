@@ -1,7 +1,9 @@
-//! The Python binding: one door to Python. It reads arguments, releases the GIL, lets Ctrl-C in and maps errors; it has no
-//! opinion of its own. What it defines has its docstring here, once; `python/nvcoll` gives it types and the command line.
+//! The Python binding. It reads arguments, releases the GIL, lets Ctrl-C in and turns errors into exceptions. The docstrings of its
+//! classes and functions are here. `python/nvcoll` adds types and the command line.
 
-mod answers;
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
 mod arrays;
 mod builder;
 mod calls;
@@ -9,16 +11,19 @@ mod collectives;
 mod communicator;
 mod conditions;
 mod counts;
+mod endpoint;
 mod error;
 mod fabric;
+mod fabric_cache;
 mod gil;
 mod group;
-mod machine;
+mod integers;
 mod nccl;
 mod node;
 mod plan;
 mod prediction;
 mod refuted;
+mod registries;
 mod request;
 mod rows;
 mod schedule;
@@ -28,8 +33,7 @@ mod tallies;
 mod team;
 mod timeline;
 mod tuning;
-mod turn;
-mod whole;
+mod units;
 
 use pyo3::prelude::*;
 
@@ -59,11 +63,11 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tuning::auto_candidates, module)?)?;
     rows::register(module)?;
     module.add_function(wrap_pyfunction!(sizes::parse_size, module)?)?;
-    machine::register(module)?;
+    registries::register(module)?;
     fabric::register(module)?;
     nccl::register(module)?;
     prediction::register(module)?;
     timeline::register(module)?;
-    // What is public is said by the package, not by the extension.
+    // The package, not the extension, says which names are public.
     module.delattr("__all__")
 }

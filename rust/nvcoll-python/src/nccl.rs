@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::Collective;
+use nvcoll_core::words::counted;
 use nvcoll_fabric::nccl::{Candidate, Model};
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Result;
@@ -10,7 +11,8 @@ use nvcoll_fabric::Result;
 use crate::error::of_fabric;
 use crate::fabric::Fabric;
 use crate::schedule::collective_named;
-use crate::sizes::{sizes_of, Sizes};
+use crate::sizes::sizes_of;
+use crate::units::{sized, timed};
 
 /// An algorithm and a protocol that NCCL weighs for a call of one size.
 #[pyclass(frozen, get_all, module = "nvcoll")]
@@ -51,7 +53,7 @@ impl NcclCandidate {
 impl NcclCandidate {
     fn __repr__(&self) -> String {
         let what = match (self.time_us, self.why_disabled) {
-            (Some(us), _) => format!("{us:.1} us, {} channels", self.channels),
+            (Some(us), _) => format!("{}, {}", timed(us), counted(self.channels, "channel")),
             (None, why) => format!("not considered: {}", why.unwrap_or("no time")),
         };
         format!("<nvcoll.NcclCandidate {} {}: {what}>", self.algorithm, self.protocol)
@@ -61,13 +63,13 @@ impl NcclCandidate {
 /// The algorithm that NCCL's tuning model selects for a call of one size, and its estimate. Made by :meth:`Fabric.nccl`.
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct NcclEstimate {
-    /// The size, as nccl-tests counts it.
+    /// The size in bytes, as nccl-tests counts it.
     nbytes: u64,
     /// The tag of NCCL whose constants these are, as `v2.27.7-1`.
     tag: &'static str,
-    /// Whether NCCL found no ring here and runs one channel as a last resort: then its estimates mean nothing.
+    /// Whether NCCL found no ring and runs one channel as a last resort. Its estimates then mean nothing.
     is_last_resort: bool,
-    /// The candidates: the selected one first, then the others by estimate, at last those that are not considered.
+    /// The candidates: the selected one, then the others by estimate, then those that NCCL does not consider.
     candidates: Vec<Py<NcclCandidate>>,
 }
 
@@ -82,33 +84,32 @@ impl NcclEstimate {
     fn __repr__(&self) -> String {
         let first = self.candidates[0].get();
         let doubt = if self.is_last_resort { ", a last resort: the estimate means nothing" } else { "" };
-        let us = first.time_us.unwrap_or(f64::NAN);
-        let way = format!("{} {}", first.algorithm, first.protocol);
-        format!("<nvcoll.NcclEstimate {} bytes: {way}, {us:.1} us, {}{doubt}>", self.nbytes, self.tag)
+        let (bytes, time) = (sized(self.nbytes), first.time_us.map_or_else(|| "no time".to_owned(), timed));
+        let (algorithm, protocol) = (first.algorithm, first.protocol);
+        format!("<nvcoll.NcclEstimate {bytes}: {algorithm} {protocol}, {time}, NCCL {}{doubt}>", self.tag)
     }
 }
 
 #[pymethods]
 impl Fabric {
-    /// Returns what NCCL's tuning model selects for a collective among all GPUs, and its estimate.
+    /// Returns the algorithm that NCCL's tuning model selects for a collective among all GPUs, and its estimate.
     ///
-    /// It is a port of the public source. It answers *what would NCCL do*, not *how long will it take*: the model has no
-    /// term for launching a call nor for filling a pipeline. Where it is known to be off stands in the Rust module `nvcoll_fabric::nccl`. The model is
-    /// made once for all sizes, without the GIL.
+    /// The model is a port of the public source. It answers which algorithm NCCL selects, not how long a call takes: it has no
+    /// term for the launch of a call or for filling a pipeline. The Rust module `nvcoll_fabric::nccl` lists its known
+    /// differences. :meth:`predict` predicts the time.
     ///
     /// Args:
-    ///     collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce: NCCL has no model of others.
-    ///     nbytes: bytes, or a size such as `"1G"`, or any number of them; as nccl-tests counts them: of all ranks together for all_gather
+    ///     collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce: NCCL models no other.
+    ///     nbytes: a size in bytes, a text such as `"1G"`, or several sizes. nccl-tests' count: of all ranks together for all_gather
     ///         and reduce_scatter.
-    ///     version: of NCCL, as ``2.27.7`` or ``2.27``; the newest whose constants are known if None. A version has the
-    ///         constants of the newest known one that is not newer.
+    ///     version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest with known constants. Another version has
+    ///         the constants of the last known version before it.
     ///
     /// Returns:
-    ///     An `NcclEstimate`; for a sequence, a list of them in its order.
+    ///     An `NcclEstimate`, in microseconds; for several sizes a list in their order.
     ///
     /// Raises:
-    ///     InvalidArgument: no collective is called so, or NCCL has no model of it; a size or version that cannot be;
-    ///         GPUs or links that NCCL does not know.
+    ///     InvalidArgument: NCCL has no model of the collective; a size or a version is unknown; NCCL does not know a GPU or a link.
     ///
     /// Source: github.com/NVIDIA/nccl, src/graph/tuning.cc and search.cc, at the tags of ``versions.toml``.
     #[pyo3(signature = (collective, nbytes, *, version=None))]
@@ -121,11 +122,7 @@ impl Fabric {
     ) -> PyResult<Bound<'py, PyAny>> {
         let contract = collective_named(py, collective)?;
         let sizes = sizes_of(nbytes)?;
-        let mut weighed = self.weighed(py, contract, sizes.all(), version)?;
-        match sizes {
-            Sizes::One(_) => Ok(weighed.remove(0).into_pyobject(py)?.into_any()),
-            Sizes::Many(_) => weighed.into_pyobject(py),
-        }
+        sizes.answers(py, self.weighed(py, contract, sizes.all(), version)?)
     }
 }
 
@@ -154,7 +151,7 @@ impl Fabric {
     }
 }
 
-/// Sorts the candidates of a size: what is chosen, the others by time, those that are not considered.
+/// Sorts the candidates of a size by time, those without a time last.
 fn in_order(model: &Model, collective: &Collective, nbytes: u64) -> Result<Vec<Candidate>> {
     model.choice(collective, nbytes)?;
     let mut candidates = model.candidates(collective, nbytes)?;
@@ -163,7 +160,7 @@ fn in_order(model: &Model, collective: &Collective, nbytes: u64) -> Result<Vec<C
     Ok(candidates)
 }
 
-/// Returns the versions of NCCL whose constants are known, from the oldest.
+/// Returns the versions of NCCL with known constants, from the oldest.
 #[pyfunction]
 fn nccl_versions() -> Vec<&'static str> {
     Model::versions()

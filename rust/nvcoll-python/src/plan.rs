@@ -5,56 +5,27 @@ use std::sync::{Arc, Mutex};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use nvcoll_engine::{Buffers, Deadline};
+use nvcoll_engine::Error;
 
-use crate::arrays::Operands;
+use crate::arrays::Kept;
 use crate::calls::{deadline, Seconds, SharedProgram};
+use crate::endpoint::Endpoint;
 use crate::error::of_engine;
-use crate::gil::watched;
 
-/// What a call needs, checked.
-pub(crate) struct Prepared {
-    pub(crate) program: SharedProgram,
-    pub(crate) buffers: Vec<Buffers>,
-    /// None in a barrier.
-    pub(crate) operands: Option<Operands>,
-}
-
-impl Prepared {
-    /// Runs the call; strided arrays are packed before and written back after it.
-    pub(crate) fn run(
-        &mut self,
-        py: Python<'_>,
-        engine: &nvcoll_engine::ranks::node::Node,
-        deadline: Deadline,
-    ) -> PyResult<()> {
-        self.operands.iter_mut().for_each(|operands| operands.gather(py));
-        run(py, engine, &self.program, &mut self.buffers, deadline)?;
-        self.operands.iter_mut().for_each(|operands| operands.write_back(py));
-        Ok(())
-    }
-}
-
-/// Runs a program without the GIL, with an eye on Ctrl-C.
-fn run(
-    py: Python<'_>,
-    engine: &nvcoll_engine::ranks::node::Node,
-    program: &SharedProgram,
-    buffers: &mut [Buffers],
-    deadline: Deadline,
-) -> PyResult<()> {
-    // SAFETY: `Operands::new` checked count, dtype and overlap of the arrays, and `Prepared` holds the operands with their
-    // owners beside these buffers until the run is over. A barrier has no arrays.
-    watched(py, |is_interrupted| unsafe { engine.run(program, buffers, deadline, is_interrupted) })
-}
-
-/// A call with everything resolved: proof, kernels, addresses. Made by `Node.plan`.
+/// A call that runs again and again on the same arrays. Made by `Node.plan`.
 #[pyclass(name = "Plan", module = "nvcoll", frozen)]
 pub(crate) struct Plan {
-    pub(crate) node: Arc<nvcoll_engine::ranks::node::Node>,
-    pub(crate) program: SharedProgram,
-    pub(crate) prepared: Mutex<Prepared>,
-    pub(crate) result: Py<PyAny>,
+    endpoint: Arc<Endpoint>,
+    program: SharedProgram,
+    call: Mutex<Kept>,
+    result: Py<PyAny>,
+}
+
+impl Plan {
+    /// Makes a plan of a call by `endpoint` that returns `result`.
+    pub(crate) fn new(endpoint: Arc<Endpoint>, call: Kept, result: Py<PyAny>) -> Self {
+        Self { endpoint, program: call.program().clone(), call: Mutex::new(call), result }
+    }
 }
 
 #[pymethods]
@@ -74,17 +45,16 @@ impl Plan {
     #[pyo3(signature = (*, timeout=None))]
     fn run(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let deadline = deadline(timeout);
-        let Ok(mut prepared) = self.prepared.try_lock() else {
-            let message = match self.node.is_of_this_process() {
+        let Ok(mut call) = self.call.try_lock() else {
+            let message = match self.endpoint.node().is_of_this_process() {
                 true => "the plan is running in another thread: wait for it",
                 false => {
                     "the plan is running in another thread, or was when this process was forked: make one in the child"
                 }
             };
-            return Err(of_engine(py, &nvcoll_engine::Error::Busy(message)));
+            return Err(of_engine(py, &Error::Busy(message)));
         };
-        prepared.operands.as_ref().map_or(Ok(()), |operands| operands.check_bound(py, "plan"))?;
-        prepared.run(py, &self.node, deadline)
+        call.run(py, &self.endpoint, deadline)
     }
 
     /// What a run writes: what the method of the collective would return. A new array holds zeros before the first run.
@@ -114,10 +84,8 @@ impl Plan {
     /// one collection see the same; arrays that a run is using stay.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.result)?;
-        let Ok(prepared) = self.prepared.try_lock() else { return Ok(()) };
-        for object in prepared.operands.iter().flat_map(Operands::objects) {
-            visit.call(object)?;
-        }
-        Ok(())
+        let Ok(call) = self.call.try_lock() else { return Ok(()) };
+        let mut objects = call.objects();
+        objects.try_for_each(|object| visit.call(object))
     }
 }

@@ -1,6 +1,7 @@
 //! Predictions for Python: how long a collective of NCCL takes on a fabric.
 
 use std::collections::HashMap;
+use std::fmt::{self, Display, Formatter};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -13,16 +14,18 @@ use nvcoll_fabric::{Error, Result};
 use crate::error::of_fabric;
 use crate::fabric::Fabric;
 use crate::rows::{ConstantRow, PatternRow};
-use crate::sizes::{sizes_of, Sizes};
+use crate::schedule::in_notebook;
+use crate::sizes::sizes_of;
+use crate::units::{sized, timed};
 
-/// The predicted time of a call of one size. Made by :meth:`Fabric.predict`; `print` shows it in one line.
+/// The predicted time of a call of one size. Made by :meth:`Fabric.predict`.
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct Prediction {
     /// The name of the fabric.
     fabric: String,
     /// The name of the collective.
     collective: &'static str,
-    /// The size, as nccl-tests counts it.
+    /// The size in bytes, as nccl-tests counts it.
     nbytes: u64,
     /// How the call is launched, as of :meth:`Fabric.predict`.
     launch: &'static str,
@@ -59,49 +62,28 @@ pub(crate) struct Prediction {
 #[pymethods]
 impl Prediction {
     fn __repr__(&self) -> String {
-        format!(
-            "<nvcoll.Prediction {} {} bytes on {}: {:.1} us ({:.1} to {:.1}), {} {}, {}, {}>",
-            self.collective,
-            self.nbytes,
-            self.fabric,
-            self.time_us,
-            self.low_us,
-            self.high_us,
-            self.algorithm,
-            self.protocol,
-            self.bottleneck,
-            self.trust
-        )
+        format!("<nvcoll.Prediction {self}>")
     }
 
-    /// Returns one line for reading, with units.
+    /// Returns one line with units: call, time with its 90 % interval, bus bandwidth, algorithm, accuracy.
     fn __str__(&self) -> String {
+        self.to_string()
+    }
+
+    /// Returns a table for notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        in_notebook("prediction_html", slf.as_any())
+    }
+}
+
+impl Display for Prediction {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(timed);
-        let (collective, fabric, bytes) = (self.collective, &self.fabric, sized(self.nbytes));
-        let (algorithm, protocol, busbw) = (self.algorithm, self.protocol, self.busbw);
-        format!(
-            "{collective} of {bytes} on {fabric}: {time} (90 %: {low} to {high}), {busbw:.1} GB/s busbw, {algorithm} \
-             {protocol}, {}",
-            self.trust
-        )
+        let Self { collective, fabric, algorithm, protocol, busbw, trust, .. } = self;
+        let bytes = sized(self.nbytes);
+        write!(f, "{collective} of {bytes} on {fabric}: {time} (90 %: {low} to {high}), ")?;
+        write!(f, "{busbw:.1} GB/s busbw, {algorithm} {protocol}, {trust}")
     }
-}
-
-/// Writes microseconds for reading, in the unit that suits them.
-fn timed(us: f64) -> String {
-    match us {
-        us if us < 999.95 => format!("{us:.1} us"),
-        us if us < 999_950.0 => format!("{:.1} ms", us / 1e3),
-        us => format!("{:.2} s", us / 1e6),
-    }
-}
-
-/// Writes bytes for reading, in the largest unit of which they are at least one.
-fn sized(nbytes: u64) -> String {
-    let unit = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")].into_iter().find(|&(unit, _)| nbytes >= unit);
-    let (unit, name) = unit.unwrap_or((1, "B"));
-    let number = format!("{:.2}", nbytes as f64 / unit as f64);
-    format!("{} {name}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Reads the arguments of a prediction.
@@ -132,19 +114,21 @@ impl Fabric {
     /// Args:
     ///     collective: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or sendrecv,
     ///         nccl-tests' own.
-    ///     nbytes: bytes, or a size such as `"1G"`, or any number of them; as nccl-tests counts them: of all ranks together for all_gather
+    ///     nbytes: a size in bytes, a text such as `"1G"`, or several sizes. nccl-tests' count: of all ranks together for all_gather
     ///         and reduce_scatter.
-    ///     launch: ``process_per_gpu``; ``single_process``: one for all GPUs of a node; ``framework``: from torch or its like.
-    ///     algorithm: of NCCL, as ``Ring``; what its formula takes if None.
-    ///     protocol: of NCCL, as ``LL``; the fastest if None.
-    ///     version: of NCCL, as ``2.27.7``; the newest whose constants are known if None.
+    ///     launch: ``process_per_gpu``: a process per GPU; ``single_process``: one process for all GPUs of a node;
+    ///         ``framework``: a process per GPU that calls from torch or a similar framework.
+    ///     algorithm: an algorithm of NCCL, as ``Ring``. Default: NCCL's tuning model selects it.
+    ///     protocol: a protocol of NCCL, as ``LL``. Default: the fastest.
+    ///     version: a version of NCCL, as ``2.27.7``. Default: the newest with known constants.
     ///
     /// Returns:
-    ///     A `Prediction`; for a sequence, a list of them in its order. A fabric remembers what does not depend on the size.
+    ///     A `Prediction`, in microseconds; for several sizes a list in their order. A fabric keeps the work that is equal for
+    ///     all sizes.
     ///
     /// Raises:
-    ///     InvalidArgument: no collective, launch, algorithm, protocol or version is called so; what is forced is not
-    ///         possible there; the fabric has one GPU, or nodes that are not alike.
+    ///     InvalidArgument: a name or a version is unknown; the fabric cannot run the algorithm or the protocol; the fabric has
+    ///         one GPU, or nodes that differ.
     #[pyo3(signature = (collective, nbytes, *, launch="process_per_gpu", algorithm=None, protocol=None, version=None))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one Python function")]
     fn predict<'py>(
@@ -160,44 +144,38 @@ impl Fabric {
         let sizes = sizes_of(nbytes)?;
         let rows = py.detach(|| {
             let call = call_of(collective, launch, algorithm, protocol)?;
-            let predictor = self.answers().predictor(self.hardware(), version)?;
-            let floor = self.answers().floor(call.pattern.name(), || call.pattern.floor(self.hardware()))?;
+            let predictor = self.cache().predictor(self.hardware(), version)?;
+            let floor = self.cache().floor(call.pattern.name(), || call.pattern.floor(self.hardware()))?;
             let predict = |&size: &u64| Ok(predictor.predict(&call, &predictor.weigh(&call, size)?, &floor));
             let rows = sizes.all().iter().map(predict).collect::<Result<Vec<_>>>()?;
             Ok((predictor, call, rows))
         });
         let (predictor, call, rows) = rows.map_err(|error| of_fabric(py, &error))?;
         let bus_factor = call.pattern.bus_factor(self.hardware().world_size());
-        let mut made: Vec<Prediction> = rows
-            .into_iter()
-            .map(|row| {
-                let algbw = row.nbytes as f64 / row.us / 1e3;
-                Prediction {
-                    fabric: self.hardware().name.clone(),
-                    collective: call.pattern.name(),
-                    nbytes: row.nbytes,
-                    launch: call.launch.name(),
-                    algorithm: row.algorithm,
-                    protocol: row.protocol,
-                    channels: row.channels,
-                    time_us: row.us,
-                    low_us: row.low_us,
-                    high_us: row.high_us,
-                    algbw,
-                    busbw: algbw * bus_factor,
-                    floor_us: row.floor_us,
-                    nccl_us: row.nccl_us,
-                    bottleneck: row.bottleneck,
-                    parts: row.parts,
-                    trust: row.trust,
-                    choice: predictor.chooses().to_owned(),
-                }
-            })
-            .collect();
-        match sizes {
-            Sizes::One(_) => Ok(made.remove(0).into_pyobject(py)?.into_any()),
-            Sizes::Many(_) => made.into_pyobject(py),
-        }
+        let made = rows.into_iter().map(|row| {
+            let algbw = row.nbytes as f64 / row.us / 1e3;
+            Prediction {
+                fabric: self.hardware().name.clone(),
+                collective: call.pattern.name(),
+                nbytes: row.nbytes,
+                launch: call.launch.name(),
+                algorithm: row.algorithm,
+                protocol: row.protocol,
+                channels: row.channels,
+                time_us: row.us,
+                low_us: row.low_us,
+                high_us: row.high_us,
+                algbw,
+                busbw: algbw * bus_factor,
+                floor_us: row.floor_us,
+                nccl_us: row.nccl_us,
+                bottleneck: row.bottleneck,
+                parts: row.parts,
+                trust: row.trust,
+                choice: predictor.chooses().to_owned(),
+            }
+        });
+        sizes.answers(py, made.collect())
     }
 }
 
@@ -253,7 +231,7 @@ impl Trial {
         self.weighed.iter().map(|weighed| self.predictor.limit(&self.call, weighed)).collect()
     }
 
-    /// Predicts each call in microseconds with other values of constants, without lower bound and interval.
+    /// Predicts each call in microseconds with other values of constants, without a lower bound and an interval.
     fn times(&mut self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<Vec<f64>> {
         let values: HashMap<String, f64> = values.extract()?;
         let values = values.iter().map(|(name, &value)| (name.as_str(), value));
@@ -285,7 +263,16 @@ fn patterns() -> Vec<PatternRow> {
     Pattern::ALL.iter().map(row).collect()
 }
 
-/// Returns the name of a launch; raises InvalidArgument if none is called so.
+/// Returns the names of all launches.
+#[pyfunction]
+fn launches() -> Vec<&'static str> {
+    Launch::ALL.map(Launch::name).to_vec()
+}
+
+/// Returns the name of a launch.
+///
+/// Raises:
+///     InvalidArgument: the name is unknown.
 #[pyfunction]
 fn launch_named(py: Python<'_>, name: &str) -> PyResult<&'static str> {
     Launch::named(name).map(Launch::name).map_err(|error| of_fabric(py, &error))
@@ -296,6 +283,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Prediction>()?;
     module.add_class::<Trial>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
+    module.add_function(wrap_pyfunction!(launches, module)?)?;
     module.add_function(wrap_pyfunction!(launch_named, module)?)?;
     module.add_function(wrap_pyfunction!(constants_of_predictions, module)?)
 }

@@ -11,8 +11,8 @@ use crate::arrays::{Caller, Contract, Operands, Passed};
 use crate::calls::{choose, Reduction};
 use crate::counts::{self, Table};
 use crate::error::invalid;
+use crate::integers::integer;
 use crate::schedule::path_named;
-use crate::whole::whole;
 
 /// An argument that may be left out.
 pub(crate) type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
@@ -58,7 +58,7 @@ impl<'a, 'py> Request<'a, 'py> {
     pub(crate) fn check(mut self, caller: Caller, world_size: u32, deadline: Deadline) -> PyResult<Checked<'py>> {
         let (collective, py) = (self.collective, self.arrays.py());
         self.refuse_superfluous(py)?;
-        let root = self.root.map_or(Ok(0), |root| whole("root", root, 0..=world_size - 1))?;
+        let root = self.root.map_or(Ok(0), |root| integer("root", root, 0..=world_size - 1))?;
         let roles = Roles { world_size, root };
         let table = match (self.table.take(), self.counts) {
             (Some(table), _) => Some(Table::Whole(table)),

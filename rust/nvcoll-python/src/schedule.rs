@@ -27,8 +27,8 @@ use nvcoll_engine::{Deadline, UntilDeadline};
 use crate::counts::row as counts_of_parts;
 use crate::error::{invalid, of_core, of_engine};
 use crate::gil::{interrupt, raised, WithoutGil};
+use crate::integers::{integer, ANY};
 use crate::refuted::refuted;
-use crate::whole::{whole, ANY};
 
 /// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by an algorithm's `schedule` or by
 /// `parse`; `str` gives the text that `parse` reads.
@@ -218,8 +218,8 @@ impl Schedule {
             ));
         }
         let fifo = Fifo {
-            channels: channels.map_or(Ok(1), |channels| whole("channels", channels, ANY))?,
-            slots: slots.map_or(Ok(path.slots()), |slots| whole("slots", slots, ANY))?,
+            channels: channels.map_or(Ok(1), |channels| integer("channels", channels, ANY))?,
+            slots: slots.map_or(Ok(path.slots()), |slots| integer("slots", slots, ANY))?,
         };
         Ok(Self::of(
             py.detach(|| push_interruptible(&self.core, fifo, &interrupt())).map_err(|error| of_core(py, &error))?,
@@ -248,7 +248,7 @@ impl Schedule {
         let (collective, roles) = (self.core.collective, self.core.roles());
         let counts = match counts.try_iter() {
             Ok(_) => counts_of_parts("counts", counts, collective.parts(roles), "part")?,
-            Err(_) => Counts::Even(whole("count", counts, 0..=i64::MAX)? as usize).of_parts(collective, roles),
+            Err(_) => Counts::Even(integer("count", counts, 0..=i64::MAX)? as usize).of_parts(collective, roles),
         };
         let partition = nvcoll_core::partition::Partition::new(counts, self.core.chunks_per_part);
         Ok((0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect())
@@ -256,7 +256,7 @@ impl Schedule {
 
     /// The chunks that the input and the output of a rank hold, in memory order.
     fn chunks_of(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<(Vec<u32>, Vec<u32>)> {
-        let rank = whole("rank", rank, ANY)?;
+        let rank = integer("rank", rank, ANY)?;
         if rank >= self.core.world_size {
             return Err(invalid(py, format!("rank is {rank}, the schedule has {}", self.core.world_size)));
         }
@@ -368,7 +368,7 @@ impl Proof {
 
     /// The fold expression of a chunk.
     fn expression(&self, py: Python<'_>, chunk: &Bound<'_, PyAny>) -> PyResult<String> {
-        let (chunk, chunks) = (whole("chunk", chunk, ANY)?, self.verified.schedule().chunks());
+        let (chunk, chunks) = (integer("chunk", chunk, ANY)?, self.verified.schedule().chunks());
         if chunk >= chunks {
             return Err(invalid(py, format!("chunk is {chunk}, the schedule has {chunks}")));
         }
@@ -460,8 +460,8 @@ pub(crate) fn written<'py>(
 
 /// Reads `world_size=` and `root=`, whose default is 0; whether the collective has such a root is the builder's to say.
 pub(crate) fn roles(world_size: &Bound<'_, PyAny>, root: Option<&Bound<'_, PyAny>>) -> PyResult<Roles> {
-    let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
-    let root = root.map_or(Ok(0), |root| whole("root", root, 0..=world_size - 1))?;
+    let world_size = integer("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
+    let root = root.map_or(Ok(0), |root| integer("root", root, 0..=world_size - 1))?;
     Ok(Roles { world_size, root })
 }
 

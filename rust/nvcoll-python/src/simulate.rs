@@ -1,7 +1,6 @@
 //! `Fabric.simulate`: a schedule, or an algorithm for all GPUs, in virtual time.
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use nvcoll_core::algorithm::build_interruptible;
 use nvcoll_core::collective::{Collective, Roles};
@@ -18,60 +17,57 @@ use nvcoll_fabric::{Error, Result};
 use crate::conditions::{damages_of, slowdowns_of, starts_of};
 use crate::error::{invalid, of_core, of_fabric};
 use crate::fabric::Fabric;
-use crate::gil::interrupt;
-use crate::gil::watched_in_fabric;
+use crate::gil::{interrupt, watched_in_fabric};
+use crate::integers::integer;
 use crate::schedule::{collective_named, written, Schedule};
-use crate::sizes::size_of;
-use crate::timeline::Timeline;
-use crate::whole::whole;
+use crate::sizes::sizes_of;
 
-/// Steps over all tiles that a simulation may have: the record takes 32 bytes of each. Chosen: 2 GB, and minutes.
+/// The most steps of a simulation, over all tiles. Each has a record of 32 bytes. Chosen: 2 GiB, and minutes.
 const MOST_STEPS: u64 = 1 << 26;
 
-/// How much of a chunk a tile moves unless it is said. Cited: a slice of NCCL's all_reduce under Simple, two of the
-/// eight steps of its buffer of 4 MiB.
+/// The default bytes of a chunk in one tile. Cited: a slice of NCCL's all_reduce with the protocol Simple, two of the eight steps of
+/// its buffer of 4 MiB.
 const SLICE_BYTES: i64 = 1 << 20;
 
 #[pymethods]
 impl Fabric {
-    /// Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks. It proves nothing:
-    /// a schedule that :func:`verify` refutes has a time too.
+    /// Simulates a schedule in virtual time. No bytes move. The first GPUs are its ranks.
     ///
-    /// Time is whole picoseconds inside: the same input gives the same output on every machine. It runs without the GIL
-    /// and ends on Ctrl-C. Without `launch`, what a step costs besides its bytes are the constants of the protocol, which are
-    /// NCCL's latencies and not fitted: it compares schedules, and does not say what a call would take.
-    /// For several sizes routes are found once, unless `launch` is given.
+    /// Nothing is proved: a schedule that :func:`verify` refutes has a time too. Time is whole picoseconds inside, so the same
+    /// input gives the same output on every machine. Without `launch`, a step costs its bytes and NCCL's published latencies of
+    /// the protocol: the times compare schedules and predict no call. For several sizes without `launch`, routes are found
+    /// once.
     ///
     /// Args:
-    ///     schedule: a `Schedule` for as many ranks as the fabric has GPUs, or fewer; an algorithm for all of its GPUs:
-    ///         one written in Python, or the name of one of `collective`.
-    ///     nbytes: bytes, or a size such as `"1M"`, or any number of them; of a rank's longer buffer, as nccl-tests counts them; multiples of
-    ///         the dtype's bytes.
-    ///     collective: of which collective an algorithm is that is a name; None for others.
-    ///     dtype: name of the dtype of the elements.
-    ///     protocol: ``ideal`` (links and nothing else), ``ll``, ``ll128`` or ``simple``.
-    ///     slice_bytes: int; bytes of every chunk that one pass of the schedule moves; 1 MiB if None.
+    ///     schedule: a `Schedule` for at most as many ranks as the fabric has GPUs; or an algorithm for all GPUs, written in
+    ///         Python or named.
+    ///     nbytes: a size in bytes, a text such as `"1M"`, or several sizes: the longer buffer of a rank, a multiple of the
+    ///         element's bytes. nccl-tests' count.
+    ///     collective: the collective of a named algorithm; None for others.
+    ///     dtype: the dtype of the elements, by name.
+    ///     protocol: ``ideal`` (bytes over links alone), ``ll``, ``ll128`` or ``simple``.
+    ///     slice_bytes: bytes of every chunk in one tile. Default: 1 MiB.
     ///     spans: whether to keep every step in every tile.
-    ///     sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one after the other).
-    ///     at_switch: what becomes of steps that ask for a switch where none can do them: ``refuse``, or ``ignore`` (ranks
-    ///         do them point to point).
-    ///     launch: None, or how the program launches its calls, as of :meth:`predict`: then rates, latencies and what a call
-    ///         takes before its first step are the fitted constants of :meth:`predict`, and a ring takes what it predicts.
-    ///     starts: when ranks enter, in microseconds: a number for each rank, or a mapping from some ranks, the others enter
-    ///         at 0.
-    ///     slowdowns: how many times as long the steps of ranks take as they would alone, 1 or more: a number for each rank,
-    ///         or a mapping from some ranks.
-    ///     damage: what is left of links, from 1 to 0, which cuts them, so that routes go round: a mapping from pairs of
-    ///         names in `devices`, as ``{("gpu0", "nvswitch"): 0.5}``. It holds in both directions, unless the pair is
-    ///         there in the other order too.
+    ///     sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one transfer after the other).
+    ///     at_switch: for steps at a switch, where no switch can do them: ``refuse``, or ``ignore`` (ranks do them point to
+    ///         point).
+    ///     launch: None, or a launch of :meth:`predict`. With a launch, rates, latencies and the time before the first step
+    ///         are the fitted constants of :meth:`predict`, and a ring takes the time that it predicts.
+    ///     starts: the microseconds at which ranks enter: a number per rank, or a mapping from ranks. Default: 0.
+    ///     slowdowns: the factor by which the steps of ranks take longer, 1 to 1000: a number per rank, or a mapping from
+    ///         ranks. Default: 1.
+    ///     damage: the part of the rate that links keep, 0 (cut, routes go round) to 1: a mapping from pairs of names in
+    ///         `devices`, as ``{("gpu0", "nvswitch"): 0.5}``. A pair holds for both directions, unless the mapping has the
+    ///         reverse pair too.
     ///
     /// Returns:
-    ///     A `Timeline`; for a sequence, a list of them in its order.
+    ///     A `Timeline`, in microseconds; for several sizes a list in their order.
     ///
     /// Raises:
-    ///     InvalidArgument: nothing is called so; a number that cannot be; fewer GPUs than ranks; a step at a switch where
-    ///         there is none; no path; more steps than can be kept.
-    ///     BuildError: the waits of the schedule make a circle, or an algorithm broke a rule of the builder.
+    ///     InvalidArgument: a name is unknown; a number is out of range; there are fewer GPUs than ranks; no switch can do a
+    ///         step; there is no path; there are more than 2^26 steps.
+    ///     BuildError: the waits of the schedule form a cycle, or an algorithm broke a rule of the builder.
+    ///     KeyboardInterrupt: Ctrl-C ended the simulation.
     #[pyo3(signature = (schedule, nbytes, *, collective=None, dtype="float32", protocol="simple", slice_bytes=None,
         spans=false, sharing="max_min", at_switch="refuse", launch=None, starts=None, slowdowns=None, damage=None))]
     #[allow(clippy::too_many_arguments)]
@@ -94,13 +90,9 @@ impl Fabric {
     ) -> PyResult<Bound<'py, PyAny>> {
         let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
         let costs = protocol::named(protocol).map_err(|error| of_fabric(py, &error))?;
-        let slice_bytes = slice_bytes.map_or(Ok(SLICE_BYTES), |bytes| whole("slice_bytes", bytes, 1..=i64::MAX))?;
-        let sizes: Option<Vec<u64>> = match nbytes.try_iter() {
-            Ok(sizes) if !nbytes.is_instance_of::<PyString>() => {
-                Some(sizes.map(|size| elements_of(&size?, dtype)).collect::<PyResult<_>>()?)
-            }
-            _ => None,
-        };
+        let slice_bytes = slice_bytes.map_or(Ok(SLICE_BYTES), |bytes| integer("slice_bytes", bytes, 1..=i64::MAX))?;
+        let sizes = sizes_of(nbytes)?;
+        let counts = sizes.all().iter().map(|&nbytes| elements_of(py, nbytes, dtype)).collect::<PyResult<Vec<_>>>()?;
         let given = self.schedule_of(schedule, collective)?;
         let core = &given.get().core;
         let settings = Settings {
@@ -113,24 +105,17 @@ impl Fabric {
             ..Settings::new(costs, slice_bytes.unsigned_abs())
         };
         let asked = Asked { fabric: self, schedule: core, dtype, settings, launch, protocol };
-        let Some(sizes) = sizes else {
-            let one = [elements_of(nbytes, dtype)?];
-            let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&one, is_interrupted))?;
-            let mut told = simulated.into_iter().map(|one| self.told(one, given.clone().unbind(), spans));
-            return Ok(told.next().expect("a size has a timeline").into_pyobject(py)?.into_any());
-        };
-        let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&sizes, is_interrupted))?;
-        let told = simulated.into_iter().map(|one| self.told(one, given.clone().unbind(), spans));
-        told.collect::<Vec<Timeline>>().into_pyobject(py)
+        let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&counts, is_interrupted))?;
+        let timelines = simulated.into_iter().map(|one| self.timeline(one, given.clone().unbind(), spans));
+        sizes.answers(py, timelines.collect())
     }
 }
 
-/// Reads a number of bytes, which must be whole elements; returns how many.
-fn elements_of(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<u64> {
-    let (nbytes, element) = (size_of(value)?, dtype.bytes() as u64);
+/// Returns the number of elements of `nbytes`, which must be whole elements.
+fn elements_of(py: Python<'_>, nbytes: u64, dtype: DType) -> PyResult<u64> {
+    let element = dtype.bytes() as u64;
     if nbytes % element != 0 {
-        let message = format!("nbytes is {nbytes}: pass a multiple of {element}, which {dtype} has");
-        return Err(invalid(value.py(), message));
+        return Err(invalid(py, format!("nbytes is {nbytes}: pass a multiple of {element}, which {dtype} has")));
     }
     Ok(nbytes / element)
 }
@@ -242,7 +227,7 @@ impl Asked<'_> {
             known: nccl::Protocol::ALL.map(|known| known.name().to_lowercase()).join(", "),
         })?;
         let (fabric, element) = (self.fabric.hardware(), self.dtype.bytes() as u64);
-        let predictor = self.fabric.answers().predictor(fabric, None)?;
+        let predictor = self.fabric.cache().predictor(fabric, None)?;
         let longest = (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).max();
         let step_bytes = longest.unwrap_or(0).min(self.settings.slice_bytes);
         let fitted = predictor.settings(fabric, self.schedule, protocol, launch, (count * element, step_bytes))?;

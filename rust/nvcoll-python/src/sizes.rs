@@ -4,16 +4,19 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyString};
+use pyo3::IntoPyObjectExt;
 
 use crate::error::invalid;
-use crate::whole::whole;
+use crate::integers::integer;
 
-/// More bytes than any machine has, and few enough to compute with. Chosen.
-pub(crate) const MOST_BYTES: i64 = 1 << 56;
+/// The largest size. Chosen: more bytes than any machine has, and few enough to compute with.
+const MOST_BYTES: i64 = 1 << 56;
 
-/// Sizes as an argument gives them.
+/// The sizes of an argument.
 pub(crate) enum Sizes {
+    /// One size.
     One(u64),
+    /// Several sizes, perhaps none.
     Many(Vec<u64>),
 }
 
@@ -24,9 +27,21 @@ impl Sizes {
             Sizes::Many(sizes) => sizes,
         }
     }
+
+    /// Returns the answers for all sizes to Python: the answer itself for one size, else a list.
+    pub(crate) fn answers<'py, T>(&self, py: Python<'py>, mut answers: Vec<T>) -> PyResult<Bound<'py, PyAny>>
+    where
+        T: IntoPyObjectExt<'py>,
+        Vec<T>: IntoPyObjectExt<'py>,
+    {
+        match self {
+            Sizes::One(_) => answers.remove(0).into_bound_py_any(py),
+            Sizes::Many(_) => answers.into_bound_py_any(py),
+        }
+    }
 }
 
-/// Reads one size, or any number of them.
+/// Reads one size, or several.
 ///
 /// # Errors
 /// `InvalidArgument`.
@@ -44,7 +59,7 @@ pub(crate) fn sizes_of(value: &Bound<'_, PyAny>) -> PyResult<Sizes> {
 ///
 /// # Errors
 /// `InvalidArgument`.
-pub(crate) fn size_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+fn size_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Ok(text) = value.cast::<PyString>() {
         return read(text.to_str()?).map_err(|message| invalid(value.py(), message));
     }
@@ -54,19 +69,22 @@ pub(crate) fn size_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
             return Ok(bytes as u64);
         }
     }
-    Ok(whole("nbytes", value, 0..=MOST_BYTES)?.unsigned_abs())
+    Ok(integer("nbytes", value, 0..=MOST_BYTES)?.unsigned_abs())
 }
 
 /// Returns the bytes that a size names: `64K`, `16MiB`, `140GB`.
 ///
 /// Raises:
-///     InvalidArgument: the text is no size, or more than any machine has.
+///     InvalidArgument: the text is not a size, or the size is above 2^56 bytes.
 #[pyfunction]
 pub(crate) fn parse_size(py: Python<'_>, text: &str) -> PyResult<u64> {
     read(text).map_err(|message| invalid(py, message))
 }
 
-/// Reads a size from text, or says what is wrong with it.
+/// Reads a size from text.
+///
+/// # Errors
+/// The message for the caller.
 fn read(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let unknown = || format!("`{text}` is not a size: write 4096, 64K, 16MiB or 140GB");
@@ -98,7 +116,7 @@ fn read(text: &str) -> Result<u64, String> {
     let scale = if is_decimal { 1000u128 } else { 1024 }.pow(power);
     let too_large = || format!("`{text}` is more than any machine has: use a smaller size");
     let whole = whole.parse::<u128>().ok().and_then(|whole| whole.checked_mul(scale)).ok_or_else(too_large)?;
-    // More digits than these name less than a byte.
+    // The digits after these are less than a byte.
     let digits = &fraction[..fraction.len().min(18)];
     let part = digits.parse::<u128>().unwrap_or(0) * scale / 10u128.pow(digits.len() as u32);
     let bytes = whole.checked_add(part).filter(|&bytes| bytes <= MOST_BYTES.unsigned_abs().into());

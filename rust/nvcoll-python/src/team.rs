@@ -9,7 +9,7 @@ use nvcoll_engine::ranks::node::OccupiedNode;
 use crate::calls::Seconds;
 use crate::communicator::Communicator;
 use crate::error::of_engine;
-use crate::whole::whole;
+use crate::integers::integer;
 
 /// The ranks of one `Node.run`. Not public.
 ///
@@ -34,7 +34,7 @@ impl Team {
     /// The communicator of a rank; each rank has one.
     fn communicator(&self, rank: &Bound<'_, PyAny>, timeout: Option<Seconds>) -> PyResult<Communicator> {
         let py = rank.py();
-        let rank = whole("rank", rank, 0..=self.node.world_size() - 1)?;
+        let rank = integer("rank", rank, 0..=self.node.world_size() - 1)?;
         let member = self.team.member(rank).map_err(|error| of_engine(py, &error))?;
         Ok(Communicator::new(self.node.clone(), timeout, member))
     }

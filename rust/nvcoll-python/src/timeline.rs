@@ -1,4 +1,4 @@
-//! Simulated schedules for Python.
+//! Timelines: simulated schedules for Python.
 
 use pyo3::prelude::*;
 
@@ -6,17 +6,18 @@ use nvcoll_fabric::simulate::{self, Critical, DelayReason, Timeline as Simulated
 use nvcoll_fabric::units::{Ps, PS_PER_US};
 
 use crate::fabric::Fabric;
-use crate::schedule::{Schedule, Step};
+use crate::schedule::{in_notebook, Schedule, Step};
+use crate::units::timed;
 
-/// What one direction of a link did: from, to, bytes that crossed it, microseconds in which something was on it.
+/// One direction of a link: from, to, bytes that crossed it, busy microseconds.
 type LinkRow = (String, String, u64, f64);
 
-/// A step in a tile: rank, queue, step, tile, microseconds when it was ready, microseconds when it was done.
+/// A step in a tile: rank, queue, step, tile, start and end in microseconds.
 type SpanRow = (u32, u32, u32, u32, f64, f64);
 
-/// A schedule in virtual time: when each rank left, what each link did, what the end was waiting for.
+/// A schedule in virtual time: the end of each rank, the load of each link, the critical path.
 ///
-/// Made by :meth:`Fabric.simulate`. Times are microseconds from 0, when the first rank enters unless `starts` says else.
+/// Made by :meth:`Fabric.simulate`. Times are microseconds from 0. Ranks enter at 0 unless `starts` says otherwise.
 #[pyclass(frozen, module = "nvcoll")]
 pub(crate) struct Timeline {
     /// The time at which the last rank left, in microseconds.
@@ -34,7 +35,7 @@ pub(crate) struct Timeline {
     /// The links and latencies on which the time is spent, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency`.
     #[pyo3(get)]
     bottleneck: String,
-    /// The number of tiles: how often the schedule passed over the data.
+    /// The number of tiles, each a pass of the schedule over a part of the data.
     #[pyo3(get)]
     tiles: u32,
     /// Every step in every tile by rank, queue and time: (rank, queue, step, tile, start and end in microseconds); None
@@ -49,18 +50,18 @@ pub(crate) struct Timeline {
     fabric: String,
     path: Critical,
     ran: Py<Schedule>,
-    /// For each span, over what its bytes went: a position in `ways`.
+    /// For each span, the position of its way in `ways`.
     way_of_span: Vec<u32>,
-    /// How long after a step is ready its bytes begin to move, in microseconds, and over which links.
+    /// The ways: microseconds from the start of a step until its bytes move, and the links that they cross.
     ways: Vec<(f64, Vec<usize>)>,
 }
 
 #[pymethods]
 impl Timeline {
-    /// The critical path: what the end was waiting for, in order of time; each piece begins where the one before ends.
+    /// The critical path in order of time. Each piece begins at the end of the piece before.
     #[getter]
     fn critical(&self) -> Vec<CriticalPiece> {
-        self.path.pieces.iter().map(|piece| self.told(piece)).collect()
+        self.path.pieces.iter().map(|piece| self.row(piece)).collect()
     }
 
     /// The steps of the schedule, in the author's order.
@@ -69,8 +70,8 @@ impl Timeline {
         self.ran.get().core.steps.iter().map(Step::of).collect()
     }
 
-    /// For each span a position in the list beside it, which says how many microseconds after a step is ready its bytes begin
-    /// to move, and over which of `links`.
+    /// The way of each span, as a position in the second list. A way has the microseconds from the start of a step until its bytes
+    /// move, and the positions in `links` that they cross. Not public.
     fn _ways(&self) -> (Vec<u32>, Vec<(f64, Vec<usize>)>) {
         (self.way_of_span.clone(), self.ways.clone())
     }
@@ -79,8 +80,8 @@ impl Timeline {
     ///
     /// Returns:
     ///     A dict that `json` can write. `traceEvents` has an event for every step in every tile, in microseconds, the
-    ///     critical path as a process of its own, and for each link a counter of the steps whose bytes are on it;
-    ///     `otherData` says what ran where, and what each link moved.
+    ///     critical path as a process of its own, and for each link a counter of the steps whose bytes are on it.
+    ///     `otherData` names the schedule and the fabric, and has the bytes of each link.
     ///
     /// Raises:
     ///     InvalidArgument: spans were not kept.
@@ -119,18 +120,18 @@ impl Timeline {
 
     /// Returns a picture for notebooks, or None if spans were not kept or it is too large.
     fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("nvcoll.notebook")?.call_method1("timeline_svg", (slf,))
+        in_notebook("timeline_svg", slf.as_any())
     }
 
     fn __repr__(&self) -> String {
         let Self { schedule, fabric, time_us, bottleneck, .. } = self;
         let most = bottleneck.split(", ").next().unwrap_or_default();
-        format!("<nvcoll.Timeline {schedule} on {fabric}: {time_us:.1} us, {most}>")
+        format!("<nvcoll.Timeline {schedule} on {fabric}: {}, {most}>", timed(*time_us))
     }
 }
 
 impl Timeline {
-    fn told(&self, piece: &simulate::CriticalPiece) -> CriticalPiece {
+    fn row(&self, piece: &simulate::CriticalPiece) -> CriticalPiece {
         let ends = |link: usize| (self.links[link].0.clone(), self.links[link].1.clone());
         let words = piece.words(|link| format!("{} -> {}", self.links[link].0, self.links[link].1));
         let (link, users) = match piece.reason {
@@ -161,7 +162,7 @@ impl Timeline {
     }
 }
 
-/// A piece of the critical path: who waits or works, when, and what passes the time.
+/// A piece of the critical path: a rank, an interval and the reason why time passes.
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct CriticalPiece {
     /// The rank that waits or works.
@@ -176,15 +177,15 @@ pub(crate) struct CriticalPiece {
     start_us: f64,
     /// The time at which the piece ends, in microseconds.
     end_us: f64,
-    /// The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (that of `other` is on the way), `fixed` (what
-    /// every step costs), `latency`, `link` (bytes over the narrowest), `shared_link`, `memory` (of `other`),
-    /// `shared_memory`, or `moving` (link after link: sharing `fifo` does not tell them apart).
+    /// The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (of
+    /// `other`), `fixed` (the cost of every step), `latency`, `link` (bytes cross the narrowest link), `shared_link`, `memory`
+    /// (of `other`), `shared_memory`, or `moving` (bytes cross all links: sharing `fifo` does not distinguish them).
     reason: &'static str,
     /// The link, as the names of its ends; None if it is no link.
     link: Option<(String, String)>,
     /// The number of transfers that shared the link or the memory; None if it was not shared.
     users: Option<u32>,
-    /// The rank that was waited for, or whose memory it is.
+    /// The rank that is waited for, or that owns the memory; None if there is none.
     other: Option<u32>,
     /// The piece as a sentence.
     words: String,
@@ -202,8 +203,8 @@ fn micros(ps: Ps) -> f64 {
 }
 
 impl Fabric {
-    /// Makes the timeline of what was simulated.
-    pub(crate) fn told(&self, simulated: Simulated, ran: Py<Schedule>, spans: bool) -> Timeline {
+    /// Makes the timeline of a simulation of the schedule `ran`.
+    pub(crate) fn timeline(&self, simulated: Simulated, ran: Py<Schedule>, spans: bool) -> Timeline {
         let fabric = self.hardware();
         let name = |device: usize| fabric.devices[device].name.clone();
         let links = fabric.links.iter().zip(&simulated.links);

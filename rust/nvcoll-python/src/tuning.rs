@@ -20,9 +20,9 @@ use nvcoll_engine::ranks::node::Node;
 
 use crate::error::{invalid, of_engine};
 use crate::gil::WithoutGil;
+use crate::integers::integer;
 use crate::rows::{AutoChoice, CandidateRow, CoefficientRow, CostModel};
 use crate::schedule::path_named;
-use crate::whole::whole;
 
 /// Reads `tuning=`, whose default is what the environment names or what is shipped.
 pub(crate) fn of_option(py: Python<'_>, file: Option<PathBuf>) -> PyResult<Arc<Tuning>> {
@@ -66,13 +66,13 @@ pub(crate) fn estimates(
     let contract =
         Collective::named(collective).ok_or_else(|| invalid(py, format!("no collective is called `{collective}`")))?;
     let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
-    let root = whole("root", root, 0..=engine.world_size() - 1)?;
+    let root = integer("root", root, 0..=engine.world_size() - 1)?;
     let path = path_named(py, path)?;
     let aliasing = if in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
     if !contract.aliasings().contains(&aliasing) {
         return Err(invalid(py, format!("{collective} is never in place")));
     }
-    let count = whole("count", count, 0..=MOST_ELEMENTS)? as usize;
+    let count = integer("count", count, 0..=MOST_ELEMENTS)? as usize;
     let (algorithm, op, counts) = ("auto".into(), Op::Sum, Counts::Even(count));
     let call =
         Call { collective: contract, root, algorithm, dtype, op, counts, path, aliasing, purpose: CallPurpose::Itself };

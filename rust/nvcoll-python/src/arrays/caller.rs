@@ -1,16 +1,16 @@
-//! For whom a call speaks: for all ranks, or for one.
+//! The caller of a collective: a node for all ranks, or one rank for itself.
 
-/// For whom a call speaks.
+/// The caller of a collective.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Caller {
-    /// For all ranks.
+    /// A node, which passes the arrays of all ranks.
     Node,
-    /// For one rank.
+    /// A rank, which passes its own array.
     Rank(u32),
 }
 
 impl Caller {
-    /// How its arrays are called.
+    /// Returns the name of the argument with the arrays.
     pub(super) fn argument(self) -> &'static str {
         match self {
             Caller::Node => "arrays",

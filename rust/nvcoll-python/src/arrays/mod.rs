@@ -2,37 +2,42 @@
 //!
 //! ```text
 //! list of arrays ─┐                                            ┌─ packed: the array's own memory
-//!                 ├─ Ranks ─ alike? writable? apart? ─▶ Operands
+//!                 ├─ Ranks ─ alike? writable? apart? ─▶ Operands                                    ─ program ─▶ Prepared
 //! one array ──────┘  address, layout, dtype, owner             └─ strided: a copy, gathered before, scattered after
 //! ```
 //!
+//! All unsafe code of the binding is in this module; the compiler refuses it elsewhere. No address leaves the module.
+//!
 //! | file | subject |
 //! |---|---|
-//! | [`operands`] | the arrays of one call, checked: what the engine gets; beside it, which calls are in place |
-//! | [`caller`] | for whom a call speaks |
-//! | [`contract`] | which arrays a rank brings, and how many elements each holds |
-//! | [`inferred`] | the dtype and the counts that arrays say |
-//! | [`results`], [`fresh`] | what a call returns; a new array like another |
+//! | [`prepared`], [`launch`] | calls that are ready to run, and batches of them: they pass addresses to the engine |
+//! | [`operands`] | the arrays of one call, checked; its in-place calls |
+//! | [`caller`] | the caller: all ranks or one |
+//! | [`contract`] | the arrays of each rank and their lengths |
+//! | [`inferred`] | dtype and counts of a call, from its arrays |
+//! | [`results`], [`fresh`] | the result of a call; a new array like another |
 //! | [`ranks`] | one argument: a list of arrays, or one array whose axis 0 is the rank |
-//! | [`array`] | one array, whoever made it |
-//! | [`bound`] | what a plan keeps of a numpy array, to see that it has not moved |
-//! | [`source`] | who made it: the next three, tried in this order |
+//! | [`array`] | one array of any source |
+//! | [`bound`] | the record of a numpy array in a plan, which shows that the array has not moved |
+//! | [`source`] | the choice among the next three, in this order |
 //! | [`numpy`], [`dlpack`], [`buffer`] | the three sources |
-//! | [`element`] | how DLPack and the buffer protocol spell a dtype |
-//! | [`reason`] | why an array cannot take part |
+//! | [`element`] | dtypes as DLPack and the buffer protocol spell them |
+//! | [`reason`] | reasons why an array is refused |
+//! | [`roofline`] | the hand-written loop of benchmarks |
 //!
-//! Layouts, strided copies and overlap are the engine's `strided`, which knows nothing of Python.
+//! The engine's `strided` has layouts, strided copies and overlap.
 //!
-//! **What keeps the memory alive.** Every call holds the owners of its arrays until it ends: a reference to the numpy array
-//! (which also makes `ndarray.resize` refuse), the tensor behind a DLPack capsule, an exported buffer. What no array library
-//! lets us prevent: another thread that writes an array during the call, or frees its memory behind its owner's back
-//! (`resize(refcheck=False)`, `untyped_storage().resize_`). Plans and groups look at numpy arrays again before each run, and
-//! refuse those that have moved since; of a tensor on loan they trust the lender.
+//! **Lifetime.** Every call holds the owners of its arrays until it ends: a reference to the numpy array (`ndarray.resize` then
+//! refuses), the tensor of a DLPack capsule, or an exported buffer. Plans and groups check before each run that numpy arrays have
+//! not moved; they trust the lender of a tensor.
 //!
-//! **What it costs.** A numpy array is read from its C structure, a torch tensor through its C exchange table: no attribute
-//! of a numpy array is looked up. Other DLPack producers pay for two calls of Python code.
+//! **Limits.** No array library can stop another thread that writes an array during the call, or frees its memory with
+//! `resize(refcheck=False)` or `untyped_storage().resize_`.
 //!
-//! What it does not do: memory of devices, dtypes without a row in the core's table, conversions of any kind.
+//! **Cost.** A numpy array is read from its C structure, a torch tensor through its C exchange table; no attribute of a numpy array
+//! is looked up. Other DLPack producers cost two calls of Python code.
+//!
+//! Not supported: device memory, dtypes without a row in the core's table, conversions.
 
 mod array;
 mod bound;
@@ -43,13 +48,18 @@ mod dlpack;
 mod element;
 mod fresh;
 mod inferred;
+mod launch;
 mod numpy;
 mod operands;
+mod prepared;
 mod ranks;
 mod reason;
 mod results;
+pub(crate) mod roofline;
 mod source;
 
 pub(crate) use caller::Caller;
 pub(crate) use contract::Contract;
+pub(crate) use launch::Launch;
 pub(crate) use operands::{Operands, Passed};
+pub(crate) use prepared::{exchange_words, Kept, Prepared};

@@ -1,40 +1,46 @@
-//! `all_to_all` of one rank, which may say its own row of the table only: then ranks tell each other theirs first.
+//! `all_to_all` of one rank, which may pass its own row of counts: ranks then exchange their rows first.
 
 use pyo3::prelude::*;
 
-use nvcoll_core::collective::{ALL_GATHER, ALL_TO_ALL};
-use nvcoll_core::counts::Counts;
-use nvcoll_core::dtype::DType;
-use nvcoll_core::schedule::Aliasing;
-use nvcoll_engine::call::{Call, CallPurpose};
-use nvcoll_engine::{Buffers, Deadline};
+use nvcoll_core::collective::ALL_TO_ALL;
+use nvcoll_engine::Deadline;
 
 use super::Communicator;
-use crate::calls::{deadline, Seconds};
+use crate::arrays::exchange_words;
+use crate::calls::Seconds;
 use crate::counts::{self, Rows, Table};
 use crate::error::invalid;
 use crate::request::Request;
 
 #[pymethods]
 impl Communicator {
-    /// Gives this rank, r, part r of the array of every rank, in the order of ranks.
+    /// Gives rank r part r of the array of every rank, in the order of ranks.
+    ///
+    /// Ranks that pass rows of `counts` tell each other their rows in a call of their own. A table needs no such call. All ranks
+    /// pass rows, or none does.
     ///
     /// Args:
-    ///     x: all that this rank sends, first what rank 0 receives. Read.
-    ///     counts: how many elements this rank sends to each rank, 0 allowed. Or, the same on every rank, a table whose row q is
-    ///         what rank q sends to each. Default: the length, the same on every rank, cut as numpy's `array_split` does.
-    ///     recv_counts: how many elements this rank receives from each rank, for a check, and only without a table.
-    ///     out: all that this rank receives; never in place. Default: a new array with the trailing axes of the input, of the kind of `x`.
-    ///     algorithm, path, timeout: as in `all_reduce`.
-    ///
-    /// A table needs no second call. Rows do: ranks tell each other theirs first, so all ranks pass rows or none.
+    ///     x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all
+    ///         ranks, and any strides. It has the elements to rank 0, to rank 1, …. Read.
+    ///     counts: a row: the elements from this rank to each rank, 0 allowed. Or a table, equal on all ranks: row q has the
+    ///         elements from rank q to each rank. Default: `x` has one length on all ranks, and is cut as numpy's
+    ///         `array_split` does.
+    ///     recv_counts: the elements that this rank receives from each rank, which nvcoll checks; only with a row of `counts`.
+    ///     algorithm: a name, an algorithm or a schedule. Default: selected by `auto`.
+    ///     out: this rank's array for the result. It has the elements from rank 0, from rank 1, …; it is never in place.
+    ///         Default: a new array of the kind of the input, with the input's axes after the first if all parts have whole
+    ///         rows.
+    ///     path: how data move between ranks: mapped, staged or pushed.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run`.
     ///
     /// Returns:
-    ///     `out`, or the new array.
+    ///     `out` if it is given, else the new array.
     ///
     /// Raises:
-    ///     Mismatch: as in `all_reduce`; or a rank does not receive what another sends it, on every rank.
-    ///     InvalidArgument, Aborted, Timeout: as in `all_reduce`.
+    ///     InvalidArgument: an argument cannot be used; the message names argument and rank.
+    ///     Mismatch: another rank made a different call, or `counts` and `recv_counts` of two ranks differ.
+    ///     Aborted: the program of another rank failed, or a rank called `abort`.
+    ///     Timeout: the deadline passed; the message names the ranks that have not entered the call.
     #[pyo3(signature = (x, *, counts=None, recv_counts=None, algorithm=None, out=None, path="mapped", timeout=None))]
     #[allow(clippy::too_many_arguments)]
     fn all_to_all<'py>(
@@ -48,18 +54,15 @@ impl Communicator {
         path: &str,
         timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let deadline = deadline(timeout.or(self.timeout));
+        let deadline = self.endpoint.deadline(timeout);
         let table = self.all_to_all_table(py, counts, recv_counts, deadline)?;
         let request = Request { table, algorithm, out, ..Request::new(&ALL_TO_ALL, x, path) };
-        if self.group.is_open() {
-            return self.keep(py, request, timeout);
-        }
-        self.call_until(py, request, deadline)
+        self.endpoint.call_until(py, request, timeout, deadline)
     }
 }
 
 impl Communicator {
-    /// Returns how many elements each rank sends to each; none if that was left open.
+    /// Returns the table of elements from each rank to each; none if the caller passed no counts.
     fn all_to_all_table<'py>(
         &self,
         py: Python<'py>,
@@ -78,22 +81,7 @@ impl Communicator {
         };
         let receive = recv_counts.map(|counts| counts::row("recv_counts", counts, world_size, "rank")).transpose()?;
         let mut rows = Rows::of_rank(self.rank(), &send, receive.as_deref());
-        self.exchange(py, &mut rows, deadline)?;
+        exchange_words(py, &self.endpoint, &self.member, rows.words_mut(), deadline)?;
         rows.table(py).map(Some)
-    }
-
-    /// Tells all ranks each other's rows, by an all_gather in place.
-    fn exchange(&self, py: Python<'_>, rows: &mut Rows, deadline: Deadline) -> PyResult<()> {
-        let (world_size, words) = (self.world_size() as usize, Rows::words(self.world_size() as usize));
-        let call = Call {
-            dtype: DType::I32,
-            counts: Counts::Even(words * world_size),
-            aliasing: Aliasing::InPlace,
-            purpose: CallPurpose::RowsOfCounts,
-            ..Call::without_data(&ALL_GATHER)
-        };
-        let all = rows.start();
-        let own = all.wrapping_add(self.rank() as usize * words * DType::I32.bytes());
-        self.execute(py, &self.program(py, &call, None, deadline)?, Buffers::new(own, all, 1.0), &[], deadline)
     }
 }

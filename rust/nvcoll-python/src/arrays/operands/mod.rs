@@ -1,23 +1,25 @@
 //! The arrays of one call, checked and ready to run: what the engine gets.
 //!
 //! ```text
-//! let (mut operands, result) = Operands::new(...)?;     reads, checks, makes results, makes room for packed copies
-//! operands.gather(py);                                  fills them
+//! let (mut operands, result) = Operands::new(...)?;     reads, checks, makes results, allocates packed copies
+//! operands.gather(py);                                  fills the copies
 //! engine.run(operands.buffers(...));
 //! operands.write_back(py);                              only if the run succeeded
 //! ```
 //!
-//! What is written shares no byte with anything else. After a run that failed, strided arrays are as they were; packed ones
-//! that the call writes hold no specified values.
+//! A written array shares no byte with another array. A run that fails leaves strided arrays as they were, and packed arrays that
+//! the call writes undefined.
 
 mod in_place;
 
 use pyo3::prelude::*;
 
+use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
 use nvcoll_engine::memory::strided::{first_conflict, Conflict, PlacedArray, TryBudget};
+use nvcoll_engine::program::Program;
 use nvcoll_engine::{Buffers, OriginalArray};
 
 use super::array::{Access, Array};
@@ -28,12 +30,13 @@ use super::ranks::Ranks;
 use super::results::{new_outputs, result_of};
 use crate::error::invalid;
 
-/// The arrays that are passed to a call, and the elements of each part if they are said.
+/// The arrays that a caller passed.
 pub(crate) struct Passed<'a, 'py> {
     pub(crate) arrays: &'a Bound<'py, PyAny>,
     pub(crate) out: Option<&'a Bound<'py, PyAny>>,
+    /// The elements per part, if the caller passed them.
     pub(crate) counts: Option<Counts>,
-    /// The call is made later than its result is returned.
+    /// Whether the call runs after its result was returned.
     pub(crate) is_deferred: bool,
 }
 
@@ -43,10 +46,10 @@ pub(crate) struct Operands {
     shape: Shape,
     dtype: DType,
     input: Ranks,
-    /// None, or no array of a rank: it is in place, all in `input`.
+    /// None if the call has no outputs beside `input`; an absent array if the output of its rank is in `input`.
     output: Option<Ranks>,
     is_in_place: bool,
-    /// As the program is.
+    /// The aliasing of the program.
     aliasing: Aliasing,
     /// Whether the input is copied to its place in the output before a run, because the program reads it there.
     copies_input_to_output: bool,
@@ -57,7 +60,7 @@ pub(crate) struct Operands {
 unsafe impl Send for Operands {}
 
 impl Operands {
-    /// Reads what a call was passed; returns it with the object that the call returns.
+    /// Reads and checks the arrays of a call; returns them with the object that the call returns.
     ///
     /// # Errors
     /// An array that cannot be used or does not fit the others; the message names argument and rank.
@@ -90,6 +93,40 @@ impl Operands {
         Ok((operands, result))
     }
 
+    /// Makes the operands of a collective without data.
+    pub(crate) fn without_data(collective: &'static Collective, caller: Caller, world_size: u32) -> Self {
+        let (first_rank, number) = match caller {
+            Caller::Node => (0, world_size as usize),
+            Caller::Rank(rank) => (rank, 1),
+        };
+        let contract = Contract::new(collective, Roles::of(world_size));
+        Self {
+            contract,
+            shape: Shape::new(&contract, Counts::Even(0)),
+            dtype: DType::F32,
+            input: Ranks::absent(caller.argument(), first_rank, number),
+            output: None,
+            is_in_place: false,
+            aliasing: Aliasing::Disjoint,
+            copies_input_to_output: false,
+        }
+    }
+
+    /// Says whether a program is of a call of these arrays.
+    #[inline]
+    pub(super) fn are_of(&self, program: &Program) -> bool {
+        let call = program.call();
+        call.collective == self.contract.collective
+            && call.roles(program.world_size()) == self.contract.roles
+            && (call.dtype, call.aliasing, &call.counts) == (self.dtype, self.aliasing, &self.shape.counts)
+    }
+
+    /// Panics unless these are the arrays of one rank.
+    #[inline]
+    pub(super) fn require_rank(&self, rank: u32) {
+        assert!(self.input.arrays.len() == 1 && self.input.rank(0) == rank, "the arrays of rank {rank} were expected");
+    }
+
     fn check(&mut self, py: Python<'_>, caller: Caller, is_said: bool) -> PyResult<()> {
         self.check_alike(py, is_said)?;
         self.check_aliasing(py)?;
@@ -105,13 +142,13 @@ impl Operands {
         self.output.iter_mut().try_for_each(|output| output.make_copies(py))
     }
 
-    /// Returns the Python objects that are held, for who looks for cycles.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
+    /// Returns the Python objects that are held, for the garbage collector.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
         std::iter::once(&self.input).chain(&self.output).flat_map(Ranks::objects)
     }
 
-    /// Notes what every array is now, because runs of a plan or a group come back to it: see [`Operands::check_bound`].
-    pub(crate) fn bind(&mut self, py: Python<'_>) {
+    /// Records the memory of every numpy array for [`Operands::check_bound`].
+    pub(super) fn bind(&mut self, py: Python<'_>) {
         let numbers = 0..self.input.arrays.len();
         let is_changed: Vec<bool> = numbers.clone().map(|at| self.is_changed(at)).collect();
         let writes_input: Vec<bool> = numbers.map(|at| is_changed[at] && self.output(at).is_none()).collect();
@@ -121,16 +158,16 @@ impl Operands {
         }
     }
 
-    /// Refuses a run on an array that is not what it was when [`Operands::bind`] looked; `made` is what keeps the arrays: a
-    /// plan or a group.
+    /// Refuses a run on a numpy array that has changed since [`Operands::bind`]; `keeper`, a plan or a group, stands in the
+    /// message.
     ///
     /// # Errors
     /// `InvalidArgument`, with argument and rank.
     #[inline]
-    pub(crate) fn check_bound(&self, py: Python<'_>, made: &str) -> PyResult<()> {
+    pub(super) fn check_bound(&self, py: Python<'_>, keeper: &str) -> PyResult<()> {
         match self.input.change(py).or_else(|| self.output.as_ref().and_then(|output| output.change(py))) {
             None => Ok(()),
-            Some(change) => Err(invalid(py, format!("{change} since the {made} was made: make a new {made}"))),
+            Some(change) => Err(invalid(py, format!("{change} since the {keeper} was made: make a new {keeper}"))),
         }
     }
 
@@ -139,29 +176,29 @@ impl Operands {
         self.dtype
     }
 
-    /// Returns how many elements each part has.
+    /// Returns the elements per part.
     pub(crate) fn counts(&self) -> &Counts {
         &self.shape.counts
     }
 
-    /// Whether the program takes the arrays that are read for the ones that are written.
+    /// Returns the aliasing of the program: whether input and output are the same memory.
     pub(crate) fn aliasing(&self) -> Aliasing {
         self.aliasing
     }
 
-    /// Whether the engine sees some array through a copy.
-    pub(crate) fn is_strided(&self) -> bool {
+    /// Says whether the engine sees some array through a copy.
+    pub(super) fn is_strided(&self) -> bool {
         let mut outputs = self.output.iter().flat_map(|output| &output.arrays);
         self.input.arrays.iter().any(Array::has_copy) || outputs.any(Array::has_copy)
     }
 
-    /// Whether anything is copied before or after a run.
-    pub(crate) fn is_copied(&self) -> bool {
+    /// Says whether anything is copied before or after a run.
+    pub(super) fn is_copied(&self) -> bool {
         self.copies_input_to_output || self.is_strided()
     }
 
-    /// Returns where the engine finds what each rank brings; `scalar(i)` is that of the i-th.
-    pub(crate) fn buffers(&self, scalar: impl Fn(usize) -> f64) -> Vec<Buffers> {
+    /// Returns the addresses of each rank's arrays or copies; `scalar(i)` is the scalar of the i-th rank.
+    pub(super) fn buffers(&self, scalar: impl Fn(usize) -> f64) -> Vec<Buffers> {
         let of_rank = |at: usize| {
             let output = self.written(at).start();
             let input = if self.copies_input_to_output {
@@ -174,8 +211,8 @@ impl Operands {
         (0..self.input.arrays.len()).map(of_rank).collect()
     }
 
-    /// Returns all arrays in the place where the user has them, if the engine works on a copy of some; else none.
-    pub(crate) fn originals(&self) -> Vec<OriginalArray> {
+    /// Returns all arrays as the user passed them, if the engine works on a copy of some; else none.
+    pub(super) fn originals(&self) -> Vec<OriginalArray> {
         if !self.is_copied() {
             return Vec::new();
         }
@@ -192,7 +229,7 @@ impl Operands {
     }
 
     /// Fills the packed copies of strided arrays that are read.
-    pub(crate) fn gather(&mut self, py: Python<'_>) {
+    pub(super) fn gather(&mut self, py: Python<'_>) {
         self.detached(py, |operands| {
             for (at, array) in operands.input.arrays.iter().enumerate() {
                 if operands.copies_input_to_output {
@@ -208,7 +245,7 @@ impl Operands {
     }
 
     /// Writes the packed copies back to the strided arrays that are written.
-    pub(crate) fn write_back(&mut self, py: Python<'_>) {
+    pub(super) fn write_back(&mut self, py: Python<'_>) {
         self.detached(py, |operands| {
             for at in (0..operands.input.arrays.len()).filter(|&at| operands.is_changed(at)) {
                 // SAFETY: the owners are here, and `check_writable` was true before `new` returned.
@@ -217,7 +254,7 @@ impl Operands {
         });
     }
 
-    /// Does something with the copies without the interpreter, if there are any.
+    /// Does work on the copies without the GIL, if there are copies.
     fn detached(&mut self, py: Python<'_>, work: impl FnOnce(&mut Self) + Send) {
         if self.is_copied() {
             let operands = self;
@@ -229,18 +266,18 @@ impl Operands {
         self.contract.has(self.input.rank(at), side)
     }
 
-    /// Returns the output of its own that a rank has.
+    /// Returns a rank's output, if it is an array beside the input.
     #[inline]
     fn output(&self, at: usize) -> Option<&Array> {
         self.output.as_ref().map(|output| &output.arrays[at]).filter(|array| array.is_there())
     }
 
-    /// Returns where a rank's result goes.
+    /// Returns the array that receives a rank's result.
     fn written(&self, at: usize) -> &Array {
         self.output(at).unwrap_or(&self.input.arrays[at])
     }
 
-    /// Says whether the call changes what is in [`Operands::written`].
+    /// Says whether the call changes the array [`Operands::written`].
     #[inline]
     fn is_changed(&self, at: usize) -> bool {
         if self.contract.is_uniform() {
@@ -249,12 +286,12 @@ impl Operands {
         self.has(at, Side::Output) && (self.output(at).is_some() || !self.contract.is_left_as_is(self.input.rank(at)))
     }
 
-    /// Returns the bytes of a rank's longer array that lie before the shorter, in place.
+    /// Returns the bytes of a rank's longer array before its shorter array, in place.
     fn before(&self, at: usize) -> usize {
         self.shape.before_shorter(&self.contract, self.input.rank(at)) * self.dtype.bytes()
     }
 
-    /// Returns how messages call array `number`: inputs, then outputs.
+    /// Returns the name of array `number` in messages. Inputs are numbered before outputs.
     fn label(&self, number: usize) -> String {
         match (number.checked_sub(self.input.arrays.len()), &self.output) {
             (Some(at), Some(output)) => output.label(at),
@@ -268,7 +305,7 @@ impl Operands {
         [(Side::Input, inputs, 0), (Side::Output, outputs.unwrap_or_default(), inputs.len())]
     }
 
-    /// Refuses arrays of another dtype, or of another count than the contract and the counts of the call say.
+    /// Refuses arrays whose dtype or count is not that of the call.
     fn check_alike(&self, py: Python<'_>, is_said: bool) -> PyResult<()> {
         let one_count = self.shape.one_count();
         for (side, arrays, first) in self.sides() {
@@ -282,7 +319,7 @@ impl Operands {
         Ok(())
     }
 
-    /// Says how array `number`, which should hold `count` elements, differs from the first that there is.
+    /// Returns the error for array `number`, which differs from the first array in dtype, or has not `count` elements.
     #[cold]
     fn unlike(&self, py: Python<'_>, array: &Array, number: usize, count: usize, is_said: bool) -> PyErr {
         let (dtype, name) = (self.dtype, self.contract.collective.name);
@@ -310,8 +347,8 @@ impl Operands {
         )
     }
 
-    /// Refuses written arrays that must not be, or whose elements share memory. What a call leaves as it is may be read-only:
-    /// then the engine touches a copy.
+    /// Refuses written arrays that are read-only, or whose elements share memory. An array that the call leaves unchanged may be
+    /// read-only: the engine works on a copy of it.
     fn check_writable(&mut self, py: Python<'_>, tries: &mut TryBudget) -> PyResult<()> {
         for at in 0..self.input.arrays.len() {
             if self.is_changed(at) {
@@ -329,7 +366,7 @@ impl Operands {
         self.label(if self.output(at).is_some() { self.input.arrays.len() + at } else { at })
     }
 
-    /// Says whether an array is written, in whole or in part; `None` if the other array of its rank covers it.
+    /// Says whether an array is written, in whole or in part; `None` if it is a part of the other array of its rank.
     #[inline]
     fn is_written(&self, at: usize, side: Side) -> Option<bool> {
         let Some(output) = self.output(at) else { return Some(self.is_changed(at)) };
@@ -342,7 +379,7 @@ impl Operands {
         }
     }
 
-    /// Notes where every array lies, `add` to its number, and whether it is written.
+    /// Adds the memory range of every array to `ranges`; numbers begin at `add`.
     fn note_ranges<'a>(&'a self, add: usize, ranges: &mut Vec<PlacedArray<'a>>) {
         for (side, arrays, first) in self.sides() {
             for (at, array) in arrays.iter().enumerate().filter(|(_, array)| array.is_there()) {
@@ -361,7 +398,7 @@ impl Operands {
         refuse_conflict(py, &mut ranges, tries, |number| self.label(number), advice)
     }
 
-    /// Says what to pass instead of arrays `a` and `b`, which overlap: those of one rank may be in place.
+    /// Returns advice for arrays `a` and `b`, which overlap. Two arrays of one rank may be in place.
     #[cold]
     fn advice_on_overlap(&self, a: usize, b: usize) -> String {
         let apart = "pass arrays that share no byte";
@@ -381,7 +418,7 @@ impl Operands {
     }
 
     /// Refuses arrays of different calls that share a byte where one of them is written.
-    pub(crate) fn check_apart_from_each_other(py: Python<'_>, calls: &[Operands]) -> PyResult<()> {
+    pub(super) fn check_apart_from_each_other(py: Python<'_>, calls: &[&Operands]) -> PyResult<()> {
         let firsts = || {
             calls.iter().scan(0, |next, call| {
                 let first = *next;
@@ -406,7 +443,7 @@ impl Operands {
         })
     }
 
-    /// How many numbers arrays have: of every rank one for its input, and one for its output if there are any.
+    /// Returns the number of arrays: an input per rank, and an output per rank if there are outputs.
     fn numbers(&self) -> usize {
         self.input.arrays.len() * if self.output.is_some() { 2 } else { 1 }
     }
@@ -435,7 +472,7 @@ fn refuse_conflict(
     Err(invalid(py, message))
 }
 
-/// Reads `arrays` or `x`, which are outputs too if there are none of their own.
+/// Reads `arrays` or `x`; `is_output` says whether results go there too.
 fn read_input(contract: &Contract, caller: Caller, object: &Bound<'_, PyAny>, is_output: bool) -> PyResult<Ranks> {
     let (argument, roles) = (caller.argument(), contract.roles);
     let brings = |rank| is_output || contract.has(rank, Side::Input);
@@ -461,7 +498,7 @@ fn read_output(contract: &Contract, caller: Caller, object: &Bound<'_, PyAny>) -
             Ranks::of_root("out", object, roles.world_size, roles.root)
         }
         Caller::Node => Ranks::of_node("out", object, roles.world_size, brings),
-        // Where no rank is the root, all must know whether the call is in place: rank 0 of exscan too.
+        // Without a root, all ranks must know whether the call is in place: rank 0 of exscan too.
         Caller::Rank(rank) if brings(rank) || !contract.collective.has_root => Ranks::of_rank("out", object, rank),
         Caller::Rank(rank) => Ok(Ranks::absent("out", rank, 1)),
     }

@@ -1,4 +1,6 @@
-//! The interpreter while a call runs: released, and looked after for Ctrl-C.
+//! The GIL during a call: it is released, and the call checks for Ctrl-C.
+
+pub(crate) mod handoff;
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, PoisonError};
@@ -13,12 +15,12 @@ use nvcoll_engine::sync::single_flight::Unlocked;
 
 use crate::error::{of_engine, of_fabric};
 
-/// How often a long call looks for Ctrl-C. Chosen.
+/// The interval at which a long call checks for Ctrl-C. Chosen.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
-/// Looks for Ctrl-C now and then, on the thread that makes the call, and keeps what was raised.
+/// Checks for Ctrl-C at intervals, on the thread that makes the call, and keeps the exception.
 struct Signals {
-    /// None before the first look, which a small call never comes to.
+    /// The time of the next check; none before the first question.
     next: Option<Instant>,
     raised: Option<PyErr>,
 }
@@ -39,14 +41,13 @@ impl Signals {
 }
 
 thread_local! {
-    /// What a signal raised on this thread while the core worked: the core's error has no room for it.
+    /// The exception that a signal handler raised on this thread while the core worked. The core's error cannot hold it.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
-    /// The process in which this thread found out whether it is the main thread of Python, and the answer: who forks becomes
-    /// the main thread of the child.
+    /// A process, and whether this thread is its main thread in Python. A thread that forks becomes the main thread of the child.
     static IS_MAIN: Cell<Option<(u32, bool)>> = const { Cell::new(None) };
 }
 
-/// Returns the question that building, lowering and proving ask: whether Ctrl-C was pressed.
+/// Returns the check for Ctrl-C of building, lowering and proving.
 pub(crate) fn interrupt() -> Interrupt {
     let signals = Mutex::new(Signals::new());
     Interrupt::when(move || {
@@ -63,13 +64,13 @@ pub(crate) fn interrupt() -> Interrupt {
     })
 }
 
-/// Returns what a signal raised on this thread while the core worked.
+/// Returns the exception that a signal handler raised on this thread while the core worked.
 pub(crate) fn raised() -> PyErr {
     RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
 }
 
-/// Returns what a signal handler raised. Python runs handlers on its main thread only, so other threads leave the interpreter
-/// alone: it may be ending, and then nobody can attach to it any more.
+/// Runs pending signal handlers and returns the exception that one raised. Python runs handlers on its main thread only. Other threads
+/// do not attach here, because the interpreter may be ending.
 fn raised_by_signal() -> Option<PyErr> {
     let process = std::process::id();
     match IS_MAIN.get() {
@@ -90,7 +91,7 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     threading.call_method0(intern!(py, "get_ident"))?.eq(main)
 }
 
-/// Does something without the GIL, with an eye on Ctrl-C; what a signal raised comes first.
+/// Does work without the GIL, with checks for Ctrl-C. The exception of a signal handler takes precedence over the outcome.
 #[inline]
 fn interruptibly<T: Send>(py: Python<'_>, work: impl FnOnce(&mut dyn FnMut() -> bool) -> T + Send) -> PyResult<T> {
     let (outcome, raised) = py.detach(|| {
@@ -101,7 +102,7 @@ fn interruptibly<T: Send>(py: Python<'_>, work: impl FnOnce(&mut dyn FnMut() -> 
     raised.map_or(Ok(outcome), Err)
 }
 
-/// Does what the engine is asked without the GIL, with an eye on Ctrl-C.
+/// Does the engine's work without the GIL, with checks for Ctrl-C.
 #[inline]
 pub(crate) fn watched(
     py: Python<'_>,
@@ -110,7 +111,7 @@ pub(crate) fn watched(
     interruptibly(py, work)?.map_err(|error| of_engine(py, &error))
 }
 
-/// Does what the fabric is asked without the GIL, with an eye on Ctrl-C.
+/// Does the fabric's work without the GIL, with checks for Ctrl-C.
 pub(crate) fn watched_in_fabric<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_fabric::Result<T> + Send,
@@ -118,7 +119,7 @@ pub(crate) fn watched_in_fabric<T: Send>(
     interruptibly(py, work)?.map_err(|error| of_fabric(py, &error))
 }
 
-/// Does without the GIL what takes long.
+/// Does long work of the engine without the GIL.
 pub(crate) struct WithoutGil<'py>(pub(crate) Python<'py>);
 
 impl Unlocked for WithoutGil<'_> {

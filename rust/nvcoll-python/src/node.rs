@@ -1,42 +1,34 @@
 //! `Node`: calls that one thread makes for all ranks.
 
-mod collectives;
-
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_core::collective::BARRIER;
 use nvcoll_core::limits::MAX_RUNNING_RANKS;
-use nvcoll_core::verify::Verified;
-use nvcoll_engine::auto::work_split::WorkSplit;
-use nvcoll_engine::call::Call;
 use nvcoll_engine::kernel::Isa;
-use nvcoll_engine::program::batch::Batch;
-use nvcoll_engine::{Buffers, Deadline};
+use nvcoll_engine::ranks::node::Node as Engine;
+use nvcoll_engine::Deadline;
 
-use crate::arrays::Caller;
-use crate::calls::{deadline, Seconds, SharedProgram};
+use crate::calls::Seconds;
+use crate::endpoint::Endpoint;
 use crate::error::{invalid, of_engine};
-use crate::gil::{watched, WithoutGil};
-use crate::group::{Group, Grouped, Home, OpenGroup};
-use crate::plan::{Plan, Prepared};
-use crate::request::{Checked, Request};
+use crate::group::Group;
+use crate::integers::integer;
+use crate::plan::Plan;
+use crate::request::Request;
 use crate::rows::AutoChoice;
 use crate::schedule::collective_named;
 use crate::tallies::Tallies;
 use crate::team::Team;
 use crate::tuning::estimates;
-use crate::whole::whole;
 
 /// Ranks in this process: a node of virtual GPUs.
 #[pyclass(name = "Node", module = "nvcoll._nvcoll", subclass, frozen)]
 pub(crate) struct Node {
-    engine: Arc<nvcoll_engine::ranks::node::Node>,
-    group: OpenGroup,
+    pub(crate) endpoint: Arc<Endpoint>,
 }
 
 #[pymethods]
@@ -50,37 +42,37 @@ impl Node {
         isa: Option<&str>,
         tuning: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let world_size = whole("world_size", world_size, 1..=MAX_RUNNING_RANKS)?;
-        let workers = workers.map(|workers| whole("workers", workers, 1..=u32::MAX)).transpose()?;
-        let engine = nvcoll_engine::ranks::node::Node::new(world_size, workers.map(|workers| workers as usize));
+        let world_size = integer("world_size", world_size, 1..=MAX_RUNNING_RANKS)?;
+        let workers = workers.map(|workers| integer("workers", workers, 1..=u32::MAX)).transpose()?;
+        let engine = Engine::new(world_size, workers.map(|workers| workers as usize));
         let mut engine = engine.map_err(|e| of_engine(py, &e))?;
         if let Some(name) = isa {
             engine.programs_mut().set_isa(isa_named(py, name)?).map_err(|e| of_engine(py, &e))?;
         }
         engine.programs_mut().set_tuning(crate::tuning::of_option(py, tuning)?);
-        Ok(Self { engine: Arc::new(engine), group: OpenGroup::default() })
+        Ok(Self { endpoint: Endpoint::of_node(engine) })
     }
 
     fn __repr__(&self) -> String {
-        format!("Node({}, workers={})", self.engine.world_size(), self.engine.workers())
+        format!("Node({}, workers={})", self.endpoint.node().world_size(), self.endpoint.node().workers())
     }
 
     /// The number of ranks.
     #[getter]
     fn world_size(&self) -> u32 {
-        self.engine.world_size()
+        self.endpoint.node().world_size()
     }
 
     /// The number of threads that work for a call, the caller included.
     #[getter]
     fn workers(&self) -> usize {
-        self.engine.workers()
+        self.endpoint.node().workers()
     }
 
     /// The table by which `auto` chooses: machine, caches, and the coefficients of each mode.
     #[getter]
     fn tuning<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        crate::tuning::as_dict(py, self.engine.programs().tuning())
+        crate::tuning::as_dict(py, self.endpoint.node().programs().tuning())
     }
 
     /// Returns what `auto` chooses for a call of `count` elements, and the time it expects of each candidate.
@@ -110,15 +102,13 @@ impl Node {
         by_rank: bool,
     ) -> PyResult<AutoChoice> {
         let zero = 0u32.into_pyobject(py)?.into_any();
-        estimates(py, &self.engine, collective, count, dtype, root.unwrap_or(&zero), path, in_place, by_rank)
+        estimates(py, self.endpoint.node(), collective, count, dtype, root.unwrap_or(&zero), path, in_place, by_rank)
     }
 
     /// Returns when every rank has taken part: a call for all ranks that moves nothing.
     #[pyo3(signature = (*, timeout=None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
-        self.group.refuse(py, "barrier")?;
-        let deadline = deadline(timeout);
-        self.prepare_barrier(py, deadline)?.run(py, &self.engine, deadline)
+        self.endpoint.barrier(py, timeout)
     }
 
     /// Prepares a call that runs again and again on the same arrays.
@@ -135,7 +125,7 @@ impl Node {
     #[pyo3(signature = (collective, arrays=None, op=None, *, root=None, counts=None, algorithm=None, out=None, path="mapped"))]
     #[allow(clippy::too_many_arguments)]
     fn plan<'py>(
-        slf: &Bound<'py, Self>,
+        &self,
         py: Python<'py>,
         collective: &str,
         arrays: Option<&Bound<'py, PyAny>>,
@@ -146,32 +136,21 @@ impl Node {
         out: Option<&Bound<'py, PyAny>>,
         path: &str,
     ) -> PyResult<Plan> {
-        let (node, collective) = (slf.get(), collective_named(py, collective)?);
+        let (collective, never) = (collective_named(py, collective)?, Deadline::after(None));
         let is_without_data = collective.is_without_data();
-        let (mut prepared, result) = match arrays {
-            None if is_without_data => (node.prepare_barrier(py, Deadline::after(None))?, py.None().into_bound(py)),
+        let (prepared, result) = match arrays {
+            None if is_without_data => (self.endpoint.prepare_barrier(py, never)?, py.None().into_bound(py)),
             Some(_) if is_without_data => {
                 return Err(invalid(py, format!("`arrays` is given, and {} has none: leave it out", collective.name)))
             }
             None => return Err(invalid(py, format!("`arrays` is left out, and {} needs it", collective.name))),
-            Some(arrays) => node.prepare(
-                py,
-                Request {
-                    op,
-                    root,
-                    counts,
-                    algorithm,
-                    out,
-                    is_deferred: true,
-                    ..Request::new(collective, arrays, path)
-                },
-                Deadline::after(None),
-            )?,
+            Some(arrays) => {
+                let new = Request::new(collective, arrays, path);
+                let request = Request { op, root, counts, algorithm, out, is_deferred: true, ..new };
+                self.endpoint.prepare(py, request, never)?
+            }
         };
-        prepared.operands.iter_mut().for_each(|operands| operands.bind(py));
-        let program = prepared.program.clone();
-        let result = result.unbind();
-        Ok(Plan { node: node.engine.clone(), program, prepared: Mutex::new(prepared), result })
+        Ok(Plan::new(self.endpoint.clone(), prepared.keep(py, "plan"), result.unbind()))
     }
 
     /// Groups calls: those that are made in a `with` block of it are launched as one when the block ends.
@@ -201,23 +180,24 @@ impl Node {
     ///     (3, 2.0, 2.0)
     #[pyo3(signature = (*, timeout=None))]
     fn group(slf: Bound<'_, Self>, timeout: Option<Seconds>) -> Group {
-        Group::new(Box::new(slf.clone().unbind()), timeout)
+        let endpoint = slf.get().endpoint.clone();
+        Group::new(slf.into_any().unbind(), endpoint, timeout)
     }
 
     /// Counts the calls of this node by kind. Not public: `Node.report` tabulates them.
     #[getter]
     fn _tallies(&self) -> Tallies {
-        Tallies(self.engine.programs().tallies().clone())
+        Tallies(self.endpoint.node().programs().tallies().clone())
     }
 
     /// Makes a team of this node's ranks, each of which makes its own calls. Not public: `Node.run` starts its threads.
     fn _team(&self, py: Python<'_>) -> PyResult<Team> {
-        Team::new(py, self.engine.clone())
+        Team::new(py, self.endpoint.node().clone())
     }
 
     /// Shows the garbage collector the arrays of a group that is open.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.group.traverse(&visit)
+        self.endpoint.group.traverse(&visit)
     }
 }
 
@@ -227,75 +207,4 @@ fn isa_named(py: Python<'_>, name: &str) -> PyResult<Isa> {
         let known: Vec<&str> = Isa::available().iter().map(|isa| isa.short_name()).collect();
         invalid(py, format!("no instruction set is called `{name}`: choose from {}", known.join(", ")))
     })
-}
-
-impl Node {
-    fn call<'py>(
-        &self,
-        py: Python<'py>,
-        request: Request<'_, 'py>,
-        timeout: Option<Seconds>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (is_deferred, deadline) = (self.group.is_open(), deadline(timeout));
-        let (prepared, result) = self.prepare(py, Request { is_deferred, ..request }, deadline)?;
-        match (is_deferred, prepared) {
-            (true, Prepared { program, buffers, operands: Some(operands) }) => {
-                self.group.add(py, Grouped { operands, program, buffers }, timeout)?;
-            }
-            (_, mut prepared) => prepared.run(py, &self.engine, deadline)?,
-        }
-        Ok(result)
-    }
-
-    fn prepare<'py>(
-        &self,
-        py: Python<'py>,
-        request: Request<'_, 'py>,
-        deadline: Deadline,
-    ) -> PyResult<(Prepared, Bound<'py, PyAny>)> {
-        let Checked { operands, reduction, call, proof, result } =
-            request.check(Caller::Node, self.engine.world_size(), deadline)?;
-        let program = self.program(py, &call, proof.as_ref(), deadline)?;
-        let buffers = operands.buffers(|at| reduction.scalar(at));
-        Ok((Prepared { program, buffers, operands: Some(operands) }, result))
-    }
-
-    fn prepare_barrier(&self, py: Python<'_>, deadline: Deadline) -> PyResult<Prepared> {
-        let program = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
-        let nothing = Buffers::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0);
-        let buffers = vec![nothing; self.engine.world_size() as usize];
-        Ok(Prepared { program, buffers, operands: None })
-    }
-
-    fn program(
-        &self,
-        py: Python<'_>,
-        call: &Call,
-        proof: Option<&Verified>,
-        deadline: Deadline,
-    ) -> PyResult<SharedProgram> {
-        let (split, ranks) = (WorkSplit::of(call.path), self.engine.world_size());
-        let program = self.engine.program_until(call, split, ranks, proof, &WithoutGil(py), deadline);
-        program.map_err(|e| of_engine(py, &e))
-    }
-}
-
-impl Home for Py<Node> {
-    fn open_group(&self) -> &OpenGroup {
-        &self.get().group
-    }
-
-    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(self)
-    }
-
-    /// Runs the calls with an eye on Ctrl-C.
-    fn run_batch(&self, py: Python<'_>, batch: &mut Batch, deadline: Deadline) -> PyResult<()> {
-        let engine = &self.get().engine;
-        // SAFETY: `Operands::new` checked the arrays of each call, `Operands::check_apart_from_each_other` those of different
-        // calls, and the group's `Launch` holds the operands with their owners until the run is over.
-        watched(py, |is_interrupted| unsafe { engine.run_batch(batch, deadline, is_interrupted) })?;
-        engine.count_batch(batch);
-        Ok(())
-    }
 }

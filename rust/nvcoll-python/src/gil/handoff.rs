@@ -1,13 +1,14 @@
-//! Turns: how the ranks of a process pass the interpreter on to each other without sleeping.
+//! The handoff of the GIL between ranks that are threads.
 //!
-//! Ranks that call for themselves are threads that need the GIL between two calls. Who finds it taken sleeps until it is
-//! let go, and to be woken costs tens of microseconds, several times what a small call costs. So a rank that is through
-//! with a call waits for a moment, awake and giving way, while another rank of this process is between two of its calls, and
-//! asks for the GIL when that one is gone. Measured, 2 processors: all_gather of 4 KiB on 2 ranks takes 5 us in the place
-//! of 33, all_reduce of 1 KiB on 8 ranks 35 in the place of 100.
+//! A rank needs the GIL between two of its calls. A thread that finds the GIL taken sleeps, and a wake-up takes tens of microseconds,
+//! several times the time of a small call. So a rank that ends a call does not ask for the GIL while another rank of this process
+//! is between two calls. It spins and yields until that rank enters its call, for a few microseconds at most.
 //!
-//! It is a courtesy, not a lock: nothing is guarded by it. Who has waited long enough goes ahead and takes the turn over, so
-//! a rank that computes for long between its calls, or whose program has returned, costs the others a moment once.
+//! *Measured* on 2 processors: all_gather of 4 KiB on 2 ranks takes 5 us instead of 33 us; all_reduce of 1 KiB on 8 ranks takes
+//! 35 us instead of 100 us.
+//!
+//! The turn is no lock and guards nothing. A rank that has waited long enough takes it over. So a rank that computes for long
+//! between its calls, or whose program has returned, delays each of the others once.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,22 +21,22 @@ use nvcoll_engine::sync::Backoff;
 
 use crate::gil::interrupt;
 
-/// Pauses before giving way, and turns given away before going ahead. Measured: with 20 in all small calls are as fast as
-/// with 100, and calls of a megabyte as fast as with none; 100 cost those a fifth.
+/// The number of pauses, and of yields after them, before a rank takes the turn over. Measured: with 20 in all, small calls are as
+/// fast as with 100, and calls of a megabyte as fast as with 0. With 100, calls of a megabyte take a fifth longer.
 const PAUSES: u32 = 10;
-const TURNS: u32 = 10;
+const YIELDS: u32 = 10;
 
-/// Whose turn it is in this process: that has one GIL, however many nodes it has.
+/// The turn of this process, which has one GIL for all its nodes.
 static TURN: Turn = Turn(AtomicUsize::new(NOBODY));
 
 const NOBODY: usize = 0;
 
 thread_local! {
-    /// Its address is the number of the thread.
+    /// The address identifies the thread.
     static OWN: Cell<u8> = const { Cell::new(0) };
 }
 
-/// Does a rank's call without the GIL, and waits for its turn before it asks for the GIL again.
+/// Makes a rank's call without the GIL, and waits for the turn before it takes the GIL again.
 #[inline]
 pub(crate) fn in_turn<T: Send>(py: Python<'_>, call: impl FnOnce() -> T + Send) -> T {
     let me = OWN.with(|own| own.as_ptr() as usize);
@@ -47,7 +48,7 @@ pub(crate) fn in_turn<T: Send>(py: Python<'_>, call: impl FnOnce() -> T + Send) 
     })
 }
 
-/// Does what the engine does without a lock as a rank's call: see [`in_turn`].
+/// Runs the engine's work of a rank's call without the GIL: see [`in_turn`].
 pub(crate) struct InTurn<'py>(pub(crate) Python<'py>);
 
 impl Unlocked for InTurn<'_> {
@@ -60,18 +61,19 @@ impl Unlocked for InTurn<'_> {
     }
 }
 
+/// The thread of the rank that is between two calls, or [`NOBODY`].
 struct Turn(AtomicUsize);
 
-// Relaxed throughout: the word carries nothing, and the GIL orders what ranks do between their calls.
+// Relaxed throughout: no data depend on the word, and the GIL orders the work of ranks between their calls.
 impl Turn {
-    /// Lets others have the turn, if nobody has taken it over already.
+    /// Gives the turn up, unless another rank took it over.
     fn pass(&self, me: usize) {
         let _ = self.0.compare_exchange(me, NOBODY, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Takes the turn when nobody has it, or after waiting for a moment.
+    /// Takes the turn when nobody has it, or after the longest wait.
     fn take(&self, me: usize) {
-        let (mut backoff, mut has_waited) = (Backoff::new(PAUSES, TURNS), false);
+        let (mut backoff, mut has_waited) = (Backoff::new(PAUSES, YIELDS), false);
         while !has_waited {
             if self.0.compare_exchange(NOBODY, me, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return;
@@ -98,7 +100,7 @@ mod tests {
         turn.take(2);
         assert_eq!(holder(&turn), 2);
         turn.pass(1);
-        assert_eq!(holder(&turn), 2, "who was overtaken has nothing to pass");
+        assert_eq!(holder(&turn), 2, "a rank that lost the turn cannot pass it");
         turn.pass(2);
         assert_eq!(holder(&turn), NOBODY);
     }

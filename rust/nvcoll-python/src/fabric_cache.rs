@@ -9,12 +9,12 @@ use nvcoll_fabric::{Fabric, Result};
 
 /// What was found out of a fabric once: its predictors by version of NCCL, its floors by collective.
 #[derive(Default)]
-pub(crate) struct Answers {
+pub(crate) struct FabricCache {
     predictors: Mutex<HashMap<Option<String>, Arc<Predictor>>>,
     floors: Mutex<HashMap<&'static str, Floor>>,
 }
 
-impl Answers {
+impl FabricCache {
     /// Returns the predictor of a version of NCCL, the newest known if none; it is made the first time.
     pub(crate) fn predictor(&self, fabric: &Fabric, version: Option<&str>) -> Result<Arc<Predictor>> {
         let key = version.map(str::to_owned);

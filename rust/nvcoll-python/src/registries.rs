@@ -1,25 +1,21 @@
-//! The registries and the machine, as Python lists and dictionaries: what tests, docs and the CLI iterate.
+//! The registries of the core and the facts of this machine, for tests, documentation and the CLI.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use nvcoll_core::algorithm::{Algorithm, NamedAlgorithm, ALGORITHMS};
-use nvcoll_core::collective::{Collective, Folds, Roles, ALL_REDUCE, COLLECTIVES};
+use nvcoll_core::collective::{Collective, Folds, COLLECTIVES};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::limits::{MAX_RUNNING_RANKS, MAX_WORLD_SIZE};
 use nvcoll_core::op::Op;
 use nvcoll_engine::kernel::Isa;
-use nvcoll_engine::roofline::{Roofline, StoreMode};
 use nvcoll_engine::system::cpus;
 
-use crate::arrays::{Caller, Contract, Operands, Passed};
+use crate::arrays::roofline;
 use crate::error::of_core;
+use crate::integers::integer;
 use crate::rows::{AlgorithmRow, CollectiveRow, DtypeRow, OpRow, ParameterRow};
 use crate::schedule::collective_named;
-use crate::whole::whole;
-
-/// More threads than any machine has processors for. Chosen.
-const ROOFLINE_THREADS: u32 = 1024;
 
 /// Returns all registered algorithms.
 #[pyfunction]
@@ -68,7 +64,7 @@ fn collectives() -> Vec<CollectiveRow> {
 /// Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it.
 #[pyfunction]
 fn bus_factor(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>) -> PyResult<f64> {
-    let world_size = whole("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
+    let world_size = integer("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
     let named = Collective::named(collective);
     let unknown = || crate::error::invalid(py, format!("no collective is called `{collective}`"));
     named.map(|c| (c.bus_factor)(world_size)).ok_or_else(unknown)
@@ -93,7 +89,7 @@ fn ops() -> Vec<OpRow> {
     Op::ALL.iter().map(|op| OpRow { name: op.name(), dtypes: defined(op) }).collect()
 }
 
-/// What this machine offers.
+/// Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets.
 #[pyfunction]
 fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let facts = PyDict::new(py);
@@ -108,39 +104,6 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(facts)
 }
 
-/// Sums float32 arrays in place by the hand-written loop of `threads` threads; returns seconds.
-#[pyfunction]
-#[pyo3(signature = (arrays, threads, *, non_temporal=false))]
-fn roofline(
-    py: Python<'_>,
-    arrays: &Bound<'_, PyAny>,
-    threads: &Bound<'_, PyAny>,
-    non_temporal: bool,
-) -> PyResult<f64> {
-    let threads = whole("threads", threads, 1..=ROOFLINE_THREADS)? as usize;
-    let ranks = u32::try_from(arrays.len()?).unwrap_or(u32::MAX);
-    if ranks == 0 {
-        return Err(crate::error::invalid(py, "the roofline adds at least one array"));
-    }
-    let (roles, passed) = (Roles::of(ranks), Passed { arrays, out: None, counts: None, is_deferred: false });
-    let (operands, _) = Operands::new(py, Contract::new(&ALL_REDUCE, roles), Caller::Node, passed)?;
-    let buffers = operands.buffers(|_| 1.0);
-    let is_aligned = buffers.iter().all(|buffers| buffers.input.cast::<f32>().is_aligned());
-    if operands.dtype() != DType::F32 || operands.is_strided() || !is_aligned {
-        return Err(crate::error::invalid(py, "the roofline adds contiguous aligned float32 arrays"));
-    }
-    let count = operands.counts().of_parts(&ALL_REDUCE, roles)[0];
-    let stores = if non_temporal { StoreMode::NonTemporal } else { StoreMode::Plain };
-    let time = py.detach(|| {
-        let starts: Vec<*mut f32> = buffers.iter().map(|buffers| buffers.input.cast()).collect();
-        let mut roofline = Roofline::new(threads, starts.len());
-        // SAFETY: `Operands::new` checked count, dtype and overlap of the arrays, their alignment was checked here, and
-        // `operands` holds their owners until this function returns.
-        unsafe { roofline.run(&starts, count, stores) }
-    });
-    Ok(time.as_secs_f64())
-}
-
 /// Adds the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MAX_WORLD_SIZE", MAX_WORLD_SIZE)?;
@@ -151,6 +114,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(bus_factor, module)?)?;
     module.add_function(wrap_pyfunction!(dtypes, module)?)?;
     module.add_function(wrap_pyfunction!(ops, module)?)?;
-    module.add_function(wrap_pyfunction!(roofline, module)?)?;
+    module.add_function(wrap_pyfunction!(roofline::roofline, module)?)?;
     module.add_function(wrap_pyfunction!(machine, module)?)
 }

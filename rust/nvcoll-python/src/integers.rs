@@ -17,30 +17,30 @@ const SHOWN: usize = 40;
 pub(crate) const ANY: RangeInclusive<u32> = 0..=u32::MAX;
 
 /// A kind of whole number.
-pub(crate) trait Whole: for<'py> FromPyObject<'py, 'py, Error = PyErr> + PartialOrd + Display {
+pub(crate) trait Integer: for<'py> FromPyObject<'py, 'py, Error = PyErr> + PartialOrd + Display {
     /// The largest, which stands for no limit.
     const MAX: Self;
     /// The smallest number that is too large, in words.
     const LIMIT: &'static str;
 }
 
-impl Whole for u32 {
+impl Integer for u32 {
     const MAX: Self = u32::MAX;
     const LIMIT: &'static str = "2^32";
 }
 
-impl Whole for i32 {
+impl Integer for i32 {
     const MAX: Self = i32::MAX;
     const LIMIT: &'static str = "2^31";
 }
 
-impl Whole for i64 {
+impl Integer for i64 {
     const MAX: Self = i64::MAX;
     const LIMIT: &'static str = "2^63";
 }
 
 /// Reads an argument that must be a whole number; anything with `__index__` is one, but for `True` and `False`.
-pub(crate) fn whole<T: Whole>(argument: &str, value: &Bound<'_, PyAny>, allowed: RangeInclusive<T>) -> PyResult<T> {
+pub(crate) fn integer<T: Integer>(argument: &str, value: &Bound<'_, PyAny>, allowed: RangeInclusive<T>) -> PyResult<T> {
     let py = value.py();
     let read = if value.is_instance_of::<PyBool>() { None } else { number::<T>(value)? };
     if let Some(number) = read.filter(|number| allowed.contains(number)) {
@@ -54,7 +54,7 @@ pub(crate) fn whole<T: Whole>(argument: &str, value: &Bound<'_, PyAny>, allowed:
 }
 
 /// Reads a number; `None` if it is something else, or out of range.
-fn number<T: Whole>(value: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
+fn number<T: Integer>(value: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
     let py = value.py();
     match value.extract::<T>() {
         Ok(number) => Ok(Some(number)),

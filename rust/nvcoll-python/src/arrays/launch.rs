@@ -1,0 +1,74 @@
+//! The calls of a group, which the engine runs as one batch.
+
+use pyo3::prelude::*;
+
+use nvcoll_engine::program::batch::Batch;
+use nvcoll_engine::Deadline;
+
+use super::operands::Operands;
+use super::prepared::Kept;
+use crate::endpoint::Endpoint;
+use crate::error::of_member;
+use crate::gil::handoff::in_turn;
+use crate::gil::watched;
+
+/// Kept calls that run as one batch.
+pub(crate) struct Launch {
+    calls: Vec<Kept>,
+    /// The positions of the calls of which the engine sees copies.
+    copied: Vec<usize>,
+    /// Has the buffers of `calls`.
+    batch: Batch,
+}
+
+impl Launch {
+    /// Makes the batch of calls that one endpoint prepared.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if arrays of two calls share memory and one of them is written.
+    pub(crate) fn new(py: Python<'_>, calls: Vec<Kept>) -> PyResult<Self> {
+        let operands: Vec<&Operands> = calls.iter().map(Kept::operands).collect();
+        Operands::check_apart_from_each_other(py, &operands)?;
+        let copied = (0..calls.len()).filter(|&nth| operands[nth].is_copied()).collect();
+        let mut batch = Batch::new(calls.iter().map(Kept::program_and_buffers).collect());
+        operands.iter().enumerate().for_each(|(nth, operands)| batch.set_originals(nth, operands.originals()));
+        Ok(Self { calls, copied, batch })
+    }
+
+    /// Runs the calls for the ranks of `endpoint`, which prepared them, without the GIL.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a numpy array has moved since its call was kept; the exceptions of the run.
+    pub(crate) fn run(&mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<()> {
+        self.calls.iter().try_for_each(|call| call.check_bound(py))?;
+        self.copied.iter().for_each(|&nth| self.calls[nth].operands_mut().gather(py));
+        let batch = &mut self.batch;
+        match endpoint.member() {
+            None => {
+                // SAFETY: the batch has the buffers of the calls, which keep every demand on one call; `new` checked that calls
+                // do not write what others touch. The node checks the number of ranks.
+                watched(py, |is_interrupted| unsafe { endpoint.node().run_batch(batch, deadline, is_interrupted) })?;
+            }
+            Some(member) => {
+                self.calls.iter().for_each(|call| call.operands().require_rank(member.rank()));
+                // SAFETY: as above, and the arrays are this rank's. The engine compares the footprints of ranks when they meet,
+                // so that no rank writes an array of another.
+                in_turn(py, || unsafe { member.run_batch(batch, deadline) })
+                    .map_err(|error| of_member(py, member, &error))?;
+            }
+        }
+        endpoint.count_batch(batch);
+        self.copied.iter().for_each(|&nth| self.calls[nth].operands_mut().write_back(py));
+        Ok(())
+    }
+
+    /// Returns the number of calls.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns the Python objects that the calls hold, for the garbage collector.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
+        self.calls.iter().flat_map(Kept::objects)
+    }
+}

@@ -1,0 +1,170 @@
+//! Calls that are ready to run: a program, and the addresses of its arrays.
+//!
+//! ```text
+//! Prepared ─run─▶                       once, now
+//!     └─keep─▶ Kept ─run─▶ run─▶ …      a plan
+//!                └─▶ Launch             calls of a group, see `launch`
+//! ```
+//!
+//! These types alone pass addresses to the engine. The engine demands of the buffers of a call:
+//!
+//! | demand | kept by |
+//! |---|---|
+//! | they have the lengths and the aliasing that the program's call says | `Prepared::new` compares program and operands |
+//! | they do not overlap where one is written | [`Operands::new`] for one call, [`super::Launch::new`] for several |
+//! | they live until the run is over | the operands hold the owners of the arrays |
+//! | they have not moved since the call was prepared | a [`Prepared`] runs at once; a [`Kept`] looks before each run |
+//! | nobody else touches them | the caller's promise, which no array library can enforce |
+
+use pyo3::prelude::*;
+
+use nvcoll_core::collective::ALL_GATHER;
+use nvcoll_core::counts::Counts;
+use nvcoll_core::dtype::DType;
+use nvcoll_core::schedule::Aliasing;
+use nvcoll_engine::call::{Call, CallPurpose};
+use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::{Buffers, Deadline};
+
+use super::operands::Operands;
+use crate::calls::SharedProgram;
+use crate::endpoint::Endpoint;
+use crate::error::of_member;
+use crate::gil::handoff::in_turn;
+use crate::gil::watched;
+
+/// A call that can run once.
+pub(crate) struct Prepared {
+    program: SharedProgram,
+    operands: Operands,
+    /// Of the arrays in `operands`.
+    buffers: Vec<Buffers>,
+}
+
+impl Prepared {
+    /// Puts together a program and the arrays of its call; `scalar(i)` is the scalar of the i-th rank in premul_sum.
+    ///
+    /// # Panics
+    /// If the program is of another call than the arrays.
+    pub(crate) fn new(program: SharedProgram, operands: Operands, scalar: impl Fn(usize) -> f64) -> Self {
+        assert!(operands.are_of(&program), "the program of {} got the arrays of another call", program.call());
+        let buffers = operands.buffers(scalar);
+        Self { program, operands, buffers }
+    }
+
+    /// Runs the call for the ranks of `endpoint`, without the GIL, and returns its program. Strided arrays are packed before and
+    /// written back after.
+    pub(crate) fn run(mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<SharedProgram> {
+        self.execute(py, endpoint, deadline)?;
+        Ok(self.program)
+    }
+
+    /// Keeps the call for later runs; `keeper`, a plan or a group, stands in messages.
+    pub(crate) fn keep(mut self, py: Python<'_>, keeper: &'static str) -> Kept {
+        self.operands.bind(py);
+        Kept { call: self, keeper }
+    }
+
+    #[inline]
+    fn execute(&mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<()> {
+        self.operands.gather(py);
+        let (program, buffers) = (&self.program, &mut self.buffers[..]);
+        match endpoint.member() {
+            None => {
+                // SAFETY: the table of this file says what keeps each demand; the node checks the number of ranks.
+                watched(py, |is_interrupted| unsafe {
+                    endpoint.node().run(program, buffers, deadline, is_interrupted)
+                })?;
+            }
+            Some(member) => {
+                self.operands.require_rank(member.rank());
+                let originals = self.operands.originals();
+                // SAFETY: as above, and the arrays are this rank's. The engine compares the footprints of ranks when they
+                // meet, so that no rank writes an array of another.
+                in_turn(py, || unsafe { member.run_on_copies(program, buffers[0], &originals, deadline) })
+                    .map_err(|error| of_member(py, member, &error))?;
+            }
+        }
+        self.operands.write_back(py);
+        Ok(())
+    }
+}
+
+/// A call that can run again, on the arrays with which it was prepared.
+pub(crate) struct Kept {
+    call: Prepared,
+    keeper: &'static str,
+}
+
+impl Kept {
+    /// Runs the call again: see [`Prepared::run`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a numpy array has moved since the call was kept; the exceptions of the run.
+    pub(crate) fn run(&mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<()> {
+        self.check_bound(py)?;
+        self.call.execute(py, endpoint, deadline)
+    }
+
+    /// Returns the program.
+    pub(crate) fn program(&self) -> &SharedProgram {
+        &self.call.program
+    }
+
+    /// Refuses a run on a numpy array that has moved since the call was kept.
+    pub(super) fn check_bound(&self, py: Python<'_>) -> PyResult<()> {
+        self.call.operands.check_bound(py, self.keeper)
+    }
+
+    pub(super) fn operands(&self) -> &Operands {
+        &self.call.operands
+    }
+
+    pub(super) fn operands_mut(&mut self) -> &mut Operands {
+        &mut self.call.operands
+    }
+
+    pub(super) fn program_and_buffers(&self) -> (SharedProgram, Vec<Buffers>) {
+        (self.call.program.clone(), self.call.buffers.clone())
+    }
+
+    /// Returns the Python objects that the call holds, for the garbage collector.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
+        self.call.operands.objects()
+    }
+}
+
+/// Gives every rank the words of all ranks, by an all_gather in place. `words` has the same number of words for each rank, in the
+/// order of ranks; a rank calls with its own words there.
+///
+/// # Panics
+/// If the words cannot be divided among the ranks.
+pub(crate) fn exchange_words(
+    py: Python<'_>,
+    endpoint: &Endpoint,
+    member: &Member,
+    words: &mut [u32],
+    deadline: Deadline,
+) -> PyResult<()> {
+    assert!(
+        words.len().is_multiple_of(member.ranks().len()),
+        "{} words for {} ranks",
+        words.len(),
+        member.ranks().len()
+    );
+    let own_bytes = size_of_val(words) / member.ranks().len();
+    let call = Call {
+        dtype: DType::I32,
+        counts: Counts::Even(words.len()),
+        aliasing: Aliasing::InPlace,
+        purpose: CallPurpose::RowsOfCounts,
+        ..Call::without_data(&ALL_GATHER)
+    };
+    let program = endpoint.program(py, &call, None, deadline)?;
+    let all: *mut u8 = words.as_mut_ptr().cast();
+    let buffers = Buffers::new(all.wrapping_add(member.rank() as usize * own_bytes), all, 1.0);
+    // SAFETY: the program gathers as many words in place as `words` has, which is borrowed until the run is over; the input is
+    // this rank's part of it.
+    let outcome = in_turn(py, || unsafe { member.run_on_copies(&program, buffers, &[], deadline) });
+    outcome.map_err(|error| of_member(py, member, &error))
+}

@@ -1,0 +1,179 @@
+//! Endpoints make calls: a node calls for all its ranks, a communicator for one. A call is checked, gets its program, and runs or waits
+//! for the end of its group.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+
+use nvcoll_core::collective::BARRIER;
+use nvcoll_core::verify::Verified;
+use nvcoll_engine::auto::work_split::WorkSplit;
+use nvcoll_engine::call::Call;
+use nvcoll_engine::program::batch::Batch;
+use nvcoll_engine::program::tally::Tally;
+use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::ranks::node::Node;
+use nvcoll_engine::{Deadline, Error};
+
+use crate::arrays::{Caller, Operands, Prepared};
+use crate::calls::{deadline, Seconds, SharedProgram};
+use crate::error::{of_engine, of_member};
+use crate::gil::WithoutGil;
+use crate::group::OpenGroup;
+use crate::request::{Checked, Request};
+
+/// The number of tallies that a communicator keeps. Chosen: more than a training step has calls.
+const MOST_TALLIES: usize = 16;
+
+/// A node, or one rank of a node.
+pub(crate) struct Endpoint {
+    node: Arc<Node>,
+    /// The rank that calls; none if the node calls for all ranks.
+    member: Option<Arc<Member>>,
+    /// The timeout of calls that have none of their own.
+    pub(crate) timeout: Option<Seconds>,
+    pub(crate) group: OpenGroup,
+    /// The tallies of the last programs, for ranks that were split off.
+    tallies: Mutex<Vec<(SharedProgram, Arc<Tally>)>>,
+}
+
+impl Endpoint {
+    /// Makes the endpoint of a node.
+    pub(crate) fn of_node(node: Node) -> Arc<Self> {
+        Arc::new(Self::new(Arc::new(node), None, None))
+    }
+
+    /// Makes the endpoint of a rank; `timeout` is the default of its calls.
+    pub(crate) fn of_rank(node: Arc<Node>, member: Arc<Member>, timeout: Option<Seconds>) -> Arc<Self> {
+        Arc::new(Self::new(node, Some(member), timeout))
+    }
+
+    fn new(node: Arc<Node>, member: Option<Arc<Member>>, timeout: Option<Seconds>) -> Self {
+        Self { node, member, timeout, group: OpenGroup::default(), tallies: Mutex::default() }
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    #[inline]
+    pub(crate) fn member(&self) -> Option<&Member> {
+        self.member.as_deref()
+    }
+
+    fn world_size(&self) -> u32 {
+        self.member().map_or_else(|| self.node.world_size(), |member| member.ranks().len() as u32)
+    }
+
+    fn caller(&self) -> Caller {
+        self.member().map_or(Caller::Node, |member| Caller::Rank(member.rank()))
+    }
+
+    /// Returns when a call that begins now is given up.
+    pub(crate) fn deadline(&self, timeout: Option<Seconds>) -> Deadline {
+        deadline(timeout.or(self.timeout))
+    }
+
+    fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
+        self.member().map_or_else(|| of_engine(py, error), |member| of_member(py, member, error))
+    }
+
+    /// Finds or makes the program of a call; `proof` is that of an algorithm of the user.
+    pub(crate) fn program(
+        &self,
+        py: Python<'_>,
+        call: &Call,
+        proof: Option<&Verified>,
+        deadline: Deadline,
+    ) -> PyResult<SharedProgram> {
+        let split = if self.member.is_some() { WorkSplit::ByRank } else { WorkSplit::of(call.path) };
+        let program = self.node.program_until(call, split, self.world_size(), proof, &WithoutGil(py), deadline);
+        program.map_err(|error| self.error(py, &error))
+    }
+
+    /// Checks a call and finds its program; returns it with the object that the call returns.
+    pub(crate) fn prepare<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        deadline: Deadline,
+    ) -> PyResult<(Prepared, Bound<'py, PyAny>)> {
+        let Checked { operands, reduction, call, proof, result } =
+            request.check(self.caller(), self.world_size(), deadline)?;
+        let program = self.program(py, &call, proof.as_ref(), deadline)?;
+        Ok((Prepared::new(program, operands, |at| reduction.scalar(at)), result))
+    }
+
+    /// Prepares a barrier.
+    pub(crate) fn prepare_barrier(&self, py: Python<'_>, deadline: Deadline) -> PyResult<Prepared> {
+        let program = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
+        Ok(Prepared::new(program, Operands::without_data(&BARRIER, self.caller(), self.world_size()), |_| 1.0))
+    }
+
+    /// Makes a call, or keeps it if a group is open.
+    pub(crate) fn call<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.call_until(py, request, timeout, self.deadline(timeout))
+    }
+
+    /// Makes a call until a deadline, or keeps it if a group is open, where it has no `timeout` of its own.
+    pub(crate) fn call_until<'py>(
+        &self,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        timeout: Option<Seconds>,
+        deadline: Deadline,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if self.group.is_open() {
+            let never = Deadline::after(None);
+            let (prepared, result) = self.prepare(py, Request { is_deferred: true, ..request }, never)?;
+            self.group.add(py, prepared.keep(py, "group"), timeout)?;
+            return Ok(result);
+        }
+        let (prepared, result) = self.prepare(py, request, deadline)?;
+        self.run(py, prepared, deadline)?;
+        Ok(result)
+    }
+
+    /// Makes a barrier.
+    pub(crate) fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
+        self.group.refuse(py, "barrier")?;
+        let deadline = self.deadline(timeout);
+        self.run(py, self.prepare_barrier(py, deadline)?, deadline)
+    }
+
+    fn run(&self, py: Python<'_>, prepared: Prepared, deadline: Deadline) -> PyResult<()> {
+        let program = prepared.run(py, self, deadline)?;
+        self.count(&program);
+        Ok(())
+    }
+
+    /// Counts a call of a rank that succeeded, on the first rank. The engine counts the calls of a node.
+    fn count(&self, program: &SharedProgram) {
+        let Some(member) = self.member().filter(|member| member.rank() == 0) else { return };
+        if !member.is_of_group() {
+            return program.count();
+        }
+        let mut known = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tally)) = known.iter().find(|(one, _)| Arc::ptr_eq(one, program)) {
+            return tally.count();
+        }
+        let tally = self.node.programs().tallies().among(program, member.ranks());
+        tally.count();
+        known.truncate(MOST_TALLIES - 1);
+        known.insert(0, (program.clone(), tally));
+    }
+
+    /// Counts a batch that succeeded, once for all ranks.
+    pub(crate) fn count_batch(&self, batch: &mut Batch) {
+        match self.member() {
+            None => self.node.count_batch(batch),
+            Some(member) if member.rank() == 0 => batch.count(self.node.programs().tallies(), member.ranks()),
+            Some(_) => {}
+        }
+    }
+}
