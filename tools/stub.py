@@ -115,7 +115,7 @@ def with_sizes(tree: ast.Module) -> None:
 
 def overloads(node: ast.stmt) -> list[ast.stmt]:
     text = ast.unparse(node)
-    if not isinstance(node, ast.FunctionDef) or "nbytes: _Size," not in text + ",":
+    if not isinstance(node, ast.FunctionDef) or "nbytes: _Size" not in text:
         return [node]
     head, _, result = text.rpartition(" -> ")
     several = f"{head.replace('nbytes: _Size', 'nbytes: _Sizes')} -> list[{result.partition(':')[0]}]: ..."

@@ -61,14 +61,15 @@ _Dtype: TypeAlias = Literal[
     "complex64",
     "complex128",
 ]
+_Launch: TypeAlias = Literal["process_per_gpu", "single_process", "framework"]
 __version__: str
 _ArraysT = TypeVar("_ArraysT")
 _OutT = TypeVar("_OutT")
 _Size: TypeAlias = int | float | str
 _Op: TypeAlias = _OpName | PremulSum | ufunc | Enum
 _Path: TypeAlias = Literal["mapped", "staged", "pushed"]
-_Launch: TypeAlias = Literal["process_per_gpu", "single_process", "framework"] | str
 _Algorithm: TypeAlias = _AlgorithmName | str | Algorithm | Schedule
+'A registered name, a name with parameters such as `"two_level(per_node=4)"`, or an algorithm of the user.'
 _Sizes: TypeAlias = list[_Size] | tuple[_Size, ...] | Iterable[int | float]
 
 class Error(Exception):
@@ -225,13 +226,16 @@ class AutoChoice(NamedTuple):
 
 @final
 class PremulSum:
-    """The sum of contributions, each multiplied by its rank's scalar."""
+    """The op that multiplies each contribution by the scalar of its rank and adds. Made by `nvcoll.premul_sum`."""
 
 def premul_sum(scalars: float | Sequence[float]) -> PremulSum:
-    """premul_sum(scalars): the op that multiplies each rank's contribution by its scalar and adds.
+    """Returns the op that multiplies the contribution of each rank by its scalar and adds.
 
     Args:
-        scalars: one number, or one per rank for a call that drives all ranks."""
+        scalars: one real number, or a list of one per rank for a call of a `Node`. Integer dtypes take integers alone.
+
+    Raises:
+        InvalidArgument: a scalar is not a real number, or a float64 cannot hold it."""
 
 @disjoint_base
 class Node:
@@ -353,23 +357,24 @@ class Node:
         """Reduces the arrays of all ranks element by element and gives every rank the result.
 
         Args:
-            arrays: a list of one array per rank, or one array whose axis 0 is the rank: numpy arrays, or anything in CPU
-                memory with DLPack or the buffer protocol. Any supported dtype and any strides; dtype and count are the same
-                on every rank. Written on every rank, unless there is `out`.
-            op: a name, or `nvcoll.premul_sum(scalars)`. Default: sum.
-            algorithm: a name, an algorithm or a schedule. Default: one that folds in the order of ranks.
-            out: where the results go, like `arrays`. Either it is the memory of `arrays`, rank by rank, or it shares no byte
-                with it. No two written arrays share a byte.
-            path: how ranks reach each other, mapped, staged or pushed.
-            timeout: seconds that the call may take.
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Written, unless `out` is given.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalars)`. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
             `out` if it is given, else `arrays`.
 
         Raises:
-            InvalidArgument: an array that cannot be used; the message names argument and rank. Nothing was written.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are as they were; packed arrays that the call
-                writes hold no particular values."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def all_reduce(
@@ -394,20 +399,29 @@ class Node:
         path: _Path = "mapped",
         timeout: float | None = None,
     ) -> list[Any]:
-        """Reduces the arrays of all ranks and gives rank r part r of the result.
+        """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
 
         Args:
-            arrays: one array per rank, of all parts, as in `all_reduce`. Read.
-            counts: elements of each part, one number per rank, 0 allowed. Default: the length cut as numpy's `array_split` does.
-            out: one array per rank, of its part. In place if each is part r of `arrays[r]`. Default: new arrays with the trailing axes of the input, of
-                the kind of `arrays`.
-            op, algorithm, path, timeout: as in `all_reduce`.
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (sum of `counts`,) elements. Read.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalars)`. Default: sum.
+            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
+                `array_split` does; without an input, parts as long as `out`.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (counts[r],) elements on rank r. In place if it is part r of the input.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
-            `out`, or the list of new arrays.
+            `out` if it is given, else the list of new arrays.
 
         Raises:
-            InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def reduce_scatter(
@@ -435,17 +449,24 @@ class Node:
         """Gives every rank the arrays of all ranks, one after the other.
 
         Args:
-            arrays: one array per rank, as in `all_reduce`; they may differ in length. Read.
-            counts: elements of each array, one number per rank. Default: what the arrays hold.
-            out: one array per rank, of all elements. In place if `arrays[r]` is part r of each. Default: new arrays with the trailing axes of the input, of
-                the kind of `arrays`.
-            algorithm, path, timeout: as in `all_reduce`.
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (counts[r],) elements on rank r. Read.
+            counts: elements per input, one number per rank. Default: the lengths of the inputs.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (sum of `counts`,) elements. In place if the input is part r of it.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
-            `out`, or the list of new arrays.
+            `out` if it is given, else the list of new arrays.
 
         Raises:
-            InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def all_gather(
@@ -472,17 +493,24 @@ class Node:
         """Gives every rank the array of the root.
 
         Args:
-            arrays: one array per rank, of one length, as in `all_reduce`. Read on the root, written elsewhere; with `out` only the
-                root's is looked at.
-            root: the rank whose array it is.
-            out: one array per rank, written on every rank. Default: in place.
-            algorithm, path, timeout: as in `all_reduce`.
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Read on the root, written elsewhere. With `out`, only the root's is used.
+            root: the rank whose array is read.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (count,) elements. Written on every rank.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
             `out` if it is given, else `arrays`.
 
         Raises:
-            InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def broadcast(
@@ -510,16 +538,25 @@ class Node:
         """Reduces the arrays of all ranks element by element and gives the root the result.
 
         Args:
-            arrays: one array per rank, as in `all_reduce`. Written on the root, unless there is `out`; read elsewhere.
-            root: the rank that has the result.
-            out: the root's array. Default: in place.
-            op, algorithm, path, timeout: as in `all_reduce`.
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Written on the root, unless `out` is given; read elsewhere.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalars)`. Default: sum.
+            root: the rank that receives the result.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: the root's array for the result.
+                It has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
             `out` if it is given, else the root's array.
 
         Raises:
-            InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def reduce(
@@ -548,18 +585,25 @@ class Node:
         """Gives the root the arrays of all ranks, one after the other.
 
         Args:
-            arrays: one array per rank, as in `all_reduce`; they may differ in length. Read.
-            root: the rank that has the result.
-            counts: elements of each array, one number per rank. Default: what the arrays hold.
-            out: the root's array, of all elements. In place if `arrays[root]` is its part. Default: a new array with the trailing axes of the input, of the
-                kind of the root's.
-            algorithm, path, timeout: as in `all_reduce`.
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (counts[r],) elements on rank r. Read.
+            root: the rank that receives the result.
+            counts: elements per input, one number per rank. Default: the lengths of the inputs.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: the root's array for the result.
+                It has (sum of `counts`,) elements. In place if the root's input is its part of it.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
-            `out`, or the new array.
+            `out` if it is given, else the new array.
 
         Raises:
-            InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def gather(
@@ -588,18 +632,25 @@ class Node:
         """Gives rank r part r of the root's array.
 
         Args:
-            arrays: the root's array, of all parts. Read.
-            root: the rank whose array it is.
-            counts: elements of each part, one number per rank, 0 allowed. Default: the length cut as numpy's `array_split` does.
-            out: one array per rank, of its part. In place if the root's is its part of `arrays`. Default: new arrays with the trailing axes of the input,
-                of the kind of `arrays`.
-            algorithm, path, timeout: as in `all_reduce`.
+            arrays: the root's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and any strides.
+                It has (sum of `counts`,) elements. Read.
+            root: the rank whose array is read.
+            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
+                `array_split` does; without an input, parts as long as `out`.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (counts[r],) elements on rank r. In place if the root's is its part of the input.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
-            `out`, or the list of new arrays.
+            `out` if it is given, else the list of new arrays.
 
         Raises:
-            InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def scatter(
@@ -627,18 +678,25 @@ class Node:
         """Gives rank r part r of the array of every rank, in the order of ranks.
 
         Args:
-            arrays: one array per rank, of all that it sends, first what rank 0 receives. Read.
-            counts: a table of numbers, one row per rank: row q is how many elements rank q sends to each rank, 0 allowed. Default:
-                the length, the same on every rank, cut as numpy's `array_split` does.
-            out: one array per rank, of all that it receives; never in place. Default: new arrays with the trailing axes of the input, of the kind of
-                `arrays`.
-            algorithm, path, timeout: as in `all_reduce`.
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has the elements to rank 0, to rank 1, …. Read.
+            counts: a table with one row per rank: row q has the elements from rank q to each rank, 0 allowed. Default: all inputs
+                have one length, and are cut as numpy's `array_split` does.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has the elements from rank 0, from rank 1, …; it is never in place.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
-            `out`, or the list of new arrays.
+            `out` if it is given, else the list of new arrays.
 
         Raises:
-            InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def all_to_all(
@@ -665,16 +723,24 @@ class Node:
         """Gives rank r the reduction of the arrays of ranks 0 to r.
 
         Args:
-            arrays: one array per rank, as in `all_reduce`. Written, unless there is `out`.
-            out: one array per rank, as in `all_reduce`. Default: in place.
-            op: a name: all but avg and premul_sum. Default: sum.
-            algorithm, path, timeout: as in `all_reduce`.
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Written, unless `out` is given.
+            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
             `out` if it is given, else `arrays`.
 
         Raises:
-            InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def scan(
@@ -698,19 +764,27 @@ class Node:
         path: _Path = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT:
-        """Gives rank r the reduction of the arrays of ranks 0 to r - 1; rank 0 receives nothing.
+        """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
 
         Args:
-            arrays: one array per rank, as in `all_reduce`. Written, unless there is `out`; that of rank 0 stays as it is.
-            out: one array per rank, as in `all_reduce`; that of rank 0 is not looked at. Default: in place.
-            op: a name: all but avg and premul_sum. Default: sum.
-            algorithm, path, timeout: as in `all_reduce`.
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Written, unless `out` is given; unchanged on rank 0.
+            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (count,) elements; rank 0 passes one too, which stays unchanged.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: no limit.
 
         Returns:
             `out` if it is given, else `arrays`.
 
         Raises:
-            InvalidArgument, Timeout, KeyboardInterrupt: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @overload
     def exscan(
@@ -749,7 +823,7 @@ class Group:
 
 @final
 class Plan:
-    """A call with everything resolved: proof, kernels, addresses. Made by `Node.plan`."""
+    """A call that runs again and again on the same arrays. Made by `Node.plan`."""
 
     @property
     def result(self) -> Any:
@@ -945,23 +1019,28 @@ class Communicator:
         path: _Path = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT:
-        """Reduces `x` with the arrays that the other ranks pass, element by element; every rank must make the same call.
+        """Reduces the arrays of all ranks element by element and gives every rank the result.
 
         Args:
-            x: this rank's array, as in `Node.all_reduce`. Written, unless there is `out`.
-            op: a name, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
-            algorithm: a name, an algorithm or a schedule. Default: one that folds in the order of ranks.
-            out: where the result goes: the memory of `x`, or no byte of it.
-            path: how ranks reach each other, mapped, staged or pushed.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (count,) elements, count equal on all ranks. Written, unless `out` is given.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
             timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
             `out` if it is given, else `x`.
 
         Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
-            Timeout: the message says which ranks have not entered the call."""
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def all_reduce(
@@ -986,20 +1065,30 @@ class Communicator:
         path: _Path = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT:
-        """Reduces `x` with the arrays of the other ranks; this rank, r, receives part r of the result.
+        """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
 
         Args:
-            x: this rank's array, of all parts. Read.
-            counts: elements of each part, one number per rank, the same on every rank. Default: the length cut as numpy's
-                `array_split` does.
-            out: this rank's part. In place if it is part r of `x`. Default: a new array with the trailing axes of the input, of the kind of `x`.
-            op, algorithm, path, timeout: as in `all_reduce`.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (sum of `counts`,) elements. Read.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
+            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
+                `array_split` does; without an input, parts as long as `out`.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (counts[r],) elements on rank r. In place if it is part r of the input.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
-            `out`, or the new array.
+            `out` if it is given, else the new array.
 
         Raises:
-            InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def reduce_scatter(
@@ -1027,17 +1116,25 @@ class Communicator:
         """Gives every rank the arrays of all ranks, one after the other.
 
         Args:
-            x: this rank's array. Read.
-            counts: elements of each rank's array, one number per rank, the same on every rank. Default: as many as `x` on every rank.
-            out: an array of all elements. In place if `x` is this rank's part of it. Default: a new array with the trailing axes of the input, of the kind
-                of `x`.
-            algorithm, path, timeout: as in `all_reduce`.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (counts[r],) elements on rank r. Read.
+            counts: elements per input, one number per rank, equal on all ranks. Default: the length of `x` for all ranks.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (sum of `counts`,) elements. In place if the input is part r of it.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
-            `out`, or the new array.
+            `out` if it is given, else the new array.
 
         Raises:
-            InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def all_gather(
@@ -1064,16 +1161,25 @@ class Communicator:
         """Gives every rank the array of the root.
 
         Args:
-            x: this rank's array. Read on the root, written elsewhere; with `out` only the root's is looked at.
-            root: the rank whose array it is.
-            out: where the result goes, on every rank. Default: in place.
-            algorithm, path, timeout: as in `all_reduce`.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (count,) elements, count equal on all ranks. Read on the root, written elsewhere. With `out`, only the root's is used.
+            root: the rank whose array is read.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (count,) elements. Written on every rank.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
             `out` if it is given, else `x`.
 
         Raises:
-            InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def broadcast(
@@ -1098,19 +1204,29 @@ class Communicator:
         path: _Path = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT | None:
-        """Reduces `x` with the arrays of the other ranks, element by element, and gives the root the result.
+        """Reduces the arrays of all ranks element by element and gives the root the result.
 
         Args:
-            x: this rank's array. Written on the root, unless there is `out`; read elsewhere.
-            root: the rank that has the result.
-            out: on the root, where the result goes; elsewhere not looked at. Default: in place.
-            op, algorithm, path, timeout: as in `all_reduce`.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (count,) elements, count equal on all ranks. Written on the root, unless `out` is given; read elsewhere.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
+            root: the rank that receives the result.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: on the root, the array for the result; ignored elsewhere.
+                It has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
             On the root `out` if it is given, else `x`; elsewhere None.
 
         Raises:
-            InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def reduce(
@@ -1139,18 +1255,26 @@ class Communicator:
         """Gives the root the arrays of all ranks, one after the other.
 
         Args:
-            x: this rank's array. Read.
-            root: the rank that has the result.
-            counts: elements of each rank's array, one number per rank, the same on every rank. Default: as many as `x` on every rank.
-            out: on the root, an array of all elements; in place if `x` is the root's part of it. Elsewhere not looked at. Default: a
-                new array of one axis, of the kind of the root's `x`.
-            algorithm, path, timeout: as in `all_reduce`.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (counts[r],) elements on rank r. Read.
+            root: the rank that receives the result.
+            counts: elements per input, one number per rank, equal on all ranks. Default: the length of `x` for all ranks.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: on the root, the array for the result; ignored elsewhere.
+                It has (sum of `counts`,) elements. In place if the root's input is its part of it.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
-            On the root `out`, or the new array; elsewhere None.
+            On the root `out` if it is given, else the new array; elsewhere None.
 
         Raises:
-            InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def gather(
@@ -1176,23 +1300,30 @@ class Communicator:
         path: _Path = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT:
-        """Gives this rank, r, part r of the root's array.
+        """Gives rank r part r of the root's array.
 
         Args:
-            x: on the root, the array of all parts. Read. Elsewhere None; without `out`, an array like the root's, which says dtype,
-                kind and length, and is not read.
-            root: the rank whose array it is.
-            counts: elements of each part, one number per rank, the same on every rank. Default: the length of `x` cut as numpy's
-                `array_split` does; a rank that passes only `out` takes all parts to be as long as that.
-            out: this rank's part. On the root, in place if it is its part of `x`. Default: a new array with the trailing axes of the input, of the kind of
-                `x`.
-            algorithm, path, timeout: as in `all_reduce`.
+            x: on the root, its array: numpy, or CPU memory with DLPack or the buffer protocol; any supported dtype and any
+                strides. Elsewhere None, or, without `out`, an array like the root's, which gives dtype, kind and length and is not
+                read. The root's has (sum of `counts`,) elements. Read.
+            root: the rank whose array is read.
+            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
+                `array_split` does; without an input, parts as long as `out`.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (counts[r],) elements on rank r. In place if the root's is its part of the input.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
-            `out`, or the new array.
+            `out` if it is given, else the new array.
 
         Raises:
-            InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def scatter(
@@ -1218,24 +1349,33 @@ class Communicator:
         path: _Path = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT:
-        """Gives this rank, r, part r of the array of every rank, in the order of ranks.
+        """Gives rank r part r of the array of every rank, in the order of ranks.
+
+        Ranks that pass rows of `counts` tell each other their rows in a call of their own. A table needs no such call. All ranks
+        pass rows, or none does.
 
         Args:
-            x: all that this rank sends, first what rank 0 receives. Read.
-            counts: how many elements this rank sends to each rank, 0 allowed. Or, the same on every rank, a table whose row q is
-                what rank q sends to each. Default: the length, the same on every rank, cut as numpy's `array_split` does.
-            recv_counts: how many elements this rank receives from each rank, for a check, and only without a table.
-            out: all that this rank receives; never in place. Default: a new array with the trailing axes of the input, of the kind of `x`.
-            algorithm, path, timeout: as in `all_reduce`.
-
-        A table needs no second call. Rows do: ranks tell each other theirs first, so all ranks pass rows or none.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all
+                ranks, and any strides. It has the elements to rank 0, to rank 1, …. Read.
+            counts: a row: the elements from this rank to each rank, 0 allowed. Or a table, equal on all ranks: row q has the
+                elements from rank q to each rank. Default: `x` has one length on all ranks, and is cut as numpy's
+                `array_split` does.
+            recv_counts: the elements that this rank receives from each rank, which nvcoll checks; only with a row of `counts`.
+            algorithm: a name, an algorithm or a schedule. Default: selected by `auto`.
+            out: this rank's array for the result. It has the elements from rank 0, from rank 1, …; it is never in place.
+                Default: a new array of the kind of the input, with the input's axes after the first if all parts have whole
+                rows.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
-            `out`, or the new array.
+            `out` if it is given, else the new array.
 
         Raises:
-            Mismatch: as in `all_reduce`; or a rank does not receive what another sends it, on every rank.
-            InvalidArgument, Aborted, Timeout: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Mismatch: another rank made a different call, or `counts` and `recv_counts` of two ranks differ.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def all_to_all(
@@ -1260,19 +1400,28 @@ class Communicator:
         path: _Path = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT:
-        """Reduces `x` with the arrays of the ranks before this one.
+        """Gives rank r the reduction of the arrays of ranks 0 to r.
 
         Args:
-            x: this rank's array. Written, unless there is `out`.
-            out: where the result goes: the memory of `x`, or no byte of it.
-            op: a name: all but avg and premul_sum. Default: sum.
-            algorithm, path, timeout: as in `all_reduce`.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (count,) elements, count equal on all ranks. Written, unless `out` is given.
+            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
             `out` if it is given, else `x`.
 
         Raises:
-            InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def scan(
@@ -1296,20 +1445,28 @@ class Communicator:
         path: _Path = "mapped",
         timeout: float | None = None,
     ) -> _ArraysT:
-        """Reduces the arrays of the ranks before this one; rank 0 receives nothing.
+        """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
 
         Args:
-            x: this rank's array. Written, unless there is `out`; on rank 0 it stays as it is.
-            out: where the result goes: the memory of `x`, or no byte of it. On rank 0 it stays as it is, and is given if it is on
-                other ranks.
-            op: a name: all but avg and premul_sum. Default: sum.
-            algorithm, path, timeout: as in `all_reduce`.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (count,) elements, count equal on all ranks. Written, unless `out` is given; unchanged on rank 0.
+            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (count,) elements; rank 0 passes one too, which stays unchanged.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed.
+            timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
             `out` if it is given, else `x`.
 
         Raises:
-            InvalidArgument, Mismatch, Aborted, Timeout: as in `all_reduce`."""
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def exscan(
@@ -1325,8 +1482,8 @@ class Communicator:
 
 @final
 class Schedule:
-    """The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by an algorithm's `schedule` or by
-    `parse`; `str` gives the text that `parse` reads."""
+    """The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by `Algorithm.schedule` or by `parse`.
+    `str` returns the text that `parse` reads."""
 
     @staticmethod
     def parse(text: str) -> Schedule:
@@ -1350,28 +1507,40 @@ class Schedule:
         For a more advanced concept, see the classmethod builtin."""
 
     @property
-    def collective(self) -> str: ...
-    @property
-    def algorithm(self) -> str: ...
-    @property
-    def world_size(self) -> int: ...
-    @property
-    def root(self) -> int:
-        """The rank that has or receives everything; 0 if the collective has no root."""
+    def collective(self) -> str:
+        """The name of the collective."""
 
     @property
-    def path(self) -> str: ...
+    def algorithm(self) -> str:
+        """The name of the algorithm, with its parameters."""
+
     @property
-    def in_place(self) -> bool: ...
+    def world_size(self) -> int:
+        """The number of ranks."""
+
     @property
-    def chunks(self) -> int: ...
+    def root(self) -> int:
+        """The root; 0 if the collective has none."""
+
+    @property
+    def path(self) -> str:
+        """The path by which data move: mapped, staged or pushed."""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether input and output are the same memory."""
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks of all parts."""
+
     @property
     def steps(self) -> list[Step]:
         """All steps, in the author's order."""
 
     @property
     def step_count(self) -> int:
-        """The number of all steps."""
+        """The number of steps of all ranks."""
 
     @property
     def pairs(self) -> int:
@@ -1379,118 +1548,164 @@ class Schedule:
 
     @property
     def needs_switch(self) -> bool:
-        """Whether a step asks a switch to reduce or to multicast."""
+        """Whether the schedule has steps for a switch, which reduces or multicasts."""
 
     @property
     def slots(self) -> int:
-        """How many slots staging has; 0 where memory is mapped."""
+        """The number of slots of staging; 0 for mapped memory."""
 
     def lower(self, path: _Path | str, *, channels: int | None = None, slots: int | None = None) -> Schedule:
-        """The schedule for another path.
+        """Returns the schedule for another path.
 
-        `channels` and `slots` are of the path `pushed`, by which NCCL runs: into how many slices every chunk is cut, each with
-        queues of its own (default: 1), and how deep the FIFO is into which ranks push (default: 2; NCCL has 8)."""
+        Args:
+            path: mapped, staged or pushed.
+            channels: for pushed, the path of NCCL: the number of slices of every chunk, each with its own queues. Default: 1.
+            slots: for pushed: the depth of the FIFO into which ranks push. Default: 2; NCCL has 8.
+
+        Raises:
+            InvalidArgument: the path is unknown, a number is out of range, or `channels` or `slots` is given for another path.
+            BuildError: the schedule is lowered already, or would have too many steps."""
 
     def diff(self, other: Schedule) -> str:
-        """A line diff of the two text forms."""
+        """Returns the line diff of the two text forms."""
 
     def cost(self) -> tuple[float, int]:
-        """What a rank moves, in units of its buffer, on average; and the longest chain of waits."""
+        """Returns two numbers: the average data that a rank moves, in units of its longer buffer, and the waits on the longest chain."""
 
     def moved_by_busiest(self) -> float:
-        """What the busiest rank moves, in units of its buffer."""
+        """Returns the data that the busiest rank moves, in units of its longer buffer."""
 
     def chunk_ranges(self, counts: int | Sequence[int]) -> list[tuple[int, int]]:
-        """The boundaries of all chunks, counted from the start of their part. `counts` is the number of elements, cut as a call
-        does, or a list of the numbers of every part."""
+        """Returns (first element, end) of every chunk, counted from the start of its part.
+
+        Args:
+            counts: the number of elements, cut into parts as a call does; or a list of the elements per part.
+
+        Raises:
+            InvalidArgument: not whole numbers from 0, or not one per part."""
 
     def chunks_of(self, rank: int) -> tuple[list[int], list[int]]:
-        """The chunks that the input and the output of a rank hold, in memory order."""
+        """Returns the chunks of a rank's input and those of its output, in memory order.
+
+        Raises:
+            InvalidArgument: the schedule has no such rank."""
 
     def _repr_html_(self) -> str: ...
     def _repr_svg_(self) -> str | None: ...
 
 @final
 class Step:
-    """One step of a schedule: folds its sources into its destinations, on one queue of one rank."""
+    """One step of a schedule, on one queue of one rank: it folds its sources into its destinations."""
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """The rank that executes the step."""
+
     @property
-    def queue(self) -> int: ...
+    def queue(self) -> int:
+        """The queue of that rank."""
+
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """The position in that queue."""
+
     @property
     def sources(self) -> list[tuple[int, str, int, int, int | None]]:
-        """What is folded: (rank, buffer, first chunk, end of chunks, rank whose contribution it is)."""
+        """The sources: (rank, buffer, first chunk, end of chunks, contributing rank or None)."""
 
     @property
     def destinations(self) -> list[tuple[int, str, int, int]]:
-        """Where it goes: (rank, buffer, first chunk, end of chunks)."""
+        """The destinations: (rank, buffer, first chunk, end of chunks)."""
 
     @property
-    def src(self) -> list[str]: ...
+    def src(self) -> list[str]:
+        """The sources as the text form writes them."""
+
     @property
-    def dst(self) -> list[str]: ...
+    def dst(self) -> list[str]:
+        """The destinations as the text form writes them."""
+
     @property
-    def is_final(self) -> bool: ...
+    def is_final(self) -> bool:
+        """Whether the destinations are final results."""
+
     @property
-    def at_switch(self) -> bool: ...
+    def at_switch(self) -> bool:
+        """Whether a switch can do the step."""
+
     @property
-    def after(self) -> list[str]: ...
+    def after(self) -> list[str]:
+        """The waits before the step, as the text form writes them."""
 
 @final
 class Proof:
-    """What `nvcoll.verify` found."""
+    """The proof of a schedule. Made by `nvcoll.verify`."""
 
     @property
-    def schedule(self) -> Schedule: ...
+    def schedule(self) -> Schedule:
+        """The schedule."""
+
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """The time of the proof in seconds."""
+
     @property
     def is_rank_order(self) -> bool:
-        """Whether every element is the left fold over ranks 0..n-1."""
+        """Whether every element is reduced in the order of ranks, from rank 0."""
 
     @property
     def order(self) -> str:
-        """The order of the folds, the weakest over all chunks: rank, nested, own, or none where nothing is folded."""
+        """The order of the reduction, the weakest of all chunks: rank, nested or own; none if nothing is reduced."""
 
     @property
     def steps(self) -> int:
-        """The number of steps proved."""
+        """The number of steps of the schedule."""
 
     @property
     def cannot_run(self) -> str | None:
-        """Why a node cannot run what was proved, on elements of four bytes: the limit and what to change; None if it can."""
+        """The reason why a node cannot run the schedule with elements of 4 bytes, with advice; None if it can."""
 
     def expression(self, chunk: int) -> str:
-        """The fold expression of a chunk."""
+        """Returns the expression by which a chunk is reduced, as `(r0 + r1 + r2)`.
+
+        Raises:
+            InvalidArgument: the schedule has no such chunk."""
 
     def _repr_html_(self) -> str: ...
 
 @final
 class View:
-    """Chunks of one buffer of one rank: a place, not a value. A later step that writes it changes what it holds."""
+    """Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it."""
 
     @property
     def rank(self) -> int:
-        """The rank whose memory it is."""
+        """The rank that owns the memory."""
 
     def __eq__(self, value: object, /) -> bool: ...
 
 @final
 class Builder:
-    """Records the sequential program of all ranks, step by step: a step sees what the steps before it have written.
+    """Records one sequential program of all ranks. A step sees the writes of all steps before it; `finish` derives the waits.
 
-    Views are places. In place, `output(r, c)` is the memory of `input(r, c)`: a step that writes it replaces the
-    contribution of rank r. What must wait for what is derived from the order of the program."""
+    Views are places. In place, `output(r, c)` is the memory of `input(r, c)`: a step that writes it overwrites the
+    contribution of rank r.
+
+    Args:
+        collective: the name of a collective.
+        world_size: the number of ranks.
+        root: the root, for a collective that has one. Default: 0.
+        in_place: whether input and output are the same memory.
+
+    Raises:
+        InvalidArgument: the collective is unknown, or a number is out of range.
+        BuildError: here, and at each method: the call broke a rule of the builder; the message names it."""
 
     def __new__(
         cls, collective: str, world_size: int, *, root: int | None = None, in_place: bool = False
     ) -> Builder: ...
     @property
     def root(self) -> int:
-        """The rank that has or receives everything; 0 if the collective has no root."""
+        """The root; 0 if the collective has none."""
 
     @property
     def world_size(self) -> int:
@@ -1509,54 +1724,85 @@ class Builder:
         """The whole output of every rank, by rank."""
 
     def chunks(self, per_part: int) -> list[int]:
-        """Cuts every part into `per_part` chunks and returns the indices of all chunks, part by part."""
+        """Cuts every part into `per_part` chunks and returns the numbers of all chunks, part by part."""
 
     def channel(self, channel: int) -> None:
-        """Makes the steps that follow belong to `channel`: an independent slice of the collective with queues of its own."""
+        """Puts the following steps into `channel`. The queues of a channel are independent of those of other channels."""
 
     def input(self, rank: int, chunk: int | range) -> View:
-        """Names a chunk, or a `range` of chunks, of a rank's input."""
+        """Returns the view of a chunk, or of a `range` of chunks, of a rank's input."""
 
     def output(self, rank: int, chunk: int | range) -> View:
-        """Names a chunk, or a `range` of chunks, of a rank's output."""
+        """Returns the view of a chunk, or of a `range` of chunks, of a rank's output."""
 
     def scratch(self, rank: int, chunk: int | range, *, layer: int = 0) -> View:
-        """Names a chunk, or a `range` of chunks, of a rank's scratch: memory for intermediate values, in layers as long as the data."""
+        """Returns the view of a chunk, or of a `range` of chunks, of a rank's scratch: memory for intermediate values. Each layer is as
+        long as the data."""
 
     def fold(self, *views: View | Sequence[View], into: View | Sequence[View], at: str | None = None) -> View:
-        """Folds views, in the order listed, into every view of `into`; returns the first of them.
+        """Folds views, in the order of the arguments, and stores the result in every view of `into`. Returns the first view of `into`.
 
-        `at="switch"`: a fabric with the ability does the step in the switch."""
+        Args:
+            views: views, or lists of views, of one rank or several.
+            into: a view, or a list of views.
+            at: ``"switch"``: a fabric that can does the step in the switch."""
 
     def copy(self, view: View, into: View | Sequence[View], *, at: str | None = None) -> View:
-        """Copies a view into every view of `into`; returns the first of them. `at` as in `fold`."""
+        """Copies a view into every view of `into`. Returns the first view of `into`. `at="switch"`: a fabric that can does the step in
+        the switch."""
 
     def push(self, view: View, into: View | Sequence[View]) -> View:
-        """Copies a view into every view of `into`, executed by the rank that has it; returns the first of `into`."""
+        """Copies a view into every view of `into`; the rank that owns the view executes the step. Returns the first view of `into`."""
 
     def groups(self, per_group: int | None = None, *, stride: int | None = None) -> list[list[int]]:
-        """The groups of `per_group` neighbouring ranks, or of the ranks that are `stride` apart."""
+        """Returns the groups of `per_group` neighbouring ranks, or of the ranks at distances of `stride`."""
 
     def reduce_scatter(
         self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: Any = "auto"
     ) -> list[View]:
-        """Reduces each group's views and leaves member i the i-th share; returns the shares, by rank."""
+        """Reduces the views of each group; member i receives the i-th share.
+
+        Args:
+            views: one view per rank.
+            over: groups of ranks, in which every rank occurs once.
+            algorithm: a name, or an algorithm of reduce_scatter.
+
+        Returns:
+            The shares, one view per rank."""
 
     def all_reduce(
         self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: Any = "auto"
     ) -> list[View]:
-        """Reduces each group's views and leaves every member the whole; returns it, by rank."""
+        """Reduces the views of each group; every member receives the whole result.
+
+        Args:
+            views: one view per rank.
+            over: groups of ranks, in which every rank occurs once.
+            algorithm: a name, or an algorithm of all_reduce.
+
+        Returns:
+            The results, one view per rank."""
 
     def all_gather(
         self, views: Sequence[View], *, into: Sequence[View], over: Sequence[Sequence[int]], algorithm: Any = "auto"
     ) -> list[View]:
-        """Collects each group's shares into `into` on every member; returns it, by rank."""
+        """Gathers the shares of each group into `into` on every member.
+
+        Args:
+            views: the shares, one view per rank.
+            into: the destinations, one view per rank.
+            over: groups of ranks, in which every rank occurs once.
+            algorithm: a name, or an algorithm of all_gather.
+
+        Returns:
+            `into`."""
 
     def finish(self, name: str) -> Schedule:
-        """Derives queues and dependencies and returns the mapped schedule; its name is a word of the text form."""
+        """Derives queues and waits, and returns the mapped schedule. `name` is one word, without blanks and `#`."""
 
     def fail_at(self, step: int, message: str) -> None:
-        """Makes the call that records this step raise BuildError: what `finish` found wrong with it, at its line."""
+        """Makes the call that records a step raise BuildError with a message. The package runs an algorithm again in this way, so that
+        an error of `finish` is raised at the line of the step."""
 
 def schedule(
     collective: str,
@@ -1567,19 +1813,36 @@ def schedule(
     path: _Path | str = "mapped",
     in_place: bool | None = None,
 ) -> Schedule:
-    """Builds the schedule of an algorithm, by name or written in Python, lowered to `path`.
+    """Builds the schedule of an algorithm and lowers it to a path.
 
-    `in_place=True`, as in `Node.all_reduce` without `out`, lets an algorithm use that input and output are one memory; it is
-    the default where the collective can be in place. A schedule runs only calls of its own kind."""
+    Args:
+        collective: the name of a collective.
+        algorithm: a name, an algorithm that is written in Python, or a schedule.
+        world_size: the number of ranks.
+        root: the root, for a collective that has one. Default: 0.
+        path: mapped, staged or pushed.
+        in_place: whether input and output are the same memory, as in `Node.all_reduce` without `out`. A schedule runs calls
+            of its own kind alone. Default: True, if the collective can be in place.
 
-def verify(schedule: Schedule) -> Proof:
-    """Proves that a schedule gives the promised result, without race or deadlock, for any count.
+    Returns:
+        The schedule, which is not proved.
 
     Raises:
-        Refuted: it does not; `places` names the steps that meet, `missing` what would have to be added, or None."""
+        InvalidArgument: a name is unknown, a number is out of range, or the algorithm is for another collective.
+        BuildError: the algorithm broke a rule of the builder, or has too many steps."""
+
+def verify(schedule: Schedule) -> Proof:
+    """Proves that a schedule gives the promised result, without races and deadlocks, for any count.
+
+    Returns:
+        The proof.
+
+    Raises:
+        Refuted: the schedule is wrong. `places` names the steps in conflict; `missing` names the missing wait, or is None.
+        KeyboardInterrupt: Ctrl-C ended the proof."""
 
 def why(schedules: Sequence[Schedule]) -> str:
-    """Explains in one line what each schedule moves, and how long its chain of waits is."""
+    """Explains in one line the data that each schedule moves and its longest chain of waits."""
 
 def cost_model() -> CostModel:
     """Returns the model by which `auto` chooses."""
@@ -1603,7 +1866,7 @@ def parse_size(text: str) -> int:
     """Returns the bytes that a size names: `64K`, `16MiB`, `140GB`.
 
     Raises:
-        InvalidArgument: the text is no size, or more than any machine has."""
+        InvalidArgument: the text is not a size, or the size is above 2^56 bytes."""
 
 def bus_factor(collective: str, world_size: int) -> float:
     """Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it."""
@@ -1615,16 +1878,28 @@ def ops() -> list[OpRow]:
     """Returns all ops."""
 
 def machine() -> dict[str, Any]:
-    """What this machine offers."""
+    """Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets."""
 
 def roofline(arrays: Any, threads: int, *, non_temporal: bool = False) -> float:
-    """Sums float32 arrays in place by the hand-written loop of `threads` threads; returns seconds."""
+    """Sums float32 arrays into each other with a hand-written loop, for benchmarks.
+
+    Args:
+        arrays: one array per rank, (count,), float32, contiguous and aligned. Written.
+        threads: the number of threads, 1 to 1024.
+        non_temporal: whether the loop uses non-temporal stores.
+
+    Returns:
+        The time in seconds.
+
+    Raises:
+        InvalidArgument: there is no array, or one cannot be used."""
 
 @final
 class Fabric:
-    """A machine, or several with a network between them: devices, links, and what they are able to do.
+    """A machine, or several machines and a network: devices, links and abilities.
 
-    Made by :func:`fabric`, :meth:`from_text`, :meth:`from_file` and :func:`cluster`. Ranks are its GPUs. Rates are decimal GB/s, one direction."""
+    Made by :func:`fabric`, :meth:`from_text`, :meth:`from_file` and :func:`cluster`. The GPUs are the ranks. Rates are decimal GB/s in
+    one direction."""
 
     @staticmethod
     def from_text(text: str, *, gpu: str | None = None) -> Fabric:
@@ -1670,15 +1945,15 @@ class Fabric:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name."""
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """The description in a few words."""
 
     @property
     def gpu(self) -> str:
-        """The model of its GPUs."""
+        """The model of the GPUs."""
 
     @property
     def world_size(self) -> int:
@@ -1690,98 +1965,110 @@ class Fabric:
 
     @property
     def trust(self) -> str:
-        """How its predictions of all_reduce are known, at the sizes of which most is: `validated on k systems` or `not validated`."""
+        """The evidence for predictions of all_reduce, at the sizes with the most measurements: `validated on k systems` or `not validated`."""
 
     @property
     def sources(self) -> list[str]:
-        """Where its numbers are from."""
+        """The sources of the numbers."""
 
     @property
     def abilities(self) -> list[str]:
-        """What it can do: `peer_access`, `multicast`, `switch_folds`, `gpu_direct`."""
+        """The abilities: some of `peer_access`, `multicast`, `switch_folds`, `gpu_direct`."""
 
     @property
     def devices(self) -> list[tuple[str, str, int | None, int]]:
-        """Its devices: (name, kind, node or None, chips)."""
+        """The devices: (name, kind, node or None, chips)."""
 
     @property
     def links(self) -> list[tuple[str, str, str, int, float, float]]:
-        """Its links, each of one direction: (from, to, medium, lanes, GB/s at line rate, GB/s that a long transfer reaches)."""
+        """The links, each in one direction: (from, to, medium, lanes, GB/s at line rate, GB/s of a long transfer)."""
 
     def matrix(self, *, first: int | None = None) -> list[list[str]]:
-        """The matrix of ``nvidia-smi topo -m``: how each pair of GPUs is joined.
+        """Returns the matrix of ``nvidia-smi topo -m``: the kind of connection of each pair of GPUs.
 
         Args:
-            first: int or None; rows and columns of the first GPUs only, of all if None.
+            first: the number of GPUs in the matrix, from the first. Default: all.
 
         Raises:
-            InvalidArgument: `first` is no whole number, or negative."""
+            InvalidArgument: `first` is not a whole number from 0.
+            KeyboardInterrupt: Ctrl-C ended the search for routes."""
 
     def route(self, source: int, target: int) -> tuple[list[str], str]:
-        """The devices that a transfer from one rank to another passes, and how it goes."""
+        """Returns the names of the devices on the route between two ranks, and the kind of the route.
+
+        Raises:
+            InvalidArgument: a rank does not exist, or there is no path."""
 
     def alone(self, *, first: int | None = None) -> list[list[float]]:
-        """GB/s of each pair when nothing else moves; row `from`, column `to`, NaN on the diagonal.
+        """Returns the GB/s of each pair of GPUs without other traffic: a row per source, a column per target, NaN on the diagonal.
 
         Args:
-            first: int or None; rows and columns of the first GPUs only, of all if None.
+            first: the number of GPUs in the matrix, from the first. Default: all.
 
         Raises:
-            InvalidArgument: `first` is no whole number, or negative."""
+            InvalidArgument: `first` is not a whole number from 0.
+            KeyboardInterrupt: Ctrl-C ended the search for routes."""
 
     def at_once(self, *, first: int | None = None) -> list[list[float]]:
-        """GB/s of each pair when every pair of all GPUs sends, both ways; row `from`, column `to`, NaN on the diagonal.
+        """Returns the GB/s of each pair of GPUs while every pair sends in both directions: a row per source, a column per target, NaN on
+        the diagonal.
 
         Args:
-            first: int or None; rows and columns of the first GPUs only, of all if None.
+            first: the number of GPUs in the matrix, from the first. Default: all. All GPUs send in any case.
 
         Raises:
-            InvalidArgument: `first` is no whole number, or negative."""
+            InvalidArgument: `first` is not a whole number from 0.
+            KeyboardInterrupt: Ctrl-C ended the search for routes."""
 
     def port_rates(self) -> tuple[float, float | None]:
-        """GB/s at line rate, one way: of the links from the first GPU to the others of its node (to the host if NVLink does not
-        join all of them), and of its share of the node's network cards, or None on one node."""
+        """Returns two line rates of a GPU in GB/s, in one direction. The first is that of its links to the other GPUs of the node, or to
+        the host if NVLink does not connect all of them. The second is its share of the node's network cards, None on one node."""
 
     def cut(self, ranks: Sequence[int]) -> float:
-        """GB/s that can leave these ranks for the others, one way.
+        """Returns the GB/s from these ranks to all others.
+
+        Args:
+            ranks: the ranks, at least one.
 
         Raises:
-            InvalidArgument: no rank is named, one does not exist, or one is named twice."""
+            InvalidArgument: there is no rank, one does not exist, or one occurs twice."""
 
     @overload
     def floor(self, collective: str, nbytes: _Size) -> float:
-        """The least time in microseconds of a collective of `nbytes` (as nccl-tests counts them), whatever the schedule.
+        """Returns the lower bound of a collective's time in microseconds, for any schedule.
 
         Args:
-            collective: as all_reduce.
-            nbytes: bytes, or a size such as `"64K"` or `"1G"`; or any number of them: then a list is returned.
+            collective: the name of a collective, as ``all_reduce``.
+            nbytes: a size in bytes, a text such as `"64K"`, or several sizes. nccl-tests' count.
+
+        Returns:
+            The lower bound; for several sizes a list in their order.
 
         Raises:
-            InvalidArgument: no collective is called so, or it has no floor."""
+            InvalidArgument: the collective is unknown or has no lower bound; a size is out of range."""
 
     @overload
     def floor(self, collective: str, nbytes: _Sizes) -> list[float]: ...
     @overload
     def nccl(self, collective: str, nbytes: _Size, *, version: str | None = None) -> NcclEstimate:
-        """Returns what NCCL's tuning model selects for a collective among all GPUs, and its estimate.
+        """Returns the algorithm that NCCL's tuning model selects for a collective among all GPUs, and its estimate.
 
-        It is a port of the public source. It answers *what would NCCL do*, not *how long will it take*: the model has no
-        term for launching a call nor for filling a pipeline. Where it is known to be off stands in the Rust module `nvcoll_fabric::nccl`. The model is
-        made once for all sizes, without the GIL.
+        The model is a port of the public source. It answers which algorithm NCCL selects, not how long a call takes: it has no
+        term for the launch of a call or for filling a pipeline. The Rust module `nvcoll_fabric::nccl` lists its known
+        differences. :meth:`predict` predicts the time.
 
         Args:
-            collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce: NCCL has no model of others.
-            nbytes: bytes, or a size such as `"1G"`, or any number of them; as nccl-tests counts them: of all ranks together for all_gather
+            collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce: NCCL models no other.
+            nbytes: a size in bytes, a text such as `"1G"`, or several sizes. nccl-tests' count: of all ranks together for all_gather
                 and reduce_scatter.
-            version: of NCCL, as ``2.27.7`` or ``2.27``; the newest whose constants are known if None. A version has the
-                constants of the newest known one that is not newer.
+            version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest with known constants. Another version has
+                the constants of the last known version before it.
 
         Returns:
-            An `NcclEstimate`; for a sequence, a list of them in its order.
+            An `NcclEstimate`, in microseconds; for several sizes a list in their order.
 
         Raises:
-            InvalidArgument: no collective is called so, or NCCL has no model of it; a size or version that cannot be;
-                GPUs or links that NCCL does not know.
+            InvalidArgument: NCCL has no model of the collective; a size or a version is unknown; NCCL does not know a GPU or a link.
 
         Source: github.com/NVIDIA/nccl, src/graph/tuning.cc and search.cc, at the tags of ``versions.toml``."""
 
@@ -1806,19 +2093,21 @@ class Fabric:
         Args:
             collective: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or sendrecv,
                 nccl-tests' own.
-            nbytes: bytes, or a size such as `"1G"`, or any number of them; as nccl-tests counts them: of all ranks together for all_gather
+            nbytes: a size in bytes, a text such as `"1G"`, or several sizes. nccl-tests' count: of all ranks together for all_gather
                 and reduce_scatter.
-            launch: ``process_per_gpu``; ``single_process``: one for all GPUs of a node; ``framework``: from torch or its like.
-            algorithm: of NCCL, as ``Ring``; what its formula takes if None.
-            protocol: of NCCL, as ``LL``; the fastest if None.
-            version: of NCCL, as ``2.27.7``; the newest whose constants are known if None.
+            launch: ``process_per_gpu``: a process per GPU; ``single_process``: one process for all GPUs of a node;
+                ``framework``: a process per GPU that calls from torch or a similar framework.
+            algorithm: an algorithm of NCCL, as ``Ring``. Default: NCCL's tuning model selects it.
+            protocol: a protocol of NCCL, as ``LL``. Default: the fastest.
+            version: a version of NCCL, as ``2.27.7``. Default: the newest with known constants.
 
         Returns:
-            A `Prediction`; for a sequence, a list of them in its order. A fabric remembers what does not depend on the size.
+            A `Prediction`, in microseconds; for several sizes a list in their order. A fabric keeps the work that is equal for
+            all sizes.
 
         Raises:
-            InvalidArgument: no collective, launch, algorithm, protocol or version is called so; what is forced is not
-                possible there; the fabric has one GPU, or nodes that are not alike."""
+            InvalidArgument: a name or a version is unknown; the fabric cannot run the algorithm or the protocol; the fabric has
+                one GPU, or nodes that differ."""
 
     @overload
     def predict(
@@ -1842,51 +2131,50 @@ class Fabric:
         protocol: str = "simple",
         slice_bytes: int | None = None,
         spans: bool = False,
-        sharing: str = "max_min",
-        at_switch: str = "refuse",
-        launch: str | None = None,
+        sharing: Literal["max_min", "fifo"] = "max_min",
+        at_switch: Literal["refuse", "ignore"] = "refuse",
+        launch: _Launch | None = None,
         starts: Sequence[float] | Mapping[int, float] | None = None,
         slowdowns: Sequence[float] | Mapping[int, float] | None = None,
         damage: Mapping[tuple[str, str], float] | None = None,
     ) -> Timeline:
-        """Runs a schedule in virtual time: any schedule, moving no bytes. The first GPUs are its ranks. It proves nothing:
-        a schedule that :func:`verify` refutes has a time too.
+        """Simulates a schedule in virtual time. No bytes move. The first GPUs are its ranks.
 
-        Time is whole picoseconds inside: the same input gives the same output on every machine. It runs without the GIL
-        and ends on Ctrl-C. Without `launch`, what a step costs besides its bytes are the constants of the protocol, which are
-        NCCL's latencies and not fitted: it compares schedules, and does not say what a call would take.
-        For several sizes routes are found once, unless `launch` is given.
+        Nothing is proved: a schedule that :func:`verify` refutes has a time too. Time is whole picoseconds inside, so the same
+        input gives the same output on every machine. Without `launch`, a step costs its bytes and NCCL's published latencies of
+        the protocol: the times compare schedules and predict no call. For several sizes without `launch`, routes are found
+        once.
 
         Args:
-            schedule: a `Schedule` for as many ranks as the fabric has GPUs, or fewer; an algorithm for all of its GPUs:
-                one written in Python, or the name of one of `collective`.
-            nbytes: bytes, or a size such as `"1M"`, or any number of them; of a rank's longer buffer, as nccl-tests counts them; multiples of
-                the dtype's bytes.
-            collective: of which collective an algorithm is that is a name; None for others.
-            dtype: name of the dtype of the elements.
-            protocol: ``ideal`` (links and nothing else), ``ll``, ``ll128`` or ``simple``.
-            slice_bytes: int; bytes of every chunk that one pass of the schedule moves; 1 MiB if None.
+            schedule: a `Schedule` for at most as many ranks as the fabric has GPUs; or an algorithm for all GPUs, written in
+                Python or named.
+            nbytes: a size in bytes, a text such as `"1M"`, or several sizes: the longer buffer of a rank, a multiple of the
+                element's bytes. nccl-tests' count.
+            collective: the collective of a named algorithm; None for others.
+            dtype: the dtype of the elements, by name.
+            protocol: ``ideal`` (bytes over links alone), ``ll``, ``ll128`` or ``simple``.
+            slice_bytes: bytes of every chunk in one tile. Default: 1 MiB.
             spans: whether to keep every step in every tile.
-            sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one after the other).
-            at_switch: what becomes of steps that ask for a switch where none can do them: ``refuse``, or ``ignore`` (ranks
-                do them point to point).
-            launch: None, or how the program launches its calls, as of :meth:`predict`: then rates, latencies and what a call
-                takes before its first step are the fitted constants of :meth:`predict`, and a ring takes what it predicts.
-            starts: when ranks enter, in microseconds: a number for each rank, or a mapping from some ranks, the others enter
-                at 0.
-            slowdowns: how many times as long the steps of ranks take as they would alone, 1 or more: a number for each rank,
-                or a mapping from some ranks.
-            damage: what is left of links, from 1 to 0, which cuts them, so that routes go round: a mapping from pairs of
-                names in `devices`, as ``{("gpu0", "nvswitch"): 0.5}``. It holds in both directions, unless the pair is
-                there in the other order too.
+            sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one transfer after the other).
+            at_switch: for steps at a switch, where no switch can do them: ``refuse``, or ``ignore`` (ranks do them point to
+                point).
+            launch: None, or a launch of :meth:`predict`. With a launch, rates, latencies and the time before the first step
+                are the fitted constants of :meth:`predict`, and a ring takes the time that it predicts.
+            starts: the microseconds at which ranks enter: a number per rank, or a mapping from ranks. Default: 0.
+            slowdowns: the factor by which the steps of ranks take longer, 1 to 1000: a number per rank, or a mapping from
+                ranks. Default: 1.
+            damage: the part of the rate that links keep, 0 (cut, routes go round) to 1: a mapping from pairs of names in
+                `devices`, as ``{("gpu0", "nvswitch"): 0.5}``. A pair holds for both directions, unless the mapping has the
+                reverse pair too.
 
         Returns:
-            A `Timeline`; for a sequence, a list of them in its order.
+            A `Timeline`, in microseconds; for several sizes a list in their order.
 
         Raises:
-            InvalidArgument: nothing is called so; a number that cannot be; fewer GPUs than ranks; a step at a switch where
-                there is none; no path; more steps than can be kept.
-            BuildError: the waits of the schedule make a circle, or an algorithm broke a rule of the builder."""
+            InvalidArgument: a name is unknown; a number is out of range; there are fewer GPUs than ranks; no switch can do a
+                step; there is no path; there are more than 2^26 steps.
+            BuildError: the waits of the schedule form a cycle, or an algorithm broke a rule of the builder.
+            KeyboardInterrupt: Ctrl-C ended the simulation."""
 
     @overload
     def simulate(
@@ -1899,25 +2187,28 @@ class Fabric:
         protocol: str = "simple",
         slice_bytes: int | None = None,
         spans: bool = False,
-        sharing: str = "max_min",
-        at_switch: str = "refuse",
-        launch: str | None = None,
+        sharing: Literal["max_min", "fifo"] = "max_min",
+        at_switch: Literal["refuse", "ignore"] = "refuse",
+        launch: _Launch | None = None,
         starts: Sequence[float] | Mapping[int, float] | None = None,
         slowdowns: Sequence[float] | Mapping[int, float] | None = None,
         damage: Mapping[tuple[str, str], float] | None = None,
     ) -> list[Timeline]: ...
     def among(self, ranks: Sequence[int]) -> Fabric:
-        """Some of its GPUs, which are the ranks in this order.
+        """Returns the machine with some of its GPUs as ranks.
+
+        Args:
+            ranks: the ranks here, in the order of the new ranks.
 
         Raises:
-            InvalidArgument: no rank is named, one does not exist, or one is named twice."""
+            InvalidArgument: there is no rank, one does not exist, or one occurs twice."""
 
     def _repr_svg_(self) -> str | None: ...
     def __eq__(self, other: object, /) -> bool: ...
 
 @final
 class Prediction:
-    """The predicted time of a call of one size. Made by :meth:`Fabric.predict`; `print` shows it in one line."""
+    """The predicted time of a call of one size. Made by :meth:`Fabric.predict`."""
 
     @property
     def fabric(self) -> str:
@@ -1929,10 +2220,10 @@ class Prediction:
 
     @property
     def nbytes(self) -> int:
-        """The size, as nccl-tests counts it."""
+        """The size in bytes, as nccl-tests counts it."""
 
     @property
-    def launch(self) -> str:
+    def launch(self) -> _Launch:
         """How the call is launched, as of :meth:`Fabric.predict`."""
 
     @property
@@ -1991,6 +2282,8 @@ class Prediction:
     def choice(self) -> str:
         """What chooses the algorithm: NCCL's cost model, or rings, with the reason."""
 
+    def _repr_html_(self) -> str: ...
+
 @final
 class Trial:
     """Predicts the same calls of one fabric for many sets of constants, for `tools/fit.py`. Not public.
@@ -2020,13 +2313,19 @@ class Trial:
         """Returns, for each call, what joins the GPUs of a node and what takes most of the time."""
 
     def times(self, values: Mapping[str, float]) -> list[float]:
-        """Predicts each call in microseconds with other values of constants, without lower bound and interval."""
+        """Predicts each call in microseconds with other values of constants, without a lower bound and an interval."""
 
 def patterns() -> list[PatternRow]:
     """Returns the patterns that predictions know."""
 
-def launch_named(name: str) -> str:
-    """Returns the name of a launch; raises InvalidArgument if none is called so."""
+def launches() -> list[_Launch]:
+    """Returns the names of all launches."""
+
+def launch_named(name: str) -> _Launch:
+    """Returns the name of a launch.
+
+    Raises:
+        InvalidArgument: the name is unknown."""
 
 def constants_of_predictions() -> list[ConstantRow]:
     """Returns the constants of predictions."""
@@ -2037,7 +2336,7 @@ class NcclEstimate:
 
     @property
     def nbytes(self) -> int:
-        """The size, as nccl-tests counts it."""
+        """The size in bytes, as nccl-tests counts it."""
 
     @property
     def tag(self) -> str:
@@ -2045,11 +2344,11 @@ class NcclEstimate:
 
     @property
     def is_last_resort(self) -> bool:
-        """Whether NCCL found no ring here and runs one channel as a last resort: then its estimates mean nothing."""
+        """Whether NCCL found no ring and runs one channel as a last resort. Its estimates then mean nothing."""
 
     @property
     def candidates(self) -> list[NcclCandidate]:
-        """The candidates: the selected one first, then the others by estimate, at last those that are not considered."""
+        """The candidates: the selected one, then the others by estimate, then those that NCCL does not consider."""
 
     @property
     def chosen(self) -> NcclCandidate:
@@ -2089,9 +2388,9 @@ class NcclCandidate:
 
 @final
 class Timeline:
-    """A schedule in virtual time: when each rank left, what each link did, what the end was waiting for.
+    """A schedule in virtual time: the end of each rank, the load of each link, the critical path.
 
-    Made by :meth:`Fabric.simulate`. Times are microseconds from 0, when the first rank enters unless `starts` says else."""
+    Made by :meth:`Fabric.simulate`. Times are microseconds from 0. Ranks enter at 0 unless `starts` says otherwise."""
 
     @property
     def time_us(self) -> float:
@@ -2115,7 +2414,7 @@ class Timeline:
 
     @property
     def tiles(self) -> int:
-        """The number of tiles: how often the schedule passed over the data."""
+        """The number of tiles, each a pass of the schedule over a part of the data."""
 
     @property
     def spans(self) -> list[tuple[int, int, int, int, float, float]] | None:
@@ -2132,7 +2431,7 @@ class Timeline:
 
     @property
     def critical(self) -> list[CriticalPiece]:
-        """The critical path: what the end was waiting for, in order of time; each piece begins where the one before ends."""
+        """The critical path in order of time. Each piece begins at the end of the piece before."""
 
     @property
     def steps(self) -> list[Step]:
@@ -2144,8 +2443,8 @@ class Timeline:
 
         Returns:
             A dict that `json` can write. `traceEvents` has an event for every step in every tile, in microseconds, the
-            critical path as a process of its own, and for each link a counter of the steps whose bytes are on it;
-            `otherData` says what ran where, and what each link moved.
+            critical path as a process of its own, and for each link a counter of the steps whose bytes are on it.
+            `otherData` names the schedule and the fabric, and has the bytes of each link.
 
         Raises:
             InvalidArgument: spans were not kept."""
@@ -2176,7 +2475,7 @@ class Timeline:
 
 @final
 class CriticalPiece:
-    """A piece of the critical path: who waits or works, when, and what passes the time."""
+    """A piece of the critical path: a rank, an interval and the reason why time passes."""
 
     @property
     def rank(self) -> int:
@@ -2204,9 +2503,9 @@ class CriticalPiece:
 
     @property
     def reason(self) -> str:
-        """The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (that of `other` is on the way), `fixed` (what
-        every step costs), `latency`, `link` (bytes over the narrowest), `shared_link`, `memory` (of `other`),
-        `shared_memory`, or `moving` (link after link: sharing `fifo` does not tell them apart)."""
+        """The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (of
+        `other`), `fixed` (the cost of every step), `latency`, `link` (bytes cross the narrowest link), `shared_link`, `memory`
+        (of `other`), `shared_memory`, or `moving` (bytes cross all links: sharing `fifo` does not distinguish them)."""
 
     @property
     def link(self) -> tuple[str, str] | None:
@@ -2218,28 +2517,31 @@ class CriticalPiece:
 
     @property
     def other(self) -> int | None:
-        """The rank that was waited for, or whose memory it is."""
+        """The rank that is waited for, or that owns the memory; None if there is none."""
 
     @property
     def words(self) -> str:
         """The piece as a sentence."""
 
 def nccl_versions() -> list[str]:
-    """Returns the versions of NCCL whose constants are known, from the oldest."""
+    """Returns the versions of NCCL with known constants, from the oldest."""
 
 def fabric(name: str) -> Fabric:
-    """A machine by name: one that is shipped, some of its GPUs (`hgx-h100[0-3]`), or nodes and a network
-    (`hgx-h100x4+ib-ndr-8`), as :func:`cluster` joins them.
+    """Returns a machine by name.
+
+    Args:
+        name: the name of a preset; with GPUs, as ``hgx-h100[0-3]``; or with nodes and a network, as ``hgx-h100x4+ib-ndr-8``:
+            see :func:`cluster`.
 
     Raises:
-        InvalidArgument: no machine is called so; the message has the nearest."""
+        InvalidArgument: the name is unknown; the message has the most similar names."""
 
 def fabrics() -> list[Fabric]:
-    """Every machine that is shipped."""
+    """Returns every preset machine."""
 
 @final
 class TextFormat:
-    """A format of text that describes a machine. Made by :func:`text_formats`; :meth:`Fabric.from_text` reads them all."""
+    """A text format of machines, which :meth:`Fabric.from_text` reads. Made by :func:`text_formats`."""
 
     @property
     def name(self) -> str:
@@ -2247,31 +2549,31 @@ class TextFormat:
 
     @property
     def ending(self) -> str:
-        """The usual end of the names of such files, as ``.txt``."""
+        """The usual ending of file names, as ``.txt``."""
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether the caller has to say the model of the GPUs."""
+        """Whether the caller passes the model of the GPUs."""
 
 def text_formats() -> list[TextFormat]:
-    """Every format of text that describes a machine."""
+    """Returns every text format of machines."""
 
 def cluster(node: str | Fabric, *, nodes: int, network: str) -> Fabric:
-    """`nodes` nodes of one kind with a network between them.
+    """Returns a machine of equal nodes and a network.
 
     Args:
         node: the name of a machine, or a `Fabric` of one node.
-        nodes: how many.
-        network: the name of a network, as `ib-ndr-8`: eight ports of InfiniBand NDR per node.
+        nodes: the number of nodes, from 1.
+        network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node.
 
     Raises:
-        InvalidArgument: a name that is unknown, or a node to which no NIC can be attached."""
+        InvalidArgument: a name is unknown, or no NIC can be attached to the node."""
 
 def networks() -> list[NetworkRow]:
-    """Returns every network that can lie between nodes."""
+    """Returns every network between nodes."""
 
 def media() -> list[MediumRow]:
-    """Returns every medium of which links are made."""
+    """Returns every medium of links."""
 
 def gpus() -> list[GpuRow]:
     """Returns every model of GPU."""

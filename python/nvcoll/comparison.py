@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from nvcoll._nvcoll import Error, Fabric, InvalidArgument, Prediction, Schedule, Timeline, schedule, verify
 from nvcoll._nvcoll import algorithms as registry
@@ -28,10 +29,13 @@ from nvcoll.algorithms import Algorithm
 from nvcoll.formatting import sized
 from nvcoll.tables import fitted, labelled
 
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Launch as Launch
+
 PROTOCOLS = {"Simple": "simple", "LL128": "ll128", "LL": "ll"}
 """The simulator's protocols by NCCL's names."""
 
-LAUNCH = "process_per_gpu"
+LAUNCH: Final = "process_per_gpu"
 """The default launch of calls."""
 
 FINER = 4
@@ -217,7 +221,9 @@ def too_many_of(collective: str, algorithm: str, ranks: int) -> str | None:
     return too_many(ranks * (ranks - 1))
 
 
-def timed(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: str = LAUNCH) -> SimulatedTime:
+def timed(
+    fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: Launch = LAUNCH
+) -> SimulatedTime:
     """Runs a schedule in virtual time with the protocol and the tiles that suit it best.
 
     Raises:
@@ -231,18 +237,18 @@ def _able(run: Schedule, protocols: Sequence[str]) -> Sequence[str]:
     return ["simple"] if run.needs_switch else protocols
 
 
-def _best(fabric: Fabric, run: Schedule, nbytes: int, able: Sequence[str], launch: str) -> SimulatedTime:
+def _best(fabric: Fabric, run: Schedule, nbytes: int, able: Sequence[str], launch: Launch) -> SimulatedTime:
     tries = [one for protocol in able for one in _tries(fabric, run, nbytes, protocol, launch)]
     return min(tries, key=lambda one: one.time_us)
 
 
-def timeline(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: str = LAUNCH) -> Timeline:
+def timeline(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: Launch = LAUNCH) -> Timeline:
     """Returns the timeline of the run that `timed` finds, with every step in every tile."""
     best = timed(fabric, run, nbytes, protocols, launch)
     return _run(fabric, run, nbytes, best.protocol, best.slice_bytes, launch, spans=True)
 
 
-def _tries(fabric: Fabric, run: Schedule, nbytes: int, protocol: str, launch: str) -> Iterator[SimulatedTime]:
+def _tries(fabric: Fabric, run: Schedule, nbytes: int, protocol: str, launch: Launch) -> Iterator[SimulatedTime]:
     """Yields runs of the schedule in more and more tiles, until that makes it slower."""
     chunk = max((end - start for start, end in run.chunk_ranges(nbytes)), default=1) or 1
     wanted, last = 1, float("inf")
@@ -257,7 +263,7 @@ def _tries(fabric: Fabric, run: Schedule, nbytes: int, protocol: str, launch: st
 
 
 def _run(
-    fabric: Fabric, run: Schedule, nbytes: int, protocol: str, slice_bytes: int, launch: str, spans: bool = False
+    fabric: Fabric, run: Schedule, nbytes: int, protocol: str, slice_bytes: int, launch: Launch, spans: bool = False
 ) -> Timeline:
     return fabric.simulate(
         run, nbytes, dtype=DTYPE, protocol=protocol, slice_bytes=slice_bytes, launch=launch, spans=spans
@@ -269,7 +275,7 @@ def compare_schedules(
     collective: str,
     schedules: Mapping[str, Schedule | str],
     sizes: Sequence[int],
-    launch: str = LAUNCH,
+    launch: Launch = LAUNCH,
 ) -> Comparison:
     """Times every schedule at every size.
 
@@ -317,7 +323,7 @@ def _row(nbytes: int, times: Mapping[str, SimulatedTime], nccl: Prediction | Non
 
 
 def _nccl(
-    fabric: Fabric, collective: str, sizes: Sequence[int], launch: str
+    fabric: Fabric, collective: str, sizes: Sequence[int], launch: Launch
 ) -> tuple[Sequence[Prediction | None], str | None]:
     """Returns the predictions for NCCL, or why there is none."""
     try:
@@ -332,7 +338,7 @@ def compare(
     *,
     sizes: Iterable[int] = SIZES,
     collective: str | None = None,
-    launch: str = LAUNCH,
+    launch: Launch = LAUNCH,
 ) -> Comparison:
     """Compares algorithms on a machine in virtual time, as ``nvcoll compare`` does.
 

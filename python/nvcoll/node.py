@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Any, Self, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Aborted, Communicator, Fabric, InvalidArgument, launch_named
@@ -18,6 +18,9 @@ from nvcoll.comparison import LAUNCH
 from nvcoll.formatting import counted
 from nvcoll.price import Pricer
 from nvcoll.report import Report, announce, clock_of, machine_of, machines_of, report_of
+
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Launch as Launch
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -64,7 +67,7 @@ class Node(_nvcoll.Node):
     """
 
     _on: Pricer | None
-    _launch: str
+    _launch: Launch
 
     def __new__(
         cls,
@@ -74,7 +77,7 @@ class Node(_nvcoll.Node):
         isa: str | None = None,
         tuning: str | PathLike[str] | None = None,
         on: str | Fabric | None = None,
-        launch: str = LAUNCH,
+        launch: Launch = LAUNCH,
     ) -> Self:
         node = super().__new__(cls, world_size, workers=workers, isa=isa, tuning=tuning)
         node._launch = launch_named(launch)
@@ -103,7 +106,9 @@ class Node(_nvcoll.Node):
             raise InvalidArgument("the node has no clock: make it with on=, as Node(8, on='hgx-h100')")
         return clock_of(self._tallies, self._on)
 
-    def report(self, on: str | Fabric | Iterable[str | Fabric] | None = None, *, launch: str | None = None) -> Report:
+    def report(
+        self, on: str | Fabric | Iterable[str | Fabric] | None = None, *, launch: Launch | None = None
+    ) -> Report:
         """Tabulates every collective that was made so far, and what it would cost on each machine.
 
         Args:

@@ -1,7 +1,7 @@
 """Schedules, proofs, predictions, machines and timelines in a notebook, as tables and pictures.
 
-A table has the colours of the notebook. A picture has its own, for light and dark. A schedule that is too large to read is
-not drawn: the picture of a million steps would stop the page.
+A table has the colours of the notebook. A picture has its own, for light and dark. A schedule that is too large to read
+is not drawn: the picture of a million steps would stop the page.
 """
 
 from __future__ import annotations

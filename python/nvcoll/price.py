@@ -17,10 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Prediction, launch_named
 from nvcoll.comparison import LAUNCH
+
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Launch as Launch
 
 MOST_CAUSES: Final = 2
 """The number of bottlenecks that are named of a simulated time. Chosen."""
@@ -62,7 +65,7 @@ class Pricer:
         InvalidArgument: no launch is called so.
     """
 
-    def __init__(self, fabric: Fabric, launch: str = LAUNCH) -> None:
+    def __init__(self, fabric: Fabric, launch: Launch = LAUNCH) -> None:
         self.fabric, self.launch = fabric, launch_named(launch)
         self._known: dict[tuple[object, ...], Price] = {}
         self._parts = {tuple(range(fabric.world_size)): fabric}

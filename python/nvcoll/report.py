@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Tallies
 from nvcoll._nvcoll import fabric as preset
@@ -23,6 +24,9 @@ from nvcoll.comparison import LAUNCH
 from nvcoll.formatting import counted, escaped, sized
 from nvcoll.price import Price, Pricer
 from nvcoll.tables import LABEL, fitted, labelled, terminal_columns
+
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Launch as Launch
 
 _watchers: list[list[Tallies]] = []
 
@@ -82,7 +86,7 @@ class Report:
     rows: tuple[ReportRow, ...]
     totals: tuple[Total, ...]
     others: int = 0
-    launch: str = LAUNCH
+    launch: Launch = LAUNCH
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))

@@ -110,7 +110,7 @@ def is_mesh(fabric: Fabric) -> bool:
     return max(Counter(source for source, _ in pairs).values(), default=0) > 1
 
 
-def _accuracy(one: Comparison, launch: str) -> str:
+def _accuracy(one: Comparison, launch: Launch) -> str:
     """Returns the accuracy of the predictions for NCCL, whose constants the simulation uses."""
     found = [row.nccl for row in one.rows if row.nccl is not None]
     if not found:
@@ -118,7 +118,7 @@ def _accuracy(one: Comparison, launch: str) -> str:
     return sizes.accuracy(found, lambda nbytes: one.fabric.predict(one.collective, nbytes, launch=launch))
 
 
-def _show(one: Comparison, launch: str) -> None:
+def _show(one: Comparison, launch: Launch) -> None:
     print(one)
     for name, why in one.absent.items():
         print_labelled("not here", f"{name}: {why}")
@@ -132,7 +132,7 @@ def _show(one: Comparison, launch: str) -> None:
     print()
 
 
-def _of(one: Comparison, launch: str) -> dict[str, Any]:
+def _of(one: Comparison, launch: Launch) -> dict[str, Any]:
     """Returns the JSON object of one machine."""
     rows = [
         {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, text_formats
+from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, launches, text_formats
 from nvcoll._nvcoll import fabric as preset
 
 DEFAULT_MACHINE = "hgx-h100"
@@ -52,7 +52,12 @@ On = Annotated[
     ),
 ]
 Gpu = Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")]
-Launch = Annotated[str, typer.Option(help="How calls are launched: process_per_gpu, single_process or framework.")]
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Launch
+
+    Launch = _Launch
+else:
+    Launch = Annotated[str, typer.Option(help=f"How calls are launched: {', '.join(launches())}.")]
 
 
 def _split(name: str) -> tuple[str, int | None, str]:

@@ -252,7 +252,7 @@ def panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
     return plot.Panel(f"{question.collective}, predicted, launch: {question.launch}", question.sizes, curves)
 
 
-def _trace(answer: Answer, collective: str, launch: str, file: Path) -> str:
+def _trace(answer: Answer, collective: str, launch: Launch, file: Path) -> str:
     """Writes the schedule that does what NCCL would pick as a trace; returns what it is."""
     found, one = answer.prediction, answer.fabric
     assert found is not None

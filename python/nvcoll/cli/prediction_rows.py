@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction, collectives, patterns
 from nvcoll.cli import hints
+
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Launch as Launch
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Question:
 
     collective: str
     sizes: Sequence[int]
-    launch: str
+    launch: Launch
     version: str | None
     bucket: int | None = None
 

@@ -1,5 +1,4 @@
-//! `Builder` and `View`: how an algorithm is written in Python. Thin over the core's builder; errors are raised at the line
-//! that broke a rule.
+//! `Builder` and `View`: an algorithm in Python. They call the core's builder. A line that breaks a rule raises there.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -17,14 +16,14 @@ use crate::gil::interrupt;
 use crate::integers::{integer, ANY};
 use crate::schedule::{collective_named, roles, Schedule};
 
-/// Chunks of one buffer of one rank: a place, not a value. A later step that writes it changes what it holds.
+/// Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it.
 #[pyclass(name = "View", module = "nvcoll", frozen, from_py_object)]
 #[derive(Clone)]
 pub(crate) struct View(Region);
 
 #[pymethods]
 impl View {
-    /// The rank whose memory it is.
+    /// The rank that owns the memory.
     #[getter]
     fn rank(&self) -> u32 {
         self.0.rank
@@ -39,14 +38,24 @@ impl View {
     }
 }
 
-/// Records the sequential program of all ranks, step by step: a step sees what the steps before it have written.
+/// Records one sequential program of all ranks. A step sees the writes of all steps before it; `finish` derives the waits.
 ///
-/// Views are places. In place, `output(r, c)` is the memory of `input(r, c)`: a step that writes it replaces the
-/// contribution of rank r. What must wait for what is derived from the order of the program.
+/// Views are places. In place, `output(r, c)` is the memory of `input(r, c)`: a step that writes it overwrites the
+/// contribution of rank r.
+///
+/// Args:
+///     collective: the name of a collective.
+///     world_size: the number of ranks.
+///     root: the root, for a collective that has one. Default: 0.
+///     in_place: whether input and output are the same memory.
+///
+/// Raises:
+///     InvalidArgument: the collective is unknown, or a number is out of range.
+///     BuildError: here, and at each method: the call broke a rule of the builder; the message names it.
 #[pyclass(name = "Builder", module = "nvcoll", frozen)]
 pub(crate) struct Builder {
     core: Mutex<CoreBuilder>,
-    /// The step that will be wrong in the end, and what will be wrong with it: see [`Builder::fail_at`].
+    /// The step at which `fail_at` raises, and its message.
     fails_at: OnceLock<(usize, String)>,
 }
 
@@ -67,7 +76,7 @@ impl Builder {
         builder.map(|b| Self { core: Mutex::new(b), fails_at: OnceLock::new() }).map_err(|e| of_core(py, &e))
     }
 
-    /// The rank that has or receives everything; 0 if the collective has no root.
+    /// The root; 0 if the collective has none.
     #[getter]
     fn root(&self) -> u32 {
         self.lock().root()
@@ -97,31 +106,32 @@ impl Builder {
         self.lock().outputs().into_iter().map(View).collect()
     }
 
-    /// Cuts every part into `per_part` chunks and returns the indices of all chunks, part by part.
+    /// Cuts every part into `per_part` chunks and returns the numbers of all chunks, part by part.
     fn chunks(&self, per_part: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
         let number = integer("per_part", per_part, ANY)?;
         self.record(per_part.py(), |b| b.chunks(number).collect())
     }
 
-    /// Makes the steps that follow belong to `channel`: an independent slice of the collective with queues of its own.
+    /// Puts the following steps into `channel`. The queues of a channel are independent of those of other channels.
     fn channel(&self, channel: &Bound<'_, PyAny>) -> PyResult<()> {
         let number = integer("channel", channel, ANY)?;
         self.record(channel.py(), |b| b.channel(number))
     }
 
-    /// Names a chunk, or a `range` of chunks, of a rank's input.
+    /// Returns the view of a chunk, or of a `range` of chunks, of a rank's input.
     fn input(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
         let (py, rank, chunks) = (rank.py(), integer("rank", rank, ANY)?, chunks(chunk)?);
         self.named(py, |b| b.input(rank, chunks))
     }
 
-    /// Names a chunk, or a `range` of chunks, of a rank's output.
+    /// Returns the view of a chunk, or of a `range` of chunks, of a rank's output.
     fn output(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
         let (py, rank, chunks) = (rank.py(), integer("rank", rank, ANY)?, chunks(chunk)?);
         self.named(py, |b| b.output(rank, chunks))
     }
 
-    /// Names a chunk, or a `range` of chunks, of a rank's scratch: memory for intermediate values, in layers as long as the data.
+    /// Returns the view of a chunk, or of a `range` of chunks, of a rank's scratch: memory for intermediate values. Each layer is as
+    /// long as the data.
     #[pyo3(signature = (rank, chunk, *, layer=None), text_signature = "($self, rank, chunk, *, layer=0)")]
     fn scratch(
         &self,
@@ -134,28 +144,32 @@ impl Builder {
         self.named(py, |b| b.scratch(rank, layer as u16, chunks))
     }
 
-    /// Folds views, in the order listed, into every view of `into`; returns the first of them.
+    /// Folds views, in the order of the arguments, and stores the result in every view of `into`. Returns the first view of `into`.
     ///
-    /// `at="switch"`: a fabric with the ability does the step in the switch.
+    /// Args:
+    ///     views: views, or lists of views, of one rank or several.
+    ///     into: a view, or a list of views.
+    ///     at: ``"switch"``: a fabric that can does the step in the switch.
     #[pyo3(signature = (*views, into, at=None))]
     fn fold(&self, views: &Bound<'_, PyTuple>, into: &Bound<'_, PyAny>, at: Option<&str>) -> PyResult<View> {
         let py = into.py();
         self.step(py, &regions(views.as_any())?, &regions(into)?, at)
     }
 
-    /// Copies a view into every view of `into`; returns the first of them. `at` as in `fold`.
+    /// Copies a view into every view of `into`. Returns the first view of `into`. `at="switch"`: a fabric that can does the step in
+    /// the switch.
     #[pyo3(signature = (view, into, *, at=None))]
     fn copy(&self, view: &View, into: &Bound<'_, PyAny>, at: Option<&str>) -> PyResult<View> {
         self.step(into.py(), std::slice::from_ref(&view.0), &regions(into)?, at)
     }
 
-    /// Copies a view into every view of `into`, executed by the rank that has it; returns the first of `into`.
+    /// Copies a view into every view of `into`; the rank that owns the view executes the step. Returns the first view of `into`.
     fn push(&self, view: &View, into: &Bound<'_, PyAny>) -> PyResult<View> {
         let dst = regions(into)?;
         self.record(into.py(), |b| View(b.push(&view.0, &dst)))
     }
 
-    /// The groups of `per_group` neighbouring ranks, or of the ranks that are `stride` apart.
+    /// Returns the groups of `per_group` neighbouring ranks, or of the ranks at distances of `stride`.
     #[pyo3(signature = (per_group=None, *, stride=None))]
     fn groups(
         &self,
@@ -171,7 +185,15 @@ impl Builder {
         }
     }
 
-    /// Reduces each group's views and leaves member i the i-th share; returns the shares, by rank.
+    /// Reduces the views of each group; member i receives the i-th share.
+    ///
+    /// Args:
+    ///     views: one view per rank.
+    ///     over: groups of ranks, in which every rank occurs once.
+    ///     algorithm: a name, or an algorithm of reduce_scatter.
+    ///
+    /// Returns:
+    ///     The shares, one view per rank.
     #[pyo3(
         signature = (views, *, over, algorithm=None),
         text_signature = "($self, views, *, over, algorithm='auto')"
@@ -186,7 +208,15 @@ impl Builder {
         self.compose(py, &nvcoll_core::collective::REDUCE_SCATTER, views, None, over, algorithm)
     }
 
-    /// Reduces each group's views and leaves every member the whole; returns it, by rank.
+    /// Reduces the views of each group; every member receives the whole result.
+    ///
+    /// Args:
+    ///     views: one view per rank.
+    ///     over: groups of ranks, in which every rank occurs once.
+    ///     algorithm: a name, or an algorithm of all_reduce.
+    ///
+    /// Returns:
+    ///     The results, one view per rank.
     #[pyo3(
         signature = (views, *, over, algorithm=None),
         text_signature = "($self, views, *, over, algorithm='auto')"
@@ -201,7 +231,16 @@ impl Builder {
         self.compose(py, &nvcoll_core::collective::ALL_REDUCE, views, None, over, algorithm)
     }
 
-    /// Collects each group's shares into `into` on every member; returns it, by rank.
+    /// Gathers the shares of each group into `into` on every member.
+    ///
+    /// Args:
+    ///     views: the shares, one view per rank.
+    ///     into: the destinations, one view per rank.
+    ///     over: groups of ranks, in which every rank occurs once.
+    ///     algorithm: a name, or an algorithm of all_gather.
+    ///
+    /// Returns:
+    ///     `into`.
     #[pyo3(
         signature = (views, *, into, over, algorithm=None),
         text_signature = "($self, views, *, into, over, algorithm='auto')"
@@ -217,7 +256,7 @@ impl Builder {
         self.compose(py, &nvcoll_core::collective::ALL_GATHER, views, Some(into), over, algorithm)
     }
 
-    /// Derives queues and dependencies and returns the mapped schedule; its name is a word of the text form.
+    /// Derives queues and waits, and returns the mapped schedule. `name` is one word, without blanks and `#`.
     fn finish(&self, py: Python<'_>, name: &str) -> PyResult<Schedule> {
         if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '#') {
             return Err(invalid(py, format!("the name is {name:?}: it must be one word, without blanks and #")));
@@ -227,7 +266,8 @@ impl Builder {
         py.detach(|| builder.finish(name)).map(Schedule::of).map_err(|e| of_core(py, &e))
     }
 
-    /// Makes the call that records this step raise BuildError: what `finish` found wrong with it, at its line.
+    /// Makes the call that records a step raise BuildError with a message. The package runs an algorithm again in this way, so that
+    /// an error of `finish` is raised at the line of the step.
     fn fail_at(&self, step: usize, message: String) {
         let _ = self.fails_at.set((step, message)); // the first stays
     }
@@ -247,10 +287,10 @@ impl Builder {
             Some((step, message)) if *step < steps => Err(Error::Build(message.clone())),
             _ => Ok(()),
         });
-        check.map(|()| value).map_err(|e| of_core(py, &e)) // not under the lock: making an exception lets other threads in
+        check.map(|()| value).map_err(|e| of_core(py, &e)) // not under the lock: to make an exception may run other threads
     }
 
-    /// Names a place, which must be there.
+    /// Returns a view, whose chunks must exist.
     fn named(&self, py: Python<'_>, name: impl FnOnce(&mut CoreBuilder) -> Region) -> PyResult<View> {
         let (region, found) = self.record(py, |b| {
             let region = name(b);
@@ -299,7 +339,7 @@ impl Builder {
         Ok(shares?.into_iter().map(View).collect())
     }
 
-    /// Composes an algorithm that was written in Python, which runs while nothing is locked: it may look at this builder.
+    /// Composes an algorithm that is written in Python. No lock is held while it runs, because it may use this builder.
     fn compose_written(
         &self,
         written: &Written<'_>,
@@ -366,7 +406,7 @@ impl<'py> Written<'py> {
         Ok(Self { collective, algorithm })
     }
 
-    /// Lets it write with `inner`.
+    /// Runs the algorithm on `inner`.
     fn write(&self, inner: &mut CoreBuilder) -> PyResult<()> {
         let py = self.algorithm.py();
         let builder = Bound::new(py, Builder { core: Mutex::new(inner.clone()), fails_at: OnceLock::new() })?;
@@ -384,7 +424,7 @@ fn groups(over: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u32>>> {
     over.try_iter()?.map(group).collect()
 }
 
-/// Reads a view, or a list or tuple of views (nested lists are flattened).
+/// Reads a view, or a list or tuple of views, perhaps nested.
 fn regions(views: &Bound<'_, PyAny>) -> PyResult<Vec<Region>> {
     if let Ok(view) = views.cast::<View>() {
         return Ok(vec![view.get().0.clone()]);

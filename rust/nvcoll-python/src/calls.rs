@@ -1,4 +1,4 @@
-//! What a Python call says, as the engine wants it: op, algorithm, path, buffers.
+//! Arguments of calls: op, algorithm, timeout.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::error::{invalid, of_core};
 use crate::integers::{items_of, shown};
 use crate::schedule::written;
 
-/// The sum of contributions, each multiplied by its rank's scalar.
+/// The op that multiplies each contribution by the scalar of its rank and adds. Made by `nvcoll.premul_sum`.
 #[pyclass(name = "PremulSum", module = "nvcoll", frozen)]
 pub(crate) struct PremulSum {
     scalars: Vec<f64>,
@@ -35,10 +35,13 @@ impl PremulSum {
     }
 }
 
-/// premul_sum(scalars): the op that multiplies each rank's contribution by its scalar and adds.
+/// Returns the op that multiplies the contribution of each rank by its scalar and adds.
 ///
 /// Args:
-///     scalars: one number, or one per rank for a call that drives all ranks.
+///     scalars: one real number, or a list of one per rank for a call of a `Node`. Integer dtypes take integers alone.
+///
+/// Raises:
+///     InvalidArgument: a scalar is not a real number, or a float64 cannot hold it.
 #[pyfunction]
 pub(crate) fn premul_sum(scalars: &Bound<'_, PyAny>) -> PyResult<PremulSum> {
     let wanted = "a number, or a list of one number per rank";
@@ -49,7 +52,7 @@ pub(crate) fn premul_sum(scalars: &Bound<'_, PyAny>) -> PyResult<PremulSum> {
     Ok(PremulSum { scalars })
 }
 
-/// Reads a scalar; an integer that a float64 does not hold is refused.
+/// Reads a scalar. Integers that a float64 cannot hold are refused.
 fn exact(scalar: &Bound<'_, PyAny>) -> PyResult<f64> {
     let py = scalar.py();
     let value: f64 = scalar.extract().map_err(|_| {
@@ -79,7 +82,7 @@ impl Reduction {
         op.map_or(Ok(Self { op: Op::Sum, scalars: Vec::new() }), |op| Self::of(op, ranks))
     }
 
-    /// Reads `op=`; `ranks` is how many ranks the call speaks for.
+    /// Reads `op=` of a call for `ranks` ranks.
     fn of(op: &Bound<'_, PyAny>, ranks: usize) -> PyResult<Self> {
         let py = op.py();
         if let Ok(premul) = op.cast::<PremulSum>() {
@@ -106,13 +109,13 @@ impl Reduction {
         }
     }
 
-    /// Refuses scalars that an integer dtype cannot hold.
+    /// Refuses scalars that the dtype, an integer, cannot hold.
     pub(crate) fn check(&self, py: Python<'_>, dtype: DType) -> PyResult<()> {
         let Some((least, greatest)) = dtype.limits() else { return Ok(()) };
         let is_held = |scalar: &f64| scalar.fract() == 0.0 && (least..=greatest).contains(&(*scalar as i128));
         match self.scalars.iter().find(|scalar| !is_held(scalar)) {
             Some(&scalar) => {
-                // Rust prints the shortest digits that name the number, and zeros; whole numbers have digits of their own.
+                // Rust pads the shortest digits of a large float with zeros; an integer prints all its digits.
                 let is_exact = scalar.fract() == 0.0 && scalar.abs() < 2f64.powi(127);
                 let found = if is_exact { (scalar as i128).to_string() } else { scalar.to_string() };
                 let limits = format!("pass integers that fit {dtype}, {least} to {greatest}");
@@ -128,7 +131,7 @@ impl Reduction {
     }
 }
 
-/// Ops by the names that numpy, torch and MPI give them, in lower case.
+/// The names of ops in numpy, torch and MPI, in lower case.
 const OTHER_NAMES: [(&str, Op); 12] = [
     ("mean", Op::Avg),
     ("add", Op::Sum),
@@ -144,7 +147,7 @@ const OTHER_NAMES: [(&str, Op); 12] = [
     ("logical_or", Op::Lor),
 ];
 
-/// Returns the op that `name` is in other case, or in another library.
+/// Returns the op with a name in any case, or with a name in another library.
 #[cold]
 fn op_called(name: &str) -> Option<Op> {
     let name = name.to_ascii_lowercase();
@@ -152,13 +155,13 @@ fn op_called(name: &str) -> Option<Op> {
     Op::named(&name).or_else(other)
 }
 
-/// Returns the name of an op: text, a member of an enum such as torch's `ReduceOp.SUM`, or a ufunc such as `np.add`.
+/// Returns the name of an op: a text, a member of an enum such as torch's `ReduceOp.SUM`, or a ufunc such as `np.add`.
 fn name_of(op: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = op.py();
     if let Ok(name) = op.extract::<String>() {
         return Ok(name);
     }
-    // Functions of the user's own have code, and whatever their name is, nobody knows what they do.
+    // A Python function is refused, whatever its name.
     let is_own = op.hasattr(intern!(py, "__code__"))?;
     for attribute in [intern!(py, "name"), intern!(py, "__name__")] {
         let Some(name) = op.getattr_opt(attribute)?.filter(|_| !is_own) else { continue };
@@ -169,8 +172,8 @@ fn name_of(op: &Bound<'_, PyAny>) -> PyResult<String> {
     Err(invalid(py, "`op` must be a name, a ufunc such as np.add, or premul_sum(scalars)"))
 }
 
-/// Reads `algorithm=` into the name in `call`: a name, a Schedule, or an object with `schedule(world_size, in_place)`, which
-/// takes `root` too where the collective has one. Returns the proof of an algorithm that the user wrote.
+/// Reads `algorithm=` into the name in `call`: a name, a `Schedule`, or an object with the method
+/// `schedule(world_size, in_place, root)`. Returns the proof of an algorithm of the user.
 pub(crate) fn choose(
     algorithm: &Bound<'_, PyAny>,
     call: &mut Call,
@@ -179,7 +182,7 @@ pub(crate) fn choose(
 ) -> PyResult<Option<Verified>> {
     let py = algorithm.py();
     if let Ok(name) = algorithm.extract::<String>() {
-        // However it was written, all ranks and caches call it by one name.
+        // Ranks and caches compare the name, so parameters are written in one form.
         call.algorithm = match name.contains('(') {
             true => NamedAlgorithm::read(call.collective, &name).map_err(|error| of_core(py, &error))?.name(),
             false => name,
@@ -193,7 +196,7 @@ pub(crate) fn choose(
     Ok(Some(proof))
 }
 
-/// Refuses an algorithm or a schedule that says that it is of another collective.
+/// Refuses an algorithm or a schedule of another collective.
 fn check_collective(algorithm: &Bound<'_, PyAny>, collective: &'static Collective) -> PyResult<()> {
     let Some(written_for) = algorithm.getattr_opt("collective")? else { return Ok(()) };
     let Ok(written_for) = written_for.extract::<String>() else { return Ok(()) };
@@ -204,7 +207,7 @@ fn check_collective(algorithm: &Bound<'_, PyAny>, collective: &'static Collectiv
     Err(invalid(algorithm.py(), message))
 }
 
-/// A `timeout=` in seconds, which is checked.
+/// A checked `timeout=`, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seconds(f64);
 
@@ -225,7 +228,7 @@ impl<'py> FromPyObject<'_, 'py> for Seconds {
     }
 }
 
-/// Returns when a call that begins now is given up.
+/// Returns the deadline of a call that begins now.
 pub(crate) fn deadline(timeout: Option<Seconds>) -> Deadline {
     Deadline::after(timeout.map(|Seconds(seconds)| seconds))
 }

@@ -69,7 +69,7 @@ impl Endpoint {
         self.member().map_or(Caller::Node, |member| Caller::Rank(member.rank()))
     }
 
-    /// Returns when a call that begins now is given up.
+    /// Returns the deadline of a call that begins now.
     pub(crate) fn deadline(&self, timeout: Option<Seconds>) -> Deadline {
         deadline(timeout.or(self.timeout))
     }

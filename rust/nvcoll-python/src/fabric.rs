@@ -1,4 +1,4 @@
-//! Fabrics in Python: what a machine is made of, how its GPUs are joined, what they reach, and the floor.
+//! Fabrics: devices, links, rates and lower bounds of machines.
 
 use std::path::PathBuf;
 
@@ -24,12 +24,13 @@ use crate::sizes::sizes_of;
 /// Rates in decimal GB/s, row by row.
 type Rates = Vec<Vec<f64>>;
 
-/// A link as Python sees it: from, to, medium, lanes, decimal GB/s at line rate and in use.
+/// A link: from, to, medium, lanes, decimal GB/s at line rate and of a long transfer.
 type LinkRow<'a> = (&'a str, &'a str, &'a str, u32, f64, f64);
 
-/// A machine, or several with a network between them: devices, links, and what they are able to do.
+/// A machine, or several machines and a network: devices, links and abilities.
 ///
-/// Made by :func:`fabric`, :meth:`from_text`, :meth:`from_file` and :func:`cluster`. Ranks are its GPUs. Rates are decimal GB/s, one direction.
+/// Made by :func:`fabric`, :meth:`from_text`, :meth:`from_file` and :func:`cluster`. The GPUs are the ranks. Rates are decimal GB/s in
+/// one direction.
 #[pyclass(frozen, module = "nvcoll", eq)]
 pub(crate) struct Fabric(Hardware, FabricCache);
 
@@ -47,30 +48,31 @@ impl From<Hardware> for Fabric {
 
 #[pymethods]
 impl Fabric {
-    /// Reads a machine from a text in any known format: what ``nvidia-smi topo -m`` prints, what NCCL writes to
-    /// ``NCCL_TOPO_DUMP_FILE``, or a description in TOML. The text itself says which format it is.
+    /// Reads a machine from a text: the output of ``nvidia-smi topo -m``, NCCL's ``NCCL_TOPO_DUMP_FILE``, or TOML. nvcoll
+    /// recognises the format.
     ///
     /// Args:
-    ///     text: str.
-    ///     gpu: the model of the GPUs, as ``h100-sxm``, for formats that do not name it: all but TOML.
+    ///     text: the text.
+    ///     gpu: the model of the GPUs, as ``h100-sxm``. All formats but TOML need it.
     ///
     /// Raises:
-    ///     InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, missing or not
-    ///         wanted.
+    ///     InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, is missing, or is
+    ///         given for TOML.
     #[staticmethod]
     #[pyo3(signature = (text, *, gpu=None))]
     fn from_text(py: Python<'_>, text: &str, gpu: Option<&str>) -> PyResult<Self> {
         Hardware::from_text(text, gpu, "text").map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
-    /// Reads a machine from a file: see :meth:`from_text`. The name of the file does not matter.
+    /// Reads a machine from a file in a format of :meth:`from_text`. The name of the file does not matter.
     ///
     /// Args:
     ///     path: str or path-like.
-    ///     gpu: the model of the GPUs, as of :meth:`from_text`.
+    ///     gpu: the model of the GPUs, as ``h100-sxm``. All formats but TOML need it.
     ///
     /// Raises:
-    ///     InvalidArgument: as of :meth:`from_text`.
+    ///     InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, is missing, or is
+    ///         given for TOML.
     ///     OSError: the file cannot be read.
     #[staticmethod]
     #[pyo3(signature = (path, *, gpu=None))]
@@ -80,19 +82,19 @@ impl Fabric {
         Hardware::from_text(&text, gpu, &name).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
-    /// What it is called.
+    /// The name.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What it is, in a few words.
+    /// The description in a few words.
     #[getter]
     fn title(&self) -> &str {
         &self.0.title
     }
 
-    /// The model of its GPUs.
+    /// The model of the GPUs.
     #[getter]
     fn gpu(&self) -> &str {
         &self.0.gpu.title
@@ -110,19 +112,19 @@ impl Fabric {
         self.0.nodes()
     }
 
-    /// How its predictions of all_reduce are known, at the sizes of which most is: `validated on k systems` or `not validated`.
+    /// The evidence for predictions of all_reduce, at the sizes with the most measurements: `validated on k systems` or `not validated`.
     #[getter]
     fn trust(&self) -> String {
         self.0.evidence().to_string()
     }
 
-    /// Where its numbers are from.
+    /// The sources of the numbers.
     #[getter]
     fn sources(&self) -> Vec<String> {
         self.0.sources.clone()
     }
 
-    /// What it can do: `peer_access`, `multicast`, `switch_folds`, `gpu_direct`.
+    /// The abilities: some of `peer_access`, `multicast`, `switch_folds`, `gpu_direct`.
     #[getter]
     fn abilities(&self) -> Vec<&'static str> {
         let able = self.0.abilities;
@@ -135,7 +137,7 @@ impl Fabric {
         all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect()
     }
 
-    /// Its devices: (name, kind, node or None, chips).
+    /// The devices: (name, kind, node or None, chips).
     #[getter]
     fn devices(&self) -> Vec<(&str, &'static str, Option<u32>, u32)> {
         self.0
@@ -145,7 +147,7 @@ impl Fabric {
             .collect()
     }
 
-    /// Its links, each of one direction: (from, to, medium, lanes, GB/s at line rate, GB/s that a long transfer reaches).
+    /// The links, each in one direction: (from, to, medium, lanes, GB/s at line rate, GB/s of a long transfer).
     #[getter]
     fn links(&self) -> Vec<LinkRow<'_>> {
         let name = |at: usize| self.0.devices[at].name.as_str();
@@ -156,20 +158,24 @@ impl Fabric {
         self.0.links.iter().map(row).collect()
     }
 
-    /// The matrix of ``nvidia-smi topo -m``: how each pair of GPUs is joined.
+    /// Returns the matrix of ``nvidia-smi topo -m``: the kind of connection of each pair of GPUs.
     ///
     /// Args:
-    ///     first: int or None; rows and columns of the first GPUs only, of all if None.
+    ///     first: the number of GPUs in the matrix, from the first. Default: all.
     ///
     /// Raises:
-    ///     InvalidArgument: `first` is no whole number, or negative.
+    ///     InvalidArgument: `first` is not a whole number from 0.
+    ///     KeyboardInterrupt: Ctrl-C ended the search for routes.
     #[pyo3(signature = (*, first=None))]
     fn matrix(&self, py: Python<'_>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Vec<String>>> {
         let (ranks, interrupt) = (ranks_shown(first)?, interrupt());
         py.detach(|| self.0.matrix_among(ranks, &interrupt)).map_err(|error| of_search(py, &error))
     }
 
-    /// The devices that a transfer from one rank to another passes, and how it goes.
+    /// Returns the names of the devices on the route between two ranks, and the kind of the route.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a rank does not exist, or there is no path.
     fn route(
         &self,
         py: Python<'_>,
@@ -184,57 +190,66 @@ impl Fabric {
         Ok((passed.map(|at| self.0.devices[at].name.as_str()).collect(), route.kind.name()))
     }
 
-    /// GB/s of each pair when nothing else moves; row `from`, column `to`, NaN on the diagonal.
+    /// Returns the GB/s of each pair of GPUs without other traffic: a row per source, a column per target, NaN on the diagonal.
     ///
     /// Args:
-    ///     first: int or None; rows and columns of the first GPUs only, of all if None.
+    ///     first: the number of GPUs in the matrix, from the first. Default: all.
     ///
     /// Raises:
-    ///     InvalidArgument: `first` is no whole number, or negative.
+    ///     InvalidArgument: `first` is not a whole number from 0.
+    ///     KeyboardInterrupt: Ctrl-C ended the search for routes.
     #[pyo3(signature = (*, first=None))]
     fn alone(&self, py: Python<'_>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Rates> {
         let (ranks, interrupt) = (ranks_shown(first)?, interrupt());
         rates(py, py.detach(|| self.0.alone_among(ranks, &interrupt)))
     }
 
-    /// GB/s of each pair when every pair of all GPUs sends, both ways; row `from`, column `to`, NaN on the diagonal.
+    /// Returns the GB/s of each pair of GPUs while every pair sends in both directions: a row per source, a column per target, NaN on
+    /// the diagonal.
     ///
     /// Args:
-    ///     first: int or None; rows and columns of the first GPUs only, of all if None.
+    ///     first: the number of GPUs in the matrix, from the first. Default: all. All GPUs send in any case.
     ///
     /// Raises:
-    ///     InvalidArgument: `first` is no whole number, or negative.
+    ///     InvalidArgument: `first` is not a whole number from 0.
+    ///     KeyboardInterrupt: Ctrl-C ended the search for routes.
     #[pyo3(signature = (*, first=None))]
     fn at_once(&self, py: Python<'_>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Rates> {
         let (ranks, interrupt) = (ranks_shown(first)?, interrupt());
         rates(py, py.detach(|| self.0.at_once_among(ranks, &interrupt)))
     }
 
-    /// GB/s at line rate, one way: of the links from the first GPU to the others of its node (to the host if NVLink does not
-    /// join all of them), and of its share of the node's network cards, or None on one node.
+    /// Returns two line rates of a GPU in GB/s, in one direction. The first is that of its links to the other GPUs of the node, or to
+    /// the host if NVLink does not connect all of them. The second is its share of the node's network cards, None on one node.
     fn port_rates(&self) -> (f64, Option<f64>) {
         let PortRates { gpu, network } = self.0.port_rates();
         (gpu.gbps(), network.map(Rate::gbps))
     }
 
-    /// GB/s that can leave these ranks for the others, one way.
+    /// Returns the GB/s from these ranks to all others.
+    ///
+    /// Args:
+    ///     ranks: the ranks, at least one.
     ///
     /// Raises:
-    ///     InvalidArgument: no rank is named, one does not exist, or one is named twice.
+    ///     InvalidArgument: there is no rank, one does not exist, or one occurs twice.
     fn cut(&self, py: Python<'_>, ranks: &Bound<'_, PyAny>) -> PyResult<f64> {
         let ranks = self.ranks_of(ranks)?;
         self.0.check_ranks(&ranks).map_err(|error| of_fabric(py, &error))?;
         Ok(self.0.cut(&ranks).gbps())
     }
 
-    /// The least time in microseconds of a collective of `nbytes` (as nccl-tests counts them), whatever the schedule.
+    /// Returns the lower bound of a collective's time in microseconds, for any schedule.
     ///
     /// Args:
-    ///     collective: as all_reduce.
-    ///     nbytes: bytes, or a size such as `"64K"` or `"1G"`; or any number of them: then a list is returned.
+    ///     collective: the name of a collective, as ``all_reduce``.
+    ///     nbytes: a size in bytes, a text such as `"64K"`, or several sizes. nccl-tests' count.
+    ///
+    /// Returns:
+    ///     The lower bound; for several sizes a list in their order.
     ///
     /// Raises:
-    ///     InvalidArgument: no collective is called so, or it has no floor.
+    ///     InvalidArgument: the collective is unknown or has no lower bound; a size is out of range.
     fn floor<'py>(&self, py: Python<'py>, collective: &str, nbytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (contract, sizes) = (collective_named(py, collective)?, sizes_of(nbytes)?);
         let floor = py.detach(|| self.1.floor(contract.name, || self.0.floor(contract)));
@@ -243,10 +258,13 @@ impl Fabric {
         sizes.answers(py, sizes.all().iter().map(us).collect())
     }
 
-    /// Some of its GPUs, which are the ranks in this order.
+    /// Returns the machine with some of its GPUs as ranks.
+    ///
+    /// Args:
+    ///     ranks: the ranks here, in the order of the new ranks.
     ///
     /// Raises:
-    ///     InvalidArgument: no rank is named, one does not exist, or one is named twice.
+    ///     InvalidArgument: there is no rank, one does not exist, or one occurs twice.
     fn among(&self, py: Python<'_>, ranks: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.0.among(&self.ranks_of(ranks)?).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
@@ -255,19 +273,19 @@ impl Fabric {
         format!("<nvcoll.Fabric {}: {}; {}>", self.0.name, self.0.title, self.0.evidence())
     }
 
-    /// For notebooks: a picture, or None if it is too large.
+    /// Returns a picture for notebooks, or None if it would be too large.
     fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("fabric_svg", slf.as_any())
     }
 }
 
-/// Reads how many of the first GPUs a matrix shows: all of them if the argument is None.
+/// Reads the number of GPUs in a matrix. Default: all.
 fn ranks_shown(first: Option<&Bound<'_, PyAny>>) -> PyResult<u32> {
     first.map_or(Ok(u32::MAX), |first| integer("first", first, 0..=u32::MAX))
 }
 
 impl Fabric {
-    /// Reads numbers of ranks that exist.
+    /// Reads ranks, which must exist.
     fn ranks_of(&self, ranks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
         let last = self.0.world_size() - 1;
         ranks.try_iter()?.map(|rank| integer("a rank", &rank?, 0..=last)).collect()
@@ -282,7 +300,7 @@ impl Fabric {
     }
 }
 
-/// Raises what a search says: what a signal raised if it was interrupted.
+/// Makes the exception of a search: that of the signal handler if it was interrupted.
 fn of_search(py: Python<'_>, error: &Error) -> PyErr {
     match error {
         Error::Interrupted => raised(),
@@ -296,49 +314,52 @@ fn rates(py: Python<'_>, matrix: Result<RateMatrix, Error>) -> PyResult<Rates> {
     Ok(matrix.iter().map(|row| row.iter().map(gbps).collect()).collect())
 }
 
-/// A machine by name: one that is shipped, some of its GPUs (`hgx-h100[0-3]`), or nodes and a network
-/// (`hgx-h100x4+ib-ndr-8`), as :func:`cluster` joins them.
+/// Returns a machine by name.
+///
+/// Args:
+///     name: the name of a preset; with GPUs, as ``hgx-h100[0-3]``; or with nodes and a network, as ``hgx-h100x4+ib-ndr-8``:
+///         see :func:`cluster`.
 ///
 /// Raises:
-///     InvalidArgument: no machine is called so; the message has the nearest.
+///     InvalidArgument: the name is unknown; the message has the most similar names.
 #[pyfunction]
 fn fabric(py: Python<'_>, name: &str) -> PyResult<Fabric> {
     preset(name).map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }
 
-/// Every machine that is shipped.
+/// Returns every preset machine.
 #[pyfunction]
 fn fabrics() -> Vec<Fabric> {
     presets().iter().cloned().map(Fabric::from).collect()
 }
 
-/// A format of text that describes a machine. Made by :func:`text_formats`; :meth:`Fabric.from_text` reads them all.
+/// A text format of machines, which :meth:`Fabric.from_text` reads. Made by :func:`text_formats`.
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct TextFormat {
     /// The name of the format, as ``nvidia-smi topo -m``.
     name: &'static str,
-    /// The usual end of the names of such files, as ``.txt``.
+    /// The usual ending of file names, as ``.txt``.
     ending: &'static str,
-    /// Whether the caller has to say the model of the GPUs.
+    /// Whether the caller passes the model of the GPUs.
     needs_gpu: bool,
 }
 
-/// Every format of text that describes a machine.
+/// Returns every text format of machines.
 #[pyfunction]
 fn text_formats() -> Vec<TextFormat> {
     let row = |one: &FormatRow| TextFormat { name: one.name, ending: one.ending, needs_gpu: one.needs_gpu() };
     FORMATS.iter().map(row).collect()
 }
 
-/// `nodes` nodes of one kind with a network between them.
+/// Returns a machine of equal nodes and a network.
 ///
 /// Args:
 ///     node: the name of a machine, or a `Fabric` of one node.
-///     nodes: how many.
-///     network: the name of a network, as `ib-ndr-8`: eight ports of InfiniBand NDR per node.
+///     nodes: the number of nodes, from 1.
+///     network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node.
 ///
 /// Raises:
-///     InvalidArgument: a name that is unknown, or a node to which no NIC can be attached.
+///     InvalidArgument: a name is unknown, or no NIC can be attached to the node.
 #[pyfunction]
 #[pyo3(name = "cluster", signature = (node, *, nodes, network))]
 fn make_cluster(py: Python<'_>, node: &Bound<'_, PyAny>, nodes: &Bound<'_, PyAny>, network: &str) -> PyResult<Fabric> {
@@ -351,7 +372,7 @@ fn make_cluster(py: Python<'_>, node: &Bound<'_, PyAny>, nodes: &Bound<'_, PyAny
     made.map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }
 
-/// Returns every network that can lie between nodes.
+/// Returns every network between nodes.
 #[pyfunction]
 #[pyo3(name = "networks")]
 fn all_networks(py: Python<'_>) -> PyResult<Vec<NetworkRow>> {
@@ -362,7 +383,7 @@ fn all_networks(py: Python<'_>) -> PyResult<Vec<NetworkRow>> {
     networks().iter().map(row).collect()
 }
 
-/// Returns every medium of which links are made.
+/// Returns every medium of links.
 #[pyfunction(name = "media")]
 fn all_media() -> Vec<MediumRow> {
     let row = |one: &'static media::Medium| MediumRow {

@@ -1,4 +1,4 @@
-//! What a fabric was asked before: it is found out once.
+//! The cache of a fabric: predictors and lower bounds, each computed once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use nvcoll_fabric::floor::Floor;
 use nvcoll_fabric::predict::Predictor;
 use nvcoll_fabric::{Fabric, Result};
 
-/// What was found out of a fabric once: its predictors by version of NCCL, its floors by collective.
+/// The predictors of a fabric by version of NCCL, and its lower bounds by collective.
 #[derive(Default)]
 pub(crate) struct FabricCache {
     predictors: Mutex<HashMap<Option<String>, Arc<Predictor>>>,
@@ -15,7 +15,7 @@ pub(crate) struct FabricCache {
 }
 
 impl FabricCache {
-    /// Returns the predictor of a version of NCCL, the newest known if none; it is made the first time.
+    /// Returns the predictor of a version of NCCL, by default the newest.
     pub(crate) fn predictor(&self, fabric: &Fabric, version: Option<&str>) -> Result<Arc<Predictor>> {
         let key = version.map(str::to_owned);
         let known = self.predictors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -27,7 +27,7 @@ impl FabricCache {
         Ok(made)
     }
 
-    /// Returns the floor of what is called so; `find` finds it the first time.
+    /// Returns the lower bound of a collective; `find` computes it the first time.
     pub(crate) fn floor(&self, name: &'static str, find: impl FnOnce() -> Result<Floor>) -> Result<Floor> {
         let known = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
         if let Some(floor) = known {

@@ -1,4 +1,4 @@
-//! `Schedule`, `Step` and `Proof`: schedules as Python sees them.
+//! `Schedule`, `Step` and `Proof`.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,12 +30,12 @@ use crate::gil::{interrupt, raised, WithoutGil};
 use crate::integers::{integer, ANY};
 use crate::refuted::refuted;
 
-/// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by an algorithm's `schedule` or by
-/// `parse`; `str` gives the text that `parse` reads.
+/// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by `Algorithm.schedule` or by `parse`.
+/// `str` returns the text that `parse` reads.
 #[pyclass(name = "Schedule", module = "nvcoll", frozen)]
 pub(crate) struct Schedule {
     pub(crate) core: CoreSchedule,
-    /// Proofs by path, with the name under which plans are kept.
+    /// Proofs by path, with the name of the schedule in calls.
     proofs: Mutex<HashMap<Path, (String, Verified)>>,
     makers: SingleFlight<Path>,
 }
@@ -45,8 +45,8 @@ impl Schedule {
         Self { core, proofs: Mutex::default(), makers: SingleFlight::new() }
     }
 
-    /// Returns the proof for the path of `call`, with the name under which plans are kept. Lowering and proving go without
-    /// the GIL, until the deadline of the call.
+    /// Returns the proof for the path of `call`, with the name of the schedule in calls. It lowers and proves without the GIL, until
+    /// the deadline of the call.
     pub(crate) fn proved_for(&self, py: Python<'_>, call: &Call, deadline: Deadline) -> PyResult<(String, Verified)> {
         let (path, without_gil) = (call.path, WithoutGil(py));
         let unlocked = UntilDeadline::new(&without_gil, deadline);
@@ -64,7 +64,7 @@ impl Schedule {
     /// Lowers and proves, and keeps the proof.
     ///
     /// # Errors
-    /// The exception of a schedule that cannot be lowered or proved; none if the work was interrupted.
+    /// The exception if lowering or the proof fails; none if they were interrupted.
     fn prove(&self, py: Python<'_>, path: Path, interrupt: &Interrupt) -> Result<(String, Verified), Option<PyErr>> {
         let lowered = match self.core.path == path {
             true => self.core.clone(),
@@ -97,12 +97,12 @@ fn lowered(py: Python<'_>, schedule: &CoreSchedule, path: Path) -> PyResult<Core
     py.detach(|| lower_interruptible(schedule, path, &interrupt())).map_err(|error| of_core(py, &error))
 }
 
-/// Counts what a schedule costs, with an eye on Ctrl-C.
+/// Counts the cost of a schedule, with checks for Ctrl-C.
 fn cost_of(py: Python<'_>, schedule: &CoreSchedule) -> PyResult<Cost> {
     py.detach(|| Cost::of_interruptible(schedule, &interrupt())).map_err(|_| raised())
 }
 
-/// Proves a schedule, with an eye on Ctrl-C.
+/// Proves a schedule, with checks for Ctrl-C.
 fn prove(schedule: CoreSchedule) -> Result<Verified, Unproved> {
     verify_interruptible(schedule, &interrupt())
 }
@@ -118,42 +118,51 @@ fn not_proved(py: Python<'_>, schedule: &CoreSchedule, unproved: Unproved) -> Py
 #[pymethods]
 impl Schedule {
     /// Reads a schedule from its text form.
+    ///
+    /// Raises:
+    ///     BuildError: the text is not a schedule; the message names the line.
     #[staticmethod]
     fn parse(py: Python<'_>, text: &str) -> PyResult<Self> {
         text::parse(text).map(Self::of).map_err(|error| of_core(py, &error))
     }
 
+    /// The name of the collective.
     #[getter]
     fn collective(&self) -> &'static str {
         self.core.collective.name
     }
 
+    /// The name of the algorithm, with its parameters.
     #[getter]
     fn algorithm(&self) -> &str {
         &self.core.algorithm
     }
 
+    /// The number of ranks.
     #[getter]
     fn world_size(&self) -> u32 {
         self.core.world_size
     }
 
+    /// The path by which data move: mapped, staged or pushed.
     #[getter]
     fn path(&self) -> &'static str {
         self.core.path.name()
     }
 
+    /// Whether input and output are the same memory.
     #[getter]
     fn in_place(&self) -> bool {
         self.core.aliasing == Aliasing::InPlace
     }
 
-    /// The rank that has or receives everything; 0 if the collective has no root.
+    /// The root; 0 if the collective has none.
     #[getter]
     fn root(&self) -> u32 {
         self.core.root
     }
 
+    /// The number of chunks of all parts.
     #[getter]
     fn chunks(&self) -> u32 {
         self.core.chunks()
@@ -165,7 +174,7 @@ impl Schedule {
         self.core.steps.iter().map(Step::of).collect()
     }
 
-    /// The number of all steps.
+    /// The number of steps of all ranks.
     #[getter]
     fn step_count(&self) -> usize {
         self.core.steps.len()
@@ -182,22 +191,28 @@ impl Schedule {
         pairs.into_iter().filter(|(from, to)| from != to).count()
     }
 
-    /// Whether a step asks a switch to reduce or to multicast.
+    /// Whether the schedule has steps for a switch, which reduces or multicasts.
     #[getter]
     fn needs_switch(&self) -> bool {
         self.core.steps.iter().any(|step| step.at_switch)
     }
 
-    /// How many slots staging has; 0 where memory is mapped.
+    /// The number of slots of staging; 0 for mapped memory.
     #[getter]
     fn slots(&self) -> u32 {
         self.core.slots
     }
 
-    /// The schedule for another path.
+    /// Returns the schedule for another path.
     ///
-    /// `channels` and `slots` are of the path `pushed`, by which NCCL runs: into how many slices every chunk is cut, each with
-    /// queues of its own (default: 1), and how deep the FIFO is into which ranks push (default: 2; NCCL has 8).
+    /// Args:
+    ///     path: mapped, staged or pushed.
+    ///     channels: for pushed, the path of NCCL: the number of slices of every chunk, each with its own queues. Default: 1.
+    ///     slots: for pushed: the depth of the FIFO into which ranks push. Default: 2; NCCL has 8.
+    ///
+    /// Raises:
+    ///     InvalidArgument: the path is unknown, a number is out of range, or `channels` or `slots` is given for another path.
+    ///     BuildError: the schedule is lowered already, or would have too many steps.
     #[pyo3(signature = (path, *, channels=None, slots=None))]
     fn lower(
         &self,
@@ -226,24 +241,29 @@ impl Schedule {
         ))
     }
 
-    /// A line diff of the two text forms.
+    /// Returns the line diff of the two text forms.
     fn diff(&self, other: &Self) -> String {
         text::diff(&self.core, &other.core)
     }
 
-    /// What a rank moves, in units of its buffer, on average; and the longest chain of waits.
+    /// Returns two numbers: the average data that a rank moves, in units of its longer buffer, and the waits on the longest chain.
     fn cost(&self, py: Python<'_>) -> PyResult<(f64, u32)> {
         let cost = cost_of(py, &self.core)?;
         Ok((cost.moved(), cost.waits))
     }
 
-    /// What the busiest rank moves, in units of its buffer.
+    /// Returns the data that the busiest rank moves, in units of its longer buffer.
     fn moved_by_busiest(&self, py: Python<'_>) -> PyResult<f64> {
         Ok(cost_of(py, &self.core)?.moved_by_busiest())
     }
 
-    /// The boundaries of all chunks, counted from the start of their part. `counts` is the number of elements, cut as a call
-    /// does, or a list of the numbers of every part.
+    /// Returns (first element, end) of every chunk, counted from the start of its part.
+    ///
+    /// Args:
+    ///     counts: the number of elements, cut into parts as a call does; or a list of the elements per part.
+    ///
+    /// Raises:
+    ///     InvalidArgument: not whole numbers from 0, or not one per part.
     fn chunk_ranges(&self, counts: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, usize)>> {
         let (collective, roles) = (self.core.collective, self.core.roles());
         let counts = match counts.try_iter() {
@@ -254,7 +274,10 @@ impl Schedule {
         Ok((0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect())
     }
 
-    /// The chunks that the input and the output of a rank hold, in memory order.
+    /// Returns the chunks of a rank's input and those of its output, in memory order.
+    ///
+    /// Raises:
+    ///     InvalidArgument: the schedule has no such rank.
     fn chunks_of(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<(Vec<u32>, Vec<u32>)> {
         let rank = integer("rank", rank, ANY)?;
         if rank >= self.core.world_size {
@@ -275,38 +298,61 @@ impl Schedule {
         format!("<nvcoll.Schedule {} {algorithm}, {ranks}, {}>", collective.name, path.name())
     }
 
-    /// For notebooks: a summary, and a picture unless it is too large.
+    /// Returns a summary for notebooks, with a picture if it is small enough.
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("schedule_html", slf.as_any())
     }
 
-    /// For notebooks: a picture, or None if it is too large.
+    /// Returns a picture for notebooks, or None if it would be too large.
     fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("schedule_svg", slf.as_any())
     }
 }
 
-/// Shows an object as the Python package does; imported here, because few programs run in a notebook.
+/// Calls a function of `nvcoll.notebook`. The module is imported here, because few programs run in a notebook.
 pub(crate) fn in_notebook<'py>(function: &str, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     object.py().import("nvcoll.notebook")?.call_method1(function, (object,))
 }
 
-/// One step of a schedule: folds its sources into its destinations, on one queue of one rank.
+/// One step of a schedule, on one queue of one rank: it folds its sources into its destinations.
 #[pyclass(name = "Step", module = "nvcoll", frozen, get_all)]
 pub(crate) struct Step {
+    /// The rank that executes the step.
     rank: u32,
+    /// The queue of that rank.
     queue: u32,
+    /// The position in that queue.
     index: u32,
-    /// What is folded: (rank, buffer, first chunk, end of chunks, rank whose contribution it is).
+    /// The sources: (rank, buffer, first chunk, end of chunks, contributing rank or None).
     sources: Vec<(u32, String, u32, u32, Option<u32>)>,
-    /// Where it goes: (rank, buffer, first chunk, end of chunks).
+    /// The destinations: (rank, buffer, first chunk, end of chunks).
     destinations: Vec<(u32, String, u32, u32)>,
+    /// The sources as the text form writes them.
     src: Vec<String>,
+    /// The destinations as the text form writes them.
     dst: Vec<String>,
+    /// Whether the step completes a reduction.
     is_final: bool,
+    /// Whether a switch can do the step.
     at_switch: bool,
+    /// The waits before the step, as the text form writes them.
     after: Vec<String>,
 }
+
+#[pymethods]
+impl Step {
+    fn __repr__(&self) -> String {
+        let (rank, queue, index) = (self.rank, self.queue, self.index);
+        let listed = |views: &[String], between: &str| match views {
+            [first, .., last] if views.len() > MOST_VIEWS => format!("{first}{between}…{between}{last}"),
+            _ => views.join(between),
+        };
+        format!("<nvcoll.Step r{rank}.q{queue}.{index}: {} = {}>", listed(&self.dst, ", "), listed(&self.src, " + "))
+    }
+}
+
+/// The most sources and destinations in the repr of a step. Chosen: one line.
+const MOST_VIEWS: usize = 4;
 
 impl Step {
     pub(crate) fn of(step: &nvcoll_core::schedule::Step) -> Self {
@@ -330,43 +376,48 @@ impl Step {
     }
 }
 
-/// What `nvcoll.verify` found.
+/// The proof of a schedule. Made by `nvcoll.verify`.
 #[pyclass(name = "Proof", module = "nvcoll", frozen)]
 pub(crate) struct Proof {
     verified: Verified,
+    /// The schedule.
     #[pyo3(get)]
     schedule: Py<Schedule>,
+    /// The time of the proof in seconds.
     #[pyo3(get)]
     seconds: f64,
 }
 
 #[pymethods]
 impl Proof {
-    /// Whether every element is the left fold over ranks 0..n-1.
+    /// Whether every element is reduced in the order of ranks, from rank 0.
     #[getter]
     fn is_rank_order(&self) -> bool {
         self.verified.is_rank_order()
     }
 
-    /// The order of the folds, the weakest over all chunks: rank, nested, own, or none where nothing is folded.
+    /// The order of the reduction, the weakest of all chunks: rank, nested or own; none if nothing is reduced.
     #[getter]
     fn order(&self) -> &'static str {
         self.verified.order().name()
     }
 
-    /// The number of steps proved.
+    /// The number of steps of the schedule.
     #[getter]
     fn steps(&self) -> usize {
         self.verified.schedule().steps.len()
     }
 
-    /// Why a node cannot run what was proved, on elements of four bytes: the limit and what to change; None if it can.
+    /// The reason why a node cannot run the schedule with elements of 4 bytes, with advice; None if it can.
     #[getter]
     fn cannot_run(&self) -> Option<String> {
         check_runnable(self.verified.schedule(), DType::F32.bytes()).err().map(|error| error.to_string())
     }
 
-    /// The fold expression of a chunk.
+    /// Returns the expression by which a chunk is reduced, as `(r0 + r1 + r2)`.
+    ///
+    /// Raises:
+    ///     InvalidArgument: the schedule has no such chunk.
     fn expression(&self, py: Python<'_>, chunk: &Bound<'_, PyAny>) -> PyResult<String> {
         let (chunk, chunks) = (integer("chunk", chunk, ANY)?, self.verified.schedule().chunks());
         if chunk >= chunks {
@@ -381,16 +432,20 @@ impl Proof {
         format!("<nvcoll.Proof {} {}, {steps}>", schedule.collective.name, schedule.algorithm)
     }
 
-    /// For notebooks: what was proved.
+    /// Returns a table for notebooks.
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("proof_html", slf.as_any())
     }
 }
 
-/// Proves that a schedule gives the promised result, without race or deadlock, for any count.
+/// Proves that a schedule gives the promised result, without races and deadlocks, for any count.
+///
+/// Returns:
+///     The proof.
 ///
 /// Raises:
-///     Refuted: it does not; `places` names the steps that meet, `missing` what would have to be added, or None.
+///     Refuted: the schedule is wrong. `places` names the steps in conflict; `missing` names the missing wait, or is None.
+///     KeyboardInterrupt: Ctrl-C ended the proof.
 #[pyfunction]
 pub(crate) fn verify(py: Python<'_>, schedule: Py<Schedule>) -> PyResult<Proof> {
     let start = Instant::now();
@@ -399,17 +454,30 @@ pub(crate) fn verify(py: Python<'_>, schedule: Py<Schedule>) -> PyResult<Proof> 
     Ok(Proof { verified, schedule, seconds: start.elapsed().as_secs_f64() })
 }
 
-/// Explains in one line what each schedule moves, and how long its chain of waits is.
+/// Explains in one line the data that each schedule moves and its longest chain of waits.
 #[pyfunction]
 pub(crate) fn why(py: Python<'_>, schedules: Vec<Py<Schedule>>) -> PyResult<String> {
     let costs = schedules.iter().map(|schedule| cost_of(py, &schedule.get().core));
     Ok(core_why(&costs.collect::<PyResult<Vec<_>>>()?))
 }
 
-/// Builds the schedule of an algorithm, by name or written in Python, lowered to `path`.
+/// Builds the schedule of an algorithm and lowers it to a path.
 ///
-/// `in_place=True`, as in `Node.all_reduce` without `out`, lets an algorithm use that input and output are one memory; it is
-/// the default where the collective can be in place. A schedule runs only calls of its own kind.
+/// Args:
+///     collective: the name of a collective.
+///     algorithm: a name, an algorithm that is written in Python, or a schedule.
+///     world_size: the number of ranks.
+///     root: the root, for a collective that has one. Default: 0.
+///     path: mapped, staged or pushed.
+///     in_place: whether input and output are the same memory, as in `Node.all_reduce` without `out`. A schedule runs calls
+///         of its own kind alone. Default: True, if the collective can be in place.
+///
+/// Returns:
+///     The schedule, which is not proved.
+///
+/// Raises:
+///     InvalidArgument: a name is unknown, a number is out of range, or the algorithm is for another collective.
+///     BuildError: the algorithm broke a rule of the builder, or has too many steps.
 #[pyfunction]
 #[pyo3(signature = (collective, algorithm, *, world_size, root=None, path="mapped", in_place=None))]
 pub(crate) fn schedule(
@@ -441,8 +509,7 @@ pub(crate) fn schedule(
     Ok(Schedule::of(lowered(py, &mapped.map_err(|e| of_core(py, &e))?, path)?))
 }
 
-/// Returns the mapped schedule of an algorithm that is no name: a Schedule, or an object with
-/// `schedule(world_size, in_place, root)`.
+/// Returns the mapped schedule of a `Schedule`, or of an object with the method `schedule(world_size, in_place, root)`.
 pub(crate) fn written<'py>(
     algorithm: &Bound<'py, PyAny>,
     roles: Roles,
@@ -458,14 +525,14 @@ pub(crate) fn written<'py>(
     Ok(algorithm.call_method1("schedule", arguments)?.cast_into::<Schedule>()?)
 }
 
-/// Reads `world_size=` and `root=`, whose default is 0; whether the collective has such a root is the builder's to say.
+/// Reads `world_size=` and `root=`, whose default is 0. The builder checks whether the collective has a root.
 pub(crate) fn roles(world_size: &Bound<'_, PyAny>, root: Option<&Bound<'_, PyAny>>) -> PyResult<Roles> {
     let world_size = integer("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
     let root = root.map_or(Ok(0), |root| integer("root", root, 0..=world_size - 1))?;
     Ok(Roles { world_size, root })
 }
 
-/// Finds a contract.
+/// Reads the name of a collective.
 pub(crate) fn collective_named(py: Python<'_>, name: &str) -> PyResult<&'static Collective> {
     Collective::named(name).ok_or_else(|| {
         let known: Vec<&str> = nvcoll_core::collective::COLLECTIVES.iter().map(|c| c.name).collect();
