@@ -37,7 +37,7 @@ CHUNK = 1 << 20
 
 HEAD = """
 gpu = "{gpu}"
-abilities = {{ peer_access = true, multicast = false, switch_folds = false, gpu_direct = false }}
+abilities = {{ peer_access = true, multicast = false, switch_reduction = false, gpu_direct = false }}
 sources = ["a test"]
 [[machines]]
 name = "{name}"

@@ -71,7 +71,7 @@ def test_ranks_and_their_caller_obey_a_frozen_decision(pinned):
         for algorithm in auto_candidates("all_reduce"):
             node = nvcoll.Node(4, tuning=pinned(DECISION.format(mode=mode, algorithm=algorithm)))
             chosen, why, _ = node.estimates("all_reduce", 10, path=rounds.MODES[mode][0], by_rank=rounds.MODES[mode][1])
-            assert (chosen, why) == (algorithm, "frozen in the tuning table")
+            assert (chosen, why) == (algorithm, "a decision of the tuning table")
     results = node.run(lambda comm: comm.all_reduce(np.full(1000, comm.rank + 0.5, "f4")).tolist())
     assert results == [[8.0] * 1000] * 4
 
@@ -153,7 +153,7 @@ def test_explain_of_a_root_that_is_not_0_and_of_many_ranks():
     text = run("explain", "scatter", "-b", "1K", "-n", "3", "--root", "2", "--rounds", "1", "-d", "float64")
     assert "scatter 1008B float64, in place" in text.replace(" B ", "B ")
     text = run("explain", "all_gather", "-n", "65", "--rounds", "1")
-    assert "more ranks than are estimated: the first of the registry" in text and "no estimates" in text
+    assert "the default, since there are too many ranks to estimate" in text and "no estimates" in text
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_tuning_writes_a_table_that_can_be_pinned(tmp_path, capsys):
     node = nvcoll.Node(4, tuning=file)
     assert all(value >= 0 for mode in cost_model().modes for value in node.tuning[mode].values())
     chosen, why, _ = node.estimates("all_gather", 4096)
-    assert why == "frozen in the tuning table" and chosen in auto_candidates("all_gather")
+    assert why == "a decision of the tuning table" and chosen in auto_candidates("all_gather")
     assert nvcoll.Node(3, tuning=file).estimates("all_gather", 4096).why != why
 
 

@@ -112,7 +112,7 @@ def test_a_size_is_binary_but_with_a_b(text, nbytes):
 
 def test_what_limits_successive_sizes_is_said_once():
     text = cli("predict", "all_reduce", "-b", "32M", "-e", "1G", "--on", "hgx-h100").stdout
-    assert "bound by  32 MiB to 1 GiB: GPU ports (the switch folds: 1.125 N each way)" in text
+    assert "bound by  32 MiB to 1 GiB: GPU ports (NVLS: 1.125 bytes each way per byte)" in text
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_machine_without_prediction_says_why_and_has_a_floor():
 def test_machines_of_one_name_are_told_apart(tmp_path):
     bridge = """
 gpu = "rtx3090"
-abilities = { peer_access = true, multicast = false, switch_folds = false, gpu_direct = false }
+abilities = { peer_access = true, multicast = false, switch_reduction = false, gpu_direct = false }
 sources = ["none"]
 [[machines]]
 name = "two"

@@ -12,7 +12,7 @@ from nvcoll.cli.machines import named
 
 TWO = """
 gpu = "rtx3090"
-abilities = { peer_access = false, multicast = false, switch_folds = false, gpu_direct = false }
+abilities = { peer_access = false, multicast = false, switch_reduction = false, gpu_direct = false }
 sources = ["none"]
 [[machines]]
 name = "two"

@@ -131,7 +131,7 @@ def test_what_a_machine_has(row):
     says = [int(row[heading]) for heading in ("GPUs", "direct peers", "NVSwitch chips")]
     assert says == [one.world_size, peers(one), chips(one)] and domain(one) == one.world_size
     able = {"yes": True, "no": False}
-    assert able[row["NVLS"]] == ("switch_folds" in one.abilities) == ("multicast" in one.abilities)
+    assert able[row["NVLS"]] == ("switch_reduction" in one.abilities) == ("multicast" in one.abilities)
 
 
 @pytest.mark.parametrize("row", tables("collective"), ids=lambda row: f"{row['collective']} {row['algorithm']}")

@@ -23,7 +23,7 @@ NIC0\tPIX\tPIX\tPXB\tSYS\t X \t
 
 ODD = """
 gpu = "v100-sxm"
-abilities = { peer_access = true, multicast = false, switch_folds = false, gpu_direct = true }
+abilities = { peer_access = true, multicast = false, switch_reduction = false, gpu_direct = true }
 sources = ["none"]
 [[machines]]
 name = "odd"

@@ -96,7 +96,7 @@ def test_where_nothing_else_joins_them_there_is_no_path():
 
 def test_steps_at_a_switch_are_refused_or_done_by_ranks():
     board = nvcoll.fabric("dgx1-v100")
-    with pytest.raises(nvcoll.InvalidArgument, match="no switch folds"):
+    with pytest.raises(nvcoll.InvalidArgument, match="runs in a switch with NVLS, and none joins its ranks"):
         board.simulate(scheduled("nvswitch"), MIB)
     assert board.simulate(scheduled("nvswitch"), MIB, at_switch="ignore").time_us > 0
 

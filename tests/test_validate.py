@@ -192,6 +192,16 @@ def test_the_shipped_table_can_be_read_and_hangs_together():
         assert owner.family and owner.fabric and owner.facts["source"], owner.system_id
         assert (owner.launch == "unknown") == (not owner.facts["launch_source"]), owner.system_id
         assert nodes > 1 or not owner.network, owner.system_id
+        assert owner.facts["nvls"] in ("", "off"), owner.system_id
+
+
+def test_a_system_that_turns_nvls_off_is_predicted_without_it():
+    owners = {item.system.system_id: item.system for item in judging.read(SHIPPED)}
+    off = nccl_estimate.built(owners["gb200_32n4_oci_2rack"])
+    on = nccl_estimate.built(owners["gb300_32n4_oci_2rack"])
+    assert "switch_reduction" not in off.abilities and "switch_reduction" in on.abilities
+    with pytest.raises(InvalidArgument, match="NVLS"):
+        off.predict("all_reduce", MIB, algorithm="NVLSTree")
 
 
 def test_fabrics_and_networks_of_the_shipped_table_are_presets():

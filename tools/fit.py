@@ -87,8 +87,8 @@ UNEXPLAINED = {
     "mnnvl_multi_rack": bands()[:-1],
     "multinode_efa": bands()[1:2],
 }
-"""Bands in which a class fixes no constant; they are judged. Calls of the first two take 2 to 5 times what any term
-says. Over EFA calls of 64 KiB to 1 MiB are taken for LL, which its plugin calls unsafe there; how they go is not known.
+"""Bands in which a class fixes no constant; they are judged. Calls of the first two take up to 6 times the
+prediction. EFA: calls of 64 KiB to 1 MiB are predicted with LL, which its plugin calls unsafe.
 """
 
 TRUST_HEAD = """\

@@ -38,7 +38,7 @@ def built(system: System) -> Fabric:
     one = fabric(system.fabric)
     if system.network and system.n_gpus > one.world_size:
         one = cluster(one, nodes=system.n_gpus // one.world_size, network=system.network)
-    return one
+    return one.without_nvls() if system.facts.get("nvls") == "off" else one
 
 
 def machine(system: System) -> Fabric | None:

@@ -1973,7 +1973,7 @@ class Fabric:
 
     @property
     def abilities(self) -> list[str]:
-        """The abilities: some of `peer_access`, `multicast`, `switch_folds`, `gpu_direct`."""
+        """The abilities: some of `peer_access`, `multicast`, `switch_reduction`, `gpu_direct`."""
 
     @property
     def devices(self) -> list[tuple[str, str, int | None, int]]:
@@ -1992,6 +1992,9 @@ class Fabric:
         Raises:
             InvalidArgument: `first` is not a whole number from 0.
             KeyboardInterrupt: Ctrl-C ended the search for routes."""
+
+    def without_nvls(self) -> Fabric:
+        """Returns the machine with NVLS turned off, as ``NCCL_NVLS_ENABLE=0`` does."""
 
     def route(self, source: int, target: int) -> tuple[list[str], str]:
         """Returns the names of the devices on the route between two ranks, and the kind of the route.

@@ -317,7 +317,7 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
         if why := _why_unpriced(report, at):
             yield "note", f"{counted(total.unpriced, 'call')} without an answer, not in the total: {why}"
     if report.others:
-        yield "note", f"{counted(report.others, 'call')} more, of more kinds than a node tells apart: in no row"
+        yield "note", f"{counted(report.others, 'more call')} in no row and no total: too many kinds of calls"
 
 
 def _why_unpriced(report: Report, at: int) -> str | None:

@@ -100,7 +100,7 @@ def fitted(
         columns, left_out = [*range(len(headings))], []
         yield from _turned(table, width)
     if left_out := [name for name in left_out if name.strip("| ")]:
-        yield from labelled("", f"(not shown at {width} columns: {', '.join(left_out)})", width, label=0)
+        yield from labelled("", f"(left out to fit {width} columns: {', '.join(left_out)})", width, label=0)
 
 
 def _with_short_names(table: list[list[str]]) -> list[list[str]]:

@@ -123,7 +123,7 @@ fn a_frozen_decision_is_obeyed_by_every_rank_and_whoever_drives_them() {
         assert_eq!([name(1), name(1000), name(1001), name(1 << 20)], ["two_shot", "two_shot", "one_shot", "one_shot"]);
         let group = call(&ALL_REDUCE, path, Aliasing::InPlace, 1);
         let of_group = node.programs().choose(&group, split, 4, &HoldsNoLock).unwrap();
-        assert_ne!(of_group.why, "frozen in the tuning table", "it is for 8 ranks");
+        assert_ne!(of_group.why, "a decision of the tuning table", "it is for 8 ranks");
     }
 }
 
@@ -147,7 +147,7 @@ fn with_many_ranks_it_is_the_first_of_the_registry_and_says_so() {
     let node = node(MODELLED_RANKS + 1, "");
     let chosen = node.programs().choose(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap();
     assert_eq!(chosen.algorithm, algorithm::of(&ALL_GATHER).next().unwrap().name);
-    assert!(chosen.why.contains("more ranks than are estimated"), "{}", chosen.why);
+    assert!(chosen.why.contains("too many ranks to estimate"), "{}", chosen.why);
     assert!(node.programs().estimates(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap().is_empty());
 }
 

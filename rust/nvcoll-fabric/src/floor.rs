@@ -46,7 +46,7 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Returns the least time for so many bytes.
+    /// Returns the least time for `nbytes`.
     pub fn time(&self, nbytes: u64) -> Ps {
         self.latency + self.algbw.map_or(0, |rate| rate.time(nbytes))
     }
@@ -74,7 +74,7 @@ impl Fabric {
         let cuts = Cuts::of(self, rate);
         let n = cuts.gpus.len() as u64;
         let bytes_per_second = match collective.kind {
-            CollectiveKind::AllReduce => cuts.all_reduce(self.abilities.switch_folds && self.abilities.multicast),
+            CollectiveKind::AllReduce => cuts.all_reduce(self.abilities.switch_reduction && self.abilities.multicast),
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter => n * cuts.shard(),
             CollectiveKind::Broadcast | CollectiveKind::Scan | CollectiveKind::Exscan => cuts.rate_of_first(),
             CollectiveKind::Reduce => cuts.rate_to_first(),

@@ -44,7 +44,7 @@ fn four_gpus(lanes: u32, abilities: &str) -> Fabric {
 
 #[test]
 fn a_switch_lets_a_ring_through_at_line_rate_and_one_that_folds_more() {
-    let plain = four_gpus(18, "multicast = false, switch_folds = false");
+    let plain = four_gpus(18, "multicast = false, switch_reduction = false");
     // A ring of 4 sends 2 (n-1)/n = 1.5 N through a port of 450 GB/s.
     assert_eq!(ceiling(&plain, "all_reduce"), 300.0);
     assert_eq!(ceiling(&plain, "all_gather"), 600.0);
@@ -52,7 +52,7 @@ fn a_switch_lets_a_ring_through_at_line_rate_and_one_that_folds_more() {
     assert_eq!(ceiling(&plain, "gather"), 600.0);
     // 3/4 N leaves each GPU. Of two together N leaves, through two ports.
     assert_eq!(ceiling(&plain, "all_to_all"), 600.0);
-    let folds = four_gpus(18, "multicast = true, switch_folds = true");
+    let folds = four_gpus(18, "multicast = true, switch_reduction = true");
     assert_eq!(ceiling(&folds, "all_reduce"), 360.0);
 }
 

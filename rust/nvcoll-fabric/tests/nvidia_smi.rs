@@ -19,10 +19,22 @@ fn printed(fabric: &Fabric) -> String {
 
 #[test]
 fn the_matrix_of_a_preset_comes_back() {
-    for name in ["dgx1-v100", "v100-4-mesh", "hgx-a100", "hgx-h100", "rtx3090-2-bridge", "pcie3-8-p2p", "hgx-a100-4"] {
+    let names = [
+        "dgx1-v100",
+        "v100-4-mesh",
+        "hgx-a100",
+        "hgx-h100",
+        "rtx3090-2-bridge",
+        "pcie3-8-p2p",
+        "hgx-a100-4",
+        "gh200-4",
+    ];
+    for name in names {
         let fabric = preset(name).unwrap();
         let read = Fabric::from_text(&printed(&fabric), Some(&fabric.gpu.name), name).unwrap();
         assert_eq!(read.matrix().unwrap(), fabric.matrix().unwrap(), "{name}");
+        let nvls = |fabric: &Fabric| (fabric.abilities.multicast, fabric.abilities.switch_reduction);
+        assert_eq!(nvls(&read), nvls(&fabric), "{name}");
         let nvlink = |fabric: &Fabric| fabric.alone().unwrap();
         if fabric.of_kind(DeviceKind::Nvswitch).count() > 0 {
             assert_eq!(nvlink(&read), nvlink(&fabric), "{name}");

@@ -483,7 +483,7 @@ fn a_switch_under_a_tree_over_nodes_asks_of_a_port_what_it_folds_and_the_cards_a
     let busy = |gbps: f64, load: f64| (100.0 * load * nbytes as f64 / gbps / 1e3 / found.us).round();
     let (ports, cards) = (busy(450.0, 1.125), busy(400.0, 1.0));
     let words =
-        format!("GPU ports, {ports} % busy (the switch folds: 1.125 N each way); network cards, {cards} % busy");
+        format!("GPU ports, {ports} % busy (NVLS: 1.125 bytes each way per byte); network cards, {cards} % busy");
     assert_eq!(found.bottleneck, words);
     assert!(ports < 82.0 && cards < 100.0);
 }

@@ -194,7 +194,7 @@ fn a_barrier_is_signals() {
 }
 
 #[test]
-fn nvswitch_moves_n_and_an_nth_through_each_port_where_the_switch_folds() {
+fn nvswitch_moves_n_and_an_nth_through_each_port_where_the_switch_reduction() {
     let (n, nbytes) = (8, 8 << 20);
     let all_reduce = schedule(&ALL_REDUCE, "nvswitch", n, Path::Mapped);
     let whole = partition(&all_reduce, nbytes);
@@ -204,8 +204,10 @@ fn nvswitch_moves_n_and_an_nth_through_each_port_where_the_switch_folds() {
     // N (1 + 1/n) at 10 GB/s, after two signals and four hops.
     assert_eq!(timeline.ends_ps, [9 * (1 << 20) * 100 + 800_000; 8]);
 
-    let weak =
-        Fabric { abilities: nvcoll_fabric::hardware::Abilities { switch_folds: false, ..fabric.abilities }, ..fabric };
+    let weak = Fabric {
+        abilities: nvcoll_fabric::hardware::Abilities { switch_reduction: false, ..fabric.abilities },
+        ..fabric
+    };
     let refused = simulate(&all_reduce, &whole, DType::U8, &weak, &ideal()).unwrap_err();
     let Error::Unable { message, .. } = &refused else { panic!("{refused}") };
     assert!(message.contains("two_shot") && message.contains("r0.q0.0"), "{message}");

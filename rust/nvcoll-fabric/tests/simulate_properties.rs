@@ -113,7 +113,7 @@ proptest! {
         let able = fabric.abilities;
         for step in &schedule.steps {
             let nbytes: u64 = step.dst[0].chunks.clone().map(|c| partition.chunk_count(c) as u64 * 4).sum();
-            if step.at_switch && able.switch_folds && able.multicast {
+            if step.at_switch && able.switch_reduction && able.multicast {
                 return Ok(());
             }
             let into = step.src.iter().map(|source| (source.view.rank, step.rank));

@@ -124,17 +124,22 @@ impl Fabric {
         self.0.sources.clone()
     }
 
-    /// The abilities: some of `peer_access`, `multicast`, `switch_folds`, `gpu_direct`.
+    /// The abilities: some of `peer_access`, `multicast`, `switch_reduction`, `gpu_direct`.
     #[getter]
     fn abilities(&self) -> Vec<&'static str> {
         let able = self.0.abilities;
         let all = [
             ("peer_access", able.peer_access),
             ("multicast", able.multicast),
-            ("switch_folds", able.switch_folds),
+            ("switch_reduction", able.switch_reduction),
             ("gpu_direct", able.gpu_direct),
         ];
         all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect()
+    }
+
+    /// Returns the machine with NVLS turned off, as ``NCCL_NVLS_ENABLE=0`` does.
+    fn without_nvls(&self) -> Self {
+        self.0.without_nvls().into()
     }
 
     /// The devices: (name, kind, node or None, chips).

@@ -134,23 +134,25 @@ pub fn choose(context: &CallContext<'_>, tuning: &Tuning, unlocked: &impl Unlock
     let chosen = |algorithm, why| Ok(ChosenAlgorithm { algorithm, why });
     let mut all = candidates(context.call.collective).map(|algorithm| algorithm.name);
     match (all.next(), all.next()) {
-        (None, _) => return chosen(first, "no algorithm folds in the order of ranks: the first of the registry"),
+        (None, _) => return chosen(first, "the default, since no algorithm reduces in rank order"),
         (Some(only), None) => return chosen(only, "the only candidate"),
-        (Some(first), _) if context.world_size == 1 => return chosen(first, "one rank: all are alike"),
+        (Some(first), _) if context.world_size == 1 => {
+            return chosen(first, "the default, since with one rank all algorithms do the same")
+        }
         _ => {}
     }
     let longest = context.lengths().1.into_iter().max().unwrap_or(0) * context.call.dtype.bytes();
     if let Some(algorithm) = tuning.decision(&context.form(), longest as u64) {
-        return chosen(algorithm, "frozen in the tuning table");
+        return chosen(algorithm, "a decision of the tuning table");
     }
     if context.world_size > MODELLED_RANKS {
-        return chosen(first, "more ranks than are estimated: the first of the registry");
+        return chosen(first, "the default, since there are too many ranks to estimate");
     }
     let estimates = estimates(context, tuning, unlocked)?;
     let at = best(&estimates.iter().map(|estimate| estimate.seconds).collect::<Vec<_>>());
     let why = match at {
         0 if estimates.iter().any(|other| other.seconds < estimates[0].seconds) => {
-            "the first of the registry: the fastest estimate is less than 5 % lower"
+            "the default, since no other estimate is more than 5 % lower"
         }
         _ => "the lowest estimate",
     };

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! gpu = "rtx3090"
-//! abilities = { peer_access = false, multicast = false, switch_folds = false, gpu_direct = false }
+//! abilities = { peer_access = false, multicast = false, switch_reduction = false, gpu_direct = false }
 //! sources = ["..."]
 //! gpus_per_tray = 4                  of a rack, whose trays have network cards each; without it, one box
 //!

@@ -56,7 +56,7 @@ pub struct Device {
     pub node: Option<u32>,
     /// Of a GPU in a rack, the tray in which it is, which has network cards of its own; none where the node is one box.
     pub tray: Option<u32>,
-    /// Of how many chips it is made.
+    /// The number of its chips.
     pub chips: u32,
 }
 
@@ -133,8 +133,8 @@ pub struct Abilities {
     pub peer_access: bool,
     /// Its NVSwitch sends what one GPU writes to many.
     pub multicast: bool,
-    /// Its NVSwitch folds what one GPU reads from many.
-    pub switch_folds: bool,
+    /// Its NVSwitch reduces what one GPU reads from many.
+    pub switch_reduction: bool,
     /// Network cards reach GPU memory.
     pub gpu_direct: bool,
 }
@@ -142,7 +142,7 @@ pub struct Abilities {
 /// How well predictions of a fabric are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// Predictions were compared with measurements of so many systems of the class, of these numbers of nodes.
+    /// Predictions were compared with measurements of systems of the class.
     Validated {
         /// The number of systems.
         systems: u32,
@@ -177,6 +177,12 @@ impl std::fmt::Display for Evidence {
 }
 
 impl Fabric {
+    /// Returns the machine with NVLS turned off, as `NCCL_NVLS_ENABLE=0` does: its switches neither reduce nor multicast.
+    pub fn without_nvls(&self) -> Self {
+        let abilities = Abilities { multicast: false, switch_reduction: false, ..self.abilities };
+        Self { abilities, ..self.clone() }
+    }
+
     /// Returns the positions of the GPUs in `devices`: rank r is the r-th.
     pub fn gpus(&self) -> Vec<usize> {
         self.of_kind(DeviceKind::Gpu).collect()

@@ -10,6 +10,7 @@ mod nvidia_smi;
 
 use crate::error::{Error, Result};
 use crate::hardware::gpus::{self, Gpu};
+use crate::hardware::media::Medium;
 use crate::hardware::{media, Abilities, Device, DeviceKind, Fabric};
 
 /// A format in which a machine can be described.
@@ -80,11 +81,10 @@ fn check_switch_links(lanes: &[u32], gpu: &Gpu) -> std::result::Result<(), Strin
     }
 }
 
-/// Returns what GPUs of a model and their switch can do, as the maker sells them.
+/// Returns the abilities of a machine with GPUs of a model and no NVSwitch.
 fn abilities_of(gpu: &Gpu) -> Abilities {
     let is_for_games = gpu.title.contains("GeForce");
-    let switch_folds = gpu.nvlinks >= LINKS_OF_HOPPER;
-    Abilities { peer_access: !is_for_games, multicast: switch_folds, switch_folds, gpu_direct: !is_for_games }
+    Abilities { peer_access: !is_for_games, multicast: false, switch_reduction: false, gpu_direct: !is_for_games }
 }
 
 /// GPUs with this many NVLinks have a switch that reduces and multicasts: Hopper and later. Cited: NVIDIA H100 datasheet.
@@ -94,6 +94,14 @@ impl Fabric {
     fn add(&mut self, name: String, kind: DeviceKind) -> usize {
         self.devices.push(Device { name, kind, node: Some(0), tray: None, chips: 1 });
         self.devices.len() - 1
+    }
+
+    /// Adds an NVSwitch and joins GPUs to it, each by its number of NVLinks. The switch has NVLS if the GPUs are Hopper or later.
+    fn add_nvswitch(&mut self, medium: &'static Medium, lanes: impl IntoIterator<Item = (usize, u32)>) {
+        let switch = self.add("nvswitch".to_owned(), DeviceKind::Nvswitch);
+        lanes.into_iter().for_each(|(gpu, lanes)| self.join(gpu, switch, medium, lanes));
+        let has_nvls = self.gpu.nvlinks >= LINKS_OF_HOPPER;
+        (self.abilities.multicast, self.abilities.switch_reduction) = (has_nvls, has_nvls);
     }
 
     /// Adds a socket with its memory, and joins it to all earlier sockets by the medium `between`.

@@ -116,10 +116,7 @@ impl<'a> Reading<'a> {
         check_switch_links(&lanes, self.fabric.gpu)?;
         if !lanes.is_empty() {
             let medium = self.nvlink()?;
-            let switch = self.fabric.add("nvswitch".to_owned(), DeviceKind::Nvswitch);
-            for (&gpu, &lanes) in &self.to_switch {
-                self.fabric.join(gpu, switch, medium, lanes);
-            }
+            self.fabric.add_nvswitch(medium, self.to_switch.iter().map(|(&gpu, &lanes)| (gpu, lanes)));
         }
         Ok(())
     }

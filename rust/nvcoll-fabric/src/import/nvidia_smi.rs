@@ -271,8 +271,7 @@ impl TopologyMatrix {
             let all: Vec<u32> = gpus.iter().map(|&gpu| lanes(gpu)).collect();
             check_switch_links(&all, fabric.gpu)
                 .map_err(|message| Error::Description { origin: fabric.name.clone(), message })?;
-            let switch = fabric.add("nvswitch".to_owned(), DeviceKind::Nvswitch);
-            gpus.iter().filter(|&&gpu| lanes(gpu) > 0).for_each(|&gpu| fabric.join(gpu, switch, medium, lanes(gpu)));
+            fabric.add_nvswitch(medium, gpus.iter().map(|&gpu| (gpu, lanes(gpu))).filter(|(_, lanes)| *lanes > 0));
             return Ok(());
         }
         for (&(a, b), &word) in &self.words {

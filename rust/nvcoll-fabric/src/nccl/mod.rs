@@ -227,7 +227,7 @@ impl Model {
             ring.channels = ring.channels.min(tree.channels);
             tree.channels = ring.channels;
         }
-        let folds = fabric.abilities.multicast && fabric.abilities.switch_folds;
+        let folds = fabric.abilities.multicast && fabric.abilities.switch_reduction;
         if folds && constants.sm >= 90 && constants.nvls != NvlsBandwidth::None && node.gpus > 2 {
             nvls = search::find_nvls(&node, &constants);
         }
@@ -310,7 +310,7 @@ impl Model {
         })
     }
 
-    /// Returns the most channels that a call of so many bytes has.
+    /// Returns the largest number of channels of a call of `nbytes`.
     pub fn used_channels(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> u32 {
         self.cost_model().used_channels(algorithm, protocol, nbytes)
     }

@@ -148,7 +148,7 @@ impl MachineSummary {
         let has_switch = interconnect == Interconnect::Nvlink
             && leaving(fabric, node[0]).any(|link| fabric.devices[link.to].kind == DeviceKind::Nvswitch);
         let is_rack = has_switch && leaving(fabric, node[0]).any(|link| link.medium.family == LinkFamily::C2c);
-        let folds = has_switch && fabric.abilities.switch_folds && fabric.abilities.multicast;
+        let folds = has_switch && fabric.abilities.switch_reduction && fabric.abilities.multicast;
         let network = (nodes > 1).then(|| network(fabric, node[0])).flatten();
         if nodes > 1 && network.is_none() {
             return Err(unable("nothing joins its nodes that has a rate".to_owned()));

@@ -1,4 +1,4 @@
-//! What a caller gets: the time, its interval, what it is made of, and what limits it.
+//! A prediction: the time, its interval, its parts, and the bottleneck.
 
 use super::breakdown::{us, Carrier, TimeBreakdown};
 use super::machine::{self, MachineSummary};
@@ -8,23 +8,23 @@ use crate::floor::Floor;
 use crate::nccl::{NcclAlgorithm, Protocol};
 use crate::units::PS_PER_US;
 
-/// A class of which nothing was measured.
+/// The name of a class without measurements.
 const UNSEEN: &str = "";
 
 const CUT: &str = "the narrowest cut of the fabric";
 
 const EGRESS: &str = "the way from GPUs to network cards";
 
-/// How long a call takes. Times are microseconds.
+/// The predicted time of a call. Times are in microseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// The size, as nccl-tests counts it.
     pub nbytes: u64,
-    /// As NCCL prints it; `SendRecv` for what is built of sends and receives.
+    /// The algorithm as NCCL prints it; `SendRecv` for collectives of sends and receives.
     pub algorithm: &'static str,
-    /// As NCCL prints it.
+    /// The protocol as NCCL prints it.
     pub protocol: &'static str,
-    /// The most channels that NCCL gives the call, if it knows the machine.
+    /// The largest number of channels that NCCL gives the call, if its model knows the machine.
     pub channels: Option<u32>,
     /// The predicted time; never less than the lower bound.
     pub us: f64,
@@ -44,7 +44,7 @@ pub struct Prediction {
     pub parts: Vec<(&'static str, f64)>,
 }
 
-/// Puts a prediction together.
+/// Makes a prediction from the parts of its time.
 pub(super) fn made(
     predictor: &Predictor,
     call: &CollectiveCall,
@@ -59,7 +59,7 @@ pub(super) fn made(
     let parts = parts(&spent, launch_us, missing);
     let time: f64 = parts.iter().map(|part| part.1).sum::<f64>().max(floor_us);
     let longest = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0);
-    // No measured system has such a link, or a GPU that lacks some of its own: the class says nothing of it.
+    // No measured system has such a bottleneck, or a GPU without some of its NVLinks: the class does not apply.
     let unseen = if longest == "bytes" { unseen(predictor, &spent) } else { None };
     let machine = &predictor.machine;
     let class = if unseen.is_some() || machine.lacks.is_some() { UNSEEN } else { predictor.class() };
@@ -87,8 +87,8 @@ pub(super) fn made(
     }
 }
 
-/// Names what joins the GPUs of a node and what takes most of a call's time: what a measured system must share with a
-/// prediction that it validates.
+/// Names the interconnect of a node's GPUs and the longest part of a call's time. A measured system validates a prediction only
+/// if both have the same.
 pub(super) fn limit(machine: &MachineSummary, spent: &TimeBreakdown, longest: &str) -> String {
     let taken = match (longest, spent.carrier) {
         ("launch", _) => "launch",
@@ -123,7 +123,7 @@ fn parts(spent: &TimeBreakdown, launch_us: f64, missing_us: f64) -> Vec<(&'stati
     all.into_iter().filter(|part| part.1 > 0.0).collect()
 }
 
-/// Names what holds a call up that holds up no measured system, and says what part of its line rate is counted of it.
+/// Names a bottleneck that no measured system has, and returns the part of its line rate that the prediction assumes.
 fn unseen(predictor: &Predictor, spent: &TimeBreakdown) -> Option<(String, f64)> {
     match spent.carrier {
         Carrier::InnerLink(round) => {
@@ -136,7 +136,7 @@ fn unseen(predictor: &Predictor, spent: &TimeBreakdown) -> Option<(String, f64)>
     }
 }
 
-/// Names what most of the time goes to.
+/// Describes the bottleneck of a call.
 fn bottleneck(
     predictor: &Predictor,
     call: &CollectiveCall,
@@ -162,11 +162,11 @@ fn bottleneck(
     }
 }
 
-/// Names what carries the bytes, and how busy it is.
+/// Describes the part of the machine that limits the bytes, and how busy it is.
 fn carried(predictor: &Predictor, pair: AlgoProto, spent: &TimeBreakdown, percent: impl Fn(f64) -> f64) -> String {
     let (params, machine) = (&predictor.params, &predictor.machine);
     let flags = if pair.protocol == Protocol::Ll { 2.0 } else { 1.0 };
-    let note = if flags > 1.0 { " (LL: half of what moves are flags)" } else { "" };
+    let note = if flags > 1.0 { " (LL: half of the bytes are flags)" } else { "" };
     let cards_gbps = params.inter_node.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);
     let line = match spent.carrier {
         Carrier::Cards => cards_gbps,
@@ -185,7 +185,7 @@ fn carried(predictor: &Predictor, pair: AlgoProto, spent: &TimeBreakdown, percen
         (Carrier::Cut(_), _) => format!("{CUT}, {busy:.0} % busy"),
         (Carrier::FoldingSwitch, _) => {
             let each_way = 1.0 + 1.0 / params.local;
-            format!("GPU ports, {busy:.0} % busy (the switch folds: {each_way:.3} N each way)")
+            format!("GPU ports, {busy:.0} % busy (NVLS: {each_way:.3} bytes each way per byte)")
         }
         (Carrier::Links, machine::Interconnect::Nvlink) => format!("GPU ports, {busy:.0} % busy{note}"),
         (Carrier::Links, machine::Interconnect::Peer) => format!("PCIe, {busy:.0} % busy{note}"),

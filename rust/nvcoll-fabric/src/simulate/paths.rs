@@ -253,7 +253,7 @@ impl TransferPaths {
         let able = link_table.fabric().abilities;
         let ranks: Vec<u32> = [step.rank].into_iter().chain(step.views().map(|view| view.rank)).collect();
         let is_able =
-            (!folds || able.switch_folds) && (!spreads || able.multicast) && link_table.star(&ranks).is_some();
+            (!folds || able.switch_reduction) && (!spreads || able.multicast) && link_table.star(&ranks).is_some();
         match (is_able, self.settings.at_switch) {
             (true, _) => Ok((folds, spreads)),
             (false, AtSwitch::Ignore) => Ok((false, false)),
@@ -415,8 +415,8 @@ fn unable(step: &Step, schedule: &Schedule, link_table: &LinkTable) -> Error {
     Error::Unable {
         fabric: link_table.fabric().name.clone(),
         message: format!(
-            "no switch folds and multicasts what r{rank}.q{queue}.{index} of {} wants at one: take {nearest}, or ignore \
-             `at switch` so that ranks do it point to point",
+            "step r{rank}.q{queue}.{index} of {} runs in a switch with NVLS, and none joins its ranks: take {nearest}, or \
+             pass at_switch='ignore' to run it point to point",
             schedule.title()
         ),
     }

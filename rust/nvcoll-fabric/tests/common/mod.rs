@@ -12,7 +12,7 @@ use nvcoll_fabric::hardware::gpus::{Generation, Gpu};
 use nvcoll_fabric::hardware::media::{LinkFamily, Medium};
 use nvcoll_fabric::hardware::{Abilities, Device, DeviceKind, Fabric, Link};
 
-/// A medium of so many GB/s and nanoseconds.
+/// A medium with a rate in GB/s and a latency in nanoseconds.
 pub(crate) fn medium(family: LinkFamily, gbps: f64, latency_ns: u64) -> &'static Medium {
     let name = format!("{family:?}");
     let source = "made for a test".to_owned();
@@ -53,7 +53,7 @@ pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
         gpu: Box::leak(Box::new(gpu)),
         devices: kinds.iter().enumerate().map(device).collect(),
         links: Vec::new(),
-        abilities: Abilities { peer_access: true, multicast: true, switch_folds: true, gpu_direct: true },
+        abilities: Abilities { peer_access: true, multicast: true, switch_reduction: true, gpu_direct: true },
         sources: Vec::new(),
     }
 }
@@ -65,7 +65,7 @@ pub(crate) fn link(fabric: &mut Fabric, a: &str, b: &str, medium: &'static Mediu
     fabric.links.push(Link { from: to, to: from, medium, lanes: 1 });
 }
 
-/// GPUs around one NVSwitch: gpu0, gpu1, … with ports of so many GB/s, 100 ns each.
+/// GPUs around one NVSwitch: gpu0, gpu1, … with ports of `ports_gbps`, 100 ns each.
 pub(crate) fn star(ports_gbps: &[f64]) -> Fabric {
     let mut kinds = vec![DeviceKind::Gpu; ports_gbps.len()];
     kinds.push(DeviceKind::Nvswitch);
@@ -82,7 +82,7 @@ pub(crate) fn schedule(collective: &'static Collective, algorithm: &str, n: u32,
     lower(&mapped, path).unwrap()
 }
 
-/// The elements of a call of so many in all.
+/// The partition of a call of `count` elements.
 pub(crate) fn partition(schedule: &Schedule, count: usize) -> Partition {
     let counts = Counts::Even(count).of_parts(schedule.collective, schedule.roles());
     Partition::new(counts, schedule.chunks_per_part)
