@@ -149,8 +149,8 @@ fn uncontended() -> Case {
     }
 }
 
-/// The same copies at the same times, by so many queues of each GPU in turns: if they are many, only the clock tells that
-/// each is alone.
+/// The same copies at the same times, by `queues` queues of each GPU in turns. If the queues are many, only the clock
+/// tells that each copy is alone.
 fn in_turns(queues: u32) -> Case {
     let mut case = uncontended();
     for step in &mut case.schedule.steps {

@@ -211,7 +211,7 @@ fn seats(node: &Fabric, gpus: &[usize], nics: u32) -> std::result::Result<Vec<us
 }
 
 impl Fabric {
-    /// Adds a rail for each NIC of a box, at the position of its number; there are so many boxes.
+    /// Adds a rail for each NIC of a box, at the position of its number. `boxes` is the number of boxes.
     fn add_rails(&mut self, network: &Network, boxes: u32) -> Result<()> {
         let medium = media::named(&network.medium)?;
         if medium.family != LinkFamily::Network {

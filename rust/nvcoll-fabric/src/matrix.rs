@@ -3,7 +3,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | `X` | itself |
-//! | `NV18` | so many NVLinks, to each other or to one switch; `XGMI` for Infinity Fabric |
+//! | `NV18` | 18 NVLinks, to each other or to one switch; `XGMI` for Infinity Fabric |
 //! | `PIX`, `PXB` | one PCIe switch, or several |
 //! | `PHB` | the root complex of one socket |
 //! | `SYS` | another socket |

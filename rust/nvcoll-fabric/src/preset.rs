@@ -4,7 +4,7 @@
 //! | name | what it tells |
 //! |---|---|
 //! | `hgx-h100`, `dgx1-v100` | a board or box of one maker: what is on it is known |
-//! | `rtx4090-4-p2p`, `rtx4090-4-staged` | so many cards in a box, and how they reach each other |
+//! | `rtx4090-4-p2p`, `rtx4090-4-staged` | the number of cards in a box, and how they reach each other |
 //! | `hgx-h100[0-3]` | some of the GPUs of one, in that order |
 //! | `hgx-h100x4+ib-ndr-8` | four of one, and their network |
 

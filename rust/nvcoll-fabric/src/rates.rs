@@ -127,7 +127,7 @@ impl Fabric {
     /// GPUs forward nothing; host-staged transfers pass memory.
     ///
     /// # Panics
-    /// If there are not so many ranks.
+    /// If a rank is not below the number of ranks.
     pub fn cut(&self, inside: &[u32]) -> Rate {
         let gpus = self.gpus();
         let sources: Vec<usize> = inside.iter().map(|&rank| gpus[rank as usize]).collect();

@@ -78,7 +78,7 @@ impl Fabric {
     /// [`Error::NoPath`].
     ///
     /// # Panics
-    /// If there are not so many ranks.
+    /// If a rank is not below the number of ranks.
     pub fn route(&self, from: u32, to: u32) -> Result<Route> {
         Router::of(self).route(self, from, to)
     }
@@ -148,7 +148,7 @@ impl Router {
     /// [`Error::NoPath`].
     ///
     /// # Panics
-    /// If there are not so many ranks.
+    /// If a rank is not below the number of ranks.
     pub fn route(&mut self, fabric: &Fabric, from: u32, to: u32) -> Result<Route> {
         let (a, b) = (self.gpus[from as usize], self.gpus[to as usize]);
         if a == b {

@@ -25,7 +25,7 @@ impl Rate {
         self.0 as f64 / 1e9
     }
 
-    /// Returns how long so many bytes take, rounded up.
+    /// Returns the time of `nbytes`, rounded up.
     ///
     /// # Panics
     /// If the rate is zero.

@@ -1,7 +1,6 @@
 //! The constants of one version on one generation of GPUs, from `versions.toml`.
 //!
-//! An era of the table holds what changed; [`VersionConstants`] is the sum of all eras up to a version, with nothing left to look up
-//! but what depends on the number of nodes.
+//! An era of the table has the values that changed. [`VersionConstants`] has the newest value of every constant up to a version.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -12,12 +11,12 @@ use super::{NcclAlgorithm, Protocol};
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 
-/// What a protocol has: `[ll, ll128, simple]`.
+/// One value per protocol: `[ll, ll128, simple]`.
 type PerProtocol = [f64; 3];
-/// What holds from a compute capability on, on one node, on two and on more.
+/// Values from a compute capability on: for one node, two nodes, and more.
 type PerNodes = Vec<(u32, f64, f64, f64)>;
 
-/// Over what a transfer goes, as the latencies tell it apart.
+/// The kind of a hop, as the table of latencies has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Hop {
@@ -26,7 +25,7 @@ pub(super) enum Hop {
     Network,
 }
 
-/// How the bandwidth of NVLS follows from its graph.
+/// The rule for the bandwidth of NVLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum NvlsBandwidth {
@@ -36,17 +35,17 @@ pub(super) enum NvlsBandwidth {
     Ring,
     /// The bandwidth of the graph, times a part.
     Graph,
-    /// The lesser of what it has inside and between nodes, times 5/6.
+    /// The lower of the bandwidths inside and between nodes, times 5/6.
     Narrower,
-    /// The same, without 5/6 for all_gather and reduce_scatter.
+    /// As `Narrower`, without 5/6 for all_gather and reduce_scatter.
     NarrowerUnscaled,
-    /// The same, and those two leave out a GPU's own part.
+    /// As `NarrowerUnscaled`, and all_gather and reduce_scatter leave out a GPU's own part.
     NarrowerHalves,
-    /// Twice what it has inside, times an efficiency of the generation.
+    /// Twice the bandwidth inside a node, times an efficiency of the generation.
     Efficiency,
 }
 
-/// Where LL128 is used: it needs stores of 128 bytes that arrive whole.
+/// The condition for LL128, which needs stores of 128 bytes that arrive whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) enum Ll128 {
     #[serde(rename = "nvlink_70_80")]
@@ -61,7 +60,7 @@ pub(super) enum Ll128 {
     Nvb70,
 }
 
-/// When a channel of high speed is made two of half of it.
+/// The rule by which a fast channel becomes two of half its speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Duplicate {
@@ -75,7 +74,7 @@ pub(super) enum Duplicate {
     First,
 }
 
-/// What begins at how many bytes a multi-node ring's plateau has: one of both is zero.
+/// The bytes at which the plateau of a ring over several nodes begins: one of both is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plateau {
@@ -83,7 +82,7 @@ pub(super) struct Plateau {
     pub(super) per_channel_bytes: u64,
 }
 
-/// Of what make a processor is.
+/// The make of a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Processor {
@@ -101,7 +100,7 @@ pub enum Processor {
     Arm,
     /// POWER9.
     Power,
-    /// Not told.
+    /// Unknown.
     Unknown,
 }
 
@@ -144,7 +143,7 @@ struct SizeParts {
     simple: Option<Vec<f64>>,
 }
 
-/// What a version changed.
+/// The values that a version changed.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Era {
@@ -216,7 +215,7 @@ fn table() -> &'static VersionsFile {
     TABLE.get_or_init(|| toml::from_str(include_str!("versions.toml")).expect("a test reads the table that is shipped"))
 }
 
-/// Everything that a version assumes of a generation.
+/// All constants of a version for one generation of GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct VersionConstants {
     pub(super) tag: &'static str,
@@ -230,7 +229,7 @@ pub(super) struct VersionConstants {
     tree: PerNodes,
     nvls_tree: PerNodes,
     ring_ll128_of: BTreeMap<String, f64>,
-    /// The most that all channels together move on a GPU of this generation; none if the version has no such bound.
+    /// The largest bandwidth of all channels together on a GPU of this generation; none if the version has no such bound.
     pub(super) bus_bound_gbps: Option<f64>,
     pub(super) ring_ll_part: f64,
     pub(super) ring_ll_alone_part: f64,
@@ -286,10 +285,10 @@ fn numbers(version: &str) -> Option<Vec<u32>> {
 }
 
 impl VersionConstants {
-    /// Sums up the eras until `version`, as `2.27.7`, `v2.27.7-1` or `2.27`, which means the last of 2.27.
+    /// Returns the constants of a version, as `2.27.7`, `v2.27.7-1` or `2.27`, which means the last of 2.27.
     ///
     /// # Errors
-    /// [`Error::Unknown`] for what is no version or older than the first era.
+    /// [`Error::Unknown`] for a text that is no version, and for a version before the first era.
     pub(super) fn of(version: &str, gpu: &Gpu, fabric: &str) -> Result<Self> {
         let unknown =
             || Error::Unknown { kind: "NCCL version", name: version.to_owned(), known: versions().join(", ") };
@@ -315,7 +314,7 @@ impl VersionConstants {
     }
 
     fn sum(older: &'static [Era], newest: &'static Era, sm: u32) -> Self {
-        /// Takes the newest value that an era has.
+        /// Returns the newest value of the eras.
         macro_rules! last {
             ($($field:ident).+) => {
                 older.iter().chain([newest]).rev().find_map(|era| last!(@of era, $($field).+))
@@ -411,7 +410,7 @@ impl VersionConstants {
         })
     }
 
-    /// Returns the most that all channels move under LL, in GB/s: by GPU on one node, by processor on several.
+    /// Returns the largest bandwidth of all channels with LL, in GB/s: by GPU on one node, by processor on several.
     pub(super) fn ll_gbps(&self, nodes: u32, processor: Processor) -> f64 {
         let row = match (nodes, processor) {
             (0..=1, _) => self.sm,
@@ -421,28 +420,28 @@ impl VersionConstants {
         Self::by_nodes(&self.ll, row, nodes).unwrap_or(self.ll[0].1)
     }
 
-    /// Returns the most per channel of a ring under LL128.
+    /// Returns the largest bandwidth per channel of a ring with LL128.
     pub(super) fn ring_ll128_gbps(&self, collective: &str, nodes: u32) -> f64 {
         let general = || Self::by_nodes(&self.ring_ll128, self.sm, nodes).unwrap_or(0.0);
         self.ring_ll128_of.get(collective).copied().unwrap_or_else(general)
     }
 
-    /// Returns the most per channel of a tree under LL128.
+    /// Returns the largest bandwidth per channel of a tree with LL128.
     pub(super) fn tree_ll128_gbps(&self, nodes: u32) -> f64 {
         Self::by_nodes(&self.tree_ll128, self.sm, nodes).unwrap_or(0.0)
     }
 
-    /// Returns the most per channel of a tree; GPUs older than the first row take it.
+    /// Returns the largest bandwidth per channel of a tree; GPUs older than the first row have that of the first row.
     pub(super) fn tree_gbps(&self, nodes: u32) -> f64 {
         Self::by_nodes(&self.tree, self.sm.max(self.tree[0].0), nodes).unwrap_or(0.0)
     }
 
-    /// Returns the most per channel of an NVLS tree; none if the version has no such bound.
+    /// Returns the largest bandwidth per channel of an NVLS tree; none if the version has no such bound.
     pub(super) fn nvls_tree_gbps(&self, nodes: u32) -> Option<f64> {
         Self::by_nodes(&self.nvls_tree, self.sm, nodes)
     }
 
-    /// Returns how many channels NVLS runs with.
+    /// Returns the number of channels of NVLS.
     pub(super) fn nvls_channels(&self, nodes: u32) -> u32 {
         from_sm(&self.nvls_channels, self.sm, |row| row.0).map_or(0, |row| if nodes <= 1 { row.1 } else { row.2 })
     }
@@ -456,19 +455,19 @@ impl VersionConstants {
         power.and_then(|power| parts[..entries].get(power as usize).copied()).unwrap_or(1.0)
     }
 
-    /// Returns GB/s between sockets; none for a processor that is not told.
+    /// Returns the GB/s between sockets; none for an unknown processor.
     pub(super) fn socket_gbps(&self, processor: Processor) -> Option<f64> {
         self.socket_gbps.get(&processor).copied()
     }
 }
 
-/// Returns what NCCL assumes of a PCIe lane whose line rate is `lane_gbps`; none if no generation has that within 5 %.
+/// Returns the GB/s that NCCL assumes for a PCIe lane with line rate `lane_gbps`; none if no generation is within 5 %.
 pub(super) fn pcie_lane_gbps(lane_gbps: f64) -> Option<f64> {
     let is_near = |row: &&PcieLane| lane_gbps > row.lane_gbps * 0.95 && lane_gbps < row.lane_gbps * 1.05;
     table().pcie.iter().find(is_near).map(|row| row.nccl_gbps)
 }
 
-/// Returns which processor a medium between sockets tells of.
+/// Returns the make of processor that a medium between sockets implies.
 pub(super) fn processor_of(medium: &str) -> Option<Processor> {
     table().socket.iter().find(|row| row.medium == medium).map(|row| row.processor)
 }

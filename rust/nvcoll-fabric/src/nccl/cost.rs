@@ -30,7 +30,7 @@ pub(super) struct CostModel<'a> {
     pub(super) ring: &'a ChannelGraph,
     pub(super) tree: &'a ChannelGraph,
     pub(super) nvls: &'a ChannelGraph,
-    /// How many channels collectives have.
+    /// The number of channels of collectives.
     pub(super) channels: u32,
 }
 
@@ -56,7 +56,7 @@ impl CostModel<'_> {
         }
     }
 
-    /// Says why a pair is not considered.
+    /// Returns why NCCL does not consider a pair; none if it does.
     pub(super) fn why_not(
         &self,
         function: Function,
@@ -308,7 +308,7 @@ impl CostModel<'_> {
         }
     }
 
-    /// Returns the most channels that a call of so many bytes has: each thread must have some work.
+    /// Returns the largest number of channels of a call of `nbytes`: each thread must have some work.
     pub(super) fn used_channels(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> u32 {
         if matches!(algorithm, NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree) {
             return self.constants.nvls_channels(self.nodes);

@@ -1,4 +1,4 @@
-//! Which channels there are and how fast: rings, trees and NVLS on one node.
+//! NCCL's channels and their speeds: rings, trees and NVLS on one node.
 //!
 //! ```text
 //! for speed in the version's list, from the widest path down:        40 30 20 18 15 … GB/s
@@ -19,12 +19,12 @@
 //! | DGX-1, V100 | 6 x 20 | | NVIDIA's rings of the cube mesh |
 //! | Blackwell x 8, PCIe, two AMD sockets | none: 0.1 GB/s, 2 channels after doubling | | voipmonitor/rtx6kpro (2.28.3); NVIDIA/nccl#2113 |
 //!
-//! Not here: crossing from one network card to another inside a channel, SHARP, two channels where NVLink falls into two halves.
+//! Not modelled: channels that change the network card, SHARP, two channels where NVLink has two halves.
 
 use super::constants::{Duplicate, NvlsBandwidth, VersionConstants};
 use super::node::{NodeTopology, PathClass, TopologyPath};
 
-/// What is laid.
+/// The pattern of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GraphPattern {
     /// Every GPU to the next, and back.
@@ -35,21 +35,21 @@ pub(super) enum GraphPattern {
     Tree,
 }
 
-/// What was found.
+/// The channels that a search found.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ChannelGraph {
     pub(super) pattern: GraphPattern,
-    /// How many channels; none if there is no such graph.
+    /// The number of channels; zero if there is no such graph.
     pub(super) channels: usize,
-    /// GB/s of a channel between GPUs.
+    /// The GB/s of a channel between GPUs.
     pub(super) intra_gbps: f64,
-    /// GB/s of a channel between nodes; between GPUs if there is one node.
+    /// The GB/s of a channel between nodes; between GPUs if there is one node.
     pub(super) inter_gbps: f64,
     /// The worst path between GPUs.
     pub(super) intra: PathClass,
     /// The worst path to the network.
     pub(super) inter: PathClass,
-    /// Every channel visits the GPUs in one order.
+    /// Whether every channel visits the GPUs in one order.
     pub(super) is_same: bool,
     order: Vec<Vec<usize>>,
 }
@@ -61,13 +61,13 @@ impl ChannelGraph {
         Self { pattern, channels: 0, intra_gbps, inter_gbps, intra, inter, is_same: false, order }
     }
 
-    /// In what order each channel that was laid visits the GPUs.
+    /// For each channel, the order of the GPUs.
     pub(super) fn orders(&self) -> &[Vec<usize>] {
         &self.order
     }
 }
 
-/// What is tried.
+/// A goal of the search.
 #[derive(Debug, Clone, Copy)]
 struct Goal {
     pattern: GraphPattern,
@@ -80,10 +80,10 @@ struct Goal {
     most: usize,
 }
 
-/// Cited (src/graph/search.cc, all versions): of the one channel in the order of the ranks that is taken if nothing is found.
+/// The speed of the last resort: one channel in the order of the ranks. Cited (src/graph/search.cc, all versions).
 pub(super) const LAST_RESORT_GBPS: f64 = 0.1;
 
-/// Cited (the same): how many GPUs a trial may visit.
+/// The largest number of GPUs that a trial may visit. Cited (the same).
 const VISITS: u32 = 1 << 14;
 const VISITS_SAME: u32 = 1 << 8;
 
@@ -97,7 +97,7 @@ struct Trial<'a> {
     is_perfect: bool,
 }
 
-/// In what order GPUs are tried.
+/// The order in which GPUs are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GpuOrder {
     Position,
@@ -106,7 +106,7 @@ enum GpuOrder {
 }
 
 impl Trial<'_> {
-    /// Takes a path's bandwidth, all of it or nothing.
+    /// Reserves bandwidth on a path: on all its links, or on none.
     fn take(&mut self, path: &TopologyPath, speed: i64) -> bool {
         let split = (speed as f64 * self.split_part()).round() as i64;
         let need = |link: usize| if path.is_split && self.node.is_pcie[link] { split } else { speed };
@@ -165,7 +165,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The GPUs that no GPU is nearer to a network card than, the one of its own number first.
+    /// Returns the GPUs nearest to a network card, the one with the card's number first.
     fn nearest(&self, nic: usize) -> Vec<usize> {
         let class = |gpu: usize| self.node.into(nic, gpu).map(|path| path.class);
         let Some(best) = (0..self.node.gpus).filter_map(class).min() else { return Vec::new() };
@@ -194,7 +194,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Goes on from the last GPU of the last channel; `returned` is how many GPUs have sent to the network.
+    /// Continues from the last GPU of the last channel. `returned` is the number of GPUs that have sent to the network.
     fn visit(&mut self, nic: Option<usize>, by: GpuOrder, returned: usize) {
         if self.is_over() {
             return;
@@ -241,7 +241,7 @@ impl Trial<'_> {
         }
     }
 
-    /// NVSwitches prefer neighbours; elsewhere the widest and shortest path, then the next number.
+    /// Orders the next GPUs: neighbours at an NVSwitch; elsewhere the widest and shortest path, then the next number.
     fn next_gpus(&self, channel: usize, by: GpuOrder) -> Vec<usize> {
         let (so_far, gpus) = (&self.order[channel], self.node.gpus);
         let (length, last) = (so_far.len(), so_far[so_far.len() - 1]);
@@ -290,11 +290,11 @@ impl Trial<'_> {
     }
 }
 
-/// Returns how many channels of a goal there can be at most, by what leaves the GPUs and the network cards.
+/// Returns an upper bound of the channels of a goal, from the bandwidth of the GPUs and the network cards.
 ///
 /// ```text
-/// rings on one node    every GPU sends every channel                  least over GPUs of what leaves / speed
-/// chains               all but one GPU send it, which is free         sum of what leaves / ((n - 1) speed)
+/// rings on one node    every GPU sends every channel                  least bandwidth of a GPU / speed
+/// chains               all GPUs but any one send it                   sum of the bandwidths / ((n - 1) speed)
 /// ```
 fn bound(node: &NodeTopology, goal: &Goal) -> usize {
     let leaves = |&(nvlink, pcie): &(i64, i64)| nvlink + if goal.intra_class > PathClass::Nvb { pcie } else { 0 };
@@ -308,7 +308,7 @@ fn bound(node: &NodeTopology, goal: &Goal) -> usize {
     usize::try_from(by_gpus.min(by_cards)).unwrap_or(usize::MAX)
 }
 
-/// Tries a goal; a graph that moves more than `best` takes its place. Says whether no more channels may be.
+/// Tries a goal and replaces `best` by a graph that moves more. Returns whether no more channels are possible.
 fn attempt(node: &NodeTopology, goal: Goal, best: &mut ChannelGraph) -> bool {
     let can = bound(node, &goal).min(goal.most);
     let more = can as f64 * goal.intra as f64 / 1000.0 > best.channels as f64 * best.intra_gbps;
@@ -329,7 +329,7 @@ fn to_thousandths(gbps: f64) -> i64 {
     (gbps * 1000.0).round() as i64
 }
 
-/// The index of the first speed that holds.
+/// Returns the index of the first speed for which `holds` is true.
 fn first_speed(speeds: &[f64], holds: impl Fn(i64) -> bool) -> usize {
     speeds.iter().position(|&speed| holds(to_thousandths(speed))).unwrap_or(speeds.len() - 1)
 }
@@ -358,7 +358,7 @@ pub(super) fn find(
     best
 }
 
-/// From the greatest speed down.
+/// Tries speeds from the greatest down.
 fn lay(
     node: &NodeTopology,
     constants: &VersionConstants,
@@ -410,7 +410,7 @@ fn lay(
     best
 }
 
-/// Makes two channels of one that is faster than a channel's threads are.
+/// Splits channels that are faster than the threads of a channel: two of half the speed.
 fn duplicate(graph: &mut ChannelGraph, constants: &VersionConstants, most: usize) {
     let is_slow = constants.sm > 80 && graph.intra_gbps < 50.0;
     let is_spared = match constants.duplicate {
@@ -428,7 +428,7 @@ fn duplicate(graph: &mut ChannelGraph, constants: &VersionConstants, most: usize
         (graph.intra_gbps / times, graph.inter_gbps / times, channels);
 }
 
-/// Raises a ring's speed, or a tree's between GPUs to at most twice that between nodes.
+/// Raises the speed of a ring, or the speed of a tree between GPUs up to twice the speed between nodes.
 fn raise(
     node: &NodeTopology,
     constants: &VersionConstants,
@@ -454,11 +454,11 @@ fn raise(
     }
 }
 
-/// Finds NVLS: channel k is pulled by GPU k, and every GPU's link carries each channel once, its own twice.
+/// Finds NVLS channels: GPU k pulls channel k. The link of a GPU carries each channel once, and its own channel twice.
 ///
 /// ```text
-/// one node      as many channels as GPUs: (n + 1) x speed <= what a GPU has to the switch
-/// several       as many as there are network cards with a GPU of their own
+/// one node      as many channels as GPUs: (n + 1) x speed <= bandwidth of a GPU to the switch
+/// several       as many channels as network cards with a GPU of their own
 /// ```
 pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> ChannelGraph {
     let mut best = ChannelGraph::none(GraphPattern::Tree);
@@ -473,7 +473,7 @@ pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> Ch
         if best.channels > 0 && (speed as f64 / 1000.0) / best.inter_gbps <= 0.49 {
             break;
         }
-        // GPUs that pull nothing carry each channel once, those that pull carry their own twice.
+        // A GPU carries each channel once, and the channel that it pulls twice.
         let fit =
             (0..=most).rev().find(|&k| (k as i64 + 1) * speed <= node.to_switch && speed <= per_card).unwrap_or(0);
         if fit > best.channels && (several || fit == most) {
@@ -498,8 +498,8 @@ pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> Ch
     best
 }
 
-/// Returns the GPU that a network card belongs to: the first GPU whose own card it is, as NCCL's channels go round the
-/// cards that are nearest to a GPU. A GPU without a path to any card has no own card.
+/// Returns the head of a network card: the first GPU whose own card it is. NCCL's channels take the nearest cards of a GPU in
+/// turns, and each channel has one of them as the GPU's own. A GPU without a path to a card has no own card.
 fn head_of(node: &NodeTopology, nic: usize) -> Option<usize> {
     let class = |gpu: usize, nic: usize| node.into(nic, gpu).map(|path| path.class);
     let nearest = |gpu: usize| {
@@ -518,7 +518,7 @@ fn head_of(node: &NodeTopology, nic: usize) -> Option<usize> {
     })
 }
 
-/// Reverses the low bits of a number, as many as a power of two has.
+/// Reverses the low bits of a number; `power` is two to the number of bits.
 fn mirrored(number: usize, power: usize) -> usize {
     let bits = power.trailing_zeros();
     (0..bits).fold(0, |sum, bit| sum | ((number >> bit) & 1) << (bits - 1 - bit))

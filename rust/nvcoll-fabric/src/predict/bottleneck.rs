@@ -1,18 +1,17 @@
-//! What is narrower than the GPUs' own links on the way of a ring, a tree or of sends.
+//! Links inside a node that limit a ring, a tree or sends more than the GPUs' own links do.
 //!
 //! ```text
 //! ring     every GPU to the next, and back                    of S, each crossing carries 2 (n-1)/n S, or (n-1)/n S
 //! chain    from the first GPU to the last                     S
 //! tree     a chain there and back, on one node                S each way
 //! sends    all pairs that send, at once                       S/n; of sendrecv S
-//!          a link gives each crossing, one way, what a long transfer gets of it / how many cross it
+//!          rate of a crossing = rate of a long transfer on the link / number of crossings, one way
 //! ```
 //!
-//! GPUs visit each other as NCCL's search lays its channels, whose bytes are alike; in the order of the ranks where it finds
-//! none, and of sends. The links at GPUs, and what they leave each other of links to their socket, are in the constants, and
-//! so is what NVLink that joins all GPUs carries. Of several nodes the first is looked at: nodes are alike. Limitation: between
-//! nodes of one GPU, rings and trees do not look at links inside, as sends do. No measured system is held up here: what is said
-//! of such calls is not validated.
+//! The order of GPUs is that of NCCL's channels, which carry equal bytes. Where NCCL's search finds no channel, and for sends,
+//! it is the order of the ranks. The constants have the links at GPUs, the shares of GPUs on the link to their socket, and
+//! NVLink that joins all GPUs. Nodes are equal, so only the first is searched. Limitation: between nodes of one GPU, rings
+//! and trees ignore links inside the node. No measured system has such a bottleneck, so these predictions are not validated.
 
 use super::machine::{Interconnect, MachineSummary};
 use super::pattern::Pattern;
@@ -21,10 +20,10 @@ use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::nccl::Model;
 use crate::route::Router;
 
-/// By how much what holds GPUs up must be narrower than their links: rates are whole bytes per second. Chosen.
+/// The part of the rate of a GPU's links below which a link is a bottleneck: rates are whole bytes per second. Chosen.
 pub(super) const NARROWER: f64 = 1.0 - 1e-6;
 
-/// A link that holds up what crosses it.
+/// A link that limits the transfers that cross it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Bottleneck {
     pub(super) name: String,
@@ -33,14 +32,14 @@ pub(super) struct Bottleneck {
     pub(super) line_gbps: f64,
 }
 
-/// A cut that holds up sends on a mesh: GB/s of a GPU at line rate, and what part of its rate it gets through.
+/// A cut that limits sends on a mesh: the GPU's line rate in GB/s, and the part of its rate that passes the cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cut {
     pub(super) part: f64,
     pub(super) line_gbps: f64,
 }
 
-/// The narrowest link of each way around the GPUs, if the ways have any that is not at a GPU.
+/// The narrowest link of each traffic pattern that is not at a GPU, if there is one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Bottlenecks {
     pub(super) ring: Option<Bottleneck>,
@@ -54,7 +53,7 @@ pub(super) struct Bottlenecks {
     pub(super) egress: Option<f64>,
 }
 
-/// Over which pairs bytes go.
+/// The pairs of GPUs between which bytes move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrafficPattern {
     /// To the next, and back to the first.
@@ -63,12 +62,12 @@ pub(super) enum TrafficPattern {
     Chain,
     /// There and back.
     Tree,
-    /// Whoever sends in a pattern of sends.
+    /// All senders of a pattern of sends.
     Sends(Pattern),
 }
 
 impl Bottlenecks {
-    /// Looks at the ways around the GPUs of the first node.
+    /// Finds the bottlenecks of each traffic pattern in the first node.
     ///
     /// # Errors
     /// [`crate::Error::NoPath`].
@@ -101,7 +100,7 @@ impl Bottlenecks {
         }
     }
 
-    /// Returns GB/s of a crossing, in use; of sends, of S. Infinite if no link but those of GPUs is crossed.
+    /// Returns the GB/s of a crossing, in use; for sends, of S. Infinite if only links at GPUs are crossed.
     pub(super) fn gbps(&self, round: TrafficPattern) -> f64 {
         self.of_round(round).map_or(f64::INFINITY, |narrow| narrow.gbps)
     }
@@ -124,18 +123,19 @@ fn pairs(order: &[usize], round: TrafficPattern, is_closed: bool) -> Vec<(u32, u
     pairs
 }
 
-/// Two ranks, and how often what a crossing carries goes from the one to the other.
+/// Two ranks, and the number of crossings from the first to the second.
 type Visit = (u32, u32, f64);
 
-/// The pairs of a round, whose bytes the channels share.
+/// Returns the pairs of a traffic pattern, whose bytes the channels share.
 fn visits(orders: &[Vec<usize>], round: TrafficPattern, is_closed: bool) -> Vec<Visit> {
     let share = 1.0 / orders.len() as f64;
     let of_one = |order: &Vec<usize>| pairs(order, round, is_closed);
     orders.iter().flat_map(of_one).map(|(from, to)| (from, to, share)).collect()
 }
 
-/// Who sends how much of S in a pattern of sends, as far as it crosses links of the first node. What goes to other nodes
-/// leaves by the sender's card and comes in by the receiver's: the second stands for all. `last` is the last rank.
+/// Returns sender, receiver and part of S for each pair of a pattern of sends that crosses links of the first node. Bytes to
+/// other nodes leave by the sender's card and arrive by the receiver's: the second node stands for all. `last` is the last
+/// rank.
 fn sent(machine: &MachineSummary, pattern: Pattern, last: u32) -> Vec<Visit> {
     let (n, local) = (machine.ranks, machine.local());
     let (each, outside) = (1.0 / f64::from(n), f64::from(n - local) / f64::from(n));
@@ -161,7 +161,7 @@ fn sent(machine: &MachineSummary, pattern: Pattern, last: u32) -> Vec<Visit> {
     pairs.into_iter().filter(|(from, to, _)| from != to).map(turned).collect()
 }
 
-/// Finds the link that gives least of what crosses it, leaving out those at GPUs and cards, which have their constants.
+/// Finds the link with the lowest rate per crossing. Links at GPUs and cards are left out, because constants have them.
 fn narrowest(fabric: &Fabric, visits: &[Visit]) -> Result<Option<Bottleneck>> {
     let mut router = Router::of(fabric);
     let mut crossings = vec![0.0; fabric.links.len()];

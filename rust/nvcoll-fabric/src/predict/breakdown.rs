@@ -1,19 +1,19 @@
-//! What a call's time is made of, and what carries its bytes.
+//! The parts of a call's time, and the part of the machine that limits its bytes.
 
 use super::bottleneck::{Cut, TrafficPattern};
 
-/// What limits the bytes.
+/// The part of the machine that limits the rate of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Carrier {
-    /// What joins a GPU to the others of its node.
+    /// The links between a GPU and the others of its node.
     Links,
-    /// The same, while a switch folds.
+    /// The links between a GPU and a switch that reduces (NVLS).
     FoldingSwitch,
-    /// A node's cards.
+    /// The network cards of a node.
     Cards,
     /// The narrowest link on the way around the GPUs.
     InnerLink(TrafficPattern),
-    /// A cut that is narrower than what joins a GPU to the others.
+    /// A cut that is narrower than the links of a GPU.
     Cut(Cut),
 }
 
@@ -22,13 +22,13 @@ pub(super) enum Carrier {
 pub(super) struct TimeBreakdown {
     /// Kernel and protocol, before the first step.
     pub(super) start_up: f64,
-    /// What every call over a network takes more.
+    /// Network software: once per hop between nodes.
     pub(super) network: f64,
-    /// Steps from GPU to GPU.
+    /// Latency of the steps from GPU to GPU.
     pub(super) hops: f64,
     /// Channels after the first, which start one after the other.
     pub(super) channels: f64,
-    /// Until the stages of a pipeline are full.
+    /// Filling the stages of a pipeline.
     pub(super) fill: f64,
     /// Bytes over rates.
     pub(super) bytes: f64,
@@ -45,7 +45,7 @@ impl TimeBreakdown {
     }
 }
 
-/// Microseconds of bytes at GB/s.
+/// Returns the microseconds of bytes at a rate in GB/s.
 pub(super) fn us(bytes: f64, gbps: f64) -> f64 {
     bytes / (gbps * 1e3)
 }

@@ -1,8 +1,8 @@
-//! Cuts that are narrower than the GPUs' own links, and what a link carries in use.
+//! Cuts that are narrower than the GPUs' own links, and the rate of a link in use.
 //!
 //! ```text
-//! mesh     sends: the cuts of `floor.rs`, links in use instead of at line rate: GPUs pass on what they receive
-//! egress   what all GPUs of a node together bring to its cards: the most that flows, links in use
+//! mesh     sends: the cuts of `floor.rs` with the rates of links in use; GPUs forward
+//! egress   the largest flow from all GPUs of a node to its cards, with the rates of links in use
 //! ```
 
 use super::bottleneck::{Cut, NARROWER};
@@ -25,7 +25,7 @@ pub(super) fn cut(
     params: &ModelParams,
     pattern: Pattern,
 ) -> Result<Option<Cut>> {
-    // The ports of a switch are what its GPUs have; what is not joined by NVLink goes one way, and passes nothing on.
+    // The ports of a switch are those of its GPUs. Without NVLink there is one route, and GPUs do not forward.
     if machine.interconnect != Interconnect::Nvlink || machine.has_switch || !pattern.is_of_sends() {
         return Ok(None);
     }
@@ -47,8 +47,8 @@ pub(super) fn egress(fabric: &Fabric, machine: &MachineSummary, params: &ModelPa
     Some(Rate(FlowNetwork::of(fabric, rate).between(&node, &cards)).gbps())
 }
 
-/// What a link carries: its part of what the constants say of a GPU's, or of a node's cards. Those of PCIe that no GPU is at
-/// have the fabric's: what GPUs leave each other there is in the constants.
+/// Returns the rate of a link in use. Links of a GPU and of a node's cards have their part of the constants' rate. PCIe links
+/// that are not at a GPU have the fabric's rate, because the constants have the shares of GPUs there.
 pub(super) fn in_use(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams, link: &Link) -> Rate {
     let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == DeviceKind::Gpu);
     match (link.medium.family, machine.interconnect) {

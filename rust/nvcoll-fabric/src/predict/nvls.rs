@@ -1,12 +1,12 @@
-//! all_reduce in the switch (NVLS): each GPU owns a part; the switch folds it for its owner and multicasts the result.
+//! all_reduce in the switch (NVLS): each GPU owns a part; the switch reduces it for its owner and multicasts the result.
 //!
 //! ```text
 //! ops  = channels x n                 a loop gives every GPU one chunk on every channel
 //! loop = ops chunk (1 + 1/n) / rate + n chunk_us          over the wire, then synchronisation, once for each of n owners
-//! time = start + (S / (ops chunk) + fill) loop            gather up, fold and multicast, gather down overlap
+//! time = start + (S / (ops chunk) + fill) loop            gather up, reduce and multicast, gather down overlap
 //! ```
 //!
-//! The size of chunks is NCCL's rule, and the curve leaps where it changes:
+//! NCCL's rule selects the size of chunks. The curve jumps where the size changes:
 //!
 //! | chunk | Hopper, 16 channels | Blackwell, 32 channels |
 //! |---|---|---|
@@ -24,7 +24,7 @@ use super::params::NvlsParams;
 const KIB: f64 = 1024.0;
 
 impl NvlsParams {
-    /// Returns the bytes of a chunk where `gpus` share `nbytes`.
+    /// Returns the bytes of a chunk by NCCL's rule, if `gpus` share `nbytes`.
     pub(super) fn chunk(&self, gpus: f64, nbytes: f64) -> f64 {
         let ops = self.channels * gpus;
         let largest = if self.is_blackwell { 512.0 * KIB } else { 128.0 * KIB };
@@ -39,23 +39,23 @@ impl NvlsParams {
         }
     }
 
-    /// Returns the bytes of a chunk, which is smaller where there is less for a loop.
+    /// Returns the bytes of a chunk; smaller than by the rule if a loop has fewer bytes.
     pub(super) fn chunk_of(&self, gpus: f64, nbytes: f64) -> f64 {
         self.chunk(gpus, nbytes).min((nbytes / (self.channels * gpus)).max(1.0))
     }
 
-    /// Returns what a loop takes with chunks of so many bytes.
+    /// Returns the time of a loop with chunks of `chunk` bytes.
     pub(super) fn loop_us(&self, gpus: f64, chunk: f64) -> f64 {
         us(self.channels * gpus * chunk * (1.0 + 1.0 / gpus), self.gbps) + gpus * self.chunk_us
     }
 
-    /// Returns GB/s of algbw once the stages are full.
+    /// Returns the algbw in GB/s once the stages are full.
     pub(super) fn steady_gbps(&self, gpus: f64, chunk: f64) -> f64 {
         self.channels * gpus * chunk / self.loop_us(gpus, chunk) / 1e3
     }
 }
 
-/// Returns what all_reduce among the GPUs of one switch takes.
+/// Returns the time of all_reduce among the GPUs of one switch.
 pub(super) fn nvls(nvls: &NvlsParams, gpus: f64, nbytes: f64) -> TimeBreakdown {
     let ops = nvls.channels * gpus;
     let chunk = nvls.chunk_of(gpus, nbytes);

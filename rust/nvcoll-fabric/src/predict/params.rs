@@ -58,11 +58,11 @@ pub(super) struct NvlsParams {
     pub(super) gbps: f64,
     /// Synchronisation per chunk and channel.
     pub(super) chunk_us: f64,
-    /// How many loops pass until the three stages are full.
+    /// The loops until the three stages are full.
     pub(super) fill_loops: f64,
     pub(super) start_us: f64,
     pub(super) channels: f64,
-    /// Hopper's rule of chunks, or Blackwell's.
+    /// Whether Blackwell's rule of chunks holds, or Hopper's.
     pub(super) is_blackwell: bool,
 }
 
@@ -85,32 +85,32 @@ pub(super) struct ModelParams {
     pub(super) is_nvlink: bool,
     /// GB/s of a GPU at line rate, one way.
     pub(super) line_gbps: f64,
-    /// What it sends while it receives as much; and in a chain, where two GPUs use one way only.
+    /// The GB/s that it sends while it receives as much; and in a chain, where two GPUs use one way only.
     pub(super) bidirectional_gbps: f64,
     pub(super) one_way_gbps: f64,
     pub(super) channels: f64,
     pub(super) start_ll_us: f64,
     pub(super) start_ll128_us: f64,
     pub(super) start_simple_us: f64,
-    /// What is more over NVLink, on one node.
+    /// The additional start-up of Simple over NVLink, on one node.
     pub(super) startup_us: f64,
-    /// Until one more channel has started, over NVLink on one node.
+    /// The time to start one more channel, over NVLink on one node.
     pub(super) channel_us: f64,
     pub(super) ll_gbps: f64,
-    /// Over NVLink the first bytes of a step go at this rate, per channel.
+    /// The GB/s of one channel for the first bytes of a step, over NVLink.
     pub(super) ll_channel_gbps: Option<f64>,
-    /// None where LL128 is not used.
+    /// The GB/s of a channel with LL128; none where LL128 is not used.
     pub(super) ll128_channel_gbps: Option<f64>,
     pub(super) hops: HopTimes,
     pub(super) nvls: Option<NvlsParams>,
     pub(super) inter_node: Option<NetworkParams>,
     pub(super) crossings: Crossings,
-    /// What holds up sends, for each of [`Pattern::ALL`].
+    /// The cut that limits sends, for each of [`Pattern::ALL`].
     pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
     pub(super) launching: LaunchParams,
 }
 
-/// GB/s of a crossing of the narrowest link that is not at a GPU; infinite if there is none.
+/// The GB/s of a crossing of the narrowest link that is not at a GPU; infinite if there is none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Crossings {
     ring_gbps: f64,
@@ -131,7 +131,7 @@ impl Crossings {
 }
 
 impl ModelParams {
-    /// Takes from the constants what a machine needs; `channels` as NCCL lays them, if it knows the machine.
+    /// Selects the constants of a machine. `channels` is the number of NCCL's channels, if its model knows the machine.
     pub(super) fn of(
         machine: &MachineSummary,
         bottlenecks: &Bottlenecks,
@@ -212,7 +212,7 @@ impl ModelParams {
     }
 }
 
-/// The generation whose constants hold: AMD's as those of NVIDIA's in the same years.
+/// Returns the name of a generation in the names of constants. AMD's has that of NVIDIA's of the same years.
 const fn age(generation: Generation) -> &'static str {
     match generation {
         Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => "volta",
@@ -222,14 +222,14 @@ const fn age(generation: Generation) -> &'static str {
     }
 }
 
-/// What one GPU gets to a network of which its cards carry `cards_gbps`: no more than its link to the host.
+/// Returns the GB/s of one GPU to the network: its share of the cards, `cards_gbps`, bounded by its link to the host.
 fn of_one_gpu(machine: &MachineSummary, constants: &Constants, cards_gbps: f64) -> f64 {
     let Some((medium, line)) = machine.host else { return cards_gbps };
     let part = if machine.is_direct { medium.efficiency } else { constants.at("staged.both_ways") };
     cards_gbps.min(line * part)
 }
 
-/// What a GPU sends while it receives as much, and in a chain.
+/// Returns the GB/s of a GPU that sends and receives, and of a GPU in a chain.
 fn rates(machine: &MachineSummary, constants: &Constants) -> (f64, f64) {
     let (line, medium) = (machine.line_gbps, machine.medium);
     match machine.interconnect {
@@ -238,7 +238,7 @@ fn rates(machine: &MachineSummary, constants: &Constants) -> (f64, f64) {
             (line * part, line * part)
         }
         Interconnect::Peer => (line * constants.at("efficiency.pcie"), line * constants.at("efficiency.pcie")),
-        // What a chain's last GPU would send is not there; of more than two, those between send while they receive.
+        // The last GPU of a chain does not send. With more than two GPUs, those between send while they receive.
         Interconnect::Staged => {
             let senders = machine.sharers.min(f64::from(machine.ranks) - 1.0);
             let part = constants.at(if machine.ranks == 2 { "staged.one_way" } else { "staged.both_ways" });

@@ -1,4 +1,4 @@
-//! Rings, and chains: what broadcast and reduce are there.
+//! Rings, and chains: broadcast and reduce.
 //!
 //! ```text
 //! K = 2 (n-1) steps for all_reduce, n-1 for all_gather and reduce_scatter, each of c = S / n bytes
@@ -11,9 +11,9 @@
 //! Simple  start + start-up + K hop + K c / B
 //! ```
 //!
-//! B is what a GPU sends, or what its node's cards do if that is less, or what the narrowest link on the way gives each
-//! crossing (`bottleneck.rs`): of a tree, S each way. Hops between nodes cost what the network's cost. LL's
-//! second rate holds over NVLink: a channel moves the first 4 KiB of a step alone.
+//! B is the least of three rates: of a GPU's links, of its node's cards, and of a crossing of the narrowest link on the way
+//! (`bottleneck.rs`; a tree crosses with S each way). A hop between nodes has the network's latency. The second term of LL
+//! holds over NVLink: a channel moves the first 4 KiB of a step alone.
 
 use super::bottleneck::{TrafficPattern, NARROWER};
 use super::breakdown::{us, Carrier, TimeBreakdown};
@@ -21,20 +21,20 @@ use super::params::{HopTimes, ModelParams, NetworkParams};
 use super::pattern::Pattern;
 use crate::nccl::Protocol;
 
-/// Until so many bytes the start-up of Simple over a network grows in proportion. Chosen.
+/// The bytes up to which the start-up of Simple over a network grows in proportion. Chosen.
 const STARTED_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
 
-/// How much of a step one channel moves before the others join. Fitted with the rate of a channel.
+/// The bytes of a step that one channel moves before the others join. Fitted with the rate of a channel.
 const ALONE_BYTES: f64 = 4096.0;
 
 /// The steps of a pattern on a ring, and the bytes of one.
 struct Steps {
     inside: f64,
     crossings: f64,
-    /// How often the bytes of a step go by.
+    /// The number of steps whose bytes take time one after the other.
     times: f64,
     bytes: f64,
-    /// What part of them a link carries that is crossed once.
+    /// The part of them on a link that is crossed once.
     crossing: f64,
 }
 
@@ -42,7 +42,7 @@ impl Steps {
     fn of(pattern: Pattern, round: TrafficPattern, params: &ModelParams, nbytes: f64) -> Self {
         let (others, nodes) = (params.ranks - 1.0, params.nodes - 1.0);
         let shard = nbytes / params.ranks;
-        // Of two GPUs, none is between others.
+        // With two GPUs none is between others.
         let doubled = if params.ranks > 2.0 { 2.0 } else { 1.0 };
         let (steps, crossings, times, bytes) = match pattern {
             Pattern::AllReduce if round == TrafficPattern::Tree => {
@@ -56,22 +56,22 @@ impl Steps {
         Self { inside: steps - crossings, crossings, times, bytes, crossing }
     }
 
-    /// What the steps take without bytes.
+    /// Returns the time of the steps without bytes.
     fn hops(&self, params: &ModelParams, of: impl Fn(&HopTimes) -> f64) -> f64 {
         self.inside * of(&params.hops)
             + params.inter_node.as_ref().map_or(0.0, |network| self.crossings * of(&network.hops))
     }
 }
 
-/// Returns what the bytes of a step take with LL, where the links carry `gbps`, half of which are flags.
+/// Returns the time of the bytes of a step with LL. `gbps` is the rate of the links, half of it for flags.
 pub(super) fn ll_us(params: &ModelParams, bytes: f64, gbps: f64) -> f64 {
     let by_all = us(bytes, params.ll_gbps.min(gbps / 2.0));
     let alone = (bytes / params.channels).max(bytes.min(ALONE_BYTES));
     by_all.max(params.ll_channel_gbps.map_or(0.0, |rate| us(alone, rate)))
 }
 
-/// Returns what a ring takes that has so many channels, or a chain there and back on one node (`is_tree`); nothing for a
-/// protocol that is not used there.
+/// Returns the time of a ring, or with `is_tree` of a chain there and back on one node; none for a protocol that is not used
+/// there.
 pub(super) fn ring(
     params: &ModelParams,
     pattern: Pattern,

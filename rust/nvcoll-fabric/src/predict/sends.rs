@@ -1,11 +1,11 @@
-//! What NCCL builds of sends and receives: all_to_all, gather, scatter, and nccl-tests' sendrecv.
+//! Collectives that NCCL builds of sends and receives: all_to_all, gather, scatter, and nccl-tests' sendrecv.
 //!
 //! ```text
 //! all_to_all          a GPU sends and receives S (n-1)/n; the cards of a node carry S/n for each GPU of it and GPU outside it
-//! gather, scatter     the root receives, or sends, S (n-1)/n; what comes from outside passes its own part of the cards
-//! sendrecv            a GPU sends S to the next; between nodes one GPU of each does, by its own part of the cards
-//!                     no faster than the narrowest link, or cut, on the way lets it through (`bottleneck.rs`, `cuts.rs`)
-//! own part            the cards of a node are shared evenly; a GPU that has none to itself uses the one next to it alone
+//! gather, scatter     the root receives, or sends, S (n-1)/n; bytes from other nodes pass its own part of the cards
+//! sendrecv            a GPU sends S to the next; between nodes one GPU of each does, over its own part of the cards
+//!                     the narrowest link or cut on the way bounds the rate (`bottleneck.rs`, `cuts.rs`)
+//! own part            GPUs share the cards of a node evenly; with fewer cards than GPUs, a GPU uses the nearest card alone
 //! ```
 
 use super::bottleneck::TrafficPattern;
@@ -13,7 +13,7 @@ use super::breakdown::{us, Carrier, TimeBreakdown};
 use super::params::ModelParams;
 use super::pattern::Pattern;
 
-/// Returns what sends and receives take.
+/// Returns the time of a collective of sends and receives.
 pub(super) fn sends(params: &ModelParams, pattern: Pattern, nbytes: f64) -> TimeBreakdown {
     let (n, local) = (params.ranks, params.local);
     let inside = nbytes * pattern.sent(n);

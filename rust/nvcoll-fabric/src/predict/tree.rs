@@ -1,14 +1,14 @@
 //! Trees over nodes: chains (Tree) or the switch (NVLSTree) inside a node, two trees between the nodes.
 //!
 //! ```text
-//! rate = min(inside, cards of a node; half of them with more than two nodes: up and down share them)
-//! inside: Tree, half of what a GPU sends; NVLSTree, what the switch does at that chunk
+//! rate = min(inside, cards of a node; half of that with more than two nodes, because up and down share the cards)
+//! inside: Tree, half the rate of a GPU; NVLSTree, the rate of NVLS at that chunk
 //! time = start + hops inside + levels (hop + software + bytes in flight / rate) + S / rate        levels = 2 depth
 //! in flight: Tree, an eighth of S, from 32 to 512 KiB on each of 16 channels; NVLSTree, one loop of the switch
-//! LL: no more than a quarter of the narrower rate, nor than what LL moves over a network;  LL128: 15/16 of it
+//! LL: at most a quarter of the narrower rate, and at most the rate of LL over a network;  LL128: 15/16 of the rate
 //! ```
 //!
-//! The depth of the trees is log2 of the nodes; between powers of two it is drawn straight.
+//! The depth of the trees is log2 of the nodes, interpolated linearly between powers of two.
 
 use super::bottleneck::TrafficPattern;
 use super::breakdown::{us, Carrier, TimeBreakdown};
@@ -18,7 +18,7 @@ use crate::nccl::{NcclAlgorithm, Protocol};
 /// Least in flight at a level, in bytes: 32 KiB on each of 16 channels. Cited: NVIDIA/nccl v2.30.7 src/enqueue.cc.
 const LEAST_IN_FLIGHT: f64 = 16.0 * 32.0 * 1024.0;
 
-/// Returns what all_reduce by a tree over nodes takes; nothing where it is not used.
+/// Returns the time of all_reduce by a tree over nodes; none where it is not used.
 pub(super) fn tree(
     params: &ModelParams,
     algorithm: NcclAlgorithm,
@@ -85,21 +85,21 @@ pub(super) fn tree(
     Some(over(network, params, nbytes, &inside))
 }
 
-/// What happens inside a node, and what of it matters between nodes.
+/// The part of a tree inside a node.
 struct Inside {
     gbps: f64,
     start_up: f64,
     hops: f64,
     fill: f64,
-    /// A hop between nodes.
+    /// The latency of a hop between nodes.
     hop: f64,
-    /// Bytes that each level holds before it passes them on.
+    /// The bytes that each level receives before it sends.
     in_flight: f64,
-    /// What carries the bytes there, and how often S it moves each way.
+    /// The carrier of the bytes, and its bytes each way per byte of the call.
     by: (Carrier, f64),
 }
 
-/// Levels of the trees, there and back.
+/// Returns the number of levels of the trees, there and back.
 fn levels(nodes: f64) -> f64 {
     let below = f64::from((nodes as u32).ilog2());
     let power = f64::from(1 << below as u32);

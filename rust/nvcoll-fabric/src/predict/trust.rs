@@ -1,4 +1,4 @@
-//! How far predictions may be off, and on which systems that was seen: `trust.toml`.
+//! The intervals of predictions, and the measured systems behind them: `trust.toml`.
 //!
 //! A cell is a class of machines, all_reduce or other collectives, and a band of sizes. *Validated* names what was measured:
 //!
@@ -8,8 +8,8 @@
 //! limit       what takes most of the time also took most of the time of a measured system of the cell
 //! ```
 //!
-//! A limit is what joins the GPUs of a node and what is busy longest, as `nvswitch: network cards`. So a network that is
-//! idle most of the time validates nothing.
+//! A limit names the interconnect of a node's GPUs and the longest part of the time, as `nvswitch: network cards`. So a
+//! network that is idle most of the time validates nothing.
 //!
 //! **Extrapolation.** Beyond the largest measured number of nodes the logarithm of the interval's factor grows by half of
 //! itself with each doubling of nodes:
@@ -99,13 +99,13 @@ impl TrustCell {
     }
 }
 
-/// Returns how predictions of so many bytes are known on so many nodes, of calls with such a limit.
+/// Returns the evidence for predictions of `nbytes` on `nodes` nodes, for calls with this limit.
 pub(super) fn evidence(class: &str, pattern: Pattern, nbytes: u64, nodes: u32, limit: &str) -> Evidence {
     let found = row(class, pattern).map(|row| row.evidence(band(nbytes), nodes, |known| known == limit));
     found.unwrap_or(Evidence::NotValidated)
 }
 
-/// Returns how predictions are known in the band in which most systems were measured whose nodes are joined like these.
+/// Returns the evidence in the band with the most systems, among systems whose GPUs are joined like these.
 pub(super) fn best_evidence(class: &str, pattern: Pattern, nodes: u32, joined_by: &str) -> Evidence {
     let Some(row) = row(class, pattern) else { return Evidence::NotValidated };
     let is_alike = |limit: &str| limit.split(": ").next() == Some(joined_by);

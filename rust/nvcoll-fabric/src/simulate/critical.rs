@@ -17,7 +17,7 @@ use super::run::{RunRecord, StepCause};
 use crate::hardware::Fabric;
 use crate::units::Ps;
 
-/// What the end was waiting for, in order of time.
+/// The critical path, in order of time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Critical {
     /// The pieces, none of them empty; each begins where the one before ends.
@@ -41,26 +41,26 @@ pub struct CriticalPiece {
     pub start_ps: Ps,
     /// When it ends.
     pub end_ps: Ps,
-    /// What passes the time.
+    /// The reason for the time.
     pub reason: DelayReason,
 }
 
-/// What passes the time of a piece.
+/// The reason for the time of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DelayReason {
-    /// What a call takes before ranks can enter, where it was fitted.
+    /// The fitted time of a call before ranks enter.
     Starting,
     /// A rank has not entered yet.
     Entering(u32),
     /// The signal of another rank is on the way.
     Signal(u32),
-    /// What every step costs.
+    /// The fixed cost of a step.
     Fixed,
     /// The first byte is on its way.
     Latency,
     /// Bytes, as fast as the narrowest link of the way allows: a position in the fabric's links.
     Link(usize),
-    /// Bytes, because so many transfers share a link.
+    /// Bytes, because transfers share a link.
     Shared(usize, u32),
     /// Bytes, as fast as the memory of a rank allows.
     Memory(u32),
@@ -203,7 +203,7 @@ impl Tracing<'_> {
 }
 
 impl Critical {
-    /// Says what the time is spent on, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency, 17 %
+    /// Describes the shares of the time, the largest first: `62 % of the time is gpu3 -> nvswitch, 21 % latency, 17 %
     /// steps`. Of links, a transfer alone and what sharing adds are one; what is below one percent is left out.
     pub fn words(&self, fabric: &Fabric) -> String {
         let mut by_reason: BTreeMap<DelayReason, Ps> = BTreeMap::new();
@@ -233,7 +233,7 @@ impl Critical {
 }
 
 impl CriticalPiece {
-    /// Says what waits or works, and what passes its time: `r3.q0.7, tile 2: bytes over gpu3 -> nvswitch`. `link` names
+    /// Describes a piece, and the reason for its time: `r3.q0.7, tile 2: bytes over gpu3 -> nvswitch`. `link` names
     /// a link by its position in the fabric.
     pub fn words(&self, link: impl Fn(usize) -> String) -> String {
         let Self { rank, queue, step, tile, .. } = self;

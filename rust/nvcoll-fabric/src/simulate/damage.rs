@@ -4,20 +4,20 @@ use super::ratio::Ratio;
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 
-/// How many names an error lists. Chosen: a screen.
+/// The number of names that an error lists. Chosen: a screen.
 const LISTED: usize = 40;
 
-/// What has happened to a link.
+/// A link that is slower, or cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
-    /// Which: a position in the fabric's `links`, which is one direction.
+    /// The link: a position in the fabric's `links`, one direction.
     pub link: usize,
-    /// What is left of its rate; zero cuts it, and routes go round it.
+    /// The part of its rate that is left; zero cuts it, and routes avoid it.
     pub left: Ratio,
 }
 
 impl Damage {
-    /// Finds the links that go from one device to another, and leaves so much of each.
+    /// Returns the damage of all links from one device to another; `left` is the part of their rate that is left.
     ///
     /// # Errors
     /// [`Error::Unknown`] for a device that is not there, [`Error::Unable`] if no link goes there.

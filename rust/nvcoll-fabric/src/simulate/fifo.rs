@@ -23,19 +23,19 @@ struct FifoTransfer {
     missing: u16,
     /// When the last of those that have is there.
     there: Ps,
-    /// Before which it cannot end: its rank is slow, or its protocol is.
+    /// Its earliest end, because its rank or its protocol is slow.
     not_before: Ps,
 }
 
 #[derive(Clone)]
 struct LinkQueue {
-    /// When it has served all who came.
+    /// The time at which it has served all transfers that came.
     free_at: Ps,
     busy: Ps,
     latency: Ps,
 }
 
-/// Transfers of a path that had its links to themselves: so many of so many bytes.
+/// The transfers of a path that had its links to themselves: their number, and the bytes of each.
 #[derive(Clone, Default)]
 struct SoleUse {
     nbytes: u64,
@@ -50,7 +50,7 @@ pub(super) struct FifoLinks<'a> {
     links: Vec<LinkQueue>,
     /// By path, of the last number of bytes.
     alone: Vec<SoleUse>,
-    /// For each link of each leg, how long it serves so many bytes.
+    /// For each link of each leg, the time for which it serves a transfer.
     services: Vec<Ps>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> FifoLinks<'a> {
         Self { paths, ways, links, alone, services: vec![0; paths.leg_places()] }
     }
 
-    /// Returns before when a transfer cannot end that begins at a time.
+    /// Returns the earliest end of a transfer that begins at a time.
     fn not_before(&self, path: u32, nbytes: u64, begins: Ps) -> Ps {
         let known = &self.paths.all[path as usize];
         if known.most.is_finite() {
@@ -71,7 +71,7 @@ impl<'a> FifoLinks<'a> {
         }
     }
 
-    /// Returns how long a transfer takes with its links to itself; then `services` says how long each serves it.
+    /// Returns the time of a transfer with its links to itself; `services` then has the time at each link.
     fn takes(&mut self, path: u32, nbytes: u64) -> Ps {
         let (mut stage, mut begins, mut there) = (0, 0, 0);
         for &leg in self.paths.legs(path) {
@@ -88,7 +88,7 @@ impl<'a> FifoLinks<'a> {
         there.max(self.not_before(path, nbytes, 0))
     }
 
-    /// Puts down how long links were in use for the transfers of a path that had them to themselves.
+    /// Records the use of links by the transfers of a path that had them to themselves.
     fn put_down(&mut self, path: u32) {
         let times = std::mem::take(&mut self.alone[path as usize]).times;
         if times > 0 {

@@ -7,18 +7,18 @@ use crate::units::{Ps, Rate};
 /// Costs of one machine under one protocol, whose own fixed time and signals are then zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FittedCosts {
-    /// What a call takes before any rank enters; it is added to what the settings say of each.
+    /// The time of a call before ranks enter; added to `starts_ps` of the settings.
     pub start: Ps,
     /// For each link of the fabric, its rate.
     pub rates: Vec<Rate>,
-    /// What the first byte takes to another rank until it is seen there, instead of the latencies of links.
+    /// The time of the first byte to another rank, instead of the latencies of links.
     pub hops: HopLatencies,
-    /// Bytes on links per byte of data that a switch folds or multicasts: so many over the denominator of the protocol's
+    /// Bytes on links per byte of data that a switch reduces or multicasts, in units of 1 / the denominator of the protocol's
     /// `wire`. No hop is added there.
     pub switch_wire: u32,
 }
 
-/// What the first byte takes, by how it goes.
+/// The time of the first byte, by the kind of its route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HopLatencies {
     /// Over NVLink or its like.
@@ -43,7 +43,7 @@ impl HopLatencies {
     }
 }
 
-/// Returns how a transfer goes that crosses links of this family; a route goes as the last of its links' kinds.
+/// Returns the kind of route over links of a family; of several links the last kind holds.
 pub(super) const fn kind_of(family: LinkFamily) -> RouteKind {
     match family {
         LinkFamily::Nvlink | LinkFamily::Xgmi => RouteKind::Nvlink,

@@ -1,4 +1,4 @@
-//! What a step costs besides its bytes: one row per protocol, in `protocols.toml`.
+//! The costs of a step besides its bytes: one row per protocol, in `protocols.toml`.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use crate::units::{Ps, Rate};
 /// The cost constants of one way of moving bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepCosts {
-    /// What it is called, as `simple`.
+    /// Its name, as `simple`.
     pub name: String,
     /// Picoseconds that a step takes before its first byte leaves.
     pub fixed_ps: Ps,
@@ -19,9 +19,9 @@ pub struct StepCosts {
     pub wire: Ratio,
     /// The most data that one queue reads, or writes, from or to other ranks per second.
     pub cap: Option<Rate>,
-    /// What part of the route's latency passes until another rank knows that a step is done.
+    /// The part of the route's latency until another rank knows that a step is done.
     pub signal: Ratio,
-    /// Where the numbers are from, and whether they are cited or chosen.
+    /// The source of the numbers: cited or chosen.
     pub source: String,
 }
 

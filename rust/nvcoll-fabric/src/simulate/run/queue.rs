@@ -1,4 +1,4 @@
-//! Where a queue is, and when its steps were done.
+//! The progress of a queue, and the times at which its steps were done.
 
 use super::{StepCause, NOBODY};
 use crate::units::Ps;
@@ -8,11 +8,11 @@ use crate::units::Ps;
 pub(super) struct QueueState {
     pub(super) step: u32,
     pub(super) tile: u32,
-    /// How many waits of its step are over.
+    /// The number of waits of its step that are over.
     pub(super) waits: u32,
-    /// Which queue it waits for.
+    /// The queue that it waits for.
     pub(super) awaited: u32,
-    /// Who waits for the same queue.
+    /// The next queue that waits for the same queue.
     pub(super) next_waiting: u32,
     /// At which progress of the queue that it waits for it goes on.
     pub(super) target: u64,
@@ -52,13 +52,13 @@ impl Done {
         Self { forgotten: 0, at: Vec::with_capacity(steps) }
     }
 
-    /// Returns how many steps are done.
+    /// Returns the number of steps that are done.
     #[inline]
     pub(super) fn steps(&self) -> u64 {
         self.forgotten + self.at.len() as u64
     }
 
-    /// Returns when so many steps were done; none if they are not. What was forgotten was long ago.
+    /// Returns the time at which the first `steps` steps were done; none if they are not. Forgotten times are 0.
     #[inline]
     pub(super) fn when(&self, steps: u64) -> Option<Ps> {
         if steps <= self.forgotten {
@@ -67,7 +67,7 @@ impl Done {
         self.at.get((steps - self.forgotten - 1) as usize).copied()
     }
 
-    /// Nobody asks for the first so many steps any more.
+    /// Forgets the times of the first steps.
     pub(super) fn forget(&mut self, steps: u64) {
         let over = steps.saturating_sub(self.forgotten) as usize;
         if over > self.at.len() / 2 {
