@@ -116,19 +116,6 @@ def test_coverage_is_of_rows_with_an_interval_per_system():
     assert judging.cell([]) is None
 
 
-def test_a_family_is_predicted_by_a_fit_that_has_not_seen_it():
-    rows = [row(system(name, family), 10.0) for name, family in (("a", "f"), ("b", "f"), ("c", "g"))]
-    seen = []
-
-    def fit(others):
-        seen.append({other.system.family for other in others})
-        return lambda asked: Prediction(float(len(others)))
-
-    found = judging.left_out(rows, fit)
-    assert seen == [{"g"}, {"f"}]
-    assert [item.prediction.time_us for item in found] == [1.0, 1.0, 2.0]
-
-
 def test_rows_of_which_nothing_is_said_are_not_judged():
     assert judging.judge([row(system(), 1.0)], lambda asked: None) == []
 

@@ -1,6 +1,6 @@
-"""Which constants make `Fabric.predict` err least on machines that the fit has not seen?
+"""Fits the constants of `Fabric.predict` and prints their held-out errors.
 
-    python tools/fit.py            fits, and prints what it reaches left out
+    python tools/fit.py            fits, and prints the errors
     python tools/fit.py --trust    judges the constants as they are shipped, and writes trust.toml only
     python tools/fit.py --write    fits, and writes constants.toml, trust.toml and data/nccl-tests/folds.toml
 
@@ -8,9 +8,8 @@ Least squares of log(predicted / measured) with a soft L1 loss, so that single o
 weighs as much as any other in each band. Priors are NCCL's published constants or round numbers, with spread enough
 that rows overrule them; those of the switch, of staging, of channels and of launching are round numbers that the table
 suggested. Constants of one node are fitted to rows of one node first, those of networks then to rows of several nodes.
-What the folds cannot judge is the structure: which effects there are was seen on the same table. The fit to all rows
-is what is shipped; for each family a fit without it gives the range of a constant and the predictions by which
-everything is judged.
+The folds do not test the structure of the model, which was chosen on the same table. The fit to all rows is shipped.
+A fit without each family gives the ranges of constants and the held-out errors.
 
 Needs scipy. Less than a minute on one core.
 """
@@ -74,20 +73,20 @@ PRIORS = {
     "network.tree_ll_gbps": (20.0, 1.0),
     "network.ring_ll_gbps": (20.0, 1.0),
 }
-"""Value, and spread of its logarithm, that each fitted constant has before any row is seen."""
+"""Prior of each fitted constant: its value, and the spread of its logarithm."""
 
 TIES = {"startup_us.blackwell": "startup_us.hopper"}
-"""Constants that no row shows, and of which they are taken."""
+"""Constants without measurements, and the constants whose values they have."""
 
 WEIGHTS = dict(zip(bands(), (1.0, 0.7, 1.5, 6.0), strict=True))
-"""Of a band: large sizes are measured best."""
+"""Weights of bands: large sizes are measured best."""
 
 UNEXPLAINED = {
     "amd_multinode": bands()[:-1],
     "mnnvl_multi_rack": bands()[:-1],
     "multinode_efa": bands()[1:2],
 }
-"""Bands in which a class fixes no constant; they are judged. Calls of the first two take up to 6 times the
+"""Bands of classes that are left out of the fit, not of the errors. Calls of the first two take up to 6 times the
 prediction. EFA: calls of 64 KiB to 1 MiB are predicted with LL, which its plugin calls unsafe.
 """
 
@@ -107,7 +106,7 @@ TRUST_HEAD = """\
 # rack, several nodes), and is not validated."""
 
 PRIOR_WEIGHT, SOFT = 0.3, 0.05
-"""Of a prior beside a system; where the loss turns from squares to absolute values."""
+"""Weight of a prior relative to a system; error at which the loss turns from squares to absolute values."""
 
 
 class Problem:
@@ -159,12 +158,12 @@ class Problem:
 
 
 def cell(row: judging.Row) -> tuple[str, bool, str]:
-    """In what rows of a system share its weight."""
+    """Returns the key of the rows that share the weight of a system."""
     return row.system.system_id, row.collective == "all_reduce", row.band
 
 
 def weight(row: judging.Row) -> float:
-    """How much a row counts, beside those of other bands."""
+    """Returns the weight of a row by its band."""
     return 0.0 if row.band in UNEXPLAINED.get(row.system.fabric_class, ()) else WEIGHTS[row.band]
 
 
@@ -188,12 +187,12 @@ def summary(found: Sequence[Judged]) -> str:
 
 
 def rounded(value: float) -> float:
-    """Four digits: more is noise."""
+    """Rounds to four digits."""
     return float(f"{value:.4g}")
 
 
 def write_constants(shipped: Mapping[str, float], of_family: Mapping[str, Mapping[str, float]]) -> None:
-    """Puts values and ranges into constants.toml, whose other lines stay."""
+    """Writes values and ranges into constants.toml and keeps its other lines."""
     path = PREDICT / "constants.toml"
     text = path.read_text(encoding="utf-8")
     for name, value in shipped.items():

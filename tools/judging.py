@@ -1,19 +1,17 @@
-"""How far predictions are from public measurements of real machines.
+"""The errors of predictions on public measurements of real machines.
 
-A table of measurements says what ``nccl-tests`` and its like printed on machines of other people (``data/nccl-tests``).
-A predictor says, for a row of it, how long that call should take and between which times it should lie. Here both are
-compared, in four rules that keep a good figure from being an accident:
+``data/nccl-tests`` has times that ``nccl-tests`` and similar programs printed. A predictor returns a time and an
+interval for a row. Four rules:
 
-1. **A system counts once.** |error| is averaged over the rows of a system first; median and 90th percentile are taken
-   over these averages. A log of sixty rows weighs as much as a page that shows three.
-2. **What is fitted is judged on families that it has not seen** (:func:`left_out`): machines of one site or product are
-   left out together, since they share hardware, software and whoever measured.
-3. **Only healthy rows count**, unless asked: the table marks runs whose owners complain.
-4. **Beside every error stands how far two public measurements of the same hardware lie apart** (:func:`disagreements`).
-   No model can be nearer than half of that on average.
+1. **A system counts once.** |error| is averaged over the rows of a system. Median and 90th percentile are over these
+   averages. A log of sixty rows weighs as much as a page with three.
+2. **Families are held out** (``tools/fit.py``): machines of one site or product share hardware and software.
+3. **Only healthy rows count** by default: the table marks runs whose owners complain.
+4. **Every error is compared with the difference between public measurements of the same hardware**
+   (:func:`disagreements`). On average no model errs less than half of it.
 
-``error = predicted / measured - 1``. Rows are of all sizes, in place and out of place. Cost: linear in rows and
-predictors, quadratic in systems of the same hardware. What it does not do: fit; weigh systems by their number of users.
+``error = predicted / measured - 1``. Rows have all sizes, in place and out of place. Cost: linear in rows and
+predictors, quadratic in systems of the same hardware.
 """
 
 from __future__ import annotations
@@ -100,9 +98,9 @@ class Row:
 
 
 class Prediction(NamedTuple):
-    """How long a call should take, and between which times it should lie; nothing if that is not said.
+    """The predicted time of a call and the ends of its interval, None without one.
 
-    ``systems``: how many of its class and band the interval stands on; 0 where it is borrowed of others.
+    ``systems``: the systems of the class and band behind the interval; 0 if the interval is borrowed.
     """
 
     time_us: float
@@ -112,34 +110,31 @@ class Prediction(NamedTuple):
 
 
 Predictor = Callable[[Row], Prediction | None]
-"""Predicts a row, or says nothing of it."""
-
-Fit = Callable[[Sequence[Row]], Predictor]
-"""Makes a predictor from rows."""
+"""Predicts a row; returns None for a row that it cannot predict."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A row with what was predicted of it."""
+    """A row and its prediction."""
 
     row: Row
     prediction: Prediction
 
     @property
     def error(self) -> float:
-        """The relative error: positive if more was predicted than measured."""
+        """The relative error, positive if the prediction is too long."""
         return self.prediction.time_us / self.row.time_us - 1
 
     @property
     def covered(self) -> bool | None:
-        """Whether the interval holds what was measured."""
+        """Whether the interval contains the measured time."""
         low, high = self.prediction.low_us, self.prediction.high_us
         return None if low is None or high is None else low <= self.row.time_us <= high
 
 
 @dataclass(frozen=True)
 class Cell:
-    """How good predictions of some rows are. Fractions; coverage is of the rows of a system."""
+    """Errors of the predictions of some rows, as fractions. Coverage is over the rows of a system."""
 
     systems: int
     rows: int
@@ -167,7 +162,7 @@ def read_tables(systems: Path, measurements: Path) -> list[Row]:
 
 
 def _records(path: Path, parse: Callable[[dict[str, str]], T]) -> list[T]:
-    """Parses every line of a table; what is wrong is told with its line."""
+    """Parses every line of a table; errors name the line."""
     with path.open(newline="", encoding="utf-8") as file:
         parsed = []
         for line, record in enumerate(csv.DictReader(file), start=2):
@@ -223,25 +218,17 @@ def _row(record: dict[str, str], systems: Mapping[str, System]) -> Row:
 
 
 def healthy(rows: Iterable[Row], also_unknown: bool = False) -> list[Row]:
-    """Returns the rows of which nobody complained; with ``also_unknown`` those of which nobody said anything too."""
+    """Returns the healthy rows; with ``also_unknown`` those of unknown health too."""
     return [row for row in rows if row.healthy == "yes" or (also_unknown and row.healthy == "unknown")]
 
 
 def judge(rows: Iterable[Row], predictor: Predictor) -> list[Judged]:
-    """Predicts every row of which the predictor says something."""
+    """Predicts every row that the predictor can predict."""
     return [Judged(row, prediction) for row in rows if (prediction := predictor(row)) is not None]
 
 
-def left_out(rows: Sequence[Row], fit: Fit) -> list[Judged]:
-    """Predicts the rows of each family by a fit to all other families, in the order of the rows."""
-    predictors: dict[str, Predictor] = {}
-    for family in sorted({row.system.family for row in rows}):
-        predictors[family] = fit([row for row in rows if row.system.family != family])
-    return [item for row in rows for item in judge([row], predictors[row.system.family])]
-
-
 def by_system(judged: Iterable[Judged]) -> dict[str, list[Judged]]:
-    """Groups what was judged by its system."""
+    """Groups judged rows by system."""
     groups: dict[str, list[Judged]] = defaultdict(list)
     for item in judged:
         groups[item.row.system.system_id].append(item)
@@ -249,7 +236,7 @@ def by_system(judged: Iterable[Judged]) -> dict[str, list[Judged]]:
 
 
 def cell(judged: Iterable[Judged]) -> Cell | None:
-    """Averages per system, then takes median and 90th percentile over systems; nothing if there is nothing."""
+    """Averages per system, then takes median and 90th percentile over systems; None without rows."""
     groups = list(by_system(judged).values())
     if not groups:
         return None
@@ -299,7 +286,7 @@ def in_order(key: Key) -> tuple[Key, int]:
 
 
 def disagreements(rows: Iterable[Row], key: Callable[[Row], Key] = by_class) -> dict[Key, float]:
-    """Says how far public measurements of the same hardware lie apart: the median over pairs of systems.
+    """Returns the difference between public measurements of the same hardware: the median over pairs of systems.
 
     A pair is two systems of one fabric, network and number of GPUs and nodes. For each call that both measured
     (collective, bytes; in place or not as both did; the same algorithm, where both say which) the longer time divided
@@ -335,7 +322,7 @@ def _ratios(
 def beside(
     ours: Iterable[Judged], theirs: Iterable[Judged], key: Callable[[Row], Key] = by_scope
 ) -> dict[Key, tuple[Cell, Cell]]:
-    """Compares two predictors cell by cell, on the rows of which both say something."""
+    """Compares two predictors cell by cell, on the rows that both predict."""
     found = {name: {id(item.row): item for item in judged} for name, judged in (("ours", ours), ("theirs", theirs))}
     both = found["ours"].keys() & found["theirs"].keys()
     mine, other = (cells([item for row, item in items.items() if row in both], key) for items in found.values())
@@ -343,13 +330,13 @@ def beside(
 
 
 def report(rows: Sequence[Row], predictors: Mapping[str, Sequence[Judged]], console: Console, worst: int = 10) -> None:
-    """Prints what was judged: by scope, by class, and the worst rows of each predictor.
+    """Prints errors by scope and by class, and the worst rows of each predictor.
 
     Args:
-        rows: what was measured, from which the disagreements come.
-        predictors: what each predictor, by name, made of the rows: see :func:`judge` and :func:`left_out`.
-        console: where to.
-        worst: how many rows with the largest errors are printed for each predictor.
+        rows: the measurements.
+        predictors: for each predictor by name, its judged rows: see :func:`judge`.
+        console: the output.
+        worst: the number of rows with the largest errors that are printed for each predictor.
     """
     for title, key in (("one line per scope", by_scope), ("one line per class", by_class)):
         console.print(_table(title, rows, predictors, key))
@@ -357,7 +344,7 @@ def report(rows: Sequence[Row], predictors: Mapping[str, Sequence[Judged]], cons
     for name, judged in predictors.items():
         console.print(_worst(name, judged, worst))
     console.print("a cell: median / 90th percentile over systems of the mean |error| of a system; bias; coverage")
-    console.print("apart: how far public measurements of the same hardware lie apart; no model knows which is right")
+    console.print("apart: the difference between public measurements of the same hardware")
 
 
 def _table(

@@ -1,10 +1,9 @@
-"""What ``Fabric.predict`` says of measured calls: as a predictor, with the constants that are shipped or with others.
+"""``Fabric.predict`` as a predictor of measured calls, with the shipped constants or with others.
 
-A fit tries constants on all rows of a table many times. :class:`Calls` asks the fabric once for what no constant
-changes (NCCL's choice), and answers quickly then. ``data/nccl-tests/folds.toml`` has, for each family of systems, the
-constants that were fitted without it: by them its rows are predicted *left out*.
+A fit tries constants on all rows many times. :class:`Calls` asks the fabric once for NCCL's choice, which depends on no
+constant. ``data/nccl-tests/folds.toml`` has, for each family of systems, the constants of the fit without it.
 
-Nothing is said of machines that are no preset, and of algorithms that have no closed form (CollNet).
+Machines without preset and algorithms without closed form (CollNet) are not predicted.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from judging import Judged, Prediction, Row, System
 from nccl_estimate import machine, version
 
 LAUNCHES = {"torch_bench": "framework", "unknown": "process_per_gpu"}
-"""How predictions call a launch of the table where it is not its name. What is not known is taken for the usual one."""
+"""Launches of the table that predictions name otherwise. An unknown launch is predicted as the usual one."""
 
 Constants = Mapping[str, float]
-"""Values in the place of shipped ones, by name."""
+"""Values by name that replace the shipped ones."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Calls:
 
 
 def known_version(text: str) -> str | None:
-    """Returns the version of a cell; the first whose constants are known if it is older; nothing if it has none."""
+    """Returns the version of a cell; the first known one if it is older; None if the cell has none."""
     found, first = version(text), nccl_versions()[0].lstrip("v")
     if found is None:
         return None
@@ -51,7 +50,7 @@ def known_version(text: str) -> str | None:
 
 
 def calls(rows: Iterable[Row]) -> list[Calls]:
-    """Groups the rows of which something can be said."""
+    """Groups the rows that can be predicted."""
     groups: dict[tuple[System, str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.system, row.collective, row.algo, row.proto].append(row)
@@ -78,7 +77,7 @@ def calls(rows: Iterable[Row]) -> list[Calls]:
 
 
 def judge(groups: Iterable[Calls], constants: Callable[[System], Constants]) -> list[Judged]:
-    """Predicts rows, those of a system by the constants that belong to it; then gives each its interval."""
+    """Predicts rows with intervals; `constants` returns the constants for a system."""
     pairs = [
         Judged(row, Prediction(time))
         for group in groups
