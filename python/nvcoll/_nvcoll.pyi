@@ -82,7 +82,7 @@ class BuildError(Error):
     """An algorithm broke a rule of the builder."""
 
 class Refuted(Error):
-    """A proof failed; `places` names the steps, `missing` what would have to be added."""
+    """A proof failed; `places` names the steps in conflict, `missing` the missing wait."""
 
     places: tuple[str, ...]
     missing: str | None
@@ -94,7 +94,7 @@ class Aborted(Error):
     """Another rank failed; the message names it."""
 
 class Timeout(Error, TimeoutError):
-    """A deadline passed; the message says who is missing."""
+    """A deadline passed; the message names the missing ranks."""
 
 class Busy(Error, RuntimeError):
     """The node is in a call of another thread, or in a run of its ranks."""
@@ -255,11 +255,11 @@ class Node:
 
     @property
     def workers(self) -> int:
-        """The number of threads that work for a call, the caller included."""
+        """The number of threads of a call, with the caller."""
 
     @property
     def tuning(self) -> dict[str, Any]:
-        """The table by which `auto` chooses: machine, caches, and the coefficients of each mode."""
+        """The tuning table of `auto`: machine, caches in bytes, and the coefficients of each mode."""
 
     def estimates(
         self,
@@ -272,22 +272,32 @@ class Node:
         in_place: bool = True,
         by_rank: bool = False,
     ) -> AutoChoice:
-        """Returns what `auto` chooses for a call of `count` elements, and the time it expects of each candidate.
+        """Returns the algorithm that `auto` selects for a call, and its estimate of each candidate.
 
         Args:
-            collective: its name.
-            count: elements, as `all_reduce` counts them; of the whole buffer where that is cut among ranks.
-            dtype: the name of the elements' type.
-            root: the root, if the collective has one.
-            path: mapped or staged.
+            collective: the name of the collective.
+            count: elements of the longer buffer.
+            dtype: the name of the dtype.
+            root: the root, for a collective that has one. Default: 0.
+            path: mapped, staged or pushed.
             in_place: whether input and output are the same memory.
             by_rank: whether every rank calls for itself, as in `Node.run`.
 
         Returns:
-            The choice: algorithm, why in words, and candidates with what is expected of each. No candidates above 64 ranks."""
+            The algorithm, the reason, and the candidates with their estimates in seconds; no candidates above 64 ranks.
+
+        Raises:
+            InvalidArgument: a name is unknown, a number is out of range, or the collective is never in place."""
 
     def barrier(self, *, timeout: float | None = None) -> None:
-        """Returns when every rank has taken part: a call for all ranks that moves nothing."""
+        """Makes a call of all ranks without data.
+
+        Args:
+            timeout: seconds that the call may take. Default: no limit.
+
+        Raises:
+            InvalidArgument: a group is open.
+            Busy: another thread uses the node."""
 
     def plan(
         self,
@@ -301,35 +311,38 @@ class Node:
         out: Any = None,
         path: _Path | str = "mapped",
     ) -> Plan:
-        """Prepares a call that runs again and again on the same arrays.
+        """Prepares a call for repeated runs on the same arrays.
 
-        A plan keeps the memory of its arrays and reads them anew each time. `Plan.run` refuses a numpy array that has moved
-        since; do not resize a torch tensor while the plan lives, because torch does not refuse to.
-
-        Args:
-            collective: a name, such as `"all_gather"`.
-            arrays: as in the method of that name, and so are all others. None for a barrier.
-
-        Returns:
-            A plan; its `result` is what the method would return."""
-
-    def group(self, *, timeout: float | None = None) -> Group:
-        """Groups calls: those that are made in a `with` block of it are launched as one when the block ends.
-
-        Inside the block the collectives of this node, on this thread, check their arguments and return what they will return
-        (a new array holds zeros until then); nothing is read or written before the block ends, and nothing at all if it raises.
-        The calls of a group have no order, and what one of them writes shares no byte with what another touches. Plans, other
-        groups and the ranks of `run` are not affected: they run at once. A group that is dropped inside its block ends it, and
-        its calls are not made.
+        A plan holds its arrays and reads them at every run. `Plan.run` refuses a numpy array that has moved. Do not resize a
+        torch tensor while its plan lives: torch does not refuse, and the plan cannot see it.
 
         Args:
-            timeout: seconds that the calls may take together.
+            collective: the name of a collective, such as `"all_gather"`.
+            arrays: the arrays, as in the method of that name. None for a barrier.
+            op, root, counts, algorithm, out, path: as in the method of that name.
 
         Returns:
-            The group, whose `run` launches the same calls again.
+            The plan. `Plan.result` is the result of the method.
 
         Raises:
-            InvalidArgument: at the end of the block, arrays of two calls that share memory of which some is written.
+            InvalidArgument: an argument cannot be used; the message names argument and rank."""
+
+    def group(self, *, timeout: float | None = None) -> Group:
+        """Groups the calls in a `with` block: they launch together at the end of the block.
+
+        In the block, the collectives of this node on this thread check their arguments and return their results, in which new
+        arrays hold zeros. No array is read or written before the end of the block. If the block raises, no call is made. The
+        calls of a group have no order: an array that one call writes shares no byte with the arrays of another. Plans, other
+        groups and the ranks of `run` run at once. A group that is deleted in its block ends the block without its calls.
+
+        Args:
+            timeout: seconds that the calls may take together. Default: no limit.
+
+        Returns:
+            The group. Its `run` launches the same calls again.
+
+        Raises:
+            InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
             Busy: another group of this node is open.
 
         Example:
@@ -800,7 +813,7 @@ class Node:
 
 @final
 class Group:
-    """Calls that are launched as one. Made by `Node.group` and `Communicator.group`."""
+    """Calls that launch together. Made by `Node.group` and `Communicator.group`."""
 
     def __enter__(self) -> Group: ...
     def __exit__(
@@ -808,18 +821,19 @@ class Group:
     ) -> Literal[False]: ...
     def __len__(self) -> int: ...
     def run(self, *, timeout: float | None = None) -> None:
-        """Launches the calls of the group again, on the same arrays, which are read anew.
+        """Launches the calls of the group again, on the same arrays with their present elements.
 
-        A group keeps the memory of its arrays. Tensors of torch and other libraries that lend their memory through DLPack must
-        not be resized while it lives: it cannot see that, and their library does not refuse to.
+        Do not resize a torch tensor, or another tensor with DLPack, while its group lives: its library does not refuse, and the
+        group cannot see it.
 
         Args:
-            timeout: seconds that they may take together. Default: that of `group()`.
+            timeout: seconds that the calls may take together. Default: that of `group()`.
 
         Raises:
             InvalidArgument: a numpy array has moved, changed its shape or become read-only since the group was launched.
-            Timeout, KeyboardInterrupt: as in `Node.all_reduce`.
-            Busy: the group runs in another thread, or its `with` block has not ended."""
+            Busy: the group runs in another thread, or its `with` block has not ended.
+            Mismatch, Aborted: in a group of a communicator, as in its collectives.
+            Timeout, KeyboardInterrupt: the calls ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
 @final
 class Plan:
@@ -827,29 +841,29 @@ class Plan:
 
     @property
     def result(self) -> Any:
-        """What a run writes: what the method of the collective would return. A new array holds zeros before the first run."""
+        """The result of a run, as the method of the collective returns it. New arrays hold zeros before the first run."""
 
     @property
     def tiles(self) -> int:
-        """The number of tiles in which the plan passes over the data."""
+        """The number of tiles, each a pass over a part of the data."""
 
     @property
     def algorithm(self) -> str:
-        """The name of the algorithm that the plan runs: what `auto` chose, if none was named."""
+        """The name of the algorithm, which `auto` selected if the caller named none."""
 
     def run(self, *, timeout: float | None = None) -> None:
-        """Runs the call on the arrays that the plan was made for, which are read anew.
+        """Runs the call on the arrays of the plan with their present elements.
 
-        A plan keeps the memory of its arrays. Tensors of torch and other libraries that lend their memory through DLPack must
-        not be resized while it lives: it cannot see that, and their library does not refuse to.
+        Do not resize a torch tensor, or another tensor with DLPack, while its plan lives: its library does not refuse, and the
+        plan cannot see it.
 
         Args:
-            timeout: seconds that the call may take.
+            timeout: seconds that the call may take. Default: no limit.
 
         Raises:
             InvalidArgument: a numpy array has moved, changed its shape or become read-only since the plan was made.
-            Busy: the plan runs in another thread.
-            Timeout, KeyboardInterrupt: as in `Node.all_reduce`."""
+            Busy: the plan, or its node, runs in another thread.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
 @final
 class Tallies:
@@ -878,7 +892,7 @@ class Calls:
 
     @property
     def root(self) -> int | None:
-        """The rank in `ranks` that has or receives everything; None if the collective has none."""
+        """The root, as a position in `ranks`; None if the collective has none."""
 
     @property
     def algorithm(self) -> str:
@@ -894,7 +908,7 @@ class Calls:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the longest buffer that a rank brings; in a group, of all its calls of the kind."""
+        """The bytes of the longest buffer of a rank; in a group, of all its calls of the kind."""
 
     @property
     def grouped(self) -> int:
@@ -906,7 +920,7 @@ class Calls:
 
     @property
     def times(self) -> int:
-        """The number of times that such a call was made."""
+        """The number of such calls."""
 
     @property
     def schedule(self) -> Schedule:
@@ -914,15 +928,13 @@ class Calls:
 
 @final
 class Team:
-    """The ranks of one `Node.run`. Not public.
-
-    While a team lasts, the node itself can make no call."""
+    """The ranks of one `Node.run`. Not public. The node itself can make no call while a team exists."""
 
     def communicator(self, rank: int, timeout: float | None) -> Communicator:
-        """The communicator of a rank; each rank has one."""
+        """Returns the communicator of a rank."""
 
     def retire(self, comm: Communicator) -> None:
-        """Ends the communicators of a rank whose program has returned: peers that make one more call are told so."""
+        """Ends the communicators of a rank whose program has returned. Peers that make one more call get an error."""
 
     def fail(self, comm: Communicator) -> None:
         """Ends every call of every communicator that contains a rank, because its program failed."""
@@ -935,8 +947,8 @@ class Team:
 
 @final
 class Communicator:
-    """One rank's door to its peers: what `Node.run` passes to the program of a rank, for as long as that runs, and what
-    `split` makes of it. One thread at a time may use a communicator; several threads of a rank may use one each."""
+    """The collectives of one rank. `Node.run` passes a communicator to the program of each rank, and `split` makes others. A
+    communicator ends with the program of its rank. One thread at a time may use it; several threads of a rank use one each."""
 
     @property
     def rank(self) -> int:
@@ -948,29 +960,41 @@ class Communicator:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks of the run that form this communicator, by their rank here: 0, 1, … unless it was split off."""
+        """The ranks of `Node.run` that form this communicator, in the order of ranks here."""
 
     def barrier(self, *, timeout: float | None = None) -> None:
-        """Returns when every rank has called it."""
+        """Waits until every rank has called it.
+
+        Args:
+            timeout: seconds that the call may take. Default: that of `Node.run`.
+
+        Raises:
+            InvalidArgument: a group is open.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
     def split(self, color: int, key: int | None = None, *, timeout: float | None = None) -> Communicator:
-        """Splits the ranks into groups, each with a communicator of its own; every rank must call it.
+        """Splits the ranks into groups, each with its own communicator. Every rank must call it.
+
+        A mismatch, a timeout or `abort` ends the calls of one communicator. A rank whose program raises ends the calls of all
+        its communicators. A rank that deletes its communicator leaves the group.
 
         Args:
-            color: ranks of the same color, a whole number from 0, form a group. None: this rank joins no group.
-            key: ranks of a group are ordered by it; those of the same key by their rank here.
+            color: a whole number from 0: ranks of one color form a group. None: this rank joins no group.
+            key: a whole number that orders the ranks of a group; equal keys by rank. Default: 0.
             timeout: seconds that the call may take. Default: that of `Node.run`.
 
         Returns:
-            The communicator of this rank's group; None without a color. It has numbers, calls and errors of its own, and
-            the default timeout of this one. A mismatch, a timeout or `abort` ends the calls of the communicator in which
-            it happens, not those of others; a rank whose program raises ends the calls of every communicator that it is in.
-            It lasts as long as the program of its rank; a rank that drops it leaves it.
+            The communicator of this rank's group, with ranks of its own and the default timeout of this communicator; None
+            without a color.
 
         Raises:
-            InvalidArgument: a color or a key that is none; nothing was called.
-            Mismatch, Aborted, Timeout: as in `all_reduce`.
+            InvalidArgument: the color or the key is not such a number, or a group of calls is open.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call.
 
         Example:
             >>> def program(comm):
@@ -986,24 +1010,26 @@ class Communicator:
         self, color: int | None, key: int | None = None, *, timeout: float | None = None
     ) -> Communicator | None: ...
     def group(self, *, timeout: float | None = None) -> Group:
-        """Groups calls: those that are made in a `with` block of it are launched as one when the block ends; see `Node.group`.
+        """Groups the calls in a `with` block: they launch together at the end of the block, as in `Node.group`.
 
-        Every rank must make the same calls in it, in the same order. If the block raises, none of this rank's calls is made: its
-        peers, which wait for them, get `Mismatch` when it makes another call or its program returns, `Aborted` when that raises.
+        Every rank makes the same calls in the block, in the same order. If the block raises, this rank makes none of its calls.
+        Its peers then get `Mismatch` at its next call or at the end of its program, or `Aborted` if its program raises.
 
         Args:
-            timeout: seconds that each part of the group may take: calls by one algorithm are one part. Default: that of
-                `Node.run`.
+            timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run`.
+
+        Returns:
+            The group. Its `run` launches the same calls again.
 
         Raises:
-            Mismatch: at the end of the block; the message names the call in the group.
-            InvalidArgument, Busy: as in `Node.group`."""
+            Mismatch: at the end of the block: another rank made different calls; the message names the call in the group.
+            InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
+            Busy: another group of this communicator is open."""
 
     def abort(self) -> None:
-        """Ends every call of this communicator, now and later, on every rank: they raise `Aborted`, which names this rank.
+        """Ends all calls of this communicator, now and later, on every rank. They raise `Aborted`, which names this rank.
 
-        Any thread may call it, also while another is in a call. Other communicators of the same ranks stay usable: those
-        that were split off this one, and the one that this was split off.
+        Any thread may call it, also during a call of another thread. Other communicators of the same ranks stay usable.
 
         Raises:
             Closed: the program of this rank has ended."""
@@ -1627,7 +1653,7 @@ class Step:
 
     @property
     def is_final(self) -> bool:
-        """Whether the destinations are final results."""
+        """Whether the step completes a reduction."""
 
     @property
     def at_switch(self) -> bool:
@@ -1845,10 +1871,10 @@ def why(schedules: Sequence[Schedule]) -> str:
     """Explains in one line the data that each schedule moves and its longest chain of waits."""
 
 def cost_model() -> CostModel:
-    """Returns the model by which `auto` chooses."""
+    """Returns the cost model of `auto`."""
 
 def auto_candidates(collective: str) -> list[str]:
-    """The algorithms that `auto` chooses from, the default first."""
+    """Returns the algorithms among which `auto` selects, the default first."""
 
 MAX_WORLD_SIZE: int
 MAX_RUNNING_RANKS: int

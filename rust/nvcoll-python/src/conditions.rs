@@ -19,7 +19,7 @@ const SLOWEST: f64 = 1000.0;
 /// The least that is left of a link that is not cut: ratios are kept in millionths.
 const LEAST_LEFT: f64 = 1e-6;
 
-/// Reads `starts=`: for each rank, when it enters, in picoseconds; empty if all enter at 0.
+/// Reads `starts=`; returns the picoseconds at which each rank enters, empty if all enter at 0.
 pub(crate) fn starts_of(value: Option<&Bound<'_, PyAny>>, world_size: u32) -> PyResult<Vec<Ps>> {
     let Some(value) = value else { return Ok(Vec::new()) };
     let starts =
@@ -27,7 +27,7 @@ pub(crate) fn starts_of(value: Option<&Bound<'_, PyAny>>, world_size: u32) -> Py
     Ok(starts.into_iter().map(|us| (us * PS_PER_US as f64).round() as Ps).collect())
 }
 
-/// Reads `slowdowns=`: for each rank, how many times as slow it is; empty if all are healthy.
+/// Reads `slowdowns=`; returns the factor of each rank, empty if no rank is slow.
 pub(crate) fn slowdowns_of(value: Option<&Bound<'_, PyAny>>, world_size: u32) -> PyResult<Vec<Ratio>> {
     let Some(value) = value else { return Ok(Vec::new()) };
     let is_slowdown = |factor| (1.0..=SLOWEST).contains(&factor);
@@ -35,8 +35,8 @@ pub(crate) fn slowdowns_of(value: Option<&Bound<'_, PyAny>>, world_size: u32) ->
     Ok(factors.into_iter().filter_map(Ratio::nearest).collect())
 }
 
-/// Reads `damage=`: by the names of two devices, what is left of the links between them. One order of the two stands for
-/// both directions, unless the other order is there too.
+/// Reads `damage=`: a mapping from the names of two devices to the part of the rate that their links keep. A pair holds for both
+/// directions, unless the mapping has the reverse pair too.
 pub(crate) fn damages_of(value: Option<&Bound<'_, PyAny>>, fabric: &Fabric) -> PyResult<Vec<Damage>> {
     let Some(value) = value else { return Ok(Vec::new()) };
     let py = value.py();
@@ -69,7 +69,7 @@ const MAPPING: &str =
     "damage must be a mapping from the names of two devices to what is left of the links between them, \
                        as {(\"gpu0\", \"nvswitch\"): 0.5}";
 
-/// Reads a number for each rank: a sequence, or a mapping that names those that differ from `others`.
+/// Reads a number per rank: a sequence, or a mapping from some ranks; the other ranks have `others`.
 fn of_ranks(
     argument: &str,
     value: &Bound<'_, PyAny>,

@@ -1,8 +1,8 @@
-//! `counts=`: how many elements each part has.
+//! `counts=`: the elements per part.
 //!
 //! ```text
 //! reduce_scatter, all_gather, gather, scatter     [3, 0, 5, 4]                 one number for each rank
-//! all_to_all                                      [[1, 2], [0, 4]]             row q: what rank q sends to each
+//! all_to_all                                      [[1, 2], [0, 4]]             row q: from rank q to each rank
 //! all_to_all of one rank                          [0, 4]                       its own row; rows are exchanged first
 //! ```
 
@@ -18,14 +18,14 @@ use crate::integers::{integer, items_of};
 /// More elements than any memory has. Chosen.
 const MOST: i64 = 1 << 50;
 
-/// The most elements that all parts of a call have together: their bytes are still a number of 64 bits. Chosen.
+/// The most elements of a call. Chosen: their bytes fit 64 bits.
 const MOST_TOGETHER: usize = 1 << 58;
 
-/// What `counts=` says.
+/// The value of `counts=`.
 pub(crate) enum Table {
     /// A number for each part.
     Whole(Vec<usize>),
-    /// What one rank sends to each in an all_to_all.
+    /// The elements from one rank to each rank in an all_to_all.
     Row(Vec<usize>),
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn check_sum(py: Python<'_>, mut counts: impl Iterator<Item = usize>)
     sum.map(drop).ok_or_else(|| invalid(py, message))
 }
 
-/// What the ranks of an all_to_all tell each other: whether `recv_counts` was given, then both rows.
+/// The exchange of rows in an all_to_all. Each rank sends whether it has `recv_counts`, then both rows.
 pub(crate) struct Rows {
     world_size: usize,
     /// Words of all ranks, one after the other. A number is two of them, the lower half first.
@@ -143,7 +143,7 @@ impl Rows {
         (u64::from(self.words[at]) | u64::from(self.words[at + 1]) << 32) as usize
     }
 
-    /// Returns the table, if what each rank receives is what its peers send, where it says so.
+    /// Returns the table, if the `recv_counts` of all ranks agree with it.
     ///
     /// # Errors
     /// `Mismatch` that names the first two ranks that disagree, the same on every rank.

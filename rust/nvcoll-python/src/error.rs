@@ -18,10 +18,10 @@ const EXCEPTIONS: [(&str, Option<&str>, &str); 8] = [
         "An argument that cannot be used; the message says which, and what to pass.",
     ),
     ("BuildError", None, "An algorithm broke a rule of the builder."),
-    ("Refuted", None, "A proof failed; `places` names the steps, `missing` what would have to be added."),
+    ("Refuted", None, "A proof failed; `places` names the steps in conflict, `missing` the missing wait."),
     ("Mismatch", None, "Ranks made different calls; the message names both."),
     ("Aborted", None, "Another rank failed; the message names it."),
-    ("Timeout", Some("TimeoutError"), "A deadline passed; the message says who is missing."),
+    ("Timeout", Some("TimeoutError"), "A deadline passed; the message names the missing ranks."),
     ("Busy", Some("RuntimeError"), "The node is in a call of another thread, or in a run of its ranks."),
     (
         "Closed",
@@ -105,7 +105,7 @@ pub(crate) fn of_fabric(py: Python<'_>, error: &FabricError) -> PyErr {
     raise(py, name, error.to_string())
 }
 
-/// What Python raises of a file: the subclass of OSError that its number has, with the name of the file.
+/// Makes the exception of a file: the subclass of OSError for its number, with the name of the file.
 pub(crate) fn of_file(py: Python<'_>, error: &std::io::Error, path: &std::path::Path) -> PyErr {
     let Some(number) = error.raw_os_error() else {
         return PyOSError::new_err(format!("{}: {error}", path.display()));

@@ -1,14 +1,14 @@
-//! Groups: calls that are launched as one when a `with` block ends.
+//! Groups: calls that launch together at the end of a `with` block.
 //!
 //! ```text
-//! with node.group() as group:      opens: calls of this thread are checked and kept, and return what they will return
+//! with node.group() as group:      opens: calls of this thread are checked and kept, and return their results
 //!     node.all_reduce(a)
 //!     node.all_reduce(b)
 //!                                  closes: all calls run, as one batch of the engine
 //! group.run()                      the same calls again, on the same arrays
 //! ```
 //!
-//! Calls of a group have no order among each other; what one writes shares no byte with what another touches.
+//! The calls of a group have no order. An array that one call writes shares no byte with the arrays of another.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,18 +25,18 @@ use crate::calls::{deadline, Seconds};
 use crate::endpoint::Endpoint;
 use crate::error::{invalid, of_engine};
 
-/// Where the calls of a node or of a communicator go while a group of theirs is open.
+/// The calls of an endpoint while its group is open.
 #[derive(Default)]
 pub(crate) struct OpenGroup {
-    /// Looked at by every call. It has one answer on the thread that opened or closed a group; others find out under the lock.
+    /// Every call reads it. It is exact on the thread that opens and closes the group; other threads decide under the lock.
     is_open: AtomicBool,
     calls: Mutex<Option<(ThreadId, Vec<Kept>)>>,
-    /// Whether a block was dropped with calls in it, which nobody can make any more.
+    /// Whether a group was deleted in its block with calls in it.
     has_lost_calls: AtomicBool,
 }
 
 impl OpenGroup {
-    /// Says whether calls are to be kept rather than made.
+    /// Says whether calls are kept for the end of a block.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         // Relaxed: the thread that opened it sees its own store.
@@ -46,7 +46,7 @@ impl OpenGroup {
     /// Keeps a call.
     ///
     /// # Errors
-    /// `InvalidArgument` if it has a timeout of its own; `Busy` on another thread than that of the group.
+    /// `InvalidArgument` if the call has a timeout; `Busy` on another thread than that of the group.
     pub(crate) fn add(&self, py: Python<'_>, call: Kept, timeout: Option<Seconds>) -> PyResult<()> {
         if timeout.is_some() {
             return Err(invalid(py, "`timeout` is given in a group, whose calls run as one: pass it to group()"));
@@ -60,7 +60,7 @@ impl OpenGroup {
         }
     }
 
-    /// Refuses what cannot be in a group.
+    /// Refuses a call that cannot be in a group.
     pub(crate) fn refuse(&self, py: Python<'_>, what: &str) -> PyResult<()> {
         match self.is_open() {
             true => Err(invalid(py, format!("{what} cannot be in a group: call it outside"))),
@@ -68,7 +68,7 @@ impl OpenGroup {
         }
     }
 
-    /// Refuses to end a rank's program while calls wait for a block that nobody will end.
+    /// Refuses to end the program of a rank while calls wait for the end of a block.
     ///
     /// # Errors
     /// `Busy`.
@@ -99,7 +99,7 @@ impl OpenGroup {
         calls.map_or_else(Vec::new, |(_, calls)| calls)
     }
 
-    /// Shows the garbage collector the arrays of the calls that wait.
+    /// Visits the arrays of the kept calls, for the garbage collector.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
         let mut waiting = calls.iter().flat_map(|(_, calls)| calls).flat_map(Kept::objects);
@@ -116,7 +116,7 @@ const IN_A_GROUP: Error = Error::Busy("a group is open: end its `with` block fir
 const LEFT_IN_A_GROUP: Error =
     Error::Busy("the program returned while a group was open, whose calls were not made: end its `with` block first");
 
-/// Calls that are launched as one. Made by `Node.group` and `Communicator.group`.
+/// Calls that launch together. Made by `Node.group` and `Communicator.group`.
 #[pyclass(name = "Group", module = "nvcoll", frozen)]
 pub(crate) struct Group {
     /// The node or the communicator, which lives as long as the group.
@@ -166,18 +166,19 @@ impl Group {
         Ok(false)
     }
 
-    /// Launches the calls of the group again, on the same arrays, which are read anew.
+    /// Launches the calls of the group again, on the same arrays with their present elements.
     ///
-    /// A group keeps the memory of its arrays. Tensors of torch and other libraries that lend their memory through DLPack must
-    /// not be resized while it lives: it cannot see that, and their library does not refuse to.
+    /// Do not resize a torch tensor, or another tensor with DLPack, while its group lives: its library does not refuse, and the
+    /// group cannot see it.
     ///
     /// Args:
-    ///     timeout: seconds that they may take together. Default: that of `group()`.
+    ///     timeout: seconds that the calls may take together. Default: that of `group()`.
     ///
     /// Raises:
     ///     InvalidArgument: a numpy array has moved, changed its shape or become read-only since the group was launched.
-    ///     Timeout, KeyboardInterrupt: as in `Node.all_reduce`.
     ///     Busy: the group runs in another thread, or its `with` block has not ended.
+    ///     Mismatch, Aborted: in a group of a communicator, as in its collectives.
+    ///     Timeout, KeyboardInterrupt: the calls ended early. Strided arrays are unchanged; contiguous outputs are undefined.
     #[pyo3(signature = (*, timeout=None))]
     fn run(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let deadline = deadline(timeout.or(self.timeout));
@@ -197,8 +198,7 @@ impl Group {
         format!("<nvcoll.Group of {}>", counted(self.__len__() as u64, "call"))
     }
 
-    /// Shows the garbage collector what the group holds, so that an array or a node can have its group as an attribute; see
-    /// `Plan`.
+    /// Visits the objects of the group, for the garbage collector; see `Plan`.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.owner)?;
         let Ok(launch) = self.launch.try_lock() else { return Ok(()) };
@@ -208,7 +208,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Ends a block that nobody can end any more: its calls are not made.
+    /// Ends the block of a group that is deleted in it, without its calls.
     fn drop(&mut self) {
         if *self.is_inside.get_mut() {
             let group = &self.endpoint.group;

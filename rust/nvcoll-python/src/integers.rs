@@ -1,4 +1,4 @@
-//! Whole numbers as arguments: what cannot be one is an `InvalidArgument` that names the argument, not an `OverflowError`.
+//! Whole numbers as arguments. Another value is an `InvalidArgument` that names the argument, not an `OverflowError`.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -10,10 +10,10 @@ use pyo3::types::{PyBool, PyList, PyMapping, PyString, PyTuple};
 
 use crate::error::invalid;
 
-/// How much of a value a message shows. Chosen.
+/// The most characters of a value in a message. Chosen.
 const SHOWN: usize = 40;
 
-/// The numbers of ranks, chunks and channels before anybody has looked at them.
+/// Any number of a rank, a chunk or a channel, before it is checked.
 pub(crate) const ANY: RangeInclusive<u32> = 0..=u32::MAX;
 
 /// A kind of whole number.
@@ -65,10 +65,10 @@ fn number<T: Integer>(value: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
     }
 }
 
-/// Returns the items of an argument that is a sequence; a mapping or a set, which have no order that counts, is refused.
+/// Returns the items of an argument that is a sequence. Texts, mappings and sets are refused.
 ///
 /// # Errors
-/// `InvalidArgument` that names the argument and says what is `wanted`.
+/// `InvalidArgument` with the name of the argument; `wanted` ends its message.
 pub(crate) fn items_of<'py>(
     argument: &str,
     value: &Bound<'py, PyAny>,
@@ -87,7 +87,7 @@ pub(crate) fn items_of<'py>(
     value.try_iter().map_err(|_| invalid(py, format!("{argument} is {}: pass {wanted}", shown(value))))?.collect()
 }
 
-/// Shows a value; Python does not print whole numbers of more than some thousand digits.
+/// Shows a value in a message. Python refuses to print whole numbers of several thousand digits.
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     let Ok(text) = value.repr() else { return "a number that is too long to print".into() };
     let text = text.to_string_lossy();

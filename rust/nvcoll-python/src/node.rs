@@ -1,4 +1,4 @@
-//! `Node`: calls that one thread makes for all ranks.
+//! `Node`: one thread calls for all ranks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,31 +63,34 @@ impl Node {
         self.endpoint.node().world_size()
     }
 
-    /// The number of threads that work for a call, the caller included.
+    /// The number of threads of a call, with the caller.
     #[getter]
     fn workers(&self) -> usize {
         self.endpoint.node().workers()
     }
 
-    /// The table by which `auto` chooses: machine, caches, and the coefficients of each mode.
+    /// The tuning table of `auto`: machine, caches in bytes, and the coefficients of each mode.
     #[getter]
     fn tuning<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         crate::tuning::as_dict(py, self.endpoint.node().programs().tuning())
     }
 
-    /// Returns what `auto` chooses for a call of `count` elements, and the time it expects of each candidate.
+    /// Returns the algorithm that `auto` selects for a call, and its estimate of each candidate.
     ///
     /// Args:
-    ///     collective: its name.
-    ///     count: elements, as `all_reduce` counts them; of the whole buffer where that is cut among ranks.
-    ///     dtype: the name of the elements' type.
-    ///     root: the root, if the collective has one.
-    ///     path: mapped or staged.
+    ///     collective: the name of the collective.
+    ///     count: elements of the longer buffer.
+    ///     dtype: the name of the dtype.
+    ///     root: the root, for a collective that has one. Default: 0.
+    ///     path: mapped, staged or pushed.
     ///     in_place: whether input and output are the same memory.
     ///     by_rank: whether every rank calls for itself, as in `Node.run`.
     ///
     /// Returns:
-    ///     The choice: algorithm, why in words, and candidates with what is expected of each. No candidates above 64 ranks.
+    ///     The algorithm, the reason, and the candidates with their estimates in seconds; no candidates above 64 ranks.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a name is unknown, a number is out of range, or the collective is never in place.
     #[pyo3(signature = (collective, count, dtype="float32", *, root=None, path="mapped", in_place=true, by_rank=false))]
     #[allow(clippy::too_many_arguments, clippy::type_complexity)]
     fn estimates(
@@ -105,23 +108,34 @@ impl Node {
         estimates(py, self.endpoint.node(), collective, count, dtype, root.unwrap_or(&zero), path, in_place, by_rank)
     }
 
-    /// Returns when every rank has taken part: a call for all ranks that moves nothing.
+    /// Makes a call of all ranks without data.
+    ///
+    /// Args:
+    ///     timeout: seconds that the call may take. Default: no limit.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a group is open.
+    ///     Busy: another thread uses the node.
     #[pyo3(signature = (*, timeout=None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         self.endpoint.barrier(py, timeout)
     }
 
-    /// Prepares a call that runs again and again on the same arrays.
+    /// Prepares a call for repeated runs on the same arrays.
     ///
-    /// A plan keeps the memory of its arrays and reads them anew each time. `Plan.run` refuses a numpy array that has moved
-    /// since; do not resize a torch tensor while the plan lives, because torch does not refuse to.
+    /// A plan holds its arrays and reads them at every run. `Plan.run` refuses a numpy array that has moved. Do not resize a
+    /// torch tensor while its plan lives: torch does not refuse, and the plan cannot see it.
     ///
     /// Args:
-    ///     collective: a name, such as `"all_gather"`.
-    ///     arrays: as in the method of that name, and so are all others. None for a barrier.
+    ///     collective: the name of a collective, such as `"all_gather"`.
+    ///     arrays: the arrays, as in the method of that name. None for a barrier.
+    ///     op, root, counts, algorithm, out, path: as in the method of that name.
     ///
     /// Returns:
-    ///     A plan; its `result` is what the method would return.
+    ///     The plan. `Plan.result` is the result of the method.
+    ///
+    /// Raises:
+    ///     InvalidArgument: an argument cannot be used; the message names argument and rank.
     #[pyo3(signature = (collective, arrays=None, op=None, *, root=None, counts=None, algorithm=None, out=None, path="mapped"))]
     #[allow(clippy::too_many_arguments)]
     fn plan<'py>(
@@ -153,22 +167,21 @@ impl Node {
         Ok(Plan::new(self.endpoint.clone(), prepared.keep(py, "plan"), result.unbind()))
     }
 
-    /// Groups calls: those that are made in a `with` block of it are launched as one when the block ends.
+    /// Groups the calls in a `with` block: they launch together at the end of the block.
     ///
-    /// Inside the block the collectives of this node, on this thread, check their arguments and return what they will return
-    /// (a new array holds zeros until then); nothing is read or written before the block ends, and nothing at all if it raises.
-    /// The calls of a group have no order, and what one of them writes shares no byte with what another touches. Plans, other
-    /// groups and the ranks of `run` are not affected: they run at once. A group that is dropped inside its block ends it, and
-    /// its calls are not made.
+    /// In the block, the collectives of this node on this thread check their arguments and return their results, in which new
+    /// arrays hold zeros. No array is read or written before the end of the block. If the block raises, no call is made. The
+    /// calls of a group have no order: an array that one call writes shares no byte with the arrays of another. Plans, other
+    /// groups and the ranks of `run` run at once. A group that is deleted in its block ends the block without its calls.
     ///
     /// Args:
-    ///     timeout: seconds that the calls may take together.
+    ///     timeout: seconds that the calls may take together. Default: no limit.
     ///
     /// Returns:
-    ///     The group, whose `run` launches the same calls again.
+    ///     The group. Its `run` launches the same calls again.
     ///
     /// Raises:
-    ///     InvalidArgument: at the end of the block, arrays of two calls that share memory of which some is written.
+    ///     InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
     ///     Busy: another group of this node is open.
     ///
     /// Example:
@@ -184,18 +197,18 @@ impl Node {
         Group::new(slf.into_any().unbind(), endpoint, timeout)
     }
 
-    /// Counts the calls of this node by kind. Not public: `Node.report` tabulates them.
+    /// The counts of calls by kind. Not public: `Node.report` tabulates them.
     #[getter]
     fn _tallies(&self) -> Tallies {
         Tallies(self.endpoint.node().programs().tallies().clone())
     }
 
-    /// Makes a team of this node's ranks, each of which makes its own calls. Not public: `Node.run` starts its threads.
+    /// Makes the team of ranks of one `Node.run`. Not public.
     fn _team(&self, py: Python<'_>) -> PyResult<Team> {
         Team::new(py, self.endpoint.node().clone())
     }
 
-    /// Shows the garbage collector the arrays of a group that is open.
+    /// Visits the arrays of an open group, for the garbage collector.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.endpoint.group.traverse(&visit)
     }

@@ -30,18 +30,18 @@ impl Plan {
 
 #[pymethods]
 impl Plan {
-    /// Runs the call on the arrays that the plan was made for, which are read anew.
+    /// Runs the call on the arrays of the plan with their present elements.
     ///
-    /// A plan keeps the memory of its arrays. Tensors of torch and other libraries that lend their memory through DLPack must
-    /// not be resized while it lives: it cannot see that, and their library does not refuse to.
+    /// Do not resize a torch tensor, or another tensor with DLPack, while its plan lives: its library does not refuse, and the
+    /// plan cannot see it.
     ///
     /// Args:
-    ///     timeout: seconds that the call may take.
+    ///     timeout: seconds that the call may take. Default: no limit.
     ///
     /// Raises:
     ///     InvalidArgument: a numpy array has moved, changed its shape or become read-only since the plan was made.
-    ///     Busy: the plan runs in another thread.
-    ///     Timeout, KeyboardInterrupt: as in `Node.all_reduce`.
+    ///     Busy: the plan, or its node, runs in another thread.
+    ///     Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined.
     #[pyo3(signature = (*, timeout=None))]
     fn run(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let deadline = deadline(timeout);
@@ -57,19 +57,19 @@ impl Plan {
         call.run(py, &self.endpoint, deadline)
     }
 
-    /// What a run writes: what the method of the collective would return. A new array holds zeros before the first run.
+    /// The result of a run, as the method of the collective returns it. New arrays hold zeros before the first run.
     #[getter]
     fn result<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.result.bind(py).clone()
     }
 
-    /// The number of tiles in which the plan passes over the data.
+    /// The number of tiles, each a pass over a part of the data.
     #[getter]
     fn tiles(&self) -> u32 {
         self.program.tiles()
     }
 
-    /// The name of the algorithm that the plan runs: what `auto` chose, if none was named.
+    /// The name of the algorithm, which `auto` selected if the caller named none.
     #[getter]
     fn algorithm(&self) -> &str {
         self.program.algorithm()
@@ -79,9 +79,9 @@ impl Plan {
         format!("<nvcoll.Plan {}>", self.program.call())
     }
 
-    /// Shows the garbage collector what the plan holds, so that an array can have its plan as an attribute. It has nothing
-    /// to clear: every cycle passes through an object of its user's. Runs begin and end with the GIL, so that all passes of
-    /// one collection see the same; arrays that a run is using stay.
+    /// Visits the objects of the plan for the garbage collector, so that an array can have its plan as an attribute. There is no
+    /// `__clear__`, because every cycle passes through an object of the user. Runs begin and end with the GIL, so that all passes
+    /// of one collection see the same objects; arrays in a run stay.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.result)?;
         let Ok(call) = self.call.try_lock() else { return Ok(()) };

@@ -1,7 +1,7 @@
-//! `Refuted`: what the verifier found, as an exception that a program can read.
+//! `Refuted`: the finding of the verifier, as an exception with attributes.
 //!
-//! `places` are the steps and leaves that the message names, or that wrote the outputs it names, as the text form writes
-//! them; `missing` is what would have to be added, or None. An exception raised without a schedule has neither.
+//! `places` are the steps and leaves in the message, or the steps that write the outputs in the message, in the text form. `missing`
+//! is the missing wait, or None. An exception without a schedule has no places and no missing wait.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -11,14 +11,14 @@ use nvcoll_core::verify::{BufferChunk, Refutation, Violation};
 
 use crate::error::raise;
 
-/// Gives the class what every instance has.
+/// Gives the class the attributes of exceptions without a schedule.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let class = module.getattr("Refuted")?;
     class.setattr("places", PyTuple::empty(module.py()))?;
     class.setattr("missing", module.py().None())
 }
 
-/// The exception of a proof that failed.
+/// Makes the exception of a proof that failed.
 pub(crate) fn refuted(py: Python<'_>, schedule: &Schedule, refutation: &Refutation) -> PyErr {
     let error = raise(py, "Refuted", refutation.to_string());
     let value = error.value(py);

@@ -65,9 +65,7 @@ fn collectives() -> Vec<CollectiveRow> {
 #[pyfunction]
 fn bus_factor(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>) -> PyResult<f64> {
     let world_size = integer("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
-    let named = Collective::named(collective);
-    let unknown = || crate::error::invalid(py, format!("no collective is called `{collective}`"));
-    named.map(|c| (c.bus_factor)(world_size)).ok_or_else(unknown)
+    Ok((collective_named(py, collective)?.bus_factor)(world_size))
 }
 
 /// Returns all dtypes.

@@ -1,4 +1,4 @@
-//! A call as Python makes it, of any collective: from arguments to operands and the engine's call.
+//! A call of any collective in Python: from arguments to operands and the engine's call.
 
 use pyo3::prelude::*;
 
@@ -17,40 +17,40 @@ use crate::schedule::path_named;
 /// An argument that may be left out.
 pub(crate) type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
-/// What a call was passed.
+/// The arguments of a call.
 pub(crate) struct Request<'a, 'py> {
     pub(crate) collective: &'static Collective,
     pub(crate) arrays: &'a Bound<'py, PyAny>,
     pub(crate) op: Argument<'a, 'py>,
     pub(crate) root: Argument<'a, 'py>,
     pub(crate) counts: Argument<'a, 'py>,
-    /// In the place of `counts`, read already.
+    /// The table of counts, if it was read before; `counts` is then ignored.
     pub(crate) table: Option<Vec<usize>>,
     pub(crate) algorithm: Argument<'a, 'py>,
     pub(crate) out: Argument<'a, 'py>,
     pub(crate) path: &'a str,
-    /// The call is made later: new arrays are seen before it is, and hold zeros.
+    /// Whether the call runs after its result was returned: new arrays then hold zeros.
     pub(crate) is_deferred: bool,
 }
 
-/// A request that was found good.
+/// A checked request.
 pub(crate) struct Checked<'py> {
     pub(crate) operands: Operands,
     pub(crate) reduction: Reduction,
     pub(crate) call: Call,
     pub(crate) proof: Option<Verified>,
-    /// What the call returns.
+    /// The result of the call.
     pub(crate) result: Bound<'py, PyAny>,
 }
 
 impl<'a, 'py> Request<'a, 'py> {
-    /// A request of `arrays` by `path`; the rest is left out.
+    /// Makes a request without optional arguments.
     pub(crate) fn new(collective: &'static Collective, arrays: &'a Bound<'py, PyAny>, path: &'a str) -> Self {
         let (op, root, counts, table, algorithm, out) = (None, None, None, None, None, None);
         Self { collective, arrays, op, root, counts, table, algorithm, out, path, is_deferred: false }
     }
 
-    /// Reads and checks everything, and makes the arrays that are returned if the caller passed none.
+    /// Reads and checks all arguments, and makes new arrays for the result if the caller passed none.
     ///
     /// # Errors
     /// `InvalidArgument`, with the name of the argument; `Timeout` if the deadline passes while an algorithm of the user
@@ -80,7 +80,7 @@ impl<'a, 'py> Request<'a, 'py> {
         Ok(Checked { operands, reduction, call, proof, result })
     }
 
-    /// Refuses arguments that the collective has no use for: `plan` takes them all.
+    /// Refuses arguments that the collective does not have. `plan` accepts the arguments of all collectives.
     fn refuse_superfluous(&self, py: Python<'py>) -> PyResult<()> {
         let name = self.collective.name;
         let superfluous = if self.root.is_some() && !self.collective.has_root {

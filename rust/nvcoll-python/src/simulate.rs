@@ -114,7 +114,7 @@ impl Fabric {
 /// Returns the number of elements of `nbytes`, which must be whole elements.
 fn elements_of(py: Python<'_>, nbytes: u64, dtype: DType) -> PyResult<u64> {
     let element = dtype.bytes() as u64;
-    if nbytes % element != 0 {
+    if !nbytes.is_multiple_of(element) {
         return Err(invalid(py, format!("nbytes is {nbytes}: pass a multiple of {element}, which {dtype} has")));
     }
     Ok(nbytes / element)

@@ -1,4 +1,4 @@
-//! The calls that a node counts for `Node.report`. Not public.
+//! The counts of a node's calls, for `Node.report`. Not public.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Calls {
         self.0.kind.collective
     }
 
-    /// The rank in `ranks` that has or receives everything; None if the collective has none.
+    /// The root, as a position in `ranks`; None if the collective has none.
     #[getter]
     fn root(&self) -> Option<u32> {
         self.0.schedule.collective.has_root.then_some(self.0.kind.root)
@@ -72,7 +72,7 @@ impl Calls {
         self.0.schedule.collective.folds().then(|| self.0.kind.op.name())
     }
 
-    /// Bytes of the longest buffer that a rank brings; in a group, of all its calls of the kind.
+    /// The bytes of the longest buffer of a rank; in a group, of all its calls of the kind.
     #[getter]
     fn nbytes(&self) -> usize {
         if self.has_data() {
@@ -94,7 +94,7 @@ impl Calls {
         PyTuple::new(py, self.0.kind.ranks.iter())
     }
 
-    /// The number of times that such a call was made.
+    /// The number of such calls.
     #[getter]
     fn times(&self) -> u64 {
         self.0.times

@@ -1,4 +1,4 @@
-//! `Team`: the ranks of one `Node.run`, which are threads and make their own calls.
+//! `Team`: the ranks of one `Node.run`. Each is a thread and calls for itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,9 +11,7 @@ use crate::communicator::Communicator;
 use crate::error::of_engine;
 use crate::integers::integer;
 
-/// The ranks of one `Node.run`. Not public.
-///
-/// While a team lasts, the node itself can make no call.
+/// The ranks of one `Node.run`. Not public. The node itself can make no call while a team exists.
 #[pyclass(name = "Team", module = "nvcoll._nvcoll", frozen)]
 pub(crate) struct Team {
     node: Arc<nvcoll_engine::ranks::node::Node>,
@@ -31,7 +29,7 @@ impl Team {
 
 #[pymethods]
 impl Team {
-    /// The communicator of a rank; each rank has one.
+    /// Returns the communicator of a rank.
     fn communicator(&self, rank: &Bound<'_, PyAny>, timeout: Option<Seconds>) -> PyResult<Communicator> {
         let py = rank.py();
         let rank = integer("rank", rank, 0..=self.node.world_size() - 1)?;
@@ -39,7 +37,7 @@ impl Team {
         Ok(Communicator::new(self.node.clone(), timeout, member))
     }
 
-    /// Ends the communicators of a rank whose program has returned: peers that make one more call are told so.
+    /// Ends the communicators of a rank whose program has returned. Peers that make one more call get an error.
     fn retire(&self, py: Python<'_>, comm: &Communicator) -> PyResult<()> {
         comm.check_left(py)?;
         py.detach(|| self.team.retire(comm.rank_of_run())).map_err(|error| of_engine(py, &error))

@@ -1,4 +1,4 @@
-//! Tuning tables and estimates, as Python sees them: what `nvcoll explain` and `nvcoll bench --tune` show.
+//! Tuning tables and estimates of `auto`, for `nvcoll explain` and `nvcoll bench --tune`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_core::collective::Collective;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
@@ -22,9 +21,9 @@ use crate::error::{invalid, of_engine};
 use crate::gil::WithoutGil;
 use crate::integers::integer;
 use crate::rows::{AutoChoice, CandidateRow, CoefficientRow, CostModel};
-use crate::schedule::path_named;
+use crate::schedule::{collective_named, path_named};
 
-/// Reads `tuning=`, whose default is what the environment names or what is shipped.
+/// Reads `tuning=`. Default: the table that the environment names, else the shipped table.
 pub(crate) fn of_option(py: Python<'_>, file: Option<PathBuf>) -> PyResult<Arc<Tuning>> {
     let table = file.map_or_else(tuning::of_environment, |file| tuning::read(&file));
     table.map_err(|error| of_engine(py, &error))
@@ -47,10 +46,10 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, table: &Tuning) -> PyResult<Bound<'p
     Ok(all)
 }
 
-/// The longest call that is estimated: its bytes on all ranks are still a number of 64 bits. Chosen.
+/// The most elements of an estimate. Chosen: the bytes of all ranks fit 64 bits.
 const MOST_ELEMENTS: i64 = 1 << 48;
 
-/// What `auto` chooses for a call of all ranks, and what it expects of each candidate.
+/// Returns the algorithm that `auto` selects for a call of all ranks, and its estimate of each candidate.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn estimates(
     py: Python<'_>,
@@ -63,8 +62,7 @@ pub(crate) fn estimates(
     in_place: bool,
     by_rank: bool,
 ) -> PyResult<AutoChoice> {
-    let contract =
-        Collective::named(collective).ok_or_else(|| invalid(py, format!("no collective is called `{collective}`")))?;
+    let contract = collective_named(py, collective)?;
     let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
     let root = integer("root", root, 0..=engine.world_size() - 1)?;
     let path = path_named(py, path)?;
@@ -91,7 +89,7 @@ pub(crate) fn estimates(
     Ok(AutoChoice { algorithm: chosen.algorithm, why: chosen.why, candidates: rows.collect() })
 }
 
-/// Returns the model by which `auto` chooses.
+/// Returns the cost model of `auto`.
 #[pyfunction]
 pub(crate) fn cost_model() -> CostModel {
     let coefficients = COEFFICIENTS.iter().map(|&(name, per_second)| CoefficientRow { name, per_second });
@@ -102,10 +100,8 @@ pub(crate) fn cost_model() -> CostModel {
     }
 }
 
-/// The algorithms that `auto` chooses from, the default first.
+/// Returns the algorithms among which `auto` selects, the default first.
 #[pyfunction]
 pub(crate) fn auto_candidates(py: Python<'_>, collective: &str) -> PyResult<Vec<&'static str>> {
-    let contract =
-        Collective::named(collective).ok_or_else(|| invalid(py, format!("no collective is called `{collective}`")))?;
-    Ok(candidates(contract).map(|algorithm| algorithm.name).collect())
+    Ok(candidates(collective_named(py, collective)?).map(|algorithm| algorithm.name).collect())
 }

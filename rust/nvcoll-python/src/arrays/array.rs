@@ -1,4 +1,4 @@
-//! One array, whoever made it: where it lies and what its elements are.
+//! One array of any source: address, layout and dtype.
 
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::memory::block::MemoryBlock;
@@ -6,7 +6,7 @@ use nvcoll_engine::memory::strided::{gather, scatter, Layout, TryBudget};
 
 use super::reason::Reason;
 
-/// An array that its owner keeps in place.
+/// An array, which its owner keeps in place.
 pub(super) struct Array {
     /// The first element.
     pub(super) first: *mut u8,
@@ -15,26 +15,27 @@ pub(super) struct Array {
     pub(super) access: Access,
     /// The length of axis 0; `None` for an array without axes.
     pub(super) rows: Option<usize>,
-    /// The packed copy of a strided array, which the engine sees in its place.
+    /// The packed copy of a strided array; the engine works on it.
     copy: Option<MemoryBlock>,
 }
 
-/// What may be done with the memory of an array.
+/// The access that a call has to an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
+    /// The call may write the array.
     Writable,
-    /// Its producer says so.
+    /// The producer declares the array read-only.
     ReadOnly,
-    /// Its library, which is named, promises its users that arrays never change.
+    /// The named library promises its users that arrays never change.
     Immutable(&'static str),
-    /// It is a copy: what a call wrote into it, nobody would see.
+    /// The producer lends a copy, so a write would be lost.
     Copied,
     /// There is no array, and the call needs none.
     Absent,
 }
 
 impl Array {
-    /// Puts together what a source found.
+    /// Makes an array of the findings of a source.
     pub(super) fn new(
         first: *mut u8,
         layout: Layout,
@@ -48,19 +49,19 @@ impl Array {
         Ok(Self { first, layout, dtype, access, rows, copy: None })
     }
 
-    /// Stands for the array of a rank that brings none.
+    /// Makes the placeholder of a rank without an array.
     pub(super) fn absent() -> Self {
         let (first, layout, dtype) = (std::ptr::null_mut(), Layout::packed(0, 1), DType::F32);
         Self { first, layout, dtype, access: Access::Absent, rows: None, copy: None }
     }
 
-    /// Whether there is an array.
+    /// Says whether there is an array.
     #[inline]
     pub(super) fn is_there(&self) -> bool {
         self.access != Access::Absent
     }
 
-    /// Refuses an array that a call writes and must not; `tries` is what it may spend on elements that share memory.
+    /// Refuses an array that a call cannot write; `tries` limits the search for elements that share memory.
     pub(super) fn require_writable(&self, tries: &mut TryBudget) -> Result<(), Reason> {
         match self.access {
             Access::Writable | Access::Absent => {}
@@ -93,7 +94,7 @@ impl Array {
         }
     }
 
-    /// Makes room for the packed copy, if the array is strided.
+    /// Allocates the packed copy of a strided array.
     pub(super) fn make_copy(&mut self) -> Result<(), Reason> {
         match self.layout.is_strided() {
             true => self.shadow("is strided, and there is no memory for a copy"),
@@ -101,8 +102,7 @@ impl Array {
         }
     }
 
-    /// Makes room for a copy, strided or not, so that the engine touches that; `complaint` begins what is said if there is no
-    /// memory for it.
+    /// Allocates a copy, on which the engine works; `complaint` begins the message if there is no memory.
     pub(super) fn shadow(&mut self, complaint: &str) -> Result<(), Reason> {
         let bytes = self.layout.bytes();
         let no_memory = || Reason::Refused(format!("{complaint} of {bytes} bytes: pass a packed, writable array"));
@@ -110,12 +110,12 @@ impl Array {
         Ok(())
     }
 
-    /// Returns where the engine finds the elements.
+    /// Returns the address of the elements for the engine.
     pub(super) fn start(&self) -> *mut u8 {
         self.copy.as_ref().map_or(self.first, MemoryBlock::start)
     }
 
-    /// Whether the engine sees a copy.
+    /// Says whether the engine works on a copy.
     pub(super) fn has_copy(&self) -> bool {
         self.copy.is_some()
     }
@@ -126,18 +126,17 @@ impl Array {
     /// The owner of the array is held.
     pub(super) unsafe fn gather(&self) {
         if let Some(copy) = &self.copy {
-            // SAFETY: the source said where the elements are, and the caller holds what keeps them there; the copy is ours
-            // and was made for as many.
+            // SAFETY: the source found the elements at `first`, and the caller holds their owner; the copy has room for all.
             unsafe { gather(&self.layout, self.first, copy.start()) };
         }
     }
 
-    /// Fills memory for as many elements.
+    /// Copies the elements to other memory.
     ///
     /// # Safety
-    /// The owner of the array is held; `to` is writable for as many elements, none of which is the array's.
+    /// The owner of the array is held; `to` is writable for all elements and shares no byte with the array.
     pub(super) unsafe fn copy_to(&self, to: *mut u8) {
-        // SAFETY: the source said where the elements are, and the caller vouches for both ends.
+        // SAFETY: the source found the elements at `first`; the caller holds the owner and promises `to`.
         unsafe { gather(&self.layout, self.first, to) };
     }
 
@@ -152,7 +151,7 @@ impl Array {
         }
     }
 
-    /// Whether both are the same elements in the same order.
+    /// Says whether both arrays are the same elements in the same order.
     pub(super) fn is_same_memory(&self, other: &Self) -> bool {
         self.first == other.first && self.dtype == other.dtype && self.layout.is_same(&other.layout)
     }

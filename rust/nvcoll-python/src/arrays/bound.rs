@@ -1,28 +1,28 @@
-//! What a plan or a group keeps of a numpy array: enough to see, before every run, that its memory is still where it was.
+//! The record of a numpy array in a plan or a group. Before every run it shows whether the array has moved.
 //!
-//! A plan keeps addresses. It also holds the array, so that `ndarray.resize` refuses; but `resize(refcheck=False)` and
-//! `__setstate__` free the memory all the same, of the array or of the one that it is a view of. Both leave a trace in the C
-//! structure, which is read again before each run. It costs a few nanoseconds per array.
+//! A plan keeps addresses. It also holds the array, so that `ndarray.resize` refuses. But `resize(refcheck=False)` and
+//! `__setstate__` free the memory of the array, or of its base, in any case. Both change the C structure, which is read before
+//! each run. This takes a few nanoseconds per array.
 //!
-//! A tensor on loan and an exported buffer are not looked at again: their lender promises to keep the memory in place.
+//! Borrowed tensors and exported buffers have no record: their lender promises to keep the memory in place.
 
 use std::ffi::c_void;
 
 use numpy::npyffi::{PyArrayObject, PyArray_Check, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
 use pyo3::prelude::*;
 
-/// What a numpy array was when its plan was made.
+/// A numpy array at the time at which its plan was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BoundArray {
     memory: BoundMemory,
     is_writable: bool,
-    /// Lengths and strides of an array that is not packed.
+    /// Lengths and strides; none for a packed array.
     axes: Option<Vec<[isize; 2]>>,
-    /// The array that this one is a view of.
+    /// The array of which this one is a view.
     base: Option<(*mut c_void, BoundMemory)>,
 }
 
-/// Where the elements of a numpy array lie.
+/// The memory of a numpy array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BoundMemory {
     first: *mut c_void,
@@ -31,7 +31,7 @@ struct BoundMemory {
 }
 
 impl BoundArray {
-    /// Reads what `array` is now.
+    /// Records `array` as it is now.
     ///
     /// # Safety
     /// `array` is a live numpy array, and this thread is attached.
@@ -52,7 +52,7 @@ impl BoundArray {
         Self { memory, is_writable: fields.flags & NPY_ARRAY_WRITEABLE != 0, axes, base }
     }
 
-    /// Says what has become of the array that this was read from, if it is another now; `is_written`: whether runs write it.
+    /// Returns the change of the array since the record, in words; `is_written` says whether runs write it.
     ///
     /// # Safety
     /// `array` is a live numpy array, and this thread is attached.
@@ -83,7 +83,7 @@ impl BoundArray {
 }
 
 impl BoundMemory {
-    /// Reads where the elements of `array` lie.
+    /// Records the memory of `array`.
     ///
     /// # Safety
     /// `array` is a live numpy array, and this thread is attached.

@@ -1,7 +1,7 @@
 //! Objects with the buffer protocol: `array.array`, `memoryview`, ctypes arrays, mapped files. The exported buffer is held for
 //! the call, so that its owner cannot be resized meanwhile.
 //!
-//! PyO3's buffers refuse exporters that leave shape or strides out, as ctypes does; these read what is there.
+//! PyO3's buffers refuse exporters without shape or strides, such as ctypes. This module reads them.
 
 use std::ffi::CStr;
 use std::slice;
@@ -16,7 +16,7 @@ use super::array::{Access, Array};
 use super::element::Family;
 use super::reason::Reason;
 
-/// A buffer on loan; dropping it gives it back. Boxed, because exporters may let it point into itself.
+/// A borrowed buffer; its drop returns it. It is boxed, because exporters may let it point into itself.
 pub(super) struct Loan(Box<Py_buffer>);
 
 impl Drop for Loan {

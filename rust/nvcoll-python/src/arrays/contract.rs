@@ -1,4 +1,4 @@
-//! Which arrays a rank brings to a call, and how many elements each holds: the contract, as arguments.
+//! The arrays of each rank in a call, and their lengths: the contract of a collective, as arguments.
 //!
 //! ```text
 //!                   `arrays`                      `out`                         without `out`
@@ -16,7 +16,7 @@
 use nvcoll_core::collective::{Collective, Division, Holding, Parts, Promise, Roles};
 use nvcoll_core::counts::{held_count, Counts};
 
-/// What a rank reads, and what it is given.
+/// The input or the output of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Input,
@@ -39,8 +39,7 @@ impl Contract {
         Self { collective, roles, is_of_one_part, is_uniform }
     }
 
-    /// Says whether input and output are of the same elements, however many ranks there are: then calls without `out` are
-    /// in place.
+    /// Says whether input and output have the same elements for any number of ranks. Calls without `out` are then in place.
     pub(crate) fn is_of_one_part(&self) -> bool {
         self.is_of_one_part
     }
@@ -51,7 +50,7 @@ impl Contract {
         self.is_uniform
     }
 
-    /// Says whether only the root has this side, so that who speaks for all ranks passes one array.
+    /// Says whether only the root has this side, so that a node passes one array.
     pub(crate) fn is_of_root_only(&self, side: Side) -> bool {
         let holding = match side {
             Side::Input => self.collective.input,
@@ -66,18 +65,18 @@ impl Contract {
         self.is_uniform || !self.parts(rank, side).is_empty()
     }
 
-    /// Returns the parts that this side of a rank holds.
+    /// Returns the parts in this side of a rank.
     pub(crate) fn parts(&self, rank: u32, side: Side) -> Parts {
         parts(self.collective, self.roles, rank, side)
     }
 
-    /// Says whether the output of a rank is, in place, what its input was: on the root of a broadcast.
+    /// Says whether a call in place leaves the array of a rank unchanged, as on the root of a broadcast.
     pub(crate) fn is_left_as_is(&self, rank: u32) -> bool {
         let is_kept = || self.collective.promise(self.roles, rank, 0) == Promise::CopyOf { from: rank };
         !self.is_uniform && self.is_of_one_part() && is_kept()
     }
 
-    /// Says, to a rank that brought no array, what the call does with it and what to pass.
+    /// Returns the end of the message for a rank without an array: the use of the array, and advice.
     #[cold]
     pub(crate) fn needs(&self, rank: u32) -> String {
         let (name, is_root) = (self.collective.name, self.collective.has_root && rank == self.roles.root);
@@ -106,7 +105,7 @@ fn parts(collective: &Collective, roles: Roles, rank: u32, side: Side) -> Parts 
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) counts: Counts,
-    /// Elements of each part; none where there is one part, of all elements.
+    /// The elements per part; empty if there is one part.
     of_parts: Vec<usize>,
 }
 
@@ -119,7 +118,7 @@ impl Shape {
         Self { counts, of_parts }
     }
 
-    /// Returns how many elements every array holds, if they all hold all.
+    /// Returns the elements per array, if every array has all elements.
     pub(crate) fn one_count(&self) -> Option<usize> {
         match &self.counts {
             Counts::Even(count) if self.of_parts.is_empty() => Some(*count),
@@ -132,12 +131,12 @@ impl Shape {
         row > 0 && self.of_parts.iter().all(|part| part % row == 0)
     }
 
-    /// Returns how many elements an array of a rank holds.
+    /// Returns the number of elements of a rank's array.
     pub(crate) fn count(&self, contract: &Contract, rank: u32, side: Side) -> usize {
         self.one_count().unwrap_or_else(|| held_count(&self.of_parts, contract.parts(rank, side)))
     }
 
-    /// Returns how many elements of the longer array of a rank lie before the shorter, in place.
+    /// Returns the number of elements of a rank's longer array before its shorter array, in place.
     pub(crate) fn before_shorter(&self, contract: &Contract, rank: u32) -> usize {
         if self.of_parts.is_empty() {
             return 0;

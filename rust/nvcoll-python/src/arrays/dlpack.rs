@@ -1,7 +1,7 @@
-//! Tensors of other libraries, borrowed through DLPack: torch, JAX, TensorFlow, without importing any of them.
+//! Tensors of other libraries, borrowed through DLPack: torch, JAX, TensorFlow. None of them is imported.
 //!
-//! A producer lends a *managed tensor*: address, shape, strides in elements, dtype, device, and a deleter that we call once,
-//! when the call is over. There are two forms of it and three ways to get one.
+//! A producer lends a *managed tensor*: address, shape, strides in elements, dtype, device, and a deleter that is called once,
+//! after the call. There are two forms of it and three ways to get one.
 //!
 //! ```text
 //! type(x).__dlpack_c_exchange_api__     DLPack 1.2, torch from 2.10     a C function: some 100 ns instead of 10 us
@@ -9,12 +9,12 @@
 //! x.__dlpack__()                        before                          capsule "dltensor": always taken as writable
 //! ```
 //!
-//! JAX and TensorFlow promise their users that arrays never change, and lend them without the flag that says so. So arrays
-//! whose type comes from one of them are never written. numpy takes every capsule of the old form for read-only instead; then
-//! tensors of older torch could not be written either.
+//! JAX and TensorFlow promise their users that arrays never change, but lend them without the read-only flag. So nvcoll never writes
+//! arrays whose type is from these libraries. numpy instead takes every capsule of the old form for read-only, which would exclude
+//! tensors of older torch.
 //!
-//! Who renames a capsule owns its tensor. Devices other than the CPU are refused, by `__dlpack_device__` before a capsule is
-//! made, so that no stream is ever waited for.
+//! The consumer that renames a capsule owns its tensor. Devices other than the CPU are refused by `__dlpack_device__`, before a
+//! capsule is made, so that no stream is waited for.
 //!
 //! Source: dlpack.h 1.3 and the Python specification of DLPack (dmlc); the structures below state their C layout.
 
@@ -91,7 +91,7 @@ struct ExchangeTable {
     lend: Option<unsafe extern "C" fn(object: *mut c_void, out: *mut *mut Versioned) -> c_int>,
 }
 
-/// A tensor on loan; dropping it gives it back. The pointer is valid until then.
+/// A borrowed tensor; its drop returns it. The pointer is valid until then.
 pub(super) enum Loan {
     Unversioned(NonNull<c_void>),
     Versioned(NonNull<c_void>),
@@ -99,7 +99,7 @@ pub(super) enum Loan {
     Exchanged(NonNull<c_void>),
 }
 
-/// Returns what may be done with the arrays of an object's library, whatever the lender says.
+/// Returns the access to arrays of an object's library, if the library never lets them change.
 fn access_of_library(object: &Bound<'_, PyAny>) -> Option<Access> {
     let module = object.get_type().module().ok()?;
     let module = module.to_str().ok()?;
@@ -108,7 +108,7 @@ fn access_of_library(object: &Bound<'_, PyAny>) -> Option<Access> {
 }
 
 impl Loan {
-    /// Returns the tensor and what may be done with it.
+    /// Returns the tensor and the access to it.
     fn tensor(&self) -> Result<(&Tensor, Access), Reason> {
         match self {
             Self::Unversioned(loan) => {
@@ -182,7 +182,7 @@ pub(super) fn borrow(object: &Bound<'_, PyAny>) -> Result<Option<Loan>, Reason> 
     }
 }
 
-/// Asks for a capsule, in the newest form that the object knows.
+/// Returns a capsule in the newest form that the object supports.
 fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let name = intern!(py, "__dlpack__");
@@ -194,7 +194,7 @@ fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// Renames a capsule called `name` and returns what it holds, now ours; `None` if it is not called that.
+/// Takes the tensor of a capsule with the name `name`, by renaming the capsule; `None` if it has another name.
 fn claim(capsule: &Bound<'_, PyCapsule>, name: &CStr, used: &'static CStr) -> PyResult<Option<NonNull<c_void>>> {
     if !capsule.is_valid_checked(Some(name)) {
         return Ok(None);
@@ -255,7 +255,7 @@ fn refuse_other_devices(device_type: i32, device_id: i32) -> Result<(), Reason> 
     Err(Reason::Refused(format!("is on {found}, calls run in CPU memory: pass a copy on the CPU, x.cpu() in torch")))
 }
 
-/// Reads the tensor that `object` lent.
+/// Reads a tensor that `object` lent.
 pub(super) fn read(object: &Bound<'_, PyAny>, loan: Loan) -> Result<(Array, Loan), Reason> {
     let (tensor, access) = loan.tensor()?;
     let access = match (&loan, access) {

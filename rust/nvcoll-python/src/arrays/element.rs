@@ -1,5 +1,5 @@
-//! How DLPack and the buffer protocol spell a dtype: a family and a width, (bfloat, 16). Together they are the name that the
-//! core's table holds, so a new row there needs nothing here unless its family is new.
+//! Dtypes in DLPack and the buffer protocol: a family and a width, as (bfloat, 16). Together they are the name in the core's table.
+//! A new row there needs no change here, unless its family is new.
 
 use nvcoll_core::dtype::DType;
 
@@ -7,7 +7,7 @@ use nvcoll_core::dtype::DType;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Family {
     name: &'static str,
-    /// Whether the name of a dtype ends with its bits; else the family is one dtype.
+    /// Whether the names of its dtypes end with their bits; if not, the family is one dtype.
     has_widths: bool,
 }
 
@@ -62,7 +62,7 @@ impl Family {
         DType::named(&self.spell(bits)).filter(|dtype| 8 * dtype.bytes() == bits)
     }
 
-    /// Returns the name that numpy would give it, in the table or not.
+    /// Returns the name of the dtype in numpy, whether or not it is in the table.
     pub(super) fn spell(self, bits: usize) -> String {
         match self.has_widths {
             true => format!("{}{bits}", self.name),

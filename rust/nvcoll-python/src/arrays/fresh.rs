@@ -1,4 +1,4 @@
-//! New arrays for results, of the kind of the array that a caller passed.
+//! New arrays for results, of the kind of the caller's array.
 
 use pyo3::intern;
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! What the arrays of a call say of it: their dtype, and how many elements the parts have.
+//! The dtype and the counts of a call, from its arrays.
 
 use pyo3::prelude::*;
 
@@ -13,7 +13,7 @@ use super::source;
 use crate::counts::check_sum;
 use crate::error::invalid;
 
-/// Returns the dtype and the counts of a call, unless those are said, from the arrays that were passed.
+/// Returns the dtype and the counts of a call. An input decides, else an output, else the array of a rank that reads none.
 pub(super) fn inferred(
     py: Python<'_>,
     contract: &Contract,
@@ -47,7 +47,7 @@ pub(super) fn inferred(
     }
 }
 
-/// Returns the counts that inputs say, the first of which is at `at`.
+/// Returns the counts from the inputs, the first of which is at `at`.
 fn of_input(py: Python<'_>, contract: &Contract, caller: Caller, input: &Ranks, at: usize) -> PyResult<Counts> {
     let count = input.arrays[at].layout.count();
     let world_size = contract.roles.world_size as usize;

@@ -1,9 +1,8 @@
-//! numpy arrays, read straight from their C structure.
+//! numpy arrays, read from their C structure.
 //!
-//! Address, shape, strides and flags are fields whose place is part of numpy's stable ABI; no attribute is looked up and
-//! nothing is allocated. The dtype is a number: numpy's own are fixed, those that other packages register
-//! (`ml_dtypes.bfloat16`) differ between processes. So a number is looked up by the dtype's *name* when it is first seen and
-//! remembered; a row in the core's table is all that a new dtype needs.
+//! Address, shape, strides and flags are fields of numpy's stable ABI. No attribute is looked up, and nothing is allocated. The dtype
+//! is a number. numpy's own numbers are fixed; those of other packages (`ml_dtypes.bfloat16`) differ between processes. So the first
+//! use of a number looks up the *name* of its dtype, and later uses find it in a table. A new dtype needs no change here.
 
 use std::slice;
 use std::sync::OnceLock;
@@ -21,10 +20,11 @@ use nvcoll_engine::memory::strided::{Axis, Layout};
 use super::array::{Access, Array};
 use super::reason::Reason;
 
-/// Type numbers from here on are looked up every time. Chosen: numpy's own are below 32, ml_dtypes adds some twenty from 256.
+/// The length of the table of dtypes; larger type numbers are looked up every time. Chosen: numpy's own are below 32, and ml_dtypes
+/// adds about twenty from 256.
 const REMEMBERED: usize = 512;
 
-/// The dtype of each type number that was seen; the inner `None` is one that is not in the table.
+/// The dtype of each type number that was used; the inner `None` is an unsupported dtype.
 static DTYPES: [OnceLock<Option<DType>>; REMEMBERED] = [const { OnceLock::new() }; REMEMBERED];
 
 /// Whether `object` is a numpy array, and of no subclass.
@@ -91,7 +91,7 @@ fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Result<DType, Reason> {
         Some(known) => *known,
         None => {
             let found = by_name(&array.dtype())?;
-            // Looked up outside of the lock: the lookup may give the interpreter to a thread that would wait here.
+            // Looked up without the lock, because the lookup may run another thread, which would wait here.
             remembered.map(|slot| slot.set(found));
             found
         }

@@ -18,7 +18,7 @@ use crate::error::invalid;
 
 /// The arrays of one argument, by rank.
 pub(super) struct Ranks {
-    /// How the argument is called.
+    /// The name of the argument.
     pub(super) argument: &'static str,
     /// The rank of the first array.
     first_rank: u32,
@@ -27,12 +27,12 @@ pub(super) struct Ranks {
     owners: Vec<Owned>,
 }
 
-/// What keeps the memory of one array, or of all rows of a stack, alive.
+/// The owner of one array, or of all rows of a stack.
 struct Owned {
     /// The rank of the array; `None` for a stack.
     rank: Option<u32>,
     owner: Owner,
-    /// What it was when a plan or a group was made of it, and whether runs write it.
+    /// The record of a plan or a group, and whether runs write the array.
     bound: Option<(BoundArray, bool)>,
 }
 
@@ -43,7 +43,7 @@ impl Owned {
 }
 
 impl Ranks {
-    /// Reads an argument that speaks for all ranks; the entries of ranks that bring no array are not looked at.
+    /// Reads an argument with the arrays of all ranks; it ignores the entries of ranks without an array.
     pub(super) fn of_node(
         argument: &'static str,
         object: &Bound<'_, PyAny>,
@@ -63,7 +63,7 @@ impl Ranks {
         Ok(Self { argument, first_rank: 0, arrays, owners })
     }
 
-    /// Reads an argument that speaks for all ranks, of which the root brings the only array.
+    /// Reads the root's array, as the only array of all ranks.
     pub(super) fn of_root(
         argument: &'static str,
         object: &Bound<'_, PyAny>,
@@ -85,7 +85,7 @@ impl Ranks {
         Ok(ranks)
     }
 
-    /// Stands for `number` ranks that bring no array.
+    /// Makes the placeholders of `number` ranks without arrays.
     pub(super) fn absent(argument: &'static str, first_rank: u32, number: usize) -> Self {
         let arrays = (0..number).map(|_| Array::absent()).collect();
         Self { argument, first_rank, arrays, owners: Vec::new() }
@@ -103,7 +103,7 @@ impl Ranks {
         self.owners.iter().filter_map(|owned| owned.owner.object())
     }
 
-    /// Notes what every array is now, for [`Ranks::change`]; `is_written` says of a rank's array whether runs write it.
+    /// Records every array for [`Ranks::change`]; `is_written` says whether runs write the array of a rank.
     pub(super) fn bind(&mut self, py: Python<'_>, is_written: impl Fn(usize) -> bool) {
         let (first_rank, number) = (self.first_rank, self.arrays.len());
         for owned in &mut self.owners {
@@ -115,7 +115,7 @@ impl Ranks {
         }
     }
 
-    /// Says which array is not what it was when [`Ranks::bind`] looked, and what has become of it.
+    /// Names the first array that has changed since [`Ranks::bind`], and its change.
     #[inline]
     pub(super) fn change(&self, py: Python<'_>) -> Option<String> {
         let change_of = |owned: &Owned| {
@@ -134,7 +134,7 @@ impl Ranks {
         self.first_rank + at as u32
     }
 
-    /// Makes room for the packed copies of strided arrays.
+    /// Allocates the packed copies of strided arrays.
     pub(super) fn make_copies(&mut self, py: Python<'_>) -> PyResult<()> {
         let (argument, first_rank) = (self.argument, self.first_rank);
         let make = |(rank, array): (u32, &mut Array)| {
@@ -143,7 +143,7 @@ impl Ranks {
         (first_rank..).zip(&mut self.arrays).try_for_each(make)
     }
 
-    /// Returns how messages call the array at `at`.
+    /// Returns the name of the array at `at` in messages.
     pub(super) fn label(&self, at: usize) -> String {
         label(self.argument, self.rank(at))
     }
@@ -187,7 +187,7 @@ fn read_each<'py>(
         arrays.push(array);
         owners.push(Owned::new(Some(rank), owner));
     }
-    // To read an object may run Python code, which may have changed the list.
+    // Reading an object may run Python code that changes the list.
     check_number(py, argument, arrays.len(), wanted)?;
     Ok((arrays, owners))
 }

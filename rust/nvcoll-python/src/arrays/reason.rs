@@ -1,4 +1,4 @@
-//! Why an object is not an array that a call can use.
+//! The reasons why a call cannot use an object as an array.
 
 use std::fmt::Display;
 
@@ -9,12 +9,12 @@ use nvcoll_core::dtype::DType;
 
 use crate::error::invalid;
 
-/// Why an object cannot be used.
+/// The reason why an object cannot be used.
 #[derive(Debug)]
 pub(super) enum Reason {
     /// The rest of a sentence that begins with argument and rank: what was found, what was expected, what to do.
     Refused(String),
-    /// What Python code raised when it was asked.
+    /// The exception of the object's Python code.
     Raised(PyErr),
 }
 
@@ -23,13 +23,13 @@ impl Reason {
         Self::Refused(rest.to_owned())
     }
 
-    /// The dtype is none of ours; `found` is what the object calls it.
+    /// The dtype is not supported; `found` is its name in the object.
     pub(super) fn dtype(found: impl Display) -> Self {
         let names: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
         Self::Refused(format!("has dtype {found}: convert it to one of {}", names.join(", ")))
     }
 
-    /// The dtype is ours, the bytes of its elements are the other way round.
+    /// The dtype is supported, but not its byte order.
     pub(super) fn byte_order(found: impl Display) -> Self {
         Self::Refused(format!("has dtype {found}, whose byte order is not this machine's: convert it to native order"))
     }
@@ -39,7 +39,7 @@ impl Reason {
         Self::refused("has a shape and strides that reach past the end of memory: pass a view of memory that exists")
     }
 
-    /// Returns the exception; `name` begins its sentence. An interruption stays what it is.
+    /// Returns the exception; `name` begins its message. KeyboardInterrupt and similar exceptions pass unchanged.
     pub(super) fn about(self, py: Python<'_>, name: impl Display) -> PyErr {
         match self {
             Self::Refused(rest) => invalid(py, format!("{name} {rest}")),

@@ -1,4 +1,4 @@
-//! What a call returns: an object that was passed, or new arrays.
+//! The result of a call: an object that the caller passed, or new arrays.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use super::contract::{Contract, Shape, Side};
 use super::fresh::new_like;
 use super::numpy;
 
-/// Returns the object that a call returns which makes no new array.
+/// Returns the result of a call without new arrays.
 pub(super) fn result_of<'py>(
     contract: &Contract,
     caller: Caller,
@@ -29,8 +29,8 @@ pub(super) fn result_of<'py>(
     }
 }
 
-/// Makes the outputs of a call: of the kind of what each rank passes. They keep the axes of that after the first, if every part
-/// is a whole number of its rows, and have one axis otherwise. `is_deferred`: see [`new_like`].
+/// Makes the outputs of a call, each of the kind of the rank's input. They have the input's axes after the first if all parts have
+/// whole rows, else one axis. `is_deferred`: see [`new_like`].
 pub(super) fn new_outputs<'py>(
     contract: &Contract,
     caller: Caller,
@@ -59,7 +59,7 @@ pub(super) fn new_outputs<'py>(
     }
 }
 
-/// Returns the lengths of the axes of `like` after the first `skipped`; `None` if there are none.
+/// Returns the lengths of the axes of `like` after the first `skipped` axes; `None` if there are none.
 fn trailing_axes(like: &Bound<'_, PyAny>, skipped: usize) -> PyResult<Option<Vec<usize>>> {
     if numpy::axes(like).is_some_and(|axes| axes <= skipped) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Who made an array: the sources that are tried in turn, and what keeps their memory alive.
+//! The sources of arrays, which are tried in turn, and the owners of their memory.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use super::bound::BoundArray;
 use super::reason::Reason;
 use super::{buffer, dlpack, numpy};
 
-/// What keeps the memory of an array alive; only ever dropped, by a thread that is attached to the interpreter.
+/// The owner of an array's memory. A thread that is attached to the interpreter drops it.
 pub(super) enum Owner {
     /// A numpy array.
     Object(Py<PyAny>),
@@ -17,7 +17,7 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Returns the Python object that is held, if it is held as one: what a loan holds, only its lender knows.
+    /// Returns the Python object that is held; `None` for a loan, whose objects only the lender knows.
     pub(super) fn object(&self) -> Option<&Py<PyAny>> {
         match self {
             Self::Object(object) => Some(object),
@@ -25,14 +25,14 @@ impl Owner {
         }
     }
 
-    /// Returns what the array is now; `None` for what is on loan.
+    /// Records the array as it is now; `None` for a loan.
     pub(super) fn bound(&self, py: Python<'_>) -> Option<BoundArray> {
         // SAFETY: `read` makes an owned object of nothing but numpy arrays; it is alive, and `py` shows that this thread is
         // attached.
         self.object().map(|object| unsafe { BoundArray::of(py, object.as_ptr().cast()) })
     }
 
-    /// Says what has become of the array since [`Owner::bound`]; `is_written`: whether runs write it.
+    /// Returns the change of the array since [`Owner::bound`]; `is_written` says whether runs write it.
     #[inline]
     pub(super) fn change(&self, _py: Python<'_>, bound: &BoundArray, is_written: bool) -> Option<&'static str> {
         // SAFETY: as in `bound`.
@@ -63,7 +63,7 @@ fn of_numpy(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
     Ok((numpy::read(&object)?, Owner::Object(object.unbind())))
 }
 
-/// Refuses a masked array: numpy would leave out what is under the mask, a call would not.
+/// Refuses a masked array: a call would use the elements under the mask, which numpy leaves out.
 fn refuse_masked(object: &Bound<'_, PyAny>) -> Result<(), Reason> {
     match object.hasattr(intern!(object.py(), "mask"))? {
         true => {
@@ -73,8 +73,8 @@ fn refuse_masked(object: &Bound<'_, PyAny>) -> Result<(), Reason> {
     }
 }
 
-/// Refuses a tensor whose values are not plainly those in memory: autograd would miss the change, or what DLPack does not
-/// speak of (a negation, a conjugation) is still to be done.
+/// Refuses a tensor whose values are not those in memory. Autograd would miss the change, or a negation or a conjugation is
+/// pending, which DLPack cannot express.
 fn refuse_lazy(object: &Bound<'_, PyAny>) -> Result<(), Reason> {
     let py = object.py();
     let Some(requires_grad) = object.getattr_opt(intern!(py, "requires_grad"))? else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! `Communicator`: the calls that one rank, a thread, makes for itself.
+//! `Communicator`: one rank, which is a thread, calls for itself.
 
 mod all_to_all;
 
@@ -18,8 +18,8 @@ use crate::gil::handoff::InTurn;
 use crate::group::Group;
 use crate::integers::integer;
 
-/// One rank's door to its peers: what `Node.run` passes to the program of a rank, for as long as that runs, and what
-/// `split` makes of it. One thread at a time may use a communicator; several threads of a rank may use one each.
+/// The collectives of one rank. `Node.run` passes a communicator to the program of each rank, and `split` makes others. A
+/// communicator ends with the program of its rank. One thread at a time may use it; several threads of a rank use one each.
 #[pyclass(name = "Communicator", module = "nvcoll", frozen)]
 pub(crate) struct Communicator {
     pub(crate) endpoint: Arc<Endpoint>,
@@ -40,34 +40,46 @@ impl Communicator {
         self.member.ranks().len() as u32
     }
 
-    /// The ranks of the run that form this communicator, by their rank here: 0, 1, … unless it was split off.
+    /// The ranks of `Node.run` that form this communicator, in the order of ranks here.
     #[getter]
     fn ranks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.member.ranks())
     }
 
-    /// Returns when every rank has called it.
+    /// Waits until every rank has called it.
+    ///
+    /// Args:
+    ///     timeout: seconds that the call may take. Default: that of `Node.run`.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a group is open.
+    ///     Mismatch: another rank made a different call; the message names both.
+    ///     Aborted: the program of another rank failed, or a rank called `abort`.
+    ///     Timeout: the deadline passed; the message names the ranks that have not entered the call.
     #[pyo3(signature = (*, timeout=None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         self.endpoint.barrier(py, timeout)
     }
 
-    /// Splits the ranks into groups, each with a communicator of its own; every rank must call it.
+    /// Splits the ranks into groups, each with its own communicator. Every rank must call it.
+    ///
+    /// A mismatch, a timeout or `abort` ends the calls of one communicator. A rank whose program raises ends the calls of all
+    /// its communicators. A rank that deletes its communicator leaves the group.
     ///
     /// Args:
-    ///     color: ranks of the same color, a whole number from 0, form a group. None: this rank joins no group.
-    ///     key: ranks of a group are ordered by it; those of the same key by their rank here.
+    ///     color: a whole number from 0: ranks of one color form a group. None: this rank joins no group.
+    ///     key: a whole number that orders the ranks of a group; equal keys by rank. Default: 0.
     ///     timeout: seconds that the call may take. Default: that of `Node.run`.
     ///
     /// Returns:
-    ///     The communicator of this rank's group; None without a color. It has numbers, calls and errors of its own, and
-    ///     the default timeout of this one. A mismatch, a timeout or `abort` ends the calls of the communicator in which
-    ///     it happens, not those of others; a rank whose program raises ends the calls of every communicator that it is in.
-    ///     It lasts as long as the program of its rank; a rank that drops it leaves it.
+    ///     The communicator of this rank's group, with ranks of its own and the default timeout of this communicator; None
+    ///     without a color.
     ///
     /// Raises:
-    ///     InvalidArgument: a color or a key that is none; nothing was called.
-    ///     Mismatch, Aborted, Timeout: as in `all_reduce`.
+    ///     InvalidArgument: the color or the key is not such a number, or a group of calls is open.
+    ///     Mismatch: another rank made a different call; the message names both.
+    ///     Aborted: the program of another rank failed, or a rank called `abort`.
+    ///     Timeout: the deadline passed; the message names the ranks that have not entered the call.
     ///
     /// Example:
     ///     >>> def program(comm):
@@ -92,28 +104,30 @@ impl Communicator {
         Ok(member.map(|member| Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member)))
     }
 
-    /// Groups calls: those that are made in a `with` block of it are launched as one when the block ends; see `Node.group`.
+    /// Groups the calls in a `with` block: they launch together at the end of the block, as in `Node.group`.
     ///
-    /// Every rank must make the same calls in it, in the same order. If the block raises, none of this rank's calls is made: its
-    /// peers, which wait for them, get `Mismatch` when it makes another call or its program returns, `Aborted` when that raises.
+    /// Every rank makes the same calls in the block, in the same order. If the block raises, this rank makes none of its calls.
+    /// Its peers then get `Mismatch` at its next call or at the end of its program, or `Aborted` if its program raises.
     ///
     /// Args:
-    ///     timeout: seconds that each part of the group may take: calls by one algorithm are one part. Default: that of
-    ///         `Node.run`.
+    ///     timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run`.
+    ///
+    /// Returns:
+    ///     The group. Its `run` launches the same calls again.
     ///
     /// Raises:
-    ///     Mismatch: at the end of the block; the message names the call in the group.
-    ///     InvalidArgument, Busy: as in `Node.group`.
+    ///     Mismatch: at the end of the block: another rank made different calls; the message names the call in the group.
+    ///     InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
+    ///     Busy: another group of this communicator is open.
     #[pyo3(signature = (*, timeout=None))]
     fn group(slf: Bound<'_, Self>, timeout: Option<Seconds>) -> Group {
         let endpoint = slf.get().endpoint.clone();
         Group::new(slf.into_any().unbind(), endpoint, timeout)
     }
 
-    /// Ends every call of this communicator, now and later, on every rank: they raise `Aborted`, which names this rank.
+    /// Ends all calls of this communicator, now and later, on every rank. They raise `Aborted`, which names this rank.
     ///
-    /// Any thread may call it, also while another is in a call. Other communicators of the same ranks stay usable: those
-    /// that were split off this one, and the one that this was split off.
+    /// Any thread may call it, also during a call of another thread. Other communicators of the same ranks stay usable.
     ///
     /// Raises:
     ///     Closed: the program of this rank has ended.
@@ -127,7 +141,7 @@ impl Communicator {
         format!("<nvcoll.Communicator rank {rank} of {world_size}{}>", of_run.unwrap_or_default())
     }
 
-    /// Shows the garbage collector the arrays of a group that is open.
+    /// Visits the arrays of an open group, for the garbage collector.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.endpoint.group.traverse(&visit)
     }
@@ -138,7 +152,7 @@ impl Communicator {
         Self { endpoint: Endpoint::of_rank(node, member.clone(), timeout), member }
     }
 
-    /// Refuses to end its rank's program while a group is open; see [`crate::group::OpenGroup::check_left`].
+    /// Refuses to end the program of the rank while a group is open: see [`crate::group::OpenGroup::check_left`].
     pub(crate) fn check_left(&self, py: Python<'_>) -> PyResult<()> {
         self.endpoint.group.check_left(py)
     }

@@ -1,12 +1,11 @@
 //! Whether a call is in place, and what its ranks can know of that.
 //!
-//! A call is *in place* on a rank if `out` is there exactly the memory that the contract says: all of its input, or the part
-//! of the longer of the two that the shorter holds. A call without `out` is in place too, if input and output are of the same
-//! elements; otherwise outputs are new arrays.
+//! A call is *in place* on a rank if `out` is the memory of the input, or if the shorter of the two is its part of the longer. A call
+//! without `out` is in place if input and output have the same elements; otherwise its outputs are new arrays.
 //!
-//! **Rooted calls of one rank.** Ranks that have one array cannot know whether the root, which has two, is in place. So the
-//! program is the one in place wherever the output holds all parts of the input, else the one out of place; a root that
-//! called otherwise moves its own input to where the program looks for it, or has its own part written to a copy:
+//! **Rooted calls of one rank.** Only the root has two arrays and knows whether it is in place. So all ranks run the program in place
+//! if the output has all parts of the input, else the program out of place. A root that calls otherwise copies its input, or
+//! receives its part in a copy:
 //!
 //! ```text
 //! broadcast, reduce, gather   in place      root with `out` apart: input is copied into `out` before
@@ -23,19 +22,19 @@ use crate::arrays::caller::Caller;
 use crate::arrays::contract::{Contract, Side};
 use crate::error::invalid;
 
-/// How the input and the output of a rank lie to each other.
+/// The position of a rank's output relative to its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meeting {
-    /// As the contract wants it in place.
+    /// In place.
     Same,
-    /// Otherwise.
+    /// Not in place.
     Apart,
-    /// One of the two has no elements; true if it lies where it would in place.
+    /// One of the two has no elements; true if its address is that of a call in place.
     Empty(bool),
 }
 
 impl Operands {
-    /// Says how input and output of a rank lie to each other.
+    /// Compares the input and the output of a rank.
     fn meeting(&self, at: usize) -> Meeting {
         let (input, Some(output)) = (&self.input.arrays[at], self.output(at)) else { return Meeting::Empty(false) };
         if !input.is_there() {
@@ -46,7 +45,7 @@ impl Operands {
         }
         let (a, b) = (input.layout.count(), output.layout.count());
         if a == b {
-            // Arrays without elements may lie at one address and are not in place for it.
+            // Two empty arrays may have one address by chance.
             return match (a, input.is_same_memory(output)) {
                 (0, _) => Meeting::Empty(false),
                 (_, true) => Meeting::Same,
@@ -56,7 +55,7 @@ impl Operands {
         let (longer, shorter) = if a > b { (input, output) } else { (output, input) };
         let is_packed = !longer.layout.is_strided() && !shorter.layout.is_strided();
         let is_there = is_packed && shorter.first == longer.first.wrapping_add(self.before(at));
-        // A slice without elements points to the first of its array in numpy, wherever it begins.
+        // An empty slice in numpy has the address of the first element of its array.
         let is_inside = || (shorter.first.addr().wrapping_sub(longer.first.addr())) < longer.layout.bytes();
         match (shorter.layout.count(), is_there) {
             (0, is_there) => Meeting::Empty(is_there || is_inside()),
@@ -65,7 +64,7 @@ impl Operands {
         }
     }
 
-    /// Recognises outputs that are in place, and refuses a mixture.
+    /// Finds out whether outputs are in place, and refuses a call with both kinds.
     pub(super) fn check_aliasing(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(output) = &self.output else { return Ok(()) };
         let meetings: Vec<Meeting> = (0..output.arrays.len()).map(|at| self.meeting(at)).collect();
@@ -86,7 +85,7 @@ impl Operands {
         Ok(())
     }
 
-    /// Makes one array of an input and an output that are the same: `out` is the one that has to be writable.
+    /// Merges an input and an output that are the same array. `out` remains, because it must be writable.
     fn merge_in_place(&mut self, at: usize) {
         let Some(output) = &mut self.output else { return };
         if output.arrays[at].layout.count() == self.input.arrays[at].layout.count() {
@@ -94,7 +93,7 @@ impl Operands {
         }
     }
 
-    /// Chooses the aliasing that all ranks of a rooted call can know, and makes the root's arrays fit it.
+    /// Sets the aliasing of a rooted call, which all ranks can know, and adapts the root's arrays.
     pub(super) fn choose_aliasing(&mut self, py: Python<'_>, rank: u32) -> PyResult<()> {
         let root = self.contract.roles.root;
         if !self.contract.collective.has_root {
@@ -115,7 +114,7 @@ impl Operands {
     }
 }
 
-/// Says whether `out` is the object that is the argument already.
+/// Says whether `out` is the same object as the input.
 pub(super) fn is_all(contract: &Contract, caller: Caller, arrays: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>) -> bool {
     let is_one_of_many = matches!(caller, Caller::Node) && contract.is_of_root_only(Side::Output);
     contract.is_of_one_part() && out.is(arrays) && !is_one_of_many
