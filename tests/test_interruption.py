@@ -1,22 +1,26 @@
 """Signals stop what takes long in the core: building, lowering, proving and costing for many ranks."""
 
+import contextlib
 import signal
+import threading
+import time
 
+import numpy as np
 import pytest
 
 import nvcoll
 
 RANKS = 700
-"""A ring of so many is built, lowered or proved in seconds, and a signal comes much earlier."""
+"""The ranks of a ring that is built, lowered or proved in seconds; a signal comes much earlier."""
 
 
 class SignalCameError(Exception):
-    """What the handler of the signal raises; no other code raises it."""
+    """The error of the signal handler; no other code raises it."""
 
 
 @pytest.fixture
 def raising_signal():
-    """A signal every 20 ms of which the handler raises, from the call of the fixture on."""
+    """Starts a signal every 20 ms, whose handler raises an error."""
 
     def handler(_number, _frame):
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -47,6 +51,41 @@ def test_a_signal_stops_work_of_the_core_and_what_its_handler_raises_arrives(rin
     raising_signal()
     with pytest.raises(SignalCameError):
         work(ring)
+
+
+@pytest.fixture(params=["by_name", "by_schedule"])
+def proof_of_another_thread(request):
+    """A call whose schedule another thread is proving, and that thread, which gives up after three seconds."""
+    algorithm = "ring" if request.param == "by_name" else nvcoll.schedule("all_reduce", "ring", world_size=RANKS)
+
+    def call(timeout=None):
+        arrays = [np.ones(1, np.float32) for _ in range(RANKS)]
+        nvcoll.Node(RANKS, workers=1).all_reduce(arrays, "sum", algorithm=algorithm, timeout=timeout)
+
+    def prove():
+        with contextlib.suppress(nvcoll.Timeout):
+            call(timeout=3)
+
+    prover = threading.Thread(target=prove)
+    prover.start()
+    time.sleep(0.3)
+    yield call, prover
+    prover.join()
+
+
+def test_a_signal_ends_the_wait_for_the_proof_of_another_thread(proof_of_another_thread, raising_signal):
+    call, prover = proof_of_another_thread
+    raising_signal()
+    with pytest.raises(SignalCameError):
+        call()
+    assert prover.is_alive(), "the wait ended with the proof"
+
+
+def test_a_deadline_ends_the_wait_for_the_proof_of_another_thread(proof_of_another_thread):
+    call, prover = proof_of_another_thread
+    with pytest.raises(nvcoll.Timeout, match="its schedule was being"):
+        call(timeout=0.05)
+    assert prover.is_alive(), "the wait ended with the proof"
 
 
 def test_what_is_proved_and_too_large_to_run_is_told():

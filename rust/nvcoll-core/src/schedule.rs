@@ -83,7 +83,7 @@ pub struct Source {
 }
 
 /// One instruction: folds `src`, in the listed order, into every view of `dst`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Step {
     /// The rank that executes the step.
     pub rank: u32,
@@ -165,7 +165,7 @@ impl Path {
 pub const MAX_SLOTS: u32 = 64;
 
 /// The program of all ranks for one collective, for any count, dtype and op.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Schedule {
     /// The contract that the schedule fulfils.
     pub collective: &'static Collective,

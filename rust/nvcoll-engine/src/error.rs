@@ -1,5 +1,6 @@
 //! Errors of the engine. Each variant maps to one Python exception.
 
+use nvcoll_core::interrupt::Interrupted;
 use nvcoll_core::words::counted;
 
 use crate::call::PositionedCall;
@@ -109,6 +110,12 @@ pub enum Error {
     /// The proof failed.
     #[error("{0}")]
     Refuted(String),
+}
+
+impl From<Interrupted> for Error {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Core(interrupted.into())
+    }
 }
 
 /// The result of anything in the engine that can fail.

@@ -12,7 +12,7 @@ use nvcoll_core::collective::{Collective, Parts, Roles};
 use nvcoll_core::cost::{why as core_why, Cost};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
-use nvcoll_core::interrupt::Interrupt;
+use nvcoll_core::interrupt::{Interrupt, Interrupted};
 use nvcoll_core::limits::{check_runnable, MAX_WORLD_SIZE};
 use nvcoll_core::lower::{lower_interruptible, push_interruptible, Fifo};
 use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
@@ -40,6 +40,20 @@ pub(crate) struct Schedule {
     makers: SingleFlight<Path>,
 }
 
+/// The reason why a call has no proof.
+enum NoProof {
+    /// The schedule cannot be lowered or proved.
+    Refused(PyErr),
+    /// The caller stopped the work, or the wait for the work of another thread.
+    Interrupted,
+}
+
+impl From<Interrupted> for NoProof {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
+    }
+}
+
 impl Schedule {
     pub(crate) fn of(core: CoreSchedule) -> Self {
         Self { core, proofs: Mutex::default(), makers: SingleFlight::new() }
@@ -54,35 +68,34 @@ impl Schedule {
             let call = Call { algorithm: self.core.algorithm.clone(), ..call.clone() };
             of_engine(py, &unlocked.explain(CoreError::Interrupted.into(), &call, "its schedule was being proved"))
         };
-        let make = || {
-            let made = self.prove(py, path, &unlocked.interrupt());
-            made.map_err(|error| error.unwrap_or_else(given_up))
-        };
-        self.makers.find_or_make(&path, &unlocked, || self.proofs().get(&path).cloned(), make)
+        let make = || self.prove(py, path, &unlocked.interrupt());
+        let proved = self.makers.find_or_make(&path, &unlocked, || self.proofs().get(&path).cloned(), make);
+        proved.map_err(|unproved| match unproved {
+            NoProof::Refused(error) => error,
+            NoProof::Interrupted => given_up(),
+        })
     }
 
     /// Lowers and proves, and keeps the proof.
-    ///
-    /// # Errors
-    /// The exception if lowering or the proof fails; none if they were interrupted.
-    fn prove(&self, py: Python<'_>, path: Path, interrupt: &Interrupt) -> Result<(String, Verified), Option<PyErr>> {
-        let lowered = match self.core.path == path {
-            true => self.core.clone(),
-            false => py.detach(|| lower_interruptible(&self.core, path, interrupt)).map_err(|error| match error {
-                CoreError::Interrupted => None,
-                error => Some(of_core(py, &error)),
-            })?,
-        };
+    fn prove(&self, py: Python<'_>, path: Path, interrupt: &Interrupt) -> Result<(String, Verified), NoProof> {
+        let lowered = py.detach(|| match self.core.path == path {
+            true => Ok(self.core.clone()),
+            false => lower_interruptible(&self.core, path, interrupt),
+        });
+        let lowered = lowered.map_err(|error| match error {
+            CoreError::Interrupted => NoProof::Interrupted,
+            error => NoProof::Refused(of_core(py, &error)),
+        })?;
         let (name, verified) = py.detach(|| {
             let mut hasher = DefaultHasher::new();
-            text::print(&lowered).hash(&mut hasher);
+            lowered.hash(&mut hasher);
             let verified = verify_interruptible(lowered.clone(), interrupt);
             (format!("{}#{:x}", lowered.algorithm, hasher.finish()), verified)
         });
         // No lock is held here: making an exception may run Python code, which may ask for this proof.
         let verified = verified.map_err(|unproved| match unproved {
-            Unproved::Refuted(refutation) => Some(refuted(py, &lowered, &refutation)),
-            Unproved::Interrupted(_) => None,
+            Unproved::Refuted(refutation) => NoProof::Refused(refuted(py, &lowered, &refutation)),
+            Unproved::Interrupted(interrupted) => interrupted.into(),
         })?;
         self.proofs().insert(path, (name.clone(), verified.clone()));
         Ok((name, verified))

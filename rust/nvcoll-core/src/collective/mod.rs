@@ -331,6 +331,12 @@ impl PartialEq for Collective {
     }
 }
 
+impl std::hash::Hash for Collective {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
 impl std::fmt::Debug for Collective {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::call::SplitKey;
+use crate::call::{Call, SplitKey};
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
 use crate::memory::block::MemoryBlock;
@@ -15,7 +15,7 @@ use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::ranks::node::check_ranks;
 use crate::ranks::split;
 use crate::run::by_rank::RankWorker;
-use crate::run::deadline::{Deadline, WaitLimit};
+use crate::run::deadline::{Deadline, UntilDeadline, WaitLimit};
 use crate::run::quiesce::ring_everybody;
 use crate::sync::single_flight::Unlocked;
 use crate::sync::Cause;
@@ -156,7 +156,9 @@ impl Member {
         let program = match self.splits.get() {
             Some(program) => program,
             None => {
-                let program = split::program(self.world.world_size(), unlocked)?;
+                let unlocked = UntilDeadline::new(unlocked, deadline);
+                let program = split::program(self.world.world_size(), &unlocked)
+                    .map_err(|error| unlocked.explain(error, &Call::of_split(), "its schedule was being proved"))?;
                 self.splits.get_or_init(|| program)
             }
         };

@@ -81,10 +81,6 @@ impl<U: Unlocked> Unlocked for UntilDeadline<'_, U> {
             is_over || inner.check(UNITS_PER_QUESTION as usize).is_err()
         })
     }
-
-    fn gives_up_at(&self) -> Option<Instant> {
-        self.deadline.at
-    }
 }
 
 /// The limit of a worker's waits: its deadline, or an interrupt by the user.

@@ -12,6 +12,8 @@
 //! the parent count for nothing there. A thread never waits for itself: a maker that asks for its own value (Python code may run where
 //! an exception is made) makes it once more.
 //!
+//! A waiting thread asks its own caller every [`QUESTION`] whether to stop, as a maker does.
+//!
 //! It keeps no values (the caller's `find` and `make` do) and passes on no errors: a thread that waited for a failed maker makes the
 //! value itself.
 
@@ -19,25 +21,24 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
-use std::time::Instant;
+use std::time::Duration;
 
-use nvcoll_core::interrupt::Interrupt;
+use nvcoll_core::interrupt::{Interrupt, Interrupted, UNITS_PER_QUESTION};
 
 use crate::system::process::Process;
+
+/// The time between two questions of a waiting thread to its caller. Chosen: a user does not notice it, and a thousand ranks that
+/// wait together take a few percent of a processor.
+const QUESTION: Duration = Duration::from_millis(50);
 
 /// The way in which a caller runs long work: with its lock released.
 pub trait Unlocked {
     /// Runs the work on the calling thread. The caller's lock is free meanwhile, and held again afterwards.
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T;
 
-    /// Returns the question by which the caller stops such work; unless it says otherwise it never does.
+    /// Returns the question by which the caller stops such work. By default, the caller never stops it.
     fn interrupt(&self) -> Interrupt {
         Interrupt::never()
-    }
-
-    /// Returns when the caller gives up, if ever; [`Unlocked::interrupt`] says so too from then on.
-    fn gives_up_at(&self) -> Option<Instant> {
-        None
     }
 }
 
@@ -77,11 +78,11 @@ impl<K: Eq + Hash + Clone> SingleFlight<K> {
         Self(Mutex::new(None))
     }
 
-    /// Returns what `find` finds, if need be after `make` has made and kept it, on this thread or another.
+    /// Returns the value that `find` finds, if need be after `make` has made and kept it, on this thread or another.
     ///
     /// # Errors
-    /// Those of `make`.
-    pub fn find_or_make<V, E>(
+    /// Those of `make`; [`Interrupted`] if the caller stops the wait for another thread.
+    pub fn find_or_make<V, E: From<Interrupted>>(
         &self,
         key: &K,
         unlocked: &impl Unlocked,
@@ -95,12 +96,8 @@ impl<K: Eq + Hash + Clone> SingleFlight<K> {
             match self.begin(key) {
                 Ok(_leader) => return make(),
                 Err(making) => {
-                    let until = unlocked.gives_up_at();
-                    let is_over = unlocked.run(|| making.wait(until));
-                    if !is_over {
-                        // The caller's time is over: its own attempt ends at the first question, with the right error.
-                        return make();
-                    }
+                    let interrupt = unlocked.interrupt();
+                    unlocked.run(|| making.wait(&interrupt))?;
                 }
             }
         }
@@ -127,21 +124,19 @@ impl<K: Eq + Hash + Clone> Default for SingleFlight<K> {
 }
 
 impl InFlight {
-    /// Waits until the value is made, or until a time; says whether it was made or given up by its maker.
-    fn wait(&self, until: Option<Instant>) -> bool {
+    /// Waits until the maker has made the value or given up.
+    fn wait(&self, interrupt: &Interrupt) -> Result<(), Interrupted> {
         let mut is_over = lock(&self.is_over);
         while !*is_over {
-            let Some(until) = until else {
-                is_over = self.over.wait(is_over).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
+            is_over = self.over.wait_timeout(is_over, QUESTION).unwrap_or_else(PoisonError::into_inner).0;
+            if !*is_over {
+                // The question may take the caller's lock, which the maker may hold while it takes this one.
+                drop(is_over);
+                interrupt.check(UNITS_PER_QUESTION as usize)?;
+                is_over = lock(&self.is_over);
             }
-            is_over = self.over.wait_timeout(is_over, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        Ok(())
     }
 }
 
@@ -161,8 +156,7 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::sync::{Barrier, OnceLock};
-    use std::time::Duration;
+    use std::sync::{mpsc, Barrier, OnceLock};
 
     #[test]
     fn threads_that_want_the_same_at_once_make_it_once() {
@@ -171,7 +165,7 @@ mod tests {
         let make = || {
             made.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(20));
-            Ok::<u32, ()>(*value.get_or_init(|| 7))
+            Ok::<u32, Interrupted>(*value.get_or_init(|| 7))
         };
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -184,13 +178,26 @@ mod tests {
         assert_eq!(made.into_inner(), 1);
     }
 
+    /// An error of a maker, or the end of a wait.
+    #[derive(Debug, PartialEq)]
+    enum Unmade {
+        Refuted,
+        Interrupted,
+    }
+
+    impl From<Interrupted> for Unmade {
+        fn from(_: Interrupted) -> Self {
+            Self::Interrupted
+        }
+    }
+
     #[test]
     fn a_maker_that_fails_or_panics_leaves_the_turn_to_the_next() {
         let flights = SingleFlight::new();
-        let make = |outcome: Result<u32, &'static str>| flights.find_or_make(&1, &HoldsNoLock, || None, || outcome);
-        assert_eq!(make(Err("refuted")), Err("refuted"));
+        let make = |outcome: Result<u32, Unmade>| flights.find_or_make(&1, &HoldsNoLock, || None, || outcome);
+        assert_eq!(make(Err(Unmade::Refuted)), Err(Unmade::Refuted));
         let panicking =
-            || flights.find_or_make(&1, &HoldsNoLock, || None::<u32>, || -> Result<u32, ()> { panic!("make") });
+            || flights.find_or_make(&1, &HoldsNoLock, || None::<u32>, || -> Result<u32, Unmade> { panic!("make") });
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panicking)).is_err());
         assert_eq!(make(Ok(3)), Ok(3));
     }
@@ -198,7 +205,38 @@ mod tests {
     #[test]
     fn a_maker_that_asks_for_what_it_makes_does_not_wait_for_itself() {
         let flights = SingleFlight::new();
-        let make = |then: &dyn Fn() -> Result<u32, ()>| flights.find_or_make(&1, &HoldsNoLock, || None, then);
+        let make = |then: &dyn Fn() -> Result<u32, Unmade>| flights.find_or_make(&1, &HoldsNoLock, || None, then);
         assert_eq!(make(&|| make(&|| Ok(5))), Ok(5));
+    }
+
+    /// A caller that stops its work at the first question.
+    struct Stops;
+
+    impl Unlocked for Stops {
+        fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+            work()
+        }
+
+        fn interrupt(&self) -> Interrupt {
+            Interrupt::when(|| true)
+        }
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_wait_for_a_maker() {
+        let (flights, is_making) = (SingleFlight::new(), Barrier::new(2));
+        let (stop, stopped) = mpsc::channel();
+        let (flights, is_making) = (&flights, &is_making);
+        std::thread::scope(|scope| {
+            let make = move || {
+                is_making.wait();
+                stopped.recv_timeout(Duration::from_secs(30)).map_err(|_| Unmade::Refuted)
+            };
+            let maker = scope.spawn(move || flights.find_or_make(&1, &HoldsNoLock, || None, make));
+            is_making.wait();
+            let waited = flights.find_or_make(&1, &Stops, || None::<u32>, || Ok(0));
+            stop.send(7).unwrap();
+            assert_eq!((waited, maker.join().unwrap()), (Err(Unmade::Interrupted), Ok(7)));
+        });
     }
 }
