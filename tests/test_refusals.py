@@ -133,7 +133,7 @@ def test_a_child_of_a_fork_finds_no_table_of_the_node_locked():
             pid = os.fork()
             if pid == 0:
                 signal.alarm(20)  # a watchdog: the signal kills a child that waits for a lock
-                node._tallies.calls()
+                node._call_counts.calls()
                 os._exit(0)
             assert os.waitpid(pid, 0)[1] == 0
     finally:

@@ -250,7 +250,7 @@ def test_a_launch_is_that_of_predictions_in_the_report_and_in_the_clock():
         report = node.report(launch=launch)
         prices = [row.prices[0].time_us for row in report.rows]
         predicted = [board.predict("all_reduce", nbytes, launch=launch).time_us for nbytes in (1 << 12, 4)]
-        scan = board.simulate(node._tallies.calls()[2].schedule, 1 << 12, dtype="float32", launch=launch)
+        scan = board.simulate(node._call_counts.calls()[2].schedule, 1 << 12, dtype="float32", launch=launch)
         assert prices == [*predicted, scan.time_us] and f"launched {launch}" in str(report)
         assert json.loads(report.to_json())["launch"] == report.launch == launch
         assert node.report(on=[BOARD], launch=launch) == report
@@ -364,9 +364,9 @@ def test_a_report_and_its_counts_keep_no_node_and_no_array():
     node.all_reduce(x)
     with node.group() as group:
         node.all_reduce(x)
-    report, tallies, _ = node.report(), node._tallies, node.clock_us
+    report, call_counts, _ = node.report(), node._call_counts, node.clock_us
     gone = [weakref.ref(node), weakref.ref(x)]
     del node, x, group
     gc.collect()
     assert [one() for one in gone] == [None, None]
-    assert report.rows[0].times == 2 and tallies.calls()[0].times == 2
+    assert report.rows[0].times == 2 and call_counts.calls()[0].times == 2

@@ -354,7 +354,7 @@ class Node:
             (3, 2.0, 2.0)"""
 
     @property
-    def _tallies(self) -> Tallies: ...
+    def _call_counts(self) -> CallCounts: ...
     def _team(self) -> Team: ...
     @overload
     def all_reduce(
@@ -866,7 +866,7 @@ class Plan:
             Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
 @final
-class Tallies:
+class CallCounts:
     """Counts the calls of a node by kind. Not public: `Node.report` tabulates it.
 
     It is filled while the node is used, and keeps nothing of the node alive."""

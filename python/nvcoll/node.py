@@ -82,14 +82,14 @@ class Node(_nvcoll.Node):
         node = super().__new__(cls, world_size, workers=workers, isa=isa, tuning=tuning)
         node._launch = launch_named(launch)
         node._on = None if on is None else Pricer(machine_of(on, node.world_size), launch)
-        announce(node._tallies)
+        announce(node._call_counts)
         return node
 
     def __enter__(self) -> Node:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leaves nothing to do: threads and memory go with the object."""
+        """Does nothing: threads and memory are freed with the object."""
 
     @property
     def clock_us(self) -> float:
@@ -104,7 +104,7 @@ class Node(_nvcoll.Node):
         """
         if self._on is None:
             raise InvalidArgument("the node has no clock: make it with on=, as Node(8, on='hgx-h100')")
-        return clock_of(self._tallies, self._on)
+        return clock_of(self._call_counts, self._on)
 
     def report(
         self, on: str | Fabric | Iterable[str | Fabric] | None = None, *, launch: Launch | None = None
@@ -140,7 +140,7 @@ class Node(_nvcoll.Node):
             raise InvalidArgument("`on` names no machine: pass one, as on='hgx-h100'")
         else:
             pricers = [self._on if launch == self._on.launch else Pricer(self._on.fabric, launch)]
-        return report_of([self._tallies], pricers)
+        return report_of([self._call_counts], pricers)
 
     def run(
         self,
@@ -226,7 +226,7 @@ class Node(_nvcoll.Node):
 
 
 def _first(failures: Sequence[tuple[int, BaseException]]) -> BaseException:
-    """Returns the first exception of a rank that is not the echo of another's, with notes about the others.
+    """Returns the first exception of a rank that is not a consequence of another rank's, with notes about the others.
 
     What several ranks raised alike is that of the lowest rank, and others are noted by rank, whoever came first.
     """
@@ -249,7 +249,7 @@ def _first(failures: Sequence[tuple[int, BaseException]]) -> BaseException:
 
 
 def _bring_back(threads: Sequence[threading.Thread]) -> list[int]:
-    """Waits for ranks to come back from their calls, then interrupts their programs; returns those that do not come."""
+    """Waits for ranks to return from their calls, then interrupts their programs; returns the ranks that do not end."""
     left = _wait_for(threads, range(len(threads)), _CALL_GRACE_S)
     for rank in left:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -259,7 +259,7 @@ def _bring_back(threads: Sequence[threading.Thread]) -> list[int]:
 
 
 def _wait_for(threads: Sequence[threading.Thread], ranks: Sequence[int], grace_s: float) -> list[int]:
-    """Waits a while for the threads of some ranks to end; returns those that did not."""
+    """Waits some time for the threads of some ranks to end; returns the ranks whose threads did not."""
     end = time.monotonic() + grace_s
     for rank in ranks:
         if threads[rank].is_alive():

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Tallies
+from nvcoll._nvcoll import CallCounts, Calls, Fabric, InvalidArgument
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.comparison import LAUNCH
 from nvcoll.formatting import counted, escaped, sized
@@ -28,7 +28,7 @@ from nvcoll.tables import LABEL, fitted, labelled, terminal_columns
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
 
-_watchers: list[list[Tallies]] = []
+_watchers: list[list[CallCounts]] = []
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def machines_of(on: str | Fabric | Iterable[str | Fabric], world_size: int) -> l
     return found
 
 
-def report_of(tallies: Sequence[Tallies], pricers: Sequence[Pricer]) -> Report:
+def report_of(call_counts: Sequence[CallCounts], pricers: Sequence[Pricer]) -> Report:
     """Reports the calls of some nodes together, launched alike on every machine; rank r of each is GPU r."""
     rows: dict[ReportRow, int] = {}
-    for of_node in tallies:
+    for of_node in call_counts:
         calls = of_node.calls()
         prices = zip(*(pricer.prices(calls) for pricer in pricers), strict=True)
         for one, of_call in zip(calls, prices, strict=True):
@@ -140,25 +140,25 @@ def report_of(tallies: Sequence[Tallies], pricers: Sequence[Pricer]) -> Report:
     # What a rank leads is counted by it, in the order of its program; whose call is the first of all is chance.
     found = tuple(replace(row, times=rows[row]) for row in sorted(rows, key=lambda row: row.ranks[0]))
     totals = tuple(_total(pricer.fabric, found, at) for at, pricer in enumerate(pricers))
-    return Report(found, totals, sum(of_node.others for of_node in tallies), pricers[0].launch)
+    return Report(found, totals, sum(of_node.others for of_node in call_counts), pricers[0].launch)
 
 
-def clock_of(tallies: Tallies, pricer: Pricer) -> float:
+def clock_of(call_counts: CallCounts, pricer: Pricer) -> float:
     """Returns the microseconds that the busiest rank of a node has spent in its calls.
 
     Raises:
         InvalidArgument: a call has no price there.
     """
-    report = report_of([tallies], [pricer])
+    report = report_of([call_counts], [pricer])
     if why := _why_unpriced(report, 0):
         raise InvalidArgument(f"the clock does not know what every call takes: {why}")
     return report.totals[0].time_us or 0.0
 
 
 @contextmanager
-def watched() -> Iterator[list[Tallies]]:
-    """Collects the tallies of every node that is made meanwhile, and keeps no node alive."""
-    found: list[Tallies] = []
+def watched() -> Iterator[list[CallCounts]]:
+    """Collects the counts of every node that is made meanwhile, and keeps no node alive."""
+    found: list[CallCounts] = []
     _watchers.append(found)
     try:
         yield found
@@ -166,10 +166,10 @@ def watched() -> Iterator[list[Tallies]]:
         _watchers[:] = [one for one in _watchers if one is not found]
 
 
-def announce(tallies: Tallies) -> None:
+def announce(call_counts: CallCounts) -> None:
     """Tells the watchers of `watched` of a new node."""
     for watcher in _watchers:
-        watcher.append(tallies)
+        watcher.append(call_counts)
 
 
 def _row(one: Calls, prices: tuple[Price, ...]) -> ReportRow:

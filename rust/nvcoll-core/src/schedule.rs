@@ -239,20 +239,6 @@ impl Schedule {
         }
         queues
     }
-
-    /// Returns the number of layers of scratch that the steps use.
-    pub fn scratch_layers(&self) -> u16 {
-        self.layers(|b| if let Buffer::Scratch(layer) = b { Some(layer) } else { None })
-    }
-
-    /// Returns the number of layers of staging that the steps use.
-    pub fn staging_layers(&self) -> u16 {
-        self.layers(|b| if let Buffer::Staging(layer) = b { Some(layer) } else { None })
-    }
-
-    fn layers(&self, layer_of: impl Fn(Buffer) -> Option<u16>) -> u16 {
-        self.steps.iter().flat_map(Step::views).filter_map(|v| layer_of(v.buffer)).map(|l| l + 1).max().unwrap_or(0)
-    }
 }
 
 impl Step {

@@ -11,7 +11,7 @@
 //! | [`kernel`] | folds of k sources into m destinations, per dtype, op and instruction set |
 //! | [`memory`] | blocks, buffers, staging, strided copies, footprints, the world that ranks share |
 //! | [`auto`] | the algorithm of `auto`, the work split, the length of a tile |
-//! | [`program`] | proofs, bound programs, their cache, batches, tallies |
+//! | [`program`] | proofs, bound programs, their cache, batches, counts of calls |
 //! | [`run`] | execution by tile and by rank, workers, deadlines, the end of a failed call |
 //! | [`ranks`] | node, team, member, splits |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |

@@ -124,7 +124,7 @@ fn ranks_that_are_threads_give_every_sum_between_single_calls() {
     }
 }
 
-/// Runs a batch of three calls of two ranks, of so many elements each, on the memory given; returns what each rank is told.
+/// Runs a batch of three calls of two ranks with these element counts on the given memory; returns the outcome of each rank.
 fn outcomes(counts: [[usize; 3]; 2], memory: [[usize; 3]; 2]) -> Vec<Result<(), Error>> {
     let node = Arc::new(Node::new(2, None).unwrap());
     let team = Team::new(2);

@@ -10,7 +10,7 @@ use nvcoll_core::verify::Verified;
 use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::program::batch::Batch;
-use nvcoll_engine::program::tally::Tally;
+use nvcoll_engine::program::call_counter::CallCounter;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::{Deadline, Error};
@@ -22,7 +22,7 @@ use crate::gil::WithoutGil;
 use crate::group::OpenGroup;
 use crate::request::{Checked, Request};
 
-/// The number of tallies that a communicator keeps. Chosen: more than a training step has calls.
+/// The number of counters that a communicator keeps. Chosen: more than a training step has calls.
 const MOST_TALLIES: usize = 16;
 
 /// A node, or one rank of a node.
@@ -33,8 +33,8 @@ pub(crate) struct Endpoint {
     /// The timeout of calls that have none of their own.
     pub(crate) timeout: Option<Seconds>,
     pub(crate) group: OpenGroup,
-    /// The tallies of the last programs, for ranks that were split off.
-    tallies: Mutex<Vec<(SharedProgram, Arc<Tally>)>>,
+    /// The counters of the last programs, for ranks that were split off.
+    counters: Mutex<Vec<(SharedProgram, Arc<CallCounter>)>>,
 }
 
 impl Endpoint {
@@ -49,7 +49,7 @@ impl Endpoint {
     }
 
     fn new(node: Arc<Node>, member: Option<Arc<Member>>, timeout: Option<Seconds>) -> Self {
-        Self { node, member, timeout, group: OpenGroup::default(), tallies: Mutex::default() }
+        Self { node, member, timeout, group: OpenGroup::default(), counters: Mutex::default() }
     }
 
     pub(crate) fn node(&self) -> &Arc<Node> {
@@ -158,21 +158,21 @@ impl Endpoint {
         if !member.is_of_group() {
             return program.count();
         }
-        let mut known = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, tally)) = known.iter().find(|(one, _)| Arc::ptr_eq(one, program)) {
-            return tally.count();
+        let mut known = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, counter)) = known.iter().find(|(one, _)| Arc::ptr_eq(one, program)) {
+            return counter.count();
         }
-        let tally = self.node.programs().tallies().among(program, member.ranks());
-        tally.count();
+        let counter = self.node.programs().call_counts().among(program, member.ranks());
+        counter.count();
         known.truncate(MOST_TALLIES - 1);
-        known.insert(0, (program.clone(), tally));
+        known.insert(0, (program.clone(), counter));
     }
 
     /// Counts a batch that succeeded, once for all ranks.
     pub(crate) fn count_batch(&self, batch: &mut Batch) {
         match self.member() {
             None => self.node.count_batch(batch),
-            Some(member) if member.rank() == 0 => batch.count(self.node.programs().tallies(), member.ranks()),
+            Some(member) if member.rank() == 0 => batch.count(self.node.programs().call_counts(), member.ranks()),
             Some(_) => {}
         }
     }

@@ -6,6 +6,7 @@
 #[allow(unsafe_code)]
 mod arrays;
 mod builder;
+mod call_counts;
 mod calls;
 mod collectives;
 mod communicator;
@@ -29,7 +30,6 @@ mod rows;
 mod schedule;
 mod simulate;
 mod sizes;
-mod tallies;
 mod team;
 mod timeline;
 mod tuning;
@@ -45,8 +45,8 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<node::Node>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<group::Group>()?;
-    module.add_class::<tallies::Tallies>()?;
-    module.add_class::<tallies::Calls>()?;
+    module.add_class::<call_counts::CallCounts>()?;
+    module.add_class::<call_counts::Calls>()?;
     module.add_class::<team::Team>()?;
     module.add_class::<communicator::Communicator>()?;
     module.add_class::<schedule::Schedule>()?;

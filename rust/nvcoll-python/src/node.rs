@@ -21,7 +21,7 @@ use crate::plan::Plan;
 use crate::request::Request;
 use crate::rows::AutoChoice;
 use crate::schedule::collective_named;
-use crate::tallies::Tallies;
+use crate::call_counts::CallCounts;
 use crate::team::Team;
 use crate::tuning::estimates;
 
@@ -199,8 +199,8 @@ impl Node {
 
     /// The counts of calls by kind. Not public: `Node.report` tabulates them.
     #[getter]
-    fn _tallies(&self) -> Tallies {
-        Tallies(self.endpoint.node().programs().tallies().clone())
+    fn _call_counts(&self) -> CallCounts {
+        CallCounts(self.endpoint.node().programs().call_counts().clone())
     }
 
     /// Makes the team of ranks of one `Node.run`. Not public.

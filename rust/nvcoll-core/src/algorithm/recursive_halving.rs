@@ -7,14 +7,14 @@
 //! ```
 //!
 //! Sums lie in scratch until the last round, because an input must stay unchanged. If n = p + e is no power of two, the algorithm
-//! runs on p [members](super::members): the rank that acts for a pair first adds the other rank's whole input, then halves for both
-//! ranks, and leaves each its part. Steps per rank: log2 p, up to three more in a pair. Bytes per rank: 3 N (n-1)/n + 4 N e/n^2 on
+//! runs on p [participants](super::participants): the rank that acts for a pair first adds the other rank's whole input, then
+//! halves for both ranks, and at the end each rank of the pair gets its part. Steps per rank: log2 p, up to three more in a pair. Bytes per rank: 3 N (n-1)/n + 4 N e/n^2 on
 //! average. Order: own, `((r0 + r2) + (r1 + r3))`. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective
 //! communication operations in MPICH", 2005.
 
 use std::ops::Range;
 
-use super::members::Members;
+use super::participants::Participants;
 use super::{Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::REDUCE_SCATTER as COLLECTIVE;
@@ -30,36 +30,36 @@ pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
 };
 
 fn build(b: &mut Builder) {
-    let members = Members::of(b.world_size());
+    let participants = Participants::of(b.world_size());
     let whole = b.chunks(1);
-    for (other, acting) in members.pairs() {
+    for (other, acting) in participants.pairs() {
         let sum = b.scratch(acting, 0, whole.clone());
         b.fold(&[b.input(other, whole.clone()), b.input(acting, whole.clone())], &[sum]);
     }
-    for distance in members.distances().rev() {
-        (0..members.count()).for_each(|i| fold_half(b, &members, i, distance));
+    for distance in participants.distances().rev() {
+        (0..participants.count()).for_each(|i| fold_half(b, &participants, i, distance));
     }
-    for (rank, acting) in members.pairs().flat_map(|(other, acting)| [(other, acting), (acting, acting)]) {
+    for (rank, acting) in participants.pairs().flat_map(|(other, acting)| [(other, acting), (acting, acting)]) {
         let sum = b.scratch(acting, 0, rank);
         b.copy(&sum, &[b.output(rank, rank)]);
     }
 }
 
-/// Folds, for a member, its own and its partner's parts of its block of `distance` members.
-fn fold_half(b: &mut Builder, members: &Members, member: u32, distance: u32) {
-    let first = member & !(distance - 1);
-    let parts: Range<u32> = members.ranks(first..first + distance);
-    let is_first = 2 * distance == members.count();
-    let both = [member & !distance, member | distance].map(|i| {
-        let rank = members.rank(i);
-        let is_input = is_first && !members.is_pair(i);
+/// Folds, for a participant, its own and its partner's parts of its block of `distance` participants.
+fn fold_half(b: &mut Builder, participants: &Participants, participant: u32, distance: u32) {
+    let first = participant & !(distance - 1);
+    let parts: Range<u32> = participants.ranks(first..first + distance);
+    let is_first = 2 * distance == participants.count();
+    let both = [participant & !distance, participant | distance].map(|i| {
+        let rank = participants.rank(i);
+        let is_input = is_first && !participants.is_pair(i);
         if is_input {
             b.input(rank, parts.clone())
         } else {
             b.scratch(rank, 0, parts.clone())
         }
     });
-    let rank = members.rank(member);
+    let rank = participants.rank(participant);
     let into = if parts.len() == 1 { b.output(rank, parts) } else { b.scratch(rank, 0, parts) };
     b.fold(&both, &[into]);
 }

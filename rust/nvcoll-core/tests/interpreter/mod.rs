@@ -31,7 +31,7 @@ pub(crate) const TILES: u32 = 4;
 
 struct Wait {
     rank: usize,
-    /// `None` for the rank's enter; else the queue, how many steps it has, and the awaited index.
+    /// `None` for the rank's enter; else the queue, its number of steps, and the awaited index.
     step: Option<(usize, u32, u32)>,
     lag: u32,
 }

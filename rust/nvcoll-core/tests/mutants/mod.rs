@@ -4,6 +4,8 @@
 //! others imply, two sources in another order), and only running them can tell. A mutant never names a rank, a chunk or a step
 //! that does not exist: refuting those would be too easy.
 
+use std::collections::BTreeSet;
+
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Schedule, Step};
 
 /// What is changed.
@@ -238,9 +240,13 @@ fn swap_places(schedule: &mut Schedule, a: usize, b: usize) {
 fn collapses(schedule: &Schedule) -> Vec<Change> {
     let whose = |rank: u32| move |other: u32| rank == EVERY_RANK || rank == other;
     let ranks = (0..schedule.world_size).chain([EVERY_RANK]);
-    let layers = (1..schedule.scratch_layers()).map(|k| (Buffer::Scratch(k), Buffer::Scratch(k - 1)));
-    let layers = layers.chain((1..schedule.staging_layers()).map(|k| (Buffer::Staging(k), Buffer::Staging(k - 1))));
-    let pairs: Vec<(Buffer, Buffer)> = layers.collect();
+    let lower = |buffer| match buffer {
+        Buffer::Scratch(k) if k > 0 => Some((buffer, Buffer::Scratch(k - 1))),
+        Buffer::Staging(k) if k > 0 => Some((buffer, Buffer::Staging(k - 1))),
+        _ => None,
+    };
+    let buffers: BTreeSet<Buffer> = schedule.steps.iter().flat_map(Step::views).map(|view| view.buffer).collect();
+    let pairs: Vec<(Buffer, Buffer)> = buffers.into_iter().filter_map(lower).collect();
     let collapse = |rank: u32, (from, to): (Buffer, Buffer)| {
         let is_meant = whose(rank);
         let change = move |s: &mut Schedule| {

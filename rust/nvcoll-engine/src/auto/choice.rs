@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! candidates   algorithms in the order of ranks; all algorithms of a collective that does not reduce
-//! 1. one candidate, or one rank             it, or the first
+//! 1. one candidate, or one rank             the first candidate
 //! 2. a decision of the table fits           the algorithm of that decision
-//! 3. more than MODELLED_RANKS ranks         the first of the registry: counting the others would take seconds
-//! 4. else                                   the lowest estimate; the first of the registry if that is hardly slower
+//! 3. more than MODELLED_RANKS ranks         the first of the registry, because counting takes seconds
+//! 4. else                                   the lowest estimate; the first of the registry if it is less than 5 % slower
 //! ```
 //!
 //! The choice is made with the program, once per shape of call, and never while one runs. It depends only on the call, the number of ranks
@@ -47,7 +47,7 @@ pub(crate) struct CandidateCost {
     chunks: usize,
     chunks_per_part: u32,
     components: usize,
-    /// The folds of all ranks that are left when folds that continue each other are fused.
+    /// The number of folds of all ranks after fusion.
     fused_folds: u64,
     has_one_step_each: bool,
 }
@@ -63,7 +63,7 @@ pub struct Estimate {
     pub waits: u32,
     /// The steps of all ranks in one tile.
     pub steps: u64,
-    /// What is counted.
+    /// The terms of the estimate.
     pub terms: Terms,
     /// The estimated time.
     pub seconds: f64,

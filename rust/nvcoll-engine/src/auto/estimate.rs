@@ -1,31 +1,31 @@
-//! How long a call will take: a few terms, counted from a schedule, each times a coefficient that was measured.
+//! Estimates of `auto`: the time of a call, as a sum of terms. A term is a count of the schedule times a measured coefficient.
 //!
-//! `auto` compares algorithms that give the same bits. They differ in bytes, steps and waits, which [`Cost`] counts; what a
-//! byte, a step and a wait cost is the machine's, and lies in a [`Tuning`](crate::auto::tuning::Tuning) table.
+//! `auto` compares algorithms that give the same bits. They differ in bytes, steps and waits, which [`Cost`] counts. The time of a
+//! byte, a step and a wait depends on the machine and is in a [`Tuning`](crate::auto::tuning::Tuning) table.
 //!
 //! ```text
-//! seconds = call                                                            the same for every candidate
-//!         + wait  x handoffs between ranks on the longest chain              by tile: 1 where helpers are woken
-//!         + step  x folds that a worker starts, over all tiles
-//!         + first x bytes touched for the first time                         read before, written after, wherever they lie
-//!         + again x bytes touched again                                      in a cache, since a moment ago
-//!         + spread x bytes that copies store to other places than their first     many streams of stores at once
-//!                  in a call so large that stores may go past the caches: bytes of those that cannot, and fetch lines first
-//!         + near  x first bytes beyond the near caches of the workers        first bytes x (1 - cache / buffers), if > 0
-//!         + far   x first bytes beyond the last-level cache
+//! seconds = call                                           the same for every candidate
+//!         + wait   x handoffs between ranks on the longest chain          by tile: 1 if helpers are woken
+//!         + step   x folds that a worker starts, over all tiles
+//!         + first  x bytes that the call touches for the first time       from memory or caches
+//!         + again  x bytes that the call touches again                    from a cache
+//!         + spread x bytes that copies store to their second and later destinations
+//!                    (with streaming stores: bytes of stores that must fetch cache lines first)
+//!         + near   x first bytes beyond the near caches of the workers    first bytes x max(0, 1 - cache / buffers)
+//!         + far    x first bytes beyond the last-level cache
 //! ```
 //!
-//! Folds and bytes are those of one worker. By tile every worker takes an even share. By rank there are more ranks than
-//! workers or fewer: a worker has the share of the busiest rank, or its part of the sum, whichever is more.
+//! Folds and bytes are those of one worker. By tile, every worker takes an equal share. By rank, a worker takes an equal share or
+//! the share of the busiest rank, whichever is larger.
 //!
-//! One-shot against two-shot, 8 ranks, mapped, in place, is decided by exactly this: one_shot moves 11 N (4 N of them for the
-//! first time, with its scratch), two_shot 2.9 N (2 N) in one handoff more.
+//! Example: one_shot and two_shot, 8 ranks, mapped, in place. one_shot moves 11 N (4 N of them for the first time, with its
+//! scratch). two_shot moves 2.9 N (2 N) and has one handoff more.
 //!
-//! **Departures from hardware.** Linear: nothing overlaps with anything, caches fill by share and not by address, a kernel of
-//! many streams is as fast as one of few. Uneven parts count as if they were even.
+//! **Departures from hardware.** The model is linear. Nothing overlaps, caches fill by share and not by address, and a kernel with
+//! many streams is as fast as a kernel with few. Uneven parts count as even parts.
 //!
-//! Cost: a dozen operations. Source: ours; latency plus bytes over rate is Hockney's model (1994), and a term per level of
-//! memory is how McCalpin's STREAM is read.
+//! Cost: a dozen operations. Source: ours. Latency plus bytes over rate is the model of Hockney (1994); the terms per level of
+//! memory follow McCalpin's STREAM.
 
 use nvcoll_core::cost::{Cost, RankCost};
 use nvcoll_core::schedule::Path;
@@ -33,7 +33,7 @@ use nvcoll_core::schedule::Path;
 /// The number of terms.
 pub const TERMS: usize = 8;
 
-/// The terms: what each coefficient is called in a table, which says its unit too, and how many of that unit are a second.
+/// The name of each coefficient in a table, which ends in its unit, and the number of these units in a second.
 pub const COEFFICIENTS: [(&str, f64); TERMS] = [
     ("call_ns", 1e9),
     ("wait_ns", 1e9),
@@ -45,17 +45,17 @@ pub const COEFFICIENTS: [(&str, f64); TERMS] = [
     ("far_ps_per_byte", 1e12),
 ];
 
-/// What is counted of one call by one schedule: for each coefficient, how many times it is paid.
+/// The terms of one call by one schedule: the factor of each coefficient.
 pub type Terms = [f64; TERMS];
 
-/// How a call is run, with coefficients of its own.
+/// The mode in which a call runs. Each mode has its own coefficients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// By tile: one caller drives ranks whose memory is mapped, workers share tiles, and nobody waits.
+    /// By tile: one caller drives all ranks on mapped memory, workers share the tiles, and no worker waits.
     Tile,
     /// By rank, staged: ranks wait for each other, and copy through slots.
     Staged,
-    /// By rank, mapped: every rank is a thread that calls for itself, and waits for others.
+    /// By rank, mapped: every rank is a thread that makes its own calls and waits for other ranks.
     Ranks,
 }
 
@@ -63,7 +63,7 @@ impl Mode {
     /// All modes.
     pub const ALL: &'static [Mode] = &[Mode::Tile, Mode::Staged, Mode::Ranks];
 
-    /// Returns how ranks reach each other.
+    /// Returns the path of a mode.
     pub const fn path(self) -> Path {
         match self {
             Mode::Staged => Path::Staged,
@@ -90,20 +90,20 @@ pub struct Caches {
     pub far_bytes: f64,
 }
 
-/// What of a call matters for its time, beside the schedule.
+/// The properties of a call on which its time depends, beside the schedule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
     /// The mean bytes of a chunk.
     pub chunk_bytes: f64,
-    /// The bytes of the longer buffer of every rank, in all.
+    /// The sum over all ranks of the longer buffer, in bytes.
     pub buffer_bytes: f64,
-    /// How many slices of a chunk are worked off one after the other.
+    /// The number of slices of a chunk, which run one after another.
     pub tiles: f64,
-    /// How many workers take part.
+    /// The number of workers.
     pub workers: f64,
-    /// How many folds are left where folds that continue each other are fused; none where they are not fused.
+    /// The number of folds after fusion; `None` if the program is not fused.
     pub fused_folds: Option<u64>,
-    /// Whether stores to what no other step touches may go past the caches.
+    /// Whether stores to memory that no other step touches may bypass the caches.
     pub is_streamed: bool,
 }
 
@@ -135,19 +135,19 @@ pub fn terms(cost: &Cost, mode: Mode, load: &Load, caches: &Caches) -> Terms {
     [1.0, waits, steps, first, (moved - first).max(0.0), spread, near, far]
 }
 
-/// Returns the seconds of a call; `coefficients` in the units of [`COEFFICIENTS`].
+/// Returns the seconds of a call. `coefficients` have the units of [`COEFFICIENTS`].
 pub fn seconds(terms: &Terms, coefficients: &[f64; TERMS]) -> f64 {
     let products = terms.iter().zip(coefficients).zip(COEFFICIENTS);
     products.map(|((count, coefficient), (_, per_second))| count * coefficient / per_second).sum()
 }
 
-/// How much faster than the first an algorithm must be estimated to be taken in its place. Chosen: less is noise.
+/// The least relative difference of estimates at which a faster algorithm replaces the first. Chosen: smaller differences are noise.
 pub const MARGIN: f64 = 0.05;
 
-/// Returns the number of the candidate to take, given their estimates: the fastest, or the first if that is hardly slower.
+/// Returns the index of the chosen candidate by their estimates: the fastest, or the first if it is slower by less than [`MARGIN`].
 ///
 /// # Panics
-/// If there is none.
+/// If there is no candidate.
 pub fn best(seconds: &[f64]) -> usize {
     let fastest = (0..seconds.len()).min_by(|&a, &b| seconds[a].total_cmp(&seconds[b])).expect("there is a candidate");
     if seconds[fastest] < (1.0 - MARGIN) * seconds[0] {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_what_a_worker_does() {
+    fn terms_count_the_work_of_one_worker() {
         let cost = all_reduce("nvswitch", Path::Mapped);
         let bytes = 2.0 * 8.0 * 8.0 * 125.0;
         let alone = terms(&cost, Mode::Tile, &load(1.0), &CACHES);
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn by_rank_a_root_that_does_everything_is_what_counts() {
+    fn by_rank_the_share_of_a_busy_root_counts() {
         let cost = Cost::of(&build(&REDUCE, "direct", Roles::of(8), Aliasing::InPlace).unwrap());
         let of = |mode| terms(&cost, mode, &load(2.0), &CACHES)[3];
         assert_eq!(of(Mode::Ranks), 2.0 * of(Mode::Tile));
     }
 
     #[test]
-    fn what_one_shot_does_more_than_two_shot_is_bytes_and_what_it_does_less_is_waits() {
+    fn one_shot_has_more_bytes_and_fewer_waits_than_two_shot() {
         let of = |name| {
             let cost = all_reduce(name, Path::Mapped);
             let chunk_bytes = 1000.0 / cost.buffer_chunks as f64;
@@ -229,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_products_in_the_units_that_the_names_say() {
+    fn seconds_are_products_in_the_units_of_the_names() {
         let terms = [1.0, 2.0, 3.0, 4000.0, 5000.0, 6000.0, 7000.0, 8000.0];
         assert!((seconds(&terms, &[1.0; TERMS]) - (6.0 + 30.0) * 1e-9).abs() < 1e-18);
     }
 
     #[test]
-    fn the_first_is_left_for_one_that_is_clearly_faster_only() {
+    fn only_a_clearly_faster_candidate_replaces_the_first() {
         assert_eq!(best(&[1.0, 0.96, 2.0]), 0);
         assert_eq!(best(&[1.0, 0.9, 0.8]), 2);
         assert_eq!(best(&[1.0]), 0);

@@ -1,9 +1,9 @@
-//! Fusible folds: steps that do the same to chunks that follow each other, which one kernel can do in one go.
+//! Fusible folds: steps that apply the same fold to successive chunks, so that one kernel call can replace them.
 
 use nvcoll_core::schedule::{Buffer, Schedule, Step};
 
-/// Counts the folds that are left when each fold is fused with the one before it in program order, wherever it continues that
-/// one: with the same sources in the same order, and the same destinations in any order.
+/// Counts the folds after fusion. A fold is fused with the fold before it in program order if its chunks follow, the sources are
+/// the same in the same order, and the destinations are the same in any order.
 pub(super) fn folds_when_fused(schedule: &Schedule) -> u64 {
     let mut last = None;
     let mut runs = 0;
@@ -16,7 +16,8 @@ pub(super) fn folds_when_fused(schedule: &Schedule) -> u64 {
     runs
 }
 
-/// The memory of a view, but for which chunks, counted from the step's own first: all views of a step are as long.
+/// A view relative to its step: rank, buffer, and first chunk counted from the step's first chunk. All views of a step have the
+/// same length.
 type RelativeView = (u32, Buffer, i64);
 
 fn sources(step: &Step) -> Vec<RelativeView> {

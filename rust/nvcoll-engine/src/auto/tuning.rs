@@ -1,4 +1,4 @@
-//! The tuning table of a node: a file that somebody pins, or the one that is shipped.
+//! The tuning table of a node: a file of the user, or the shipped table.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub const VARIABLE: &str = "NVCOLL_TUNING";
 /// Reads a table from a file.
 ///
 /// # Errors
-/// [`Error::Invalid`] names the file and what is wrong with it.
+/// [`Error::Invalid`] names the file and its error.
 pub fn read(file: &Path) -> Result<Arc<Tuning>> {
     let refuse = |problem: String| Error::Invalid(format!("{}: {problem}", file.display()));
     let text =
@@ -21,7 +21,7 @@ pub fn read(file: &Path) -> Result<Arc<Tuning>> {
     Tuning::parse(&text).map(Arc::new).map_err(|error| refuse(error.to_string()))
 }
 
-/// Reads the table that the environment names; else returns the one that is shipped.
+/// Reads the table that the environment names; without one, returns the shipped table.
 ///
 /// # Errors
 /// As [`read`].

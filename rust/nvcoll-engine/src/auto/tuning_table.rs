@@ -1,4 +1,4 @@
-//! Tuning tables: the coefficients of the cost model and, if somebody froze them, decisions. Text in TOML.
+//! Tuning tables: the coefficients of the cost model, and frozen decisions if the user has frozen any. Text in TOML.
 //!
 //! ```text
 //! format = "nvcoll.tuning/1"
@@ -12,7 +12,7 @@
 //! call_ns = 700                                  one line per coefficient, none negative
 //! …
 //!
-//! [[decision]]                                   any number, the first that fits decides; where none fits, the estimates
+//! [[decision]]                                   any number; the first that fits decides, else the estimates
 //! collective = "all_reduce"
 //! mode = "tile"
 //! world_size = 8
@@ -21,8 +21,8 @@
 //! algorithm = "nvswitch"
 //! ```
 //!
-//! Everything that is read is checked: a name that is unknown, a number out of range or missing, and a decision for an
-//! algorithm that does not fold in rank order are errors. Ranks that share a table choose alike.
+//! The reader checks everything: an unknown name, a missing number, a number out of range, and a decision for an algorithm that
+//! does not fold in rank order are errors. Ranks that share a table choose the same algorithm.
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,24 +34,24 @@ use nvcoll_core::schedule::Aliasing;
 use super::estimate::{Caches, Mode, COEFFICIENTS, TERMS};
 use crate::error::{Error, Result};
 
-/// The format that is read and written.
+/// The format of tables.
 pub const FORMAT: &str = "nvcoll.tuning/1";
 
-/// The table that is shipped, as text.
+/// The shipped table, as text.
 pub const SHIPPED: &str = include_str!("tuning.toml");
 
-/// What `auto` decides by.
+/// The table by which `auto` decides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {
-    /// Where the coefficients were measured.
+    /// The machine on which the coefficients were measured.
     pub machine: String,
-    /// The caches there.
+    /// The caches of that machine.
     pub caches: Caches,
     coefficients: [[f64; TERMS]; 3],
     decisions: Vec<Decision>,
 }
 
-/// A decision that somebody froze.
+/// A frozen decision.
 #[derive(Debug, Clone, PartialEq)]
 struct Decision {
     form: Form,
@@ -62,21 +62,21 @@ struct Decision {
 /// The kind of call that a decision is for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Form {
-    /// Which collective.
+    /// The collective.
     pub collective: &'static Collective,
-    /// How it is run.
+    /// The mode in which it runs.
     pub mode: Mode,
-    /// Of how many ranks.
+    /// The number of ranks.
     pub world_size: u32,
-    /// In place or not.
+    /// The aliasing.
     pub aliasing: Aliasing,
 }
 
 impl Tuning {
-    /// Returns the table that is shipped.
+    /// Returns the shipped table.
     pub fn shipped() -> Arc<Tuning> {
         static TABLE: OnceLock<Arc<Tuning>> = OnceLock::new();
-        TABLE.get_or_init(|| Arc::new(Tuning::parse(SHIPPED).expect("a test reads the table that is shipped"))).clone()
+        TABLE.get_or_init(|| Arc::new(Tuning::parse(SHIPPED).expect("a test reads the shipped table"))).clone()
     }
 
     /// Reads a table.
@@ -106,7 +106,9 @@ impl Tuning {
         let decisions = match root.entries.get("decision") {
             None => Vec::new(),
             Some(toml::Value::Array(all)) => all.iter().map(Decision::of).collect::<Result<_>>()?,
-            Some(_) => return Err(Error::Tuning("`decision` is no list: begin each one with [[decision]]".into())),
+            Some(_) => {
+                return Err(Error::Tuning("`decision` is not a list: begin each decision with [[decision]]".into()))
+            }
         };
         Ok(Tuning { machine: root.text("machine")?.into(), caches, coefficients, decisions })
     }
@@ -116,7 +118,7 @@ impl Tuning {
         &self.coefficients[mode as usize]
     }
 
-    /// Returns the algorithm that was frozen for a call with so many bytes in the longer buffer of a rank, if one was.
+    /// Returns the frozen algorithm for a call whose longest buffer of a rank has `bytes` bytes, if there is one.
     pub fn decision(&self, form: &Form, bytes: u64) -> Option<&'static str> {
         let fits = |decision: &&Decision| decision.form == *form && bytes <= decision.up_to_bytes;
         self.decisions.iter().find(fits).map(|decision| decision.algorithm)
@@ -126,7 +128,7 @@ impl Tuning {
 impl Decision {
     fn of(value: &toml::Value) -> Result<Self> {
         let Some(entries) = value.as_table() else {
-            return Err(Error::Tuning("a decision is no table: begin it with [[decision]]".into()));
+            return Err(Error::Tuning("a decision is not a table: begin it with [[decision]]".into()));
         };
         let section = Section { name: "a decision", entries };
         section.allow(&["collective", "mode", "world_size", "in_place", "up_to_bytes", "algorithm"])?;
@@ -161,14 +163,14 @@ impl Decision {
     }
 }
 
-/// Returns the algorithms that `auto` chooses from, the default first: those that fold in the order of ranks, or all of a
-/// collective that folds nothing.
+/// Returns the candidates of `auto`, the default first: the algorithms that fold in the order of ranks, or all algorithms of a
+/// collective that does not fold.
 pub fn candidates(collective: &'static Collective) -> impl Iterator<Item = &'static Algorithm> {
     algorithm::of(collective)
         .filter(|algorithm| matches!(algorithm.order, algorithm::Order::Rank | algorithm::Order::None))
 }
 
-/// A table of the text, and what messages call it.
+/// A table of the text, and its name in messages.
 struct Section<'a> {
     name: &'a str,
     entries: &'a toml::Table,

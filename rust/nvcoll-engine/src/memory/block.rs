@@ -6,8 +6,8 @@ use std::alloc::{alloc, alloc_zeroed, dealloc, Layout};
 const PAGE_BYTES: usize = 4096;
 /// The size of a huge page on the same machines. Cited.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// The least size for which huge pages are requested, because touching new pages is half of a strided call. Chosen:
-/// as numpy does.
+/// The least size for which huge pages are requested. The first access to new pages takes half of a strided call. Chosen: as in
+/// numpy.
 const HUGE_FROM_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
 /// A block of bytes on the heap. It is never a reference: many threads write it under the schedule's proof.

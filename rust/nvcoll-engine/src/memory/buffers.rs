@@ -1,4 +1,4 @@
-//! What a rank brings to a call, and where kernels find it.
+//! The buffers of a rank in a call: addresses that kernels read, and the scalar.
 
 /// The buffers and the scalar of one rank. Buffer k of [`Buffers::place`] is the k-th word.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ impl Buffers {
         Self { input, output, scratch: std::ptr::null_mut(), staging: std::ptr::null_mut(), scalar }
     }
 
-    /// Makes the buffers of a rank that nobody has met yet.
+    /// Makes the buffers of a rank whose record has not been read yet.
     pub(crate) fn unknown() -> Self {
         Self::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0)
     }

@@ -4,11 +4,11 @@
 //! call ─ choose ─▶ algorithm ─ build ─▶ schedule ─ lower ─▶ schedule of the path ─ prove ─▶ proof ─ bind ─▶ program
 //! ```
 //!
-//! | stage | where | result that is kept |
+//! | stage | where | kept result |
 //! |---|---|---|
 //! | choose | [`choice`], only if the algorithm is `auto` | counts of each candidate, for the whole process |
-//! | build, lower, prove | the core; skipped if the caller brings a proof | the proof, while a node uses it, and then among the last ([`ProofCache`]) |
-//! | bind | [`Program::bind`] | the program, among the last [`KEPT`](crate::program::cache::KEPT) of its node |
+//! | build, lower, prove | the core; skipped if the caller brings a proof | the proof: while a node uses it, and then as long as [`ProofCache`] has room |
+//! | bind | [`Program::bind`] | the program: the last [`KEPT`](crate::program::cache::KEPT) of its node |
 //!
 //! Each stage can take long, so it runs *unlocked*: a caller that holds a lock, such as Python's, releases it meanwhile. A thread that
 //! needs the value another one is making waits for it ([`SingleFlight`]). The tables themselves are locked only under the caller's
@@ -31,10 +31,11 @@ use crate::auto::work_split::WorkSplit;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::Isa;
+use crate::program::bind::check_form;
 use crate::program::cache::{ProgramCache, ProgramKey};
+use crate::program::call_counts::CallCounts;
 use crate::program::proof_cache::{ProofCache, ProofKey};
-use crate::program::tallies::Tallies;
-use crate::program::{check_form, Program};
+use crate::program::Program;
 use crate::sync::single_flight::{SingleFlight, Unlocked};
 
 static PROOFS: Mutex<Option<ProofCache>> = Mutex::new(None);
@@ -47,7 +48,7 @@ pub struct Programs {
     workers: usize,
     isa: Isa,
     tuning: Arc<Tuning>,
-    tallies: Arc<Tallies>,
+    call_counts: Arc<CallCounts>,
     kept: Mutex<ProgramCache>,
     in_flight: SingleFlight<ProgramKey>,
 }
@@ -60,7 +61,7 @@ impl Programs {
             workers,
             isa: Isa::detect(),
             tuning: Tuning::shipped(),
-            tallies: Arc::new(Tallies::new(world_size)),
+            call_counts: Arc::new(CallCounts::new(world_size)),
             kept: Mutex::default(),
             in_flight: SingleFlight::new(),
         }
@@ -73,8 +74,8 @@ impl Programs {
     }
 
     /// Returns the counts of calls that the programs of this node add to.
-    pub fn tallies(&self) -> &Arc<Tallies> {
-        &self.tallies
+    pub fn call_counts(&self) -> &Arc<CallCounts> {
+        &self.call_counts
     }
 
     /// Returns the table by which `auto` chooses.
@@ -138,7 +139,7 @@ impl Programs {
             Program::bind(&verified, call.clone(), tile_count, self.isa)
         })?;
         // Not unlocked: a thread that forks while it holds the caller's lock must find no table locked.
-        program.tally = (*world_size == self.world_size).then(|| self.tallies.of_all(&program));
+        program.counter = (*world_size == self.world_size).then(|| self.call_counts.of_all(&program));
         let program = Arc::new(program);
         self.lock().keep(key.clone(), program.clone());
         Ok(program)

@@ -92,7 +92,7 @@ impl StoreTiming {
 mod tests {
     use super::*;
 
-    /// Returns how many of so many calls were streamed.
+    /// Returns the number of streamed calls among `calls`.
     fn streamed(stores: &mut StoreChoice, calls: u32, plain: u64, streamed: u64) -> u32 {
         let mut count = 0;
         for _ in 0..calls {

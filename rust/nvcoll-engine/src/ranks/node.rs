@@ -203,11 +203,11 @@ impl Node {
         Ok(())
     }
 
-    /// Counts a batch that all ranks have run. It locks the table of tallies, so a caller with a lock of its own, such as
+    /// Counts a batch that all ranks have run. It locks the table of counts, so a caller with a lock of its own, such as
     /// Python's, calls it under that lock.
     pub fn count_batch(&self, batch: &mut Batch) {
-        let tallies = self.programs.tallies();
-        batch.count(tallies, tallies.ranks());
+        let call_counts = self.programs.call_counts();
+        batch.count(call_counts, call_counts.ranks());
     }
 }
 

@@ -42,7 +42,7 @@ impl Deadline {
 pub struct UntilDeadline<'a, U> {
     unlocked: &'a U,
     deadline: Deadline,
-    /// Whether the deadline, and nothing else, was what ended the work.
+    /// Whether the deadline ended the work.
     has_passed: Arc<AtomicBool>,
 }
 

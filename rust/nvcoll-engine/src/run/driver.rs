@@ -121,8 +121,9 @@ impl Driver {
                 lock(stores).learn(is_streaming, start.elapsed());
                 Ok(())
             }
-            (false, _, true) => Err(deadline
-                .error(pass.first().call().clone().into(), "every rank was driven, but they were not done".into())),
+            (false, _, true) => {
+                Err(deadline.error(pass.first().call().clone().into(), "not all steps were done".into()))
+            }
             (false, _, false) => Err(Error::Interrupted),
         }
     }

@@ -90,8 +90,8 @@ pub fn first_conflict(ranges: &mut [PlacedArray<'_>], tries: &mut TryBudget) -> 
     }
 }
 
-/// Says whether an array of `one` may share a byte with one of `other`, if one of the two is written. Arrays of which finding
-/// out takes too long count as if they did.
+/// Says whether an array of `one` may share a byte with one of `other`, if one of the two is written. Undecided pairs count as
+/// overlapping.
 pub(crate) fn may_conflict(one: &[PlacedArray<'_>], other: &[PlacedArray<'_>], tries: &mut TryBudget) -> bool {
     let mut terms = Vec::new();
     let is_there = |array: &PlacedArray<'_>| array.low < array.high;
@@ -119,7 +119,7 @@ fn sweep(ranges: &[PlacedArray<'_>]) -> Option<(usize, usize)> {
     None
 }
 
-/// Checks every pair of overlapping ranges of which one is written; ranges are sorted by lowest byte.
+/// Checks every pair of overlapping ranges if one of the two is written. Ranges are sorted by lowest byte.
 fn pairwise(ranges: &[PlacedArray<'_>], tries: &mut TryBudget) -> Option<Conflict> {
     let mut terms = Vec::new();
     for (at, a) in ranges.iter().enumerate().filter(|(_, a)| a.low < a.high) {

@@ -31,9 +31,9 @@ use crate::call::SplitKey;
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::Footprint;
 use crate::memory::originals::OriginalArray;
+use crate::program::call_counter::CallCounter;
+use crate::program::call_counts::CallCounts;
 use crate::program::store_choice::StoreChoice;
-use crate::program::tallies::Tallies;
-use crate::program::tally::Tally;
 use crate::program::Program;
 
 /// Queues count their steps in 31 bits. Cited: [`crate::sync::Progress`].
@@ -195,14 +195,14 @@ pub struct Batch {
     /// The offset of each program's scratch; the last entry is the total.
     scratch: Vec<usize>,
     /// The counts of its launches; empty before the first launch.
-    tallies: Vec<Arc<Tally>>,
+    counters: Vec<Arc<CallCounter>>,
 }
 
 impl Batch {
     /// Makes a batch of calls. Each has the buffers of the same ranks: all of a node, or one of a team.
     pub fn new(calls: Vec<(Arc<Program>, Vec<Buffers>)>) -> Self {
         let mut batch =
-            Self { shape: BatchShape::default(), buffers: Vec::new(), scratch: vec![0], tallies: Vec::new() };
+            Self { shape: BatchShape::default(), buffers: Vec::new(), scratch: vec![0], counters: Vec::new() };
         let mut left: Vec<_> = calls.into_iter().enumerate().collect();
         while let Some((_, (first, _))) = left.first() {
             let first = first.clone();
@@ -320,11 +320,11 @@ impl Batch {
     }
 
     /// Counts a launch by `ranks`, which are the same at every launch.
-    pub fn count(&mut self, tallies: &Tallies, ranks: &[u32]) {
-        if self.tallies.is_empty() {
-            self.tallies = tallies.of_group(&self.shape.programs, ranks);
+    pub fn count(&mut self, call_counts: &CallCounts, ranks: &[u32]) {
+        if self.counters.is_empty() {
+            self.counters = call_counts.of_group(&self.shape.programs, ranks);
         }
-        self.tallies.iter().for_each(|tally| tally.count());
+        self.counters.iter().for_each(|counter| counter.count());
     }
 
     /// Records the memory that the calls of `rank` touch, given its buffers.

@@ -5,8 +5,8 @@
 //!             caller   helper 1  helper 2        ────────────────▶      helper 1  caller   helper 2
 //! ```
 //!
-//! The system often puts a lingering helper behind the caller on one processor while another is idle, and leaves it there: nobody looks
-//! for work between two short calls. Measured on two processors: an unplaced helper took part in 0 of 20 calls of 50 us, a placed one
+//! The system often places a lingering helper on the caller's processor while another processor is idle, and leaves it there, because
+//! no processor looks for work between two short calls. Measured on two processors: an unplaced helper took part in 0 of 20 calls of 50 us, a placed one
 //! in all. A helper moves only when the caller is found on its processor, and takes the processor that the caller left. With more
 //! workers than processors nobody is placed.
 

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use nvcoll_engine::program::tallies::{CallCount, Tallies as Engine};
+use nvcoll_engine::program::call_counts::{CallCounts as Engine, CountedCall};
 
 use crate::schedule::Schedule;
 
 /// Counts the calls of a node by kind. Not public: `Node.report` tabulates it.
 ///
 /// It is filled while the node is used, and keeps nothing of the node alive.
-#[pyclass(name = "Tallies", module = "nvcoll._nvcoll", frozen)]
-pub(crate) struct Tallies(pub(crate) Arc<Engine>);
+#[pyclass(name = "CallCounts", module = "nvcoll._nvcoll", frozen)]
+pub(crate) struct CallCounts(pub(crate) Arc<Engine>);
 
 /// Counts the calls of one collective, algorithm, dtype, op, root, size and set of ranks. Not public.
 #[pyclass(name = "Calls", module = "nvcoll._nvcoll", frozen)]
-pub(crate) struct Calls(CallCount);
+pub(crate) struct Calls(CountedCall);
 
 #[pymethods]
-impl Tallies {
+impl CallCounts {
     /// The number of ranks of the node.
     #[getter]
     fn world_size(&self) -> u32 {

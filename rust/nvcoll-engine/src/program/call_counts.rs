@@ -1,14 +1,14 @@
 //! Counts of the calls of a node: one count per kind of call.
 //!
 //! ```text
-//! call             ─▶ program, found or bound ─▶ its tally      a call that succeeded adds one
-//! calls of a group ─▶ batch                   ─▶ its tallies    calls that differ only in their counts are one, of all elements
+//! call             ─▶ program, found or bound ─▶ its counter     a call that succeeded adds one
+//! calls of a group ─▶ batch                   ─▶ its counters    calls that differ only in element counts are one call of all elements
 //! ```
 //!
-//! A kind has what another machine would know of a call; path, aliasing and tiles belong to this machine and are left out. A tally
+//! A kind has the properties of a call that do not depend on this machine, so it leaves out path, aliasing and tiles. A counter
 //! outlives its programs. Where ranks call for themselves, the first rank of the communicator counts.
 //!
-//! Cost: one addition per call to a number that the program points to. Ranks of a group look their tally up at the first call of a
+//! Cost: one addition per call to a number that the program points to. Ranks of a group look up their counter at the first call of a
 //! program. A kind takes some hundred bytes; [`MOST_KINDS`] bounds them.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
 use nvcoll_core::schedule::Schedule;
 
-use crate::program::tally::Tally;
+use crate::program::call_counter::CallCounter;
 use crate::program::Program;
 
 /// The number of kinds that are counted apart. Calls of further kinds are counted together. Chosen: far more than a
@@ -28,7 +28,7 @@ pub const MOST_KINDS: usize = 1 << 14;
 
 /// The properties that calls share if they are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TalliedCall {
+pub struct CallKind {
     /// The name of the collective.
     pub collective: &'static str,
     /// The root; 0 if the collective has none.
@@ -47,7 +47,7 @@ pub struct TalliedCall {
     pub ranks: Arc<[u32]>,
 }
 
-impl TalliedCall {
+impl CallKind {
     fn of(program: &Program, ranks: Arc<[u32]>) -> Self {
         let call = program.call();
         let most_bytes = program.user_bytes.iter().flatten().max().copied().unwrap_or(0);
@@ -63,18 +63,18 @@ impl TalliedCall {
         }
     }
 
-    /// Says whether two kinds differ only in their counts.
+    /// Says whether two kinds differ only in element counts.
     fn is_like(&self, other: &Self) -> bool {
-        let what = |kind: &Self| (kind.collective, kind.root, kind.dtype, kind.op);
-        what(self) == what(other) && self.algorithm == other.algorithm
+        let rest = |kind: &Self| (kind.collective, kind.root, kind.dtype, kind.op);
+        rest(self) == rest(other) && self.algorithm == other.algorithm
     }
 }
 
 /// A kind of call and its count.
 #[derive(Debug, Clone)]
-pub struct CallCount {
+pub struct CountedCall {
     /// The properties that the calls share.
-    pub kind: TalliedCall,
+    pub kind: CallKind,
     /// The schedule that the first call ran.
     pub schedule: Arc<Schedule>,
     /// The number of calls.
@@ -82,25 +82,25 @@ pub struct CallCount {
 }
 
 #[derive(Debug)]
-pub(crate) struct TallyEntry {
+pub(crate) struct CountRow {
     schedule: Arc<Schedule>,
-    tally: Arc<Tally>,
+    counter: Arc<CallCounter>,
 }
 
 /// The counts of a node.
 #[derive(Debug)]
-pub struct Tallies {
+pub struct CallCounts {
     ranks: Arc<[u32]>,
-    rows: Mutex<HashMap<TalliedCall, TallyEntry>>,
-    others: Arc<Tally>,
+    rows: Mutex<HashMap<CallKind, CountRow>>,
+    others: Arc<CallCounter>,
     begun: Arc<AtomicU64>,
 }
 
-impl Tallies {
+impl CallCounts {
     /// Makes the counts of a node of `world_size` ranks, all 0.
     pub fn new(world_size: u32) -> Self {
         let begun = Arc::default();
-        Self { ranks: (0..world_size).collect(), rows: Mutex::default(), others: Tally::new(&begun), begun }
+        Self { ranks: (0..world_size).collect(), rows: Mutex::default(), others: CallCounter::new(&begun), begun }
     }
 
     /// Returns the number of ranks of the node.
@@ -113,22 +113,22 @@ impl Tallies {
         &self.ranks
     }
 
-    /// Returns the tally of a program that all ranks of the node run.
-    pub(crate) fn of_all(&self, program: &Program) -> Arc<Tally> {
-        self.find_or_make(TalliedCall::of(program, self.ranks.clone()), program)
+    /// Returns the counter of a program that all ranks of the node run.
+    pub(crate) fn of_all(&self, program: &Program) -> Arc<CallCounter> {
+        self.find_or_make(CallKind::of(program, self.ranks.clone()), program)
     }
 
-    /// Returns the tally of a program that some ranks of a run share.
-    pub fn among(&self, program: &Program, ranks: &[u32]) -> Arc<Tally> {
-        self.find_or_make(TalliedCall::of(program, ranks.into()), program)
+    /// Returns the counter of a program that some ranks of a run share.
+    pub fn among(&self, program: &Program, ranks: &[u32]) -> Arc<CallCounter> {
+        self.find_or_make(CallKind::of(program, ranks.into()), program)
     }
 
-    /// Returns the tallies of programs that some ranks launch as one.
-    pub(crate) fn of_group(&self, programs: &[Arc<Program>], ranks: &[u32]) -> Vec<Arc<Tally>> {
+    /// Returns the counters of programs that some ranks launch as one.
+    pub(crate) fn of_group(&self, programs: &[Arc<Program>], ranks: &[u32]) -> Vec<Arc<CallCounter>> {
         let ranks: Arc<[u32]> = ranks.into();
-        let mut kinds: Vec<(TalliedCall, &Program)> = Vec::new();
+        let mut kinds: Vec<(CallKind, &Program)> = Vec::new();
         for program in programs {
-            let kind = TalliedCall::of(program, ranks.clone());
+            let kind = CallKind::of(program, ranks.clone());
             match kinds.iter_mut().find(|(one, _)| one.is_like(&kind)) {
                 Some((one, _)) => (one.count, one.calls) = (one.count.saturating_add(kind.count), one.calls + 1),
                 None => kinds.push((kind, program)),
@@ -137,28 +137,28 @@ impl Tallies {
         kinds.into_iter().map(|(kind, program)| self.find_or_make(kind, program)).collect()
     }
 
-    fn find_or_make(&self, kind: TalliedCall, program: &Program) -> Arc<Tally> {
+    fn find_or_make(&self, kind: CallKind, program: &Program) -> Arc<CallCounter> {
         let mut rows = self.lock();
         if let Some(row) = rows.get(&kind) {
-            return row.tally.clone();
+            return row.counter.clone();
         }
         if rows.len() == MOST_KINDS {
             return self.others.clone();
         }
-        let row = TallyEntry { schedule: program.verified().schedule().clone(), tally: Tally::new(&self.begun) };
-        let tally = row.tally.clone();
+        let row = CountRow { schedule: program.verified().schedule().clone(), counter: CallCounter::new(&self.begun) };
+        let counter = row.counter.clone();
         rows.insert(kind, row);
-        tally
+        counter
     }
 
     /// Returns the kinds that were called, in the order of their first calls.
-    pub fn counted(&self) -> Vec<CallCount> {
+    pub fn counted(&self) -> Vec<CountedCall> {
         let rows = self.lock();
-        let mut in_order: Vec<_> = rows.iter().filter(|(_, row)| row.tally.times() > 0).collect();
-        in_order.sort_unstable_by_key(|(_, row)| row.tally.nth());
-        let counted = |(kind, row): (&TalliedCall, &TallyEntry)| {
-            let (kind, schedule, times) = (kind.clone(), row.schedule.clone(), row.tally.times());
-            CallCount { kind, schedule, times }
+        let mut in_order: Vec<_> = rows.iter().filter(|(_, row)| row.counter.times() > 0).collect();
+        in_order.sort_unstable_by_key(|(_, row)| row.counter.nth());
+        let counted = |(kind, row): (&CallKind, &CountRow)| {
+            let (kind, schedule, times) = (kind.clone(), row.schedule.clone(), row.counter.times());
+            CountedCall { kind, schedule, times }
         };
         in_order.into_iter().map(counted).collect()
     }
@@ -168,8 +168,8 @@ impl Tallies {
         self.others.times()
     }
 
-    /// Locks the table of counts, which a test holds as a thread does that forks.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<TalliedCall, TallyEntry>> {
+    /// Locks the table of counts. Tests hold it, as a thread that forks does.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<CallKind, CountRow>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

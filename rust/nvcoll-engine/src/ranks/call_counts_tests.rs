@@ -10,7 +10,7 @@ use crate::auto::work_split::WorkSplit;
 use crate::call::Call;
 use crate::memory::buffers::Buffers;
 use crate::program::batch::Batch;
-use crate::program::tallies::{CallCount, Tallies, MOST_KINDS};
+use crate::program::call_counts::{CallCounts, CountedCall, MOST_KINDS};
 use crate::program::Program;
 use crate::ranks::node::Node;
 use crate::run::deadline::Deadline;
@@ -36,7 +36,7 @@ fn run(node: &Node, program: &Arc<Program>) {
 }
 
 fn told(node: &Node) -> Vec<(usize, usize, u64)> {
-    node.programs().tallies().counted().iter().map(|one| (one.kind.count, one.kind.calls, one.times)).collect()
+    node.programs().call_counts().counted().iter().map(|one| (one.kind.count, one.kind.calls, one.times)).collect()
 }
 
 #[test]
@@ -69,10 +69,10 @@ fn calls_of_a_group_that_differ_in_their_counts_are_one_of_all_elements() {
     assert_eq!(told(&node), [(5, 2, 3), (7, 1, 3)]);
 }
 
-/// Does the work of a caller while another thread holds the tallies, as a thread does that forks. Says whether the work
-/// came to its end before they were let go, which a watchdog does after 30 seconds.
-fn ends_while_tallies_are_held<T: Send>(tallies: &Tallies, work: impl FnOnce() -> T + Send) -> (T, bool) {
-    let held = tallies.lock();
+/// Does the work of a caller while another thread holds the counts, as a thread that forks does. Says whether the work
+/// ended before the counts were released, which a watchdog does after 30 seconds.
+fn ends_while_call_counts_are_held<T: Send>(call_counts: &CallCounts, work: impl FnOnce() -> T + Send) -> (T, bool) {
+    let held = call_counts.lock();
     std::thread::scope(|scope| {
         let worker = scope.spawn(work);
         let begun = std::time::Instant::now();
@@ -85,55 +85,55 @@ fn ends_while_tallies_are_held<T: Send>(tallies: &Tallies, work: impl FnOnce() -
     })
 }
 
-/// Another thread holds the tallies whenever the caller has let its own lock go.
-struct HeldWhileUnlocked<'a>(&'a Tallies);
+/// Another thread holds the counts whenever the caller has released its own lock.
+struct HeldWhileUnlocked<'a>(&'a CallCounts);
 
 impl Unlocked for HeldWhileUnlocked<'_> {
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let (outcome, is_over) = ends_while_tallies_are_held(self.0, work);
-        assert!(is_over, "work that is done aside took the lock of the tallies");
+        let (outcome, is_over) = ends_while_call_counts_are_held(self.0, work);
+        assert!(is_over, "unlocked work took the lock of the counts");
         outcome
     }
 }
 
 #[test]
-fn nothing_that_runs_without_the_caller_s_lock_takes_the_lock_of_the_tallies() {
+fn nothing_that_runs_without_the_caller_s_lock_takes_the_lock_of_the_counts() {
     let node = Node::new(2, Some(1)).unwrap();
     let programs = [2, 3].map(|count| {
         node.programs()
-            .find_or_make(&call(count), WorkSplit::ByTile, 2, None, &HeldWhileUnlocked(node.programs().tallies()))
+            .find_or_make(&call(count), WorkSplit::ByTile, 2, None, &HeldWhileUnlocked(node.programs().call_counts()))
             .unwrap()
     });
     let mut data = [[[1f32; 8]; 2]; 2];
     let mut batch = Batch::new(programs.into_iter().zip(&mut data).map(|(p, data)| (p, buffers(data))).collect());
-    let (outcome, is_over) = ends_while_tallies_are_held(node.programs().tallies(), || {
+    let (outcome, is_over) = ends_while_call_counts_are_held(node.programs().call_counts(), || {
         // SAFETY: arrays of their own for every call, as long as it says.
         unsafe { node.run_batch(&mut batch, Deadline::after(None), &mut || false) }
     });
-    assert!(outcome.is_ok() && is_over, "a batch took the lock of the tallies");
+    assert!(outcome.is_ok() && is_over, "a batch took the lock of the counts");
 }
 
 #[test]
-fn the_order_is_that_of_the_first_calls_whoever_found_the_tallies_first() {
+fn the_order_is_that_of_the_first_calls_whoever_found_the_counters_first() {
     let node = Node::new(2, Some(1)).unwrap();
-    let (program, tallies) = (node.program_of_rank(&call(1), None).unwrap(), node.programs().tallies());
-    let [later, sooner] = [[1], [0]].map(|ranks| tallies.among(&program, &ranks));
-    [&sooner, &later, &sooner].into_iter().for_each(|tally| tally.count());
-    let ranks = |one: &CallCount| one.kind.ranks.to_vec();
-    assert_eq!(tallies.counted().iter().map(ranks).collect::<Vec<_>>(), [[0], [1]]);
+    let (program, call_counts) = (node.program_of_rank(&call(1), None).unwrap(), node.programs().call_counts());
+    let [later, sooner] = [[1], [0]].map(|ranks| call_counts.among(&program, &ranks));
+    [&sooner, &later, &sooner].into_iter().for_each(|counter| counter.count());
+    let ranks = |one: &CountedCall| one.kind.ranks.to_vec();
+    assert_eq!(call_counts.counted().iter().map(ranks).collect::<Vec<_>>(), [[0], [1]]);
 }
 
 #[test]
 fn ranks_of_another_order_are_another_kind_and_kinds_have_an_end() {
     let node = Node::new(2, Some(1)).unwrap();
-    let (program, tallies) = (node.program_of_rank(&call(1), None).unwrap(), node.programs().tallies());
-    tallies.among(&program, &[1, 0]).count();
+    let (program, call_counts) = (node.program_of_rank(&call(1), None).unwrap(), node.programs().call_counts());
+    call_counts.among(&program, &[1, 0]).count();
     program.count();
-    tallies.among(&program, &[0, 1]).count();
-    assert_eq!(tallies.counted().iter().map(|one| one.times).collect::<Vec<_>>(), [1, 2]);
+    call_counts.among(&program, &[0, 1]).count();
+    assert_eq!(call_counts.counted().iter().map(|one| one.times).collect::<Vec<_>>(), [1, 2]);
     for rank in 0..=MOST_KINDS as u32 {
-        tallies.among(&program, &[rank]).count();
+        call_counts.among(&program, &[rank]).count();
     }
-    assert_eq!(tallies.counted().len(), MOST_KINDS);
-    assert_eq!(tallies.others(), 3, "two kinds were known");
+    assert_eq!(call_counts.counted().len(), MOST_KINDS);
+    assert_eq!(call_counts.others(), 3, "two kinds were known");
 }

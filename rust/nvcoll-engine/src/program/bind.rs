@@ -1,0 +1,243 @@
+//! Binding: a proved schedule becomes a program, for one call, tile and instruction set.
+//!
+//! ```text
+//! step   ─▶ task, and a fold for each chunk          a copy onto itself becomes no fold
+//! view   ─▶ base pointer, offset                     [`Extents`] in user buffers, [`ChunkOffsets`] in scratch and staging
+//! waits  ─▶ queue and number of steps                each task also lists the ranks that wait for it
+//! ```
+
+use std::sync::Mutex;
+
+use nvcoll_core::algorithm::Order;
+use nvcoll_core::limits::{check_runnable, slot_bytes};
+use nvcoll_core::partition::{Partition, GRAIN};
+use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Path, Schedule, Step, View};
+use nvcoll_core::verify::Verified;
+
+use super::bound_fold::{BoundFold, ViewAddress};
+use super::chunk_offsets::ChunkOffsets;
+use super::extents::Extents;
+use super::written_once::WrittenOnce;
+use super::{Program, Task, Wait};
+use crate::auto::components::connected_components;
+use crate::auto::work_split::may_stream;
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::kernel::{Arm, Isa, Kernel};
+use crate::memory::buffers::Buffers;
+
+/// Refuses a schedule that was built for another kind of call.
+pub(super) fn check_form(schedule: &Schedule, call: &Call) -> Result<()> {
+    let form = (schedule.collective, schedule.root, schedule.path, schedule.aliasing);
+    if form == (call.collective, call.root, call.path, call.aliasing) {
+        return Ok(());
+    }
+    let proved = schedule.title();
+    let wanted = "pass a schedule that was built for such a call";
+    Err(Error::Invalid(format!("the schedule is {proved}, but the call is {call}: {wanted}")))
+}
+
+impl Program {
+    /// Binds a proved schedule.
+    ///
+    /// # Errors
+    /// [`Error::NoIsa`] if this processor lacks the instruction set. [`Error::Invalid`] if the proof is of another kind of
+    /// call, or if there are more than 2^31 steps in a call. [`nvcoll_core::Error::CannotRun`] if a rank has too many queues or
+    /// stages too many chunks.
+    pub fn bind(verified: &Verified, call: Call, tile_count: usize, isa: Isa) -> Result<Program> {
+        isa.check()?;
+        let schedule = verified.schedule();
+        check_form(schedule, &call)?;
+        let (roles, element) = (schedule.roles(), call.dtype.bytes());
+        check_runnable(schedule, element)?;
+        let partition = Partition::new(call.counts.of_parts(call.collective, roles), schedule.chunks_per_part);
+        let extents = Extents::of(schedule, &partition);
+        let chunk_offsets =
+            ChunkOffsets::of(schedule, &partition, element, slot_bytes(schedule.world_size, schedule.slots));
+        let staged_count = chunk_offsets.spacing_bytes.map_or(usize::MAX, |bytes| bytes / element);
+        let longest = partition.longest_chunk();
+        let slice_bytes = can_be_coalesced(verified).then(|| tile_count.min(staged_count).saturating_mul(element));
+        let tile_count = tile_count.min(staged_count).min(longest.next_multiple_of(GRAIN));
+        let tile_count = (tile_count / GRAIN * GRAIN).max(GRAIN);
+        let tiles = longest.div_ceil(tile_count).max(1);
+        let queues = schedule.queues();
+        if queues.iter().flatten().any(|queue| queue.len() * tiles >= 1 << 31) {
+            return Err(Error::Invalid(format!("{call} takes more than 2^31 steps: use an algorithm with fewer")));
+        }
+        let user_bytes: Vec<_> = extents.counts().map(|counts| counts.map(|count| count * element)).collect();
+        let mut program = Program {
+            verified: verified.clone(),
+            fingerprint: call.fingerprint(),
+            buffer_bytes: user_bytes.iter().map(|[input, output]| input.max(output)).sum(),
+            user_bytes,
+            tasks: Vec::with_capacity(schedule.steps.len()),
+            folds: Vec::new(),
+            addresses: Vec::new(),
+            scalar_of: Vec::new(),
+            leave: schedule.leave.iter().map(|waits| resolve(waits, &queues)).collect(),
+            queues: queues.iter().map(|r| r.iter().map(|q| q.iter().map(|&p| p as u32).collect()).collect()).collect(),
+            components: if schedule.path == Path::Mapped { connected_components(schedule) } else { Vec::new() },
+            fused: Vec::new(),
+            tiles: tiles as u32,
+            tile_count,
+            tile_bytes: tile_count * element,
+            slice_bytes,
+            slots: schedule.slots.max(1),
+            slot_bytes: slot_bytes(schedule.world_size, schedule.slots),
+            is_staged: chunk_offsets.spacing_bytes.is_some(),
+            scratch_bytes: chunk_offsets.scratch_bytes,
+            stores: None,
+            widest: 1,
+            counter: None,
+            call,
+        };
+        let may_stream = schedule.path == Path::Mapped && may_stream(program.buffer_bytes);
+        let written_once = if may_stream { WrittenOnce::of(schedule) } else { WrittenOnce::default() };
+        let layout = ScheduleLayout { schedule, partition, extents, chunk_offsets, written_once };
+        for step in &schedule.steps {
+            program.add_task(step, &layout, &queues, isa);
+        }
+        program.connect(schedule);
+        program.fuse_folds();
+        if program.folds.iter().any(|fold| fold.is_written_once) {
+            program.stores = Some(Mutex::default());
+        }
+        Ok(program)
+    }
+
+    fn add_task(&mut self, step: &Step, layout: &ScheduleLayout<'_>, queues: &[Vec<Vec<usize>>], isa: Isa) {
+        let first_fold = self.folds.len() as u32;
+        let n_src = step.src.len();
+        let has_contribution = step.src.iter().any(|source| source.contribution.is_some());
+        let arm = Arm::of(self.call.op, n_src, step.is_final, has_contribution);
+        // A copy onto the same memory needs no fold.
+        let is_there = |dst: &View| arm == Arm::Copy && layout.is_same_memory(&step.src[0].view, dst);
+        let written: Vec<&View> = step.dst.iter().filter(|dst| !is_there(dst)).collect();
+        for nth in 0..step.dst[0].chunks.len() as u32 {
+            let chunk = step.dst[0].chunks.start + nth;
+            let count = layout.partition.chunk_count(chunk);
+            // A chunk that is empty here may hold elements of this call when it is coalesced with others.
+            if (count == 0 && self.slice_bytes.is_none()) || written.is_empty() {
+                continue;
+            }
+            let first_address = self.addresses.len() as u32;
+            for view in step.src.iter().map(|source| &source.view).chain(written.iter().copied()) {
+                self.addresses.push(layout.address_of(view, nth, self.call.dtype.bytes()));
+            }
+            self.scalar_of.extend(step.src.iter().map(|source| source.contribution));
+            self.scalar_of.extend(std::iter::repeat_n(None, written.len()));
+            let kernel = Kernel::select(isa, self.call.dtype, arm);
+            let is_scaled = arm == Arm::SumScaled;
+            let is_written_once = layout.written_once.holds_all(&written, nth);
+            let (n_src, n_dst) = (n_src as u32, written.len() as u32);
+            self.folds.push(BoundFold {
+                kernel,
+                first_address,
+                n_src,
+                n_dst,
+                is_scaled,
+                is_written_once,
+                chunk,
+                count,
+            });
+            self.widest = self.widest.max((n_src + n_dst) as usize);
+        }
+        let folds = self.folds.len() as u32 - first_fold;
+        self.tasks.push(Task {
+            first_fold,
+            folds,
+            chunks: step.dst[0].chunks.clone(),
+            waits: resolve(&step.after, queues),
+            dependents: Vec::new(),
+            leavers: Vec::new(),
+        });
+    }
+
+    /// Records at every task the ranks that wait for it.
+    fn connect(&mut self, schedule: &Schedule) {
+        for step in &schedule.steps {
+            for awaited in self.awaited(step.rank, &step.after) {
+                self.tasks[awaited].dependents.push(step.rank);
+            }
+        }
+        for (rank, after) in (0..).zip(&schedule.leave) {
+            for awaited in self.awaited(rank, after) {
+                self.tasks[awaited].leavers.push(rank);
+            }
+        }
+        for Task { dependents, leavers, .. } in &mut self.tasks {
+            dependents.sort_unstable();
+            dependents.dedup();
+            leavers.retain(|rank| !dependents.contains(rank));
+        }
+    }
+
+    /// Returns the tasks of others that a rank waits for.
+    fn awaited(&self, waiting: u32, after: &[Dependency]) -> Vec<usize> {
+        let awaited = after.iter().filter_map(|&Dependency { rank, event, .. }| match event {
+            Event::Step { queue, index } if rank != waiting => {
+                Some(self.queues[rank as usize][queue as usize][index as usize] as usize)
+            }
+            _ => None,
+        });
+        awaited.collect()
+    }
+}
+
+/// The tables that turn views into addresses.
+struct ScheduleLayout<'a> {
+    schedule: &'a Schedule,
+    partition: Partition,
+    extents: Extents,
+    chunk_offsets: ChunkOffsets,
+    written_once: WrittenOnce,
+}
+
+impl ScheduleLayout<'_> {
+    fn address_of(&self, view: &View, nth: u32, element: usize) -> ViewAddress {
+        let chunk = view.chunks.start + nth;
+        let in_user = |side| {
+            let start = self.extents.start(view.rank, side, self.partition.part_of(chunk));
+            (start + self.partition.range_in_part(chunk).start) * element
+        };
+        let own = || self.chunk_offsets.offset(view.rank, view.buffer, chunk);
+        let (buffer, offset) = match view.buffer {
+            Buffer::Input => (0, in_user(0)),
+            Buffer::Output => (1, in_user(1)),
+            Buffer::Scratch(_) => (2, own()),
+            Buffer::Staging(_) => (3, own()),
+        };
+        ViewAddress {
+            base: Buffers::place(view.rank, buffer),
+            is_staging: matches!(view.buffer, Buffer::Staging(_)),
+            offset,
+        }
+    }
+
+    fn is_same_memory(&self, a: &View, b: &View) -> bool {
+        let is_in_place = self.schedule.aliasing == Aliasing::InPlace;
+        a == b || (is_in_place && a.rank == b.rank && a.buffer.is_user() && b.buffer.is_user() && a.chunks == b.chunks)
+    }
+}
+
+/// Says whether calls of the schedule can be coalesced: every element has the same bits in any chunk, and the
+/// contract has one part.
+fn can_be_coalesced(verified: &Verified) -> bool {
+    let schedule = verified.schedule();
+    let has_one_part = schedule.collective.parts(schedule.roles()) == 1;
+    let is_plain = |view: &View| view.buffer.is_user() || view.buffer.is_staging();
+    let stays = |step: &Step| step.views().all(|view| is_plain(view) && view.chunks == step.dst[0].chunks);
+    let is_free = matches!(verified.order(), Order::Rank | Order::None);
+    has_one_part && is_free && schedule.steps.iter().all(stays)
+}
+
+fn resolve(after: &[Dependency], queues: &[Vec<Vec<usize>>]) -> Vec<Wait> {
+    let wait = |d: &Dependency| match d.event {
+        Event::Enter => Wait::Enter { rank: d.rank },
+        Event::Step { queue, index } => {
+            let length = queues[d.rank as usize][queue as usize].len() as u32;
+            Wait::Steps { rank: d.rank, queue, length, done: index + 1, lag: d.lag }
+        }
+    };
+    after.iter().map(wait).collect()
+}
