@@ -72,7 +72,7 @@ def test_the_installed_command_is_the_same_program():
 
 def test_help_names_every_status():
     text, _ = run("--help")
-    assert all(word in text for word in ("0 done or proved", "1 refuted", "130 interrupted"))
+    assert all(word in text for word in ("0 success", "1 a refuted schedule", "130 interrupted"))
 
 
 # algorithms
@@ -122,7 +122,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
     facts = nvcoll._nvcoll.machine()
     assert facts["isa"] in text and f"{facts['usable_cpus']} of" in text
     assert all(nvcoll.Node(2, isa=name) for name in facts["isas"]) and ", ".join(facts["isas"]) in text
-    for label in ("cpu", "usable", "caches", "kernels", "workers", "seats", "auto", "path"):
+    for label in ("cpu", "usable", "caches", "kernels", "workers", "pinning", "auto", "path"):
         assert re.search(rf"^{label} ", text, re.MULTILINE), label
     assert "pinned" in text or facts["usable_cpus"] == 1
 
@@ -149,14 +149,14 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("verify", "all_reduce", "ring", "-n", "2000"), "would have 7996000 steps"),
         (("show", "all_reduce", "ring", "-n", "two"), "integer"),
         (("show", "all_reduce", "ring", "--svg", "nowhere/ring.svg"), "No such file or directory"),
-        (("show", "all_reduce", "ring", "--svg", "ring.png"), "end it in .svg"),
+        (("show", "all_reduce", "ring", "--svg", "ring.png"), "end its name in .svg"),
         (("bench", "all_reduce", "-n", "0"), "1 to 1024"),
         (("bench", "all_reduce", "-n", "2000"), "1 to 1024"),
         (("bench", "barrier"), "moves no data"),
         (("bench", "all_gather", "-o", "sum"), "reduces nothing: leave out -o"),
         (("bench", "all_gather", "-r", "0"), "has no root: leave out --root"),
         (("bench", "broadcast", "-n", "2", "-r", "2"), "ranks are 0 to 1"),
-        (("bench", "scan", "-o", "avg"), "scan has sum"),
+        (("bench", "scan", "-o", "avg"), "not defined for scan: choose from sum"),
         (("bench", "all_gather", "-n", "3", "-b", "47", "--nccl"), "pass at least 48"),
         (("bench", "all_rong"), "no collective is called `all_rong`"),
         (("bench", "--tune", "--save", "nowhere/tuned.toml"), "--save nowhere/tuned.toml cannot be written"),
@@ -176,7 +176,7 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
         (("bench", "all_reduce", "--nccl", "--json"), "pass one of them"),
         (("bench", "all_reduce", "--nccl", "-a", "ring", "-a", "tree"), "pass -a once"),
         (("bench", "all_reduce", "--plot", "nowhere/bench.svg"), "is not a directory"),
-        (("bench", "all_reduce", "--plot", "bench.doc"), "end it in .svg"),
+        (("bench", "all_reduce", "--plot", "bench.doc"), "end its name in .svg"),
         (("bench", "--rong"), "--rong"),
         (("show", "all_reduce", "ring", "-n", "64", "--svg", "ring.svg"), "draw fewer ranks (-n 8)"),
         (("algorithms", "all_rong"), "choose from all_reduce"),

@@ -297,7 +297,7 @@ def test_one_gpu_has_nobody_to_talk_to():
         (["--sizes", "many"], "`many` is not a size"),
         (["--sizes", "1K..1M", "-f", "1"], "-f is 1"),
         (["nvswitch", "--on", "dgx1-v100"], "none runs on dgx1-v100"),
-        (["ring", "--plot", "ring.gif"], "`ring.gif` is no picture"),
+        (["ring", "--plot", "ring.gif"], "`ring.gif` is not a picture"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line_and_status_2(arguments, message):
@@ -307,7 +307,7 @@ def test_what_cannot_be_compared_is_one_line_and_status_2(arguments, message):
 
 def test_an_algorithm_of_another_collective_is_refused(mine):
     error = cli("compare", f"ring,{mine}:spread", "--collective", "all_reduce", status=2).stderr
-    assert "is an algorithm of broadcast: all_reduce is compared" in error
+    assert "is an algorithm of broadcast: pass one of all_reduce" in error
 
 
 def test_algorithms_whose_ranks_all_exchange_bytes_are_not_built_for_hundreds_of_ranks():

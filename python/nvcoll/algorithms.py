@@ -1,4 +1,4 @@
-"""Algorithms written in Python: the decorator, and the schedules of what it decorates."""
+"""Algorithms written in Python: the decorator, and the schedules of decorated functions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ STEP = re.compile(r"step (\d+): ")
 class Algorithm:
     """An algorithm: a function that writes steps with a :class:`nvcoll.Builder`.
 
-    It runs wherever a name does: ``node.all_reduce(arrays, algorithm=ring)``, also in the composition of another.
-    Schedules are built once per world size, aliasing and parameters, and with them the proofs;
-    ``two_level(per_node=4)`` finds those of an earlier one.
+    It can replace a name: ``node.all_reduce(arrays, algorithm=ring)``, also in a composition. A schedule and its proof
+    are made once per world size, aliasing and parameters; ``two_level(per_node=4)`` reuses those of an equal algorithm.
     """
 
     def __init__(self, collective: str, write: Callable[..., object]) -> None:
@@ -35,14 +34,14 @@ class Algorithm:
 
     @property
     def name(self) -> str:
-        """Its name, with all its parameters: ``ring``, ``two_level(per_node=8)``."""
+        """The name, with all parameters: ``ring``, ``two_level(per_node=8)``."""
         return self._parameters.call(self._given)
 
     def __call__(self, *values: object, **parameters: Any) -> Algorithm:
         """Returns the algorithm with other parameters: ``two_level(per_node=4)``.
 
         Raises:
-            InvalidArgument: it has no such parameter, or the value is of another kind than the parameter's default.
+            InvalidArgument: the algorithm has no such parameter, or the value is of another kind than the default.
         """
         if values:
             names = ", ".join(self._parameters.declared) or "it has none"
@@ -52,10 +51,10 @@ class Algorithm:
         return other
 
     def schedule(self, world_size: int, in_place: bool | None = None, root: int = 0) -> Schedule:
-        """Builds the mapped schedule; in place, unless told otherwise, where the collective can be.
+        """Builds the mapped schedule. By default it is in place, if the collective can be in place.
 
-        What can be seen only when all steps are there (a step that reads what nobody has written) is found at the end;
-        the function is then run once more, to raise at the line of that step.
+        Errors of single steps are raised while the function runs. Other errors need all steps (a step that reads memory
+        without a value). The function then runs once more, and the error is raised at the line of that step.
 
         Raises:
             BuildError: the algorithm broke a rule of the builder, at the line of the traceback.
@@ -69,7 +68,7 @@ class Algorithm:
         return self._schedules[key]
 
     def write(self, builder: Builder) -> None:
-        """Writes its steps with a builder, as composition does for every group of ranks.
+        """Writes the steps of the algorithm with a builder. Composition calls this for every group of ranks.
 
         Raises:
             InvalidArgument: a parameter without a default is missing.
@@ -94,12 +93,12 @@ class Algorithm:
 
 
 def algorithm(collective: str) -> Callable[[Callable[..., object]], Algorithm]:
-    """Makes an algorithm of a function that takes a :class:`nvcoll.Builder`.
+    """Makes an algorithm from a function whose first parameter is a :class:`nvcoll.Builder`.
 
     Further parameters of the function are parameters of the algorithm: numbers, True, False, None, text, or tuples.
 
     Args:
-        collective: what the algorithm does, such as ``"all_reduce"``.
+        collective: the collective of the algorithm, such as ``"all_reduce"``.
 
     Raises:
         InvalidArgument: there is no such collective, or the function cannot be an algorithm.

@@ -376,7 +376,7 @@ def compare(
             continue
         built = one if isinstance(one, Schedule) else one.schedule(fabric.world_size)
         if built.collective != wanted:
-            raise InvalidArgument(f"{built.algorithm} is an algorithm of {built.collective}: {wanted} is compared")
+            raise InvalidArgument(f"{built.algorithm} is an algorithm of {built.collective}: pass one of {wanted}")
         verify(built)
         key = built.algorithm if built.algorithm not in schedules else f"{built.algorithm} ({len(schedules)})"
         schedules[key] = built

@@ -1,15 +1,15 @@
 """A schedule as a picture: ranks as rows, steps as boxes in the order in which they can run, arrows for waits.
 
-Time runs to the right (`nvcoll.schedule_layout` says which box stands where)::
+Time runs to the right (`nvcoll.schedule_layout` places the boxes)::
 
     rank 0   [ fold ]             ┌─▶[ copy ]          solid arrow: waits for another step
                    └──▶[ fold ]───┘                    grey line:   next in the same queue
     rank 1         ...                                 (1)          waits until rank 1 has entered
 
 Boxes show views in the text form, shortened: ``output[r0-r3].2`` is chunk 2 on each of the ranks 0 to 3, and
-``output[r0].2-4`` are three chunks. Hovering shows the whole line. Leaves are not drawn, nor waits for earlier tiles
-(the reuse of a slot), which are counted below the picture. Arrows against time, in a cycle of waits, are red. You can
-read it up to about eight ranks. The colours are those of paper; rules in the picture replace them in the dark.
+``output[r0].2-4`` are three chunks. Hovering shows the whole line. The picture has no leaves. It counts waits for
+earlier tiles (the reuse of a slot) below. Arrows against time, in a cycle of waits, are red. Pictures of more than
+about eight ranks are hard to read. The colours are for light pages; CSS rules replace them in dark mode.
 Source: ours.
 """
 
@@ -36,17 +36,17 @@ DARK = {
     PAPER: "#1c1f24",
     BAND: "#24282f",
 }
-"""The colours in the dark: by the setting of the system, or the theme of a notebook."""
+"""The CSS rules of dark mode, by the setting of the system or the theme of a notebook."""
 
 TITLE_GLYPH, TEXT_GLYPH = 10.0, 6.5
-"""What a character takes, in pixels, of the title and of other text. Chosen, a little wide: fonts differ."""
+"""The width of a character of the title and of other text, in pixels. Chosen, a little wide: fonts differ."""
 
 CLASS = "nvcoll-drawing"
-"""Of the root: rules must not reach the rest of a page into which the picture is put."""
+"""The class of the root element. Rules must not apply to the rest of the page that holds the picture."""
 
 
 def kind(step: Step) -> str:
-    """Returns what a step is for: fold, copy, or publish (a copy that only fills staging)."""
+    """Returns the kind of a step: fold, copy, or publish (a copy that only fills staging)."""
     if len(step.src) > 1:
         return "fold"
     fills_staging = all(view.startswith("staging") for view in step.dst)
@@ -60,7 +60,7 @@ def text(x: float, y: float, words: str, **attributes: object) -> str:
 
 
 def drawn_box(box: Box) -> str:
-    """Draws a step, with the ranks whose enter it waits for at its left edge."""
+    """Draws a step. The ranks for whose enter it waits stand at its left edge."""
     step, (to, source) = box.step, box.texts
     full = f"r{step.rank}.q{step.queue}.{step.index}  {', '.join(step.dst)} = {' + '.join(step.src)}"
     after = f"\nafter {' '.join(step.after)}" if step.after else ""
@@ -110,7 +110,7 @@ def drawn_waits(boxes: dict[Place, Box], box: Box) -> list[str]:
 
 
 def legend(steps: Sequence[Step], y: float) -> tuple[list[str], float]:
-    """Explains what occurs in the picture; returns also where it ends."""
+    """Explains the marks of the picture; also returns the lower end of the legend."""
     parts, x = [], float(LEFT)
 
     def entry(sign: str, words: str) -> None:

@@ -1,10 +1,10 @@
-"""A machine as a picture: its devices as boxes, every link as a line as thick as it is fast.
+"""A machine as a picture: devices are boxes, links are lines, and faster links are thicker.
 
-`nvcoll.machine_layout` says which box stands where. A line is both directions of a link; hovering shows its medium,
-how many lanes, and the rate of one direction, at line rate and as long transfers reach it. Below the picture each
-kind of link is listed once, with the same rates. GPUs that are joined directly are joined by arcs. Lines of networks
-are drawn last and end in dots: they cross what is in their way. The colours are those of `nvcoll.drawing`, for paper
-and for the dark. Source: ours.
+`nvcoll.machine_layout` places the boxes. A line stands for both directions of a link. Hovering shows the medium, the
+number of lanes and the rate of one direction: the line rate, and the rate of long transfers. Below the picture each
+kind of link is listed once, with the same rates. Arcs join GPUs with direct links. Lines of networks are drawn last, so
+they cross other parts, and they end in dots. The colours are those of `nvcoll.drawing`, in light and dark mode.
+Source: ours.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ def _family(cable: Cable) -> str:
 
 
 def _rates(cable: Cable) -> str:
-    """Says what a link is and what it carries one way."""
+    """Describes a link: its medium, its lanes and its rates one way."""
     title, family = MEDIA[cable.medium]
     what = f"{title} x{cable.lanes}" if family == "pcie" else f"{cable.lanes} x {title}"
     return f"{what}: {cable.line_gbps:.4g} GB/s one way at line rate, {cable.used_gbps:.3g} in use"
 
 
 def _legend(layout: Layout) -> list[tuple[Cable, str]]:
-    """Each kind of link once, and how many there are."""
+    """Returns each kind of link once, with the number of links."""
     kinds: Counter[tuple[str, int]] = Counter()
     first: dict[tuple[str, int], Cable] = {}
     for cable in layout.cables:
@@ -121,7 +121,7 @@ def _legend(layout: Layout) -> list[tuple[Cable, str]]:
 
 
 def _stroke(cable: Cable) -> str:
-    """A line is thicker by the same amount for each doubling of its rate."""
+    """Returns the thickness of a line, which grows by the same amount for each doubling of the rate."""
     width = max(0.8, min(0.9 * math.log2(cable.line_gbps / 8), 7.0))
     return f'stroke="{LINES[_family(cable)]}" stroke-width="{width:.1f}" fill="none"'
 
@@ -140,7 +140,7 @@ def _frames(layout: Layout) -> list[str]:
 
 
 def _lines_across(layout: Layout, name: str) -> list[float]:
-    """Returns where lines of networks cross a box that they do not belong to."""
+    """Returns the positions at which lines of networks cross a box of another device."""
     box, found = layout.spots[name], []
     for cable in layout.cables:
         if _family(cable) == "network" and name not in (cable.a, cable.b):
@@ -174,7 +174,7 @@ def _bridge(layout: Layout, cable: Cable) -> str:
 
 
 def _box(device: Device, spot: Spot, label_at: float) -> str:
-    """Draws a device with its name, which in a cluster leaves out that of the node."""
+    """Draws a device with its name. In a cluster, the name of the node is left out."""
     name = device.name.split(".")[-1]
     chips = f", {counted(device.chips, 'chip')}" if device.chips > 1 else ""
     shown = f"{name}{chips}"
@@ -189,7 +189,7 @@ def _box(device: Device, spot: Spot, label_at: float) -> str:
 
 
 def _line(layout: Layout, cable: Cable) -> str:
-    """Draws what joins two devices, with its rate beside it where there is room."""
+    """Draws the link of two devices, with its rate if there is room."""
     path, label = _path(layout, cable)
     times = f"{cable.times} times " if cable.times > 1 else ""
     head = f'<g class="link"><title>{escaped(f"{cable.a} - {cable.b}: {times}{_rates(cable)}")}</title>'
@@ -206,7 +206,7 @@ def _line(layout: Layout, cable: Cable) -> str:
 
 
 def _path(layout: Layout, cable: Cable) -> tuple[str, tuple[float, float, str] | None]:
-    """Returns the line, and where its rate is written."""
+    """Returns the line, and the position of its rate."""
     a, b = layout.spots[cable.a], layout.spots[cable.b]
     if a.y != b.y:
         x, (y1, y2) = _crossing(layout, cable, a, b), _edges(a, b)
@@ -230,18 +230,18 @@ def _path(layout: Layout, cable: Cable) -> tuple[str, tuple[float, float, str] |
 
 
 def _arc(left: Spot, right: Spot, y: float, reach: float) -> str:
-    """Joins two boxes of a row; each goes out of its middle, a little to the other's side."""
+    """Returns the arc between two boxes of a row. It leaves each box near the middle, on the side of the other box."""
     x1, x2 = left.centre + left.width / 8, right.centre - right.width / 8
     return f"M{x1:.1f} {y:.1f}C{x1:.1f} {y + reach:.1f} {x2:.1f} {y + reach:.1f} {x2:.1f} {y:.1f}"
 
 
 def _edges(a: Spot, b: Spot) -> tuple[float, float]:
-    """Where a line between two boxes, one above the other, leaves the first and meets the second."""
+    """Returns the two ends of a line between a box and a box below it."""
     return (a.bottom, b.y) if a.y < b.y else (a.y, b.bottom)
 
 
 def _crossing(layout: Layout, cable: Cable, a: Spot, b: Spot) -> float:
-    """Returns where a line between two rows goes down: through the middle of the narrower box."""
+    """Returns the horizontal position of a line between two rows: the middle of the narrower box."""
     if layout.is_rail(cable.a) and layout.is_rail(cable.b):
         nth = layout.rails.index(cable.a if a.y < b.y else cable.b)
         return a.right - RAIL_END * (nth + 1)

@@ -1,17 +1,17 @@
-"""Where the parts of a machine stand in its picture: hosts above, GPUs under their PCIe, NVLink and networks beneath.
+"""Positions of the parts of a machine in its picture: hosts at the top, then PCIe, GPUs, NVLink and networks.
 
 ::
 
     memory          [memory0]                 [memory1]
-    sockets     [     socket0      ]──────[     socket1      ]      as wide as what hangs under them
+    sockets     [     socket0      ]──────[     socket1      ]      as wide as the parts below them
     PCIe        [ pcie0 ]  [ pcie1 ]      [ pcie2 ]  [ pcie3 ]
     ends        gpu0 nic0  gpu1 nic1      gpu2 nic2  gpu3 nic3
     NVSwitch    [                   nvswitch                  ]
-    networks    [                     rail0                   ]     every node of a cluster stands on the same rails
+    networks    [                     rail0                   ]     all nodes of a cluster share the rails
 
-A node of more than `FOLDED` GPUs, all on a switch, stands half above and half below it. Everything is derived from
-the devices and links, in their order: the same fabric has the same picture. What no socket leads to (machines that
-were read from a file may have it) stands beside the others. Source: ours.
+If more than `FOLDED` GPUs of a node share a switch, half of them are above it and half below it. All positions follow
+from the devices and links and their order, so the same fabric has the same picture. Parts without a socket, which
+imported machines may have, are placed beside the others. Source: ours.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from dataclasses import dataclass, field
 from nvcoll._nvcoll import Fabric
 
 FOLDED = 16
-"""GPUs of one node above which it stands in two halves. Chosen: what a wide screen holds in a row."""
+"""The most GPUs of a node in one row; more form two rows. Chosen: the width of a wide screen."""
 
 ROOMY = 16
-"""GPUs above which boxes are small and rates are in the legend only. Chosen, likewise."""
+"""The most GPUs with large boxes and with rates at lines. Beyond it, only the legend has rates. Chosen, likewise."""
 
 MARGIN, TITLE = 24.0, 64.0
 RAIL, RAIL_PITCH, RAIL_END = 14.0, 22.0, 9.0
 MOST_NODES = 3
-"""Nodes of a cluster that are all drawn; of more that are equal the first stands for all. Chosen: a wide screen."""
+"""The most equal nodes that are drawn. Of more nodes, the first stands for all. Chosen: the width of a wide screen."""
 
 LOOP = 11.0
-"""How much deeper an arc between two GPUs goes for each GPU that it passes, in pixels. Chosen."""
+"""The additional depth of an arc for each GPU that it passes, in pixels. Chosen."""
 
 DEEPEST = 120.0
 """The depth of the deepest arc, in pixels. Chosen."""
@@ -42,7 +42,7 @@ DEEPEST = 120.0
 
 @dataclass(frozen=True)
 class Device:
-    """A part of a machine, as `Fabric.devices` has it."""
+    """A device of a machine, a row of `Fabric.devices`."""
 
     name: str
     kind: str
@@ -52,9 +52,9 @@ class Device:
 
 @dataclass(frozen=True)
 class Cable:
-    """What joins two devices: both directions of a link, and `times` of them if there are several alike.
+    """The links of one medium between two devices: both directions, `times` equal links.
 
-    `aside` tells apart what joins the same two by different media: 0 in the middle, -0.5 and 0.5 for two.
+    `aside` separates cables of different media between the same devices: 0 in the middle, -0.5 and 0.5 for two.
     """
 
     a: str
@@ -78,12 +78,12 @@ class Spot:
 
     @property
     def right(self) -> float:
-        """Where it ends."""
+        """The right edge."""
         return self.x + self.width
 
     @property
     def bottom(self) -> float:
-        """Where it ends below."""
+        """The lower edge."""
         return self.y + self.height
 
     @property
@@ -110,11 +110,11 @@ class Size:
 
 LARGE = Size(end=60, gap=8, box=28, row=34, between=34)
 SMALL = Size(end=33, gap=3, box=20, row=18, between=8)
-"""Of a roomy picture and of a dense one. Chosen: names of five letters fit in the box of a GPU."""
+"""The sizes of a roomy and of a dense picture. Chosen: names of five letters fit in the box of a GPU."""
 
 
 def cables_of(fabric: Fabric) -> list[Cable]:
-    """Returns what joins the devices of a fabric, each pair and medium once, in the order of its links."""
+    """Returns the cables of a fabric, one for each pair and medium, in the order of its links."""
     found: Counter[tuple[str, str, str, int]] = Counter()
     rates: dict[tuple[str, str, str, int], tuple[float, float]] = {}
     for source, target, medium, lanes, line, used in fabric.links:
@@ -154,7 +154,7 @@ def are_equal(devices: Mapping[str, Device], cables: Iterable[Cable]) -> bool:
 
 @dataclass
 class Layout:
-    """The picture's boxes by name, the frames of the nodes, and its size."""
+    """The boxes of the picture by name, the frames of the nodes, and the size of the picture."""
 
     devices: dict[str, Device]
     cables: list[Cable]
@@ -204,7 +204,7 @@ class Layout:
         return LARGE if self.is_roomy else SMALL
 
     def is_rail(self, name: str) -> bool:
-        """Says whether a device is in no node: a rail of a network, or what joins rails."""
+        """Says whether a device is outside the nodes: a rail of a network, or a switch between rails."""
         return self.devices[name].node is None
 
 
@@ -250,14 +250,14 @@ class _Block:
 
 
 def depth(spots: Mapping[str, Spot], cable: Cable) -> float:
-    """Returns how far an arc between two boxes of one row goes beyond them."""
+    """Returns the depth of an arc between two boxes of one row."""
     a, b = spots[cable.a], spots[cable.b]
     return min(12 + LOOP * abs(a.centre - b.centre) / (a.width + LARGE.gap), DEEPEST)
 
 
 @dataclass(frozen=True)
 class Tree:
-    """What hangs under what: PCIe switches, GPUs and NICs under sockets."""
+    """The tree of a node: PCIe switches, GPUs and NICs below sockets."""
 
     roots: list[str]
     under: dict[str, list[str]]
@@ -265,7 +265,7 @@ class Tree:
 
     @classmethod
     def of(cls, kinds: Mapping[str, str], cables: Iterable[Cable]) -> Tree:
-        """Finds it, from the sockets down; whatever is not under one is a root itself."""
+        """Finds the tree from the sockets down. A device below no socket is a root itself."""
         order = {name: nth for nth, name in enumerate(kinds)}
         beside: dict[str, list[str]] = {name: [] for name in kinds}
         for cable in cables:
@@ -296,7 +296,7 @@ class Tree:
 def _placed(
     tree: Tree, roots: Sequence[str], kinds: Mapping[str, str], cables: Iterable[Cable], size: Size
 ) -> dict[str, Spot]:
-    """Places these roots and what hangs under them from left to right, ends in one row at the bottom."""
+    """Places these roots and their trees from left to right, with the ends in one row at the bottom."""
     has_memory = any(tree.memories[root] for root in roots)
     top = size.box + size.row if has_memory else 0.0
     top += _arch(roots, cables, size)
@@ -331,7 +331,7 @@ def _placed(
 
 
 def _arch(roots: Sequence[str], cables: Iterable[Cable], size: Size) -> float:
-    """Returns what arcs between sockets that are no neighbours need above everything."""
+    """Returns the height above all boxes for arcs between sockets that are not neighbours."""
     order = {name: nth for nth, name in enumerate(roots)}
     reach = [abs(order[c.a] - order[c.b]) for c in cables if c.a in order and c.b in order]
     return size.row if max(reach, default=0) > 1 else 0.0

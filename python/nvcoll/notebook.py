@@ -13,13 +13,13 @@ from nvcoll._nvcoll import Fabric, Prediction, Proof, Schedule, Timeline, collec
 from nvcoll.formatting import EXPRESSIONS, counted, escaped, shortened, sized
 
 MOST_RANKS, MOST_STEPS = 16, 256
-"""What is drawn. Chosen: a picture of some screens' size, and less than a megabyte."""
+"""The limits of a drawn schedule. Chosen: a picture of some screens, and less than a megabyte."""
 
 MOST_GPUS = 144
-"""Of a machine that is drawn. Chosen: two racks of 72."""
+"""The most GPUs of a drawn machine. Chosen: two racks of 72."""
 
 MOST_COUNTED_STEPS = 1 << 18
-"""Above it nothing is counted from the steps. Chosen: it takes a moment, not seconds."""
+"""The most steps of a schedule whose cost is counted. Chosen: counting takes a moment, not seconds."""
 
 
 def is_drawn(schedule: Schedule) -> bool:
@@ -79,7 +79,7 @@ def prediction_html(prediction: Prediction) -> str:
 
 
 def proof_html(proof: Proof) -> str:
-    """Returns what was proved, in how long, and the expressions of some chunks."""
+    """Returns the proved properties, the time of the proof, and the expressions of some chunks."""
     schedule = proof.schedule
     rows = [*_identity(schedule), ("steps", f"{proof.steps:,}"), ("time", f"{proof.seconds * 1e3:.2f} ms")]
     rows.append(("order", proof.order))

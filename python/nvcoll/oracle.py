@@ -1,4 +1,4 @@
-"""The oracle: what a schedule gives, to the bit, by running its steps one after the other in numpy."""
+"""The oracle: the exact results of a schedule, by running its steps one after another in numpy."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run(
     op: str = "sum",
     scalars: Sequence[float] = (),
 ) -> list[Array | None]:
-    """Returns what every rank's output holds after ``schedule``; None where a rank has no output.
+    """Returns the output of every rank after ``schedule``; None for a rank without output.
 
     Args:
         schedule: any schedule, of any collective, on any path.
@@ -122,7 +122,7 @@ def run(
 
 
 def all_reduce(schedule: Schedule, inputs: Sequence[Array], op: str, scalars: Sequence[float] = ()) -> list[Array]:
-    """Returns what every rank's output holds after a schedule of an all_reduce; see :func:`run`."""
+    """Returns the output of every rank after a schedule of an all_reduce; see :func:`run`."""
     return [output for output in run(schedule, inputs, inputs[0].size, op, scalars) if output is not None]
 
 

@@ -1,14 +1,14 @@
-"""The parameters of an algorithm: what its function declares, what a user gives, and how they are written.
+"""The parameters of an algorithm: declarations of its function, values of a user, and their spelling.
 
 ::
 
-    def two_level(b, per_node=8)      declares per_node: a whole number, 8 where nobody says otherwise
-    two_level(per_node=4)             the one spelling: in Python, on the command line, in names, texts and columns
+    def two_level(b, per_node=8)      declares per_node: a whole number; default 8
+    two_level(per_node=4)             the only spelling: in Python, commands, names, texts and columns
 
-A value is plain: a number, True, False, None, text, or a tuple of these. So it can be typed on the command line,
-printed without loss, and compared: the written form names every parameter, and two parameterisations are the same if
-and only if they are written alike. What kind of value a parameter takes is its annotation, else the type of its
-default; where neither says, any plain value.
+A value is plain: a number, True, False, None, text, or a tuple of these. So a user can type it on the command line, and
+it is printed without loss. The written form names every parameter. Two sets of values are equal if and only if their
+written forms are equal. The annotation of a parameter determines the kind of its values, else the type of its default
+does. A parameter without both takes any plain value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS = {
     "list": (tuple, "a tuple"),
     "Sequence": (tuple, "a tuple"),
 }
-"""By the name of an annotation: the type of the values, and how a message calls it."""
+"""By the name of an annotation: the type of the values, and its name in messages."""
 
 PLAIN = "a number, True, False, None, text in quotes, or a tuple of these"
 

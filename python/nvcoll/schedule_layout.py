@@ -1,4 +1,4 @@
-"""Where the steps of a schedule stand in a picture: ranks as bands, steps as boxes, columns as time.
+"""Positions of the steps of a schedule in its picture: ranks are bands, steps are boxes, columns are time.
 
 The column of a step is its level: one more than the highest level among the steps that it waits for and the step
 before it in its queue. Boxes in one column can run side by side. Queues of a rank share a line as long as no two of
@@ -51,18 +51,18 @@ class Box:
 
 
 def _inclusive(view: str) -> str:
-    """Writes the chunks of a view as the ranks of a box are written, with the last one: ``.0..2`` becomes ``.0-1``."""
+    """Writes the chunks of a view with the last one included, like ranks: ``.0..2`` becomes ``.0-1``."""
     return CHUNKS.sub(lambda found: f".{found[1]}-{int(found[2]) - 1}", view)
 
 
 def shortened_src(views: Sequence[str]) -> str:
-    """Writes sources in little space, in their order: the first and the last of many, without contributions' marks."""
+    """Writes sources in little space: in their order, the first and the last of many, without contributions."""
     plain = [_inclusive(view.split("*")[0]) for view in views]
     return " + ".join(plain if len(plain) <= 3 else [plain[0], "…", plain[-1]])
 
 
 def shortened_dst(views: Sequence[str]) -> str:
-    """Writes destinations in little space: the same chunks on consecutive ranks as one."""
+    """Writes destinations in little space: equal chunks on consecutive ranks become one."""
     parts = sorted((m[1], m[3], int(m[2])) for m in map(VIEW.match, views) if m)
     (buffer, chunks, first), (last_buffer, last_chunks, last) = parts[0], parts[-1]
     if len(views) > 2 and (buffer, chunks, last - first) == (last_buffer, last_chunks, len(views) - 1):
@@ -72,12 +72,12 @@ def shortened_dst(views: Sequence[str]) -> str:
 
 
 def place(step: Step) -> Place:
-    """Returns where a step stands in its schedule."""
+    """Returns rank, queue and index of a step."""
     return step.rank, step.queue, step.index
 
 
 def waits(step: Step) -> list[Place]:
-    """Returns the steps of the same tile that a step waits for."""
+    """Returns the steps of the same tile for which a step waits."""
     found = (STEP_WAIT.match(wait) for wait in step.after)
     return [(int(m[1]), int(m[2]), int(m[3])) for m in found if m and not m[4]]
 
@@ -127,7 +127,7 @@ def lines(boxes: Sequence[Box]) -> int:
 
 @dataclass
 class Layout:
-    """All boxes, and where the ranks' bands begin and end."""
+    """All boxes, and the edges of the bands of ranks."""
 
     boxes: dict[Place, Box]
     bands: list[tuple[float, float]]

@@ -17,10 +17,10 @@ import textwrap
 from collections.abc import Container, Iterator, Sequence
 
 UNLIMITED = 1 << 30
-"""The width of text that goes to no terminal."""
+"""The width of text outside a terminal."""
 
 LEAST = 40
-"""The narrowest width that is respected. Chosen."""
+"""The least width of a table; narrower terminals wrap it. Chosen."""
 
 LABEL = 10
 """The width of the label before a sentence, in characters. Chosen."""
@@ -104,7 +104,7 @@ def fitted(
 
 
 def _with_short_names(table: list[list[str]]) -> list[list[str]]:
-    """Abbreviates names of algorithms, unless two of a table would be alike."""
+    """Abbreviates names of algorithms, unless two names of the table would become equal."""
     names = {cell.strip() for row in table for cell in row if "(" in cell}
     short = {name: abbreviated(name) for name in names}
     plain = {cell.strip() for row in table for cell in row} - names
@@ -133,7 +133,7 @@ def _turned(table: list[list[str]], width: int) -> Iterator[str]:
 
 
 def _width(labels: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[int]) -> int:
-    """Returns the width of a block of rows that stand as columns."""
+    """Returns the width of a block of rows that are printed as columns."""
     return max(map(len, labels)) + sum(len(GAP) + max(len(row[at].strip()) for at in shown) for row in rows)
 
 

@@ -3,15 +3,15 @@
 ::
 
     all_reduce ring, 4 ranks, mapped, on hgx-h100: 38.1 us
-      rank 0  ▇▇▇ ▇▇▇▇ ▇▇▇ ▇▇▇▇│             a line for each queue; white: it waits
-      rank 1  ▇▇▇▇ ▇▇▇ ▇▇▇▇ ▇▇▇│             │ it leaves
+      rank 0  ▇▇▇ ▇▇▇▇ ▇▇▇ ▇▇▇▇│             a line for each queue; white: waits
+      rank 1  ▇▇▇▇ ▇▇▇ ▇▇▇▇ ▇▇▇│             │ leave
     all_reduce nvswitch, 4 ranks, mapped, on hgx-h100: 12.9 us
       rank 0  ▇▇▇▇▇│
               0    10    20   30 us
 
-A bar begins when everything that its step waits for is over: it holds what a step costs, the latency and the bytes.
-Bars that are too narrow to be told apart are one, so that a picture has a bounded size however many tiles there were;
-hovering says how many steps it stands for. Cost: linear in spans. Source: ours; the charts are Gantt's (1910).
+A bar begins when all waits of its step are over, so it shows the cost of the step: latency and bytes. Bars that are too
+narrow are merged, so the size of a picture is bounded for any number of tiles. Hovering shows the number of merged
+steps. Cost: linear in spans. Source: ours; the charts are Gantt's (1910).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from nvcoll.schedule_layout import place
 # Chosen by eye, in pixels.
 LEFT, PLOT, RIGHT, TOP, HEAD, ROW_GAP, PANEL_GAP, AXIS = 84, 880, 40, 64, 26, 6, 18, 44
 ROW, LINE = 22, 9
-"""The least height of a rank, and the largest of a queue."""
+"""The least height of a rank, and the largest height of a queue."""
 MOST_ROW = 64
-"""The largest height of a rank, whose queues are thinner then."""
+"""The largest height of a rank. Its queues become thinner."""
 NARROW = 0.7
-"""Pixels below which bars are not told apart."""
+"""The width in pixels below which bars are merged."""
 
 UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "us"), (1e-3, "ns"), (1e-6, "ps"))
 TICKS = 8
-"""The number of marks of the clock, about."""
+"""The approximate number of marks of the clock."""
 
 
 @dataclass
 class Bar:
-    """One step in one tile, or several in one queue that cannot be told apart; microseconds."""
+    """One step in one tile, or several merged steps of one queue. Times are microseconds."""
 
     kind: str
     name: str
@@ -52,7 +52,7 @@ class Bar:
 
     @property
     def words(self) -> str:
-        """What hovering shows."""
+        """The text of hovering."""
         what = self.name if self.count == 1 else f"{self.count} steps from {self.name} on"
         return f"{what}: {self.start:.3f} to {self.end:.3f} us"
 
@@ -76,12 +76,12 @@ def bars(timeline: Timeline, narrow: float) -> dict[tuple[int, int], list[Bar]]:
 
 
 def unit_of(microseconds: float) -> tuple[float, str]:
-    """Returns the unit in which a time has few digits: how many microseconds it is, and its name."""
+    """Returns a unit in which a time has few digits: its microseconds and its name."""
     return next((unit for unit in UNITS if microseconds >= unit[0]), UNITS[-1])
 
 
 def marks(microseconds: float) -> list[float]:
-    """Returns where the clock has marks, a multiple of 1, 2 or 5 of a power of ten apart."""
+    """Returns the marks of the clock. Their distance is 1, 2 or 5 times a power of ten."""
     if microseconds <= 0:
         return [0.0]
     power = 10.0 ** math.floor(math.log10(microseconds / TICKS))
@@ -90,14 +90,14 @@ def marks(microseconds: float) -> list[float]:
 
 
 def rectangle(x: float, y: float, width: float, height: float, fill: str, rest: str = "") -> str:
-    """Draws a rectangle without its end: attributes follow."""
+    """Begins a rectangle; the caller adds attributes and the end."""
     return f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.3):.2f}" height="{height:.2f}" fill="{fill}"{rest}'
 
 
 def drawn_rank(
     rank: int, lines: Sequence[list[Bar]], leaves: float, top: float, per_us: float
 ) -> tuple[list[str], float]:
-    """Draws one rank; returns also where it ends."""
+    """Draws one rank; also returns its lower end."""
     count = max(len(lines), 1)
     height = min(max(ROW, count * (LINE + 1) + 2), MOST_ROW)
     pitch = (height - 2) / count
@@ -119,7 +119,7 @@ def drawn_rank(
 
 
 def drawn_timeline(timeline: Timeline, top: float, per_us: float) -> tuple[list[str], float]:
-    """Draws all ranks below a heading; returns also where they end."""
+    """Draws all ranks below a heading; also returns their lower end."""
     divisor, unit = unit_of(timeline.time_us)
     heading = f"{timeline.schedule} on {timeline.fabric}: {timeline.time_us / divisor:.3g} {unit}"
     parts = [text(LEFT, top + 14, heading, font_weight="bold")]
@@ -136,7 +136,7 @@ def drawn_timeline(timeline: Timeline, top: float, per_us: float) -> tuple[list[
 
 
 def drawn_clock(total: float, top: float, bottom: float, per_us: float) -> list[str]:
-    """Draws the marks of the clock through all timelines, and what they say below."""
+    """Draws the marks of the clock through all timelines, with their times below."""
     divisor, unit = unit_of(total)
     parts = []
     for mark in marks(total):
@@ -148,7 +148,7 @@ def drawn_clock(total: float, top: float, bottom: float, per_us: float) -> list[
 
 
 def legend(kinds: Iterable[str], y: float) -> list[str]:
-    """Says what the colours stand for."""
+    """Explains the colours."""
     parts, x = [], float(LEFT)
     for name in COLOURS:
         if name in kinds:

@@ -2,12 +2,12 @@
 
 ::
 
-    process   rank 0, rank 1, …                critical path                     links
-    thread    queue 0, queue 1, …              one                               -
-    event     a step in a tile: fold, copy     a piece: what the end waits for   a counter: steps whose bytes are on it
+    process   rank 0, rank 1, …                critical path                    links
+    thread    queue 0, queue 1, …              one                              -
+    event     a step in a tile: fold, copy     a piece of the path to the end   a counter: steps with bytes on it
 
-Times are microseconds, as the format has them; digits behind the point are picoseconds. An event begins when all
-that its step waits for is over. Source of the format: "Trace Event Format" of Chromium, events of phase X (complete),
+Times are microseconds, the unit of the format, with picoseconds behind the point. An event begins when all waits of its
+step are over. Source of the format: "Trace Event Format" of Chromium, events of phase X (complete),
 C (counter) and M (metadata).
 """
 
@@ -31,7 +31,7 @@ def named(what: str, name: str, process: int, thread: int = 0) -> Event:
 
 
 def complete(name: str, start: float, end: float, process: int, thread: int, **arguments: object) -> Event:
-    """Returns the event of something that begins and ends, in microseconds."""
+    """Returns an event with begin and end, in microseconds."""
     event = {"ph": "X", "name": name, "cat": name, "pid": process, "tid": thread}
     return event | {"ts": start, "dur": round(end - start, 6), "args": arguments}
 
@@ -59,7 +59,7 @@ def critical_events(timeline: Timeline) -> list[Event]:
 
 
 def link_events(timeline: Timeline) -> list[Event]:
-    """Returns a counter for each link that was used: how many steps have bytes on it, wherever that changes."""
+    """Returns a counter for each used link: the number of steps with bytes on it, at every change."""
     process = len(timeline.end_us) + 1
     of_span, ways = timeline._ways()
     changes: dict[int, Counter[float]] = defaultdict(Counter)

@@ -1,13 +1,13 @@
 """The command line: ``nvcoll``. One function per command; arguments by typer, the progress bar by rich.
 
-What cannot be done is one line on stderr, ``nvcoll: what was found, what was expected``. The status says how it ended:
+An error is one line on stderr: ``nvcoll: found, expected, remedy``. The exit status:
 
 ====  =====================================================================
-0     done; for ``verify`` proved, for ``bench`` every element right
-1     refuted, or a wrong element
-2     it could not be done: the arguments, a file, memory, the disk
+0     success; for ``verify`` proved, for ``bench`` every element right
+1     a refuted schedule, or a wrong element
+2     an error: of the arguments, a file, memory or the disk
 130   interrupted (Ctrl-C)
-141   whoever read the output went away (``nvcoll show ... | head``)
+141   the reader of the output ended (``nvcoll show ... | head``)
 any   for ``run``, that of the script
 ====  =====================================================================
 """
@@ -30,7 +30,7 @@ from nvcoll.tables import aligned
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 
-STATUS = "Status: 0 done or proved, 1 refuted or a wrong element, 2 it could not be done, 130 interrupted."
+STATUS = "Exit status: 0 success, 1 a refuted schedule or a wrong element, 2 an error, 130 interrupted."
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def _errors_in_one_line() -> Iterator[None]:
     except Error as error:
         message = str(error)
     except UnicodeDecodeError as error:
-        message = f"a file that should be text is none ({error}): pass a text file in UTF-8"
+        message = f"a file is not text ({error}): pass a text file in UTF-8"
     except MemoryError:
         message = "there is not enough memory: use fewer ranks or a smaller size"
     except Exception as error:
@@ -120,25 +120,25 @@ app.command("info")(info.info)
 GROUPS = {
     "run": (
         ("nvcoll bench all_reduce -n 8", "time algorithms beside numpy and the roofline"),
-        ("nvcoll explain all_reduce -b 64K", "the algorithm that auto takes, and why"),
-        ("nvcoll run --on hgx-h100 script.py", "run a script, price its collectives on a machine"),
+        ("nvcoll explain all_reduce -b 64K", "the algorithm that auto chooses, and why"),
+        ("nvcoll run --on hgx-h100 script.py", "run a script, then predict its collectives on a machine"),
     ),
     "prove": (
-        ("nvcoll verify mine.py:ring -n 8", "prove a schedule, or show what is wrong"),
+        ("nvcoll verify mine.py:ring -n 8", "prove a schedule, or see its error"),
         ("nvcoll verify --all", "prove every algorithm"),
     ),
     "predict": (
-        ("nvcoll predict all_reduce -b 1G", "how long NCCL takes, on machines you don't have"),
+        ("nvcoll predict all_reduce -b 1G", "the time of an NCCL collective, on machines you don't have"),
         ("nvcoll compare --on hgx-a100", "the fastest algorithm at each size, simulated"),
     ),
     "look": (
         ("nvcoll show all_reduce ring -n 4", "the steps of a schedule, as text or as a drawing"),
-        ("nvcoll algorithms all_reduce", "algorithms: what they move, how often they wait"),
+        ("nvcoll algorithms all_reduce", "algorithms: bytes moved, waits, sources"),
         ("nvcoll fabric hgx-h100", "machines: links and bandwidth, or a drawing"),
         ("nvcoll info", "this processor, and the defaults"),
     ),
 }
-"""The commands by what they are for, each as an example."""
+"""The commands by purpose, each as an example."""
 
 
 @app.callback(invoke_without_command=True)

@@ -1,11 +1,11 @@
-"""What a collective is timed beside: for one that folds what a user of numpy writes, for one that copies a memcpy.
+"""The baselines of a collective: for a reduction the loop of a numpy user, for a copy a memcpy.
 
-numpy is one thread and one array operation after the other, in place where the collective is. memcpy is numpy's copy of
-the same bytes by two threads, each half of them; few bytes by one, because waking the other takes longer. numpy gives
-the GIL away while it copies.
+The numpy loop runs one array operation after another on one thread, in place if the collective is. The memcpy is
+numpy's copy of the same bytes by two threads, half by each. One thread copies few bytes, because waking the
+other takes longer. numpy releases the GIL while it copies.
 
-The second thread is started once and sleeps between calls. For a call both are confined to processors of their own,
-because a woken thread is often put beside the one that woke it.
+The second thread is started once and sleeps between calls. During a call each thread is pinned to its own processor,
+because the system often places a woken thread beside the thread that woke it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Fold = Callable[[Array, Array, Array], Any]
 """Folds two arrays into a third, which may be one of them."""
 
 Copy = tuple[Array, Array]
-"""To, from."""
+"""Destination, source."""
 
 
 def all_reduce(x: Operands, fold: Fold, finish: Callable[[Array], Any]) -> None:

@@ -36,7 +36,7 @@ OF_COMPLETE_FOLDS = ("avg", "premul_sum")
 OF_PREDECESSORS = tuple(row.name for row in collectives() if row.folds == "predecessors")
 
 REFRESH_SECONDS = 0.1
-"""How often the progress bar is drawn, between rounds. Chosen."""
+"""The least time between two drawings of the progress bar. Chosen."""
 
 
 def _check_collective(name: str) -> None:
@@ -56,7 +56,7 @@ def _algorithms(
         if files.is_spec(name):
             mine = files.algorithm(name)
             if mine.collective != collective:
-                raise InvalidArgument(f"`{name}` is an algorithm of {mine.collective}: {collective} is timed")
+                raise InvalidArgument(f"`{name}` is an algorithm of {mine.collective}: pass one of {collective}")
             _check_proofs(name, mine, ranks, root, uses)
             chosen[name if mine.name in (*known, *chosen) else mine.name] = mine
         elif name == "auto":
@@ -95,7 +95,7 @@ def _choice(what: str, name: str, known: list[str], of_nccl: dict[str, str]) -> 
 def _names(rows: Sequence[DtypeRow | OpRow], of_nccl: dict[str, str]) -> str:
     """Lists a registry for --help, with the names of nccl-tests beside ours."""
     names = [f"{row.name} ({of_nccl[row.name]})" if row.name in of_nccl else row.name for row in rows]
-    return f"{', '.join(names)}; in parentheses as nccl-tests has it."
+    return f"{', '.join(names)}; in parentheses, the name in nccl-tests."
 
 
 def _sizes(begin: Sequence[str], end: str | None, factor: float | None, step: str | None) -> list[int]:
@@ -142,7 +142,7 @@ def _reduction(collective: str, dtype: str, op: str | None, ranks: int) -> Reduc
     op = _choice("op", op or "sum", [row.name for row in ops()], bench_tables.NCCL_OPS)
     if op in OF_COMPLETE_FOLDS and collective in OF_PREDECESSORS:
         has = ", ".join(row.name for row in ops() if row.name not in OF_COMPLETE_FOLDS)
-        raise InvalidArgument(f"{op} is of the fold of all ranks: {collective} has {has}")
+        raise InvalidArgument(f"{op} is not defined for {collective}: choose from {has}")
     return Reduction(dtype, op, ranks)
 
 
@@ -162,44 +162,49 @@ def _counts(collective: str, all_bytes: Sequence[int], reduction: Reduction, is_
 
 
 def bench(
-    collective: Annotated[str, typer.Argument(help=f"What to time: {', '.join(TIMED)}.")] = "all_reduce",
+    collective: Annotated[str, typer.Argument(help=f"The collective: {', '.join(TIMED)}.")] = "all_reduce",
     ranks: Ranks = 8,
     begin: Annotated[
         list[str] | None,
-        typer.Option("-b", "--minbytes", help="Bytes of a rank's longer buffer: 64K, 1M; may be repeated."),
+        typer.Option("-b", "--minbytes", help="Size of a rank's longer buffer: 64K, 1M. May be repeated."),
     ] = None,
     end: Annotated[
-        str | None, typer.Option("-e", "--maxbytes", help="Sweep from -b to this size, doubling (or -f, -i).")
+        str | None,
+        typer.Option("-e", "--maxbytes", help="Last size of a sweep that begins at -b. Sizes double by default."),
     ] = None,
     factor: Annotated[float | None, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = None,
-    step: Annotated[str | None, typer.Option("-i", "--stepbytes", help="Bytes between sizes.")] = None,
+    step: Annotated[str | None, typer.Option("-i", "--stepbytes", help="Difference between sizes: 1M.")] = None,
     algorithm: Annotated[
         list[str] | None,
         typer.Option(
             "-a",
             "--algorithm",
-            help="A name, auto or FILE.py:FUNCTION; may be repeated; default: all, with --nccl auto.",
+            help="A name, auto or FILE.py:FUNCTION. May be repeated. Default: all algorithms; with --nccl, auto.",
         ),
     ] = None,
     dtype: Annotated[
         str, typer.Option("-d", "--datatype", "--dtype", help=_names(dtypes(), bench_tables.NCCL_DTYPES))
     ] = "float32",
     op: Annotated[
-        str | None, typer.Option("-o", "--op", help=f"Default: sum. {_names(ops(), bench_tables.NCCL_OPS)}")
+        str | None, typer.Option("-o", "--op", help=f"{_names(ops(), bench_tables.NCCL_OPS)} Default: sum.")
     ] = None,
-    root: Annotated[int | None, typer.Option("-r", "--root", help="The root, where there is one; default: 0.")] = None,
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=1)] = 20,
+    root: Annotated[
+        int | None, typer.Option("-r", "--root", help="The root, if the collective has one; default: 0.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Number of timed rounds.", min=1)] = 20,
     nccl: Annotated[
         bool,
-        typer.Option("--nccl", help="Print the columns of nccl-tests, for one algorithm."),
+        typer.Option("--nccl", help="Print the columns of nccl-tests. One algorithm only."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
-    tune: Annotated[bool, typer.Option("--tune", help="Fit the cost model of auto to this machine instead.")] = False,
-    freeze: Annotated[bool, typer.Option("--freeze", help="Also save the choices of auto for -n ranks.")] = False,
-    save: Annotated[Path | None, typer.Option("--save", help="Write the table of --tune or --freeze to FILE.")] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Fit the cost model of auto to this machine; time nothing else.")
+    ] = False,
+    freeze: Annotated[bool, typer.Option("--freeze", help="Save the choices of auto for -n ranks.")] = False,
+    save: Annotated[Path | None, typer.Option("--save", help="File for the table of --tune or --freeze.")] = None,
 ) -> None:
-    """Times algorithms beside numpy or a memcpy, in the same rounds; every element is checked.
+    """Times algorithms, with numpy or a memcpy in the same rounds. Checks every element.
 
     Example: nvcoll bench all_reduce -n 8 -b 64K -e 16M -f 16 -a ring -a nvswitch
     """

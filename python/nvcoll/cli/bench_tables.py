@@ -1,4 +1,4 @@
-"""What ``nvcoll bench`` prints: a table for people, the columns of nccl-tests, or JSON."""
+"""The output of ``nvcoll bench``: a table, the columns of nccl-tests, or JSON."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     names = [*others, best]
     schedules = {name: _schedule(case, chosen[name]) for name in names}
     if "auto" in chosen:
-        print_labelled("auto", f"takes {', '.join(f'{_taken(c, c.in_place)} at {sized(c.nbytes)}' for c in cases)}")
+        print_labelled("auto", f"chooses {', '.join(f'{_taken(c, c.in_place)} at {sized(c.nbytes)}' for c in cases)}")
     print_labelled("why", why(list(schedules.values())))
     if case.reduction.op is not None:
         print_labelled("bits", _orders({name: verify(schedule).order for name, schedule in schedules.items()}, case))
@@ -98,10 +98,10 @@ def _beside(case: Case, baseline: str, name: str) -> str:
 
 
 def _spread(cases: Sequence[Case], columns: Sequence[str]) -> str:
-    """Says how far the quartiles of each column are apart, at the size where it is worst."""
+    """Returns the distance between the quartiles of each column, at the size where it is largest."""
     worst = {name: max(case.seconds(name).width for case in cases) for name in columns}
     apart = ", ".join(f"{name} {width:.0%}" for name, width in worst.items()).replace("%", " %")
-    return f"quartiles of a time are apart, at the worst size: {apart} of the median"
+    return f"distance between quartiles, at the worst size: {apart} of the median"
 
 
 def _us(us: float) -> str:
@@ -109,7 +109,7 @@ def _us(us: float) -> str:
 
 
 def _orders(orders: dict[str, str], case: Case) -> str:
-    """Says in which order each algorithm folds at this world size, as its proof has found."""
+    """Returns the order in which each algorithm folds at this world size, by its proof."""
     accumulators = {row.name: row.accumulator for row in dtypes()}
     left_fold = "the left fold over ranks at any size"
     if case.reduction.op == "sum" and accumulators[case.reduction.dtype] == case.reduction.dtype:
@@ -128,7 +128,7 @@ def _schedule(case: Case, algorithm: str | Algorithm) -> Schedule:
 
 
 def _taken(case: Case, in_place: bool) -> str:
-    """Returns what auto takes for the calls of a case."""
+    """Returns the algorithm that auto chooses for the calls of a case."""
     root = case.root if HAS_ROOT[case.collective] else None
     arguments = (case.collective, case.count, case.reduction.dtype)
     name = case.node.estimates(*arguments, root=root, path="mapped", in_place=in_place, by_rank=False).algorithm
@@ -136,18 +136,18 @@ def _taken(case: Case, in_place: bool) -> str:
 
 
 def _all_taken(cases: Sequence[Case], uses: Sequence[bool]) -> str:
-    """Says what auto takes at all sizes."""
+    """Returns the algorithms that auto chooses at all sizes."""
     return ", ".join(dict.fromkeys(_taken(case, in_place) for case in cases for in_place in uses))
 
 
 def _baselines(case: Case) -> str:
-    """Says what each baseline does."""
+    """Describes each baseline."""
     threads = counted(case.node.workers, "thread")
-    size = "" if case.reduction.dtype == "float32" else ", as float32 of as many bytes"
+    size = "" if case.reduction.dtype == "float32" else ", as float32 of the same size"
     roofline = f"hand-written loops, each element read once and written once{size}, {threads}"
     numpy = f"np.{NUMPY[case.reduction.op].__name__}(a, b, out=c)" if case.reduction.op else ""
     numpy += " for each array after the first" + (", then copies" if case.collective == "all_reduce" else "")
-    memcpy = f"np.copyto of the same bytes, 2 threads, 1 below {sized(ALONE_BYTES)} in all"
+    memcpy = f"np.copyto of the same bytes, 2 threads (1 below {sized(ALONE_BYTES)} in all)"
     meanings = {"numpy": f"{numpy}, 1 thread", "memcpy": memcpy, "roofline": roofline}
     return "; ".join(f"{name}: {meanings[name]}" for name in case.baselines)
 
@@ -163,7 +163,7 @@ def _wrong(cases: Sequence[Case]) -> list[str]:
 
 
 def print_nccl(cases: Sequence[Case], name: str, rounds: int) -> None:
-    """Prints what nccl-tests prints, column for column; whatever is more stands in lines that begin with #."""
+    """Prints the columns of nccl-tests. Lines that begin with # hold everything else."""
     n = cases[0].node.world_size
     first, last = cases[0].nbytes, cases[-1].nbytes
     uses = [in_place for in_place, kind in enumerate(NCCL_KINDS) if kind in cases[0].candidates]
@@ -199,7 +199,7 @@ def print_nccl(cases: Sequence[Case], name: str, rounds: int) -> None:
 
 
 def _nccl_count(case: Case) -> int:
-    """Returns what nccl-tests calls the count: the elements of a part, of which the longer buffer may hold several."""
+    """Returns the count of nccl-tests: the elements of one part; the longer buffer may hold several parts."""
     return case.count if writes_its_arrays(case.collective) else case.count // case.node.world_size
 
 
@@ -212,7 +212,7 @@ def _nccl_head(*cells: str) -> str:
 
 
 def print_json(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds: int) -> None:
-    """Prints everything that was measured: ``docs/cli.md`` says what each key holds; a schema only gains keys."""
+    """Prints all measurements. ``docs/cli.md`` describes the keys; a schema only gains keys."""
     first = cases[0]
     costs = {name: _schedule(first, a).cost() for name, a in chosen.items()}
     rows: list[dict[str, Any]] = [

@@ -74,7 +74,7 @@ def contenders(names: Sequence[str], collective: str | None) -> tuple[str, list[
     for name in names or known:
         one = mine.get(name)
         if one is not None and one.collective != wanted:
-            raise InvalidArgument(f"`{name}` is an algorithm of {one.collective}: {wanted} is compared")
+            raise InvalidArgument(f"`{name}` is an algorithm of {one.collective}: pass one of {wanted}")
         if one is None and name not in known:
             choice = f"choose from {', '.join(known)}, or write FILE.py:FUNCTION"
             raise InvalidArgument(f"no {wanted} algorithm is called `{name}`: {choice}")
@@ -188,11 +188,11 @@ def panel(one: Comparison) -> plot.Panel:
 def compare(
     algorithms: Annotated[
         list[str] | None,
-        typer.Argument(help="Names and FILE.py:FUNCTION with commas between; all that are known if none is named."),
+        typer.Argument(help="Names and FILE.py:FUNCTION, separated by commas. Default: all of the collective."),
     ] = None,
     on: On = None,
     listed: Annotated[
-        str | None, typer.Option("--sizes", help=f"As 1K..8G or 64K,1M; default: {DEFAULT_SIZES}.")
+        str | None, typer.Option("--sizes", help=f"Sizes: 1K..8G or 64K,1M; default: {DEFAULT_SIZES}.")
     ] = None,
     begin: Annotated[
         str | None, typer.Option("-b", "--minbytes", help="The first size, instead of --sizes: 64K.")
@@ -202,14 +202,14 @@ def compare(
         float | None, typer.Option("-f", "--stepfactor", help="The factor between sizes; default: 2.")
     ] = None,
     collective: Annotated[
-        str | None, typer.Option(help=f"What they do; default: what a file is of, else {DEFAULT_COLLECTIVE}.")
+        str | None, typer.Option(help=f"The collective. Default: that of FILE.py:FUNCTION, else {DEFAULT_COLLECTIVE}.")
     ] = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
 ) -> None:
-    """Simulates algorithms on machines, and prints their times, the fastest at each size, and a lower bound.
+    """Simulates algorithms on machines. Prints their times, the fastest at each size, and a lower bound.
 
     Example: nvcoll compare ring,tree,mine.py:star --on hgx-h100 --sizes 1K..1G
     """

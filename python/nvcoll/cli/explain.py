@@ -57,18 +57,16 @@ def _check(collective: str, dtype: str) -> int:
 
 def explain(
     collective: Annotated[str | None, typer.Argument(help="A collective.")] = None,
-    size: Annotated[
-        str, typer.Option("-b", "--bytes", help="Bytes of a rank's longer buffer: 64K, 1M.")
-    ] = DEFAULT_SIZE,
+    size: Annotated[str, typer.Option("-b", "--bytes", help="Size of a rank's longer buffer: 64K, 1M.")] = DEFAULT_SIZE,
     ranks: Ranks = 8,
-    path: Annotated[str, typer.Option(help="mapped or staged.")] = "mapped",
-    by_rank: Annotated[bool, typer.Option("--by-rank", help="Every rank calls for itself, as in Node.run.")] = False,
-    root: Annotated[int | None, typer.Option(help="The root, if there is one.")] = None,
-    dtype: Annotated[str, typer.Option("-d", "--datatype", "--dtype", help="A dtype.")] = "float32",
+    path: Annotated[str, typer.Option(help="The path: mapped or staged.")] = "mapped",
+    by_rank: Annotated[bool, typer.Option("--by-rank", help="Each rank makes the call, as in Node.run.")] = False,
+    root: Annotated[int | None, typer.Option(help="The root, if there is one; default: 0.")] = None,
+    dtype: Annotated[str, typer.Option("-d", "--datatype", "--dtype", help="The dtype of the elements.")] = "float32",
     out_of_place: OutOfPlace = False,
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds; 0: only estimate.", min=0)] = 20,
+    rounds: Annotated[int, typer.Option(help="Number of timed rounds; 0: estimates only.", min=0)] = 20,
 ) -> None:
-    """Prints the algorithm that auto takes for a call, and why: each candidate's bytes, estimate and measured time.
+    """Prints the algorithm that auto chooses for a call, and why: bytes, estimate and measured time of each candidate.
 
     Example: nvcoll explain all_gather -b 64K -n 8
     """

@@ -34,7 +34,8 @@ def _list() -> None:
         optional=("accuracy", "what it is"),
     )
     print_labelled(
-        "accuracy", "of predictions of all_reduce, at the sizes of which most systems were measured; others: predict"
+        "accuracy",
+        "of predictions of all_reduce, at the sizes with most measurements; others: nvcoll predict",
     )
     print()
     rows = [(row.name, f"{row.gbps:g}", row.title) for row in networks()]
@@ -91,7 +92,7 @@ def _show(one: Fabric) -> None:
     # Nodes of a cluster are equal: two of them have every kind of pair.
     first = max(MOST_PRINTED, 2 * n // one.nodes)
     tables = [
-        ("how they are joined, as nvidia-smi topo -m has it", one.matrix(first=first), ""),
+        ("connections, as nvidia-smi topo -m prints them", one.matrix(first=first), ""),
         ("from row to column, one pair at a time, GB/s", _gbps(one.alone(first=first)), " GB/s"),
         ("from row to column, all pairs at once, GB/s", _gbps(one.at_once(first=first)), " GB/s"),
     ]
@@ -116,14 +117,14 @@ def _show(one: Fabric) -> None:
 
 def fabric(
     name: Annotated[
-        str | None, typer.Argument(help="A machine, NODExNODES+NETWORK, or a file; without it, lists them.")
+        str | None, typer.Argument(help="A machine, NODExNODES+NETWORK, or a file. Default: list all machines.")
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option(help="The GPUs of a file of nvidia-smi topo -m (.txt) or NCCL (.xml).")
+        str | None, typer.Option(help="The GPU model, for a file of nvidia-smi topo -m (.txt) or NCCL (.xml).")
     ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw the machine to this file.")] = None,
 ) -> None:
-    """Prints the links of a machine, its bandwidth between pairs, and its bisection bandwidth; or lists machines.
+    """Prints the links and bandwidths of a machine. Without a name, lists all machines.
 
     Example: nvcoll fabric hgx-h100x4+ib-ndr-8 --svg cluster.svg
     """

@@ -1,4 +1,4 @@
-"""What nvcoll calls things that other tools spell differently: nccl-tests, MPI, torch.distributed."""
+"""Names of other tools (nccl-tests, MPI, torch.distributed), and the names of nvcoll for the same things."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ OF_OTHERS = {"--nccl": "pass --nccl-version VERSION", "--algo": "pass -a", "--wo
 
 
 def of_option(name: str) -> str | None:
-    """Returns what to write in place of an option of another tool."""
+    """Returns the replacement of an option of another tool."""
     return OF_NCCL_TESTS.get(name) or OF_OTHERS.get(name)
 
 
 def plain(name: str) -> str:
-    """Returns a name without what spellings differ in: ``AllReduce`` and ``all_reduce_perf`` become ``allreduce``."""
+    """Removes the differences between spellings: ``AllReduce`` and ``all_reduce_perf`` become ``allreduce``."""
     return re.sub(r"[^a-z]", "", name.lower().removesuffix("_perf").removeprefix("nccl").removeprefix("mpi_"))
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Returns the collective that somebody probably means."""
+    """Returns the collective that the user probably means."""
     spelled = {plain(one): one for one in known} | {"alltoallv": "all_to_all", "bcast": "broadcast"}
     found = difflib.get_close_matches(plain(name), spelled, n=1, cutoff=0.75)
     return spelled[found[0]] if found and spelled[found[0]] in known else None

@@ -1,4 +1,4 @@
-"""``nvcoll info``: what this machine offers, and which defaults follow from it."""
+"""``nvcoll info``: this machine, and the defaults that follow from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _processors(usable: int, quota: float | None) -> str:
-    """Says how many CPUs may be used, and which of affinity and quota says so."""
+    """Returns the number of usable CPUs, with affinity and quota."""
     there = os.cpu_count() or usable
     affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(there))
     limit = "no quota of the control group" if quota is None else f"the control group's quota is {quota:g} CPUs"
@@ -54,9 +54,9 @@ def info() -> None:
     print_labelled("workers", f"{workers}, one per usable CPU and at most one per rank: more would wait for each other")
     if workers > 1:
         why = "otherwise the system often puts a waiting helper behind the caller while a processor is idle"
-        print_labelled("seats", f"each helper thread is pinned to a processor of its own, never the caller's; {why}")
+        print_labelled("pinning", f"each helper thread is pinned to a processor of its own, never the caller's; {why}")
     else:
-        print_labelled("seats", "none: the caller is the only worker")
+        print_labelled("pinning", "none: the caller is the only worker")
     print_labelled("auto", of_collective)
     print_labelled("", "or another with the same bits that is estimated faster: nvcoll explain COLLECTIVE -b SIZE")
     print_labelled("path", "mapped: thread ranks reach each other's arrays, and staging would move more bytes")

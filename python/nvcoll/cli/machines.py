@@ -47,17 +47,17 @@ On = Annotated[
     list[str] | None,
     typer.Option(
         "--on",
-        help=f"Machines with commas between, or repeated: NAME, NAMExNODES+NETWORK, FILE; default: {DEFAULT_MACHINE}.",
+        help=f"Machines, separated by commas: NAME, NAMExNODES+NETWORK, FILE. Default: {DEFAULT_MACHINE}.",
         show_default=False,
     ),
 ]
-Gpu = Annotated[str | None, typer.Option(help="The GPUs of files of nvidia-smi (.txt) or NCCL (.xml).")]
+Gpu = Annotated[str | None, typer.Option(help="The GPU model, for files of nvidia-smi topo -m (.txt) or NCCL (.xml).")]
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch
 
     Launch = _Launch
 else:
-    Launch = Annotated[str, typer.Option(help=f"How calls are launched: {', '.join(launches())}.")]
+    Launch = Annotated[str, typer.Option(help=f"The launch of calls: {', '.join(launches())}.")]
 
 
 def _split(name: str) -> tuple[str, int | None, str]:
@@ -87,7 +87,7 @@ def named(name: str, gpu: str | None = None) -> Fabric:
     """
     file, nodes, network = _split(name)
     if gpu is not None and not takes_gpu(name):
-        raise InvalidArgument(f"--gpu is for files of nvidia-smi and NCCL: {name} says itself which GPUs it has")
+        raise InvalidArgument(f"--gpu is for files of nvidia-smi and NCCL: {name} names its GPUs itself")
     if Path(file).suffix not in _NEEDS_GPU:
         return preset(_without_alias(name))
     one = Fabric.from_file(file, gpu=gpu)

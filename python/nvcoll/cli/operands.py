@@ -1,4 +1,4 @@
-"""The arrays of one collective that is timed: what every rank brings, where results go, what is written before a call.
+"""The arrays of a timed collective: inputs, outputs, and the data written before each call.
 
 ::
 
@@ -92,7 +92,7 @@ class Layout:
         return slice(start, start + sum(self._counted[chunk] for chunk in shorter))
 
     def elements(self, forms: Sequence[bool], algorithms: int) -> int:
-        """Returns about how many elements a case holds: data, calls in these forms, and what the oracle needs."""
+        """Returns about the number of elements of a case: data, calls in these forms, and the oracle's arrays."""
         received, sent = sum(x or 0 for x in self.outputs), sum(x or 0 for x in self.inputs)
         longer = sum(max(x or 0, y or 0) for x, y in zip(self.inputs, self.outputs, strict=True))
         called = sum(longer if in_place else sent + received for in_place in forms)
@@ -105,7 +105,7 @@ class Operands:
     """The arrays of calls in one form, shared by all candidates that are timed."""
 
     def __init__(self, layout: Layout, data: Sequence[Array | None], in_place: bool) -> None:
-        """``data`` holds what each rank brings, None where it brings nothing; it is not changed."""
+        """``data`` holds the input of each rank, None for a rank without input. It is not changed."""
         self.layout, self.data, self.in_place = layout, data, in_place
         dtype = next(x.dtype for x in data if x is not None)
         self.inputs: list[Array | None] = []
@@ -147,7 +147,7 @@ class Operands:
         return [y for y in self.outputs if y is not None]
 
     def arguments(self) -> tuple[Any, Any]:
-        """Returns what a call of a node takes: its arrays, and its ``out``."""
+        """Returns the arguments of a call of a node: arrays and ``out``."""
         collective, root = self.layout.collective, self.layout.root
         if self.in_place and writes_its_arrays(collective):
             return [x if x is not None else y for x, y in zip(self.inputs, self.outputs, strict=True)], None
@@ -156,7 +156,7 @@ class Operands:
         return arrays, self.outputs[root] if is_to_root(collective) else self.outputs
 
     def options(self, op: Any) -> dict[str, Any]:
-        """Returns what else a call takes."""
+        """Returns the further arguments of a call: op and root."""
         options: dict[str, Any] = {"op": op} if FOLDS[self.layout.collective] else {}
         return options | ({"root": self.layout.root} if HAS_ROOT[self.layout.collective] else {})
 

@@ -54,7 +54,7 @@ def write_svg(file: Path, svg: str, what: str) -> None:
         InvalidArgument: the file is not called .svg, or cannot be written.
     """
     if file.suffix != ".svg":
-        raise InvalidArgument(f"`{file}` is drawn as SVG: end it in .svg")
+        raise InvalidArgument(f"`{file}` is not an .svg file: end its name in .svg")
     try:
         file.write_text(svg)
     except OSError as error:
@@ -68,13 +68,13 @@ def width_of(svg: str) -> int:
 
 
 def check(file: Path) -> None:
-    """Refuses, before anything is timed, what could not be drawn after it.
+    """Refuses, before the measurement, a file that cannot be drawn after it.
 
     Raises:
         InvalidArgument: another kind of file, no such directory, or no matplotlib.
     """
     if file.suffix not in SUFFIXES:
-        raise InvalidArgument(f"`{file}` is no picture: end it in {', '.join(SUFFIXES)}")
+        raise InvalidArgument(f"`{file}` is not a picture file: end its name in {', '.join(SUFFIXES)}")
     if not file.absolute().parent.is_dir():
         raise InvalidArgument(f"`{file.parent}` is not a directory: make it first")
     try:

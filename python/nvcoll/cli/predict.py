@@ -297,9 +297,7 @@ def _check(question: Question, on: Sequence[Fabric], plot_file: Path | None, tra
 
 def predict(
     collective: Annotated[str, typer.Argument(help="A collective, as all_reduce.")],
-    begin: Annotated[
-        str, typer.Option("-b", "--minbytes", help="Bytes as nccl-tests counts them: 64K.")
-    ] = DEFAULT_SIZE,
+    begin: Annotated[str, typer.Option("-b", "--minbytes", help="Size, as nccl-tests counts it: 64K.")] = DEFAULT_SIZE,
     end: Annotated[str | None, typer.Option("-e", "--maxbytes", help="The last size of a sweep.")] = None,
     factor: Annotated[
         float | None, typer.Option("-f", "--stepfactor", help="The factor between sizes; default: 2.")
@@ -308,7 +306,7 @@ def predict(
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
     bucket: Annotated[
-        str | None, typer.Option(help="Cut -b bytes into buckets of this size, one after the other: 25MiB.")
+        str | None, typer.Option(help="Divide -b bytes into buckets of this size, sent one after another: 25MiB.")
     ] = None,
     nccl_version: Annotated[
         str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest known.")
@@ -318,10 +316,10 @@ def predict(
         Path | None, typer.Option("--plot", help="Draw busbw over sizes to this file: .svg, .png or .pdf.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Write the schedule in virtual time to this file, for ui.perfetto.dev.")
+        Path | None, typer.Option(help="Write the simulated schedule to this file, for ui.perfetto.dev.")
     ] = None,
 ) -> None:
-    """Predicts how long an NCCL collective takes on machines, with a 90 % interval, what limits it, and a lower bound.
+    """Predicts the time of an NCCL collective on machines, with its 90 % interval, its bottleneck and a lower bound.
 
     Example: nvcoll predict all_reduce -b 1G --on hgx-h100,rtx4090-4-staged
     """

@@ -1,4 +1,4 @@
-"""Rounds of what ``auto`` chooses from: every candidate once in each, in an order drawn at random, on rewritten arrays.
+"""Rounds of the candidates of ``auto``: each round times every candidate once, in random order, on rewritten arrays.
 
 A mode is how a call is run (see docs/maintainers/auto.md). *tile* and *staged* are planned calls that one caller makes
 for all ranks. *ranks* are calls that every rank makes for itself in ``Node.run``; rank 0 times them from one barrier to
@@ -27,20 +27,19 @@ MODES = {"tile": ("mapped", False), "staged": ("staged", False), "ranks": ("mapp
 
 
 SETTLING = 8
-"""Rounds that are not timed: so many large calls a node makes before it has found how to store (the engine's
-`stores.rs`), and every candidate should have."""
+"""The number of rounds before the timed ones. In these, a node chooses between plain and streaming stores for each
+candidate (the engine's `store_choice.rs`)."""
 
 ROW, ROW_BYTES = 10, 4 << 20
-"""Calls in a row: so many, but not more than move about so many bytes. Chosen."""
-
+"""The largest number of calls in a row, and the bytes that they may move together. Chosen."""
 
 Passed = tuple[list[Array | None], list[Array | None] | None]
-"""What each rank passes, and passes as ``out``: None where it passes nothing."""
+"""The array and the ``out`` that each rank passes; None if it passes none."""
 
 
 @dataclass
 class Call:
-    """What is called again and again."""
+    """The call that is timed."""
 
     collective: str
     count: int
@@ -65,11 +64,11 @@ class Call:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What a call takes beside its arrays."""
+        """The arguments of a call beside its arrays."""
         return {"root": self.root} if self.has_root else {}
 
     def arrays(self) -> Passed:
-        """Makes what every rank passes, and what it passes as ``out``: None where it passes nothing."""
+        """Makes the array and the ``out`` of each rank; None if it passes none."""
         n, is_cut = self.world_size, self.collective in CUT
         # Small numbers, which every dtype holds, and whose sums do too.
         whole = [(np.arange(self.count) % 3 + rank % 2).astype(dtype_named(self.dtype)) for rank in range(n)]
@@ -102,7 +101,7 @@ class Call:
         return node.plan(self.collective, own, algorithm=algorithm, out=out, path=path, **self.arguments)
 
     def _passed_at_once(self, arrays: list[Array | None]) -> Any:
-        """Returns what a caller of all ranks passes: the arrays, or the root's where only that passes one."""
+        """Returns the argument of a caller of all ranks: the arrays, or the root's if only the root passes one."""
         return arrays if all(x is not None for x in arrays) else arrays[self.root]
 
 

@@ -1,7 +1,7 @@
-"""``nvcoll run``: runs a script in this process, then prices its collectives on machines that you do not have.
+"""``nvcoll run``: runs a script in this process, then predicts its collectives on machines that you do not have.
 
-The script sees what ``python script.py`` shows it: ``sys.argv``, ``__main__``, ``sys.path[0]``; its output, traceback
-and exit status are its own. Each ``Node`` counts its calls; the table comes when the script has ended in any way.
+The script runs as under ``python script.py``: ``sys.argv``, ``__main__``, ``sys.path[0]``, output, traceback and exit
+status are the same. Each ``Node`` counts its calls. The table is printed when the script ends, also after an error.
 Processes that the script starts are not seen, and a forked child prints no table.
 """
 
@@ -27,7 +27,7 @@ from nvcoll.tables import print_labelled
 FAILED, INTERRUPTED = 1, 130
 
 OURS = ("--on", "--gpu", "--launch", "--json", "--save")
-"""Options of nvcoll run, which behind the script are the script's."""
+"""Options of nvcoll run. After the script, they belong to the script."""
 
 UNSEEN = {"torch.distributed": "torch.distributed", "mpi4py": "mpi4py", "jax": "JAX"}
 """Modules whose collectives are not counted, and their names."""
@@ -35,14 +35,14 @@ UNSEEN = {"torch.distributed": "torch.distributed", "mpi4py": "mpi4py", "jax": "
 
 def run(
     script: Annotated[Path, typer.Argument(help="A Python script that uses nvcoll.Node.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")] = None,
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON after the script's output, no table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
     save: Annotated[Path | None, typer.Option("--save", help="Write the report to this file, as JSON.")] = None,
 ) -> None:
-    """Runs a script, then prints what its collectives would cost on each machine.
+    """Runs a script, then prints the predicted time of its collectives on each machine.
 
     Options stand before the script. The exit status is the script's.
 
@@ -53,11 +53,11 @@ def run(
     if save is not None:
         save.touch()  # a file that cannot be written is found out before the script runs
     process = os.getpid()
-    with watched() as tallies:
+    with watched() as counts:
         status = _status_of(source, str(script), arguments or [])
     if os.getpid() != process:  # the script has forked, and this is the child
         raise typer.Exit(status)
-    report = report_of(tallies, pricers)
+    report = report_of(counts, pricers)
     if save is not None:
         save.write_text(report.to_json() + "\n")
     if _can_print():
@@ -82,7 +82,7 @@ def _can_print() -> bool:
 
 
 def _print(report: Report, name: str, arguments: list[str], as_json: bool) -> None:
-    """Prints the report, and notes on what it cannot see."""
+    """Prints the report, and notes on calls that it does not count."""
     if as_json:
         print(report.to_json())
         return

@@ -37,11 +37,11 @@ def _ranks(help: str, most: int = MAX_WORLD_SIZE) -> Any:
     return typer.Option("-n", "--ranks", help=help, callback=checked)
 
 
-Name = Annotated[str | None, typer.Argument(help="A collective, FILE.py:FUNCTION, or a text file that show printed.")]
-AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm of that collective; default: auto's first.")]
+Name = Annotated[str | None, typer.Argument(help="A collective, FILE.py:FUNCTION, or a text of nvcoll show.")]
+AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm; default: the first of nvcoll algorithms.")]
 Ranks = Annotated[int, _ranks("The number of ranks.", MAX_RUNNING_RANKS)]
-OutOfPlace = Annotated[bool, typer.Option("--out-of-place", help="Input and output are different memory.")]
-Root = Annotated[int | None, typer.Option("--root", help="The rank that has or receives everything; default: 0.")]
+OutOfPlace = Annotated[bool, typer.Option("--out-of-place", help="Input and output have separate memory.")]
+Root = Annotated[int | None, typer.Option("--root", help="The root, if there is one; default: 0.")]
 
 
 @dataclass
@@ -197,10 +197,11 @@ def verify(
     out_of_place: OutOfPlace = False,
     root: Root = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every algorithm, path, aliasing; 1..17, 32, 64 ranks.")
+        bool,
+        typer.Option("--all", help="Prove all algorithms, paths and aliasings, of 1..17, 32, 64 ranks."),
     ] = False,
 ) -> None:
-    """Proves that a schedule gives the promised result, without race or deadlock; status 1 if it does not.
+    """Proves that a schedule computes its collective, without races and deadlocks. If not, the exit status is 1.
 
     Example: nvcoll verify all_reduce ring -n 8
     """
@@ -231,7 +232,7 @@ def _drawn(schedule: Schedule) -> str:
     if max(width, height) > plot.MOST_PIXELS:
         raise InvalidArgument(
             f"the drawing of {counted(schedule.world_size, 'rank')} and {counted(schedule.step_count, 'step')} would "
-            f"be {width:.0f} x {height:.0f} pixels, of which {plot.MOST_PIXELS} can be read: draw fewer ranks (-n 8)"
+            f"be {width:.0f} x {height:.0f} pixels, at most {plot.MOST_PIXELS} are readable: draw fewer ranks (-n 8)"
         )
     return drawing.svg(schedule)
 
@@ -243,9 +244,9 @@ def show(
     path: Annotated[str | None, typer.Option("--path", help="mapped, staged, pushed, or all; default: mapped.")] = None,
     out_of_place: OutOfPlace = False,
     root: Root = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Draw it to this file (mapped, unless --path).")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Draw the schedule to this file, as SVG.")] = None,
 ) -> None:
-    """Prints the steps of a schedule and what each waits for; --path staged shows it lowered.
+    """Prints the steps of a schedule and their waits. With --path staged, prints the schedule after lowering.
 
     Example: nvcoll show all_reduce ring -n 4 --svg ring.svg
     """

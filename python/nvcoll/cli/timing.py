@@ -1,15 +1,14 @@
-"""Rounds in which everything is timed once, on the same arrays, in an order drawn at random.
+"""Rounds of ``nvcoll bench``: each round times every candidate once, on the same arrays, in random order.
 
-The machine's speed changes by the minute, so only what was timed in the same round is compared: a ratio is the median
-of the rounds' ratios. The order is drawn anew in every round, because who follows whom matters: whatever came right
-after the roofline, whose threads sleep between runs and leave the other processor cold, was 5 % slower. (Measured.)
+The machine's speed changes by the minute, so only times of the same round are compared: a ratio is the median of the
+rounds' ratios. Each round draws a new order, because a candidate influences the next one. Measured: a candidate right
+after the roofline was 5 % slower, because the roofline's threads sleep between runs.
 
-Before each call the arrays are rewritten; after it every element of every rank is compared, bit for bit, with the
-oracle. One round before the first is not timed: it builds, proves and binds.
+Before each call the arrays are rewritten. After it, every element of every rank is compared bit for bit with the
+oracle. The first round is not timed: it builds, proves and binds.
 
-A time is a median with its quartiles (`Spread`): half of the rounds lie between them.
-
-What they are timed beside is in ``baselines.py``; the roofline is the engine's.
+A time is a median with its quartiles (`Spread`): half of the rounds lie between them. The baselines are in
+``baselines.py``; the roofline is in the engine.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 @dataclass
 class Reduction:
-    """What is folded: the dtype, the op (None if the collective only copies), and its scalars, one per rank."""
+    """The dtype, the op (None if the collective only copies), and its scalars, one per rank."""
 
     dtype: str
     op: str | None
@@ -91,7 +90,7 @@ class Reduction:
         return rng.random(count, dtype="f4").astype(self.numpy_dtype)
 
     def by_numpy(self, x: Operands) -> None:
-        """The loop that a numpy user writes; contributions are scaled where they are."""
+        """Runs the loop of a numpy user. Contributions are scaled in place."""
         assert self.op is not None
         ufunc = NUMPY[self.op]
         if self.op == "premul_sum":
@@ -124,24 +123,24 @@ class Spread:
 
     @property
     def width(self) -> float:
-        """How far the quartiles are apart, in medians."""
+        """The distance between the quartiles, in medians."""
         return (self.high - self.low) / self.median
 
 
 @dataclass
 class Candidate:
-    """Something that is timed."""
+    """A call that is timed."""
 
     call: Callable[[], float | None]
     """Makes the call; returns seconds if it has a clock of its own."""
     results: Sequence[Array]
     expected: Sequence[Array] | None = None
-    """What the results must be, to the bit; None if that is not looked at."""
+    """The bits that the results must have; None if they are not checked."""
     seconds: list[float] = field(default_factory=list)
     wrong: int = 0
 
     def run(self, is_counted: bool) -> None:
-        """Makes the call and looks at what it did."""
+        """Makes the call and checks its results."""
         start = time.perf_counter()
         measured = self.call()
         elapsed = time.perf_counter() - start
@@ -152,7 +151,7 @@ class Candidate:
             self.wrong += sum(count_unequal(result, expected) for result, expected in pairs)
 
     def let_go(self) -> None:
-        """Frees what it was called on; what was measured stays."""
+        """Frees the arrays; the measurements stay."""
         self.call, self.results, self.expected = lambda: None, [], None
 
 
@@ -165,7 +164,7 @@ def count_unequal(a: Array, b: Array) -> int:
 
 
 class Case:
-    """One size of one collective, and everything that is timed on its arrays."""
+    """One size of one collective, and the candidates that are timed on its arrays."""
 
     def __init__(self, node: nvcoll.Node, collective: str, reduction: Reduction, count: int, root: int = 0) -> None:
         self.node, self.collective, self.reduction, self.root = node, collective, reduction, root
@@ -213,14 +212,14 @@ class Case:
         self._operands[name] = operands
 
     def _expected(self, algorithm: str | Algorithm, operands: Operands) -> list[Array]:
-        """Returns what the schedule of an algorithm gives on every rank that receives something."""
+        """Returns the outputs of an algorithm by the oracle, on every rank that has an output."""
         n, reduction = self.node.world_size, self.reduction
         schedule = schedule_of(self.collective, algorithm, n, operands.in_place, self.root)
         results = oracle.run(schedule, self.data, self.count, reduction.op or "sum", reduction.scalars)
         return [distinct(x, self._known, count_unequal) for x in results if x is not None]
 
     def add_baselines(self) -> None:
-        """Adds numpy's loop or a memcpy; for an all_reduce the roofline, on float32 of as many bytes."""
+        """Adds numpy's loop or a memcpy; for an all_reduce the roofline, on float32 of the same size."""
         operands = self.operands(self.in_place)
         if FOLDS[self.collective]:
             self._add("numpy", operands, lambda: self.reduction.by_numpy(operands))
@@ -233,7 +232,7 @@ class Case:
         self.baselines = [name for name in ("numpy", "memcpy", "roofline") if name in self.candidates]
 
     def round(self, is_counted: bool = True) -> None:
-        """Times everything once, in an order drawn at random."""
+        """Times every candidate once, in random order."""
         names = list(self.candidates)
         self._order.shuffle(names)
         for name in names:
@@ -241,7 +240,7 @@ class Case:
             self.candidates[name].run(is_counted)
 
     def let_go(self) -> None:
-        """Frees the arrays and the thread; what was measured stays."""
+        """Frees the arrays and the thread; the measurements stay."""
         if self._memcpy is not None:
             self._memcpy.close()
         self.data, self._forms, self._operands, self._known, self._memcpy = [], {}, {}, [], None
@@ -249,7 +248,7 @@ class Case:
             candidate.let_go()
 
     def seconds(self, name: str) -> Spread:
-        """Returns how long a call took."""
+        """Returns the time of a call."""
         return Spread.of(self.candidates[name].seconds)
 
     def ratio(self, above: str, below: str) -> Spread:
@@ -273,15 +272,15 @@ def schedule_of(
 
 
 def layout_of(collective: str, world_size: int, count: int, root: int) -> Layout:
-    """Returns how ``count`` elements are cut among ranks."""
+    """Returns the parts of ``count`` elements on the ranks."""
     return Layout(schedule_of(collective, "auto", world_size, False, root), count)
 
 
 def check_memory(layout: Layout, forms: Sequence[bool], algorithms: int, itemsize: int) -> None:
-    """Refuses sizes whose arrays do not fit: data, calls in their forms, and what the oracle holds.
+    """Refuses sizes whose arrays do not fit: data, arguments of calls in each form, and the oracle's arrays.
 
     Raises:
-        InvalidArgument: with what is needed and what is free.
+        InvalidArgument: with the needed and the free bytes.
     """
     world_size, needed = layout.world_size, layout.elements(forms, algorithms) * itemsize
     nbytes = max(count or 0 for count in (*layout.inputs, *layout.outputs)) * itemsize

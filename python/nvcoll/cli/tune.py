@@ -31,20 +31,20 @@ from nvcoll.formatting import counted
 
 RANKS = (2, 8)
 SIZES = ("1K", "4M", "64K", "1M", "4K", "16K", "256K", "16M")
-"""What is measured, what matters most first: a busy machine may not come to the end. Chosen: both sides of every cache
-and of where helpers begin to help, in less than a minute."""
+"""The measured sizes. The most important come first, because a busy machine may not reach the last. Chosen: both sides
+of every cache and of the size from which helpers help, in less than a minute."""
 
 ROUNDS, ROUNDS_OF_LARGE, LARGE_BYTES = 9, 7, 4 << 20
-"""How often each call is timed, and where fewer times do. Chosen."""
+"""The number of rounds, the number of rounds of large calls, and the size of a large call. Chosen."""
 
 BUDGET_S = 50.0
-"""After so long, no further call is measured. Chosen."""
+"""The time after which no further call is measured. Chosen."""
 
 NEAR_BYTES, FAR_BYTES = 1 << 20, 32 << 20
-"""Caches where the system does not say. Chosen."""
+"""The sizes of caches, if the system does not tell them. Chosen."""
 
 SWEEPS = 20_000
-"""Passes of the solver over all coefficients. Chosen: far more than it takes."""
+"""The most passes of the solver over all coefficients. Chosen: far more than it needs."""
 
 FREEZE_UP_TO = 1 << 30
 """The largest size for which a decision is frozen; larger calls are decided like it."""
@@ -69,7 +69,7 @@ class Fit:
 
     @property
     def words(self) -> str:
-        """How well the equations are met."""
+        """The accuracy of the fit."""
         middle, high = np.percentile(self.errors, (50, 90))
         return f"{len(self.seconds)} times, half of the estimates within {middle:.0%}, nine of ten within {high:.0%}"
 
@@ -94,7 +94,7 @@ def non_negative_least_squares(equations: Any, values: Any) -> Any:
 
 
 def _measure(table: Path, all_ranks: Sequence[int], all_sizes: Sequence[str], rounds: int) -> list[Fit]:
-    """Measures every mode; says so when the time is up. The table says how large the caches are."""
+    """Measures every mode, and prints a line if the time is up. The table has the sizes of the caches."""
     began, skipped = time.monotonic(), 0
     fits = {mode: Fit(mode) for mode in MODES}
     for text in all_sizes:
@@ -113,7 +113,7 @@ def _measure(table: Path, all_ranks: Sequence[int], all_sizes: Sequence[str], ro
                     fit.terms += [candidate.terms for candidate in candidates]
                     fit.seconds += [Spread.of(seconds[name]).low for name in names]
     if skipped:
-        typer.echo(f"nvcoll: {BUDGET_S:.0f} s are over, {counted(skipped, 'call')} of the set were left out", err=True)
+        typer.echo(f"nvcoll: {BUDGET_S:.0f} s have passed: {counted(skipped, 'call')} were not measured", err=True)
     return list(fits.values())
 
 
@@ -143,7 +143,7 @@ def table_text(table: dict[str, Any], decisions: Sequence[str] = ()) -> str:
 
 
 def frozen(node: nvcoll.Node) -> list[str]:
-    """Returns what auto decides now, at every size, as lines of TOML: for this world size, in float32."""
+    """Returns the choices of auto at every size as lines of TOML, for this world size and float32."""
     lines: list[str] = []
     for collective in _with_a_choice():
         for mode in MODES:
@@ -220,9 +220,9 @@ def tune(
     if file is None:
         return
     file.write_text(text)
-    nvcoll.Node(ranks, tuning=file)  # what was written is read
+    nvcoll.Node(ranks, tuning=file)  # the file is read back
     if freeze:
         lines = frozen(nvcoll.Node(ranks, tuning=file))
         file.write_text(table_text(table, lines))
         nvcoll.Node(ranks, tuning=file)
-    typer.echo(f"written to {file}: pin it with NVCOLL_TUNING={file} or nvcoll.Node(..., tuning=FILE)", err=True)
+    typer.echo(f"written to {file}: use it with NVCOLL_TUNING={file} or nvcoll.Node(..., tuning=FILE)", err=True)
