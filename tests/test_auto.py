@@ -125,7 +125,7 @@ def test_a_decision_for_other_bits_is_refused(pinned):
 @pytest.mark.parametrize("options", [(), ("--path", "staged"), ("--by-rank",), ("--out-of-place",)])
 def test_explain_shows_estimates_beside_measurements(options):
     text = run("explain", "all_reduce", "-b", "1K", "-n", "3", "--rounds", "2", *options)
-    assert re.search(r"^auto takes (\w+): ", text, re.MULTILINE)
+    assert re.search(r"^auto chooses (\w+): ", text, re.MULTILINE)
     for name in auto_candidates("all_reduce"):
         assert re.search(rf"^{name} +\d\S* [KM]?i?B? +\d+ +\d+ +[\d.e+]+ +[\d.e+]+ +[\d.]+", text, re.MULTILINE), text
     assert text.count("<- auto") == 1

@@ -39,7 +39,7 @@ def test_a_collective_may_stand_before_a_file_that_is_of_it(mine, tmp_path):
 
 def test_what_moves_no_data_is_explained_in_a_sentence():
     text = run("explain", "barrier")[0]
-    assert "auto takes direct: it is the only algorithm, and no data is moved" in text
+    assert "auto chooses direct: it is the only algorithm, and no data is moved" in text
     assert run("show", "barrier")[0]
 
 
@@ -145,7 +145,7 @@ def test_explain_says_when_another_candidate_was_faster_beyond_the_spread(monkey
     monkeypatch.setattr(explain, "machine", lambda: {"cpu": "Abacus 9000"})
     slow, fast, near = Spread.of([2.0, 2.1, 2.2]), Spread.of([1.0, 1.1, 1.2]), Spread.of([1.9, 2.0, 2.3])
     (words,) = explain.advice("slow", "Abacus 9000, 2 CPUs", {"slow": slow, "fast": fast})
-    assert words.startswith("fast was faster here than slow, which auto takes: pass algorithm='fast'")
+    assert words.startswith("fast was faster here than slow, which auto chooses: pass algorithm='fast'")
     assert list(explain.advice("slow", "Abacus 9000, 2 CPUs", {"slow": slow, "near": near})) == []
 
 

@@ -63,7 +63,7 @@ def _errors_in_one_line() -> Iterator[None]:
         if not hasattr(error, "format_message"):  # which usage errors of every click that typer brings have
             raise
         message = error.format_message()
-        if hint := hints.of_option(getattr(error, "option_name", "")):
+        if hint := hints.OPTIONS.get(getattr(error, "option_name", "")):
             message = f"{message.rstrip('.')}: {hint}"
     typer.echo(f"nvcoll: {message}", err=True)
     raise typer.Exit(status)

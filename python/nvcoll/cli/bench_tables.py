@@ -66,7 +66,8 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     heads = [f"{best} {'vs' if name == 'numpy' else 'of'} {name}" for name in case.baselines]
     rows = []
     for case in cases:
-        times = [_us(case.seconds(name).median * 1e6) for name in columns]
+        medians = [case.seconds(name).median * 1e6 for name in columns]
+        times = [f"{us:.0f}" if us >= 100 else f"{us:.1f}" for us in medians]
         ratios = [_beside(case, name, best) for name in case.baselines]
         rows.append([sized(case.nbytes), *times, "|", *ratios, str(case.wrong)])
     print_fitted(["size", *columns, "|", *heads, "#wrong"], rows)
@@ -104,10 +105,6 @@ def _spread(cases: Sequence[Case], columns: Sequence[str]) -> str:
     return f"distance between quartiles, at the worst size: {apart} of the median"
 
 
-def _us(us: float) -> str:
-    return f"{us:.0f}" if us >= 100 else f"{us:.1f}"
-
-
 def _orders(orders: dict[str, str], case: Case) -> str:
     """Returns the order in which each algorithm folds at this world size, by its proof."""
     accumulators = {row.name: row.accumulator for row in dtypes()}
@@ -133,11 +130,6 @@ def _taken(case: Case, in_place: bool) -> str:
     arguments = (case.collective, case.count, case.reduction.dtype)
     name = case.node.estimates(*arguments, root=root, path="mapped", in_place=in_place, by_rank=False).algorithm
     return str(name)
-
-
-def _all_taken(cases: Sequence[Case], uses: Sequence[bool]) -> str:
-    """Returns the algorithms that auto chooses at all sizes."""
-    return ", ".join(dict.fromkeys(_taken(case, in_place) for case in cases for in_place in uses))
 
 
 def _baselines(case: Case) -> str:
@@ -167,7 +159,8 @@ def print_nccl(cases: Sequence[Case], name: str, rounds: int) -> None:
     n = cases[0].node.world_size
     first, last = cases[0].nbytes, cases[-1].nbytes
     uses = [in_place for in_place, kind in enumerate(NCCL_KINDS) if kind in cases[0].candidates]
-    name = f"auto ({_all_taken(cases, [bool(use) for use in uses])})" if name == "auto" else name
+    if name == "auto":
+        name = f"auto ({', '.join(dict.fromkeys(_taken(case, bool(use)) for case in cases for use in uses))})"
     print(f"# nvcoll {__version__} {cases[0].collective} {name}, {ranks_and_cores(cases[0])}, {machine()['cpu'] or ''}")
     iterations = f"iters: {rounds} (median of interleaved rounds) warmup iters: 1 validation: 1"
     print(f"# minBytes {first} maxBytes {last} {iterations}")
@@ -178,7 +171,8 @@ def print_nccl(cases: Sequence[Case], name: str, rounds: int) -> None:
     rates: list[float] = []
     for case in cases:
         dtype, op = case.reduction.dtype, case.reduction.op or "none"
-        row: list[object] = [case.nbytes, _nccl_count(case), NCCL_DTYPES.get(dtype, dtype), NCCL_OPS.get(op, op)]
+        count = case.count if writes_its_arrays(case.collective) else case.count // n  # nccl-tests counts one part
+        row: list[object] = [case.nbytes, count, NCCL_DTYPES.get(dtype, dtype), NCCL_OPS.get(op, op)]
         row.append(case.root if HAS_ROOT[case.collective] else -1)
         for kind in NCCL_KINDS:
             if kind not in case.candidates:
@@ -196,11 +190,6 @@ def print_nccl(cases: Sequence[Case], name: str, rounds: int) -> None:
     print(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
     print(f"# Avg bus bandwidth    : {sum(rates) / len(rates):g} ")
     print("#")
-
-
-def _nccl_count(case: Case) -> int:
-    """Returns the count of nccl-tests: the elements of one part; the longer buffer may hold several parts."""
-    return case.count if writes_its_arrays(case.collective) else case.count // case.node.world_size
 
 
 def _nccl_line(*cells: object) -> str:

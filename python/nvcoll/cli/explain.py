@@ -1,4 +1,4 @@
-"""``nvcoll explain``: which algorithm ``auto`` takes for a call, and why: estimates beside measurements."""
+"""``nvcoll explain``: the choice of ``auto`` for a call, and its reason: estimates and measurements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_SIZE = "64K"
 
 
 def estimates(node: nvcoll.Node, mode: str, call: Call) -> AutoChoice:
-    """Returns what auto takes, why, and what it expects of each candidate."""
+    """Returns the choice of auto, its reason, and the estimate of each candidate."""
     path, by_rank = MODES[mode]
     return node.estimates(
         call.collective,
@@ -75,7 +75,7 @@ def explain(
     if collective == "barrier":
         known = next(row.name for row in registry() if row.collective == collective)
         print(f"{collective}, {counted(ranks, 'rank')}")
-        print(f"auto takes {known}: it is the only algorithm, and no data is moved; see nvcoll show {collective}")
+        print(f"auto chooses {known}: it is the only algorithm, and no data is moved; see nvcoll show {collective}")
         return
     element, root_rank = _check(collective, dtype), root_of(collective, ranks, root)
     if path not in ("mapped", "staged"):
@@ -96,7 +96,7 @@ def explain(
     size = sized(call.count * element)
     title = f"{collective} {size} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}"
     print_labelled("", title, label=0)
-    print_labelled("", f"auto takes {chosen}: {why}", label=0)
+    print_labelled("", f"auto chooses {chosen}: {why}", label=0)
     print()
     if candidates:
         print_candidates(candidates, chosen, seconds)
@@ -125,13 +125,13 @@ def advice(chosen: str, tuned: str, seconds: dict[str, Spread]) -> Iterator[str]
     """Yields what the user should know: a candidate was faster than auto's, or the tuning table is of another CPU.
 
     Args:
-        chosen: the candidate that auto takes.
+        chosen: the candidate that auto chooses.
         tuned: the machine of the tuning table.
         seconds: times of the candidates; empty if nothing was measured.
     """
     fastest = min(seconds, key=lambda name: seconds[name].median, default=chosen)
     if fastest != chosen and seconds[fastest].high < seconds[chosen].low:
-        yield f"{fastest} was faster here than {chosen}, which auto takes: pass algorithm='{fastest}', or tune"
+        yield f"{fastest} was faster here than {chosen}, which auto chooses: pass algorithm='{fastest}', or tune"
     if not is_of_this_cpu(tuned):
         here = machine()["cpu"] or "unknown CPU"
         yield (
@@ -141,7 +141,7 @@ def advice(chosen: str, tuned: str, seconds: dict[str, Spread]) -> Iterator[str]
 
 
 def print_candidates(rows: Sequence[CandidateRow], chosen: str, seconds: dict[str, Spread]) -> None:
-    """Prints one line per candidate; the one that auto takes has an arrow."""
+    """Prints one line per candidate; the choice of auto has an arrow."""
     headings = ("candidate", "moved", "waits", "steps", "estimate us", "measured us", "estimate/measured", "")
     table = []
     for row in rows:

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
-OF_NCCL_TESTS = {
+OPTIONS = {
     "-g": "ranks are threads of this process: pass -n RANKS",
     "--ngpus": "ranks are threads of this process: pass -n RANKS",
     "-t": "ranks are threads of this process: pass -n RANKS",
@@ -25,15 +25,11 @@ OF_NCCL_TESTS = {
     "-p": "there is nothing to set up in parallel: leave it out",
     "--parallel_init": "there is nothing to set up in parallel: leave it out",
     "-J": "pass --json",
+    "--nccl": "pass --nccl-version VERSION",
+    "--algo": "pass -a",
+    "--world-size": "pass -n",
 }
-"""The option of ``nvcoll bench`` in place of one of nccl-tests."""
-
-OF_OTHERS = {"--nccl": "pass --nccl-version VERSION", "--algo": "pass -a", "--world-size": "pass -n"}
-
-
-def of_option(name: str) -> str | None:
-    """Returns the replacement of an option of another tool."""
-    return OF_NCCL_TESTS.get(name) or OF_OTHERS.get(name)
+"""For options of other tools, most of nccl-tests, the replacement."""
 
 
 def plain(name: str) -> str:

@@ -55,16 +55,6 @@ def writes_its_arrays(collective: str) -> bool:
     return all(x == y for x, y in _held(collective) if x and y)
 
 
-def is_from_root(collective: str) -> bool:
-    """Says whether only the root has an input."""
-    return not _held(collective)[1][0]
-
-
-def is_to_root(collective: str) -> bool:
-    """Says whether only the root has an output."""
-    return not _held(collective)[1][1]
-
-
 class Layout:
     """The elements of the input and the output of every rank: their number, and their place in the whole."""
 
@@ -151,9 +141,9 @@ class Operands:
         collective, root = self.layout.collective, self.layout.root
         if self.in_place and writes_its_arrays(collective):
             return [x if x is not None else y for x, y in zip(self.inputs, self.outputs, strict=True)], None
-        is_one_array = is_from_root(collective) and not writes_its_arrays(collective)
-        arrays = self.inputs[root] if is_one_array else self.inputs
-        return arrays, self.outputs[root] if is_to_root(collective) else self.outputs
+        has_input, has_output = _held(collective)[1]  # of a rank that is not the root
+        arrays = self.inputs if has_input or writes_its_arrays(collective) else self.inputs[root]
+        return arrays, self.outputs if has_output else self.outputs[root]
 
     def options(self, op: Any) -> dict[str, Any]:
         """Returns the further arguments of a call: op and root."""

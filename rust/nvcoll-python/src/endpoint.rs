@@ -23,7 +23,7 @@ use crate::group::OpenGroup;
 use crate::request::{Checked, Request};
 
 /// The number of counters that a communicator keeps. Chosen: more than a training step has calls.
-const MOST_TALLIES: usize = 16;
+const MOST_COUNTERS: usize = 16;
 
 /// A node, or one rank of a node.
 pub(crate) struct Endpoint {
@@ -164,7 +164,7 @@ impl Endpoint {
         }
         let counter = self.node.programs().call_counts().among(program, member.ranks());
         counter.count();
-        known.truncate(MOST_TALLIES - 1);
+        known.truncate(MOST_COUNTERS - 1);
         known.insert(0, (program.clone(), counter));
     }
 

@@ -12,6 +12,7 @@ use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::ranks::node::Node as Engine;
 use nvcoll_engine::Deadline;
 
+use crate::call_counts::CallCounts;
 use crate::calls::Seconds;
 use crate::endpoint::Endpoint;
 use crate::error::{invalid, of_engine};
@@ -21,7 +22,6 @@ use crate::plan::Plan;
 use crate::request::Request;
 use crate::rows::AutoChoice;
 use crate::schedule::collective_named;
-use crate::call_counts::CallCounts;
 use crate::team::Team;
 use crate::tuning::estimates;
 
