@@ -1,11 +1,9 @@
 """Signals stop what takes long in the core: building, lowering, proving and costing for many ranks."""
 
-import contextlib
 import signal
-import threading
-import time
+import subprocess
+import sys
 
-import numpy as np
 import pytest
 
 import nvcoll
@@ -53,39 +51,43 @@ def test_a_signal_stops_work_of_the_core_and_what_its_handler_raises_arrives(rin
         work(ring)
 
 
-@pytest.fixture(params=["by_name", "by_schedule"])
-def proof_of_another_thread(request):
-    """A call whose schedule another thread is proving, and that thread, which gives up after three seconds."""
-    algorithm = "ring" if request.param == "by_name" else nvcoll.schedule("all_reduce", "ring", world_size=RANKS)
+WAIT = """
+import contextlib, signal, sys, threading, time
+import numpy as np
+import nvcoll
 
-    def call(timeout=None):
-        arrays = [np.ones(1, np.float32) for _ in range(RANKS)]
-        nvcoll.Node(RANKS, workers=1).all_reduce(arrays, "sum", algorithm=algorithm, timeout=timeout)
+ranks, algorithm, end = int(sys.argv[1]), "ring", sys.argv[3]
+if sys.argv[2] == "by_schedule":
+    algorithm = nvcoll.schedule("all_reduce", "ring", world_size=ranks)
 
-    def prove():
-        with contextlib.suppress(nvcoll.Timeout):
-            call(timeout=3)
+def call(timeout=None):
+    arrays = [np.ones(1, np.float32) for _ in range(ranks)]
+    nvcoll.Node(ranks, workers=1).all_reduce(arrays, "sum", algorithm=algorithm, timeout=timeout)
 
-    prover = threading.Thread(target=prove)
-    prover.start()
-    time.sleep(0.3)
-    yield call, prover
-    prover.join()
+def prove():
+    with contextlib.suppress(nvcoll.Timeout):
+        call(timeout=3)
+
+prover = threading.Thread(target=prove)
+prover.start()
+time.sleep(0.3)
+if end == "signal":
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+try:
+    call(timeout=0.05 if end == "deadline" else None)
+except (KeyboardInterrupt, nvcoll.Timeout) as error:
+    print(type(error).__name__, "while the other thread proves" if prover.is_alive() else "afterwards")
+"""
+"""Waits for the proof of another thread. That takes seconds, and the other thread gives up after three."""
 
 
-def test_a_signal_ends_the_wait_for_the_proof_of_another_thread(proof_of_another_thread, raising_signal):
-    call, prover = proof_of_another_thread
-    raising_signal()
-    with pytest.raises(SignalCameError):
-        call()
-    assert prover.is_alive(), "the wait ended with the proof"
-
-
-def test_a_deadline_ends_the_wait_for_the_proof_of_another_thread(proof_of_another_thread):
-    call, prover = proof_of_another_thread
-    with pytest.raises(nvcoll.Timeout, match="its schedule was being"):
-        call(timeout=0.05)
-    assert prover.is_alive(), "the wait ended with the proof"
+@pytest.mark.parametrize("algorithm", ["by_name", "by_schedule"])
+@pytest.mark.parametrize(("end", "error"), [("signal", "KeyboardInterrupt"), ("deadline", "Timeout")])
+def test_a_signal_or_a_deadline_ends_the_wait_for_the_proof_of_another_thread(algorithm, end, error):
+    words = [sys.executable, "-c", WAIT, str(RANKS), algorithm, end]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    assert ended.stdout == f"{error} while the other thread proves\n", ended.stderr
 
 
 def test_what_is_proved_and_too_large_to_run_is_told():
