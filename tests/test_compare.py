@@ -1,6 +1,7 @@
 """`nvcoll compare`: every algorithm in virtual time, who is the fastest where, and what does not run."""
 
 import json
+import math
 from pathlib import Path
 
 import command_line
@@ -9,7 +10,18 @@ import pytest
 import nvcoll
 from nvcoll._nvcoll import algorithms, fabrics, patterns
 from nvcoll.cli import compare
-from nvcoll.comparison import FINER, LAUNCH, MOST_PAIRS, compare_schedules, protocols_on, timed, timeline, too_many_of
+from nvcoll.comparison import (
+    FINER,
+    LAUNCH,
+    MOST_PAIRS,
+    MOST_STEPS,
+    PROTOCOLS,
+    compare_schedules,
+    protocols_on,
+    timed,
+    timeline,
+    too_many_of,
+)
 
 KIB, MIB = 1 << 10, 1 << 20
 MOVING = [row.name for row in patterns() if row.name != "sendrecv"]
@@ -87,6 +99,30 @@ def test_an_algorithm_has_the_protocol_and_the_tiles_that_suit_it_best():
         assert large.time_us <= one.time_us * 1.001
     again = timeline(board, tree, 256 * MIB, protocols_on(board))
     assert (again.time_us, again.tiles) == (large.time_us, large.tiles) and again.spans
+
+
+class Counting:
+    """A fabric that counts the schedules it is asked to prepare."""
+
+    def __init__(self, fabric):
+        self.fabric, self.prepared = fabric, 0
+
+    def __getattr__(self, name):
+        return getattr(self.fabric, name)
+
+    def simulate(self, *arguments, **options):
+        self.prepared += 1
+        return self.fabric.simulate(*arguments, **options)
+
+
+def test_a_schedule_is_prepared_as_often_for_a_hundred_sizes_as_its_tiles_take_tries():
+    board, ring = Counting(nvcoll.fabric("hgx-h100")), nvcoll.schedule("all_reduce", "ring", world_size=8)
+    protocols = protocols_on(board.fabric)
+    found = compare_schedules(board, "all_reduce", {"ring": ring}, [KIB * (1 + size) for size in range(100)])
+    tries = 1 + math.ceil(math.log(MOST_STEPS / ring.step_count, FINER))
+    assert len(found.rows) == 100 and board.prepared <= len(PROTOCOLS) + len(protocols) * tries
+    alone = timed(board.fabric, ring, 70 * KIB, protocols)
+    assert found.rows[69].times["ring"] == alone
 
 
 def test_a_ring_takes_what_is_predicted_of_it_and_the_switch_what_is_of_nvls():

@@ -67,6 +67,20 @@ def test_several_sizes_are_the_runs_of_each():
     assert board.simulate(ring(), []) == []
 
 
+@pytest.mark.parametrize("launch", [None, "process_per_gpu", "single_process"])
+@pytest.mark.parametrize("protocol", ["simple", "ll128", "ll"])
+def test_each_size_has_its_slice(protocol, launch):
+    board, sizes, slices = nvcoll.fabric("hgx-h100x2+ib-ndr-8"), [0, 4, 64 * MIB, 12, MIB], [4, 4, MIB, 4, 1000]
+    how = {"protocol": protocol, "launch": launch}
+    together = board.simulate(ring(16), sizes, slice_bytes=slices, **how)
+    alone = [board.simulate(ring(16), one, slice_bytes=part, **how) for one, part in zip(sizes, slices, strict=True)]
+    assert [(one.end_us, one.tiles, one.bottleneck) for one in together] == [
+        (one.end_us, one.tiles, one.bottleneck) for one in alone
+    ]
+    with pytest.raises(nvcoll.InvalidArgument, match="slice_bytes has 2 numbers for 5 sizes"):
+        board.simulate(ring(16), sizes, slice_bytes=[4, 4], **how)
+
+
 def test_an_algorithm_by_name_or_written_in_python_is_its_schedule_for_all_gpus():
     board = nvcoll.fabric("hgx-a100-4")
 

@@ -456,7 +456,7 @@ class Fabric:
         collective: str | None = None,
         dtype: str = "float32",
         protocol: str = "simple",
-        slice_bytes: int | None = None,
+        slice_bytes: int | Sequence[int] | None = None,
         spans: bool = False,
         sharing: Literal["max_min", "fifo"] = "max_min",
         at_switch: Literal["refuse", "ignore"] = "refuse",

@@ -2158,7 +2158,7 @@ class Fabric:
         collective: str | None = None,
         dtype: str = "float32",
         protocol: str = "simple",
-        slice_bytes: int | None = None,
+        slice_bytes: int | Sequence[int] | None = None,
         spans: bool = False,
         sharing: Literal["max_min", "fifo"] = "max_min",
         at_switch: Literal["refuse", "ignore"] = "refuse",
@@ -2171,8 +2171,7 @@ class Fabric:
 
         Nothing is proved: a schedule that :func:`verify` refutes has a time too. Time is whole picoseconds inside, so the same
         input gives the same output on every machine. Without `launch`, a step costs its bytes and NCCL's published latencies of
-        the protocol: the times compare schedules and predict no call. For several sizes without `launch`, routes are found
-        once.
+        the protocol: the times compare schedules and predict no call. For several sizes, routes are found once.
 
         Args:
             schedule: a `Schedule` for at most as many ranks as the fabric has GPUs; or an algorithm for all GPUs, written in
@@ -2182,7 +2181,7 @@ class Fabric:
             collective: the collective of a named algorithm; None for others.
             dtype: the dtype of the elements, by name.
             protocol: ``ideal`` (bytes over links alone), ``ll``, ``ll128`` or ``simple``.
-            slice_bytes: bytes of every chunk in one tile. Default: 1 MiB.
+            slice_bytes: bytes of every chunk in one tile; for several sizes also one number per size. Default: 1 MiB.
             spans: whether to keep every step in every tile.
             sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one transfer after the other).
             at_switch: for steps at a switch, where no switch can do them: ``refuse``, or ``ignore`` (ranks do them point to
@@ -2214,7 +2213,7 @@ class Fabric:
         collective: str | None = None,
         dtype: str = "float32",
         protocol: str = "simple",
-        slice_bytes: int | None = None,
+        slice_bytes: int | Sequence[int] | None = None,
         spans: bool = False,
         sharing: Literal["max_min", "fifo"] = "max_min",
         at_switch: Literal["refuse", "ignore"] = "refuse",

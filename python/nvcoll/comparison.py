@@ -198,7 +198,7 @@ def protocols_on(fabric: Fabric) -> list[str]:
     known, error = [], None
     for protocol in allowed:
         try:
-            _run(fabric, schedule("all_reduce", "ring", world_size=1), 1, protocol, 1, LAUNCH)
+            _run(fabric, schedule("all_reduce", "ring", world_size=1), [1], protocol, [1], LAUNCH)
             known.append(protocol)
         except InvalidArgument as refused:
             error = refused
@@ -229,45 +229,55 @@ def timed(
     Raises:
         InvalidArgument: it does not run there.
     """
-    return _best(fabric, run, nbytes, _able(run, protocols), launch)
-
-
-def _able(run: Schedule, protocols: Sequence[str]) -> Sequence[str]:
-    """Returns the protocols under which a schedule runs. Cost: linear in its steps."""
-    return ["simple"] if run.needs_switch else protocols
-
-
-def _best(fabric: Fabric, run: Schedule, nbytes: int, able: Sequence[str], launch: Launch) -> SimulatedTime:
-    tries = [one for protocol in able for one in _tries(fabric, run, nbytes, protocol, launch)]
-    return min(tries, key=lambda one: one.time_us)
+    return _best(fabric, run, [nbytes], protocols, launch)[0]
 
 
 def timeline(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: Launch = LAUNCH) -> Timeline:
     """Returns the timeline of the run that `timed` finds, with every step in every tile."""
     best = timed(fabric, run, nbytes, protocols, launch)
-    return _run(fabric, run, nbytes, best.protocol, best.slice_bytes, launch, spans=True)
+    (line,) = _run(fabric, run, [nbytes], best.protocol, [best.slice_bytes], launch, spans=True)
+    return line
 
 
-def _tries(fabric: Fabric, run: Schedule, nbytes: int, protocol: str, launch: Launch) -> Iterator[SimulatedTime]:
-    """Yields runs of the schedule in more and more tiles, until that makes it slower."""
-    chunk = max((end - start for start, end in run.chunk_ranges(nbytes)), default=1) or 1
-    wanted, last = 1, float("inf")
-    while True:
-        slice_bytes = -(-chunk // wanted)
-        line = _run(fabric, run, nbytes, protocol, slice_bytes, launch)
-        yield SimulatedTime(line.time_us, protocol, slice_bytes, line.tiles, line.bottleneck)
+def _best(
+    fabric: Fabric, run: Schedule, sizes: Sequence[int], protocols: Sequence[str], launch: Launch
+) -> list[SimulatedTime]:
+    """Returns the best run for each size. All sizes are run at once, so that routes are found once for them."""
+    tries: dict[int, list[SimulatedTime]] = {nbytes: [] for nbytes in sizes}
+    for protocol in ["simple"] if run.needs_switch else protocols:
+        _try(fabric, run, tries, protocol, launch)
+    return [min(tries[nbytes], key=lambda one: one.time_us) for nbytes in sizes]
+
+
+def _try(
+    fabric: Fabric, run: Schedule, tries: Mapping[int, list[SimulatedTime]], protocol: str, launch: Launch
+) -> None:
+    """Adds runs of the schedule in more and more tiles, for each size until that makes it slower."""
+    chunks = {nbytes: max((end - start for start, end in run.chunk_ranges(nbytes)), default=1) or 1 for nbytes in tries}
+    last = dict.fromkeys(tries, float("inf"))
+    wanted, steps = 1, run.step_count
+    while last:
+        slices = [-(-chunks[nbytes] // wanted) for nbytes in last]
+        lines = _run(fabric, run, [*last], protocol, slices, launch)
         wanted *= FINER
-        if line.time_us >= last or wanted > chunk or wanted * run.step_count > MOST_STEPS:
-            return
-        last = line.time_us
+        faster = {}
+        for nbytes, slice_bytes, line in zip(last, slices, lines, strict=True):
+            tries[nbytes].append(SimulatedTime(line.time_us, protocol, slice_bytes, line.tiles, line.bottleneck))
+            if line.time_us < last[nbytes] and wanted <= chunks[nbytes] and wanted * steps <= MOST_STEPS:
+                faster[nbytes] = line.time_us
+        last = faster
 
 
 def _run(
-    fabric: Fabric, run: Schedule, nbytes: int, protocol: str, slice_bytes: int, launch: Launch, spans: bool = False
-) -> Timeline:
-    return fabric.simulate(
-        run, nbytes, dtype=DTYPE, protocol=protocol, slice_bytes=slice_bytes, launch=launch, spans=spans
-    )
+    fabric: Fabric,
+    run: Schedule,
+    sizes: Sequence[int],
+    protocol: str,
+    slices: Sequence[int],
+    launch: Launch,
+    spans: bool = False,
+) -> list[Timeline]:
+    return fabric.simulate(run, sizes, dtype=DTYPE, protocol=protocol, slice_bytes=slices, launch=launch, spans=spans)
 
 
 def compare_schedules(
@@ -300,8 +310,7 @@ def compare_schedules(
             absent[name] = why
             continue
         try:
-            able = _able(run, protocols)
-            times[name] = [_best(fabric, run, nbytes, able, launch) for nbytes in sizes]
+            times[name] = _best(fabric, run, sizes, protocols, launch)
         except Error as error:
             absent[name] = str(error)
     if not times:

@@ -36,7 +36,7 @@ fn run_by(
     let counts = Counts::Even(nbytes as usize).of_parts(run.collective, run.roles());
     let partition = Partition::new(counts, run.chunks_per_part);
     let longest = (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64).max().unwrap();
-    let settings = predictor.settings(fabric, run, protocol, launch, (nbytes, longest))?;
+    let settings = predictor.simulation_settings(fabric, run).of(protocol, launch, (nbytes, longest))?;
     let timeline = simulate(run, &partition, DType::U8, fabric, &settings)?;
     Ok(timeline.total_ps() as f64 / PS_PER_US as f64)
 }
@@ -108,8 +108,9 @@ fn a_framework_is_added_and_one_process_is_a_least() {
     assert!(took(Launch::Framework) > took(Launch::ProcessPerGpu) + 10.0);
     assert_eq!(took(Launch::SingleProcess), took(Launch::ProcessPerGpu));
     let predictor = Predictor::of(&board, None).unwrap();
-    assert_eq!(predictor.least(&ring, Protocol::Ll, Launch::ProcessPerGpu, 8), 0);
-    assert!(predictor.least(&ring, Protocol::Ll, Launch::SingleProcess, 8) > 10 * PS_PER_US);
+    let of_ring = predictor.simulation_settings(&board, &ring);
+    assert_eq!(of_ring.least(Protocol::Ll, Launch::ProcessPerGpu, 8), 0);
+    assert!(of_ring.least(Protocol::Ll, Launch::SingleProcess, 8) > 10 * PS_PER_US);
 }
 
 #[test]
@@ -117,12 +118,12 @@ fn channels_and_pairs_are_added_to_what_one_process_takes() {
     let board = preset("hgx-a100").unwrap();
     let (predictor, single) = (Predictor::of(&board, None).unwrap(), Launch::SingleProcess);
     let ring = schedule("ring", 8);
-    let least = |nbytes| predictor.least(&ring, Protocol::Ll, single, nbytes);
+    let least = |nbytes| predictor.simulation_settings(&board, &ring).least(Protocol::Ll, single, nbytes);
     assert!(least(MIB) > least(8) + 10 * PS_PER_US);
     let pairs = algorithm::build(&ALL_TO_ALL, "direct", Roles::of(8), Aliasing::Disjoint).unwrap();
-    assert!(predictor.least(&pairs, Protocol::Ll, single, 8) > least(8) + 10 * PS_PER_US);
+    assert!(predictor.simulation_settings(&board, &pairs).least(Protocol::Ll, single, 8) > least(8) + 10 * PS_PER_US);
     let started = |run: &Schedule, launch| {
-        let settings = predictor.settings(&board, run, Protocol::Simple, launch, (8, 1)).unwrap();
+        let settings = predictor.simulation_settings(&board, run).of(Protocol::Simple, launch, (8, 1)).unwrap();
         settings.fitted.unwrap().start
     };
     assert_eq!(started(&ring, single), started(&ring, Launch::ProcessPerGpu));
@@ -140,8 +141,9 @@ fn what_has_no_constants_is_refused() {
     assert!(refused("pcie4-8-p2p", "ring", Protocol::Ll128).contains("LL128"));
     let board = preset("hgx-h100").unwrap();
     let (run, other) = (schedule("ring", 4), preset("hgx-a100-4").unwrap());
-    let settings = Predictor::of(&board, None).unwrap();
-    let settings = settings.settings(&board, &run, Protocol::Ll, Launch::ProcessPerGpu, (MIB, MIB)).unwrap();
+    let predictor = Predictor::of(&board, None).unwrap();
+    let settings = predictor.simulation_settings(&board, &run);
+    let settings = settings.of(Protocol::Ll, Launch::ProcessPerGpu, (MIB, MIB)).unwrap();
     let partition = Partition::new(vec![4], run.chunks_per_part);
     let try_on = |fabric: &Fabric, settings: &Settings| simulate(&run, &partition, DType::U8, fabric, settings);
     assert!(matches!(try_on(&other, &settings), Err(Error::Unable { .. })));

@@ -9,7 +9,7 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Schedule as Core};
 use nvcoll_fabric::nccl;
-use nvcoll_fabric::predict::Launch;
+use nvcoll_fabric::predict::{Launch, SimulationSettings};
 use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, LinkSharing, Settings, Simulation, Timeline as Simulated};
 use nvcoll_fabric::units::Ps;
 use nvcoll_fabric::{Error, Result};
@@ -20,14 +20,14 @@ use crate::fabric::Fabric;
 use crate::gil::{interrupt, watched_in_fabric};
 use crate::integers::integer;
 use crate::schedule::{collective_named, written, Schedule};
-use crate::sizes::sizes_of;
+use crate::sizes::{sizes_of, Sizes};
 
 /// The most steps of a simulation, over all tiles. Each has a record of 32 bytes. Chosen: 2 GiB, and minutes.
 const MOST_STEPS: u64 = 1 << 26;
 
 /// The default bytes of a chunk in one tile. Cited: a slice of NCCL's all_reduce with the protocol Simple, two of the eight steps of
 /// its buffer of 4 MiB.
-const SLICE_BYTES: i64 = 1 << 20;
+const SLICE_BYTES: u64 = 1 << 20;
 
 #[pymethods]
 impl Fabric {
@@ -35,8 +35,7 @@ impl Fabric {
     ///
     /// Nothing is proved: a schedule that :func:`verify` refutes has a time too. Time is whole picoseconds inside, so the same
     /// input gives the same output on every machine. Without `launch`, a step costs its bytes and NCCL's published latencies of
-    /// the protocol: the times compare schedules and predict no call. For several sizes without `launch`, routes are found
-    /// once.
+    /// the protocol: the times compare schedules and predict no call. For several sizes, routes are found once.
     ///
     /// Args:
     ///     schedule: a `Schedule` for at most as many ranks as the fabric has GPUs; or an algorithm for all GPUs, written in
@@ -46,7 +45,7 @@ impl Fabric {
     ///     collective: the collective of a named algorithm; None for others.
     ///     dtype: the dtype of the elements, by name.
     ///     protocol: ``ideal`` (bytes over links alone), ``ll``, ``ll128`` or ``simple``.
-    ///     slice_bytes: bytes of every chunk in one tile. Default: 1 MiB.
+    ///     slice_bytes: bytes of every chunk in one tile; for several sizes also one number per size. Default: 1 MiB.
     ///     spans: whether to keep every step in every tile.
     ///     sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one transfer after the other).
     ///     at_switch: for steps at a switch, where no switch can do them: ``refuse``, or ``ignore`` (ranks do them point to
@@ -90,8 +89,8 @@ impl Fabric {
     ) -> PyResult<Bound<'py, PyAny>> {
         let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
         let costs = protocol::named(protocol).map_err(|error| of_fabric(py, &error))?;
-        let slice_bytes = slice_bytes.map_or(Ok(SLICE_BYTES), |bytes| integer("slice_bytes", bytes, 1..=i64::MAX))?;
         let sizes = sizes_of(nbytes)?;
+        let slices = slices_of(py, slice_bytes, &sizes)?;
         let counts = sizes.all().iter().map(|&nbytes| elements_of(py, nbytes, dtype)).collect::<PyResult<Vec<_>>>()?;
         let given = self.schedule_of(schedule, collective)?;
         let core = &given.get().core;
@@ -102,10 +101,10 @@ impl Fabric {
             starts_ps: starts_of(starts, core.world_size)?,
             slowdowns: slowdowns_of(slowdowns, core.world_size)?,
             damages: damages_of(damage, self.hardware())?,
-            ..Settings::new(costs, slice_bytes.unsigned_abs())
+            ..Settings::new(costs, SLICE_BYTES)
         };
         let asked = Asked { fabric: self, schedule: core, dtype, settings, launch, protocol };
-        let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&counts, is_interrupted))?;
+        let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&counts, &slices, is_interrupted))?;
         let timelines = simulated.into_iter().map(|one| self.timeline(one, given.clone().unbind(), spans));
         sizes.answers(py, timelines.collect())
     }
@@ -118,6 +117,22 @@ fn elements_of(py: Python<'_>, nbytes: u64, dtype: DType) -> PyResult<u64> {
         return Err(invalid(py, format!("nbytes is {nbytes}: pass a multiple of {element}, which {dtype} has")));
     }
     Ok(nbytes / element)
+}
+
+/// Returns the bytes of a slice for each size: one number holds for all sizes.
+fn slices_of(py: Python<'_>, value: Option<&Bound<'_, PyAny>>, sizes: &Sizes) -> PyResult<Vec<u64>> {
+    let one = |value: &Bound<'_, PyAny>| Ok(integer("slice_bytes", value, 1..=i64::MAX)?.unsigned_abs());
+    let number = sizes.all().len();
+    let Some(value) = value else { return Ok(vec![SLICE_BYTES; number]) };
+    let Some(each) = matches!(sizes, Sizes::Many(_)).then(|| value.try_iter().ok()).flatten() else {
+        return Ok(vec![one(value)?; number]);
+    };
+    let slices: Vec<u64> = each.map(|slice| one(&slice?)).collect::<PyResult<_>>()?;
+    if slices.len() != number {
+        let message = format!("slice_bytes has {} numbers for {number} sizes: pass one for each, or one", slices.len());
+        return Err(invalid(py, message));
+    }
+    Ok(slices)
 }
 
 /// In place where the collective can be, as the default of `nvcoll.schedule`.
@@ -172,37 +187,37 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Runs the schedule for each number of elements.
-    fn run(&self, counts: &[u64], is_interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Simulated>> {
+    /// Runs the schedule for each number of elements, with its slice.
+    fn run(&self, counts: &[u64], slices: &[u64], is_interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Simulated>> {
         let (fabric, dtype) = (self.fabric.hardware(), self.dtype);
-        let mut kept = None;
-        let mut one = |&count: &u64| {
+        let predictor = self.launch.map(|_| self.fabric.cache().predictor(fabric, None)).transpose()?;
+        let fitted = predictor.as_ref().map(|predictor| predictor.simulation_settings(fabric, self.schedule));
+        let mut prepared: Option<Simulation> = None;
+        let mut one = |(&count, &slice_bytes): (&u64, &u64)| {
             // Every element of a buffer is moved by some step of some tile.
-            self.check(count / (self.settings.slice_bytes / dtype.bytes() as u64).max(1))?;
+            self.check(count / (slice_bytes / dtype.bytes() as u64).max(1), slice_bytes)?;
             let partition = self.partition(count)?;
-            let Some(launch) = self.launch else {
-                let simulation = match &mut kept {
-                    Some(simulation) => simulation,
-                    none => {
-                        none.insert(Simulation::new(self.schedule, &self.partition(0)?, dtype, fabric, &self.settings)?)
-                    }
-                };
-                simulation.resize(&partition, dtype)?;
-                self.check(simulation.steps())?;
-                return simulation.run_until(is_interrupted);
+            let mut settings = Settings { slice_bytes, ..self.settings.clone() };
+            let mut least = 0;
+            if let Some((fitted, launch)) = fitted.as_ref().zip(self.launch) {
+                least = self.fit(&mut settings, fitted, launch, count, &partition)?;
+            }
+            let simulation = match &mut prepared {
+                Some(simulation) => {
+                    simulation.resize(&partition, dtype, &settings)?;
+                    simulation
+                }
+                none => none.insert(Simulation::new(self.schedule, &partition, dtype, fabric, &settings)?),
             };
-            let (settings, least) = self.calibrated(launch, count, &partition)?;
-            let simulation = Simulation::new(self.schedule, &partition, dtype, fabric, &settings)?;
-            self.check(simulation.steps())?;
+            self.check(simulation.steps(), slice_bytes)?;
             let mut simulated = simulation.run_until(is_interrupted)?;
             simulated.ends_ps.iter_mut().for_each(|end| *end = least.max(*end));
             Ok(simulated)
         };
-        counts.iter().map(&mut one).collect()
+        counts.iter().zip(slices).map(&mut one).collect()
     }
 
-    fn check(&self, steps: u64) -> Result<()> {
-        let slice_bytes = self.settings.slice_bytes;
+    fn check(&self, steps: u64, slice_bytes: u64) -> Result<()> {
         let message = || format!("{steps} steps are more than {MOST_STEPS}: pass slice_bytes above {slice_bytes}");
         (steps <= MOST_STEPS).then_some(()).ok_or_else(|| self.unable(message()))
     }
@@ -217,8 +232,15 @@ impl Asked<'_> {
         Ok(Partition::new(counts, self.schedule.chunks_per_part))
     }
 
-    /// Puts the constants of predictions into settings; returns also the time before which no call ends.
-    fn calibrated(&self, launch: &str, count: u64, partition: &Partition) -> Result<(Settings, Ps)> {
+    /// Puts the constants of predictions into settings; returns the time before which no call ends.
+    fn fit(
+        &self,
+        settings: &mut Settings,
+        fitted: &SimulationSettings<'_>,
+        launch: &str,
+        count: u64,
+        partition: &Partition,
+    ) -> Result<Ps> {
         let launch = Launch::named(launch)?;
         let found = nccl::Protocol::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(self.protocol));
         let protocol = found.ok_or_else(|| Error::Unknown {
@@ -226,13 +248,11 @@ impl Asked<'_> {
             name: self.protocol.to_owned(),
             known: nccl::Protocol::ALL.map(|known| known.name().to_lowercase()).join(", "),
         })?;
-        let (fabric, element) = (self.fabric.hardware(), self.dtype.bytes() as u64);
-        let predictor = self.fabric.cache().predictor(fabric, None)?;
+        let element = self.dtype.bytes() as u64;
         let longest = (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).max();
-        let step_bytes = longest.unwrap_or(0).min(self.settings.slice_bytes);
-        let fitted = predictor.settings(fabric, self.schedule, protocol, launch, (count * element, step_bytes))?;
-        let least = predictor.least(self.schedule, protocol, launch, count * element);
-        let settings = Settings { protocol: fitted.protocol, fitted: fitted.fitted, ..self.settings.clone() };
-        Ok((settings, least))
+        let step_bytes = longest.unwrap_or(0).min(settings.slice_bytes);
+        let of_call = fitted.of(protocol, launch, (count * element, step_bytes))?;
+        (settings.protocol, settings.fitted) = (of_call.protocol, of_call.fitted);
+        Ok(fitted.least(protocol, launch, count * element))
     }
 }

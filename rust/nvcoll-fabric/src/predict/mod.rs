@@ -50,6 +50,7 @@ mod trust;
 pub use pattern::Pattern;
 pub use prediction::Prediction;
 pub use selection::AlgorithmFilter;
+pub use simulation_settings::SimulationSettings;
 
 use crate::error::{Error, Result};
 use crate::floor::Floor;

@@ -13,7 +13,7 @@
 //!
 //! What the closed forms know and this does not: that a chain of two GPUs goes faster through host memory, what trees get of
 //! a network, and the size of NCCL's chunks in other schedules than that of NVLS. One process that starts the GPUs of its node
-//! is no part of a schedule: no call ends before ([`Predictor::least`]).
+//! is no part of a schedule: no call ends before ([`SimulationSettings::least`]).
 
 use nvcoll_core::collective::CollectiveKind;
 use nvcoll_core::schedule::Schedule;
@@ -30,31 +30,45 @@ use crate::units::{Ps, Rate, PS_PER_US};
 /// Below the line of ratios of bytes on links to bytes of data. Chosen: a multiple of 15, for LL128, and fine.
 const WIRE: u32 = 960;
 
+/// The settings under which the event simulator runs a schedule at the cost of the constants, for calls of any size.
+pub struct SimulationSettings<'a> {
+    predictor: &'a Predictor,
+    /// Whether a switch folds or multicasts.
+    is_by_switch: bool,
+    is_all_to_all: bool,
+    /// For each link of the fabric, its rate in use.
+    rates: Vec<Rate>,
+}
+
 impl Predictor {
-    /// Returns the settings under which the event simulator runs a schedule at the cost of the constants.
-    ///
-    /// `fabric` is the predictor's; `nbytes` is the size as nccl-tests counts it, `step_bytes` what a step moves in a tile,
-    /// on which the rate of LL depends.
+    /// Looks once at the steps of a schedule and at the links of `fabric`, which is the predictor's.
+    pub fn simulation_settings(&self, fabric: &Fabric, schedule: &Schedule) -> SimulationSettings<'_> {
+        let in_use = |link| cuts::in_use(fabric, &self.machine, &self.params, link);
+        SimulationSettings {
+            predictor: self,
+            is_by_switch: self.params.nvls.is_some() && schedule.steps.iter().any(|step| step.at_switch),
+            is_all_to_all: schedule.collective.kind == CollectiveKind::AllToAll,
+            rates: fabric.links.iter().map(in_use).collect(),
+        }
+    }
+}
+
+impl SimulationSettings<'_> {
+    /// Returns the settings of a call. `nbytes` is the size as nccl-tests counts it, `step_bytes` what a step moves in a
+    /// tile, on which the rate of LL depends.
     ///
     /// # Errors
     /// [`Error::Unable`] for a protocol that is not used there, and for steps that the switch folds under another than Simple.
-    pub fn settings(
-        &self,
-        fabric: &Fabric,
-        schedule: &Schedule,
-        protocol: Protocol,
-        launch: Launch,
-        (nbytes, step_bytes): (u64, u64),
-    ) -> Result<Settings> {
-        let unable = |message: String| Err(Error::Unable { fabric: self.fabric.clone(), message });
-        let by_switch = self.params.nvls.filter(|_| schedule.steps.iter().any(|step| step.at_switch));
+    pub fn of(&self, protocol: Protocol, launch: Launch, (nbytes, step_bytes): (u64, u64)) -> Result<Settings> {
+        let Predictor { fabric, params, .. } = self.predictor;
+        let unable = |message: String| Err(Error::Unable { fabric: fabric.clone(), message });
+        let by_switch = params.nvls.filter(|_| self.is_by_switch);
         if by_switch.is_some() && protocol != Protocol::Simple {
             return unable(format!(
                 "{} travels with its flags, which the switch would fold: take Simple",
                 protocol.name()
             ));
         }
-        let params = &self.params;
         let inter_node = params.inter_node.as_ref();
         let network_hop = |of: fn(&HopTimes) -> f64| inter_node.map(|network| of(&network.hops) + network.software_us);
         if protocol == Protocol::Ll128 && params.ll128_channel_gbps.is_none() {
@@ -81,20 +95,20 @@ impl Predictor {
         let (start, switch_wire) = match by_switch {
             Some(nvls) => {
                 let loop_us = nvls.loop_us(params.local, nvls.chunk_of(params.local, nbytes as f64));
-                (nvls.start_us + nvls.fill_loops * loop_us, self.switch_wire(nbytes as f64))
+                (nvls.start_us + nvls.fill_loops * loop_us, self.predictor.switch_wire(nbytes as f64))
             }
-            None => (start + self.channels_us(protocol, nbytes), wire),
+            None => (start + self.predictor.channels_us(protocol, nbytes), wire),
         };
         let launching = match launch {
             Launch::ProcessPerGpu => 0.0,
-            Launch::SingleProcess => self.pairs_us(is_all_to_all(schedule)),
+            Launch::SingleProcess => self.predictor.pairs_us(self.is_all_to_all),
             Launch::Framework => params.launching.framework_us,
         };
         let start = ps(start + launching);
         let inside = ps(inside);
         let fitted = FittedCosts {
             start,
-            rates: fabric.links.iter().map(|link| cuts::in_use(fabric, &self.machine, &self.params, link)).collect(),
+            rates: self.rates.clone(),
             hops: HopLatencies { nvlink: inside, peer: inside, staged: inside, network: network.map_or(inside, ps) },
             switch_wire,
         };
@@ -110,16 +124,17 @@ impl Predictor {
     }
 
     /// Returns the time before which no call ends, however short: one process starts the GPUs of its node one by one.
-    /// Arguments as of [`Predictor::settings`].
-    pub fn least(&self, schedule: &Schedule, protocol: Protocol, launch: Launch, nbytes: u64) -> Ps {
+    pub fn least(&self, protocol: Protocol, launch: Launch, nbytes: u64) -> Ps {
         if launch != Launch::SingleProcess {
             return 0;
         }
-        let is_by_switch = self.params.nvls.is_some() && schedule.steps.iter().any(|step| step.at_switch);
-        let channels = if is_by_switch { 0.0 } else { self.channels_us(protocol, nbytes) };
-        ps(self.params.launching.single_process_us + channels + self.pairs_us(is_all_to_all(schedule)))
+        let predictor = self.predictor;
+        let channels = if self.is_by_switch { 0.0 } else { predictor.channels_us(protocol, nbytes) };
+        ps(predictor.params.launching.single_process_us + channels + predictor.pairs_us(self.is_all_to_all))
     }
+}
 
+impl Predictor {
     /// Until the channels after the first have started.
     fn channels_us(&self, protocol: Protocol, nbytes: u64) -> f64 {
         (self.channels(protocol, nbytes) - 1.0) * self.params.channel_us
@@ -138,10 +153,6 @@ impl Predictor {
             WIRE
         }
     }
-}
-
-fn is_all_to_all(schedule: &Schedule) -> bool {
-    schedule.collective.kind == CollectiveKind::AllToAll
 }
 
 fn ps(us: f64) -> Ps {

@@ -22,6 +22,7 @@ pub(super) const NOBODY: u32 = u32::MAX;
 const MOST: usize = 7;
 
 /// What is known of queues before a run.
+#[derive(Default)]
 pub(super) struct Contenders {
     /// For each queue, where its contenders are; none if they are too many.
     places: Vec<Option<(u32, u32)>>,

@@ -11,9 +11,10 @@ use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Dependency, Event, Schedule, Step};
 
 use super::hashing::{fast_map, FastMap};
-use super::link_table::LinkTable;
+use super::link_table::{Delay, LinkTable};
 use super::paths::{TransferPaths, NOTHING};
-use super::settings::Settings;
+use super::ratio::Ratio;
+use super::settings::AtSwitch;
 use crate::error::{Error, Result};
 use crate::units::Ps;
 
@@ -32,7 +33,7 @@ pub(super) struct FlatWait {
     pub(super) queue: u32,
     pub(super) index: u32,
     pub(super) lag: u32,
-    /// Of which latency the signal is: a position in `signals`.
+    /// The delay of the signal: a position in `signals`.
     pub(super) signal: u32,
 }
 
@@ -58,6 +59,9 @@ pub(super) struct Flat {
     sizes: Vec<(u32, u32)>,
     /// Lengths of chunks in bytes, with how many are so long.
     lengths: Vec<(u64, u32)>,
+    /// Delays of signals; the first is none at all.
+    delays: Vec<Delay>,
+    /// For each delay, how long a signal takes.
     pub(super) signals: Vec<Ps>,
     /// How many tiles back a wait looks at most.
     pub(super) longest_lag: u32,
@@ -72,7 +76,7 @@ impl Flat {
         schedule: &Schedule,
         links: &mut LinkTable,
         paths: &mut TransferPaths,
-        settings: &Settings,
+        at_switch: AtSwitch,
     ) -> Result<Self> {
         let (flat, first_queue, places) = numbered(schedule)?;
         let mut flattening = Flattening {
@@ -81,10 +85,15 @@ impl Flat {
             flat,
             ranges: fast_map([((0, 0), 0)]),
             signals: fast_map([]),
-            classes: fast_map([(0, 0)]),
+            classes: fast_map([(Delay::default(), 0)]),
         };
-        flattening.run(&places, links, paths, settings)?;
+        flattening.run(&places, links, paths, at_switch)?;
         Ok(flattening.flat)
+    }
+
+    /// Gives signals their latencies: each that part of the latency of its route.
+    pub(super) fn price(&mut self, links: &LinkTable, signal: Ratio) {
+        self.signals = self.delays.iter().map(|&delay| signal.of(links.latency(delay))).collect();
     }
 
     /// Makes it one for calls with the element counts of `partition`.
@@ -253,9 +262,9 @@ struct Flattening<'a> {
     first_queue: Vec<u32>,
     flat: Flat,
     ranges: FastMap<(u32, u32), u32>,
-    /// Signals by pair of ranks, and by latency.
+    /// Delays by pair of ranks, and their positions.
     signals: FastMap<(u32, u32), u32>,
-    classes: FastMap<Ps, u32>,
+    classes: FastMap<Delay, u32>,
 }
 
 impl Flattening<'_> {
@@ -264,15 +273,15 @@ impl Flattening<'_> {
         places: &[u32],
         links: &mut LinkTable,
         paths: &mut TransferPaths,
-        settings: &Settings,
+        at_switch: AtSwitch,
     ) -> Result<()> {
         let schedule = self.schedule;
         for (step, &place) in schedule.steps.iter().zip(places) {
-            self.flat.steps[place as usize].path = paths.path_of(step, schedule, links)?;
+            self.flat.steps[place as usize].path = paths.path_of(step, schedule, links, at_switch)?;
             self.flat.range_of[place as usize] = self.range_of(step);
             let first = self.flat.steps[place as usize].first_wait as usize;
             for (at, dependency) in (first..).zip(&step.after) {
-                self.flat.waits[at] = self.wait(step.rank, dependency, links, settings)?;
+                self.flat.waits[at] = self.wait(step.rank, dependency, links)?;
             }
         }
         for rank in 0..schedule.world_size {
@@ -284,7 +293,7 @@ impl Flattening<'_> {
                 self.flat.waits.push(FlatWait { queue, index, lag: 0, signal: 0 });
             }
             for dependency in schedule.leave.get(rank as usize).map_or(&[][..], Vec::as_slice) {
-                let wait = self.wait(rank, dependency, links, settings)?;
+                let wait = self.wait(rank, dependency, links)?;
                 self.flat.waits.push(wait);
             }
             self.flat.ranks.push(rank);
@@ -301,8 +310,8 @@ impl Flattening<'_> {
         })
     }
 
-    fn wait(&mut self, rank: u32, on: &Dependency, links: &mut LinkTable, settings: &Settings) -> Result<FlatWait> {
-        let signal = self.signal(on.rank, rank, links, settings)?;
+    fn wait(&mut self, rank: u32, on: &Dependency, links: &mut LinkTable) -> Result<FlatWait> {
+        let signal = self.signal(on.rank, rank, links)?;
         let Event::Step { queue, index } = on.event else {
             return Ok(FlatWait { queue: ENTER | on.rank, index: 0, lag: 0, signal });
         };
@@ -315,7 +324,7 @@ impl Flattening<'_> {
         Ok(FlatWait { queue: number, index, lag: on.lag, signal })
     }
 
-    fn signal(&mut self, from: u32, to: u32, links: &mut LinkTable, settings: &Settings) -> Result<u32> {
+    fn signal(&mut self, from: u32, to: u32, links: &mut LinkTable) -> Result<u32> {
         if from >= self.schedule.world_size {
             return Err(wrong(self.schedule, format!("rank {to} waits for rank {from}, which is not there")));
         }
@@ -325,11 +334,11 @@ impl Flattening<'_> {
         if let Some(&class) = self.signals.get(&(from, to)) {
             return Ok(class);
         }
-        let latency = settings.protocol.signal.of(links.latency(from, to)?);
-        let next = self.flat.signals.len() as u32;
-        let class = *self.classes.entry(latency).or_insert(next);
+        let delay = links.delay(from, to)?;
+        let next = self.flat.delays.len() as u32;
+        let class = *self.classes.entry(delay).or_insert(next);
         if class == next {
-            self.flat.signals.push(latency);
+            self.flat.delays.push(delay);
         }
         self.signals.insert((from, to), class);
         Ok(class)
@@ -382,7 +391,8 @@ fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
         waits: vec![nothing; waits as usize],
         sizes: Vec::new(),
         lengths: Vec::new(),
-        signals: vec![0],
+        delays: vec![Delay::default()],
+        signals: Vec::new(),
         longest_lag: 0,
     };
     Ok((flat, first_queue, places))

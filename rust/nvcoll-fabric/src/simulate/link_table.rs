@@ -24,8 +24,10 @@ pub(super) struct LinkTable {
     pub(super) rates: Vec<u64>,
     /// For each link number, its latency.
     pub(super) latencies: Vec<Ps>,
-    /// What a whole route takes instead, with how each link of the fabric makes one go.
-    hops: Option<(HopLatencies, Vec<RouteKind>)>,
+    /// What a whole route takes instead.
+    pub(super) hops: Option<HopLatencies>,
+    /// For each link of the fabric, how it makes a route go.
+    kinds: Vec<RouteKind>,
     /// For each rank, the device that it is.
     pub(super) devices: Vec<u32>,
     routes: HashMap<(u32, u32), Vec<u32>>,
@@ -33,6 +35,15 @@ pub(super) struct LinkTable {
     nvlinks: Vec<(u32, u32)>,
     /// For each device, the NVSwitches that it is linked to: (switch, link up, link down), the widest first.
     switches: HashMap<u32, Vec<Port>>,
+}
+
+/// What decides the latency of a route, whatever the settings.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Delay {
+    /// The sum of the latencies of its links.
+    sum: Ps,
+    /// The last of the kinds of its links; none if it has no link of the fabric.
+    kind: Option<RouteKind>,
 }
 
 /// The two links between a GPU and an NVSwitch.
@@ -74,9 +85,7 @@ impl LinkTable {
         let mut latencies: Vec<Ps> = fabric.links.iter().map(Link::latency).collect();
         rates.extend(devices.iter().map(|_| Rate::from_gbps(fabric.gpu.memory_gbps).0));
         latencies.extend(devices.iter().map(|_| 0));
-        let hops = settings.fitted.as_ref().map(|fitted| {
-            (fitted.hops, fabric.links.iter().map(|link| fitted_costs::kind_of(link.medium.family)).collect())
-        });
+        let kinds = fabric.links.iter().map(|link| fitted_costs::kind_of(link.medium.family)).collect();
         let fabric = Fabric { links, ..fabric.clone() };
         let mut links = Self {
             router: Router::of(&fabric),
@@ -84,7 +93,8 @@ impl LinkTable {
             positions,
             rates,
             latencies,
-            hops,
+            hops: settings.fitted.as_ref().map(|fitted| fitted.hops),
+            kinds,
             devices,
             routes: HashMap::new(),
             nvlinks: Vec::new(),
@@ -137,22 +147,32 @@ impl LinkTable {
         Some(vec![ports[0].up, ports[1].down])
     }
 
-    /// Returns how long the first byte takes between two ranks.
+    /// Returns what decides how long the first byte takes between two ranks.
     ///
     /// # Errors
     /// [`Error::NoPath`].
-    pub(super) fn latency(&mut self, from: u32, to: u32) -> Result<Ps> {
+    pub(super) fn delay(&mut self, from: u32, to: u32) -> Result<Delay> {
         let links = self.route(from, to)?.to_vec();
-        Ok(self.latency_over(&links))
+        Ok(self.delay_over(&links))
     }
 
+    fn delay_over(&self, links: &[u32]) -> Delay {
+        Delay {
+            sum: links.iter().map(|&link| self.latencies[link as usize]).sum(),
+            kind: links.iter().filter_map(|&link| self.kinds.get(link as usize)).max().copied(),
+        }
+    }
+
+    /// Returns how long the first byte takes over some links.
     pub(super) fn latency_over(&self, links: &[u32]) -> Ps {
+        self.latency(self.delay_over(links))
+    }
+
+    /// Returns the latency of a delay.
+    pub(super) fn latency(&self, delay: Delay) -> Ps {
         match &self.hops {
-            None => links.iter().map(|&link| self.latencies[link as usize]).sum(),
-            Some((hops, kinds)) => {
-                let kind = links.iter().filter_map(|&link| kinds.get(link as usize)).max();
-                kind.map_or(0, |&kind| hops.of(kind))
-            }
+            None => delay.sum,
+            Some(hops) => delay.kind.map_or(0, |kind| hops.of(kind)),
         }
     }
 

@@ -129,32 +129,57 @@ impl Simulation {
         fabric: &Fabric,
         settings: &Settings,
     ) -> Result<Self> {
-        settings.check(fabric, schedule.world_size)?;
+        settings.check(&fabric.name, fabric.links.len(), schedule.world_size)?;
         let mut links = LinkTable::of(fabric, schedule.world_size, settings)?;
-        let mut paths = TransferPaths::new(&links, settings);
-        let mut flat = Flat::of(schedule, &mut links, &mut paths, settings)?;
-        flat.resize(&schedule.title(), partition, dtype, settings.slice_bytes)?;
-        paths.settle(&links);
-        let contenders = match settings.sharing {
-            LinkSharing::MaxMin => Contenders::new(&flat, &paths, |path| (paths.shared(path), false)),
-            LinkSharing::Fifo => {
-                Contenders::new(&flat, &paths, |path| (paths.crossings(path), paths.meets_itself(path)))
-            }
-        };
-        let mut starts = settings.starts_ps.clone();
-        starts.resize(schedule.world_size as usize, 0);
-        let before = settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
-        starts.iter_mut().for_each(|start| *start += before);
-        let (schedule, settings, repeats) = (schedule.title(), settings.clone(), true);
-        Ok(Self { schedule, links, paths, flat, contenders, starts, settings, repeats })
+        let mut paths = TransferPaths::new();
+        let flat = Flat::of(schedule, &mut links, &mut paths, settings.at_switch)?;
+        let (contenders, starts, repeats) = (Contenders::default(), Vec::new(), true);
+        let (schedule, settings) = (schedule.title(), settings.clone());
+        let mut simulation = Self { schedule, links, paths, flat, contenders, starts, settings, repeats };
+        simulation.price();
+        simulation.fit(partition, dtype)?;
+        Ok(simulation)
     }
 
-    /// Makes it one for a call with other element counts, or elements: routes, paths and waits stay.
+    /// Makes it one for another call of the schedule: other element counts, elements, or settings. Routes, paths and waits
+    /// stay. So must the damages, the sharing, the treatment of steps at a switch and the fitted rates of links.
     ///
     /// # Errors
-    /// [`Error::Schedule`] if that are more tiles than can be counted, or chunks are missing. It is fit for no run
-    /// then, until it is resized again.
-    pub fn resize(&mut self, partition: &Partition, dtype: DType) -> Result<()> {
+    /// [`Error::Unable`] for settings that change what must stay, or do not fit the schedule; [`Error::Schedule`] for more
+    /// tiles than can be counted, or missing chunks. It is fit for no run then, until it is resized again.
+    pub fn resize(&mut self, partition: &Partition, dtype: DType, settings: &Settings) -> Result<()> {
+        let fabric = &self.links.fabric().name;
+        settings.check(fabric, self.links.fabric_links(), self.flat.world_size)?;
+        if !settings.has_links_of(&self.settings) {
+            let message = "damages, sharing and rates of links decide paths: prepare another simulation".to_owned();
+            return Err(Error::Unable { fabric: fabric.clone(), message });
+        }
+        let is_priced = settings.has_costs_of(&self.settings);
+        self.settings = settings.clone();
+        if !is_priced {
+            self.price();
+        }
+        self.fit(partition, dtype)
+    }
+
+    /// Gives paths and signals what they cost under the settings.
+    fn price(&mut self) {
+        let (settings, links, flat, paths) = (&self.settings, &mut self.links, &mut self.flat, &mut self.paths);
+        links.hops = settings.fitted.as_ref().map(|fitted| fitted.hops);
+        paths.price(links, settings);
+        flat.price(links, settings.protocol.signal);
+        self.contenders = match settings.sharing {
+            LinkSharing::MaxMin => Contenders::new(flat, paths, |path| (paths.shared(path), false)),
+            LinkSharing::Fifo => Contenders::new(flat, paths, |path| (paths.crossings(path), paths.meets_itself(path))),
+        };
+    }
+
+    /// Gives steps their bytes, and ranks their starts.
+    fn fit(&mut self, partition: &Partition, dtype: DType) -> Result<()> {
+        let before = self.settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
+        self.starts.clone_from(&self.settings.starts_ps);
+        self.starts.resize(self.flat.world_size as usize, 0);
+        self.starts.iter_mut().for_each(|start| *start += before);
         self.flat.resize(&self.schedule, partition, dtype, self.settings.slice_bytes)
     }
 
@@ -262,5 +287,87 @@ impl Simulation {
         };
         let message = format!("{what} waits for what never happens");
         Error::Schedule { schedule: self.schedule.clone(), message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nvcoll_core::algorithm::build;
+    use nvcoll_core::collective::{Roles, ALL_REDUCE};
+    use nvcoll_core::counts::Counts;
+    use nvcoll_core::schedule::Aliasing;
+
+    use super::*;
+    use crate::cluster::{cluster, network};
+    use crate::excerpt::work;
+    use crate::nccl::Protocol;
+    use crate::predict::{Launch, Predictor};
+    use crate::preset::preset;
+
+    fn partition(schedule: &Schedule, count: usize) -> Partition {
+        let counts = Counts::Even(count).of_parts(schedule.collective, schedule.roles());
+        Partition::new(counts, schedule.chunks_per_part)
+    }
+
+    #[test]
+    fn other_sizes_and_costs_need_no_routes_and_run_as_if_they_were_the_first() {
+        let fabric = cluster(&preset("hgx-h100").unwrap(), 4, network("ib-ndr-8").unwrap()).unwrap();
+        let predictor = Predictor::of(&fabric, None).unwrap();
+        for name in ["ring", "tree", "halving_doubling", "two_level"] {
+            let schedule = build(&ALL_REDUCE, name, Roles::of(32), Aliasing::InPlace).unwrap();
+            let fitted = predictor.simulation_settings(&fabric, &schedule);
+            let protocols: &[Protocol] = if name == "two_level" { &[Protocol::Simple] } else { &Protocol::ALL };
+            let new = |count, settings: &Settings| {
+                Simulation::new(&schedule, &partition(&schedule, count), DType::U8, &fabric, settings).unwrap()
+            };
+            let mut prepared = None;
+            for (nth, count) in [1 << 10, 12_345, 1 << 24].into_iter().enumerate() {
+                for &protocol in protocols {
+                    let sizes = (count as u64, count as u64 >> nth);
+                    let mut settings = fitted.of(protocol, Launch::ProcessPerGpu, sizes).unwrap();
+                    settings.slowdowns = (0..32).map(|rank| Ratio::new(1 + u32::from(rank == nth), 1)).collect();
+                    let simulation = prepared.get_or_insert_with(|| new(count, &settings));
+                    let resize = || simulation.resize(&partition(&schedule, count), DType::U8, &settings).unwrap();
+                    assert_eq!(work::of(resize), 0);
+                    let mut found = None;
+                    assert!(work::of(|| found = Some(new(count, &settings).run().unwrap())) > 0);
+                    assert_eq!(simulation.run().unwrap(), found.unwrap(), "{name} {protocol:?} {count}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn signals_of_other_costs_are_those_of_a_new_simulation() {
+        let (fabric, count) = (preset("dgx1-v100").unwrap(), 12_345);
+        let schedule = build(&ALL_REDUCE, "tree", Roles::of(8), Aliasing::InPlace).unwrap();
+        let partition = partition(&schedule, count);
+        for sharing in [LinkSharing::MaxMin, LinkSharing::Fifo] {
+            let settings = |name| Settings { sharing, ..Settings::new(protocol::named(name).unwrap(), 512) };
+            let new = |name| Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings(name)).unwrap();
+            let mut simulation = new("ideal");
+            for name in ["ll", "simple", "ll128", "ideal"] {
+                simulation.resize(&partition, DType::F32, &settings(name)).unwrap();
+                assert_eq!(simulation.run().unwrap(), new(name).run().unwrap(), "{name} {sharing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_decides_paths_needs_another_simulation() {
+        let fabric = preset("hgx-h100").unwrap();
+        let schedule = build(&ALL_REDUCE, "ring", Roles::of(8), Aliasing::InPlace).unwrap();
+        let (partition, settings) = (partition(&schedule, 8), Settings::new(protocol::named("ideal").unwrap(), 8));
+        let mut simulation = Simulation::new(&schedule, &partition, DType::U8, &fabric, &settings).unwrap();
+        let others = [
+            Settings { sharing: LinkSharing::Fifo, ..settings.clone() },
+            Settings { at_switch: AtSwitch::Ignore, ..settings.clone() },
+            Settings { damages: vec![Damage { link: 0, left: Ratio::new(1, 2) }], ..settings.clone() },
+            Settings { slowdowns: vec![Ratio::ONE; 3], ..settings.clone() },
+        ];
+        for other in others {
+            assert!(matches!(simulation.resize(&partition, DType::U8, &other), Err(Error::Unable { .. })));
+        }
+        assert!(simulation.resize(&partition, DType::U8, &settings).is_ok());
     }
 }

@@ -130,26 +130,51 @@ pub(super) struct TransferPaths {
     shared: Vec<Crossing>,
     legs: Vec<Leg>,
     leg_links: Vec<(Crossing, Pace)>,
-    executors: Vec<u32>,
+    /// For each path; costs change, these stay.
+    stages: Vec<Stages>,
     known: FastMap<Vec<u32>, u32>,
     /// The key of the step that is looked at.
     key: Vec<u32>,
-    wire: Ratio,
-    settings: Settings,
 }
 
-/// A step's stages while its path is made: for each leg its links, and how many bytes of memory it takes if it is one.
+/// The stages of a path: for each leg its links, and how many bytes of memory it takes if it is one.
 #[derive(Default)]
 struct Stages {
+    /// The rank that executes.
+    rank: u32,
+    /// Whether its sources, and its destinations, are a switch's.
+    at_switch: (bool, bool),
     legs: Vec<(u16, Vec<u32>, u32)>,
     reads: u64,
     writes: u64,
 }
 
 impl TransferPaths {
-    pub(super) fn new(link_table: &LinkTable, settings: &Settings) -> Self {
+    /// Starts with the path of what moves nothing.
+    pub(super) fn new() -> Self {
+        Self {
+            all: Vec::new(),
+            capacities: Vec::new(),
+            crossings: Vec::new(),
+            shared: Vec::new(),
+            legs: Vec::new(),
+            leg_links: Vec::new(),
+            stages: vec![Stages::default()],
+            known: fast_map([]),
+            key: Vec::new(),
+        }
+    }
+
+    /// Gives every path that was found its costs under settings.
+    pub(super) fn price(&mut self, link_table: &LinkTable, settings: &Settings) {
         let wire = settings.protocol.wire;
-        let nothing = TransferPath {
+        self.capacities = link_table.rates.iter().map(|rate| rate * u64::from(wire.den)).collect();
+        self.all.clear();
+        self.crossings.clear();
+        self.shared.clear();
+        self.legs.clear();
+        self.leg_links.clear();
+        self.all.push(TransferPath {
             fixed: 0,
             latency: 0,
             alone: Pace::NONE,
@@ -159,20 +184,13 @@ impl TransferPaths {
             shared: (0, 0),
             crossings: (0, 0),
             legs: (0, 0),
-        };
-        Self {
-            all: vec![nothing],
-            capacities: link_table.rates.iter().map(|rate| rate * u64::from(wire.den)).collect(),
-            crossings: Vec::new(),
-            shared: Vec::new(),
-            legs: Vec::new(),
-            leg_links: Vec::new(),
-            executors: vec![0],
-            known: fast_map([]),
-            key: Vec::new(),
-            wire,
-            settings: settings.clone(),
+        });
+        let stages = std::mem::take(&mut self.stages);
+        for of_path in &stages[1..] {
+            self.add(of_path, link_table, settings);
         }
+        self.settle(link_table, &stages);
+        self.stages = stages;
     }
 
     /// Returns all links of a path, each once.
@@ -217,8 +235,14 @@ impl TransferPaths {
     ///
     /// # Errors
     /// [`Error::NoPath`]; [`Error::Unable`] for a step at a switch that the fabric has not.
-    pub(super) fn path_of(&mut self, step: &Step, schedule: &Schedule, link_table: &mut LinkTable) -> Result<u32> {
-        let (folds, spreads) = self.halves_at_switch(step, schedule, link_table)?;
+    pub(super) fn path_of(
+        &mut self,
+        step: &Step,
+        schedule: &Schedule,
+        link_table: &mut LinkTable,
+        at_switch: AtSwitch,
+    ) -> Result<u32> {
+        let (folds, spreads) = halves_at_switch(step, schedule, link_table, at_switch)?;
         let kept = step.dst.iter().filter(|dst| spreads || !stays(step, dst, schedule));
         self.key.clear();
         self.key.extend([step.rank, u32::from(folds) | u32::from(spreads) << 1, step.src.len() as u32]);
@@ -230,7 +254,7 @@ impl TransferPaths {
         if let Some(&path) = self.known.get(&self.key) {
             return Ok(path);
         }
-        let mut stages = Stages::default();
+        let mut stages = Stages { rank: step.rank, at_switch: (folds, spreads), ..Stages::default() };
         stages.add_half(step.rank, sources, folds, true, link_table)?;
         stages.add_half(step.rank, destinations, spreads, false, link_table)?;
         let here = |at_switch: bool, ranks: &[u32]| ranks.iter().filter(|&&r| !at_switch && r == step.rank).count();
@@ -239,36 +263,22 @@ impl TransferPaths {
             stages.legs.push((0, vec![link_table.memory_of(step.rank)], here as u32));
         }
         stages.legs.sort_by_key(|leg| leg.0);
-        let path = self.add(step.rank, &stages, (folds, spreads), link_table);
+        let path = self.stages.len() as u32;
+        self.stages.push(stages);
         self.known.insert(self.key.clone(), path);
         Ok(path)
     }
 
-    /// Says which halves of a step the switch does: folding its sources, spreading to its destinations.
-    fn halves_at_switch(&self, step: &Step, schedule: &Schedule, link_table: &LinkTable) -> Result<(bool, bool)> {
-        let (folds, spreads) = (step.src.len() > 1, step.dst.len() > 1);
-        if !step.at_switch || !(folds || spreads) {
-            return Ok((false, false));
-        }
-        let able = link_table.fabric().abilities;
-        let ranks: Vec<u32> = [step.rank].into_iter().chain(step.views().map(|view| view.rank)).collect();
-        let is_able =
-            (!folds || able.switch_reduction) && (!spreads || able.multicast) && link_table.star(&ranks).is_some();
-        match (is_able, self.settings.at_switch) {
-            (true, _) => Ok((folds, spreads)),
-            (false, AtSwitch::Ignore) => Ok((false, false)),
-            (false, AtSwitch::Refuse) => Err(unable(step, schedule, link_table)),
-        }
-    }
-
-    /// Adds a path; `at_switch` says whether its sources, and its destinations, are a switch's.
-    fn add(&mut self, rank: u32, stages: &Stages, at_switch: (bool, bool), link_table: &LinkTable) -> u32 {
-        let fitted = self.settings.fitted.as_ref().map(|fitted| fitted.switch_wire);
+    /// Adds a path.
+    fn add(&mut self, stages: &Stages, link_table: &LinkTable, settings: &Settings) {
+        let Stages { rank, at_switch, .. } = *stages;
+        let wire = settings.protocol.wire;
+        let fitted = settings.fitted.as_ref().map(|fitted| fitted.switch_wire);
         let mut weights: BTreeMap<u32, u32> = BTreeMap::new();
         let (first_leg, mut latencies) = (self.legs.len(), vec![0; 4]);
         for (stage, links, here) in &stages.legs {
             let by_switch = fitted.filter(|_| if *stage < 2 { at_switch.0 } else { at_switch.1 });
-            let weight = if *here > 0 { here * self.wire.den } else { by_switch.unwrap_or(self.wire.num) };
+            let weight = if *here > 0 { here * wire.den } else { by_switch.unwrap_or(wire.num) };
             let first = self.leg_links.len() as u32;
             for &link in links {
                 *weights.entry(link).or_default() += weight;
@@ -284,14 +294,13 @@ impl TransferPaths {
         let first = self.crossings.len();
         self.crossings.extend(weights.into_iter().map(|(link, weight)| Crossing { link, weight }));
         let (alone, narrowest) = self.narrowest(first);
-        let slowdown = self.settings.slowdowns.get(rank as usize).copied().unwrap_or(Ratio::ONE);
-        let cap =
-            self.settings.protocol.cap.map_or(Pace::NONE, |cap| Pace::over(stages.reads.max(stages.writes), cap.0));
+        let slowdown = settings.slowdowns.get(rank as usize).copied().unwrap_or(Ratio::ONE);
+        let cap = settings.protocol.cap.map_or(Pace::NONE, |cap| Pace::over(stages.reads.max(stages.writes), cap.0));
         let at_best = if cap.is_slower_than(alone) { cap } else { alone };
         let held = at_best.slowed(slowdown);
         let is_held = held.is_slower_than(alone);
         self.all.push(TransferPath {
-            fixed: slowdown.of(self.settings.protocol.fixed_ps),
+            fixed: slowdown.of(settings.protocol.fixed_ps),
             latency: latencies.iter().sum(),
             alone: if is_held { held } else { alone },
             rate: if is_held { held.rate() } else { self.rate_of(first, narrowest) },
@@ -301,8 +310,6 @@ impl TransferPaths {
             crossings: (first as u32, self.crossings.len() as u32),
             legs: (first_leg as u32, self.legs.len() as u32),
         });
-        self.executors.push(rank);
-        self.all.len() as u32 - 1
     }
 
     /// Finds the slowest of the crossings from `first` on.
@@ -325,13 +332,13 @@ impl TransferPaths {
 
     /// Leaves out of sharing each memory that cannot be anybody's bottleneck: all that its GPU's links bring and take
     /// away at full rate is no more than it holds out.
-    pub(super) fn settle(&mut self, link_table: &LinkTable) {
+    fn settle(&mut self, link_table: &LinkTable, stages: &[Stages]) {
         let links = link_table.fabric_links() as u32;
         // For each memory, the links through which paths reach it, with the largest ratio of weights.
         let mut through: Vec<BTreeMap<u32, (u32, u32)>> = vec![BTreeMap::new(); link_table.devices.len()];
         let mut is_free: Vec<bool> = vec![true; link_table.devices.len()];
         for path in 1..self.all.len() as u32 {
-            let rank = self.executors[path as usize] as usize;
+            let rank = stages[path as usize].rank as usize;
             let crossings = self.crossings(path);
             let Some(memory) = crossings.iter().find(|crossing| crossing.link >= links) else { continue };
             match crossings.iter().filter(|crossing| crossing.link < links).min_by_key(|c| (c.weight, c.link)) {
@@ -353,7 +360,7 @@ impl TransferPaths {
         }
         for path in 1..self.all.len() {
             let first = self.shared.len() as u32;
-            let leaves_out = is_free[self.executors[path] as usize];
+            let leaves_out = is_free[stages[path].rank as usize];
             let kept = self.crossings(path as u32).iter().filter(|crossing| !leaves_out || crossing.link < links);
             let kept: Vec<Crossing> = kept.copied().collect();
             self.shared.extend(kept);
@@ -394,6 +401,28 @@ impl Stages {
             *(if is_source { &mut self.reads } else { &mut self.writes }) += 1;
         }
         Ok(())
+    }
+}
+
+/// Says which halves of a step the switch does: folding its sources, spreading to its destinations.
+fn halves_at_switch(
+    step: &Step,
+    schedule: &Schedule,
+    link_table: &LinkTable,
+    at_switch: AtSwitch,
+) -> Result<(bool, bool)> {
+    let (folds, spreads) = (step.src.len() > 1, step.dst.len() > 1);
+    if !step.at_switch || !(folds || spreads) {
+        return Ok((false, false));
+    }
+    let able = link_table.fabric().abilities;
+    let ranks: Vec<u32> = [step.rank].into_iter().chain(step.views().map(|view| view.rank)).collect();
+    let is_able =
+        (!folds || able.switch_reduction) && (!spreads || able.multicast) && link_table.star(&ranks).is_some();
+    match (is_able, at_switch) {
+        (true, _) => Ok((folds, spreads)),
+        (false, AtSwitch::Ignore) => Ok((false, false)),
+        (false, AtSwitch::Refuse) => Err(unable(step, schedule, link_table)),
     }
 }
 

@@ -5,7 +5,6 @@ use super::fitted_costs::FittedCosts;
 use super::protocol::StepCosts;
 use super::ratio::Ratio;
 use crate::error::{Error, Result};
-use crate::hardware::Fabric;
 use crate::units::Ps;
 
 /// How transfers that want the same link at the same time get it.
@@ -112,8 +111,8 @@ impl Settings {
     /// # Errors
     /// [`Error::Unable`] for settings of another number of ranks or another fabric, a slowdown that is none, and fitted
     /// costs where links serve one after the other, whose latencies are their own.
-    pub(super) fn check(&self, fabric: &Fabric, world_size: u32) -> Result<()> {
-        let unable = |message: String| Err(Error::Unable { fabric: fabric.name.clone(), message });
+    pub(super) fn check(&self, fabric: &str, links: usize, world_size: u32) -> Result<()> {
+        let unable = |message: String| Err(Error::Unable { fabric: fabric.to_owned(), message });
         for (what, len) in [("start times", self.starts_ps.len()), ("slowdowns", self.slowdowns.len())] {
             if len > 0 && len != world_size as usize {
                 return unable(format!("there are {len} {what} for {world_size} ranks: give one for each, or none"));
@@ -122,7 +121,6 @@ impl Settings {
         if let Some(slowdown) = self.slowdowns.iter().find(|slowdown| slowdown.num < slowdown.den) {
             return unable(format!("a slowdown of {}/{} is no slowdown: give 1 or more", slowdown.num, slowdown.den));
         }
-        let links = fabric.links.len();
         match (self.fitted.as_ref().map(|fitted| fitted.rates.len()), self.sharing) {
             (Some(rates), _) if rates != links => {
                 unable(format!("there are {rates} fitted rates for {links} links: give one for each"))
@@ -132,5 +130,19 @@ impl Settings {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Says whether all that decides routes and capacities of links is the same.
+    pub(super) fn has_links_of(&self, other: &Self) -> bool {
+        let rates = |settings: &Self| settings.fitted.as_ref().map(|fitted| fitted.rates.clone());
+        (self.sharing, self.at_switch) == (other.sharing, other.at_switch)
+            && self.damages == other.damages
+            && rates(self) == rates(other)
+    }
+
+    /// Says whether a step costs the same, on the same links.
+    pub(super) fn has_costs_of(&self, other: &Self) -> bool {
+        let fitted = |settings: &Self| settings.fitted.as_ref().map(|fitted| (fitted.hops, fitted.switch_wire));
+        self.protocol == other.protocol && self.slowdowns == other.slowdowns && fitted(self) == fitted(other)
     }
 }
