@@ -200,7 +200,11 @@ def test_python_compares_as_the_command_does():
         (("hgx-h100", "ring"), {}, "pass a list, as \\['ring'\\]"),
         (("hgx-h100", ["rong"]), {}, "no all_reduce algorithm is called `rong`"),
         (("hgx-h100",), {"sizes": []}, "`sizes` is empty"),
-        (("hgx-h100", [nvcoll.schedule("barrier", "auto", world_size=8)]), {"collective": "scan"}, "of barrier: scan"),
+        (
+            ("hgx-h100", [nvcoll.schedule("barrier", "auto", world_size=8)]),
+            {"collective": "scan"},
+            "of barrier: pass one of scan",
+        ),
     ],
 )
 def test_what_python_cannot_compare_is_a_typed_error(arguments, options, message):
