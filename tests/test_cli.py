@@ -18,7 +18,7 @@ import nvcoll
 
 COMMANDS = ["bench", "explain", "run", "verify", "predict", "compare", "show", "algorithms", "fabric", "info"]
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
-DOCUMENTED = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+DOCUMENTED = (Path(__file__).parent.parent / "docs" / "json.md").read_text()
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_algorithms_of_one_collective_as_a_table_and_as_json():
     cost = {"path": "mapped", "in_place": True, "moved": 3.75, "busiest": 3.75, "waits": 7, "steps": 24}
     assert cost in ring["costs"] and len(ring["costs"]) == 4
     keys = {*document, *ring, *cost}
-    described = DOCUMENTED.split("Keys of `nvcoll algorithms`")[1].split("Keys of `nvcoll bench`")[0]
+    described = DOCUMENTED.split("## nvcoll algorithms")[1].split("## nvcoll bench")[0]
     assert keys == {word for word in re.findall(r"`(\w+)`", described)}
 
 
