@@ -101,7 +101,7 @@ def test_auto_is_timed_as_auto_and_what_it_takes_is_named():
     text = run("bench", "all_reduce", "-n", "8", "-b", "64", "-b", "1M", "-a", "auto", "--rounds", "2")[0]
     node = nvcoll.Node(8)
     taken = [node.estimates("all_reduce", count, path="mapped").algorithm for count in (16, 1 << 18)]
-    assert f"auto      chooses {taken[0]} at 64 B, {taken[1]} at 1 MiB" in text and "auto vs numpy" in text
+    assert f"auto        chooses {taken[0]} at 64 B, {taken[1]} at 1 MiB" in text and "auto vs numpy" in text
     text = run("bench", "all_gather", "-n", "2", "-b", "1M", "--nccl", "--rounds", "2")[0]
     assert re.match(r"# nvcoll \S+ all_gather auto \(\w+(, \w+)*\), 2 thread ranks", text)
 

@@ -25,7 +25,9 @@ def cli(*arguments, status=0):
 def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
     lines = cli("predict", "all_reduce", "-b", "1G", "--on", "hgx-h100,rtx4090-4-staged").stdout.splitlines()
     head = lines[1].split()
-    assert head[-6:] == ["|", "NCCL", "est.", "bound", "x", "bound"], "the other two answers stand behind a bar"
+    assert head[-7:] == ["|", "NCCL", "est.", "lower", "bound", "x", "bound"], (
+        "the other two answers stand behind a bar"
+    )
     fast, slow = lines[2:4]
     assert "NVLS/Simple" in fast and " 450 " in fast and " 1.0x" in fast and "█" not in fast
     assert "Ring/Simple" in slow and "█" in slow
@@ -35,7 +37,9 @@ def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
         assert line.split("|")[1].split()[-3:-1] == duration(found.floor_us).split()
         assert any(found.bottleneck in line for line in lines)
         assert any(line.endswith(found.trust) for line in lines)
-    assert any(line.startswith("bound by  ") for line in lines) and any(line.startswith("accuracy  ") for line in lines)
+    assert any(line.startswith("bottleneck  ") for line in lines) and any(
+        line.startswith("accuracy    ") for line in lines
+    )
 
 
 def test_a_sweep_is_a_table_per_machine():
@@ -43,14 +47,14 @@ def test_a_sweep_is_a_table_per_machine():
     for name in ("hgx-h100", "hgx-a100[0,3]"):
         assert f"\n{name}   " in f"\n{text}" and nvcoll.fabric(name).predict("all_reduce", MIB).trust in text
     assert all(text.count(f"{size}  ") >= 2 for size in (" 64 KiB", "  1 MiB", " 16 MiB", "256 MiB"))
-    assert text.count("bound by") == 2
+    assert text.count("bottleneck  ") == 2
 
 
 def test_sends_and_receives_are_predicted_and_have_a_floor():
     lines = cli("predict", "sendrecv", "-b", "1G").stdout.splitlines()
     found = nvcoll.fabric("hgx-h100").predict("sendrecv", 1 << 30)
     assert "SendRecv/" in lines[2] and duration(found.floor_us) in lines[2]
-    assert "no NCCL   hgx-h100: NCCL has no cost model of sendrecv" in lines
+    assert "no NCCL     hgx-h100: NCCL has no cost model of sendrecv" in lines
 
 
 def test_a_wrong_collective_is_answered_with_those_that_have_a_prediction():
@@ -60,7 +64,7 @@ def test_a_wrong_collective_is_answered_with_those_that_have_a_prediction():
 
 def test_the_version_whose_model_is_used_is_printed():
     newest = nvcoll.fabric("hgx-h100").nccl("all_reduce", 1).tag
-    assert f"model     hgx-h100: NCCL {newest}\n" in cli("predict", "all_reduce").stdout
+    assert f"model       hgx-h100: NCCL {newest}\n" in cli("predict", "all_reduce").stdout
     assert "NCCL v2.27.7-1\n" in cli("predict", "all_reduce", "--nccl-version", "2.27").stdout
     assert (
         f"NCCL {newest}, the newest that is known and" in cli("predict", "all_reduce", "--nccl-version", "9.9").stdout
@@ -92,7 +96,7 @@ def refused_by_named(name):
 @pytest.mark.parametrize("sweep", [("-b", "1M", "-e", "1G", "-f", "4"), ("-b", "100M", "-e", "1G", "-f", "10")])
 def test_the_size_from_which_a_prediction_is_validated_does_not_depend_on_the_sweep(sweep):
     text = cli("predict", "all_reduce", "--on", "hgx-h100", *sweep).stdout
-    assert "accuracy  hgx-h100: not validated; from 128 MiB validated on" in text
+    assert "accuracy    hgx-h100: not validated; from 128 MiB validated on" in text
 
 
 def test_spaces_and_capitals_in_a_list_of_machines_do_not_matter():
@@ -112,7 +116,7 @@ def test_a_size_is_binary_but_with_a_b(text, nbytes):
 
 def test_what_limits_successive_sizes_is_said_once():
     text = cli("predict", "all_reduce", "-b", "32M", "-e", "1G", "--on", "hgx-h100").stdout
-    assert "bound by  32 MiB to 1 GiB: GPU ports (NVLS: 1.125 bytes each way per byte)" in text
+    assert "bottleneck  32 MiB to 1 GiB: GPU ports (NVLS: a port carries 1.125 x the size each way)" in text
 
 
 @pytest.mark.parametrize(
@@ -216,12 +220,12 @@ def test_a_picture_is_drawn_of_a_sweep(tmp_path):
 
 def test_a_machine_that_nccl_does_not_know_has_a_prediction_and_a_reason():
     text = cli("predict", "all_reduce", "--on", "hgx-h100,mi300x-8").stdout
-    assert "choice    mi300x-8: rings, since" in text and "no NCCL   mi300x-8: NCCL does not run on" in text
+    assert "choice      mi300x-8: rings, since" in text and "no NCCL     mi300x-8: NCCL does not run on" in text
 
 
 def test_a_machine_without_prediction_says_why_and_has_a_floor():
     text = cli("predict", "all_reduce", "--on", "hgx-h100,hgx-h100[0]").stdout
-    assert "no time   hgx-h100[0]: one GPU has nobody to talk to" in text
+    assert "no time     hgx-h100[0]: one GPU has nobody to talk to" in text
     assert "nobody to talk to" in cli("predict", "all_reduce", "--on", "hgx-h100[0]", status=2).stderr
 
 
@@ -271,7 +275,10 @@ def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
     text, printed = cli(*arguments).stdout, json.loads(cli(*arguments, "--json").stdout)
     (row,) = printed["predictions"]
     assert row["time_us"] == pytest.approx(row["nccl_estimate_us"], rel=0.05)
-    assert "bound by  topo.txt: socket0 to socket1 (upi1), 48 % busy" in text and "topo.txt: not validated" in text
+    assert (
+        "bottleneck  topo.txt: socket0 to socket1 (upi1) at 48 % of line rate" in text
+        and "topo.txt: not validated" in text
+    )
 
 
 @pytest.mark.parametrize(

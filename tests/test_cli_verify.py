@@ -153,4 +153,4 @@ def test_the_command_prints_the_advice():
     text = run("explain", "all_reduce", "-n", "2", "-b", "4K", "--rounds", "0")[0]
     tuned, cpu = nvcoll.Node(1).tuning["machine"], nvcoll._nvcoll.machine()["cpu"]
     is_own = cpu is not None and str(tuned).startswith(f"{cpu},")
-    assert ("note      the tuning table is of another CPU" in text) == (not is_own)
+    assert ("note        the tuning table is of another CPU" in text) == (not is_own)

@@ -58,14 +58,14 @@ def test_no_line_of_the_report_of_a_script_is_longer_than_the_terminal(tmp_path)
 
 def test_a_pipe_has_no_width(tmp_path):
     text = run("compare", "--on", "hgx-h100", "-b", "1K")[0]
-    assert "two_level(outer=halving_doubling)" in text and "not shown" not in text
+    assert "two_level(outer=halving_doubling)" in text and "hidden" not in text
 
 
 def test_columns_that_are_left_out_are_named_and_those_that_matter_stay(tmp_path):
     lines = printed(80, "predict", "all_reduce", "-b", "1G", "--on", "hgx-h100,hgx-a100")
     head = next(line for line in lines if line.startswith("machine"))
     assert all(name in head for name in ("machine", "NCCL picks", "time", "90 % interval", "bound"))
-    assert any("(left out to fit 80 columns: what it is" in line for line in lines)
+    assert any("(hidden: description" in line for line in lines)
 
 
 def test_every_cell_of_a_turned_table_is_there():
@@ -84,7 +84,7 @@ def test_the_least_important_columns_go_first_and_only_as_many_as_needed():
     assert next(iter(fitted(headings, rows, optional=optional, width=60))).split() == headings
     head, row, *note = fitted(headings, rows, optional=optional, width=40)
     assert head.split() == ["name", "y" * 20, "z"] and row.split() == ["a", "2", "3"]
-    assert " ".join(note).split() == f"(left out to fit 40 columns: {'x' * 20})".split()
+    assert " ".join(note).split() == f"(hidden: {'x' * 20}; the terminal has 40 columns)".split()
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_names_that_would_be_alike_are_not_shortened():
 
 def test_a_sentence_is_indented_behind_its_label():
     assert list(labelled("note", "one two three four five six seven eight", 40)) == [
-        "note      one two three four five six",
-        "          seven eight",
+        "note        one two three four five six",
+        "            seven eight",
     ]
-    assert list(labelled("note", "one", 40)) == ["note      one"]
+    assert list(labelled("note", "one", 40)) == ["note        one"]
 
 
 def test_a_word_that_is_wider_than_the_terminal_is_broken(tmp_path):

@@ -159,7 +159,16 @@ class Comparison:
     def _lines(self) -> Iterator[str]:
         yield from labelled("", f"{self.fabric.name}   {self.fabric.title}", label=0)
         yield from labelled("", f"{self.collective}, simulated times in us", label=0)
-        headings = ("size", "fastest", "time", "ahead", *(f"{n} " for n in self.algorithms), *NCCL, "bound", "x bound")
+        headings = (
+            "size",
+            "fastest",
+            "time",
+            "ahead",
+            *(f"{n} " for n in self.algorithms),
+            *NCCL,
+            "lower bound",
+            "x bound",
+        )
         slowest = sorted(self.algorithms, key=lambda name: -sum(row.times[name].time_us for row in self.rows))
         never = [f"{name} " for name in slowest if all(row.fastest != name for row in self.rows)]
         others = [f"{name} " for name in slowest if f"{name} " not in never]

@@ -222,12 +222,12 @@ def _most(rows: Iterable[ReportRow], at: int) -> ReportRow | None:
 
 _WAYS = {
     "simulated schedule": "simulated: no prediction; the schedule that ran here, in virtual time, not validated",
-    "floor only": "bound: no estimate; a lower bound for any schedule",
+    "floor only": "lower bound: there is no prediction, and no schedule is faster",
 }
 """Notes on prices that are not predictions."""
 
 
-CALL = ("collective", "size", "dtype/op", "algorithm (here)", "ranks", "calls")
+CALL = ("collective", "size", "dtype/op", "run here", "ranks", "calls")
 """The headings of the columns that describe a call."""
 
 NCCL_USES = "NCCL uses"
@@ -248,7 +248,7 @@ def cells(report: Report) -> list[list[str]]:
     """Returns the lines of the table of a report, and the totals; groups of ranks that read the same are one line."""
     alike = Counter(_cells(row) for row in report.rows)
     lines = [
-        [f"{groups} x {cell}" if at == _RANKS and groups > 1 else cell for at, cell in enumerate(line)]
+        [f"{groups} groups of {cell}" if at == _RANKS and groups > 1 else cell for at, cell in enumerate(line)]
         for line, groups in alike.items()
     ]
     totals = [cell for total in report.totals for cell in (_at_least(total), _interval(total))]
@@ -261,7 +261,7 @@ _RANKS = 4
 
 def _cells(row: ReportRow) -> tuple[str, ...]:
     of = " ".join(filter(None, (row.dtype, row.op)))
-    grouped = f" in {counted(row.grouped, 'call')}" if row.grouped > 1 else ""
+    grouped = f" (group of {row.grouped})" if row.grouped > 1 else ""
     size = f"{sized(row.nbytes)}{grouped}" if row.dtype else ""
     prices = [cell for price in row.prices for cell in (microseconds(price.time_us), _by(price))]
     return row.collective, size, of, row.algorithm, str(len(row.ranks)), str(row.times), *prices
@@ -280,7 +280,7 @@ def _by(price: Price) -> str:
         case "simulated schedule":
             return f"{price.algorithm}, simulated"
         case "floor only":
-            return "bound"
+            return "lower bound"
         case _:
             return ""
 
@@ -288,7 +288,7 @@ def _by(price: Price) -> str:
 def _interval(total: Total) -> str:
     if (total.low_us, total.high_us) == (total.time_us, total.time_us):
         return ""
-    return f"90 %: {microseconds(total.low_us)} to {microseconds(total.high_us)} us"
+    return f"90 %: {microseconds(total.low_us)}-{microseconds(total.high_us)} us"
 
 
 def microseconds(us: float | None) -> str:
@@ -303,12 +303,15 @@ def notes(report: Report) -> Iterator[str]:
 
 def _notes(report: Report) -> Iterator[tuple[str, str]]:
     yield "us", f"microseconds of one call, launched {report.launch}"
-    yield "total", "busiest rank; no overlap between calls or with compute"
+    yield "calls", "calls of one rank; a group of calls counts as one"
+    yield "total", "sum over the calls of the busiest rank; calls overlap neither each other nor compute"
     for at, total in enumerate(report.totals):
         most = _most(report.rows, at)
         if most is not None and (bottleneck := most.prices[at].bottleneck):
-            yield "bound by", f"{total.fabric}, in {most.collective} of {sized(most.nbytes)}: {bottleneck}"
-    yield from (("accuracy", f"{total.fabric}: {total.trust}") for total in report.totals if total.time_us)
+            yield "bottleneck", f"{total.fabric}, {_named(most)}: {bottleneck}"
+    for at, total in enumerate(report.totals):
+        if total.time_us and (most := _most(report.rows, at)):
+            yield "accuracy", f"{total.fabric}, {_named(most)}: {total.trust}"
     found = {price.way for row in report.rows for price in row.prices}
     yield from (("note", meaning) for way, meaning in _WAYS.items() if way in found)
     for at, total in enumerate(report.totals):
@@ -318,6 +321,10 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
             yield "note", f"{counted(total.unpriced, 'call')} without an answer, not in the total: {why}"
     if report.others:
         yield "note", f"{counted(report.others, 'more call')} in no row and no total: too many kinds of calls"
+
+
+def _named(row: ReportRow) -> str:
+    return f"{row.collective} of {sized(row.nbytes)} on {counted(len(row.ranks), 'rank')}"
 
 
 def _why_unpriced(report: Report, at: int) -> str | None:
@@ -346,8 +353,8 @@ def _lines(report: Report) -> Iterator[str]:
 
 NOTHING = "no collectives were made"
 
-LEFT = ("collective", "dtype/op", "algorithm (here)", NCCL_USES)
+LEFT = ("collective", "dtype/op", "run here", NCCL_USES)
 """The headings of the columns that are aligned left."""
 
-OPTIONAL = ("algorithm (here)", "dtype/op")
+OPTIONAL = ("run here", "dtype/op")
 """The headings of the columns that narrow terminals do not show."""

@@ -22,7 +22,7 @@ UNLIMITED = 1 << 30
 LEAST = 40
 """The least width of a table; narrower terminals wrap it. Chosen."""
 
-LABEL = 10
+LABEL = 12
 """The width of the label before a sentence, in characters. Chosen."""
 
 LONG_NAME = 16
@@ -100,7 +100,7 @@ def fitted(
         columns, left_out = [*range(len(headings))], []
         yield from _turned(table, width)
     if left_out := [name for name in left_out if name.strip("| ")]:
-        yield from labelled("", f"(left out to fit {width} columns: {', '.join(left_out)})", width, label=0)
+        yield from labelled("", f"(hidden: {', '.join(left_out)}; the terminal has {width} columns)", width, label=0)
 
 
 def _with_short_names(table: list[list[str]]) -> list[list[str]]:

@@ -28,10 +28,10 @@ MOST_PRINTED = 16
 def _list() -> None:
     machines = [(one.name, str(one.world_size), one.title, one.trust) for one in fabrics()]
     print_table(
-        ("name", "GPUs", "what it is", "accuracy"),
+        ("name", "GPUs", "description", "accuracy"),
         machines,
-        left=("name", "what it is", "accuracy"),
-        optional=("accuracy", "what it is"),
+        left=("name", "description", "accuracy"),
+        optional=("accuracy", "description"),
     )
     print_labelled(
         "accuracy",
@@ -39,7 +39,7 @@ def _list() -> None:
     )
     print()
     rows = [(row.name, f"{row.gbps:g}", row.title) for row in networks()]
-    print_table(("network", "GB/s per node", "what it is"), rows, left=("network", "what it is"))
+    print_table(("network", "GB/s per node", "description"), rows, left=("network", "description"))
     print()
     print_labelled("try", "nvcoll fabric hgx-h100   hgx-h100[0-3]   hgx-h100x4+ib-ndr-8   mine.toml")
     print_labelled("", "nvcoll fabric topo.txt --gpu h100-sxm")

@@ -66,7 +66,7 @@ def _apart(answer: Answer) -> tuple[str, str, str, str]:
 
 
 TIMES = ("NCCL picks", "time", "90 % interval", "busbw GB/s")
-APART = ("|", "NCCL est.", "bound", "x bound")
+APART = ("|", "NCCL est.", "lower bound", "x bound")
 BAR = ""
 """The heading of the bars."""
 
@@ -99,14 +99,14 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
 
 def _show_machines(question: Question, answers: Sequence[Answer]) -> None:
     print_labelled("", f"{question.collective} {sized(question.sizes[0])}, launched {question.launch}", label=0)
-    heads = ("machine", "what it is", *TIMES, LINK, "vs best", BAR, *APART)
+    heads = ("machine", "description", *TIMES, LINK, "vs best", BAR, *APART)
     print_table(
         heads,
         [*_machine_rows(answers)],
-        left=("machine", "what it is", TIMES[0], BAR),
-        optional=(BAR, "what it is", LINK, "x bound", "|", "NCCL est.", "vs best", "busbw GB/s"),
+        left=("machine", "description", TIMES[0], BAR),
+        optional=(BAR, "description", LINK, "x bound", "|", "NCCL est.", "vs best", "busbw GB/s"),
     )
-    _print_lines("bound by", [(one.fabric.name, one.prediction.bottleneck) for one in answers if one.prediction])
+    _print_lines("bottleneck", [(one.fabric.name, one.prediction.bottleneck) for one in answers if one.prediction])
 
 
 def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
@@ -131,13 +131,13 @@ def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
         left=(TIMES[0],),
         optional=("x bound", "|", "NCCL est.", "busbw GB/s"),
     )
-    _print_lines("bound by", _bounds(answers))
+    _print_lines("bottleneck", _bounds(answers))
 
 
 def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
     """Returns what limits successive sizes; sizes with the same limit but for its percentage are one range."""
     told = [
-        (one, re.sub(r",? ?\d+ % (of the time|busy)", "", one.prediction.bottleneck))
+        (one, re.sub(r",? ?(at )?\d+ % of (the time|line rate)", "", one.prediction.bottleneck))
         for one in answers
         if one.prediction
     ]
@@ -165,11 +165,14 @@ def _show_buckets(question: Question, answers: Sequence[Answer]) -> None:
         way = (_way(cut.each), str(cut.count), each, total, duration(cut.low, cut.high), *whole)
         rows.append((one.fabric.name, one.fabric.title, *way))
     heads = (
-        *("machine", "what it is", TIMES[0]),
+        *("machine", "description", TIMES[0]),
         *("buckets", "one bucket", "all buckets", "90 % interval", "one call", "all / one"),
     )
     print_table(
-        heads, rows, left=("machine", "what it is", TIMES[0]), optional=("what it is", TIMES[0], "one call", "buckets")
+        heads,
+        rows,
+        left=("machine", "description", TIMES[0]),
+        optional=("description", TIMES[0], "one call", "buckets"),
     )
 
 
@@ -221,9 +224,10 @@ def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
         print_labelled("note", "a bucket takes the time of a call of its own; overlap with compute is not modelled")
         return
     print_labelled(
-        "columns", "time = prediction; NCCL est. = NCCL's own tuning model; bound = lower bound for any schedule"
+        "columns",
+        "NCCL est. = NCCL's tuning model; lower bound = no schedule is faster; x bound = time / lower bound",
     )
-    print_labelled("", "link = line rate of a GPU, one way; with NVLS (in-switch reduction) busbw can exceed it")
+    print_labelled("", "link = line rate of a GPU, one way. With NVLS (the switch reduces) busbw can exceed it")
 
 
 def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:

@@ -266,7 +266,7 @@ fn a_ring_is_no_faster_than_the_link_between_sockets_that_it_crosses() {
         let expected = load * 1024.0 * MIB as f64 / between.rate().gbps() / 1e3;
         assert!(is_near(part(&found, "bytes"), expected), "{expected} {found:?}");
         assert!(found.bottleneck.starts_with("socket") && found.bottleneck.contains(&between.medium.name), "{found:?}");
-        assert!(found.bottleneck.ends_with(" 48 % busy"), "{found:?}");
+        assert!(found.bottleneck.ends_with(" at 48 % of line rate"), "{found:?}");
         assert!(found.trust.starts_with("not validated: no measured machine is held up by socket"), "{found:?}");
     }
     assert_eq!(fabric.evidence(), Evidence::NotValidated);
@@ -483,7 +483,9 @@ fn a_switch_under_a_tree_over_nodes_asks_of_a_port_what_it_folds_and_the_cards_a
     let busy = |gbps: f64, load: f64| (100.0 * load * nbytes as f64 / gbps / 1e3 / found.us).round();
     let (ports, cards) = (busy(450.0, 1.125), busy(400.0, 1.0));
     let words =
-        format!("GPU ports, {ports} % busy (NVLS: 1.125 bytes each way per byte); network cards, {cards} % busy");
+        format!(
+            "GPU ports at {ports} % of line rate (NVLS: a port carries 1.125 x the size each way); network cards at {cards} % of line rate"
+        );
     assert_eq!(found.bottleneck, words);
     assert!(ports < 82.0 && cards < 100.0);
 }

@@ -162,10 +162,11 @@ fn bottleneck(
     }
 }
 
-/// Describes the part of the machine that limits the bytes, and how busy it is.
+/// Describes the part of the machine that limits the bytes, and the part of its line rate that the call reaches.
 fn carried(predictor: &Predictor, pair: AlgoProto, spent: &TimeBreakdown, percent: impl Fn(f64) -> f64) -> String {
     let (params, machine) = (&predictor.params, &predictor.machine);
     let flags = if pair.protocol == Protocol::Ll { 2.0 } else { 1.0 };
+    let of_line_rate = |busy: f64| format!("at {busy:.0} % of line rate");
     let note = if flags > 1.0 { " (LL: half of the bytes are flags)" } else { "" };
     let cards_gbps = params.inter_node.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);
     let line = match spent.carrier {
@@ -179,22 +180,25 @@ fn carried(predictor: &Predictor, pair: AlgoProto, spent: &TimeBreakdown, percen
         (Carrier::Cards, _) => {
             let egress = params.inter_node.as_ref().and_then(|network| network.egress_gbps);
             let by = egress.map_or(String::new(), |_| format!("{EGRESS}; "));
-            return format!("{by}network cards, {busy:.0} % busy{note}");
+            return format!("{by}network cards {}{note}", of_line_rate(busy));
         }
-        (Carrier::InnerLink(round), _) => format!("{}, {busy:.0} % busy{note}", predictor.bottleneck(round).name),
-        (Carrier::Cut(_), _) => format!("{CUT}, {busy:.0} % busy"),
+        (Carrier::InnerLink(round), _) => format!("{} {}{note}", predictor.bottleneck(round).name, of_line_rate(busy)),
+        (Carrier::Cut(_), _) => format!("{CUT} {}", of_line_rate(busy)),
         (Carrier::FoldingSwitch, _) => {
             let each_way = 1.0 + 1.0 / params.local;
-            format!("GPU ports, {busy:.0} % busy (NVLS: {each_way:.3} bytes each way per byte)")
+            format!("GPU ports {} (NVLS: a port carries {each_way:.3} x the size each way)", of_line_rate(busy))
         }
-        (Carrier::Links, machine::Interconnect::Nvlink) => format!("GPU ports, {busy:.0} % busy{note}"),
-        (Carrier::Links, machine::Interconnect::Peer) => format!("PCIe, {busy:.0} % busy{note}"),
+        (Carrier::Links, machine::Interconnect::Nvlink) => format!("GPU ports {}{note}", of_line_rate(busy)),
+        (Carrier::Links, machine::Interconnect::Peer) => format!("PCIe {}{note}", of_line_rate(busy)),
         (Carrier::Links, machine::Interconnect::Staged) => {
-            format!("host memory: every byte crosses PCIe twice, {:.0} % busy{note}", (2.0 * busy).min(100.0))
+            format!(
+                "PCIe {}, through host memory: each byte crosses it twice{note}",
+                of_line_rate((2.0 * busy).min(100.0))
+            )
         }
     };
     match us(spent.of_cards * flags, cards_gbps) {
-        cards if cards > 0.0 => format!("{words}; network cards, {:.0} % busy", percent(cards).min(100.0)),
+        cards if cards > 0.0 => format!("{words}; network cards {}", of_line_rate(percent(cards).min(100.0))),
         _ => words,
     }
 }
