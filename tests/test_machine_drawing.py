@@ -270,6 +270,6 @@ def test_the_command_draws_to_a_file(tmp_path):
 
 
 def test_the_command_refuses_what_it_cannot_draw(tmp_path):
-    assert "end it in .svg" in cli("fabric", "hgx-a100", "--svg", str(tmp_path / "board.png"), status=2).stderr
+    assert "end its name in .svg" in cli("fabric", "hgx-a100", "--svg", str(tmp_path / "board.png"), status=2).stderr
     assert "cannot be written" in cli("fabric", "hgx-a100", "--svg", str(tmp_path / "no" / "a.svg"), status=2).stderr
     assert "name it" in cli("fabric", "--svg", str(tmp_path / "board.svg"), status=2).stderr
