@@ -247,8 +247,8 @@ def test_the_command_marks_the_fastest_and_says_what_does_not_run_there():
     lines = cli("compare", "--on", "hgx-h100,hgx-a100", "-b", "1K", "-e", "1M", "-f", "32").stdout.splitlines()
     rows = [line for line in lines if line.strip().startswith(("1 KiB", "32 KiB", "1 MiB"))]
     assert len(rows) == 6 and all(row.count("*") == 1 for row in rows)
-    assert sum(line.startswith("fastest   of the sizes tried: ") for line in lines) == 2
-    assert any(line.startswith("not here  nvswitch: hgx-a100: ") for line in lines)
+    assert sum(line.startswith("fastest     of the sizes tried: ") for line in lines) == 2
+    assert any(line.startswith("not here    nvswitch: hgx-a100: ") for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_an_algorithm_of_a_file_is_compared_and_says_which_collective_it_is_of(m
 
 def test_what_is_refuted_is_not_timed(mine):
     text = cli("compare", f"ring,{mine}:forgets", "--on", "hgx-a100-4", "--sizes", "1K").stdout
-    assert "not here  forgets: refuted: " in text and f"see nvcoll verify {mine}:forgets -n 4" in text
+    assert "not here    forgets: refuted: " in text and f"see nvcoll verify {mine}:forgets -n 4" in text
 
 
 def test_curves_are_times_over_that_of_the_fastest():

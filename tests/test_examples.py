@@ -20,9 +20,9 @@ def test_what_if_prints_the_same_table_by_itself_and_by_the_command():
     assert by_itself in by_command
     for words in (
         "1 MiB  float16 sum",
-        "32 MiB (group of 12)  float32 avg",
+        "32 MiB in 12 calls  float32 avg",
         "4 B  float32 avg",
-        "2 groups of 4",
-        "4 groups of 2",
+        "2 x 4",
+        "4 x 2",
     ):
         assert words in by_itself

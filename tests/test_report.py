@@ -285,7 +285,7 @@ def test_a_group_of_ranks_is_priced_on_its_own_gpus():
     for ranks, microseconds in of.items():
         assert microseconds == two.among(ranks).predict("all_reduce", 1 << 18).time_us
     assert report.totals[0].time_us == pytest.approx(of[tuple(range(8))] + of[0, 8])
-    assert "2 groups of 8" in str(report) and "8 groups of 2" in str(report), "groups that cost the same are one line"
+    assert "2 x 8" in str(report) and "8 x 2" in str(report), "groups that cost the same are one line"
 
 
 def test_the_clock_is_the_sum_over_the_calls_of_the_busiest_rank():

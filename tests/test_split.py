@@ -209,6 +209,8 @@ def ends_of(world_size, program):
 
 
 def test_a_rank_that_raises_ends_the_calls_of_its_row_and_its_column_and_of_no_other():
+    through = threading.Barrier(5)  # a rank that ends may end a call in which another one is still leaving
+
     def program(comm):
         row, column = grid(comm, 3)  # 0 1 2 above 3 4 5
         if comm.rank == 4:
@@ -225,6 +227,7 @@ def test_a_rank_that_raises_ends_the_calls_of_its_row_and_its_column_and_of_no_o
             assert column.all_reduce(ones(1))[0] == 2
         with pytest.raises(nvcoll.Aborted, match="rank 4 failed"):
             comm.barrier()
+        through.wait(WATCHDOG_S)
         raise KeyError(comm.rank)
 
     seen, first = ends_of(6, program)

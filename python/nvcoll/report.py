@@ -248,7 +248,7 @@ def cells(report: Report) -> list[list[str]]:
     """Returns the lines of the table of a report, and the totals; groups of ranks that read the same are one line."""
     alike = Counter(_cells(row) for row in report.rows)
     lines = [
-        [f"{groups} groups of {cell}" if at == _RANKS and groups > 1 else cell for at, cell in enumerate(line)]
+        [f"{groups} x {cell}" if at == _RANKS and groups > 1 else cell for at, cell in enumerate(line)]
         for line, groups in alike.items()
     ]
     totals = [cell for total in report.totals for cell in (_at_least(total), _interval(total))]
@@ -261,7 +261,7 @@ _RANKS = 4
 
 def _cells(row: ReportRow) -> tuple[str, ...]:
     of = " ".join(filter(None, (row.dtype, row.op)))
-    grouped = f" (group of {row.grouped})" if row.grouped > 1 else ""
+    grouped = f" in {counted(row.grouped, 'call')}" if row.grouped > 1 else ""
     size = f"{sized(row.nbytes)}{grouped}" if row.dtype else ""
     prices = [cell for price in row.prices for cell in (microseconds(price.time_us), _by(price))]
     return row.collective, size, of, row.algorithm, str(len(row.ranks)), str(row.times), *prices
@@ -303,7 +303,8 @@ def notes(report: Report) -> Iterator[str]:
 
 def _notes(report: Report) -> Iterator[tuple[str, str]]:
     yield "us", f"microseconds of one call, launched {report.launch}"
-    yield "calls", "calls of one rank; a group of calls counts as one"
+    yield "ranks", "ranks of a call; 2 x 4: two communicators of four ranks make the same calls"
+    yield "calls", "calls of one rank; the calls of a group() count as one"
     yield "total", "sum over the calls of the busiest rank; calls overlap neither each other nor compute"
     for at, total in enumerate(report.totals):
         most = _most(report.rows, at)

@@ -100,7 +100,9 @@ def fitted(
         columns, left_out = [*range(len(headings))], []
         yield from _turned(table, width)
     if left_out := [name for name in left_out if name.strip("| ")]:
-        yield from labelled("", f"(hidden: {', '.join(left_out)}; the terminal has {width} columns)", width, label=0)
+        yield from labelled(
+            "", f"(left out, because the terminal is {width} characters wide: {', '.join(left_out)})", width, label=0
+        )
 
 
 def _with_short_names(table: list[list[str]]) -> list[list[str]]:

@@ -434,7 +434,7 @@ impl Builder {
     /// The message of the error.
     pub fn admit_region(&self, region: &Region) -> std::result::Result<(), String> {
         if region.rank >= self.world_size() {
-            return Err(format!("rank {} is not in 0..{}", region.rank, self.world_size()));
+            return Err(format!("rank {} is not one of 0 to {}", region.rank, self.world_size() - 1));
         }
         if region.lo >= region.hi {
             return Err(format!("{region} names no chunk: a range ends above its start"));

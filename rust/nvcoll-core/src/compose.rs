@@ -226,7 +226,7 @@ impl Composition<'_> {
         }
         for &rank in over.iter().flatten() {
             match is_member.get_mut(rank as usize) {
-                None => return Err(format!("rank {rank} in a group of {name} is not in 0..{n}")),
+                None => return Err(format!("rank {rank} in a group of {name} is not one of 0 to {}", n - 1)),
                 Some(true) => return Err(format!("rank {rank} is in the groups of {name} twice: name it once")),
                 Some(is_new) => *is_new = true,
             }

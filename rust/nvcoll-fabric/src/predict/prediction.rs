@@ -192,7 +192,7 @@ fn carried(predictor: &Predictor, pair: AlgoProto, spent: &TimeBreakdown, percen
         (Carrier::Links, machine::Interconnect::Peer) => format!("PCIe {}{note}", of_line_rate(busy)),
         (Carrier::Links, machine::Interconnect::Staged) => {
             format!(
-                "PCIe {}, through host memory: each byte crosses it twice{note}",
+                "PCIe {}, each byte crosses PCIe twice, through host memory{note}",
                 of_line_rate((2.0 * busy).min(100.0))
             )
         }
