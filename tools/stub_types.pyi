@@ -465,6 +465,16 @@ class Fabric:
         slowdowns: Sequence[float] | Mapping[int, float] | None = None,
         damage: Mapping[tuple[str, str], float] | None = None,
     ) -> Timeline: ...
+    def _lower_bounds_us(
+        self,
+        schedule: Schedule,
+        sizes: Sequence[int],
+        *,
+        dtype: str,
+        protocol: str,
+        slice_bytes: Sequence[int],
+        launch: _Launch,
+    ) -> list[float]: ...
     def among(self, ranks: Sequence[int]) -> Fabric: ...
     def _repr_svg_(self) -> str | None: ...
     def __eq__(self, other: object, /) -> bool: ...

@@ -2222,6 +2222,16 @@ class Fabric:
         slowdowns: Sequence[float] | Mapping[int, float] | None = None,
         damage: Mapping[tuple[str, str], float] | None = None,
     ) -> list[Timeline]: ...
+    def _lower_bounds_us(
+        self,
+        schedule: Schedule,
+        sizes: Sequence[int],
+        *,
+        dtype: str,
+        protocol: str,
+        slice_bytes: Sequence[int],
+        launch: _Launch,
+    ) -> list[float]: ...
     def among(self, ranks: Sequence[int]) -> Fabric:
         """Returns the machine with some of its GPUs as ranks.
 

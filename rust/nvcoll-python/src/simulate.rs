@@ -21,6 +21,7 @@ use crate::gil::{interrupt, watched_in_fabric};
 use crate::integers::integer;
 use crate::schedule::{collective_named, written, Schedule};
 use crate::sizes::{sizes_of, Sizes};
+use crate::timeline::{micros, Timeline};
 
 /// The most steps of a simulation, over all tiles. Each has a record of 32 bytes. Chosen: 2 GiB, and minutes.
 const MOST_STEPS: u64 = 1 << 26;
@@ -71,8 +72,7 @@ impl Fabric {
         spans=false, sharing="max_min", at_switch="refuse", launch=None, starts=None, slowdowns=None, damage=None))]
     #[allow(clippy::too_many_arguments)]
     fn simulate<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         schedule: &Bound<'py, PyAny>,
         nbytes: &Bound<'py, PyAny>,
         collective: Option<&str>,
@@ -87,12 +87,13 @@ impl Fabric {
         slowdowns: Option<&Bound<'_, PyAny>>,
         damage: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("no dtype is called `{dtype}`")))?;
+        let (py, this) = (slf.py(), slf.get());
+        let dtype = dtype_of(py, dtype)?;
         let costs = protocol::named(protocol).map_err(|error| of_fabric(py, &error))?;
         let sizes = sizes_of(nbytes)?;
         let slices = slices_of(py, slice_bytes, &sizes)?;
         let counts = sizes.all().iter().map(|&nbytes| elements_of(py, nbytes, dtype)).collect::<PyResult<Vec<_>>>()?;
-        let given = self.schedule_of(schedule, collective)?;
+        let given = this.schedule_of(schedule, collective)?;
         let core = &given.get().core;
         let settings = Settings {
             detail: if spans { Detail::Spans } else { Detail::Path },
@@ -100,14 +101,42 @@ impl Fabric {
             at_switch: AtSwitch::named(at_switch).map_err(|error| of_fabric(py, &error))?,
             starts_ps: starts_of(starts, core.world_size)?,
             slowdowns: slowdowns_of(slowdowns, core.world_size)?,
-            damages: damages_of(damage, self.hardware())?,
+            damages: damages_of(damage, this.hardware())?,
             ..Settings::new(costs, SLICE_BYTES)
         };
-        let asked = Asked { fabric: self, schedule: core, dtype, settings, launch, protocol };
+        let asked = Asked { fabric: this, schedule: core, dtype, settings, launch, protocol };
         let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&counts, &slices, is_interrupted))?;
-        let timelines = simulated.into_iter().map(|one| self.timeline(one, given.clone().unbind(), spans));
+        let timelines = simulated.into_iter().map(|one| Timeline::of(one, slf, given.clone().unbind(), spans));
         sizes.answers(py, timelines.collect())
     }
+
+    /// Returns for each size a lower bound, in microseconds, of the time that :meth:`simulate` finds with these slices or shorter
+    /// ones. It takes a fraction of that run. Not public.
+    #[pyo3(signature = (schedule, sizes, *, dtype, protocol, slice_bytes, launch))]
+    #[allow(clippy::too_many_arguments)]
+    fn _lower_bounds_us(
+        &self,
+        py: Python<'_>,
+        schedule: &Bound<'_, Schedule>,
+        sizes: Vec<u64>,
+        dtype: &str,
+        protocol: &str,
+        slice_bytes: Vec<u64>,
+        launch: &str,
+    ) -> PyResult<Vec<f64>> {
+        let dtype = dtype_of(py, dtype)?;
+        let settings = Settings::new(protocol::named(protocol).map_err(|error| of_fabric(py, &error))?, SLICE_BYTES);
+        let counts = sizes.iter().map(|&nbytes| elements_of(py, nbytes, dtype)).collect::<PyResult<Vec<_>>>()?;
+        let core = &schedule.get().core;
+        let asked = Asked { fabric: self, schedule: core, dtype, settings, launch: Some(launch), protocol };
+        watched_in_fabric(py, |_| {
+            asked.each(&counts, &slice_bytes, |simulation, _| Ok(micros(simulation.lower_bound())))
+        })
+    }
+}
+
+fn dtype_of(py: Python<'_>, name: &str) -> PyResult<DType> {
+    DType::named(name).ok_or_else(|| invalid(py, format!("no dtype is called `{name}`")))
 }
 
 /// Returns the number of elements of `nbytes`, which must be whole elements.
@@ -189,6 +218,20 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// Runs the schedule for each number of elements, with its slice.
     fn run(&self, counts: &[u64], slices: &[u64], is_interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Simulated>> {
+        self.each(counts, slices, |simulation, least| {
+            let mut simulated = simulation.run_until(is_interrupted)?;
+            simulated.ends_ps.iter_mut().for_each(|end| *end = least.max(*end));
+            Ok(simulated)
+        })
+    }
+
+    /// Prepares the schedule for each number of elements, with its slice; `find` gets also the time before which no call ends.
+    fn each<T>(
+        &self,
+        counts: &[u64],
+        slices: &[u64],
+        mut find: impl FnMut(&Simulation, Ps) -> Result<T>,
+    ) -> Result<Vec<T>> {
         let (fabric, dtype) = (self.fabric.hardware(), self.dtype);
         let predictor = self.launch.map(|_| self.fabric.cache().predictor(fabric, None)).transpose()?;
         let fitted = predictor.as_ref().map(|predictor| predictor.simulation_settings(fabric, self.schedule));
@@ -210,9 +253,7 @@ impl Asked<'_> {
                 none => none.insert(Simulation::new(self.schedule, &partition, dtype, fabric, &settings)?),
             };
             self.check(simulation.steps(), slice_bytes)?;
-            let mut simulated = simulation.run_until(is_interrupted)?;
-            simulated.ends_ps.iter_mut().for_each(|end| *end = least.max(*end));
-            Ok(simulated)
+            find(simulation, least)
         };
         counts.iter().zip(slices).map(&mut one).collect()
     }

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use nvcoll_fabric::simulate::{self, Critical, DelayReason, Timeline as Simulated};
+use nvcoll_fabric::simulate::{self, Critical, DelayReason, LinkUse, Timeline as Simulated};
 use nvcoll_fabric::units::{Ps, PS_PER_US};
 
 use crate::fabric::Fabric;
@@ -26,9 +26,6 @@ pub(crate) struct Timeline {
     /// The time at which each rank left, in microseconds.
     #[pyo3(get)]
     end_us: Vec<f64>,
-    /// For each link of one direction: (from, to, bytes that crossed it, the protocol's included, busy microseconds).
-    #[pyo3(get)]
-    links: Vec<LinkRow>,
     /// For each rank, the bytes that its own steps read from and wrote to its memory.
     #[pyo3(get)]
     memory_bytes: Vec<u64>,
@@ -45,9 +42,8 @@ pub(crate) struct Timeline {
     /// The schedule, in words.
     #[pyo3(get)]
     schedule: String,
-    /// The name of the fabric.
-    #[pyo3(get)]
-    fabric: String,
+    on: Py<Fabric>,
+    links: Vec<LinkUse>,
     path: Critical,
     ran: Py<Schedule>,
     /// For each span, the position of its way in `ways`.
@@ -58,6 +54,22 @@ pub(crate) struct Timeline {
 
 #[pymethods]
 impl Timeline {
+    /// The name of the fabric.
+    #[getter]
+    fn fabric(&self) -> &str {
+        &self.on.get().hardware().name
+    }
+
+    /// For each link of one direction: (from, to, bytes that crossed it, the protocol's included, busy microseconds).
+    #[getter]
+    fn links(&self) -> Vec<LinkRow> {
+        let row = |(link, used): (usize, &LinkUse)| {
+            let (from, to) = self.ends_of(link);
+            (from, to, used.nbytes, micros(used.busy_ps))
+        };
+        self.links.iter().enumerate().map(row).collect()
+    }
+
     /// The critical path in order of time. Each piece begins at the end of the piece before.
     #[getter]
     fn critical(&self) -> Vec<CriticalPiece> {
@@ -124,19 +136,50 @@ impl Timeline {
     }
 
     fn __repr__(&self) -> String {
-        let Self { schedule, fabric, time_us, bottleneck, .. } = self;
+        let (Self { schedule, time_us, bottleneck, .. }, fabric) = (self, self.fabric());
         let most = bottleneck.split(", ").next().unwrap_or_default();
         format!("<nvcoll.Timeline {schedule} on {fabric}: {}, {most}>", timed(*time_us))
     }
 }
 
 impl Timeline {
+    /// Makes the timeline of a simulation of the schedule `ran` on a fabric.
+    pub(crate) fn of(simulated: Simulated, on: &Bound<'_, Fabric>, ran: Py<Schedule>, spans: bool) -> Self {
+        let span = |span: &simulate::StepSpan| {
+            (span.rank, span.queue, span.step, span.tile, micros(span.start_ps), micros(span.end_ps))
+        };
+        Self {
+            time_us: micros(simulated.total_ps()),
+            end_us: simulated.ends_ps.iter().copied().map(micros).collect(),
+            links: simulated.links,
+            bottleneck: simulated.critical.words(on.get().hardware()),
+            tiles: simulated.tiles,
+            spans: spans.then(|| simulated.spans.iter().map(span).collect()),
+            schedule: ran.get().core.title(),
+            on: on.clone().unbind(),
+            memory_bytes: simulated.memory_bytes,
+            path: simulated.critical,
+            way_of_span: simulated.spans.iter().map(|span| span.way).collect(),
+            ways: simulated.ways.into_iter().map(|way| (micros(way.before_ps), way.links)).collect(),
+            ran,
+        }
+    }
+
+    /// Returns the names of the ends of a link.
+    fn ends_of(&self, link: usize) -> (String, String) {
+        let fabric = self.on.get().hardware();
+        let name = |device: usize| fabric.devices[device].name.clone();
+        (name(fabric.links[link].from), name(fabric.links[link].to))
+    }
+
     fn row(&self, piece: &simulate::CriticalPiece) -> CriticalPiece {
-        let ends = |link: usize| (self.links[link].0.clone(), self.links[link].1.clone());
-        let words = piece.words(|link| format!("{} -> {}", self.links[link].0, self.links[link].1));
+        let words = piece.words(|link| {
+            let (from, to) = self.ends_of(link);
+            format!("{from} -> {to}")
+        });
         let (link, users) = match piece.reason {
-            DelayReason::Link(link) => (Some(ends(link)), None),
-            DelayReason::Shared(link, users) => (Some(ends(link)), Some(users)),
+            DelayReason::Link(link) => (Some(self.ends_of(link)), None),
+            DelayReason::Shared(link, users) => (Some(self.ends_of(link)), Some(users)),
             DelayReason::SharedMemory(_, users) => (None, Some(users)),
             _ => (None, None),
         };
@@ -198,35 +241,8 @@ impl CriticalPiece {
     }
 }
 
-fn micros(ps: Ps) -> f64 {
+pub(crate) fn micros(ps: Ps) -> f64 {
     ps as f64 / PS_PER_US as f64
-}
-
-impl Fabric {
-    /// Makes the timeline of a simulation of the schedule `ran`.
-    pub(crate) fn timeline(&self, simulated: Simulated, ran: Py<Schedule>, spans: bool) -> Timeline {
-        let fabric = self.hardware();
-        let name = |device: usize| fabric.devices[device].name.clone();
-        let links = fabric.links.iter().zip(&simulated.links);
-        let span = |span: &simulate::StepSpan| {
-            (span.rank, span.queue, span.step, span.tile, micros(span.start_ps), micros(span.end_ps))
-        };
-        Timeline {
-            time_us: micros(simulated.total_ps()),
-            end_us: simulated.ends_ps.iter().copied().map(micros).collect(),
-            links: links.map(|(link, did)| (name(link.from), name(link.to), did.nbytes, micros(did.busy_ps))).collect(),
-            bottleneck: simulated.critical.words(fabric),
-            tiles: simulated.tiles,
-            spans: spans.then(|| simulated.spans.iter().map(span).collect()),
-            schedule: ran.get().core.title(),
-            fabric: fabric.name.clone(),
-            memory_bytes: simulated.memory_bytes,
-            path: simulated.critical,
-            way_of_span: simulated.spans.iter().map(|span| span.way).collect(),
-            ways: simulated.ways.into_iter().map(|way| (micros(way.before_ps), way.links)).collect(),
-            ran,
-        }
-    }
 }
 
 /// Adds the class to the module.
