@@ -100,9 +100,8 @@ def fitted(
         columns, left_out = [*range(len(headings))], []
         yield from _turned(table, width)
     if left_out := [name for name in left_out if name.strip("| ")]:
-        yield from labelled(
-            "", f"(left out, because the terminal is {width} characters wide: {', '.join(left_out)})", width, label=0
-        )
+        named = f"column{'s' * (len(left_out) > 1)} left out: {', '.join(left_out)}"
+        yield from labelled("", f"({named}; the terminal is {width} characters wide)", width, label=0)
 
 
 def _with_short_names(table: list[list[str]]) -> list[list[str]]:

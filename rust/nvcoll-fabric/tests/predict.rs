@@ -454,7 +454,7 @@ fn cards_carry_no_more_than_what_leads_to_them() {
     let fabric = preset("dgx1-v100x2+ib-ndr-2").unwrap();
     for pattern in [Pattern::AllToAll, Pattern::AllGather] {
         let found = predicted(&fabric, &call(pattern), 4096 * MIB);
-        assert!(found.bottleneck.starts_with("the way from GPUs to network cards; network cards, "), "{found:?}");
+        assert!(found.bottleneck.starts_with("the way from GPUs to network cards; network cards at "), "{found:?}");
         assert!(found.trust.ends_with("held up by the way from GPUs to network cards"), "{found:?}");
     }
 }
