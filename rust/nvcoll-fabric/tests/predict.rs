@@ -346,7 +346,7 @@ fn what_holds_up_an_all_to_all_is_named_as_busy_as_it_gets_and_known_of_no_measu
     ];
     for (name, what) in cases {
         let found = predicted(&preset(name).unwrap(), &call(Pattern::AllToAll), 1024 * MIB);
-        assert!(found.bottleneck.starts_with(&format!("{what}, ")), "{found:?}");
+        assert!(found.bottleneck.starts_with(&format!("{what} at ")), "{found:?}");
         assert!(found.us > 1.1 * found.floor_us, "{found:?}");
         assert_eq!(found.trust, format!("not validated: no measured machine is held up by {what}"));
     }
