@@ -72,6 +72,7 @@ prover = threading.Thread(target=prove)
 prover.start()
 time.sleep(0.3)
 if end == "signal":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the parent ignores it
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     signal.setitimer(signal.ITIMER_REAL, 0.02)
 try:

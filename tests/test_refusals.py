@@ -1,5 +1,6 @@
 """Refusals: ranks that pass each other's memory, call different things or run out of time; and forks amid calls."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -53,6 +54,24 @@ def test_groups_of_strided_arrays_are_compared_too():
 
     for message in told(2, program):
         assert message is not None and "overlaps" in message
+
+
+@pytest.mark.parametrize("is_group", [False, True])
+def test_a_rank_that_comes_late_may_pass_strided_memory_that_another_one_has_back(is_group):
+    matrix, is_back = np.zeros((4, 2)), threading.Event()
+
+    def program(comm):
+        if comm.rank == 2:
+            assert is_back.wait(30)
+            matrix[:] = 0
+        x = np.ones(4) if comm.rank == 0 else matrix[:, 0]
+        with comm.group() if is_group else contextlib.nullcontext():
+            comm.broadcast(x, algorithm="direct")
+        if comm.rank == 1:
+            is_back.set()
+
+    assert told(3, program) == [None, None, None]
+    assert (matrix == [1, 0]).all()
 
 
 def test_a_mismatch_of_all_to_all_names_all_to_all():

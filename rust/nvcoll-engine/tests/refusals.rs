@@ -120,7 +120,7 @@ fn strided_arrays_of_two_ranks_are_refused_if_they_share_a_byte() {
 }
 
 #[test]
-fn a_rank_that_is_through_is_compared_too_if_it_works_on_copies() {
+fn a_rank_that_is_through_is_compared_until_its_results_are_back_from_its_copies() {
     // A rank that needs the root alone may be through before others enter; it writes its copy back after that.
     let node = Node::new(3, Some(1)).unwrap();
     let mut have_been_through = 0;
@@ -128,21 +128,29 @@ fn a_rank_that_is_through_is_compared_too_if_it_works_on_copies() {
     for (algorithm, path) in algorithm::of(&BROADCAST).flat_map(|one| paths.map(|path| (one.name, path))) {
         let broadcast = Call { path, collective: &BROADCAST, algorithm: algorithm.into(), ..call() };
         let program = node.program_of_rank(&broadcast, None).unwrap();
-        let team = Team::new(3);
-        let run = |rank: u32, originals: &[OriginalArray], seconds: f64| {
-            let (mut copy, deadline) = ([1f32; 4], Deadline::after(Some(seconds)));
-            // SAFETY: a live array of four floats of the rank's own, in place.
-            unsafe { team.member(rank).unwrap().run_on_copies(&program, in_place(&mut copy), originals, deadline) }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| _ = run(0, &[], 30.0));
-            // A rank that waits for another one than the root gives up, and the root with it.
-            if run(1, &column(0), 1.0).is_ok() {
-                have_been_through += 1;
-                let found = run(2, &column(0), 30.0);
-                assert!(matches!(found, Err(Error::Overlap { rank_a: 1, rank_b: 2, .. })), "{found:?}");
-            }
-        });
+        for are_back in [false, true] {
+            let team = Team::new(3);
+            let run = |rank: u32, originals: &[OriginalArray], seconds: f64| {
+                let (mut copy, deadline) = ([1f32; 4], Deadline::after(Some(seconds)));
+                let member = team.member(rank).unwrap();
+                // SAFETY: a live array of four floats of the rank's own, in place.
+                let found = unsafe { member.run_on_copies(&program, in_place(&mut copy), originals, deadline) };
+                if are_back {
+                    member.results_are_back();
+                }
+                found
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| _ = run(0, &[], 30.0));
+                // A rank that waits for another one than the root gives up, and the root with it.
+                if run(1, &column(0), 1.0).is_ok() {
+                    have_been_through += 1;
+                    let found = run(2, &column(0), 30.0);
+                    let is_refused = matches!(found, Err(Error::Overlap { rank_a: 1, rank_b: 2, .. }));
+                    assert!(if are_back { found.is_ok() } else { is_refused }, "{found:?}");
+                }
+            });
+        }
     }
     assert!(have_been_through > 0, "by some algorithm rank 1 needs the root alone");
 }

@@ -17,6 +17,7 @@ use crate::ranks::split;
 use crate::run::by_rank::RankWorker;
 use crate::run::deadline::{Deadline, UntilDeadline, WaitLimit};
 use crate::run::quiesce::ring_everybody;
+use crate::sync::atomic::Ordering;
 use crate::sync::single_flight::Unlocked;
 use crate::sync::Cause;
 use crate::system::process::Process;
@@ -114,6 +115,13 @@ impl Member {
         // SAFETY: the caller promised it of the buffers; scratch is this member's and as long as the program needs; the
         // program is of as many ranks as the world.
         unsafe { calls.run(&self.world, Pass::of_copies(program, originals), &buffers, deadline) }
+    }
+
+    /// Says that the results of the last call are in the user's arrays, after [`Member::run_on_copies`] or a batch with
+    /// copies. From now on a rank that enters that call late may pass the same memory.
+    pub fn results_are_back(&self) {
+        // Release: pairs with the Acquire in `RankWorker::see_who_is_gone`.
+        self.world.lines[self.rank as usize].has_copies.store(false, Ordering::Release);
     }
 
     /// Runs this rank's part of a batch, which has the buffers of this rank.

@@ -17,7 +17,8 @@
 //! has entered already. Of two ranks at least one finds the other there, because each stamps, fences and then looks. So every pair is
 //! compared, although no rank waits for it and a schedule need not bring all pairs together. Cost: one load per peer, and the records
 //! of earlier peers, which most algorithms read anyway. A rank may complete before another enters, as in a broadcast. It then has its
-//! memory back, and the other may pass that memory anew. So ranks that completed before this one stamped are not compared with it.
+//! memory back, and the other may pass that memory anew. So ranks that completed before this one stamped are not compared with it;
+//! a rank that works on copies has completed when its results are in its own arrays.
 
 use std::ops::Range;
 
@@ -30,7 +31,7 @@ use crate::program::batch::Pass;
 use crate::program::{Slot, Wait, Workspace};
 use crate::run::deadline::WaitLimit;
 use crate::run::quiesce::{quiesce_and_report, ring_everybody};
-use crate::sync::atomic::pause;
+use crate::sync::atomic::{pause, Ordering};
 use crate::sync::backoff::{give_way, Backoff, Next};
 use crate::sync::record::{CALLS, COPIES, PLACE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
@@ -224,6 +225,8 @@ impl RankWorker {
                     let mut record = record_of(self.fingerprint, &buffers[at]);
                     if !pass.originals().is_empty() {
                         lines.originals.write(number, pass.originals());
+                        // Relaxed: the stamp publishes it.
+                        lines.has_copies.store(true, Ordering::Relaxed);
                         record[CALLS] |= COPIES;
                     }
                     record
@@ -236,6 +239,10 @@ impl RankWorker {
                 (Some(footprint), _) => {
                     let own = buffers.iter().skip(at).step_by(given);
                     lines.batch.write(number, pass.id(), footprint, records_of(pass, own));
+                    if footprint.has_originals() {
+                        // Relaxed: the stamp publishes it.
+                        lines.has_copies.store(true, Ordering::Relaxed);
+                    }
                     record_of_pass(self.fingerprint, pass)
                 }
             };
@@ -395,8 +402,11 @@ impl RankWorker {
             return;
         }
         // A rank that has entered the call and is quiet has finished it: it begins the next when this rank has entered this one.
+        // Acquire: pairs with the Release in `Member::results_are_back`. A user who passes memory that another rank had before
+        // got it after that store.
         for (gone, lines) in self.gone.iter_mut().zip(&world.lines) {
-            *gone = lines.stamp.has_entered(number) && lines.activity.is_quiet();
+            let is_done = lines.stamp.has_entered(number) && lines.activity.is_quiet();
+            *gone = is_done && !lines.has_copies.load(Ordering::Acquire);
         }
     }
 
@@ -437,9 +447,7 @@ impl RankWorker {
         }
         self.meet(world, pass, rank, number, &record);
         let is_gone = self.gone[rank as usize];
-        // A rank that works on copies writes them back after it was through: it is compared even so.
-        let has_memory_back = |world: &World| is_gone && !self.has_copies(world, pass, rank, number, &record);
-        if self.is_member && !has_memory_back(world) && self.overlaps(world, pass, own, rank, number, &record) {
+        if self.is_member && !is_gone && self.overlaps(world, pass, own, rank, number, &record) {
             return Err(world.abort.raise(Cause::Overlap(pair)));
         }
         // A rank that was gone is compared when it is met again.
@@ -482,14 +490,6 @@ impl RankWorker {
         match record[CALLS] & COPIES {
             0 => arrays_overlap(own, &packed(rank)),
             _ => world.lines[rank as usize].originals.read(number, |others| arrays_overlap(own, others)),
-        }
-    }
-
-    /// Says whether a peer works on copies of its arrays.
-    fn has_copies(&self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) -> bool {
-        match pass.footprint() {
-            None => record[CALLS] & COPIES != 0,
-            Some(_) => world.lines[rank as usize].batch.read(number, |entry| entry.footprint.has_originals()),
         }
     }
 

@@ -59,6 +59,9 @@ impl Launch {
         }
         endpoint.count_batch(batch);
         self.copied.iter().for_each(|&nth| self.calls[nth].operands_mut().write_back(py));
+        if let Some(member) = endpoint.member().filter(|_| !self.copied.is_empty()) {
+            member.results_are_back();
+        }
         Ok(())
     }
 

@@ -86,6 +86,9 @@ impl Prepared {
             }
         }
         self.operands.write_back(py);
+        if let Some(member) = endpoint.member().filter(|_| self.operands.is_copied()) {
+            member.results_are_back();
+        }
         Ok(())
     }
 }

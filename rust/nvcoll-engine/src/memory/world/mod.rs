@@ -9,6 +9,7 @@ use crate::call::PositionedCall;
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
 use crate::memory::originals::OriginalArrays;
+use crate::sync::atomic::AtomicBool;
 use crate::sync::progress::QUEUES;
 use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
 use batch_records::BatchRecords;
@@ -26,6 +27,8 @@ pub(crate) struct RankLines {
     pub(crate) progress: [Progress; QUEUES],
     pub(crate) batch: BatchRecords,
     pub(crate) originals: OriginalArrays,
+    /// Whether the rank still has results in copies: from before its stamp until the results are in its arrays.
+    pub(crate) has_copies: AtomicBool,
     /// The number and the description of the call in which the rank failed first; records have no room for all of it.
     /// It is written before the rank acknowledges the abort.
     pub(crate) failed_in: OnceLock<(u32, Vec<PositionedCall>)>,
