@@ -292,7 +292,7 @@ def of_the_groups_of_ranks(ranks: int, rounds: int = 100, repeats: int = 20) -> 
     return Row("the same by ranks that call for themselves", ranks, "64 KiB", many / one, at_most=1.5)
 
 
-COLLECTIVES = list(dict.fromkeys(row.name for row in registry() if bus_factor(row.name, 2) > 0))
+COLLECTIVES = list(dict.fromkeys(row.collective for row in registry() if bus_factor(row.collective, 2) > 0))
 
 
 class Ranks:
