@@ -131,7 +131,7 @@ impl Endpoint {
         if self.group.is_open() {
             let never = Deadline::after(None);
             let (prepared, result) = self.prepare(py, Request { is_deferred: true, ..request }, never)?;
-            self.group.add(py, prepared.keep(py, "group"), timeout)?;
+            self.group.add(py, prepared.keep(py), timeout)?;
             return Ok(result);
         }
         let (prepared, result) = self.prepare(py, request, deadline)?;

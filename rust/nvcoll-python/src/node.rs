@@ -164,7 +164,7 @@ impl Node {
                 self.endpoint.prepare(py, request, never)?
             }
         };
-        Ok(Plan::new(self.endpoint.clone(), prepared.keep(py, "plan"), result.unbind()))
+        Ok(Plan::new(self.endpoint.clone(), prepared.keep(py), result.unbind()))
     }
 
     /// Groups the calls in a `with` block: they launch together at the end of the block.

@@ -5,8 +5,9 @@ use pyo3::prelude::*;
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::Deadline;
 
+use super::bound::BoundArrays;
 use super::operands::Operands;
-use super::prepared::Kept;
+use super::prepared::{Kept, Prepared};
 use crate::endpoint::Endpoint;
 use crate::error::of_member;
 use crate::gil::handoff::in_turn;
@@ -14,7 +15,9 @@ use crate::gil::watched;
 
 /// Kept calls that run as one batch.
 pub(crate) struct Launch {
-    calls: Vec<Kept>,
+    calls: Vec<Prepared>,
+    /// Of the arrays of `calls`.
+    bound: BoundArrays,
     /// The positions of the calls of which the engine sees copies.
     copied: Vec<usize>,
     /// Has the buffers of `calls`.
@@ -26,13 +29,18 @@ impl Launch {
     ///
     /// # Errors
     /// `InvalidArgument` if arrays of two calls share memory and one of them is written.
-    pub(crate) fn new(py: Python<'_>, calls: Vec<Kept>) -> PyResult<Self> {
-        let operands: Vec<&Operands> = calls.iter().map(Kept::operands).collect();
+    pub(crate) fn new(py: Python<'_>, kept: Vec<Kept>) -> PyResult<Self> {
+        let (mut calls, mut bound) = (Vec::with_capacity(kept.len()), BoundArrays::default());
+        for one in kept {
+            calls.push(one.call);
+            bound.append(one.bound);
+        }
+        let operands: Vec<&Operands> = calls.iter().map(|call| &call.operands).collect();
         Operands::check_apart_from_each_other(py, &operands)?;
         let copied = (0..calls.len()).filter(|&nth| operands[nth].is_copied()).collect();
-        let mut batch = Batch::new(calls.iter().map(Kept::program_and_buffers).collect());
+        let mut batch = Batch::new(calls.iter().map(|call| (call.program.clone(), call.buffers.clone())).collect());
         operands.iter().enumerate().for_each(|(nth, operands)| batch.set_originals(nth, operands.originals()));
-        Ok(Self { calls, copied, batch })
+        Ok(Self { calls, bound, copied, batch })
     }
 
     /// Runs the calls for the ranks of `endpoint`, which prepared them, without the GIL.
@@ -40,8 +48,8 @@ impl Launch {
     /// # Errors
     /// `InvalidArgument` if a numpy array has moved since its call was kept; the exceptions of the run.
     pub(crate) fn run(&mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<()> {
-        self.calls.iter().try_for_each(|call| call.check_bound(py))?;
-        self.copied.iter().for_each(|&nth| self.calls[nth].operands_mut().gather(py));
+        self.bound.check(py, "group")?;
+        self.copied.iter().for_each(|&nth| self.calls[nth].operands.gather(py));
         let batch = &mut self.batch;
         match endpoint.member() {
             None => {
@@ -50,7 +58,7 @@ impl Launch {
                 watched(py, |is_interrupted| unsafe { endpoint.node().run_batch(batch, deadline, is_interrupted) })?;
             }
             Some(member) => {
-                self.calls.iter().for_each(|call| call.operands().require_rank(member.rank()));
+                self.calls.iter().for_each(|call| call.operands.require_rank(member.rank()));
                 // SAFETY: as above, and the arrays are this rank's. The engine compares the footprints of ranks when they meet,
                 // so that no rank writes an array of another.
                 in_turn(py, || unsafe { member.run_batch(batch, deadline) })
@@ -58,7 +66,7 @@ impl Launch {
             }
         }
         endpoint.count_batch(batch);
-        self.copied.iter().for_each(|&nth| self.calls[nth].operands_mut().write_back(py));
+        self.copied.iter().for_each(|&nth| self.calls[nth].operands.write_back(py));
         if let Some(member) = endpoint.member().filter(|_| !self.copied.is_empty()) {
             member.results_are_back();
         }
@@ -72,6 +80,6 @@ impl Launch {
 
     /// Returns the Python objects that the calls hold, for the garbage collector.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
-        self.calls.iter().flat_map(Kept::objects)
+        self.calls.iter().flat_map(|call| call.operands.objects()).chain(self.bound.objects())
     }
 }

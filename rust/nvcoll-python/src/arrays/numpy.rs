@@ -55,9 +55,8 @@ pub(super) fn axes(object: &Bound<'_, PyAny>) -> Option<usize> {
     usize::try_from(unsafe { (*array.as_array_ptr()).fields.nd }).ok()
 }
 
-/// Reads an object of which [`is_exact`] or [`is_subclass`] is true.
-pub(super) fn read(object: &Bound<'_, PyAny>) -> Result<Array, Reason> {
-    let array = object.cast::<PyUntypedArray>().map_err(PyErr::from)?;
+/// Reads an array.
+pub(super) fn read(array: &Bound<'_, PyUntypedArray>) -> Result<Array, Reason> {
     let dtype = dtype_of(array)?;
     // SAFETY: `array` is a live numpy array and this thread is attached; nothing below runs Python code that could change
     // the structure.

@@ -26,6 +26,7 @@ use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::{Buffers, Deadline};
 
+use super::bound::BoundArrays;
 use super::operands::Operands;
 use crate::calls::SharedProgram;
 use crate::endpoint::Endpoint;
@@ -35,10 +36,10 @@ use crate::gil::watched;
 
 /// A call that can run once.
 pub(crate) struct Prepared {
-    program: SharedProgram,
-    operands: Operands,
+    pub(super) program: SharedProgram,
+    pub(super) operands: Operands,
     /// Of the arrays in `operands`.
-    buffers: Vec<Buffers>,
+    pub(super) buffers: Vec<Buffers>,
 }
 
 impl Prepared {
@@ -59,10 +60,9 @@ impl Prepared {
         Ok(self.program)
     }
 
-    /// Keeps the call for later runs; `keeper`, a plan or a group, stands in messages.
-    pub(crate) fn keep(mut self, py: Python<'_>, keeper: &'static str) -> Kept {
-        self.operands.bind(py);
-        Kept { call: self, keeper }
+    /// Keeps the call for later runs.
+    pub(crate) fn keep(self, py: Python<'_>) -> Kept {
+        Kept { bound: self.operands.bind(py), call: self }
     }
 
     #[inline]
@@ -95,17 +95,17 @@ impl Prepared {
 
 /// A call that can run again, on the arrays with which it was prepared.
 pub(crate) struct Kept {
-    call: Prepared,
-    keeper: &'static str,
+    pub(super) call: Prepared,
+    pub(super) bound: BoundArrays,
 }
 
 impl Kept {
-    /// Runs the call again: see [`Prepared::run`].
+    /// Runs the call of a plan again: see [`Prepared::run`].
     ///
     /// # Errors
     /// `InvalidArgument` if a numpy array has moved since the call was kept; the exceptions of the run.
     pub(crate) fn run(&mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<()> {
-        self.check_bound(py)?;
+        self.bound.check(py, "plan")?;
         self.call.execute(py, endpoint, deadline)
     }
 
@@ -114,26 +114,9 @@ impl Kept {
         &self.call.program
     }
 
-    /// Refuses a run on a numpy array that has moved since the call was kept.
-    pub(super) fn check_bound(&self, py: Python<'_>) -> PyResult<()> {
-        self.call.operands.check_bound(py, self.keeper)
-    }
-
-    pub(super) fn operands(&self) -> &Operands {
-        &self.call.operands
-    }
-
-    pub(super) fn operands_mut(&mut self) -> &mut Operands {
-        &mut self.call.operands
-    }
-
-    pub(super) fn program_and_buffers(&self) -> (SharedProgram, Vec<Buffers>) {
-        (self.call.program.clone(), self.call.buffers.clone())
-    }
-
     /// Returns the Python objects that the call holds, for the garbage collector.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
-        self.call.operands.objects()
+        self.call.operands.objects().chain(self.bound.objects())
     }
 }
 

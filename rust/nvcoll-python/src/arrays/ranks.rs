@@ -11,7 +11,7 @@ use pyo3::types::{PyList, PyTuple};
 use nvcoll_core::words::counted;
 
 use super::array::Array;
-use super::bound::BoundArray;
+use super::bound::BoundArrays;
 use super::reason::Reason;
 use super::source::{self, Owner};
 use crate::error::invalid;
@@ -32,14 +32,6 @@ struct Owned {
     /// The rank of the array; `None` for a stack.
     rank: Option<u32>,
     owner: Owner,
-    /// The record of a plan or a group, and whether runs write the array.
-    bound: Option<(BoundArray, bool)>,
-}
-
-impl Owned {
-    fn new(rank: Option<u32>, owner: Owner) -> Self {
-        Self { rank, owner, bound: None }
-    }
 }
 
 impl Ranks {
@@ -58,7 +50,7 @@ impl Ranks {
             read_each(argument, tuple.iter(), tuple.len(), wanted, brings, py)?
         } else {
             let (whole, owner) = source::read(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
-            (rows_of(argument, &whole, wanted, brings, py)?, vec![Owned::new(None, owner)])
+            (rows_of(argument, &whole, wanted, brings, py)?, vec![Owned { rank: None, owner }])
         };
         Ok(Self { argument, first_rank: 0, arrays, owners })
     }
@@ -81,7 +73,7 @@ impl Ranks {
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), quoted(argument)))?;
         let mut ranks = Self::absent(argument, 0, world_size as usize);
         ranks.arrays[root as usize] = array;
-        ranks.owners.push(Owned::new(Some(root), owner));
+        ranks.owners.push(Owned { rank: Some(root), owner });
         Ok(ranks)
     }
 
@@ -95,38 +87,25 @@ impl Ranks {
     pub(super) fn of_rank(argument: &'static str, object: &Bound<'_, PyAny>, rank: u32) -> PyResult<Self> {
         let read = source::read(object.clone());
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(argument, rank)))?;
-        Ok(Self { argument, first_rank: rank, arrays: vec![array], owners: vec![Owned::new(Some(rank), owner)] })
+        Ok(Self { argument, first_rank: rank, arrays: vec![array], owners: vec![Owned { rank: Some(rank), owner }] })
     }
 
     /// Returns the Python objects that are held.
     pub(super) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
-        self.owners.iter().filter_map(|owned| owned.owner.object())
+        self.owners.iter().filter_map(|owned| owned.owner.array()).map(Py::as_any)
     }
 
-    /// Records every array for [`Ranks::change`]; `is_written` says whether runs write the array of a rank.
-    pub(super) fn bind(&mut self, py: Python<'_>, is_written: impl Fn(usize) -> bool) {
-        let (first_rank, number) = (self.first_rank, self.arrays.len());
-        for owned in &mut self.owners {
+    /// Records every numpy array in `bound`; `is_written` says whether runs write the array of a rank.
+    pub(super) fn bind(&self, py: Python<'_>, is_written: impl Fn(usize) -> bool, bound: &mut BoundArrays) {
+        for owned in &self.owners {
             let is_written = match owned.rank {
-                Some(rank) => is_written((rank - first_rank) as usize),
-                None => (0..number).any(&is_written),
+                Some(rank) => is_written((rank - self.first_rank) as usize),
+                None => (0..self.arrays.len()).any(&is_written),
             };
-            owned.bound = owned.owner.bound(py).map(|bound| (bound, is_written));
+            if let Some(array) = owned.owner.array() {
+                bound.add(array.bind(py), self.argument, owned.rank, is_written);
+            }
         }
-    }
-
-    /// Names the first array that has changed since [`Ranks::bind`], and its change.
-    #[inline]
-    pub(super) fn change(&self, py: Python<'_>) -> Option<String> {
-        let change_of = |owned: &Owned| {
-            let (bound, is_written) = owned.bound.as_ref()?;
-            Some((owned.rank, owned.owner.change(py, bound, *is_written)?))
-        };
-        let (rank, change) = self.owners.iter().find_map(change_of)?;
-        Some(match rank {
-            Some(rank) => format!("{} {change}", label(self.argument, rank)),
-            None => format!("{} {change}", quoted(self.argument)),
-        })
     }
 
     /// Returns the rank of the array at `at`.
@@ -147,6 +126,11 @@ impl Ranks {
     pub(super) fn label(&self, at: usize) -> String {
         label(self.argument, self.rank(at))
     }
+}
+
+/// Returns the name of an argument, or of the array of a rank in it, in messages.
+pub(super) fn name_of(argument: &str, rank: Option<u32>) -> String {
+    rank.map_or_else(|| quoted(argument), |rank| label(argument, rank))
 }
 
 fn quoted(argument: &str) -> String {
@@ -185,7 +169,7 @@ fn read_each<'py>(
         }
         let (array, owner) = source::read(object).map_err(|reason| reason.about(py, label(argument, rank)))?;
         arrays.push(array);
-        owners.push(Owned::new(Some(rank), owner));
+        owners.push(Owned { rank: Some(rank), owner });
     }
     // Reading an object may run Python code that changes the list.
     check_number(py, argument, arrays.len(), wanted)?;

@@ -1,42 +1,27 @@
 //! The sources of arrays, which are tried in turn, and the owners of their memory.
 
+use ::numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::array::Array;
-use super::bound::BoundArray;
 use super::reason::Reason;
 use super::{buffer, dlpack, numpy};
 
 /// The owner of an array's memory. A thread that is attached to the interpreter drops it.
 pub(super) enum Owner {
-    /// A numpy array.
-    Object(Py<PyAny>),
+    Array(Py<PyUntypedArray>),
     Tensor(#[expect(dead_code, reason = "held for its drop")] dlpack::Loan),
     Buffer(#[expect(dead_code, reason = "held for its drop")] buffer::Loan),
 }
 
 impl Owner {
-    /// Returns the Python object that is held; `None` for a loan, whose objects only the lender knows.
-    pub(super) fn object(&self) -> Option<&Py<PyAny>> {
+    /// Returns the numpy array that is held; `None` for a loan, whose objects only the lender knows.
+    pub(super) fn array(&self) -> Option<&Py<PyUntypedArray>> {
         match self {
-            Self::Object(object) => Some(object),
+            Self::Array(array) => Some(array),
             Self::Tensor(_) | Self::Buffer(_) => None,
         }
-    }
-
-    /// Records the array as it is now; `None` for a loan.
-    pub(super) fn bound(&self, py: Python<'_>) -> Option<BoundArray> {
-        // SAFETY: `read` makes an owned object of nothing but numpy arrays; it is alive, and `py` shows that this thread is
-        // attached.
-        self.object().map(|object| unsafe { BoundArray::of(py, object.as_ptr().cast()) })
-    }
-
-    /// Returns the change of the array since [`Owner::bound`]; `is_written` says whether runs write it.
-    #[inline]
-    pub(super) fn change(&self, _py: Python<'_>, bound: &BoundArray, is_written: bool) -> Option<&'static str> {
-        // SAFETY: as in `bound`.
-        self.object().and_then(|object| unsafe { bound.change(object.as_ptr().cast(), is_written) })
     }
 }
 
@@ -60,7 +45,8 @@ pub(super) fn read(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
 }
 
 fn of_numpy(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
-    Ok((numpy::read(&object)?, Owner::Object(object.unbind())))
+    let array = object.cast_into::<PyUntypedArray>().map_err(PyErr::from)?;
+    Ok((numpy::read(&array)?, Owner::Array(array.unbind())))
 }
 
 /// Refuses a masked array: a call would use the elements under the mask, which numpy leaves out.

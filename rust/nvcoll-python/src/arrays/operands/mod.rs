@@ -23,6 +23,7 @@ use nvcoll_engine::program::Program;
 use nvcoll_engine::{Buffers, OriginalArray};
 
 use super::array::{Access, Array};
+use super::bound::BoundArrays;
 use super::caller::Caller;
 use super::contract::{Contract, Shape, Side};
 use super::inferred::inferred;
@@ -147,28 +148,14 @@ impl Operands {
         std::iter::once(&self.input).chain(&self.output).flat_map(Ranks::objects)
     }
 
-    /// Records the memory of every numpy array for [`Operands::check_bound`].
-    pub(super) fn bind(&mut self, py: Python<'_>) {
-        let numbers = 0..self.input.arrays.len();
-        let is_changed: Vec<bool> = numbers.clone().map(|at| self.is_changed(at)).collect();
-        let writes_input: Vec<bool> = numbers.map(|at| is_changed[at] && self.output(at).is_none()).collect();
-        self.input.bind(py, |at| writes_input[at]);
-        if let Some(output) = &mut self.output {
-            output.bind(py, |at| is_changed[at]);
+    /// Records every numpy array.
+    pub(super) fn bind(&self, py: Python<'_>) -> BoundArrays {
+        let mut bound = BoundArrays::default();
+        self.input.bind(py, |at| self.is_changed(at) && self.output(at).is_none(), &mut bound);
+        if let Some(output) = &self.output {
+            output.bind(py, |at| self.is_changed(at), &mut bound);
         }
-    }
-
-    /// Refuses a run on a numpy array that has changed since [`Operands::bind`]; `keeper`, a plan or a group, stands in the
-    /// message.
-    ///
-    /// # Errors
-    /// `InvalidArgument`, with argument and rank.
-    #[inline]
-    pub(super) fn check_bound(&self, py: Python<'_>, keeper: &str) -> PyResult<()> {
-        match self.input.change(py).or_else(|| self.output.as_ref().and_then(|output| output.change(py))) {
-            None => Ok(()),
-            Some(change) => Err(invalid(py, format!("{change} since the {keeper} was made: make a new {keeper}"))),
-        }
+        bound
     }
 
     /// Returns the dtype of every array.
