@@ -13,9 +13,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
 
 from nvcoll import _nvcoll
-from nvcoll._nvcoll import Aborted, Communicator, Fabric, InvalidArgument, launch_named
+from nvcoll._nvcoll import Communicator, Fabric, InvalidArgument, launch_named
 from nvcoll.comparison import LAUNCH
-from nvcoll.formatting import counted
+from nvcoll.failures import first_failure
 from nvcoll.price import Pricer
 from nvcoll.report import Report, announce, clock_of, machine_of, machines_of, report_of
 
@@ -219,33 +219,10 @@ class Node(_nvcoll.Node):
             team.end()
         if failures:
             try:
-                raise _first(failures)
+                raise first_failure(failures)
             finally:
                 failures.clear()  # the exception's frames hold the list
         return outcomes
-
-
-def _first(failures: Sequence[tuple[int, BaseException]]) -> BaseException:
-    """Returns the first exception of a rank that is not a consequence of another rank's, with notes about the others.
-
-    What several ranks raised alike is that of the lowest rank, and others are noted by rank, whoever came first.
-    """
-    causes = [(rank, error) for rank, error in failures if not isinstance(error, Aborted)] or list(failures)
-
-    def text(error: BaseException) -> str:
-        try:
-            return f"{type(error).__name__}: {error}"
-        except Exception:  # what the program raised may not know how to print itself
-            return type(error).__name__
-
-    first = text(causes[0][1])
-    causes.sort(key=lambda cause: (text(cause[1]) != first, cause[0]))
-    alike, error = [rank for rank, other in causes if text(other) == first], causes[0][1]
-    others = f" and {counted(len(alike) - 1, 'other')}" if len(alike) > 1 else ""
-    error.add_note(f"raised by rank {alike[0]}{others}")
-    for rank, other in causes[len(alike) :]:
-        error.add_note(f"rank {rank} raised {text(other)}")
-    return error
 
 
 def _bring_back(threads: Sequence[threading.Thread]) -> list[int]:
