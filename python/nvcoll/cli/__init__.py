@@ -8,7 +8,7 @@ An error is one line on stderr: ``nvcoll: found, expected, remedy``. The exit st
 2     an error: of the arguments, a file, memory or the disk
 130   interrupted (Ctrl-C)
 141   the reader of the output ended (``nvcoll show ... | head``)
-any   for ``run``, that of the script
+any   for ``run``, that of the script; with ``-n`` that of the first rank that failed
 ====  =====================================================================
 """
 
@@ -122,6 +122,7 @@ GROUPS = {
         ("nvcoll bench all_reduce -n 8", "time algorithms beside numpy and the roofline"),
         ("nvcoll explain all_reduce -b 64K", "the algorithm that auto chooses, and why"),
         ("nvcoll run --on hgx-h100 script.py", "run a script, then predict its collectives on a machine"),
+        ("nvcoll run -n 4 script.py", "start a script as four processes, each of them a rank"),
     ),
     "prove": (
         ("nvcoll verify mine.py:ring -n 8", "prove a schedule, or see its error"),

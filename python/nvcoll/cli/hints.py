@@ -28,6 +28,8 @@ OPTIONS = {
     "--nccl": "pass --nccl-version VERSION",
     "--algo": "pass -a",
     "--world-size": "pass -n",
+    "--nproc-per-node": "pass -n RANKS",
+    "--nproc_per_node": "pass -n RANKS",
 }
 """For options of other tools, most of nccl-tests, the replacement."""
 

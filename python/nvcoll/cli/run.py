@@ -3,6 +3,8 @@
 The script runs as under ``python script.py``: ``sys.argv``, ``__main__``, ``sys.path[0]``, output, traceback and exit
 status are the same. Each ``Node`` counts its calls. The table is printed when the script ends, also after an error.
 Processes that the script starts are not seen, and a forked child prints no table.
+
+``nvcoll run -n N``: starts the script as N processes, each of them a rank, and prints no table (nvcoll.cli.launcher).
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from typing import Annotated
 
 import typer
 
+from nvcoll._nvcoll import InvalidArgument
+from nvcoll.cli import launcher
 from nvcoll.cli.machines import Gpu, Launch, On, machines
+from nvcoll.cli.schedules import Processes
 from nvcoll.comparison import LAUNCH
 from nvcoll.price import Pricer
 from nvcoll.report import Report, report_of, watched
@@ -26,7 +31,7 @@ from nvcoll.tables import print_labelled
 
 FAILED, INTERRUPTED = 1, 130
 
-OURS = ("--on", "--gpu", "--launch", "--json", "--save")
+OURS = ("-n", "--ranks", "--on", "--gpu", "--launch", "--json", "--save", "--no-prefix")
 """Options of nvcoll run. After the script, they belong to the script."""
 
 UNSEEN = {"torch.distributed": "torch.distributed", "mpi4py": "mpi4py", "jax": "JAX"}
@@ -34,8 +39,10 @@ UNSEEN = {"torch.distributed": "torch.distributed", "mpi4py": "mpi4py", "jax": "
 
 
 def run(
-    script: Annotated[Path, typer.Argument(help="A Python script that uses nvcoll.Node.")],
+    script: Annotated[Path, typer.Argument(help="A Python script that uses nvcoll.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")] = None,
+    ranks: Processes = None,
+    no_prefix: Annotated[bool, typer.Option("--no-prefix", help="With -n: lines don't begin with their rank.")] = False,
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
@@ -44,10 +51,20 @@ def run(
 ) -> None:
     """Runs a script, then prints the predicted time of its collectives on each machine.
 
-    Options stand before the script. The exit status is the script's.
+    With -n it starts the script as several processes instead, each of them a rank.
+
+    Options stand before the script. The exit status is the script's, or that of the first rank that failed.
 
     Example: nvcoll run --on hgx-h100,hgx-a100 script.py
+
+    Example: nvcoll run -n 4 script.py
     """
+    if ranks is not None:
+        options = {"--on": on, "--gpu": gpu, "--launch": launch != LAUNCH, "--json": as_json, "--save": save}
+        _check_launch(script, [option for option, value in options.items() if value])
+        raise typer.Exit(_launched([str(script), *(arguments or [])], ranks, is_prefixed=not no_prefix))
+    if no_prefix:
+        raise InvalidArgument("--no-prefix is for the output of several ranks: pass -n too, or leave it out")
     pricers = [Pricer(one, launch) for one in machines(on, gpu)]
     source = script.read_bytes()
     if save is not None:
@@ -65,6 +82,31 @@ def run(
     else:
         typer.echo("nvcoll: the script has closed standard output: pass --save FILE to keep the report", err=True)
     raise typer.Exit(status)
+
+
+def _check_launch(script: Path, of_reports: list[str]) -> None:
+    """Refuses to start ranks with options of reports, without a script, and on a system that cannot.
+
+    Raises:
+        InvalidArgument: the options are for a report, or the system is not Linux.
+        OSError: the script cannot be read.
+    """
+    if of_reports:
+        options = " and ".join(of_reports)
+        raise InvalidArgument(f"{options} with -n: no report counts calls of processes yet; leave out -n or {options}")
+    if not hasattr(os, "pidfd_open"):
+        raise InvalidArgument("-n starts processes, which needs Linux here: use nvcoll.Node, whose ranks are threads")
+    with script.open("rb"):
+        pass
+
+
+def _launched(script: list[str], ranks: int, *, is_prefixed: bool) -> int:
+    """Runs a script as the ranks of a job, says which failed first, and returns the status."""
+    failure = launcher.launch(script, ranks, is_prefixed=is_prefixed)
+    if failure is None:
+        return 0
+    typer.echo(f"nvcoll: {failure.message}", err=True)
+    return failure.status
 
 
 def _can_print() -> bool:

@@ -40,6 +40,7 @@ def _ranks(help: str, most: int = MAX_WORLD_SIZE) -> Any:
 Name = Annotated[str | None, typer.Argument(help="A collective, FILE.py:FUNCTION, or a text of nvcoll show.")]
 AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm; default: the first of nvcoll algorithms.")]
 Ranks = Annotated[int, _ranks("The number of ranks.", MAX_RUNNING_RANKS)]
+Processes = Annotated[int | None, _ranks("Start the script as this many processes, each a rank.", MAX_RUNNING_RANKS)]
 OutOfPlace = Annotated[bool, typer.Option("--out-of-place", help="Input and output have separate memory.")]
 Root = Annotated[int | None, typer.Option("--root", help="The root, if there is one; default: 0.")]
 
