@@ -46,6 +46,7 @@ from nvcoll.comparison import Comparison, ComparisonRow, compare
 from nvcoll.node import Node
 from nvcoll.price import Price
 from nvcoll.report import Report, ReportRow
+from nvcoll.spawning import spawn
 
 __all__ = [
     "Aborted",
@@ -86,5 +87,6 @@ __all__ = [
     "fabric",
     "premul_sum",
     "schedule",
+    "spawn",
     "verify",
 ]
