@@ -367,7 +367,7 @@ def test_a_call_holds_its_arrays_and_a_plan_until_it_goes(node):
         node.all_reduce([*arrays[:1], None])
     assert [sys.getrefcount(x) for x in arrays] == before
     plan = node.plan("all_reduce", arrays)
-    assert [sys.getrefcount(x) for x in arrays] == [n + 1 for n in before]
+    assert all(sys.getrefcount(x) > n for x, n in zip(arrays, before, strict=True))
     with pytest.raises(ValueError, match="resize"):
         arrays[0].resize(1000)
     del plan
