@@ -76,6 +76,32 @@ pub enum Error {
         /// The ranks that did not enter, in words.
         missing: String,
     },
+    /// The deadline of a wait passed that is no call: of joining, or of a message.
+    #[error("{what} timed out after {seconds} s: {missing}")]
+    Overdue {
+        /// The wait, in words.
+        what: String,
+        /// The allowed time.
+        seconds: f64,
+        /// What did not happen, and what to do, in words.
+        missing: String,
+    },
+    /// A rank that is a process ended, or closed its connection.
+    #[error("rank {rank} left {circumstance}")]
+    Left {
+        /// The rank that left.
+        rank: u32,
+        /// When, and why if it said so, in words.
+        circumstance: String,
+    },
+    /// The operating system refused a socket or a descriptor.
+    #[error("{what}: {}", std::io::Error::from_raw_os_error(*number))]
+    System {
+        /// What was refused, and what to do, in words.
+        what: String,
+        /// The number of the error, `errno`.
+        number: i32,
+    },
     /// The user interrupted the program.
     #[error("interrupted")]
     Interrupted,

@@ -155,14 +155,15 @@ fn with_message(py: Python<'_>, error: &EngineError, message: String) -> PyErr {
         EngineError::Core(core) => return of_core(py, core),
         EngineError::NoMemory { .. } => return PyMemoryError::new_err(message),
         EngineError::Interrupted => return PyKeyboardInterrupt::new_err(()),
+        EngineError::System { number, .. } => return PyOSError::new_err((*number, message)),
         EngineError::Invalid(_) | EngineError::Tuning(_) | EngineError::NoIsa { .. } | EngineError::Overlap { .. } => {
             "InvalidArgument"
         }
         EngineError::Mismatch { .. } | EngineError::Returned { .. } => "Mismatch",
         EngineError::Aborted { .. } => "Aborted",
-        EngineError::Timeout { .. } => "Timeout",
+        EngineError::Timeout { .. } | EngineError::Overdue { .. } => "Timeout",
         EngineError::Busy(_) => "Busy",
-        EngineError::Closed(_) => "Closed",
+        EngineError::Closed(_) | EngineError::Left { .. } => "Closed",
         EngineError::Refuted(_) => "Refuted",
     };
     raise(py, name, message)
