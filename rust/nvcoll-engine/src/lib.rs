@@ -13,7 +13,7 @@
 //! | [`auto`] | the algorithm of `auto`, the work split, the length of a tile |
 //! | [`program`] | proofs, bound programs, their cache, batches, counts of calls |
 //! | [`run`] | execution by tile and by rank, workers, deadlines, the end of a failed call |
-//! | [`ranks`] | node, team, member, splits |
+//! | [`ranks`] | node, team, member, splits, the mesh of processes |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
 
 pub mod auto;

@@ -36,6 +36,12 @@ impl Deadline {
     pub(crate) fn error(&self, what: PositionedCall, missing: String) -> Error {
         Error::Timeout { what, seconds: self.seconds, missing }
     }
+
+    /// Returns the allowed time in seconds.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn seconds(&self) -> f64 {
+        self.seconds
+    }
 }
 
 /// A caller that gives up its unlocked work when its deadline passes.

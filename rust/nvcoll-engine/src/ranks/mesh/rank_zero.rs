@@ -1,0 +1,215 @@
+//! The part of rank 0 in a join: it waits for all ranks under the name of the job, tells each the names of all, and lets them go when all
+//! are connected.
+//!
+//! Until then it hears every rank. A rank that leaves or gives up ends the join for all, and rank 0 tells them why. It stops to listen
+//! before it tells the first name, so that a rank that is through cannot find this join again when it joins anew.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::ranks::mesh::failure::JoinFailure;
+use crate::ranks::mesh::lobby::{Guest, Lobby};
+use crate::ranks::mesh::patience::{give_up, until_next_look, GiveUp};
+use crate::ranks::mesh::settings::JobSettings;
+use crate::ranks::mesh::socket::{wait, Awaited, PacketSocket, Receipt, Sending};
+use crate::ranks::mesh::wire::{head, open, PacketKind, RefusalBody, SocketName, HEAD_BYTES, LONGEST_HELLO};
+use crate::run::deadline::WaitLimit;
+
+/// The wait until a name is tried again that nobody listens under. Chosen: it is free when a copy of a closed socket is closed.
+const NAME_RETRY: Duration = Duration::from_millis(1);
+
+/// A rank that has come.
+struct Arrived {
+    socket: PacketSocket,
+    process: u32,
+    listens_at: SocketName,
+    is_ready: bool,
+}
+
+struct RankZero<'a> {
+    settings: &'a JobSettings,
+    /// `None` once all ranks have come.
+    lobby: Option<Lobby<'a>>,
+    /// One place per rank; that of rank 0 stays empty.
+    arrived: Vec<Option<Arrived>>,
+    join: [u64; 2],
+}
+
+/// Gathers all ranks; returns for each other rank its socket and its process.
+pub(super) fn gather(
+    settings: &JobSettings,
+    user: u32,
+    join: [u64; 2],
+    limit: &mut WaitLimit<'_>,
+) -> Result<Vec<Option<(PacketSocket, u32)>>, JoinFailure> {
+    let listener = listen(settings, user, limit)?;
+    let lobby = Some(Lobby::new(settings, user, listener));
+    let arrived = (0..settings.world_size).map(|_| None).collect();
+    let mut rank_zero = RankZero { settings, lobby, arrived, join };
+    if let Err(failure) = rank_zero.join(limit) {
+        let packet = failure.packet(0);
+        rank_zero.others().for_each(|(_, one)| _ = one.socket.send(&packet, &[]));
+        return Err(failure);
+    }
+    Ok(rank_zero.arrived.into_iter().map(|place| place.map(|one| (one.socket, one.process))).collect())
+}
+
+/// Listens under the name of the job.
+fn listen(settings: &JobSettings, user: u32, limit: &mut WaitLimit<'_>) -> Result<PacketSocket, JoinFailure> {
+    let name = settings.rendezvous(user);
+    loop {
+        match PacketSocket::listen(Some(&name)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => (),
+            listener => {
+                let what = "rank 0 cannot listen for the other ranks on a unix socket";
+                return listener.map_err(|error| JoinFailure::of_system(settings, what, &error));
+            }
+        }
+        let holder = PacketSocket::connect(&name).and_then(|socket| socket.peer());
+        if let Ok(holder) = holder {
+            return Err(JoinFailure::NameTaken(holder));
+        }
+        if let Some(reason) = give_up(limit) {
+            return Err(match reason {
+                GiveUp::Interrupted => JoinFailure::Interrupted { rank: 0 },
+                GiveUp::Late => {
+                    let what =
+                        "rank 0 cannot listen under the name of the job, which a socket has that does not listen"
+                            .into();
+                    JoinFailure::Failed { rank: 0, number: libc::EADDRINUSE, what }
+                }
+            });
+        }
+        sleep(NAME_RETRY);
+    }
+}
+
+impl RankZero<'_> {
+    fn others(&self) -> impl Iterator<Item = (u32, &Arrived)> {
+        (0..).zip(&self.arrived).filter_map(|(rank, place)| Some((rank, place.as_ref()?)))
+    }
+
+    /// Returns the ranks that have not come.
+    fn absent(&self) -> Vec<u32> {
+        (1..self.settings.world_size).filter(|&rank| self.arrived[rank as usize].is_none()).collect()
+    }
+
+    fn join(&mut self, limit: &mut WaitLimit<'_>) -> Result<(), JoinFailure> {
+        while !self.absent().is_empty() {
+            self.hear_all(limit)?;
+        }
+        self.lobby = None;
+        self.welcome_all()?;
+        while self.others().any(|(_, one)| !one.is_ready) {
+            self.hear_all(limit)?;
+        }
+        // A rank that has left since then has joined: its peers see its end.
+        self.others().for_each(|(_, one)| _ = one.socket.send(&head(PacketKind::Go), &[]));
+        Ok(())
+    }
+
+    fn welcome_all(&self) -> Result<(), JoinFailure> {
+        let name = |place: &Option<Arrived>| place.as_ref().map_or(Vec::new(), |one| one.listens_at.clone());
+        let names: Vec<SocketName> = self.arrived.iter().map(name).collect();
+        let packet = self.settings.hello(self.join, Vec::new()).welcome(&names);
+        for (rank, one) in self.others() {
+            match one.socket.send(&packet, &[]) {
+                Ok(Sending::Done) => (),
+                Ok(_) => return Err(JoinFailure::Left { rank }),
+                Err(error) => {
+                    let what = "rank 0 cannot send the names of all ranks";
+                    return Err(JoinFailure::of_system(self.settings, what, &error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until somebody speaks, comes or leaves, and hears those who do.
+    fn hear_all(&mut self, limit: &mut WaitLimit<'_>) -> Result<(), JoinFailure> {
+        match give_up(limit) {
+            Some(GiveUp::Interrupted) => return Err(JoinFailure::Interrupted { rank: 0 }),
+            Some(GiveUp::Late) => return Err(self.late(0, Vec::new(), limit.deadline.seconds())),
+            None => (),
+        }
+        let (ranks, sockets): (Vec<u32>, Vec<_>) =
+            self.others().map(|(rank, one)| (rank, (one.socket.as_fd(), Awaited::Incoming))).unzip();
+        let strangers = self.lobby.iter().flat_map(Lobby::sockets).map(|socket| (socket, Awaited::Incoming));
+        let sockets: Vec<_> = sockets.into_iter().chain(strangers).collect();
+        let ready = wait(&sockets, until_next_look(limit.deadline))
+            .map_err(|error| JoinFailure::of_system(self.settings, "rank 0 cannot wait for the other ranks", &error))?;
+        for (&rank, _) in ranks.iter().zip(&ready).filter(|(_, is_ready)| **is_ready) {
+            self.hear(rank)?;
+        }
+        if ready[ranks.len()..].contains(&true) {
+            self.receive_guests()?;
+        }
+        Ok(())
+    }
+
+    /// Reads a packet of a rank that has come.
+    fn hear(&mut self, rank: u32) -> Result<(), JoinFailure> {
+        let Some(one) = &mut self.arrived[rank as usize] else { return Ok(()) };
+        let mut room = [0; LONGEST_HELLO];
+        let bytes = match one.socket.receive(&mut room) {
+            Ok(Receipt::Packet(bytes)) => bytes,
+            Ok(Receipt::Nothing) => return Ok(()),
+            _ => return Err(JoinFailure::Left { rank }),
+        };
+        match open(&room[..bytes]) {
+            Ok((PacketKind::Ready, _)) if bytes == HEAD_BYTES && self.lobby.is_none() => one.is_ready = true,
+            Ok((PacketKind::Refusal, fields)) => {
+                return Err(match RefusalBody::read(fields).and_then(JoinFailure::read) {
+                    Some(JoinFailure::NotConnected { rank, ranks, seconds }) => self.late(rank, ranks, seconds),
+                    Some(failure) => failure,
+                    None => JoinFailure::Left { rank },
+                });
+            }
+            _ => return Err(JoinFailure::Left { rank }),
+        }
+        Ok(())
+    }
+
+    /// Returns the failure at the deadline of `rank`, which has no connection with `unconnected`.
+    fn late(&self, rank: u32, unconnected: Vec<u32>, seconds: f64) -> JoinFailure {
+        let (absent, note) = (self.absent(), self.lobby.as_ref().map_or(String::new(), Lobby::note));
+        if !absent.is_empty() {
+            return JoinFailure::NotCome { ranks: absent, seconds, note };
+        }
+        let unready = self.others().filter(|(other, one)| !one.is_ready && *other != rank).map(|(other, _)| other);
+        let ranks = if unconnected.is_empty() { unready.collect() } else { unconnected };
+        JoinFailure::NotConnected { rank, ranks, seconds }
+    }
+
+    fn receive_guests(&mut self) -> Result<(), JoinFailure> {
+        let Some(lobby) = &mut self.lobby else { return Ok(()) };
+        let guests = lobby.admit().map_err(|error| {
+            let what = format!(
+                "rank 0 cannot accept a rank: it needs {} descriptors besides those that it has open; raise the limit of \
+                 open files (`ulimit -n`)",
+                self.settings.world_size
+            );
+            JoinFailure::of_system(self.settings, &what, &error)
+        })?;
+        guests.into_iter().try_for_each(|guest| self.seat(guest))
+    }
+
+    fn seat(&mut self, Guest { socket, process, hello }: Guest) -> Result<(), JoinFailure> {
+        let (rank, expected) = (hello.rank, self.settings.world_size);
+        let failure = match self.arrived.get(rank as usize) {
+            _ if hello.world_size != expected => JoinFailure::WorldSize { rank, found: hello.world_size, expected },
+            Some(Some(one)) => JoinFailure::Twice { rank, processes: [one.process, process] },
+            Some(None) if rank > 0 && hello.join == [0, 0] => {
+                self.arrived[rank as usize] =
+                    Some(Arrived { socket, process, listens_at: hello.listens_at, is_ready: false });
+                return Ok(());
+            }
+            // No rank says this.
+            _ => return Ok(()),
+        };
+        _ = socket.send(&failure.packet(0), &[]);
+        Err(failure)
+    }
+}
