@@ -33,6 +33,12 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--ranks", choices=("threads", "processes"), default="threads", help="ranks that call for themselves"
+    )
+
+
 def pytest_configure(config):
     config.stash[STDERR] = os.dup(2)  # pytest captures descriptor 2 while a test runs
 

@@ -5,6 +5,7 @@ A choice that leaves something open (counts, `out`) is made in every way in whic
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import ml_dtypes
@@ -69,10 +70,11 @@ def contents(rng: np.random.Generator, dtype: np.dtype, count: int, is_special: 
 
 
 class Guarded:
-    """An array between guard bytes, at an odd offset if asked for."""
+    """An array between guard bytes, at an odd offset if asked for, in memory of `allocate`."""
 
-    def __init__(self, value: np.ndarray, offset: int) -> None:
-        self.memory = np.full(value.nbytes + 192, 0xA5, dtype="u1")
+    def __init__(self, value: np.ndarray, offset: int, allocate: Callable[[int], np.ndarray]) -> None:
+        self.memory = allocate(value.nbytes + 192)
+        self.memory[...] = 0xA5
         self.start, self.end = 64 + offset, 64 + offset + value.nbytes
         self.array = self.memory[self.start : self.end].view(value.dtype)
         self.array[...] = value
@@ -92,7 +94,7 @@ class Choice:
     op: str = "sum"
     dtype: str = "float32"
     root: int = 0
-    path: str = "mapped"
+    path: str | None = "mapped"
     form: str = "in place"
     is_special: bool = False
     offset: int = 0
@@ -111,10 +113,17 @@ class Rank:
 
 
 class Call:
-    """A call that can be made once: by a node, or by its ranks."""
+    """A call that can be made once: by a node, or by its ranks. `allocate` gives a rank memory of a number of bytes."""
 
-    def __init__(self, choice: Choice, *, is_spmd: bool) -> None:
+    def __init__(
+        self,
+        choice: Choice,
+        *,
+        is_spmd: bool,
+        allocate: Callable[[int, int], np.ndarray] = lambda _, nbytes: np.empty(nbytes, "u1"),
+    ) -> None:
         self.choice = c = choice
+        self.allocate = allocate
         rng = np.random.default_rng(c.seed)
         self.in_place = c.form == "in place"
         # Ranks of a rooted call cannot know whether the root is in place; see operands.rs.
@@ -141,10 +150,11 @@ class Call:
         count = sum(self.counted[chunk] for chunk in chunks)
         return contents(rng, self.dtype, count, self.choice.is_special) if chunks else None
 
-    def _guarded(self, value: np.ndarray) -> np.ndarray:
+    def _guarded(self, value: np.ndarray, rank: int) -> np.ndarray:
         width, offset = self.dtype.itemsize, self.choice.offset
         # numpy views of ml_dtypes' types must be aligned.
-        self.guards.append(Guarded(value, offset if self.dtype.kind != "V" or offset % width == 0 else 0))
+        offset = offset if self.dtype.kind != "V" or offset % width == 0 else 0
+        self.guards.append(Guarded(value, offset, lambda nbytes: self.allocate(rank, nbytes)))
         return self.guards[-1].array
 
     def _rank(self, rank: int, x: np.ndarray | None, y: np.ndarray | None) -> Rank:
@@ -152,18 +162,18 @@ class Call:
         brought = Rank(expected=y)
         if not self.in_place or x is None or y is None:
             if x is not None:
-                brought.x = self._guarded(x)
+                brought.x = self._guarded(x, rank)
                 brought.x.flags.writeable = False
                 brought.unchanged.append((brought.x, x))
             if y is not None and self.choice.form != "new":
-                brought.out = self._guarded(garbage(y))
+                brought.out = self._guarded(garbage(y), rank)
             return brought
         if len(self.schedule.chunks_of(rank)[0]) < len(self.schedule.chunks_of(rank)[1]):
-            whole, part = self._guarded(garbage(y)), self._part(rank, 1, x.size)
+            whole, part = self._guarded(garbage(y), rank), self._part(rank, 1, x.size)
             whole[part] = x
             brought.x, brought.out = whole[part], whole
             return brought
-        whole, part = self._guarded(x), self._part(rank, 0, y.size)
+        whole, part = self._guarded(x, rank), self._part(rank, 0, y.size)
         brought.x, brought.out = whole, whole[part]
         brought.unchanged += [(whole[: part.start], x[: part.start]), (whole[part.stop :], x[part.stop :])]
         return brought

@@ -1,29 +1,15 @@
-"""Programs of ranks for ``nvcoll.spawn``. The processes of ranks import this module.
-
-Until nvcoll can join processes, a stand-in does: it knows rank and world size.
-"""
+"""Programs of ranks for ``nvcoll.spawn``. The processes of ranks import this module."""
 
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 
 import nvcoll
 from nvcoll.job import settings
-
-
-def stand_in():
-    """Joins nobody."""
-    place = settings()
-    return SimpleNamespace(rank=place.rank, world_size=place.world_size)
-
-
-if not hasattr(nvcoll, "init"):
-    nvcoll.init = stand_in
 
 
 class TellingTwoError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from drawn import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from process_ranks import Job, Order
 
 import nvcoll
 from nvcoll import oracle
@@ -31,6 +33,8 @@ from nvcoll.cli.timing import dtype_named
 RANK_ORDER = [row.name for row in algorithms() if row.collective == "all_reduce" and row.order == "rank"]
 EXAMPLES = int(os.environ.get("NVCOLL_EXAMPLES", "300"))
 PATHS = ("mapped", "staged", "pushed")
+MOST_PROCESSES = 5
+"""Chosen: more than the processors of most machines that test, and few enough to start."""
 NODES: dict[tuple, nvcoll.Node] = {}
 COUNTS = [0, 1, 2, 7, 31, 32, 33, 127, 509, 1000, 4099, 20_011]
 
@@ -99,15 +103,36 @@ def check_driven(choice: Choice) -> None:
     assert is_exact_enough(call)
 
 
-def check_spmd(choice: Choice) -> None:
+def check_threads(choice: Choice) -> None:
     call = Call(choice, is_spmd=True)
     node_of(choice.world_size).run(call.run, timeout=60)
     assert all(guarded.is_intact() for guarded in call.guards)
 
 
+@pytest.fixture(scope="session")
+def check_spmd(pytestconfig):
+    """Checks a call that ranks make for themselves: threads, or processes with ``--ranks processes``."""
+    if pytestconfig.getoption("ranks") == "threads":
+        yield check_threads
+        return
+    with Job(MOST_PROCESSES) as job:
+
+        def check_processes(choice: Choice) -> None:
+            choice = replace(choice, world_size=min(choice.world_size, MOST_PROCESSES))
+            if not isinstance(choice.counts, int):
+                choice.counts = choice.counts[: parts_of(choice.collective, choice.world_size)]
+            choice.root = min(choice.root, choice.world_size - 1)
+            everybody = tuple(range(choice.world_size))
+            for symmetric in ((), everybody, everybody[: choice.seed % choice.world_size]):
+                job.run(Order(choice, symmetric))
+
+        yield check_processes
+
+
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("check", [check_driven, check_spmd])
-def test_every_call_gives_the_oracle_s_bits_and_every_row_is_drawn(check):
+@pytest.mark.parametrize("caller", ["node", "ranks"])
+def test_every_call_gives_the_oracle_s_bits_and_every_row_is_drawn(caller, check_spmd):
+    check = check_driven if caller == "node" else check_spmd
     drawn = set()
 
     @RELAXED
@@ -136,7 +161,7 @@ def test_every_algorithm_op_and_dtype_gives_the_oracle_s_bits(collective, algori
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), ROWS)
-def test_every_algorithm_runs_for_every_root_and_number_of_ranks(collective, algorithm):
+def test_every_algorithm_runs_for_every_root_and_number_of_ranks(collective, algorithm, check_spmd):
     for world_size in (1, 2, 3, 4, 7, 8):
         for root in range(world_size if HAS_ROOT[collective] else 1):
             counts = 97 if collective in OF_ONE_PART else [at % 5 * 7 for at in range(parts_of(collective, world_size))]

@@ -43,6 +43,7 @@ from nvcoll._nvcoll import (
 )
 from nvcoll.algorithms import Algorithm, algorithm
 from nvcoll.comparison import Comparison, ComparisonRow, compare
+from nvcoll.membership import finalize, init
 from nvcoll.node import Node
 from nvcoll.price import Price
 from nvcoll.report import Report, ReportRow
@@ -85,6 +86,8 @@ __all__ = [
     "cluster",
     "compare",
     "fabric",
+    "finalize",
+    "init",
     "premul_sum",
     "schedule",
     "spawn",

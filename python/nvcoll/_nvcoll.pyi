@@ -364,7 +364,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Reduces the arrays of all ranks element by element and gives every rank the result.
@@ -378,7 +378,7 @@ class Node:
             out: one array per rank for the results, as `arrays`.
                 Each has (count,) elements.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -397,7 +397,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -409,7 +409,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> list[Any]:
         """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
@@ -425,7 +425,7 @@ class Node:
             out: one array per rank for the results, as `arrays`.
                 Each has (counts[r],) elements on rank r. In place if it is part r of the input.
                 Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -445,7 +445,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -456,7 +456,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> list[Any]:
         """Gives every rank the arrays of all ranks, one after the other.
@@ -470,7 +470,7 @@ class Node:
             out: one array per rank for the results, as `arrays`.
                 Each has (sum of `counts`,) elements. In place if the input is part r of it.
                 Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -489,7 +489,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -500,7 +500,7 @@ class Node:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives every rank the array of the root.
@@ -514,7 +514,7 @@ class Node:
             out: one array per rank for the results, as `arrays`.
                 Each has (count,) elements. Written on every rank.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -533,7 +533,7 @@ class Node:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -545,7 +545,7 @@ class Node:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> Any:
         """Reduces the arrays of all ranks element by element and gives the root the result.
@@ -560,7 +560,7 @@ class Node:
             out: the root's array for the result.
                 It has (count,) elements.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -580,7 +580,7 @@ class Node:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -592,7 +592,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> Any:
         """Gives the root the arrays of all ranks, one after the other.
@@ -607,7 +607,7 @@ class Node:
             out: the root's array for the result.
                 It has (sum of `counts`,) elements. In place if the root's input is its part of it.
                 Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -627,7 +627,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -639,7 +639,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> list[Any]:
         """Gives rank r part r of the root's array.
@@ -654,7 +654,7 @@ class Node:
             out: one array per rank for the results, as `arrays`.
                 Each has (counts[r],) elements on rank r. In place if the root's is its part of the input.
                 Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -674,7 +674,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -685,7 +685,7 @@ class Node:
         counts: Sequence[Sequence[int]] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> list[Any]:
         """Gives rank r part r of the array of every rank, in the order of ranks.
@@ -700,7 +700,7 @@ class Node:
             out: one array per rank for the results, as `arrays`.
                 Each has the elements from rank 0, from rank 1, …; it is never in place.
                 Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -719,7 +719,7 @@ class Node:
         counts: Sequence[Sequence[int]] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -730,7 +730,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r.
@@ -744,7 +744,7 @@ class Node:
             out: one array per rank for the results, as `arrays`.
                 Each has (count,) elements.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -763,7 +763,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -774,7 +774,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
@@ -788,7 +788,7 @@ class Node:
             out: one array per rank for the results, as `arrays`.
                 Each has (count,) elements; rank 0 passes one too, which stays unchanged.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
             timeout: seconds that the call may take. Default: no limit.
 
         Returns:
@@ -807,7 +807,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
 
@@ -947,8 +947,9 @@ class Team:
 
 @final
 class Communicator:
-    """The collectives of one rank. `Node.run` passes a communicator to the program of each rank, and `split` makes others. A
-    communicator ends with the program of its rank. One thread at a time may use it; several threads of a rank use one each."""
+    """The collectives of one rank. `nvcoll.init` returns the communicator of a rank that is a process, `Node.run` passes one to the
+    program of each rank that is a thread, and `split` makes others. A communicator ends with the program of its rank. One thread
+    at a time may use it; several threads of a rank use one each."""
 
     @property
     def rank(self) -> int:
@@ -960,13 +961,13 @@ class Communicator:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks of `Node.run` that form this communicator, in the order of ranks here."""
+        """The ranks of the run, or of the job, that form this communicator, in the order of ranks here."""
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Waits until every rank has called it.
 
         Args:
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Raises:
             InvalidArgument: a group is open.
@@ -984,7 +985,7 @@ class Communicator:
         Args:
             color: a whole number from 0: ranks of one color form a group. None: this rank joins no group.
             key: a whole number that orders the ranks of a group; equal keys by rank. Default: 0.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             The communicator of this rank's group, with ranks of its own and the default timeout of this communicator; None
@@ -1016,7 +1017,7 @@ class Communicator:
         Its peers then get `Mismatch` at its next call or at the end of its program, or `Aborted` if its program raises.
 
         Args:
-            timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run`.
+            timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run` or `init`.
 
         Returns:
             The group. Its `run` launches the same calls again.
@@ -1042,7 +1043,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Reduces the arrays of all ranks element by element and gives every rank the result.
@@ -1056,8 +1057,9 @@ class Communicator:
             out: this rank's array for the result.
                 It has (count,) elements.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             `out` if it is given, else `x`.
@@ -1076,7 +1078,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1088,7 +1090,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
@@ -1104,8 +1106,9 @@ class Communicator:
             out: this rank's array for the result.
                 It has (counts[r],) elements on rank r. In place if it is part r of the input.
                 Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             `out` if it is given, else the new array.
@@ -1125,7 +1128,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1136,7 +1139,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives every rank the arrays of all ranks, one after the other.
@@ -1150,8 +1153,9 @@ class Communicator:
             out: this rank's array for the result.
                 It has (sum of `counts`,) elements. In place if the input is part r of it.
                 Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             `out` if it is given, else the new array.
@@ -1170,7 +1174,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1181,7 +1185,7 @@ class Communicator:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives every rank the array of the root.
@@ -1195,8 +1199,9 @@ class Communicator:
             out: this rank's array for the result.
                 It has (count,) elements. Written on every rank.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             `out` if it is given, else `x`.
@@ -1215,7 +1220,7 @@ class Communicator:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1227,7 +1232,7 @@ class Communicator:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT | None:
         """Reduces the arrays of all ranks element by element and gives the root the result.
@@ -1242,8 +1247,9 @@ class Communicator:
             out: on the root, the array for the result; ignored elsewhere.
                 It has (count,) elements.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             On the root `out` if it is given, else `x`; elsewhere None.
@@ -1263,7 +1269,7 @@ class Communicator:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1275,7 +1281,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT | None:
         """Gives the root the arrays of all ranks, one after the other.
@@ -1290,8 +1296,9 @@ class Communicator:
             out: on the root, the array for the result; ignored elsewhere.
                 It has (sum of `counts`,) elements. In place if the root's input is its part of it.
                 Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             On the root `out` if it is given, else the new array; elsewhere None.
@@ -1311,7 +1318,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1323,7 +1330,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r part r of the root's array.
@@ -1339,8 +1346,9 @@ class Communicator:
             out: this rank's array for the result.
                 It has (counts[r],) elements on rank r. In place if the root's is its part of the input.
                 Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             `out` if it is given, else the new array.
@@ -1360,7 +1368,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1372,7 +1380,7 @@ class Communicator:
         recv_counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r part r of the array of every rank, in the order of ranks.
@@ -1391,8 +1399,9 @@ class Communicator:
             out: this rank's array for the result. It has the elements from rank 0, from rank 1, …; it is never in place.
                 Default: a new array of the kind of the input, with the input's axes after the first if all parts have whole
                 rows.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged between
+                processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             `out` if it is given, else the new array.
@@ -1412,7 +1421,7 @@ class Communicator:
         recv_counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1423,7 +1432,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r.
@@ -1437,8 +1446,9 @@ class Communicator:
             out: this rank's array for the result.
                 It has (count,) elements.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             `out` if it is given, else `x`.
@@ -1457,7 +1467,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1468,7 +1478,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
@@ -1482,8 +1492,9 @@ class Communicator:
             out: this rank's array for the result.
                 It has (count,) elements; rank 0 passes one too, which stays unchanged.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed.
-            timeout: seconds that the call may take. Default: that of `Node.run`.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
             `out` if it is given, else `x`.
@@ -1502,7 +1513,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = "mapped",
+        path: _Path = None,
         timeout: float | None = None,
     ) -> _OutT: ...
 

@@ -42,6 +42,7 @@ fn one_step(criterion: &mut Criterion) {
         root: 0,
         path: Path::Mapped,
         aliasing: Aliasing::InPlace,
+        is_path_agreed: false,
         purpose: CallPurpose::Itself,
     };
     let node = Node::new(2, None).unwrap();

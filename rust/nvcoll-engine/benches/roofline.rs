@@ -76,6 +76,7 @@ fn ratios(ranks: u32, bytes: usize, rounds: usize, random: &mut Random) -> Vec<f
         root: 0,
         path: Path::Mapped,
         aliasing: Aliasing::InPlace,
+        is_path_agreed: false,
         purpose: CallPurpose::Itself,
     };
     let node = Node::new(ranks, None).expect("a node");

@@ -16,6 +16,9 @@ const AUTO: u8 = 255;
 /// The number in a record for an algorithm that is not registered.
 const OWN: u8 = 254;
 
+/// The number in a record for a path on which ranks agree in the call.
+const AGREED: u8 = 255;
+
 /// The bit in a record, beside the aliasing, for parts of different lengths. The fingerprint has their table.
 const BY_TABLE: u8 = 0x80;
 
@@ -75,6 +78,8 @@ pub struct Call {
     pub counts: Counts,
     /// The path by which ranks reach each other's data.
     pub path: Path,
+    /// Whether the user left the path to nvcoll, and ranks agree on it in the call. Then calls that differ in path alone are alike.
+    pub is_path_agreed: bool,
     /// Whether input and output are the same memory.
     pub aliasing: Aliasing,
     /// The purpose of the call.
@@ -83,7 +88,7 @@ pub struct Call {
 
 impl PartialEq for Call {
     fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key() && self.algorithm == other.algorithm
+        (self.key(), self.path) == (other.key(), other.path) && self.algorithm == other.algorithm
     }
 }
 
@@ -91,7 +96,7 @@ impl Eq for Call {}
 
 impl Hash for Call {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
+        (self.key(), self.path).hash(state);
         self.algorithm.hash(state);
     }
 }
@@ -107,6 +112,7 @@ impl Call {
             op: Op::Sum,
             counts: Counts::Even(0),
             path: Path::Mapped,
+            is_path_agreed: false,
             aliasing: Aliasing::Disjoint,
             purpose: CallPurpose::Itself,
         }
@@ -117,9 +123,15 @@ impl Call {
         Self { purpose: CallPurpose::Split, ..Self::without_data(&BARRIER) }
     }
 
-    fn key(&self) -> (&str, u32, DType, Op, &Counts, Path, Aliasing, CallPurpose) {
-        let Self { collective, root, dtype, op, counts, path, aliasing, purpose, .. } = self;
-        (collective.name, *root, *dtype, *op, counts, *path, *aliasing, *purpose)
+    /// Returns all parts but the path and the algorithm.
+    fn key(&self) -> (&str, u32, DType, Op, &Counts, bool, Aliasing, CallPurpose) {
+        let Self { collective, root, dtype, op, counts, is_path_agreed, aliasing, purpose, .. } = self;
+        (collective.name, *root, *dtype, *op, counts, *is_path_agreed, *aliasing, *purpose)
+    }
+
+    /// Returns the path on which ranks must be alike; `None` if they agree on it in the call.
+    fn fixed_path(&self) -> Option<Path> {
+        (!self.is_path_agreed).then_some(self.path)
     }
 
     /// Returns the roles in a world of `world_size` ranks.
@@ -173,13 +185,13 @@ impl Call {
     /// Returns the call as three words: a fingerprint, the parts that are small numbers, and the count.
     pub fn fingerprint(&self) -> [u64; 3] {
         let mut hasher = std::collections::hash_map::DefaultHasher::new();
-        self.hash(&mut hasher);
+        (self.key(), self.fixed_path(), &self.algorithm).hash(&mut hasher);
         let collective = self.collective.kind;
         // An algorithm with parameters is registered under what comes before them.
         let base = self.algorithm.split_once('(').map_or(&*self.algorithm, |(base, _)| base);
         let registered = algorithm::of(self.collective).position(|a| a.name == base);
         let algorithm = if self.algorithm == "auto" { AUTO } else { registered.map_or(OWN, |at| at as u8) };
-        let [dtype, op, path] = [self.dtype as u8, self.op as u8, self.path as u8];
+        let [dtype, op, path] = [self.dtype as u8, self.op as u8, self.fixed_path().map_or(AGREED, |path| path as u8)];
         let (count, by_table) = match &self.counts {
             Counts::Even(count) => (*count, 0),
             Counts::Table(counts) => (counts.iter().sum(), BY_TABLE),
@@ -212,6 +224,7 @@ impl Call {
             op: Op::ALL[pick(op, Op::ALL.len())],
             counts: if is_by_table { Counts::Table([count].into()) } else { Counts::Even(count) },
             path: Path::ALL[pick(path, Path::ALL.len())],
+            is_path_agreed: path == AGREED,
             aliasing: Aliasing::ALL[pick(aliasing, Aliasing::ALL.len())],
             purpose: CallPurpose::ALL[pick(purpose, CallPurpose::ALL.len())],
         }
@@ -220,7 +233,7 @@ impl Call {
 
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { collective, root, dtype, op, counts, path, aliasing, purpose, .. } = self;
+        let Self { collective, root, dtype, op, counts, path, is_path_agreed, aliasing, purpose, .. } = self;
         match purpose {
             CallPurpose::Itself => {}
             CallPurpose::Split => return f.write_str("split"),
@@ -241,7 +254,10 @@ impl std::fmt::Display for Call {
         if collective.folds() {
             write!(f, ", {op}")?;
         }
-        write!(f, ", {}, {}", aliasing.words(), path.name())?;
+        write!(f, ", {}", aliasing.words())?;
+        if !is_path_agreed {
+            write!(f, ", {}", path.name())?;
+        }
         match self.algorithm_words() {
             "" => Ok(()),
             algorithm => write!(f, ", {algorithm}"),

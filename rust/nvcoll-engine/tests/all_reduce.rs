@@ -23,6 +23,7 @@ fn call(algorithm: &str, count: usize, path: Path, aliasing: Aliasing) -> Call {
         root: 0,
         path,
         aliasing,
+        is_path_agreed: false,
         purpose: CallPurpose::Itself,
     }
 }

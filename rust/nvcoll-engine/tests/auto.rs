@@ -28,6 +28,7 @@ fn call(collective: &'static Collective, path: Path, aliasing: Aliasing, count: 
         counts: Counts::Even(count),
         path,
         aliasing,
+        is_path_agreed: false,
         purpose: CallPurpose::Itself,
     }
 }

@@ -28,6 +28,7 @@ fn call(algorithm: &str, count: usize, path: Path) -> Call {
         counts: Counts::Even(count),
         path,
         aliasing: Aliasing::InPlace,
+        is_path_agreed: false,
         purpose: CallPurpose::Itself,
     }
 }
@@ -108,7 +109,7 @@ fn ranks_that_are_threads_give_every_sum_between_single_calls() {
                         });
                         let mut batch = Batch::new(calls.collect());
                         // SAFETY: live vectors of this rank, each of one call, in place.
-                        unsafe { member.run_batch(&mut batch, watchdog()) }.unwrap();
+                        unsafe { member.run_batch(&mut batch, watchdog(), &mut || false) }.unwrap();
                         for (nth, x) in data.iter().enumerate() {
                             assert_eq!(*x, sum(nth, COUNTS[nth]), "{path:?} call {nth}, rank {rank}, round {round}");
                         }
@@ -137,7 +138,7 @@ fn outcomes(counts: [[usize; 3]; 2], memory: [[usize; 3]; 2]) -> Vec<Result<(), 
         });
         let mut batch = Batch::new(calls.collect());
         // SAFETY: the tests pass memory that lives, or make calls that are refused before a byte moves.
-        unsafe { team.member(rank).unwrap().run_batch(&mut batch, watchdog()) }
+        unsafe { team.member(rank).unwrap().run_batch(&mut batch, watchdog(), &mut || false) }
     };
     std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..2).map(|rank| scope.spawn(move || run(rank))).collect();

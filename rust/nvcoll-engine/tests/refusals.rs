@@ -55,7 +55,7 @@ fn a_program_of_another_number_of_ranks_is_refused() {
     is_refused(unsafe { member.run(&program, buffers[0], watchdog()) }, "the program is of 4 ranks");
     let mut batch = Batch::new(vec![(program.clone(), buffers[..1].to_vec()), (program, buffers[..1].to_vec())]);
     // SAFETY: as above.
-    is_refused(unsafe { member.run_batch(&mut batch, watchdog()) }, "the program is of 4 ranks");
+    is_refused(unsafe { member.run_batch(&mut batch, watchdog(), &mut || false) }, "the program is of 4 ranks");
     assert_eq!(data, [[1f32; 4]; 2], "nothing moved");
 }
 
@@ -85,7 +85,16 @@ fn on_copies(arrays: [Vec<OriginalArray>; 2], call: &Call) -> [Result<(), Error>
     let run = |rank: u32, originals: &[OriginalArray]| {
         let mut copy = [1f32; 4];
         // SAFETY: a live array of four floats of the rank's own, in place.
-        unsafe { team.member(rank).unwrap().run_on_copies(&program, in_place(&mut copy), originals, watchdog()) }
+        unsafe {
+            team.member(rank).unwrap().run_on_copies(
+                &program,
+                None,
+                in_place(&mut copy),
+                originals,
+                watchdog(),
+                &mut || false,
+            )
+        }
     };
     let [of_zero, of_one] = arrays;
     std::thread::scope(|scope| {
@@ -134,7 +143,9 @@ fn a_rank_that_is_through_is_compared_until_its_results_are_back_from_its_copies
                 let (mut copy, deadline) = ([1f32; 4], Deadline::after(Some(seconds)));
                 let member = team.member(rank).unwrap();
                 // SAFETY: a live array of four floats of the rank's own, in place.
-                let found = unsafe { member.run_on_copies(&program, in_place(&mut copy), originals, deadline) };
+                let found = unsafe {
+                    member.run_on_copies(&program, None, in_place(&mut copy), originals, deadline, &mut || false)
+                };
                 if are_back {
                     member.results_are_back();
                 }
@@ -166,7 +177,7 @@ fn strided_arrays_in_batches_of_two_ranks_are_refused_if_they_share_a_byte() {
             let mut batch = Batch::new(calls);
             batch.set_originals(1, originals);
             // SAFETY: live arrays of four floats of the rank's own, one for each call, in place.
-            unsafe { team.member(rank).unwrap().run_batch(&mut batch, watchdog()) }
+            unsafe { team.member(rank).unwrap().run_batch(&mut batch, watchdog(), &mut || false) }
         };
         let found = std::thread::scope(|scope| {
             let one = scope.spawn(|| run(1, of_one.clone()));
@@ -235,7 +246,8 @@ fn a_split_is_no_barrier() {
     let program = node.program_of_rank(&Call::without_data(&BARRIER), None).unwrap();
     let nothing = Buffers::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0);
     let [split, barrier] = std::thread::scope(|scope| {
-        let split = scope.spawn(|| team.member(0).unwrap().split(Some(1), 2, watchdog(), &HoldsNoLock).map(drop));
+        let split = scope
+            .spawn(|| team.member(0).unwrap().split(Some(1), 2, watchdog(), &HoldsNoLock, &mut || false).map(drop));
         // SAFETY: a barrier touches no buffer.
         let barrier = unsafe { team.member(1).unwrap().run(&program, nothing, watchdog()) };
         [split.join().unwrap(), barrier].map(|outcome| outcome.unwrap_err().to_string())

@@ -113,11 +113,18 @@ macro_rules! text {
         "a table with one row per rank: row q has the elements from rank q to each rank, 0 allowed. Default: all inputs
         have one length, and are cut as numpy's `array_split` does."
     };
+    (path Node) => {
+        "mapped."
+    };
+    (path Communicator) => {
+        "mapped between threads, staged
+        between processes."
+    };
     (timeout Node) => {
         "no limit."
     };
     (timeout Communicator) => {
-        "that of `Node.run`."
+        "that of `Node.run` or `init`."
     };
     (raises Node) => {
         "
@@ -149,13 +156,13 @@ macro_rules! methods {
                 $("\n    ", stringify!($keyword), ": ", text!($keyword $text $class),)*
                 "\n    algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.",
                 "\n    out: ", text!(output $class $out), $output, text!($result),
-                "\n    path: how data move between ranks: mapped, staged or pushed.",
+                "\n    path: how data move between ranks: mapped, staged or pushed. Default: ", text!(path $class),
                 "\n    timeout: seconds that the call may take. Default: ", text!(timeout $class),
                 "\n\nReturns:\n    ", text!(returns $class $out $result),
                 "\n\nRaises:", text!(raises $class),
             )]
             #[pyo3(
-                signature = ($arrays, $($op=None,)? *, $($keyword=None,)* algorithm=None, out=None, path="mapped", timeout=None)
+                signature = ($arrays, $($op=None,)? *, $($keyword=None,)* algorithm=None, out=None, path=None, timeout=None)
                 $(, text_signature = $shown)?
             )]
             #[allow(clippy::too_many_arguments)]
@@ -167,7 +174,7 @@ macro_rules! methods {
                 $($keyword: Option<&Bound<'py, PyAny>>,)*
                 algorithm: Option<&Bound<'py, PyAny>>,
                 out: Option<&Bound<'py, PyAny>>,
-                path: &str,
+                path: Option<&str>,
                 timeout: Option<Seconds>,
             ) -> PyResult<Bound<'py, PyAny>> {
                 let new = Request::new(&nvcoll_core::collective::$contract, $arrays, path);
@@ -219,29 +226,29 @@ collectives! {
         "Gives every rank the array of the root.",
         "(count,) elements, count equal on all ranks. Read on the root, written elsewhere. With `out`, only the root's is used.",
         "(count,) elements. Written on every rank."
-        shown as ["($self, arrays, *, root=0, algorithm=None, out=None, path='mapped', timeout=None)",
-                  "($self, x, *, root=0, algorithm=None, out=None, path='mapped', timeout=None)"];
+        shown as ["($self, arrays, *, root=0, algorithm=None, out=None, path=None, timeout=None)",
+                  "($self, x, *, root=0, algorithm=None, out=None, path=None, timeout=None)"];
 
     reduce(op: any, *, root: target) => REDUCE, each -> root kept,
         "Reduces the arrays of all ranks element by element and gives the root the result.",
         "(count,) elements, count equal on all ranks. Written on the root, unless `out` is given; read elsewhere.",
         "(count,) elements."
-        shown as ["($self, arrays, op=None, *, root=0, algorithm=None, out=None, path='mapped', timeout=None)",
-                  "($self, x, op=None, *, root=0, algorithm=None, out=None, path='mapped', timeout=None)"];
+        shown as ["($self, arrays, op=None, *, root=0, algorithm=None, out=None, path=None, timeout=None)",
+                  "($self, x, op=None, *, root=0, algorithm=None, out=None, path=None, timeout=None)"];
 
     gather(*, root: target, counts: arrays) => GATHER, each -> root new,
         "Gives the root the arrays of all ranks, one after the other.",
         "(counts[r],) elements on rank r. Read.",
         "(sum of `counts`,) elements. In place if the root's input is its part of it."
-        shown as ["($self, arrays, *, root=0, counts=None, algorithm=None, out=None, path='mapped', timeout=None)",
-                  "($self, x, *, root=0, counts=None, algorithm=None, out=None, path='mapped', timeout=None)"];
+        shown as ["($self, arrays, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None)",
+                  "($self, x, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None)"];
 
     scatter(*, root: source, counts: parts) => SCATTER, root -> each new,
         "Gives rank r part r of the root's array.",
         "(sum of `counts`,) elements. Read.",
         "(counts[r],) elements on rank r. In place if the root's is its part of the input."
-        shown as ["($self, arrays, *, root=0, counts=None, algorithm=None, out=None, path='mapped', timeout=None)",
-                  "($self, x, *, root=0, counts=None, algorithm=None, out=None, path='mapped', timeout=None)"];
+        shown as ["($self, arrays, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None)",
+                  "($self, x, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None)"];
 
     scan(op: unscaled, *) => SCAN, each -> each kept,
         "Gives rank r the reduction of the arrays of ranks 0 to r.",

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::BARRIER;
+use nvcoll_core::schedule::Path;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
@@ -69,6 +70,14 @@ impl Endpoint {
         self.member().map_or(Caller::Node, |member| Caller::Rank(member.rank()))
     }
 
+    /// Returns the path of calls that name none: mapped if the ranks are threads, which reach all memory.
+    pub(crate) fn default_path(&self) -> Path {
+        match self.member().is_none_or(Member::share_memory) {
+            true => Path::Mapped,
+            false => Path::Staged,
+        }
+    }
+
     /// Returns the deadline of a call that begins now.
     pub(crate) fn deadline(&self, timeout: Option<Seconds>) -> Deadline {
         deadline(timeout.or(self.timeout))
@@ -98,16 +107,18 @@ impl Endpoint {
         request: Request<'_, 'py>,
         deadline: Deadline,
     ) -> PyResult<(Prepared, Bound<'py, PyAny>)> {
-        let Checked { operands, reduction, call, proof, result } =
-            request.check(self.caller(), self.world_size(), deadline)?;
+        let is_reachable = |operands: &Operands| self.member().is_some_and(|member| operands.are_reachable(member));
+        let checked = request.check(self.caller(), self.world_size(), self.default_path(), is_reachable, deadline)?;
+        let Checked { operands, reduction, call, proof, mapped, result } = checked;
         let program = self.program(py, &call, proof.as_ref(), deadline)?;
-        Ok((Prepared::new(program, operands, |at| reduction.scalar(at)), result))
+        let mapped = mapped.map(|(call, proof)| self.program(py, &call, proof.as_ref(), deadline)).transpose()?;
+        Ok((Prepared::new(program, mapped, operands, |at| reduction.scalar(at)), result))
     }
 
     /// Prepares a barrier.
     pub(crate) fn prepare_barrier(&self, py: Python<'_>, deadline: Deadline) -> PyResult<Prepared> {
         let program = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
-        Ok(Prepared::new(program, Operands::without_data(&BARRIER, self.caller(), self.world_size()), |_| 1.0))
+        Ok(Prepared::new(program, None, Operands::without_data(&BARRIER, self.caller(), self.world_size()), |_| 1.0))
     }
 
     /// Makes a call, or keeps it if a group is open.

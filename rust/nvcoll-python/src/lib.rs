@@ -19,6 +19,8 @@ mod fabric_cache;
 mod gil;
 mod group;
 mod integers;
+#[cfg(target_os = "linux")]
+mod job;
 mod nccl;
 mod node;
 mod plan;
@@ -49,6 +51,8 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<call_counts::Calls>()?;
     module.add_class::<team::Team>()?;
     module.add_class::<communicator::Communicator>()?;
+    #[cfg(target_os = "linux")]
+    module.add_class::<job::Job>()?;
     module.add_class::<schedule::Schedule>()?;
     module.add_class::<schedule::Step>()?;
     module.add_class::<schedule::Proof>()?;

@@ -136,7 +136,7 @@ impl Node {
     ///
     /// Raises:
     ///     InvalidArgument: an argument cannot be used; the message names argument and rank.
-    #[pyo3(signature = (collective, arrays=None, op=None, *, root=None, counts=None, algorithm=None, out=None, path="mapped"))]
+    #[pyo3(signature = (collective, arrays=None, op=None, *, root=None, counts=None, algorithm=None, out=None, path=None))]
     #[allow(clippy::too_many_arguments)]
     fn plan<'py>(
         &self,
@@ -148,7 +148,7 @@ impl Node {
         counts: Option<&Bound<'py, PyAny>>,
         algorithm: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
-        path: &str,
+        path: Option<&str>,
     ) -> PyResult<Plan> {
         let (collective, never) = (collective_named(py, collective)?, Deadline::after(None));
         let is_without_data = collective.is_without_data();

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Collective, Roles};
+use nvcoll_core::schedule::Path;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::Deadline;
@@ -28,7 +29,8 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) table: Option<Vec<usize>>,
     pub(crate) algorithm: Argument<'a, 'py>,
     pub(crate) out: Argument<'a, 'py>,
-    pub(crate) path: &'a str,
+    /// None: the default of the endpoint.
+    pub(crate) path: Option<&'a str>,
     /// Whether the call runs after its result was returned: new arrays then hold zeros.
     pub(crate) is_deferred: bool,
 }
@@ -39,23 +41,32 @@ pub(crate) struct Checked<'py> {
     pub(crate) reduction: Reduction,
     pub(crate) call: Call,
     pub(crate) proof: Option<Verified>,
+    /// The same call on the mapped path, if ranks agree on the path in the call and every rank can reach the arrays.
+    pub(crate) mapped: Option<(Call, Option<Verified>)>,
     /// The result of the call.
     pub(crate) result: Bound<'py, PyAny>,
 }
 
 impl<'a, 'py> Request<'a, 'py> {
     /// Makes a request without optional arguments.
-    pub(crate) fn new(collective: &'static Collective, arrays: &'a Bound<'py, PyAny>, path: &'a str) -> Self {
+    pub(crate) fn new(collective: &'static Collective, arrays: &'a Bound<'py, PyAny>, path: Option<&'a str>) -> Self {
         let (op, root, counts, table, algorithm, out) = (None, None, None, None, None, None);
         Self { collective, arrays, op, root, counts, table, algorithm, out, path, is_deferred: false }
     }
 
-    /// Reads and checks all arguments, and makes new arrays for the result if the caller passed none.
+    /// Reads and checks all arguments of a call by `caller`, one of `world_size` ranks or all of them, and makes new arrays for the result if the caller passed none.
     ///
     /// # Errors
     /// `InvalidArgument`, with the name of the argument; `Timeout` if the deadline passes while an algorithm of the user
     /// is proved.
-    pub(crate) fn check(mut self, caller: Caller, world_size: u32, deadline: Deadline) -> PyResult<Checked<'py>> {
+    pub(crate) fn check(
+        mut self,
+        caller: Caller,
+        world_size: u32,
+        default_path: Path,
+        is_reachable: impl Fn(&Operands) -> bool,
+        deadline: Deadline,
+    ) -> PyResult<Checked<'py>> {
         let (collective, py) = (self.collective, self.arrays.py());
         self.refuse_superfluous(py)?;
         let root = self.root.map_or(Ok(0), |root| integer("root", root, 0..=world_size - 1))?;
@@ -68,16 +79,25 @@ impl<'a, 'py> Request<'a, 'py> {
         let passed = Passed { arrays: self.arrays, out: self.out, counts, is_deferred: self.is_deferred };
         let (operands, result) = Operands::new(py, Contract::new(collective, roles), caller, passed)?;
         let (aliasing, dtype) = (operands.aliasing(), operands.dtype());
-        let path = path_named(py, self.path)?;
+        let (path, is_path_agreed) = match (self.path, default_path) {
+            (Some(path), _) => (path_named(py, path)?, false),
+            (None, Path::Mapped) => (Path::Mapped, false),
+            (None, other) => (other, true),
+        };
         let speaks_for = if matches!(caller, Caller::Node) { world_size as usize } else { 1 };
         let reduction = Reduction::of_option(self.op, speaks_for)?;
         reduction.check(py, dtype)?;
         let (op, counts, algorithm) = (reduction.op, operands.counts().clone(), "auto".into());
-        let mut call =
-            Call { collective, root, algorithm, dtype, op, counts, path, aliasing, purpose: CallPurpose::Itself };
-        let proof =
-            self.algorithm.map(|algorithm| choose(algorithm, &mut call, roles, deadline)).transpose()?.flatten();
-        Ok(Checked { operands, reduction, call, proof, result })
+        let purpose = CallPurpose::Itself;
+        let call = Call { collective, root, algorithm, dtype, op, counts, path, is_path_agreed, aliasing, purpose };
+        let chosen = |mut call: Call| {
+            let proof = self.algorithm.map(|algorithm| choose(algorithm, &mut call, roles, deadline)).transpose()?;
+            Ok::<_, PyErr>((call, proof.flatten()))
+        };
+        let is_offered = is_path_agreed && is_reachable(&operands);
+        let mapped = is_offered.then(|| chosen(Call { path: Path::Mapped, ..call.clone() })).transpose()?;
+        let (call, proof) = chosen(call)?;
+        Ok(Checked { operands, reduction, call, proof, mapped, result })
     }
 
     /// Refuses arguments that the collective does not have. `plan` accepts the arguments of all collectives.

@@ -14,7 +14,7 @@ use nvcoll_engine::auto::choice::MODELLED_RANKS;
 use nvcoll_engine::auto::estimate::{Mode, COEFFICIENTS};
 use nvcoll_engine::auto::tuning::{self, candidates, Tuning, FORMAT};
 use nvcoll_engine::auto::work_split::WorkSplit;
-use nvcoll_engine::call::{Call, CallPurpose};
+use nvcoll_engine::call::Call;
 use nvcoll_engine::ranks::node::Node;
 
 use crate::error::{invalid, of_engine};
@@ -72,8 +72,7 @@ pub(crate) fn estimates(
     }
     let count = integer("count", count, 0..=MOST_ELEMENTS)? as usize;
     let (algorithm, op, counts) = ("auto".into(), Op::Sum, Counts::Even(count));
-    let call =
-        Call { collective: contract, root, algorithm, dtype, op, counts, path, aliasing, purpose: CallPurpose::Itself };
+    let call = Call { root, algorithm, dtype, op, counts, path, aliasing, ..Call::without_data(contract) };
     let split = if by_rank { WorkSplit::ByRank } else { WorkSplit::of(path) };
     let (ranks, unlocked) = (engine.world_size(), WithoutGil(py));
     let chosen = engine.programs().choose(&call, split, ranks, &unlocked).map_err(|error| of_engine(py, &error))?;

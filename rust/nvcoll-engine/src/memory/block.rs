@@ -1,4 +1,5 @@
-//! Memory that the engine owns: aligned to a page, reached through raw pointers only, because ranks share it.
+//! Memory that the engine owns: aligned to a page, reached through raw pointers only, because ranks share it. A block lies on the heap of
+//! this process, or it is a mapping of memory that several processes share (`shared.rs`).
 
 use std::alloc::{alloc, alloc_zeroed, dealloc, Layout};
 
@@ -10,11 +11,22 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// numpy.
 const HUGE_FROM_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
-/// A block of bytes on the heap. It is never a reference: many threads write it under the schedule's proof.
+/// A block of bytes. It is never a reference: many threads write it under the schedule's proof.
 #[derive(Debug)]
 pub struct MemoryBlock {
     start: *mut u8,
-    layout: Layout,
+    bytes: usize,
+    origin: BlockOrigin,
+}
+
+/// Where a block came from, and goes to.
+#[derive(Debug)]
+enum BlockOrigin {
+    /// The allocator, with this alignment.
+    Heap { alignment: usize },
+    /// A mapping.
+    #[cfg(target_os = "linux")]
+    Mapping,
 }
 
 // SAFETY: a block is an address and a size; who may touch its bytes when is what the proof of a schedule says.
@@ -28,7 +40,21 @@ impl MemoryBlock {
         let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).ok()?;
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
-        (!start.is_null()).then_some(Self { start, layout })
+        Self::on_heap(start, layout)
+    }
+
+    fn on_heap(start: *mut u8, layout: Layout) -> Option<Self> {
+        let origin = BlockOrigin::Heap { alignment: layout.align() };
+        (!start.is_null()).then_some(Self { start, bytes: layout.size(), origin })
+    }
+
+    /// Takes over a mapping.
+    ///
+    /// # Safety
+    /// `start` is the address of a mapping of `bytes` bytes that nobody else unmaps.
+    #[cfg(target_os = "linux")]
+    pub(super) unsafe fn of_mapping(start: *mut u8, bytes: usize) -> Self {
+        Self { start, bytes, origin: BlockOrigin::Mapping }
     }
 
     /// Allocates `bytes` bytes (at least one) that nobody reads before they are written; `None` if there is no memory.
@@ -44,7 +70,7 @@ impl MemoryBlock {
             // is followed does not matter.
             unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
         }
-        (!start.is_null()).then_some(Self { start, layout })
+        Self::on_heap(start, layout)
     }
 
     /// Returns the address of the first byte.
@@ -54,13 +80,23 @@ impl MemoryBlock {
 
     /// Returns the size.
     pub fn bytes(&self) -> usize {
-        self.layout.size()
+        self.bytes
     }
 }
 
 impl Drop for MemoryBlock {
     fn drop(&mut self) {
-        // SAFETY: `start` came from the allocator with this layout and is freed once.
-        unsafe { dealloc(self.start, self.layout) };
+        match self.origin {
+            BlockOrigin::Heap { alignment } => {
+                let layout = Layout::from_size_align(self.bytes, alignment).expect("it was allocated with it");
+                // SAFETY: `start` came from the allocator with this layout and is freed once.
+                unsafe { dealloc(self.start, layout) };
+            }
+            #[cfg(target_os = "linux")]
+            BlockOrigin::Mapping => {
+                // SAFETY: the block has the mapping for itself, says `of_mapping`, and unmaps it once.
+                unsafe { libc::munmap(self.start.cast(), self.bytes) };
+            }
+        }
     }
 }

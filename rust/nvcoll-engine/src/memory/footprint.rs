@@ -7,6 +7,8 @@
 //! For a batch, each rank brings a **footprint**: the memory of all its calls, sorted once, so that two ranks compare in one walk along
 //! both. It covers the calls of all passes.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use crate::memory::buffers::Buffers;
 use crate::memory::originals::OriginalArray;
 use crate::memory::strided::{may_conflict, PlacedArray, TryBudget};
@@ -94,6 +96,31 @@ impl Footprint {
         may_conflict(&own, &others, &mut tries)
             || may_conflict(&own, &placed(&other_spans), &mut tries)
             || may_conflict(&placed(&own_spans), &others, &mut tries)
+    }
+}
+
+/// The footprints of one rank in its last two passes, for ranks of its process. There are two places by the parity of the call, under the
+/// same stamp rule as records; a lock keeps a read consistent.
+#[derive(Debug, Default)]
+pub(crate) struct Footprints([Mutex<(u64, Footprint)>; 2]);
+
+impl Footprints {
+    /// Writes the footprint of the pass `id`, unless it is there already; the stamp that follows publishes it.
+    pub(crate) fn write(&self, call: u32, id: u64, footprint: &Footprint) {
+        let mut kept = self.lock(call);
+        if kept.0 != id {
+            kept.0 = id;
+            kept.1.clone_from(footprint);
+        }
+    }
+
+    /// Says whether the footprint of `call`, which was stamped, overlaps another rank's.
+    pub(crate) fn overlap(&self, call: u32, other: &Footprint) -> bool {
+        self.lock(call).1.overlaps(other)
+    }
+
+    fn lock(&self, call: u32) -> MutexGuard<'_, (u64, Footprint)> {
+        self.0[call as usize % 2].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,6 +3,9 @@
 pub mod block;
 pub(crate) mod buffers;
 pub(crate) mod footprint;
+pub mod heap;
 pub(crate) mod originals;
+#[cfg(target_os = "linux")]
+pub(crate) mod shared;
 pub mod strided;
 pub(crate) mod world;

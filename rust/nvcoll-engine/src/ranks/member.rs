@@ -2,12 +2,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use nvcoll_core::schedule::Path;
+
 use crate::call::{Call, SplitKey};
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
 use crate::memory::block::MemoryBlock;
 use crate::memory::buffers::Buffers;
+use crate::memory::heap::HeapBlock;
 use crate::memory::originals::OriginalArray;
+use crate::memory::world::addresses::Addresses;
 use crate::memory::world::World;
 use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
@@ -46,7 +50,37 @@ pub struct Member {
 struct MemberCalls {
     number: u32,
     rank_worker: RankWorker,
-    scratch: Option<MemoryBlock>,
+    scratch: Option<Scratch>,
+}
+
+/// The scratch of a member, which its peers can reach.
+#[derive(Debug)]
+enum Scratch {
+    Own(MemoryBlock),
+    Symmetric(HeapBlock),
+}
+
+impl Scratch {
+    fn allocate(world: &World, bytes: usize) -> Result<Self> {
+        match world.origin().allocate(bytes)? {
+            Some(block) => Ok(Self::Symmetric(block)),
+            None => MemoryBlock::try_zeroed(bytes).map(Self::Own).ok_or(Error::NoMemory { what: "scratch", bytes }),
+        }
+    }
+
+    fn start(&self) -> *mut u8 {
+        match self {
+            Self::Own(block) => block.start(),
+            Self::Symmetric(block) => block.start(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Own(block) => block.bytes(),
+            Self::Symmetric(block) => block.bytes(),
+        }
+    }
 }
 
 impl Member {
@@ -72,6 +106,12 @@ impl Member {
         self.world.ranks()
     }
 
+    /// Says whether all memory of a rank is in reach of the others: they are threads of this process, or there is one rank.
+    #[inline]
+    pub fn share_memory(&self) -> bool {
+        matches!(self.world.addresses, Addresses::OneSpace)
+    }
+
     /// Says whether the communicator was split off.
     pub fn is_of_group(&self) -> bool {
         self.world.is_group()
@@ -89,11 +129,13 @@ impl Member {
     /// thread is in a call; `NoMemory` before the call was entered.
     pub unsafe fn run(&self, program: &Arc<Program>, buffers: Buffers, deadline: Deadline) -> Result<()> {
         // SAFETY: the caller's promise is the one that `run_on_copies` asks for, and nothing is a copy.
-        unsafe { self.run_on_copies(program, buffers, &[], deadline) }
+        unsafe { self.run_on_copies(program, None, buffers, &[], deadline, &mut || false) }
     }
 
     /// Runs this rank's part of a program on copies of some of its arrays. `originals` are all arrays of the call as
-    /// the user passed them, which peers compare. It is empty if nothing is a copy.
+    /// the user passed them, which peers compare. It is empty if nothing is a copy. It asks `is_interrupted` while it waits.
+    ///
+    /// `mapped` is a program of the same call on the mapped path, which the ranks run instead if all offer one.
     ///
     /// # Safety
     /// As [`Member::run`].
@@ -103,25 +145,47 @@ impl Member {
     pub unsafe fn run_on_copies(
         &self,
         program: &Arc<Program>,
+        mapped: Option<&Arc<Program>>,
         buffers: Buffers,
         originals: &[OriginalArray],
         deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         check_ranks(program, self.world.world_size())?;
+        mapped.map_or(Ok(()), |mapped| check_ranks(mapped, self.world.world_size()))?;
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
-        let scratch = calls.make_room(&self.world, program.scratch_bytes(), program.staging_bytes())?;
+        let scratch_bytes = program.scratch_bytes().max(mapped.map_or(0, |mapped| mapped.scratch_bytes()));
+        let scratch = calls.make_room(&self.world, scratch_bytes, program.staging_bytes())?;
         let buffers = [Buffers { scratch, ..buffers }];
-        // SAFETY: the caller promised it of the buffers; scratch is this member's and as long as the program needs; the
-        // program is of as many ranks as the world.
-        unsafe { calls.run(&self.world, Pass::of_copies(program, originals), &buffers, deadline) }
+        let mut patience = WaitLimit { deadline, is_interrupted };
+        let (pass, mapped) = (Pass::of_copies(program, originals), mapped.map(Pass::of_one));
+        // SAFETY: the caller promised it of the buffers; scratch is this member's and as long as the programs need; they are
+        // of as many ranks as the world.
+        unsafe { calls.run(&self.world, pass, mapped, &buffers, &mut patience) }
+    }
+
+    /// Allocates memory that every rank can reach; `None` if ranks are threads, which reach all memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; [`Error::Closed`] in the child of a fork.
+    pub fn allocate(&self, bytes: usize) -> Result<Option<HeapBlock>> {
+        match self.process.is_current() {
+            true => self.world.origin().allocate(bytes),
+            false => Err(FORKED),
+        }
+    }
+
+    /// Says whether every rank can reach `bytes` bytes from `address` on.
+    pub fn is_reachable(&self, address: *mut u8, bytes: usize) -> bool {
+        self.world.addresses.is_reachable(self.rank, address, bytes)
     }
 
     /// Says that the results of the last call are in the user's arrays, after [`Member::run_on_copies`] or a batch with
     /// copies. From now on a rank that enters that call late may pass the same memory.
     pub fn results_are_back(&self) {
         // Release: pairs with the Acquire in `RankWorker::see_who_is_gone`.
-        self.world.lines[self.rank as usize].has_copies.store(false, Ordering::Release);
+        self.world.lines[self.rank as usize].notes.has_copies.store(false, Ordering::Release);
     }
 
     /// Runs this rank's part of a batch, which has the buffers of this rank.
@@ -131,7 +195,12 @@ impl Member {
     ///
     /// # Errors
     /// As [`Member::run`].
-    pub unsafe fn run_batch(&self, batch: &mut Batch, deadline: Deadline) -> Result<()> {
+    pub unsafe fn run_batch(
+        &self,
+        batch: &mut Batch,
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         batch.programs().iter().try_for_each(|program| check_ranks(program, self.world.world_size()))?;
         assert_eq!(batch.buffers.len(), batch.len(), "one entry per call");
         let mut calls = self.begin()?;
@@ -139,10 +208,11 @@ impl Member {
         let scratch = calls.make_room(&self.world, batch.scratch_bytes(), batch.staging_bytes())?;
         batch.place_scratch([scratch].into_iter(), 1);
         batch.survey(self.rank);
+        let mut patience = WaitLimit { deadline, is_interrupted };
         for (pass, buffers) in batch.in_passes(1) {
             // SAFETY: the caller promised it of the buffers, and that calls share nothing that one writes; `place_scratch` gave
             // every call scratch of its own; the programs are of as many ranks as the world.
-            unsafe { calls.run(&self.world, pass, buffers, deadline) }?;
+            unsafe { calls.run(&self.world, pass, None, buffers, &mut patience) }?;
         }
         Ok(())
     }
@@ -157,6 +227,7 @@ impl Member {
         key: i32,
         deadline: Deadline,
         unlocked: &impl Unlocked,
+        is_interrupted: &mut (dyn FnMut() -> bool + Send),
     ) -> Result<Option<Arc<Self>>> {
         if color.is_some_and(|color| color > i32::MAX as u32) {
             return Err(Error::Invalid(format!("found color {}, expected one below 2^31", color.unwrap_or(0))));
@@ -170,15 +241,24 @@ impl Member {
                 self.splits.get_or_init(|| program)
             }
         };
-        unlocked.run(|| self.run_split(program, SplitKey { color, key }, deadline))
+        unlocked.run(|| self.run_split(program, SplitKey { color, key }, WaitLimit { deadline, is_interrupted }))
     }
 
-    fn run_split(&self, program: &Arc<Program>, key: SplitKey, deadline: Deadline) -> Result<Option<Arc<Self>>> {
+    fn run_split(
+        &self,
+        program: &Arc<Program>,
+        key: SplitKey,
+        mut patience: WaitLimit<'_>,
+    ) -> Result<Option<Arc<Self>>> {
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         // SAFETY: `split::program` bound it for this many ranks; a barrier has no steps, so that no buffer is touched.
-        let outcome = unsafe { calls.run(&self.world, Pass::of_split(program, key), &[Buffers::unknown()], deadline) };
-        let group = split::join(&self.world, program, calls.number, self.rank);
+        let outcome =
+            unsafe { calls.run(&self.world, Pass::of_split(program, key), None, &[Buffers::unknown()], &mut patience) };
+        let group = match split::join(&self.world, program, calls.number, self.rank, patience.deadline.at()) {
+            Ok(group) => group,
+            Err(error) => return Err(outcome.err().unwrap_or(error)),
+        };
         let member = group.map(|(world, rank)| Self::join(world, rank, self.memberships.clone()));
         match outcome {
             Ok(()) => Ok(member),
@@ -224,7 +304,7 @@ impl Member {
     }
 
     fn raise(&self, cause: Cause) {
-        self.world.abort.raise(cause);
+        self.world.abort().raise(cause);
         ring_everybody(&self.world);
     }
 
@@ -247,9 +327,12 @@ impl Member {
 }
 
 impl Drop for Member {
-    /// Departs, since a peer that makes one more call would wait forever.
+    /// Departs, since a peer that makes one more call would wait forever. The child of a fork drops a copy, and leaves the words
+    /// alone, which ranks that are processes share with it.
     fn drop(&mut self) {
-        // Not locked: in the child of a fork the lock may be held by a thread of the parent, for ever.
+        if !self.process.is_current() {
+            return;
+        }
         let calls = self.calls.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         calls.into_iter().for_each(|calls| self.depart(&calls));
     }
@@ -258,25 +341,54 @@ impl Drop for Member {
 impl MemberCalls {
     /// Makes the scratch and staging that a program needs, and returns the address of the scratch.
     fn make_room(&mut self, world: &World, scratch_bytes: usize, staging_bytes: usize) -> Result<*mut u8> {
-        if self.scratch.as_ref().map_or(0, MemoryBlock::bytes) < scratch_bytes {
-            let no_memory = Error::NoMemory { what: "scratch", bytes: scratch_bytes };
-            self.scratch = Some(MemoryBlock::try_zeroed(scratch_bytes).ok_or(no_memory)?);
+        if self.scratch.as_ref().map_or(0, Scratch::bytes) < scratch_bytes {
+            self.scratch = Some(Scratch::allocate(world, scratch_bytes)?);
         }
         world.make_staging(staging_bytes)?;
-        Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), MemoryBlock::start))
+        Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), Scratch::start))
     }
 
     /// Makes the next call, or the calls of the next pass.
     ///
     /// # Safety
     /// What [`RankWorker::run`] demands, for the ranks of this member's world.
-    unsafe fn run(&mut self, world: &World, pass: Pass<'_>, buffers: &[Buffers], deadline: Deadline) -> Result<()> {
+    unsafe fn run(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        mapped: Option<Pass<'_>>,
+        buffers: &[Buffers],
+        patience: &mut WaitLimit<'_>,
+    ) -> Result<()> {
+        for pass in [Some(pass), mapped].into_iter().flatten() {
+            for (program, own) in pass.programs().iter().zip(buffers) {
+                check_reachable(world, self.rank_worker.rank(), program, own)?;
+            }
+        }
         let _environment = FloatEnvironment::round_to_nearest();
         self.number = self.number.wrapping_add(1);
-        let mut patience = WaitLimit { deadline, is_interrupted: &mut || false };
         // SAFETY: this function asks its caller for what `RankWorker::run` demands.
-        unsafe { self.rank_worker.run(world, pass, self.number, buffers, &mut patience) }
+        unsafe { self.rank_worker.run(world, pass, mapped, self.number, buffers, patience) }
     }
+}
+
+/// Refuses a mapped program if a buffer of rank `own` is memory that its peers cannot reach.
+#[inline]
+fn check_reachable(world: &World, own: u32, program: &Program, buffers: &Buffers) -> Result<()> {
+    if matches!(world.addresses, Addresses::OneSpace)
+        || program.call().path != Path::Mapped
+        || program.call().collective.is_without_data()
+    {
+        return Ok(());
+    }
+    let [input, output] = program.user_bytes[own as usize];
+    let parts = [(buffers.input, input), (buffers.output, output), (buffers.scratch, program.scratch_bytes())];
+    if parts.into_iter().all(|(address, bytes)| world.addresses.is_reachable(own, address, bytes)) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "path is mapped, and the arrays of rank {own} are memory of its own process: leave `path` out"
+    )))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,5 +1,5 @@
-//! The ranks: a node whose ranks one caller drives, teams of threads that each call for one rank, and the mesh of sockets between
-//! ranks that are processes.
+//! The ranks: a node whose ranks one caller drives, teams of threads and jobs of processes that each call for one rank, and the mesh of
+//! sockets between processes.
 
 #[cfg(all(test, not(loom)))]
 mod call_counts_tests;
@@ -8,5 +8,8 @@ pub(crate) mod memberships;
 #[cfg(target_os = "linux")]
 pub mod mesh;
 pub mod node;
+#[cfg(target_os = "linux")]
+pub mod processes;
+pub(crate) mod rank_end;
 pub(crate) mod split;
 pub mod team;

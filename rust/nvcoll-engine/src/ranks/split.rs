@@ -3,7 +3,7 @@
 //! ```text
 //! enter     a split is a barrier; a rank's color and key lie in its record, where other calls have addresses
 //! leave     everybody has entered: all read the same words and compute the same groups, ordered by (key, rank)
-//! join      the first rank of a group makes its world, the others find it under (call, color), the last removes it from the map
+//! join      the ranks of a group get the world that they share, under (call, color)
 //! ```
 //!
 //! A split is a call like any other: a different call of a peer is a mismatch, and deadline, abort and departure end the wait. A group's
@@ -14,13 +14,12 @@
 //! group for that rank forever. But a rank that completed has seen everybody enter, and a failing rank returns only when all are quiet.
 //! So if any rank completed, the failing rank too sees that all have entered. It then joins its group to end the calls there.
 //!
-//! Cost: a barrier, then one world per group, about 3 KiB for each rank. It works inside one process. The two words and all that a
-//! failing rank reads already lie in lines that processes can share. Only the map of new worlds is private: ranks that are processes
-//! will pass the memory of a group's world by descriptor, from its first rank to the others, and a watcher of processes must raise the
-//! abort in every world of a dead one.
+//! Where the world of a group comes from is the business of the world that is split (`WorldOrigin`): threads find it in a map, processes
+//! pass each other its memory. Cost: a barrier, then one world per group, about 35 KiB for each rank, and the staging.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 
 use crate::call::{Call, SplitKey};
 use crate::error::Result;
@@ -56,7 +55,7 @@ pub(crate) fn program(world_size: u32, unlocked: &impl Unlocked) -> Result<Arc<P
 /// Returns the keys of all ranks in split number `call`; `None` if a rank has not entered it, or made a different
 /// call.
 fn keys(world: &World, program: &Program, call: u32) -> Option<Vec<SplitKey>> {
-    let of_rank = |lines: &crate::memory::world::RankLines| {
+    let of_rank = |lines: &crate::memory::world::rank_lines::RankLines| {
         let record = lines.stamp.has_entered(call).then(|| lines.record.read(call))?;
         (record[..3] == program.fingerprint).then(|| SplitKey::of_words([record[3], record[4]]))
     };
@@ -73,13 +72,22 @@ fn group(keys: &[SplitKey], rank: u32) -> Vec<u32> {
 
 /// Returns the world of the group of `rank`, and its rank there. Each member asks once. It is `None` for a rank
 /// without a color, and if the split failed on every rank.
-pub(crate) fn join(world: &World, program: &Program, call: u32, rank: u32) -> Option<(Arc<World>, u32)> {
-    let keys = keys(world, program, call)?;
-    let color = keys[rank as usize].color?;
+///
+/// # Errors
+/// As `WorldOrigin::make_group`.
+pub(crate) fn join(
+    world: &World,
+    program: &Program,
+    call: u32,
+    rank: u32,
+    until: Option<Instant>,
+) -> Result<Option<(Arc<World>, u32)>> {
+    let Some(keys) = keys(world, program, call) else { return Ok(None) };
+    let Some(color) = keys[rank as usize].color else { return Ok(None) };
     let group = group(&keys, rank);
-    let own = group.iter().position(|&member| member == rank)?;
+    let own = group.iter().position(|&member| member == rank).expect("a rank has its own color") as u32;
     let ranks = group.iter().map(|&member| world.ranks()[member as usize]).collect();
-    Some((world.groups.find_or_make(call, color, ranks), own as u32))
+    Ok(Some((world.origin().make_group(call, color, ranks, own, until)?, own)))
 }
 
 #[cfg(all(test, not(loom)))]

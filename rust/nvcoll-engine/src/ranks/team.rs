@@ -7,10 +7,8 @@ use crate::error::{Error, Result};
 use crate::memory::world::World;
 use crate::ranks::member::Member;
 use crate::ranks::memberships::{Memberships, RankEnd};
+use crate::ranks::rank_end::{fail, retire};
 use crate::system::process::Process;
-
-const LEFT_IN_A_CALL: Error =
-    Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
 
 /// The state that the ranks of one run share.
 #[derive(Debug, Clone)]
@@ -57,25 +55,15 @@ impl Team {
         if !self.process.is_current() {
             return Ok(()); // The peers live in the parent, and so do the threads that may hold the locks.
         }
-        let members = self.memberships[rank as usize].end(RankEnd::Returned);
-        let left = members.iter().filter(|member| member.end(RankEnd::Returned)).count();
-        if left < members.len() {
-            self.fail(rank);
-            return Err(LEFT_IN_A_CALL);
-        }
-        Ok(())
+        retire(&self.memberships[rank as usize])
     }
 
     /// Ends every call, now and later, of every communicator that contains `rank`, because its code failed. Returns when no
     /// thread of the rank is in a call.
     pub fn fail(&self, rank: u32) {
-        if !self.process.is_current() {
-            return; // as in `retire`
+        if self.process.is_current() {
+            fail(&self.memberships[rank as usize]);
         }
-        let members = self.memberships[rank as usize].end(RankEnd::Failed);
-        members.iter().for_each(|member| _ = member.end(RankEnd::Failed));
-        // Only now: a call of another thread may wait for a peer that waits in another communicator.
-        members.iter().for_each(|member| member.close());
     }
 
     /// Ends every call of the run, now and later, because the user interrupted the program.
@@ -127,10 +115,10 @@ mod tests {
         let (team, said) = (Team::new(2), SplitKey { color: Some(3), key: 5 });
         let members = [0, 1].map(|rank| team.member(rank).unwrap());
         enter_split(&team, said);
-        let group = members[1].split(said.color, 4, watchdog(), &HoldsNoLock).unwrap().unwrap();
+        let group = members[1].split(said.color, 4, watchdog(), &HoldsNoLock, &mut || false).unwrap().unwrap();
         assert_eq!((group.rank(), group.ranks()), (0, &[1, 0][..]));
         members[1].abort().unwrap();
-        let failed = members[0].split(said.color, said.key, watchdog(), &HoldsNoLock);
+        let failed = members[0].split(said.color, said.key, watchdog(), &HoldsNoLock, &mut || false);
         assert_eq!(failed.unwrap_err(), Error::Aborted { rank: 1, cause: "called abort" });
         assert_eq!(meet(&group), Err(Error::Aborted { rank: 1, cause: "failed" }), "rank 0 is rank 1 of the group");
     }

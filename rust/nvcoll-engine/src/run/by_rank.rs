@@ -33,7 +33,7 @@ use crate::run::deadline::WaitLimit;
 use crate::run::quiesce::{quiesce_and_report, ring_everybody};
 use crate::sync::atomic::{pause, Ordering};
 use crate::sync::backoff::{give_way, Backoff, Next};
-use crate::sync::record::{CALLS, COPIES, PLACE};
+use crate::sync::record::{CALLS, COPIES, FLAGS, PLACE, REACHABLE};
 use crate::sync::{Cause, Doorbell, Pair, Record};
 
 /// The distance of calls at which a rank updates the progress words of queues that it does not use. A word that
@@ -126,26 +126,44 @@ impl RankWorker {
         Self { is_member: true, ..Self::new(world_size, rank..rank + 1, 1) }
     }
 
+    /// Returns the first of its ranks.
+    pub(crate) fn rank(&self) -> u32 {
+        self.ranks.start
+    }
+
     /// Runs call number `number` for the worker's ranks, whose buffers are given for each call of the pass: those of
     /// all ranks if one caller drives them, else those of this member.
+    ///
+    /// A rank whose buffers every rank can reach may offer to run the call `mapped`, by a program of the same call on the mapped
+    /// path. The ranks do so if all offer it.
     ///
     /// # Safety
     /// Every program of the pass is of as many ranks as the world has. The buffers, with their scratch, are as long as the
     /// programs' calls say, and nobody but the workers of this call touches them until `run` returns. The staging of the
     /// world was made if a program uses it.
-    pub(crate) unsafe fn run(
+    pub(crate) unsafe fn run<'a>(
         &mut self,
         world: &World,
-        pass: Pass<'_>,
+        mut pass: Pass<'a>,
+        mapped: Option<Pass<'a>>,
         number: u32,
         buffers: &[Buffers],
         patience: &mut WaitLimit<'_>,
     ) -> Result<()> {
         self.prepare(world, pass);
         let panicking = EndOnPanic { world, ranks: self.ranks.clone() };
-        // SAFETY: what `enter_and_work` demands is what this function's caller promised; `prepare` fitted workspace, cursors
-        // and known buffers to the pass.
-        let outcome = unsafe { self.enter_and_work(world, pass, number, buffers, patience) };
+        let mut outcome = self.enter(world, pass, mapped.is_some(), number, buffers, patience);
+        if let (Ok(()), Some(mapped)) = (outcome, mapped) {
+            outcome = self.all_are_reachable(world, pass, number, patience).map(|is_mapped| {
+                if is_mapped {
+                    pass = mapped;
+                    self.fit(pass);
+                }
+            });
+        }
+        // SAFETY: what `work` demands is what this function's caller promised; `prepare` or `fit` fitted workspace and cursors to
+        // the pass, `prepare` the known buffers.
+        let outcome = outcome.and_then(|()| unsafe { self.work(world, pass, number, patience) });
         std::mem::forget(panicking);
         if self.is_member && outcome.is_err() {
             let called = |nth: usize| PositionedCall {
@@ -154,7 +172,7 @@ impl RankWorker {
             };
             let called = (0..pass.programs().len()).map(called).collect();
             // The first failure stays: later calls of an aborted world never begin.
-            let _ = world.lines[self.ranks.start as usize].failed_in.set((number, called));
+            let _ = world.lines[self.ranks.start as usize].notes.failed_in.set((number, called));
         }
         for rank in self.ranks.clone() {
             let activity = &world.lines[rank as usize].activity;
@@ -169,12 +187,17 @@ impl RankWorker {
     }
 
     fn prepare(&mut self, world: &World, pass: Pass<'_>) {
-        pass.programs().iter().for_each(|program| self.workspace.fit(program, false));
+        self.fit(pass);
         if self.known.id != pass.id() {
             self.recall(pass.id());
         }
         self.known.buffers.resize(world.lines.len() * pass.programs().len(), Buffers::unknown());
         self.met.fill(false);
+    }
+
+    /// Fits the workspace to the pass, and begins its queues.
+    fn fit(&mut self, pass: Pass<'_>) {
+        pass.programs().iter().for_each(|program| self.workspace.fit(program, false));
         self.cursors.clear();
         for rank in self.ranks.clone() {
             for queue in 0..pass.first().queues[rank as usize].len() as u32 {
@@ -194,14 +217,12 @@ impl RankWorker {
         }
     }
 
-    /// Enters the call, runs the steps of the worker's ranks and leaves.
-    ///
-    /// # Safety
-    /// As [`RankWorker::run`], after [`RankWorker::prepare`] for the same pass.
-    unsafe fn enter_and_work(
+    /// Enters the call; `is_reachable` says that every rank can reach the buffers.
+    fn enter(
         &mut self,
         world: &World,
         pass: Pass<'_>,
+        is_reachable: bool,
         number: u32,
         buffers: &[Buffers],
         patience: &mut WaitLimit<'_>,
@@ -217,17 +238,20 @@ impl RankWorker {
             let at = if self.is_member { 0 } else { rank as usize };
             let lines = &world.lines[rank as usize];
             lines.activity.begin();
-            if let Some(cause) = world.abort.cause() {
+            if let Some(cause) = world.abort().cause() {
                 return Err(cause);
             }
             let record = match (pass.footprint(), pass.split_key()) {
                 (None, None) => {
-                    let mut record = record_of(self.fingerprint, &buffers[at]);
+                    let mut record = record_of(self.fingerprint, &buffers[at], words_of(world, rank));
                     if !pass.originals().is_empty() {
-                        lines.originals.write(number, pass.originals());
+                        lines.notes.originals.write(number, pass.originals());
                         // Relaxed: the stamp publishes it.
-                        lines.has_copies.store(true, Ordering::Relaxed);
+                        lines.notes.has_copies.store(true, Ordering::Relaxed);
                         record[CALLS] |= COPIES;
+                    }
+                    if is_reachable {
+                        record[CALLS] |= REACHABLE;
                     }
                     record
                 }
@@ -238,10 +262,11 @@ impl RankWorker {
                 }
                 (Some(footprint), _) => {
                     let own = buffers.iter().skip(at).step_by(given);
-                    lines.batch.write(number, pass.id(), footprint, records_of(pass, own));
+                    lines.batch.write(number, pass.id(), records_of(pass, own, words_of(world, rank)));
+                    lines.notes.footprints.write(number, pass.id(), footprint);
                     if footprint.has_originals() {
                         // Relaxed: the stamp publishes it.
-                        lines.has_copies.store(true, Ordering::Relaxed);
+                        lines.notes.has_copies.store(true, Ordering::Relaxed);
                     }
                     record_of_pass(self.fingerprint, pass)
                 }
@@ -252,15 +277,47 @@ impl RankWorker {
                 lines.progress.iter().for_each(|progress| progress.publish(number, 0));
             }
             lines.stamp.enter(number);
-            self.meet(world, pass, rank, number, &record);
+            self.know_own(world, pass, rank, buffers.iter().skip(at).step_by(given));
             self.known.peers[rank as usize] = record[ID];
         }
         Doorbell::ring_all(
-            (0..world.world_size()).step_by(self.block as usize).map(|r| &world.lines[r as usize].doorbell),
+            (0..world.world_size()).step_by(self.block as usize).map(|r| world.lines[r as usize].doorbell()),
         );
         if self.is_member {
             self.meet_early_comers(world, pass, number)?;
         }
+        Ok(())
+    }
+
+    /// Waits until all ranks have entered, and says whether every rank can reach the buffers of all.
+    fn all_are_reachable(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        number: u32,
+        patience: &mut WaitLimit<'_>,
+    ) -> std::result::Result<bool, Cause> {
+        let (own, mut is_everywhere) = (self.ranks.start, true);
+        for rank in 0..world.world_size() {
+            let lines = &world.lines[rank as usize];
+            self.wait(world, number, patience, |_| lines.stamp.has_entered(number))?;
+            self.compare_and_meet(world, pass, rank, number, own)?;
+            is_everywhere &= lines.record.read(number)[CALLS] & REACHABLE != 0;
+        }
+        Ok(is_everywhere)
+    }
+
+    /// Runs the steps of the worker's ranks and leaves.
+    ///
+    /// # Safety
+    /// As [`RankWorker::run`], after [`RankWorker::fit`] for the same pass and [`RankWorker::enter`].
+    unsafe fn work(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        number: u32,
+        patience: &mut WaitLimit<'_>,
+    ) -> std::result::Result<(), Cause> {
         let tiles = pass.tiles();
         loop {
             // SAFETY: own buffers were noted by `meet` above, those of peers are when their enter is seen.
@@ -304,7 +361,7 @@ impl RankWorker {
                 // SAFETY: the step's waits are over, says `is_ready`, which met every rank whose enter is among them.
                 unsafe { self.step(world, pass, tiles, &mut cursor, number) };
                 has_moved = true;
-                if let Some(cause) = world.abort.cause() {
+                if let Some(cause) = world.abort().cause() {
                     return Err(cause);
                 }
             }
@@ -383,7 +440,7 @@ impl RankWorker {
         let leavers = if cursor.tile + 1 == tiles { &task.leavers[..] } else { &[] };
         let others = task.dependents.iter().chain(leavers).filter(|rank| !self.ranks.contains(rank));
         if others.clone().next().is_some() {
-            Doorbell::ring_all(others.map(|rank| &world.lines[(rank / self.block * self.block) as usize].doorbell));
+            Doorbell::ring_all(others.map(|rank| world.lines[(rank / self.block * self.block) as usize].doorbell()));
         }
         (cursor.index, cursor.over) = (cursor.index + 1, 0);
         if cursor.index as usize == queue.len() {
@@ -406,7 +463,7 @@ impl RankWorker {
         // got it after that store.
         for (gone, lines) in self.gone.iter_mut().zip(&world.lines) {
             let is_done = lines.stamp.has_entered(number) && lines.activity.is_quiet();
-            *gone = is_done && !lines.has_copies.load(Ordering::Acquire);
+            *gone = is_done && !lines.notes.has_copies.load(Ordering::Acquire);
         }
     }
 
@@ -438,17 +495,19 @@ impl RankWorker {
         let record = world.lines[rank as usize].record.read(number);
         // Whichever of the two finds the other, they are named in one order.
         let pair = Pair { ranks: [own.min(rank), own.max(rank)], call: number };
-        if record[..3] != self.fingerprint || record[CALLS] & !COPIES != calls_word(pass) {
-            return Err(world.abort.raise(Cause::Mismatch(pair)));
+        if record[..3] != self.fingerprint || record[CALLS] & !FLAGS != calls_word(pass) {
+            return Err(world.abort().raise(Cause::Mismatch(pair)));
         }
         if pass.id() != 0 && self.known.peers[rank as usize] == record[ID] {
             self.met[rank as usize] = true;
             return Ok(());
         }
-        self.meet(world, pass, rank, number, &record);
+        if self.meet(world, pass, rank, number, &record).is_none() {
+            return Err(world.abort().raise(Cause::NoMemory(own)));
+        }
         let is_gone = self.gone[rank as usize];
         if self.is_member && !is_gone && self.overlaps(world, pass, own, rank, number, &record) {
-            return Err(world.abort.raise(Cause::Overlap(pair)));
+            return Err(world.abort().raise(Cause::Overlap(pair)));
         }
         // A rank that was gone is compared when it is met again.
         self.known.peers[rank as usize] = if is_gone { 0 } else { record[ID] };
@@ -462,9 +521,7 @@ impl RankWorker {
                 overlap(&pass.first().user_bytes, &self.known.buffers, own, rank)
             }
             None => self.originals_overlap(world, pass, own, rank, number, record),
-            Some(footprint) => {
-                world.lines[rank as usize].batch.read(number, |entry| entry.footprint.overlaps(footprint))
-            }
+            Some(footprint) => world.lines[rank as usize].notes.footprints.overlap(number, footprint),
         }
     }
 
@@ -489,28 +546,36 @@ impl RankWorker {
         let own = if pass.originals().is_empty() { &own_packed[..] } else { pass.originals() };
         match record[CALLS] & COPIES {
             0 => arrays_overlap(own, &packed(rank)),
-            _ => world.lines[rank as usize].originals.read(number, |others| arrays_overlap(own, others)),
+            _ => world.lines[rank as usize].notes.originals.read(number, |others| arrays_overlap(own, others)),
         }
     }
 
-    fn meet(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) {
-        if pass.split_key().is_some() {
-            self.met[rank as usize] = true; // a split has no buffers
-            return;
-        }
-        let staging = match pass.first().staging_bytes() {
-            0 => std::ptr::null_mut(),
-            _ => world.staging(rank),
-        };
+    /// Notes the buffers of a rank of this worker, one for each call of the pass.
+    fn know_own<'a>(&mut self, world: &World, pass: Pass<'_>, rank: u32, own: impl Iterator<Item = &'a Buffers>) {
+        let staging = staging_of(world, pass, rank);
         let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
-        if pass.footprint().is_none() {
-            places.zip([record]).for_each(|(place, record)| *place = buffers_in(record, staging));
-        } else {
-            world.lines[rank as usize].batch.read(number, |entry| {
-                places.zip(&entry.records).for_each(|(place, record)| *place = buffers_in(record, staging));
-            });
-        }
+        places.zip(own).for_each(|(place, own)| *place = Buffers { staging, ..*own });
         self.met[rank as usize] = true;
+    }
+
+    /// Learns the buffers of a peer. Returns `None` if they could not be mapped here.
+    fn meet(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) -> Option<()> {
+        self.met[rank as usize] = true;
+        if pass.split_key().is_some() {
+            return Some(()); // a split has no buffers
+        }
+        let staging = staging_of(world, pass, rank);
+        let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
+        let learn = |(place, record): (&mut Buffers, Record)| {
+            *place = buffers_in(&record, staging, |word| world.addresses.address_of(rank, word))?;
+            Some(())
+        };
+        if pass.footprint().is_none() {
+            places.zip([*record]).try_for_each(learn)
+        } else {
+            let records = world.lines[rank as usize].batch.read(number, pass.programs().len());
+            places.zip(records).try_for_each(learn)
+        }
     }
 
     /// Waits until `is_over`: it pauses, then yields, then sleeps. The wait needs peers to reach `call`.
@@ -523,7 +588,7 @@ impl RankWorker {
     ) -> std::result::Result<(), Cause> {
         let mut backoff = Backoff::of_rank();
         while !is_over(self) {
-            if let Some(cause) = world.abort.cause() {
+            if let Some(cause) = world.abort().cause() {
                 return Err(cause);
             }
             let next = backoff.look();
@@ -536,11 +601,11 @@ impl RankWorker {
                 give_way();
                 continue;
             }
-            if let Some(rank) = self.who_left(world, call) {
-                return Err(world.abort.raise(Cause::Returned(Pair { ranks: [rank, self.ranks.start], call })));
+            if let Some(cause) = self.who_left(world, call) {
+                return Err(world.abort().raise(cause));
             }
-            let doorbell = &world.lines[self.ranks.start as usize].doorbell;
-            let has_news = || is_over(self) || world.abort.cause().is_some() || self.who_left(world, call).is_some();
+            let doorbell = world.lines[self.ranks.start as usize].doorbell();
+            let has_news = || is_over(self) || world.abort().cause().is_some() || self.who_left(world, call).is_some();
             doorbell.sleep(has_news, patience.deadline.at());
         }
         Ok(())
@@ -549,18 +614,24 @@ impl RankWorker {
     /// Raises the abort if this worker has waited long enough, or if its caller was interrupted.
     fn go_on(&self, world: &World, patience: &mut WaitLimit<'_>) -> std::result::Result<(), Cause> {
         if patience.deadline.has_passed() {
-            return Err(world.abort.raise(Cause::TimedOut(self.ranks.start)));
+            return Err(world.abort().raise(Cause::TimedOut(self.ranks.start)));
         }
         if (patience.is_interrupted)() {
-            return Err(world.abort.raise(Cause::Interrupted));
+            return Err(world.abort().raise(Cause::Interrupted));
         }
         Ok(())
     }
 
-    /// Finds a peer whose program has returned before it made `call`.
-    fn who_left(&self, world: &World, call: u32) -> Option<u32> {
-        let has_left = |rank: &u32| world.lines[*rank as usize].departure.is_before(call);
-        (0..world.world_size()).filter(|_| self.is_member).find(has_left)
+    /// Finds a peer whose program has returned before it made `call`, or whose process is gone.
+    fn who_left(&self, world: &World, call: u32) -> Option<Cause> {
+        let cause = |rank: u32| match world.lines[rank as usize].departure.last() {
+            Some(_) => {
+                let has_left = world.lines[rank as usize].departure.is_before(call);
+                has_left.then_some(Cause::Returned(Pair { ranks: [rank, self.ranks.start], call }))
+            }
+            None => world.is_gone(rank).then_some(Cause::Gone(rank)),
+        };
+        (0..world.world_size()).filter(|_| self.is_member).find_map(cause)
     }
 }
 
@@ -572,15 +643,16 @@ struct EndOnPanic<'a> {
 
 impl Drop for EndOnPanic<'_> {
     fn drop(&mut self) {
-        self.world.abort.raise(Cause::Failed(self.ranks.start));
+        self.world.abort().raise(Cause::Failed(self.ranks.start));
         // The worker has left its steps: it touches nobody's buffers any more.
         self.ranks.clone().for_each(|rank| self.world.lines[rank as usize].activity.acknowledge());
         ring_everybody(self.world);
     }
 }
 
-fn record_of([fingerprint, small, count]: [u64; 3], own: &Buffers) -> Record {
-    let [input, output, scratch] = [own.input, own.output, own.scratch].map(|p| p as usize as u64);
+/// Returns the record of a single call; `word_of` gives the word for an address.
+fn record_of([fingerprint, small, count]: [u64; 3], own: &Buffers, word_of: impl Fn(*mut u8) -> u64) -> Record {
+    let [input, output, scratch] = [own.input, own.output, own.scratch].map(word_of);
     [fingerprint, small, count, input, output, scratch, own.scalar.to_bits(), 1]
 }
 
@@ -592,13 +664,14 @@ fn record_of_pass([fingerprint, small, count]: [u64; 3], pass: Pass<'_>) -> Reco
 }
 
 /// Returns the records of the calls of a pass, given the rank's own buffers in each.
-fn records_of<'a, I: Iterator<Item = &'a Buffers>>(
+fn records_of<'a>(
     pass: Pass<'a>,
-    own: I,
-) -> impl Iterator<Item = Record> + use<'a, I> {
+    own: impl Iterator<Item = &'a Buffers> + 'a,
+    word_of: impl Fn(*mut u8) -> u64 + 'a,
+) -> impl Iterator<Item = Record> + 'a {
     pass.programs().iter().zip(own).enumerate().map(move |(nth, (program, own))| {
         let (place, of) = pass.place(nth);
-        let mut record = record_of(program.fingerprint, own);
+        let mut record = record_of(program.fingerprint, own, &word_of);
         record[PLACE] = place as u64 | (of as u64) << 32;
         record
     })
@@ -611,9 +684,23 @@ fn calls_word(pass: Pass<'_>) -> u64 {
     }
 }
 
-fn buffers_in(record: &Record, staging: *mut u8) -> Buffers {
-    let [input, output, scratch] = [record[3], record[4], record[5]].map(|address| address as usize as *mut u8);
-    Buffers { input, output, scratch, staging, scalar: f64::from_bits(record[6]) }
+/// Returns the buffers that a record names; `address_of` gives the address for a word.
+fn buffers_in(record: &Record, staging: *mut u8, address_of: impl Fn(u64) -> Option<*mut u8>) -> Option<Buffers> {
+    let (input, output, scratch) = (address_of(record[3])?, address_of(record[4])?, address_of(record[5])?);
+    Some(Buffers { input, output, scratch, staging, scalar: f64::from_bits(record[6]) })
+}
+
+/// Returns the words that stand for addresses in the records of a rank.
+fn words_of(world: &World, rank: u32) -> impl Fn(*mut u8) -> u64 + '_ {
+    move |address| world.addresses.word_of(rank, address)
+}
+
+/// Returns the staging of a rank; null if the pass uses none.
+fn staging_of(world: &World, pass: Pass<'_>, rank: u32) -> *mut u8 {
+    match pass.first().staging_bytes() {
+        0 => std::ptr::null_mut(),
+        _ => world.staging(rank),
+    }
 }
 
 fn is_over(world: &World, wait: &Wait, number: u32, tile: u32) -> bool {

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::call::{Call, PositionedCall};
 use crate::error::Error;
+use crate::memory::world::rank_lines::RankLines;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::run::deadline::Deadline;
-use crate::sync::record::{CALLS, COPIES, PLACE};
+use crate::sync::record::{CALLS, FLAGS, PLACE};
 use crate::sync::{Backoff, Cause, Doorbell, Record};
 
 /// The longest sleep of a rank that waits for its peers to stop. Peers that acknowledge ring afterwards, and peers that
@@ -29,10 +30,11 @@ pub(crate) fn quiesce_and_report(
 ) -> Error {
     // Its fence is also what a rank needs that only saw the abort, before it looks who is active.
     ring_everybody(world);
-    let is_quiet = || world.lines.iter().all(|lines| lines.activity.is_quiet());
+    let is_quiet = || (0..).zip(&world.lines).all(|(rank, lines)| lines.activity.is_quiet() || world.is_gone(rank));
+    let give_up = world.origin().longest_quiesce().and_then(|longest| Instant::now().checked_add(longest));
     let mut backoff = Backoff::of_rank();
-    while !is_quiet() {
-        let doorbell = &world.lines[own.start as usize].doorbell;
+    while !is_quiet() && give_up.is_none_or(|at| Instant::now() < at) {
+        let doorbell = world.lines[own.start as usize].doorbell();
         backoff.wait(|| doorbell.sleep(is_quiet, Instant::now().checked_add(LONGEST_SLEEP)));
     }
     // A peer may be a call ahead or behind: records are read at the number of the call in which the trouble was seen, whose
@@ -43,7 +45,9 @@ pub(crate) fn quiesce_and_report(
             let nth = nth.min(programs.len() - 1);
             return PositionedCall { call: programs[nth].call().clone().into(), place: pass.place(nth) };
         }
-        if let Some((_, called)) = world.lines[rank as usize].failed_in.get().filter(|(number, _)| *number == call) {
+        if let Some((_, called)) =
+            world.lines[rank as usize].notes.failed_in.get().filter(|(number, _)| *number == call)
+        {
             return called[nth.min(called.len() - 1)].clone();
         }
         let records = records(world, rank, call);
@@ -59,6 +63,8 @@ pub(crate) fn quiesce_and_report(
         Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out" },
         Cause::Interrupted => Error::Interrupted,
         Cause::CalledAbort(rank) => Error::Aborted { rank, cause: "called abort" },
+        Cause::NoMemory(rank) => Error::Aborted { rank, cause: "had no memory to map that of its peers" },
+        Cause::Gone(rank) => Error::Aborted { rank, cause: "ended without leaving the job" },
         Cause::Mismatch(pair) => {
             let records = pair.ranks.map(|rank| records(world, rank, pair.call));
             let is_alike = |(a, b): &(&Record, &Record)| a[..3] == b[..3];
@@ -84,15 +90,15 @@ pub(crate) fn quiesce_and_report(
 fn records(world: &World, rank: u32, call: u32) -> Vec<Record> {
     let lines = &world.lines[rank as usize];
     let record = lines.record.read(call);
-    match record[CALLS] & !COPIES {
+    match record[CALLS] & !FLAGS {
         0 | 1 => vec![record],
-        _ => lines.batch.read(call, |entry| entry.records.clone()),
+        calls => lines.batch.read(call, calls as u32 as usize).collect(),
     }
 }
 
 /// Returns the position of a record's call in its batch, and the number of calls there.
 fn place_in(record: &Record) -> (usize, usize) {
-    match record[PLACE] & !COPIES {
+    match record[PLACE] & !FLAGS {
         0 | 1 => (0, 1), // a record of the line
         place => (place as u32 as usize, (place >> 32) as usize),
     }
@@ -100,7 +106,7 @@ fn place_in(record: &Record) -> (usize, usize) {
 
 /// Wakes all ranks, so that they see an abort or a departure.
 pub(crate) fn ring_everybody(world: &World) {
-    Doorbell::ring_all(world.lines.iter().map(|lines| &lines.doorbell));
+    Doorbell::ring_all(world.lines.iter().map(RankLines::doorbell));
 }
 
 /// Says which ranks have not entered a call of `own`.

@@ -25,6 +25,10 @@ pub enum Cause {
     Interrupted,
     /// This rank called abort.
     CalledAbort(u32),
+    /// The process of this rank ended without a word.
+    Gone(u32),
+    /// This rank had no memory to map that of a peer.
+    NoMemory(u32),
     /// The two ranks called different things.
     Mismatch(Pair),
     /// The memory of the two ranks overlaps, and one of them writes it.
@@ -77,6 +81,8 @@ fn encode(cause: Cause) -> u64 {
         Cause::Overlap(pair) => (5, pair),
         Cause::Returned(pair) => (6, pair),
         Cause::CalledAbort(rank) => (7, one(rank)),
+        Cause::Gone(rank) => (8, one(rank)),
+        Cause::NoMemory(rank) => (9, one(rank)),
     };
     debug_assert!(a < 1 << 12 && b < 1 << 12, "ranks have twelve bits");
     kind | u64::from(a) << 8 | u64::from(b) << 20 | u64::from(call) << 32
@@ -93,6 +99,8 @@ fn decode(word: u64) -> Option<Cause> {
         5 => Some(Cause::Overlap(pair)),
         6 => Some(Cause::Returned(pair)),
         7 => Some(Cause::CalledAbort(rank(8))),
+        8 => Some(Cause::Gone(rank(8))),
+        9 => Some(Cause::NoMemory(rank(8))),
         _ => None,
     }
 }
@@ -153,7 +161,14 @@ mod tests {
     #[test]
     fn a_word_gives_back_every_cause() {
         let pair = Pair { ranks: [1023, 7], call: 0x8765_4321 };
-        let causes = [Cause::Failed(1023), Cause::TimedOut(0), Cause::Interrupted, Cause::CalledAbort(5)];
+        let causes = [
+            Cause::Failed(1023),
+            Cause::TimedOut(0),
+            Cause::Interrupted,
+            Cause::CalledAbort(5),
+            Cause::Gone(9),
+            Cause::NoMemory(2),
+        ];
         for cause in causes.into_iter().chain([Cause::Mismatch(pair), Cause::Overlap(pair), Cause::Returned(pair)]) {
             assert_eq!(decode(encode(cause)), Some(cause));
         }

@@ -15,6 +15,12 @@ pub(crate) const CALLS: usize = WORDS - 1;
 /// In the same word of a single call's record: the rank works on copies, and says elsewhere where its arrays lie.
 pub(crate) const COPIES: u64 = 1 << 63;
 
+/// In the same word: every rank can reach the buffers, and the rank offers to run the call mapped.
+pub(crate) const REACHABLE: u64 = 1 << 62;
+
+/// The bits of that word that may differ between ranks.
+pub(crate) const FLAGS: u64 = COPIES | REACHABLE;
+
 /// The same word of a record in such a table: which of the calls it is, the place from 0, then how many there are.
 pub(crate) const PLACE: usize = CALLS;
 

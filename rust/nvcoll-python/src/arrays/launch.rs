@@ -9,9 +9,7 @@ use super::bound::BoundArrays;
 use super::operands::Operands;
 use super::prepared::{Kept, Prepared};
 use crate::endpoint::Endpoint;
-use crate::error::of_member;
-use crate::gil::handoff::in_turn;
-use crate::gil::watched;
+use crate::gil::{watched, watched_rank};
 
 /// Kept calls that run as one batch.
 pub(crate) struct Launch {
@@ -61,8 +59,9 @@ impl Launch {
                 self.calls.iter().for_each(|call| call.operands.require_rank(member.rank()));
                 // SAFETY: as above, and the arrays are this rank's. The engine compares the footprints of ranks when they meet,
                 // so that no rank writes an array of another.
-                in_turn(py, || unsafe { member.run_batch(batch, deadline) })
-                    .map_err(|error| of_member(py, member, &error))?;
+                watched_rank(py, member, |is_interrupted| unsafe {
+                    member.run_batch(batch, deadline, is_interrupted)
+                })?;
             }
         }
         endpoint.count_batch(batch);

@@ -23,6 +23,7 @@
 //! | [`numpy`], [`dlpack`], [`buffer`] | the three sources |
 //! | [`element`] | dtypes as DLPack and the buffer protocol spell them |
 //! | [`reason`] | reasons why an array is refused |
+//! | [`symmetric`] | arrays that every rank can reach |
 //! | [`roofline`] | the hand-written loop of benchmarks |
 //!
 //! The engine's `strided` has layouts, strided copies and overlap.
@@ -57,9 +58,11 @@ mod reason;
 mod results;
 pub(crate) mod roofline;
 mod source;
+mod symmetric;
 
 pub(crate) use caller::Caller;
 pub(crate) use contract::Contract;
 pub(crate) use launch::Launch;
 pub(crate) use operands::{Operands, Passed};
 pub(crate) use prepared::{exchange_words, Kept, Prepared};
+pub(crate) use symmetric::empty as empty_symmetric;

@@ -30,13 +30,13 @@ use super::bound::BoundArrays;
 use super::operands::Operands;
 use crate::calls::SharedProgram;
 use crate::endpoint::Endpoint;
-use crate::error::of_member;
-use crate::gil::handoff::in_turn;
-use crate::gil::watched;
+use crate::gil::{watched, watched_rank};
 
 /// A call that can run once.
 pub(crate) struct Prepared {
     pub(super) program: SharedProgram,
+    /// The program of the same call on the mapped path, if ranks may agree on it.
+    mapped: Option<SharedProgram>,
     pub(super) operands: Operands,
     /// Of the arrays in `operands`.
     pub(super) buffers: Vec<Buffers>,
@@ -47,10 +47,15 @@ impl Prepared {
     ///
     /// # Panics
     /// If the program is of another call than the arrays.
-    pub(crate) fn new(program: SharedProgram, operands: Operands, scalar: impl Fn(usize) -> f64) -> Self {
+    pub(crate) fn new(
+        program: SharedProgram,
+        mapped: Option<SharedProgram>,
+        operands: Operands,
+        scalar: impl Fn(usize) -> f64,
+    ) -> Self {
         assert!(operands.are_of(&program), "the program of {} got the arrays of another call", program.call());
         let buffers = operands.buffers(scalar);
-        Self { program, operands, buffers }
+        Self { program, mapped, operands, buffers }
     }
 
     /// Runs the call for the ranks of `endpoint`, without the GIL, and returns its program. Strided arrays are packed before and
@@ -78,11 +83,12 @@ impl Prepared {
             }
             Some(member) => {
                 self.operands.require_rank(member.rank());
-                let originals = self.operands.originals();
+                let (originals, mapped) = (self.operands.originals(), self.mapped.as_ref());
                 // SAFETY: as above, and the arrays are this rank's. The engine compares the footprints of ranks when they
                 // meet, so that no rank writes an array of another.
-                in_turn(py, || unsafe { member.run_on_copies(program, buffers[0], &originals, deadline) })
-                    .map_err(|error| of_member(py, member, &error))?;
+                watched_rank(py, member, |is_interrupted| unsafe {
+                    member.run_on_copies(program, mapped, buffers[0], &originals, deadline, is_interrupted)
+                })?;
             }
         }
         self.operands.write_back(py);
@@ -142,6 +148,7 @@ pub(crate) fn exchange_words(
     let call = Call {
         dtype: DType::I32,
         counts: Counts::Even(words.len()),
+        path: endpoint.default_path(),
         aliasing: Aliasing::InPlace,
         purpose: CallPurpose::RowsOfCounts,
         ..Call::without_data(&ALL_GATHER)
@@ -151,6 +158,7 @@ pub(crate) fn exchange_words(
     let buffers = Buffers::new(all.wrapping_add(member.rank() as usize * own_bytes), all, 1.0);
     // SAFETY: the program gathers as many words in place as `words` has, which is borrowed until the run is over; the input is
     // this rank's part of it.
-    let outcome = in_turn(py, || unsafe { member.run_on_copies(&program, buffers, &[], deadline) });
-    outcome.map_err(|error| of_member(py, member, &error))
+    watched_rank(py, member, |is_interrupted| unsafe {
+        member.run_on_copies(&program, None, buffers, &[], deadline, is_interrupted)
+    })
 }

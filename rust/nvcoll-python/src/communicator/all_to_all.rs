@@ -30,8 +30,9 @@ impl Communicator {
     ///     out: this rank's array for the result. It has the elements from rank 0, from rank 1, …; it is never in place.
     ///         Default: a new array of the kind of the input, with the input's axes after the first if all parts have whole
     ///         rows.
-    ///     path: how data move between ranks: mapped, staged or pushed.
-    ///     timeout: seconds that the call may take. Default: that of `Node.run`.
+    ///     path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged between
+    ///         processes.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
     ///
     /// Returns:
     ///     `out` if it is given, else the new array.
@@ -41,7 +42,7 @@ impl Communicator {
     ///     Mismatch: another rank made a different call, or `counts` and `recv_counts` of two ranks differ.
     ///     Aborted: the program of another rank failed, or a rank called `abort`.
     ///     Timeout: the deadline passed; the message names the ranks that have not entered the call.
-    #[pyo3(signature = (x, *, counts=None, recv_counts=None, algorithm=None, out=None, path="mapped", timeout=None))]
+    #[pyo3(signature = (x, *, counts=None, recv_counts=None, algorithm=None, out=None, path=None, timeout=None))]
     #[allow(clippy::too_many_arguments)]
     fn all_to_all<'py>(
         &self,
@@ -51,7 +52,7 @@ impl Communicator {
         recv_counts: Option<&Bound<'py, PyAny>>,
         algorithm: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
-        path: &str,
+        path: Option<&str>,
         timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let deadline = self.endpoint.deadline(timeout);

@@ -1,6 +1,7 @@
-//! `Communicator`: one rank, which is a thread, calls for itself.
+//! `Communicator`: one rank, a thread or a process, calls for itself.
 
 mod all_to_all;
+mod memory;
 
 use std::sync::Arc;
 
@@ -15,11 +16,13 @@ use crate::calls::Seconds;
 use crate::endpoint::Endpoint;
 use crate::error::{listed, of_member};
 use crate::gil::handoff::InTurn;
+use crate::gil::{interruptible, WithoutGil};
 use crate::group::Group;
 use crate::integers::integer;
 
-/// The collectives of one rank. `Node.run` passes a communicator to the program of each rank, and `split` makes others. A
-/// communicator ends with the program of its rank. One thread at a time may use it; several threads of a rank use one each.
+/// The collectives of one rank. `nvcoll.init` returns the communicator of a rank that is a process, `Node.run` passes one to the
+/// program of each rank that is a thread, and `split` makes others. A communicator ends with the program of its rank. One thread
+/// at a time may use it; several threads of a rank use one each.
 #[pyclass(name = "Communicator", module = "nvcoll", frozen)]
 pub(crate) struct Communicator {
     pub(crate) endpoint: Arc<Endpoint>,
@@ -40,7 +43,7 @@ impl Communicator {
         self.member.ranks().len() as u32
     }
 
-    /// The ranks of `Node.run` that form this communicator, in the order of ranks here.
+    /// The ranks of the run, or of the job, that form this communicator, in the order of ranks here.
     #[getter]
     fn ranks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.member.ranks())
@@ -49,7 +52,7 @@ impl Communicator {
     /// Waits until every rank has called it.
     ///
     /// Args:
-    ///     timeout: seconds that the call may take. Default: that of `Node.run`.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
     ///
     /// Raises:
     ///     InvalidArgument: a group is open.
@@ -69,7 +72,7 @@ impl Communicator {
     /// Args:
     ///     color: a whole number from 0: ranks of one color form a group. None: this rank joins no group.
     ///     key: a whole number that orders the ranks of a group; equal keys by rank. Default: 0.
-    ///     timeout: seconds that the call may take. Default: that of `Node.run`.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
     ///
     /// Returns:
     ///     The communicator of this rank's group, with ranks of its own and the default timeout of this communicator; None
@@ -99,8 +102,14 @@ impl Communicator {
         let color = color.map(|color| integer("`color`", color, 0..=i32::MAX)).transpose()?;
         let key = key.map_or(Ok(0), |key| integer("`key`", key, i32::MIN..=i32::MAX))?;
         let deadline = self.endpoint.deadline(timeout);
-        let group = self.member.split(color.map(i32::unsigned_abs), key, deadline, &InTurn(py));
-        let member = group.map_err(|error| of_member(py, &self.member, &error))?;
+        let color = color.map(i32::unsigned_abs);
+        let member = match self.member.share_memory() {
+            true => self.member.split(color, key, deadline, &InTurn(py), &mut || false),
+            false => interruptible(|is_interrupted| {
+                self.member.split(color, key, deadline, &WithoutGil(py), is_interrupted)
+            })?,
+        };
+        let member = member.map_err(|error| of_member(py, &self.member, &error))?;
         Ok(member.map(|member| Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member)))
     }
 
@@ -110,7 +119,7 @@ impl Communicator {
     /// Its peers then get `Mismatch` at its next call or at the end of its program, or `Aborted` if its program raises.
     ///
     /// Args:
-    ///     timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run`.
+    ///     timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run` or `init`.
     ///
     /// Returns:
     ///     The group. Its `run` launches the same calls again.

@@ -11,9 +11,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use nvcoll_core::interrupt::Interrupt;
+use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::single_flight::Unlocked;
 
-use crate::error::{of_engine, of_fabric};
+use crate::error::{of_engine, of_fabric, of_member};
+use crate::gil::handoff::in_turn;
 
 /// The interval at which a long call checks for Ctrl-C. Chosen.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
@@ -91,15 +93,17 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     threading.call_method0(intern!(py, "get_ident"))?.eq(main)
 }
 
-/// Does work without the GIL, with checks for Ctrl-C. The exception of a signal handler takes precedence over the outcome.
+/// Does work without the GIL, with checks for Ctrl-C: see [`interruptible`].
 #[inline]
 fn interruptibly<T: Send>(py: Python<'_>, work: impl FnOnce(&mut dyn FnMut() -> bool) -> T + Send) -> PyResult<T> {
-    let (outcome, raised) = py.detach(|| {
-        let mut signals = Signals::new();
-        let outcome = work(&mut || signals.check());
-        (outcome, signals.raised)
-    });
-    raised.map_or(Ok(outcome), Err)
+    py.detach(|| interruptible(|is_interrupted| work(is_interrupted)))
+}
+
+/// Does work with checks for Ctrl-C. The exception of a signal handler takes precedence over the outcome.
+pub(crate) fn interruptible<T>(work: impl FnOnce(&mut (dyn FnMut() -> bool + Send)) -> T) -> PyResult<T> {
+    let mut signals = Signals::new();
+    let outcome = work(&mut || signals.check());
+    signals.raised.map_or(Ok(outcome), Err)
 }
 
 /// Does the engine's work without the GIL, with checks for Ctrl-C.
@@ -109,6 +113,21 @@ pub(crate) fn watched(
     work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()> + Send,
 ) -> PyResult<()> {
     interruptibly(py, work)?.map_err(|error| of_engine(py, &error))
+}
+
+/// Does the engine's work in a call of one rank without the GIL. A rank that is a process checks for Ctrl-C; ranks that are threads of
+/// `Node.run` are interrupted by their run, and take the GIL in turn.
+#[inline]
+pub(crate) fn watched_rank(
+    py: Python<'_>,
+    member: &Member,
+    work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()> + Send,
+) -> PyResult<()> {
+    let outcome = match member.share_memory() {
+        true => in_turn(py, || work(&mut || false)),
+        false => interruptibly(py, work)?,
+    };
+    outcome.map_err(|error| of_member(py, member, &error))
 }
 
 /// Does the fabric's work without the GIL, with checks for Ctrl-C.

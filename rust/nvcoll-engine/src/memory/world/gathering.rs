@@ -1,9 +1,12 @@
-//! The worlds of groups that gather: the first rank of a group makes its world, the others find it, and the last removes it from the map.
+//! The worlds of groups that gather, for ranks that are threads: the first rank of a group makes its world, the others find it, and the last removes it from the map.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::World;
+use super::{World, WorldOrigin};
+use crate::error::Result;
+use crate::memory::heap::HeapBlock;
 
 /// The worlds of groups that wait for members.
 #[derive(Debug, Default)]
@@ -15,9 +18,15 @@ struct Gathering {
     missing: usize,
 }
 
-impl GatheringGroups {
-    /// Returns the world of the ranks of a color in split number `call`. Each of them asks once.
-    pub(crate) fn find_or_make(&self, call: u32, color: u32, ranks: Vec<u32>) -> Arc<World> {
+impl WorldOrigin for GatheringGroups {
+    fn make_group(
+        &self,
+        call: u32,
+        color: u32,
+        ranks: Vec<u32>,
+        _own: u32,
+        _until: Option<Instant>,
+    ) -> Result<Arc<World>> {
         let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = ranks.len();
         let make = || Gathering { world: Arc::new(World::of_group(ranks)), missing };
@@ -27,7 +36,19 @@ impl GatheringGroups {
         if is_complete {
             groups.remove(&(call, color));
         }
-        world
+        Ok(world)
+    }
+
+    fn allocate(&self, _bytes: usize) -> Result<Option<HeapBlock>> {
+        Ok(None)
+    }
+
+    fn is_gone(&self, _rank: u32) -> bool {
+        false
+    }
+
+    fn longest_quiesce(&self) -> Option<Duration> {
+        None
     }
 }
 
@@ -38,9 +59,10 @@ mod tests {
     #[test]
     fn a_world_is_made_once_per_call_and_color_and_taken_away_by_the_last() {
         let groups = GatheringGroups::default();
-        let first = groups.find_or_make(1, 0, vec![4, 2]);
-        let (other_color, other_call) = (groups.find_or_make(1, 1, vec![3]), groups.find_or_make(2, 0, vec![4, 2]));
-        let second = groups.find_or_make(1, 0, vec![4, 2]);
+        let world = |call, color, ranks| groups.make_group(call, color, ranks, 0, None).unwrap();
+        let first = world(1, 0, vec![4, 2]);
+        let (other_color, other_call) = (world(1, 1, vec![3]), world(2, 0, vec![4, 2]));
+        let second = world(1, 0, vec![4, 2]);
         assert!(Arc::ptr_eq(&first, &second) && first.ranks() == [4, 2]);
         assert!(!Arc::ptr_eq(&first, &other_color) && !Arc::ptr_eq(&first, &other_call));
         assert_eq!(Arc::strong_count(&first), 2, "the two that came hold it");

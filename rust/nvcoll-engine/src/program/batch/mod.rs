@@ -31,6 +31,7 @@ use crate::call::SplitKey;
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::Footprint;
 use crate::memory::originals::OriginalArray;
+use crate::memory::world::batch_records::MOST_CALLS;
 use crate::program::call_counter::CallCounter;
 use crate::program::call_counts::CallCounts;
 use crate::program::store_choice::StoreChoice;
@@ -238,7 +239,8 @@ impl Batch {
         let steps = |programs: &[Arc<Program>]| programs.iter().map(|one| one.steps_of_longest_queue()).sum::<u64>();
         match self.shape.passes.last_mut() {
             Some(pass)
-                if is_same_schedule(&self.shape.programs[pass.start], &program)
+                if pass.len() < MOST_CALLS
+                    && is_same_schedule(&self.shape.programs[pass.start], &program)
                     && steps(&self.shape.programs[pass.clone()]) + program.steps_of_longest_queue() < MOST_STEPS =>
             {
                 pass.end += 1

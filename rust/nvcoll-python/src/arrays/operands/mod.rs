@@ -20,6 +20,7 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
 use nvcoll_engine::memory::strided::{first_conflict, Conflict, PlacedArray, TryBudget};
 use nvcoll_engine::program::Program;
+use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::{Buffers, OriginalArray};
 
 use super::array::{Access, Array};
@@ -156,6 +157,13 @@ impl Operands {
             output.bind(py, |at| self.is_changed(at), &mut bound);
         }
         bound
+    }
+
+    /// Says whether every rank can reach the arrays of a rank.
+    pub(crate) fn are_reachable(&self, member: &Member) -> bool {
+        let arrays = self.sides().into_iter().flat_map(|(_, arrays, _)| arrays).filter(|array| array.is_there());
+        let is_reachable = |array: &Array| member.is_reachable(array.first, array.layout.bytes());
+        !self.is_copied() && arrays.into_iter().all(is_reachable)
     }
 
     /// Returns the dtype of every array.

@@ -1,0 +1,107 @@
+"""``init`` and ``finalize``: this process becomes one rank of a job, and leaves it.
+
+A process is in one job at a time. It leaves when it ends, if not before: as a rank that returned, or, after an uncaught
+exception, as one that failed. Peers learn of both. A child that was forked off is no rank.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from dataclasses import dataclass
+
+from nvcoll import _nvcoll
+from nvcoll._nvcoll import Communicator, InvalidArgument
+from nvcoll.job import JobSettings, settings
+
+JOIN_TIMEOUT_S = 300.0
+"""How long a rank waits for the others to join. Chosen: jobs of a busy machine start within minutes."""
+
+
+@dataclass(frozen=True)
+class _Membership:
+    settings: JobSettings
+    job: _nvcoll.Job
+    process: int
+
+
+_current: _Membership | None = None
+
+
+def init(
+    rank: int | None = None,
+    world_size: int | None = None,
+    job: str | None = None,
+    *,
+    timeout: float | None = None,
+    join_timeout: float | None = JOIN_TIMEOUT_S,
+) -> Communicator:
+    """Makes this process one rank of a job on this machine, and returns its communicator.
+
+    All ranks call it. ``nvcoll run -n``, torchrun, mpirun, srun and ``nvcoll.spawn`` tell each process its place, and
+    then no argument is needed. Without a launcher and without arguments the process is the only rank of a job.
+
+    Args:
+        rank: this process, from 0. Default: what the launcher says.
+        world_size: the number of processes. Default: what the launcher says.
+        job: a name, the same on all ranks and of no other job of this user. Default: what the launcher says.
+        timeout: seconds that each collective may take; default for calls that do not say. None: no limit.
+        join_timeout: seconds until all ranks must have called. None: no limit.
+
+    Returns:
+        The communicator of all ranks, as ``Node.run`` passes it to ranks that are threads. Arrays are those of this
+        process.
+
+    Raises:
+        InvalidArgument: the place of this process is unknown or contradictory, ranks are on several hosts, two
+            processes have one rank, or this process is in a job; the message says what to pass.
+        Timeout: ranks are missing; the message names them.
+        Closed: another rank ended during the join.
+        MemoryError: there is no memory for what ranks share.
+
+    Example:
+        >>> comm = nvcoll.init()
+        >>> comm.all_reduce(np.ones(3))
+        array([1., 1., 1.])
+        >>> nvcoll.finalize()
+    """
+    global _current
+    if _current is not None and _current.process == os.getpid():
+        place = _current.settings
+        raise InvalidArgument(
+            f"this process is rank {place.rank} of job {place.job} already: call nvcoll.finalize() before it joins "
+            "another"
+        )
+    place = settings(rank, world_size, job)
+    joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout)
+    _current = _Membership(place, joined, os.getpid())
+    return joined.communicator(timeout)
+
+
+def finalize() -> None:
+    """Leaves the job. The communicators of this process make no call afterwards; ``init`` may join another job.
+
+    A peer that makes one more call with this rank gets :class:`Mismatch`. Without a job it does nothing.
+
+    Raises:
+        Busy: another thread is in a call.
+    """
+    global _current
+    membership, _current = _current, None
+    if membership is not None and membership.process == os.getpid():
+        membership.job.leave()
+
+
+def _leave_at_exit() -> None:
+    """Tells peers that the program of this rank has returned, or that it failed."""
+    membership = _current
+    if membership is None or membership.process != os.getpid():
+        return
+    if getattr(sys, "last_value", None) is None:
+        finalize()
+    else:
+        membership.job.fail()
+
+
+atexit.register(_leave_at_exit)

@@ -1,0 +1,202 @@
+//! The symmetric heap of a rank: memory for arrays that every rank can reach.
+//!
+//! ```text
+//! region 0   |block|free      |block     |        a region is memory that processes share (`shared.rs`)
+//! region 1   |block              |free      |     each new region is as long as all before together, or as long as its first block
+//! ```
+//!
+//! A block is the smallest free range that is long enough. A released block joins the free ranges beside it. Regions stay until the
+//! process ends, because peers have mapped them; their number is small, since they double.
+//!
+//! What it does not do: it gives no region back to the system, and it does not move blocks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::memory::block::MemoryBlock;
+use crate::memory::world::addresses::MOST_REGIONS;
+
+/// Blocks begin at multiples of this many bytes. Chosen: two cache lines, which are fetched together.
+const ALIGNMENT_BYTES: usize = 128;
+
+/// Regions are multiples of this many bytes. Cited: a huge page on x86-64 and most arm64 Linux.
+const REGION_STEP_BYTES: usize = 2 << 20;
+
+/// Makes region number `n` of some bytes, and tells all peers of it.
+pub(crate) type MakeRegion = dyn Fn(usize, usize) -> Result<Arc<MemoryBlock>> + Send + Sync;
+
+/// The heap of one rank.
+pub(crate) struct SymmetricHeap {
+    state: Mutex<HeapState>,
+    make_region: Box<MakeRegion>,
+}
+
+#[derive(Default)]
+struct HeapState {
+    regions: Vec<Arc<MemoryBlock>>,
+    /// The length of each free range, by region and offset.
+    free: BTreeMap<(usize, usize), usize>,
+}
+
+/// A block of a heap. It is returned when the value is dropped.
+#[derive(Debug)]
+pub struct HeapBlock {
+    heap: Arc<SymmetricHeap>,
+    place: (usize, usize),
+    bytes: usize,
+    start: *mut u8,
+}
+
+// SAFETY: a block is an address and a length, and whoever has it alone uses the memory.
+unsafe impl Send for HeapBlock {}
+// SAFETY: a shared block gives away its address and length only.
+unsafe impl Sync for HeapBlock {}
+
+impl SymmetricHeap {
+    /// Makes an empty heap.
+    pub(crate) fn new(make_region: Box<MakeRegion>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), make_region })
+    }
+
+    /// Allocates at least `bytes` bytes, whose contents are undefined.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<HeapBlock> {
+        let no_memory = Error::NoMemory { what: "symmetric memory", bytes };
+        let wanted = bytes.max(1).checked_next_multiple_of(ALIGNMENT_BYTES).ok_or(no_memory)?;
+        let mut state = self.lock();
+        let place = match state.take(wanted) {
+            Some(place) => place,
+            None => {
+                self.grow(&mut state, wanted)?;
+                state.take(wanted).expect("the new region is long enough")
+            }
+        };
+        let start = state.regions[place.0].start().wrapping_add(place.1);
+        Ok(HeapBlock { heap: self.clone(), place, bytes: wanted, start })
+    }
+
+    /// Adds a region with room for `wanted` bytes.
+    fn grow(&self, state: &mut HeapState, wanted: usize) -> Result<()> {
+        let number = state.regions.len();
+        let no_memory = Error::NoMemory { what: "symmetric memory", bytes: wanted };
+        let least =
+            wanted.checked_next_multiple_of(REGION_STEP_BYTES).filter(|_| number < MOST_REGIONS).ok_or(no_memory)?;
+        let present: usize = state.regions.iter().map(|region| region.bytes()).sum();
+        let region = (self.make_region)(number, least.max(present)).or_else(|_| (self.make_region)(number, least))?;
+        state.free.insert((number, 0), region.bytes());
+        state.regions.push(region);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HeapState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HeapState {
+    /// Takes the smallest free range that has room.
+    fn take(&mut self, wanted: usize) -> Option<(usize, usize)> {
+        let fitting = self.free.iter().filter(|(_, &bytes)| bytes >= wanted);
+        let (&place, &bytes) = fitting.min_by_key(|(_, &bytes)| bytes)?;
+        self.free.remove(&place);
+        if bytes > wanted {
+            self.free.insert((place.0, place.1 + wanted), bytes - wanted);
+        }
+        Some(place)
+    }
+
+    /// Returns a range, and joins it with its free neighbours.
+    fn release(&mut self, (region, mut offset): (usize, usize), mut bytes: usize) {
+        if let Some(behind) = self.free.remove(&(region, offset + bytes)) {
+            bytes += behind;
+        }
+        let before = self.free.range(..(region, offset)).next_back();
+        if let Some((&(of, start), &length)) =
+            before.filter(|(&(of, start), &length)| of == region && start + length == offset)
+        {
+            self.free.remove(&(of, start));
+            (offset, bytes) = (start, length + bytes);
+        }
+        self.free.insert((region, offset), bytes);
+    }
+}
+
+impl HeapBlock {
+    /// Returns the address of the first byte.
+    pub fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Returns the size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for HeapBlock {
+    fn drop(&mut self) {
+        self.heap.lock().release(self.place, self.bytes);
+    }
+}
+
+impl std::fmt::Debug for SymmetricHeap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.lock();
+        f.debug_struct("SymmetricHeap").field("regions", &state.regions.len()).field("free", &state.free).finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn heap() -> Arc<SymmetricHeap> {
+        let make = |_, bytes| Ok(Arc::new(MemoryBlock::try_zeroed(bytes).unwrap()));
+        SymmetricHeap::new(Box::new(make))
+    }
+
+    #[test]
+    fn a_heap_whose_blocks_are_all_released_is_one_free_range_per_region() {
+        let heap = heap();
+        let blocks: Vec<_> = [1, 5 << 20, 128, 129, 3 << 20].map(|bytes| heap.allocate(bytes).unwrap()).into();
+        let regions = heap.lock().regions.len();
+        drop(blocks);
+        let state = heap.lock();
+        let whole: Vec<_> = state.regions.iter().enumerate().map(|(n, region)| ((n, 0), region.bytes())).collect();
+        assert_eq!(state.free.clone().into_iter().collect::<Vec<_>>(), whole);
+        assert_eq!(regions, 3, "2 MiB, 6 MiB, 8 MiB");
+    }
+
+    #[test]
+    fn sizes_beyond_the_address_space_are_refused() {
+        assert!(heap().allocate(usize::MAX).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_share_no_byte_and_lie_in_regions(sizes in proptest::collection::vec((1usize..3_000_000, any::<bool>()), 1..60)) {
+            let heap = heap();
+            let mut kept: Vec<HeapBlock> = Vec::new();
+            for (bytes, is_kept) in sizes {
+                let block = heap.allocate(bytes).unwrap();
+                prop_assert!(block.bytes() >= bytes && block.start().addr().is_multiple_of(ALIGNMENT_BYTES));
+                for other in &kept {
+                    let (a, b) = (block.start().addr(), other.start().addr());
+                    prop_assert!(a + block.bytes() <= b || b + other.bytes() <= a);
+                }
+                let is_inside = heap.lock().regions.iter().any(|region| {
+                    let offset = block.start().addr().wrapping_sub(region.start().addr());
+                    offset < region.bytes() && block.bytes() <= region.bytes() - offset
+                });
+                prop_assert!(is_inside);
+                if is_kept {
+                    kept.push(block);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The lines of one rank: the words and records that it shows to its peers.
+//!
+//! ```text
+//! RankWords   stamp, records, activity, departure, progress, calls of a batch        the rank writes, its peers read
+//! RankBells   doorbell; on the first rank the abort word of the world                every rank writes
+//! RankNotes   arrays behind copies, footprints, the call in which the rank failed    ranks of one process only
+//! ```
+//!
+//! Words and bells are atomics without addresses, and start as zero. So they can lie in memory that ranks map: on the heap for ranks
+//! that are threads, in a file without a name for ranks that are processes, where peers map the words read-only.
+//!
+//! Notes hold what ranks tell each other about their address space. Ranks that are processes have none in common. A rank then writes
+//! notes that only itself can read, and reads empty notes of its peers: no memory overlaps.
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use super::batch_records::BatchRecords;
+use crate::call::PositionedCall;
+use crate::memory::block::MemoryBlock;
+use crate::memory::footprint::Footprints;
+use crate::memory::originals::OriginalArrays;
+use crate::sync::atomic::AtomicBool;
+use crate::sync::progress::QUEUES;
+use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
+
+/// The words of one rank, which it alone writes.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct RankWords {
+    pub(crate) stamp: Stamp,
+    pub(crate) record: RecordLine,
+    pub(crate) activity: Activity,
+    pub(crate) departure: Departure,
+    pub(crate) progress: [Progress; QUEUES],
+    pub(crate) batch: BatchRecords,
+}
+
+/// The words of one rank that its peers write too.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct RankBells {
+    pub(crate) doorbell: Doorbell,
+    /// Only that of the first rank is used.
+    pub(crate) abort: Abort,
+}
+
+/// What a rank tells peers in its address space.
+#[derive(Debug, Default)]
+pub(crate) struct RankNotes {
+    pub(crate) originals: OriginalArrays,
+    pub(crate) footprints: Footprints,
+    /// Whether the rank still has results in copies: from before its stamp until the results are in its arrays.
+    pub(crate) has_copies: AtomicBool,
+    /// The number and the description of the call in which the rank failed first; records have no room for all of it.
+    /// It is written before the rank acknowledges the abort.
+    pub(crate) failed_in: OnceLock<(u32, Vec<PositionedCall>)>,
+}
+
+/// The lines of one rank.
+#[derive(Debug)]
+pub(crate) struct RankLines {
+    words: InBlock<RankWords>,
+    bells: InBlock<RankBells>,
+    pub(crate) notes: RankNotes,
+}
+
+impl RankLines {
+    /// Makes the lines of a rank whose words and bells lie in blocks, at these offsets.
+    ///
+    /// # Panics
+    /// If a block is too short, or an offset is not that of a line.
+    pub(super) fn at(words: (&Arc<MemoryBlock>, usize), bells: (&Arc<MemoryBlock>, usize)) -> Self {
+        Self { words: InBlock::at(words), bells: InBlock::at(bells), notes: RankNotes::default() }
+    }
+
+    pub(crate) fn doorbell(&self) -> &Doorbell {
+        &self.bells.doorbell
+    }
+
+    pub(super) fn abort(&self) -> &Abort {
+        &self.bells.abort
+    }
+}
+
+impl Deref for RankLines {
+    type Target = RankWords;
+
+    #[inline]
+    fn deref(&self) -> &RankWords {
+        &self.words
+    }
+}
+
+/// Types that consist of atomics alone, for which zeros are a value.
+///
+/// # Safety
+/// As the first line says.
+unsafe trait Words {}
+
+// SAFETY: every field is made of atomic integers.
+unsafe impl Words for RankWords {}
+// SAFETY: as above.
+unsafe impl Words for RankBells {}
+
+/// Words that lie in a block.
+#[derive(Debug)]
+struct InBlock<T> {
+    at: *const T,
+    /// Holds the memory.
+    _block: Arc<MemoryBlock>,
+}
+
+// SAFETY: it is a shared reference to atomics, and holds their memory.
+unsafe impl<T: Words + Sync> Send for InBlock<T> {}
+// SAFETY: as above.
+unsafe impl<T: Words + Sync> Sync for InBlock<T> {}
+
+impl<T: Words> InBlock<T> {
+    fn at((block, offset): (&Arc<MemoryBlock>, usize)) -> Self {
+        assert!(offset.checked_add(size_of::<T>()).is_some_and(|end| end <= block.bytes()), "words beyond their block");
+        let at = block.start().wrapping_add(offset).cast_const().cast::<T>();
+        assert!(at.is_aligned(), "words that do not begin on a line");
+        Self { at, _block: block.clone() }
+    }
+}
+
+impl<T: Words> Deref for InBlock<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: `at` asserted that a `T` lies in the block, which lives as long as `self`. Blocks begin as zeros, and `Words`
+        // says that any bytes are a `T`. Nobody reaches the bytes but by atomics: blocks of words are used for nothing else.
+        unsafe { &*self.at }
+    }
+}

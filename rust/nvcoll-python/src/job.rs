@@ -1,0 +1,57 @@
+//! `Job`: this process is one rank of a job of processes. `nvcoll.init` makes it.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+
+use nvcoll_engine::ranks::mesh::JobSettings;
+use nvcoll_engine::ranks::node::Node;
+use nvcoll_engine::ranks::processes::ProcessRank;
+
+use crate::calls::{deadline, Seconds};
+use crate::communicator::Communicator;
+use crate::error::of_engine;
+use crate::gil::interruptible;
+
+/// One rank of a job of processes. Not public.
+#[pyclass(name = "Job", module = "nvcoll._nvcoll", frozen)]
+pub(crate) struct Job {
+    node: Arc<Node>,
+    rank: ProcessRank,
+}
+
+#[pymethods]
+impl Job {
+    /// Joins a job; returns when all of its ranks have joined.
+    #[new]
+    #[pyo3(signature = (rank, world_size, job, token, timeout))]
+    fn join(
+        py: Python<'_>,
+        rank: u32,
+        world_size: u32,
+        job: String,
+        token: Option<[u8; 32]>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Self> {
+        let node = Arc::new(Node::new(world_size, None).map_err(|error| of_engine(py, &error))?);
+        let settings = JobSettings { rank, world_size, job, token, deadline: deadline(timeout) };
+        let joined = py.detach(|| interruptible(|is_interrupted| ProcessRank::join(&settings, is_interrupted)))?;
+        Ok(Self { node, rank: joined.map_err(|error| of_engine(py, &error))? })
+    }
+
+    /// Returns the communicator of all ranks. `timeout` is the default of its calls.
+    #[pyo3(signature = (timeout))]
+    fn communicator(&self, timeout: Option<Seconds>) -> Communicator {
+        Communicator::new(self.node.clone(), timeout, self.rank.member().clone())
+    }
+
+    /// Ends the communicators of this rank. Peers that make one more call get an error.
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.rank.leave()).map_err(|error| of_engine(py, &error))
+    }
+
+    /// Ends every call of every communicator that contains this rank, because its program failed.
+    fn fail(&self, py: Python<'_>) {
+        py.detach(|| self.rank.fail());
+    }
+}

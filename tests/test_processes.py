@@ -1,0 +1,349 @@
+"""Ranks that are processes: joining, calls, memory that every rank can reach, and ends of every kind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from process_ranks import WAIT_S, Job
+
+import nvcoll
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="ranks that are processes need Linux"),
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture(scope="module")
+def job():
+    with Job(3) as job:
+        yield job
+
+
+def start(world_size: int, program: str, name: str) -> list[subprocess.Popen]:
+    """Starts a program as the ranks of a job; it finds `comm`, `nvcoll`, `np` and `os`."""
+    head = "import os, signal, sys, time\nimport numpy as np\nimport nvcoll\n"
+    environment = {**os.environ, "NVCOLL_WORLD_SIZE": str(world_size), "NVCOLL_JOB": f"{name}-{os.getpid()}"}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", head + textwrap.dedent(program)],
+            env={**environment, "NVCOLL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world_size)
+    ]
+
+
+def results(processes: list[subprocess.Popen]) -> list[tuple[int, str, str]]:
+    """Returns exit status, output and errors of each rank."""
+    try:
+        texts = [process.communicate(timeout=WAIT_S) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [(process.returncode, *text) for process, text in zip(processes, texts, strict=True)]
+
+
+def groups_and_calls(comm):
+    group = comm.split(comm.rank % 2, key=-comm.rank)
+    inside = group.all_gather(np.array([comm.rank]))
+    with comm.group() as calls:
+        first = comm.all_reduce(np.full(7, comm.rank, "f4"))
+        second = comm.all_gather(comm.full(2, comm.rank))
+    calls.run()
+    return group.ranks, inside.tolist(), first[0], second.tolist()
+
+
+def test_groups_splits_and_repeated_groups_work_between_processes(job):
+    assert job.run(groups_and_calls) == [
+        ((2, 0), [2, 0], 9.0, [0, 0, 1, 1, 2, 2]),
+        ((1,), [1], 9.0, [0, 0, 1, 1, 2, 2]),
+        ((2, 0), [2, 0], 9.0, [0, 0, 1, 1, 2, 2]),
+    ]
+
+
+def many_calls_in_a_group(comm):
+    arrays = [np.full(3, comm.rank + n) for n in range(600)]
+    with comm.group():
+        for x in arrays:
+            comm.all_reduce(x)
+    return all((x == 3 + 3 * n).all() for n, x in enumerate(arrays))
+
+
+def test_a_group_has_more_calls_than_a_pass_has_room_for(job):
+    assert job.run(many_calls_in_a_group) == [True] * 3
+
+
+def arrays_of_every_kind(comm):
+    made = [
+        comm.empty(5),
+        comm.empty((2, 3), dtype="float32"),
+        comm.zeros((4, 0)),
+        comm.full((2, 2), 7, dtype=np.int16),
+        comm.array([[1, 2], [3, 4]]),
+    ]
+    return [(x.shape, str(x.dtype), bool(x.flags.writeable), x.sum() if n > 1 else 0) for n, x in enumerate(made)]
+
+
+def test_symmetric_arrays_are_ordinary_numpy_arrays(job):
+    expected = [
+        ((5,), "float64", True, 0),
+        ((2, 3), "float32", True, 0),
+        ((4, 0), "float64", True, 0),
+        ((2, 2), "int16", True, 28),
+        ((2, 2), "int64", True, 10),
+    ]
+    assert job.run(arrays_of_every_kind) == [expected] * 3
+
+
+def wrong_arrays(comm):
+    messages = []
+    for shape, dtype in ((-1, "f4"), (1 << 62, "f8"), (3, object), ((1 << 40,), "f8")):
+        try:
+            comm.empty(shape, dtype)
+        except (nvcoll.InvalidArgument, MemoryError) as error:
+            messages.append(str(error))
+    return messages
+
+
+def test_symmetric_arrays_that_cannot_be_made_are_refused(job):
+    for messages in job.run(wrong_arrays):
+        assert [text.split(":")[0] for text in messages] == [
+            "`shape` is -1",
+            "`shape` is 4611686018427387904",
+            "`dtype` is object, whose elements are references",
+            f"no memory for {8 << 40} bytes of symmetric memory on each rank",
+        ]
+
+
+def addresses_of_reused_memory(comm):
+    addresses = set()
+    for _ in range(50):
+        x = comm.empty(1 << 18)
+        part = x[5:100]
+        addresses.add(part.ctypes.data)
+        del x  # the slice holds the block
+        comm.all_reduce(part)
+        del part
+        gc.collect()
+    return len(addresses)
+
+
+def test_memory_of_an_array_is_free_when_its_last_slice_is_gone(job):
+    assert job.run(addresses_of_reused_memory) == [1] * 3
+
+
+def mapped_and_mixed(comm):
+    outcomes = []
+    for reachable in ((0, 1, 2), (0, 2), ()):
+        x = (comm.full if comm.rank in reachable else np.full)(1000, comm.rank + 1.0)
+        outcomes.append(bool((comm.all_reduce(x) == 6).all()))
+    try:
+        comm.all_reduce(np.ones(3), path="mapped")
+    except nvcoll.InvalidArgument as error:
+        outcomes.append(str(error).split(":")[0].replace(str(comm.rank), "r"))
+    return outcomes
+
+
+def test_ranks_agree_on_the_path_whoever_passes_symmetric_memory(job):
+    refused = "path is mapped, and the arrays of rank r are memory of its own process"
+    assert job.run(mapped_and_mixed) == [[True, True, True, refused]] * 3
+
+
+def open_things(comm):
+    gc.collect()
+    with open("/proc/self/maps") as maps:
+        shared = sum("memfd:nvcoll" in line for line in maps)
+    return len(os.listdir("/proc/self/fd")), shared
+
+
+def split_and_forget(comm):
+    for _ in range(20):
+        comm.split(0).all_reduce(np.ones(3))
+        comm.barrier()
+
+
+def test_groups_that_are_forgotten_leave_no_descriptor_and_no_mapping(job):
+    job.run(split_and_forget)
+    before = job.run(open_things)
+    job.run(split_and_forget)
+    assert job.run(open_things) == before
+
+
+def test_nothing_of_a_job_has_a_name(job):
+    job.run(arrays_of_every_kind)
+    assert not [name for name in os.listdir("/dev/shm") if "nvcoll" in name]
+
+
+def test_a_process_is_one_rank_at_a_time_and_may_join_again():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    try:
+        nvcoll.init()
+    except nvcoll.InvalidArgument as error:
+        print(error)
+    nvcoll.finalize()
+    try:
+        comm.barrier()
+    except nvcoll.Closed as error:
+        print(error)
+    comm = nvcoll.init(timeout=60)
+    print(comm.all_reduce(np.ones(3)))
+    """
+    for status, out, errors in results(start(2, program, "again")):
+        assert (status, errors) == (0, "")
+        first, second, third = out.splitlines()
+        assert first.startswith("this process is rank") and "nvcoll.finalize()" in first
+        assert second.startswith("the program of this rank has ended")
+        assert third == "[2. 2. 2.]"
+
+
+def test_a_rank_that_never_comes_is_named():
+    program = """
+    if os.environ["NVCOLL_RANK"] != "1":
+        try:
+            nvcoll.init(join_timeout=1)
+        except nvcoll.Timeout as error:
+            print(error)
+    """
+    (_, first, _), _, (_, third, _) = results(start(3, program, "missing"))
+    assert "rank 1" in first and "rank 1" in third
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("os._exit(3)", "rank 1 ended without leaving the job"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 ended without leaving the job"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "rank 1 ended without leaving the job"),
+        ("raise ValueError('no')", "rank 1 failed"),
+        ("comm.abort(); time.sleep(0.5); os._exit(0)", "rank 1 called abort"),
+    ],
+)
+@pytest.mark.parametrize("make", ["np.ones", "comm.zeros"])
+def test_peers_of_a_rank_that_ends_get_its_name(end, words, make):
+    program = f"""
+    comm = nvcoll.init(timeout=60)
+    x = {make}(100_000)
+    try:
+        for call in range(10**9):
+            comm.all_reduce(x)
+            if comm.rank == 1:
+                {end}
+    except nvcoll.Aborted as error:
+        print(error)
+    """
+    (status, first, errors), _, (_, third, _) = results(start(3, program, "end"))
+    assert (status, errors) == (0, "")
+    assert words in first and words in third
+
+
+def test_a_rank_that_returned_is_named_by_the_peer_that_calls_again():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    comm.barrier()
+    if comm.rank == 0:
+        try:
+            comm.all_reduce(np.ones(4))
+        except nvcoll.Mismatch as error:
+            print(error)
+    """
+    (status, out, _), _ = results(start(2, program, "returned"))
+    assert status == 0 and "the program of rank 1 returned after 1 call" in out
+
+
+@pytest.mark.parametrize("make", ["np.ones", "comm.zeros"])
+def test_a_stopped_rank_is_a_timeout_of_its_peers(make):
+    program = f"""
+    comm = nvcoll.init(timeout=2)
+    x = {make}(100_000)
+    comm.all_reduce(x)
+    if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        sys.exit()
+    try:
+        comm.all_reduce(x)
+    except nvcoll.Timeout as error:
+        print(error)
+    """
+    processes = start(2, program, "stopped")
+    out, _ = processes[0].communicate(timeout=WAIT_S)
+    processes[1].send_signal(signal.SIGCONT)
+    results(processes[1:])
+    assert "rank 1 has not entered the call" in out
+
+
+def test_ctrl_c_interrupts_a_call_and_names_nobody_wrongly():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    comm.barrier()
+    print("ready", flush=True)
+    if comm.rank == 0:
+        comm.all_reduce(np.ones(4))
+    else:
+        time.sleep(20)
+    """
+    first, second = start(2, program, "interrupt")
+    assert first.stdout is not None and first.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    first.send_signal(signal.SIGINT)
+    _, errors = first.communicate(timeout=WAIT_S)
+    second.kill()
+    second.communicate()
+    assert first.returncode == -signal.SIGINT and "KeyboardInterrupt" in errors
+
+
+def test_the_child_of_a_fork_is_no_rank_and_its_parent_stays_one():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    child = os.fork()
+    if child == 0:
+        try:
+            comm.barrier()
+        except nvcoll.Closed as error:
+            print(error, flush=True)
+        sys.exit()
+    os.waitpid(child, 0)
+    print(comm.all_reduce(np.ones(2)))
+    """
+    for status, out, errors in results(start(2, program, "fork")):
+        assert (status, errors) == (0, "")
+        closed, summed = out.splitlines()
+        assert "forked" in closed and summed == "[2. 2.]"
+
+
+def test_different_calls_are_told_with_both_calls():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    try:
+        comm.all_reduce(np.ones(3 + comm.rank))
+    except nvcoll.Mismatch as error:
+        print(error)
+    """
+    for status, out, _ in results(start(2, program, "mismatch")):
+        assert status == 0
+        assert "rank 0 called all_reduce of 3 float64" in out and "rank 1 called all_reduce of 4 float64" in out
+
+
+def test_several_jobs_run_side_by_side():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    for _ in range(20):
+        x = comm.all_reduce(np.full(1000, 1.0))
+    print(x[0])
+    """
+    jobs = [start(3, program, f"beside{number}") for number in range(3)]
+    for job in jobs:
+        assert [(status, out) for status, out, _ in results(job)] == [(0, "3.0\n")] * 3
