@@ -40,7 +40,7 @@ ARGUMENTS = {
     "counts": "Sequence[int] | None",
     "recv_counts": "Sequence[int] | None",
     "algorithm": "_Algorithm | None",
-    "path": "_Path",
+    "path": "_Path | None",
     "timeout": "float | None",
 }
 """The types of arguments of collectives, but for the arrays."""

@@ -5,6 +5,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, final, overload
 from numpy import ufunc
+from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 from nvcoll.algorithms import Algorithm
 
@@ -309,7 +310,7 @@ class Node:
         counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
         algorithm: _Algorithm | None = None,
         out: Any = None,
-        path: _Path | str = "mapped",
+        path: _Path | str | None = None,
     ) -> Plan:
         """Prepares a call for repeated runs on the same arrays.
 
@@ -364,7 +365,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Reduces the arrays of all ranks element by element and gives every rank the result.
@@ -397,7 +398,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -409,7 +410,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> list[Any]:
         """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
@@ -445,7 +446,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -456,7 +457,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> list[Any]:
         """Gives every rank the arrays of all ranks, one after the other.
@@ -489,7 +490,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -500,7 +501,7 @@ class Node:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives every rank the array of the root.
@@ -533,7 +534,7 @@ class Node:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -545,7 +546,7 @@ class Node:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> Any:
         """Reduces the arrays of all ranks element by element and gives the root the result.
@@ -580,7 +581,7 @@ class Node:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -592,7 +593,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> Any:
         """Gives the root the arrays of all ranks, one after the other.
@@ -627,7 +628,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -639,7 +640,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> list[Any]:
         """Gives rank r part r of the root's array.
@@ -674,7 +675,7 @@ class Node:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -685,7 +686,7 @@ class Node:
         counts: Sequence[Sequence[int]] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> list[Any]:
         """Gives rank r part r of the array of every rank, in the order of ranks.
@@ -719,7 +720,7 @@ class Node:
         counts: Sequence[Sequence[int]] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -730,7 +731,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r.
@@ -763,7 +764,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -774,7 +775,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
@@ -807,7 +808,7 @@ class Node:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
 
@@ -927,6 +928,20 @@ class Calls:
         """The schedule that the first of these calls ran."""
 
 @final
+class Job:
+    """One rank of a job of processes. Not public."""
+
+    def __new__(cls, rank: int, world_size: int, job: str, token: bytes | None, timeout: float | None) -> Self: ...
+    def communicator(self, timeout: float | None) -> Communicator:
+        """Returns the communicator of all ranks. `timeout` is the default of its calls."""
+
+    def leave(self) -> None:
+        """Ends the communicators of this rank. Peers that make one more call get an error."""
+
+    def fail(self) -> None:
+        """Ends every call of every communicator that contains this rank, because its program failed."""
+
+@final
 class Team:
     """The ranks of one `Node.run`. Not public. The node itself can make no call while a team exists."""
 
@@ -962,6 +977,50 @@ class Communicator:
     @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks of the run, or of the job, that form this communicator, in the order of ranks here."""
+
+    def empty(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:
+        """Makes an uninitialized array that every rank can reach. Between processes, collectives on such arrays move each byte once,
+        if all ranks pass them; other arrays are copied on the way. Between threads it is an ordinary array.
+
+        The memory belongs to this rank. It is free again when the array, its slices and its DLPack consumers are gone.
+
+        Args:
+            shape: the lengths of the axes, or one length.
+            dtype: the dtype, as numpy takes it. Default: float64.
+
+        Returns:
+            A numpy array.
+
+        Raises:
+            InvalidArgument: a length is negative or too large, or the dtype is of Python objects.
+            MemoryError: there is no memory that ranks can share.
+
+        Example:
+            >>> comm = nvcoll.init()
+            >>> comm.all_reduce(comm.full(3, 2.0))
+            array([2., 2., 2.])
+            >>> nvcoll.finalize()"""
+
+    def zeros(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:
+        """Makes an array of zeros that every rank can reach: see `empty`.
+
+        Args:
+            shape, dtype: as in `empty`."""
+
+    def full(self, shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> NDArray[Any]:
+        """Makes an array of one value that every rank can reach: see `empty`.
+
+        Args:
+            shape: as in `empty`.
+            fill_value: the value of each element, or an array that numpy broadcasts.
+            dtype: the dtype. Default: that of `fill_value`."""
+
+    def array(self, x: Any, dtype: Any = None) -> NDArray[Any]:
+        """Copies an array into one that every rank can reach: see `empty`.
+
+        Args:
+            x: an array, or anything of which numpy makes one.
+            dtype: the dtype. Default: that of `x`."""
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Waits until every rank has called it.
@@ -1043,7 +1102,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Reduces the arrays of all ranks element by element and gives every rank the result.
@@ -1078,7 +1137,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1090,7 +1149,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
@@ -1128,7 +1187,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1139,7 +1198,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives every rank the arrays of all ranks, one after the other.
@@ -1174,7 +1233,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1185,7 +1244,7 @@ class Communicator:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives every rank the array of the root.
@@ -1220,7 +1279,7 @@ class Communicator:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1232,7 +1291,7 @@ class Communicator:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT | None:
         """Reduces the arrays of all ranks element by element and gives the root the result.
@@ -1269,7 +1328,7 @@ class Communicator:
         root: int = 0,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1281,7 +1340,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT | None:
         """Gives the root the arrays of all ranks, one after the other.
@@ -1318,7 +1377,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1330,7 +1389,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r part r of the root's array.
@@ -1368,7 +1427,7 @@ class Communicator:
         counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1380,7 +1439,7 @@ class Communicator:
         recv_counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r part r of the array of every rank, in the order of ranks.
@@ -1421,7 +1480,7 @@ class Communicator:
         recv_counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1432,7 +1491,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r.
@@ -1467,7 +1526,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
     @overload
@@ -1478,7 +1537,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: None = None,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
@@ -1513,7 +1572,7 @@ class Communicator:
         *,
         algorithm: _Algorithm | None = None,
         out: _OutT,
-        path: _Path = None,
+        path: _Path | None = None,
         timeout: float | None = None,
     ) -> _OutT: ...
 
