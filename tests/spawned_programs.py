@@ -94,6 +94,17 @@ def fail_in_turn(comm, path):
     raise (nvcoll.Aborted("rank 2 has failed"), KeyError("one"), ValueError("two"))[comm.rank]
 
 
+def add(comm, count):
+    return comm.all_reduce(np.full(count, comm.rank + 1.0))
+
+
+def fail_while_others_reduce(comm):
+    if comm.rank == 1:
+        raise ValueError("boom")
+    for _ in range(2):
+        comm.all_reduce(np.ones(10))
+
+
 def fail_alike(_comm):
     raise ValueError("alike")
 

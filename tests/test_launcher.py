@@ -132,6 +132,17 @@ def test_standard_input_goes_to_rank_0_alone(script):
     assert lines == {0: [r"'one\ntwo\n'"], 1: ["''"], 2: ["''"]}
 
 
+def test_ranks_join_and_make_calls_with_each_other(script):
+    call = "import numpy, nvcoll\ncomm = nvcoll.init()\nprint(comm.all_reduce(numpy.ones(3))[0])\n"
+    assert by_rank(run(3, script(call))[0]) == {rank: ["3.0"] for rank in range(3)}
+
+
+def test_a_killed_rank_is_named_though_it_ends_the_calls_of_others(script):
+    die = "if rank == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    err = run(3, script(f"import nvcoll\ncomm = nvcoll.init()\n{die}comm.barrier()\n"), status=137)[1].decode()
+    assert err.endswith("nvcoll: rank 1 was killed by signal 9 (SIGKILL)\n") and "[1]" not in err
+
+
 def test_several_jobs_side_by_side_do_not_disturb_each_other(script):
     jobs = [start(2, script("time.sleep(0.2)\nprint(rank)\n")) for _ in range(3)]
     assert all(sorted(end(job, 0)[0].splitlines()) == ["[0] 0", "[1] 1"] for job in jobs)

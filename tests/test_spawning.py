@@ -72,6 +72,10 @@ def test_results_may_be_large():
     assert isinstance(found[0], np.ndarray)
 
 
+def test_ranks_make_calls_with_each_other():
+    assert all((one == 6.0).all() for one in run(programs.add, 3, 1000))
+
+
 def test_a_thread_may_spawn_beside_another():
     found = [None] * 2
 
@@ -98,6 +102,12 @@ def test_the_first_exception_is_raised_with_its_rank_its_traceback_and_those_of_
     else:  # the process of rank 1 was faster
         assert isinstance(error, KeyError) and said == ["raised by rank 1", "rank 2 raised ValueError: two"]
     assert "in fail_in_turn" in trace and "spawned.py" not in trace
+
+
+def test_an_exception_ends_the_calls_of_others_and_is_raised_before_theirs():
+    for _ in range(3):
+        error = failure_of(programs.fail_while_others_reduce)
+        assert isinstance(error, ValueError) and notes(error)[0] == ["raised by rank 1"]
 
 
 def test_what_ranks_raise_alike_is_said_once():

@@ -93,15 +93,20 @@ def finalize() -> None:
         membership.job.leave()
 
 
+def fail() -> None:
+    """Leaves the job as a rank whose program has failed: the calls of its peers end with :class:`Aborted`."""
+    global _current
+    membership, _current = _current, None
+    if membership is not None and membership.process == os.getpid():
+        membership.job.fail()
+
+
 def _leave_at_exit() -> None:
     """Tells peers that the program of this rank has returned, or that it failed."""
-    membership = _current
-    if membership is None or membership.process != os.getpid():
-        return
     if getattr(sys, "last_value", None) is None:
         finalize()
     else:
-        membership.job.fail()
+        fail()
 
 
 atexit.register(_leave_at_exit)

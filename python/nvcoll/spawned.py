@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from nvcoll import bound
+from nvcoll import bound, membership
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.failures import text_of
 
@@ -34,11 +33,12 @@ def main(pipe: Connection, program: bytes, place: dict[str, str], parent: int) -
     pipe.send_bytes(pickle.dumps(("began",)))
     try:
         fn, args = pickle.loads(program)
-        comm = importlib.import_module("nvcoll").init()
+        comm = membership.init()
         pipe.send_bytes(pickle.dumps(("joined",)))
         report = _returned(fn(comm, *args))
     except BaseException as error:
         report = _raised(error)
+        membership.fail()
     pipe.send_bytes(pickle.dumps(report))
 
 
