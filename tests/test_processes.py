@@ -85,6 +85,23 @@ def test_a_group_has_more_calls_than_a_pass_has_room_for(job):
     assert job.run(many_calls_in_a_group) == [True] * 3
 
 
+def groups_of_symmetric_arrays(comm):
+    outcomes = []
+    for reachable in ((0, 1, 2), (1,), ()):
+        arrays = [(comm.full if comm.rank in reachable else np.full)(n, comm.rank + 1.0) for n in (1, 1000, 7)]
+        with comm.group() as calls:
+            for x in arrays:
+                comm.all_reduce(x)
+        outcomes += [float(x.sum() / x.size) for x in arrays]
+        calls.run()
+        outcomes += [float(x[0]) for x in arrays]
+    return outcomes
+
+
+def test_ranks_agree_on_the_path_of_a_group(job):
+    assert job.run(groups_of_symmetric_arrays) == [([6.0] * 3 + [18.0] * 3) * 3] * 3
+
+
 def arrays_of_every_kind(comm):
     made = [
         comm.empty(5),

@@ -34,10 +34,12 @@ pub enum CallPurpose {
     Split,
     /// The exchange of rows of counts before an all_to_all.
     RowsOfCounts,
+    /// The agreement on the path of the calls of a group: a barrier whose records say whether every rank can reach the arrays.
+    PathOfGroup,
 }
 
 impl CallPurpose {
-    const ALL: [Self; 3] = [Self::Itself, Self::Split, Self::RowsOfCounts];
+    const ALL: [Self; 4] = [Self::Itself, Self::Split, Self::RowsOfCounts, Self::PathOfGroup];
 }
 
 /// The color and the key of a rank in a split.
@@ -118,9 +120,9 @@ impl Call {
         }
     }
 
-    /// Returns the call that ranks make to split.
-    pub(crate) fn of_split() -> Self {
-        Self { purpose: CallPurpose::Split, ..Self::without_data(&BARRIER) }
+    /// Returns a barrier in whose records ranks tell each other two words, for this purpose.
+    pub(crate) fn of_words(purpose: CallPurpose) -> Self {
+        Self { purpose, ..Self::without_data(&BARRIER) }
     }
 
     /// Returns all parts but the path and the algorithm.
@@ -144,7 +146,7 @@ impl Call {
     pub(crate) fn advice_beside(&self, other: &Self) -> &'static str {
         let is_all_to_all = |call: &Self| match call.purpose {
             CallPurpose::Itself => call.collective == &ALL_TO_ALL,
-            CallPurpose::Split => false,
+            CallPurpose::Split | CallPurpose::PathOfGroup => false,
             CallPurpose::RowsOfCounts => true,
         };
         if self.purpose != other.purpose {
@@ -237,6 +239,7 @@ impl std::fmt::Display for Call {
         match purpose {
             CallPurpose::Itself => {}
             CallPurpose::Split => return f.write_str("split"),
+            CallPurpose::PathOfGroup => return f.write_str("group"),
             CallPurpose::RowsOfCounts => return f.write_str("all_to_all with a row of counts"),
         }
         if collective.is_without_data() {

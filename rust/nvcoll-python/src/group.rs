@@ -159,7 +159,7 @@ impl Group {
         }
         let calls = self.endpoint.group.close();
         if kind.is_none() {
-            let launch = Launch::new(py, calls)?;
+            let launch = Launch::new(py, calls, &self.endpoint, deadline(self.timeout))?;
             *self.launch.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch);
             self.run(py, None)?;
         }

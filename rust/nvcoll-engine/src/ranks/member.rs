@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nvcoll_core::schedule::Path;
 
-use crate::call::{Call, SplitKey};
+use crate::call::{Call, CallPurpose, SplitKey};
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
 use crate::memory::block::MemoryBlock;
@@ -17,7 +17,7 @@ use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
 use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::ranks::node::check_ranks;
-use crate::ranks::split;
+use crate::ranks::{split, words};
 use crate::run::by_rank::RankWorker;
 use crate::run::deadline::{Deadline, UntilDeadline, WaitLimit};
 use crate::run::quiesce::ring_everybody;
@@ -41,8 +41,8 @@ pub struct Member {
     process: Process,
     /// The state of its calls; `None` after the program of the rank has ended.
     calls: Mutex<Option<MemberCalls>>,
-    /// The program of its splits, after the first.
-    splits: OnceLock<Arc<Program>>,
+    /// The programs of its splits and of the agreements of its groups, after the first.
+    programs_of_words: [OnceLock<Arc<Program>>; 2],
 }
 
 /// The state that calls reuse, one after the other.
@@ -89,7 +89,14 @@ impl Member {
         let calls =
             MemberCalls { number: 0, rank_worker: RankWorker::of_member(world.world_size(), rank), scratch: None };
         let (process, calls) = (Process::current(), Mutex::new(Some(calls)));
-        let member = Arc::new(Self { world, rank, memberships, process, calls, splits: OnceLock::new() });
+        let member = Arc::new(Self {
+            world,
+            rank,
+            memberships,
+            process,
+            calls,
+            programs_of_words: [const { OnceLock::new() }; 2],
+        });
         if let Some(end) = member.memberships.add(&member) {
             member.end(end);
         }
@@ -232,16 +239,48 @@ impl Member {
         if color.is_some_and(|color| color > i32::MAX as u32) {
             return Err(Error::Invalid(format!("found color {}, expected one below 2^31", color.unwrap_or(0))));
         }
-        let program = match self.splits.get() {
-            Some(program) => program,
-            None => {
-                let unlocked = UntilDeadline::new(unlocked, deadline);
-                let program = split::program(self.world.world_size(), &unlocked)
-                    .map_err(|error| unlocked.explain(error, &Call::of_split(), "its schedule was being proved"))?;
-                self.splits.get_or_init(|| program)
-            }
-        };
+        let program = self.program_of_words(CallPurpose::Split, deadline, unlocked)?;
         unlocked.run(|| self.run_split(program, SplitKey { color, key }, WaitLimit { deadline, is_interrupted }))
+    }
+
+    /// Says whether all ranks offer to run the calls of a group mapped. Every rank calls it with its own offer.
+    ///
+    /// # Errors
+    /// As [`Member::run`].
+    pub fn agree_on_mapped(
+        &self,
+        is_offered: bool,
+        deadline: Deadline,
+        unlocked: &impl Unlocked,
+        is_interrupted: &mut (dyn FnMut() -> bool + Send),
+    ) -> Result<bool> {
+        let program = self.program_of_words(CallPurpose::PathOfGroup, deadline, unlocked)?;
+        unlocked.run(|| {
+            let mut calls = self.begin()?;
+            let calls = calls.as_mut().ok_or(ENDED)?;
+            let (own, mut patience) = ([u64::from(is_offered), 0], WaitLimit { deadline, is_interrupted });
+            // SAFETY: `program_of_words` bound it for this many ranks; a barrier has no steps, so that no buffer is touched.
+            unsafe { calls.say(&self.world, program, own, &mut patience) }?;
+            let all = words::words(&self.world, program, calls.number);
+            Ok(all.is_some_and(|all| all.iter().all(|&[is_offered, _]| is_offered == 1)))
+        })
+    }
+
+    /// Returns the program of a call without data in which ranks say words.
+    fn program_of_words(
+        &self,
+        purpose: CallPurpose,
+        deadline: Deadline,
+        unlocked: &impl Unlocked,
+    ) -> Result<&Arc<Program>> {
+        let place = &self.programs_of_words[usize::from(purpose == CallPurpose::PathOfGroup)];
+        if let Some(program) = place.get() {
+            return Ok(program);
+        }
+        let unlocked = UntilDeadline::new(unlocked, deadline);
+        let program = words::program(self.world.world_size(), purpose, &unlocked)
+            .map_err(|error| unlocked.explain(error, &Call::of_words(purpose), "its schedule was being proved"))?;
+        Ok(place.get_or_init(|| program))
     }
 
     fn run_split(
@@ -252,9 +291,8 @@ impl Member {
     ) -> Result<Option<Arc<Self>>> {
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;
-        // SAFETY: `split::program` bound it for this many ranks; a barrier has no steps, so that no buffer is touched.
-        let outcome =
-            unsafe { calls.run(&self.world, Pass::of_split(program, key), None, &[Buffers::unknown()], &mut patience) };
+        // SAFETY: as in `agree_on_mapped`.
+        let outcome = unsafe { calls.say(&self.world, program, key.words(), &mut patience) };
         let group = match split::join(&self.world, program, calls.number, self.rank, patience.deadline.at()) {
             Ok(group) => group,
             Err(error) => return Err(outcome.err().unwrap_or(error)),
@@ -346,6 +384,21 @@ impl MemberCalls {
         }
         world.make_staging(staging_bytes)?;
         Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), Scratch::start))
+    }
+
+    /// Makes the next call, which has no data, and says two words in it.
+    ///
+    /// # Safety
+    /// The program is a barrier of as many ranks as the world has.
+    unsafe fn say(
+        &mut self,
+        world: &World,
+        program: &Arc<Program>,
+        words: [u64; 2],
+        patience: &mut WaitLimit<'_>,
+    ) -> Result<()> {
+        // SAFETY: a barrier touches no buffer; the program is of as many ranks as the world, as this function demands.
+        unsafe { self.run(world, Pass::of_words(program, words), None, &[Buffers::unknown()], patience) }
     }
 
     /// Makes the next call, or the calls of the next pass.

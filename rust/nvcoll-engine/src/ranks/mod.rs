@@ -13,3 +13,4 @@ pub mod processes;
 pub(crate) mod rank_end;
 pub(crate) mod split;
 pub mod team;
+pub(crate) mod words;

@@ -17,49 +17,19 @@
 //! Where the world of a group comes from is the business of the world that is split (`WorldOrigin`): threads find it in a map, processes
 //! pass each other its memory. Cost: a barrier, then one world per group, about 35 KiB for each rank, and the staging.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::call::{Call, SplitKey};
+use crate::call::SplitKey;
 use crate::error::Result;
-use crate::kernel::Isa;
 use crate::memory::world::World;
-use crate::program::make::prove;
 use crate::program::Program;
-use crate::sync::single_flight::{SingleFlight, Unlocked};
-
-static PROGRAMS: Mutex<Option<HashMap<u32, Weak<Program>>>> = Mutex::new(None);
-static IN_FLIGHT: SingleFlight<u32> = SingleFlight::new();
-
-/// Returns the program of a split of `world_size` ranks, which is that of a barrier. It lives as long as a member that split.
-///
-/// # Errors
-/// An interruption by the caller.
-pub(crate) fn program(world_size: u32, unlocked: &impl Unlocked) -> Result<Arc<Program>> {
-    let programs = || PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    let find = || programs().as_ref().and_then(|programs| programs.get(&world_size)?.upgrade());
-    let make = || {
-        let call = Call::of_split();
-        let proof = prove(&call, "auto", world_size, unlocked)?;
-        let program = Arc::new(unlocked.run(|| Program::bind(&proof, call, usize::MAX, Isa::Baseline))?);
-        let mut programs = programs();
-        let programs = programs.get_or_insert_default();
-        programs.retain(|_, program| program.strong_count() > 0);
-        programs.insert(world_size, Arc::downgrade(&program));
-        Ok(program)
-    };
-    IN_FLIGHT.find_or_make(&world_size, unlocked, find, make)
-}
+use crate::ranks::words::words;
 
 /// Returns the keys of all ranks in split number `call`; `None` if a rank has not entered it, or made a different
 /// call.
 fn keys(world: &World, program: &Program, call: u32) -> Option<Vec<SplitKey>> {
-    let of_rank = |lines: &crate::memory::world::rank_lines::RankLines| {
-        let record = lines.stamp.has_entered(call).then(|| lines.record.read(call))?;
-        (record[..3] == program.fingerprint).then(|| SplitKey::of_words([record[3], record[4]]))
-    };
-    world.lines.iter().map(of_rank).collect()
+    Some(words(world, program, call)?.into_iter().map(SplitKey::of_words).collect())
 }
 
 /// Returns the ranks of the group of `rank`, in their new order.

@@ -82,10 +82,10 @@ mod tests {
     use nvcoll_core::collective::BARRIER;
 
     use super::*;
-    use crate::call::{Call, SplitKey};
+    use crate::call::{Call, CallPurpose, SplitKey};
     use crate::memory::buffers::Buffers;
     use crate::ranks::node::Node;
-    use crate::ranks::split;
+    use crate::ranks::words;
     use crate::run::deadline::Deadline;
     use crate::sync::single_flight::HoldsNoLock;
 
@@ -104,7 +104,7 @@ mod tests {
 
     /// Rank 0 enters its first call, a split, and is overtaken there: what it has not done yet, `Member::split` does later.
     fn enter_split(team: &Team, said: SplitKey) {
-        let [fingerprint, small, count] = split::program(2, &HoldsNoLock).unwrap().fingerprint;
+        let [fingerprint, small, count] = words::program(2, CallPurpose::Split, &HoldsNoLock).unwrap().fingerprint;
         let ([color, key], lines) = (said.words(), &team.world.lines[0]);
         lines.record.write(1, &[fingerprint, small, count, color, key, 0, 0, 1]);
         lines.stamp.enter(1);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Both only grow, modulo their width, and are compared by wrapping difference. Nothing is ever reset. A word must not fall 2^31 calls
-//! behind, so a rank publishes the words of unused queues now and then (`run/by_rank.rs`). A stamp of c says that the rank has finished
+//! behind, so a rank publishes the words of unused queues now and then (`run/by_rank/`). A stamp of c says that the rank has finished
 //! c-1. So a rank that sees it may overwrite what the other read in call c-2: this is the stamp rule.
 
 use nvcoll_core::limits::MAX_RUNNING_QUEUES;

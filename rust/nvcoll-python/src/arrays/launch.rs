@@ -9,7 +9,8 @@ use super::bound::BoundArrays;
 use super::operands::Operands;
 use super::prepared::{Kept, Prepared};
 use crate::endpoint::Endpoint;
-use crate::gil::{watched, watched_rank};
+use crate::error::of_member;
+use crate::gil::{interruptible, watched, watched_rank, WithoutGil};
 
 /// Kept calls that run as one batch.
 pub(crate) struct Launch {
@@ -23,11 +24,11 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Makes the batch of calls that one endpoint prepared.
+    /// Makes the batch of calls that `endpoint` prepared. Ranks that are processes agree on the path of the calls first.
     ///
     /// # Errors
-    /// `InvalidArgument` if arrays of two calls share memory and one of them is written.
-    pub(crate) fn new(py: Python<'_>, kept: Vec<Kept>) -> PyResult<Self> {
+    /// `InvalidArgument` if arrays of two calls share memory and one of them is written; the exceptions of a call.
+    pub(crate) fn new(py: Python<'_>, kept: Vec<Kept>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<Self> {
         let (mut calls, mut bound) = (Vec::with_capacity(kept.len()), BoundArrays::default());
         for one in kept {
             calls.push(one.call);
@@ -35,8 +36,9 @@ impl Launch {
         }
         let operands: Vec<&Operands> = calls.iter().map(|call| &call.operands).collect();
         Operands::check_apart_from_each_other(py, &operands)?;
+        let is_mapped = agreed(py, &calls, endpoint, deadline)?;
         let copied = (0..calls.len()).filter(|&nth| operands[nth].is_copied()).collect();
-        let mut batch = Batch::new(calls.iter().map(|call| (call.program.clone(), call.buffers.clone())).collect());
+        let mut batch = Batch::new(calls.iter().map(|call| (call.chosen(is_mapped), call.buffers.clone())).collect());
         operands.iter().enumerate().for_each(|(nth, operands)| batch.set_originals(nth, operands.originals()));
         Ok(Self { calls, bound, copied, batch })
     }
@@ -81,4 +83,15 @@ impl Launch {
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
         self.calls.iter().flat_map(|call| call.operands.objects()).chain(self.bound.objects())
     }
+}
+
+/// Says whether the ranks run the calls mapped that leave the path open. There is nothing to agree on if all calls name theirs, and
+/// then no rank asks.
+fn agreed(py: Python<'_>, calls: &[Prepared], endpoint: &Endpoint, deadline: Deadline) -> PyResult<bool> {
+    let mut open = calls.iter().filter(|call| call.program.call().is_path_agreed).peekable();
+    let Some(member) = endpoint.member().filter(|_| open.peek().is_some()) else { return Ok(false) };
+    let is_offered = open.all(|call| call.mapped.is_some());
+    let agreed =
+        interruptible(|is_interrupted| member.agree_on_mapped(is_offered, deadline, &WithoutGil(py), is_interrupted))?;
+    agreed.map_err(|error| of_member(py, member, &error))
 }

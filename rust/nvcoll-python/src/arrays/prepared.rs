@@ -36,7 +36,7 @@ use crate::gil::{watched, watched_rank};
 pub(crate) struct Prepared {
     pub(super) program: SharedProgram,
     /// The program of the same call on the mapped path, if ranks may agree on it.
-    mapped: Option<SharedProgram>,
+    pub(super) mapped: Option<SharedProgram>,
     pub(super) operands: Operands,
     /// Of the arrays in `operands`.
     pub(super) buffers: Vec<Buffers>,
@@ -63,6 +63,11 @@ impl Prepared {
     pub(crate) fn run(mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<SharedProgram> {
         self.execute(py, endpoint, deadline)?;
         Ok(self.program)
+    }
+
+    /// Returns the program on the mapped path, if ranks agreed on it and the call left the path open.
+    pub(super) fn chosen(&self, is_mapped: bool) -> SharedProgram {
+        self.mapped.as_ref().filter(|_| is_mapped).unwrap_or(&self.program).clone()
     }
 
     /// Keeps the call for later runs.

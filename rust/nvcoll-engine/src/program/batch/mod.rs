@@ -27,7 +27,6 @@ use std::sync::{Arc, Mutex};
 
 use nvcoll_core::schedule::Path;
 
-use crate::call::SplitKey;
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::Footprint;
 use crate::memory::originals::OriginalArray;
@@ -55,8 +54,8 @@ pub(crate) struct Pass<'a> {
 enum PassOrigin<'a> {
     /// One call, and the rank's arrays if its buffers are copies of some.
     Call(&'a [OriginalArray]),
-    /// A split, and what the rank says in it.
-    Split(SplitKey),
+    /// A call without data, and the two words that the rank says in it.
+    Words([u64; 2]),
     /// A batch of several calls, and which of its passes this is.
     Batch(&'a BatchShape, usize),
 }
@@ -72,16 +71,16 @@ impl<'a> Pass<'a> {
         Self { programs: std::slice::from_ref(program), origin: PassOrigin::Call(originals) }
     }
 
-    /// Makes the pass of a split.
-    pub(crate) fn of_split(program: &'a Arc<Program>, key: SplitKey) -> Self {
-        Self { programs: std::slice::from_ref(program), origin: PassOrigin::Split(key) }
+    /// Makes the pass of a call without data in which a rank says two words.
+    pub(crate) fn of_words(program: &'a Arc<Program>, words: [u64; 2]) -> Self {
+        Self { programs: std::slice::from_ref(program), origin: PassOrigin::Words(words) }
     }
 
     #[inline]
     fn batch(&self) -> Option<(&'a BatchShape, usize)> {
         match self.origin {
             PassOrigin::Batch(batch, pass) => Some((batch, pass)),
-            PassOrigin::Call(_) | PassOrigin::Split(_) => None,
+            PassOrigin::Call(_) | PassOrigin::Words(_) => None,
         }
     }
 
@@ -90,15 +89,15 @@ impl<'a> Pass<'a> {
     pub(crate) fn originals(&self) -> &'a [OriginalArray] {
         match self.origin {
             PassOrigin::Call(originals) => originals,
-            PassOrigin::Split(_) | PassOrigin::Batch(..) => &[],
+            PassOrigin::Words(_) | PassOrigin::Batch(..) => &[],
         }
     }
 
-    /// Returns what the rank says, if it is a split.
+    /// Returns the words that the rank says, if the pass is of such a call.
     #[inline]
-    pub(crate) fn split_key(&self) -> Option<SplitKey> {
+    pub(crate) fn words(&self) -> Option<[u64; 2]> {
         match self.origin {
-            PassOrigin::Split(key) => Some(key),
+            PassOrigin::Words(words) => Some(words),
             PassOrigin::Call(_) | PassOrigin::Batch(..) => None,
         }
     }

@@ -12,36 +12,27 @@
 //! that rank enter. There it compares the two calls, before a byte moves. Every wait ends by progress, by the abort or by the deadline.
 //! It also ends by the user's interrupt where one caller drives all ranks, and by the return of a peer's program where ranks call for
 //! themselves. A failing rank returns when no peer can still touch its buffers (`run/quiesce.rs`).
-//!
-//! **Ranks that call for themselves check each other's buffers.** After a rank has stamped its line and rung, it meets every peer that
-//! has entered already. Of two ranks at least one finds the other there, because each stamps, fences and then looks. So every pair is
-//! compared, although no rank waits for it and a schedule need not bring all pairs together. Cost: one load per peer, and the records
-//! of earlier peers, which most algorithms read anyway. A rank may complete before another enters, as in a broadcast. It then has its
-//! memory back, and the other may pass that memory anew. So ranks that completed before this one stamped are not compared with it;
-//! a rank that works on copies has completed when its results are in its own arrays.
+
+mod meeting;
 
 use std::ops::Range;
 
 use crate::call::PositionedCall;
 use crate::error::Result;
 use crate::memory::buffers::Buffers;
-use crate::memory::footprint::{arrays_overlap, overlap, packed_arrays};
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::{Slot, Wait, Workspace};
 use crate::run::deadline::WaitLimit;
 use crate::run::quiesce::{quiesce_and_report, ring_everybody};
-use crate::sync::atomic::{pause, Ordering};
+use crate::sync::atomic::pause;
 use crate::sync::backoff::{give_way, Backoff, Next};
-use crate::sync::record::{CALLS, COPIES, FLAGS, PLACE, REACHABLE};
-use crate::sync::{Cause, Doorbell, Pair, Record};
+use crate::sync::{Cause, Doorbell, Pair};
+use meeting::ID;
 
 /// The distance of calls at which a rank updates the progress words of queues that it does not use. A word that
 /// stayed 2^31 calls behind would look as if it were ahead. Chosen: half of that.
 const REFRESH_CALLS: u32 = 1 << 30;
-
-/// The index of the record word that identifies the pass of a batch; single calls have an address there.
-const ID: usize = 3;
 
 /// The number of passes for which a worker remembers its peers' buffers. Chosen: more groups than a training step
 /// has.
@@ -241,43 +232,15 @@ impl RankWorker {
             if let Some(cause) = world.abort().cause() {
                 return Err(cause);
             }
-            let record = match (pass.footprint(), pass.split_key()) {
-                (None, None) => {
-                    let mut record = record_of(self.fingerprint, &buffers[at], words_of(world, rank));
-                    if !pass.originals().is_empty() {
-                        lines.notes.originals.write(number, pass.originals());
-                        // Relaxed: the stamp publishes it.
-                        lines.notes.has_copies.store(true, Ordering::Relaxed);
-                        record[CALLS] |= COPIES;
-                    }
-                    if is_reachable {
-                        record[CALLS] |= REACHABLE;
-                    }
-                    record
-                }
-                (None, Some(key)) => {
-                    let [fingerprint, small, count] = self.fingerprint;
-                    let [color, key] = key.words();
-                    [fingerprint, small, count, color, key, 0, 0, 1]
-                }
-                (Some(footprint), _) => {
-                    let own = buffers.iter().skip(at).step_by(given);
-                    lines.batch.write(number, pass.id(), records_of(pass, own, words_of(world, rank)));
-                    lines.notes.footprints.write(number, pass.id(), footprint);
-                    if footprint.has_originals() {
-                        // Relaxed: the stamp publishes it.
-                        lines.notes.has_copies.store(true, Ordering::Relaxed);
-                    }
-                    record_of_pass(self.fingerprint, pass)
-                }
-            };
+            let own = buffers.iter().skip(at).step_by(given);
+            let record = self.describe(world, pass, rank, is_reachable, number, own.clone());
             lines.record.write(number, &record);
             if number.is_multiple_of(REFRESH_CALLS) {
                 // Nothing of this call is done, and everything of the earlier ones.
                 lines.progress.iter().for_each(|progress| progress.publish(number, 0));
             }
             lines.stamp.enter(number);
-            self.know_own(world, pass, rank, buffers.iter().skip(at).step_by(given));
+            self.know_own(world, pass, rank, own);
             self.known.peers[rank as usize] = record[ID];
         }
         Doorbell::ring_all(
@@ -287,24 +250,6 @@ impl RankWorker {
             self.meet_early_comers(world, pass, number)?;
         }
         Ok(())
-    }
-
-    /// Waits until all ranks have entered, and says whether every rank can reach the buffers of all.
-    fn all_are_reachable(
-        &mut self,
-        world: &World,
-        pass: Pass<'_>,
-        number: u32,
-        patience: &mut WaitLimit<'_>,
-    ) -> std::result::Result<bool, Cause> {
-        let (own, mut is_everywhere) = (self.ranks.start, true);
-        for rank in 0..world.world_size() {
-            let lines = &world.lines[rank as usize];
-            self.wait(world, number, patience, |_| lines.stamp.has_entered(number))?;
-            self.compare_and_meet(world, pass, rank, number, own)?;
-            is_everywhere &= lines.record.read(number)[CALLS] & REACHABLE != 0;
-        }
-        Ok(is_everywhere)
     }
 
     /// Runs the steps of the worker's ranks and leaves.
@@ -452,132 +397,6 @@ impl RankWorker {
         }
     }
 
-    /// Notes which members are through with a call that this one has yet to enter.
-    fn see_who_is_gone(&mut self, world: &World, pass: Pass<'_>, number: u32) {
-        if !self.is_member || pass.first().verified().is_symmetric() {
-            self.gone.fill(false);
-            return;
-        }
-        // A rank that has entered the call and is quiet has finished it: it begins the next when this rank has entered this one.
-        // Acquire: pairs with the Release in `Member::results_are_back`. A user who passes memory that another rank had before
-        // got it after that store.
-        for (gone, lines) in self.gone.iter_mut().zip(&world.lines) {
-            let is_done = lines.stamp.has_entered(number) && lines.activity.is_quiet();
-            *gone = is_done && !lines.notes.has_copies.load(Ordering::Acquire);
-        }
-    }
-
-    /// Meets every rank that has entered the call before this one looked.
-    fn meet_early_comers(&mut self, world: &World, pass: Pass<'_>, number: u32) -> std::result::Result<(), Cause> {
-        let own = self.ranks.start;
-        for rank in 0..world.world_size() {
-            // The fence of the doorbells lies between this worker's stamp and this look.
-            if world.lines[rank as usize].stamp.has_entered(number) {
-                self.compare_and_meet(world, pass, rank, number, own)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Compares the call of a peer that has entered with that of this worker's rank `own`, and learns the peer's
-    /// buffers.
-    fn compare_and_meet(
-        &mut self,
-        world: &World,
-        pass: Pass<'_>,
-        rank: u32,
-        number: u32,
-        own: u32,
-    ) -> std::result::Result<(), Cause> {
-        if self.met[rank as usize] {
-            return Ok(());
-        }
-        let record = world.lines[rank as usize].record.read(number);
-        // Whichever of the two finds the other, they are named in one order.
-        let pair = Pair { ranks: [own.min(rank), own.max(rank)], call: number };
-        if record[..3] != self.fingerprint || record[CALLS] & !FLAGS != calls_word(pass) {
-            return Err(world.abort().raise(Cause::Mismatch(pair)));
-        }
-        if pass.id() != 0 && self.known.peers[rank as usize] == record[ID] {
-            self.met[rank as usize] = true;
-            return Ok(());
-        }
-        if self.meet(world, pass, rank, number, &record).is_none() {
-            return Err(world.abort().raise(Cause::NoMemory(own)));
-        }
-        let is_gone = self.gone[rank as usize];
-        if self.is_member && !is_gone && self.overlaps(world, pass, own, rank, number, &record) {
-            return Err(world.abort().raise(Cause::Overlap(pair)));
-        }
-        // A rank that was gone is compared when it is met again.
-        self.known.peers[rank as usize] = if is_gone { 0 } else { record[ID] };
-        Ok(())
-    }
-
-    /// Says whether the memory of a peer overlaps that of this worker's rank `own`.
-    fn overlaps(&self, world: &World, pass: Pass<'_>, own: u32, rank: u32, number: u32, record: &Record) -> bool {
-        match pass.footprint() {
-            None if pass.originals().is_empty() && record[CALLS] & COPIES == 0 => {
-                overlap(&pass.first().user_bytes, &self.known.buffers, own, rank)
-            }
-            None => self.originals_overlap(world, pass, own, rank, number, record),
-            Some(footprint) => world.lines[rank as usize].notes.footprints.overlap(number, footprint),
-        }
-    }
-
-    /// Says whether the arrays of a peer overlap those of rank `own` in a single call, if one of the two works on
-    /// copies.
-    #[cold]
-    fn originals_overlap(
-        &self,
-        world: &World,
-        pass: Pass<'_>,
-        own: u32,
-        rank: u32,
-        number: u32,
-        record: &Record,
-    ) -> bool {
-        if own == rank {
-            return false;
-        }
-        let packed =
-            |rank: u32| packed_arrays(pass.first().user_bytes[rank as usize], &self.known.buffers[rank as usize]);
-        let own_packed = packed(own);
-        let own = if pass.originals().is_empty() { &own_packed[..] } else { pass.originals() };
-        match record[CALLS] & COPIES {
-            0 => arrays_overlap(own, &packed(rank)),
-            _ => world.lines[rank as usize].notes.originals.read(number, |others| arrays_overlap(own, others)),
-        }
-    }
-
-    /// Notes the buffers of a rank of this worker, one for each call of the pass.
-    fn know_own<'a>(&mut self, world: &World, pass: Pass<'_>, rank: u32, own: impl Iterator<Item = &'a Buffers>) {
-        let staging = staging_of(world, pass, rank);
-        let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
-        places.zip(own).for_each(|(place, own)| *place = Buffers { staging, ..*own });
-        self.met[rank as usize] = true;
-    }
-
-    /// Learns the buffers of a peer. Returns `None` if they could not be mapped here.
-    fn meet(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) -> Option<()> {
-        self.met[rank as usize] = true;
-        if pass.split_key().is_some() {
-            return Some(()); // a split has no buffers
-        }
-        let staging = staging_of(world, pass, rank);
-        let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
-        let learn = |(place, record): (&mut Buffers, Record)| {
-            *place = buffers_in(&record, staging, |word| world.addresses.address_of(rank, word))?;
-            Some(())
-        };
-        if pass.footprint().is_none() {
-            places.zip([*record]).try_for_each(learn)
-        } else {
-            let records = world.lines[rank as usize].batch.read(number, pass.programs().len());
-            places.zip(records).try_for_each(learn)
-        }
-    }
-
     /// Waits until `is_over`: it pauses, then yields, then sleeps. The wait needs peers to reach `call`.
     fn wait(
         &self,
@@ -647,59 +466,6 @@ impl Drop for EndOnPanic<'_> {
         // The worker has left its steps: it touches nobody's buffers any more.
         self.ranks.clone().for_each(|rank| self.world.lines[rank as usize].activity.acknowledge());
         ring_everybody(self.world);
-    }
-}
-
-/// Returns the record of a single call; `word_of` gives the word for an address.
-fn record_of([fingerprint, small, count]: [u64; 3], own: &Buffers, word_of: impl Fn(*mut u8) -> u64) -> Record {
-    let [input, output, scratch] = [own.input, own.output, own.scratch].map(word_of);
-    [fingerprint, small, count, input, output, scratch, own.scalar.to_bits(), 1]
-}
-
-/// Returns the record of a pass of a batch.
-fn record_of_pass([fingerprint, small, count]: [u64; 3], pass: Pass<'_>) -> Record {
-    let mut record = [fingerprint, small, count, 0, 0, 0, 0, 0];
-    (record[ID], record[CALLS]) = (pass.id(), calls_word(pass));
-    record
-}
-
-/// Returns the records of the calls of a pass, given the rank's own buffers in each.
-fn records_of<'a>(
-    pass: Pass<'a>,
-    own: impl Iterator<Item = &'a Buffers> + 'a,
-    word_of: impl Fn(*mut u8) -> u64 + 'a,
-) -> impl Iterator<Item = Record> + 'a {
-    pass.programs().iter().zip(own).enumerate().map(move |(nth, (program, own))| {
-        let (place, of) = pass.place(nth);
-        let mut record = record_of(program.fingerprint, own, &word_of);
-        record[PLACE] = place as u64 | (of as u64) << 32;
-        record
-    })
-}
-
-fn calls_word(pass: Pass<'_>) -> u64 {
-    match pass.place(0) {
-        (_, 1) => 1,
-        (_, of) => pass.programs().len() as u64 | (of as u64) << 32,
-    }
-}
-
-/// Returns the buffers that a record names; `address_of` gives the address for a word.
-fn buffers_in(record: &Record, staging: *mut u8, address_of: impl Fn(u64) -> Option<*mut u8>) -> Option<Buffers> {
-    let (input, output, scratch) = (address_of(record[3])?, address_of(record[4])?, address_of(record[5])?);
-    Some(Buffers { input, output, scratch, staging, scalar: f64::from_bits(record[6]) })
-}
-
-/// Returns the words that stand for addresses in the records of a rank.
-fn words_of(world: &World, rank: u32) -> impl Fn(*mut u8) -> u64 + '_ {
-    move |address| world.addresses.word_of(rank, address)
-}
-
-/// Returns the staging of a rank; null if the pass uses none.
-fn staging_of(world: &World, pass: Pass<'_>, rank: u32) -> *mut u8 {
-    match pass.first().staging_bytes() {
-        0 => std::ptr::null_mut(),
-        _ => world.staging(rank),
     }
 }
 

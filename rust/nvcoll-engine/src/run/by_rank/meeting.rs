@@ -1,0 +1,267 @@
+//! Meetings: a rank that runs a call sees that a peer has entered it, compares the two calls, and learns the peer's buffers.
+//!
+//! **Ranks that call for themselves check each other's buffers.** After a rank has stamped its line and rung, it meets every peer that
+//! has entered already. Of two ranks at least one finds the other there, because each stamps, fences and then looks. So every pair is
+//! compared, although no rank waits for it and a schedule need not bring all pairs together. Cost: one load per peer, and the records
+//! of earlier peers, which most algorithms read anyway. A rank may complete before another enters, as in a broadcast. It then has its
+//! memory back, and the other may pass that memory anew. So ranks that completed before this one stamped are not compared with it;
+//! a rank that works on copies has completed when its results are in its own arrays.
+//!
+//! **Ranks agree on a path.** A rank that offers to run a call mapped meets everybody first. If all records make the same offer, all
+//! ranks run it mapped. A rank that offers nothing need not look: its own record says that nobody does.
+
+use super::RankWorker;
+use crate::memory::buffers::Buffers;
+use crate::memory::footprint::{arrays_overlap, overlap, packed_arrays, Footprint};
+use crate::memory::world::World;
+use crate::program::batch::Pass;
+use crate::run::deadline::WaitLimit;
+use crate::sync::atomic::Ordering;
+use crate::sync::record::{CALLS, COPIES, FLAGS, PLACE, REACHABLE};
+use crate::sync::{Cause, Pair, Record};
+
+/// The index of the record word that identifies the pass of a batch; single calls have an address there.
+pub(super) const ID: usize = 3;
+
+impl RankWorker {
+    /// Writes what peers must know of a rank's call beside its record, and returns the record. `own` are the rank's buffers in each call
+    /// of the pass.
+    pub(super) fn describe<'a>(
+        &self,
+        world: &'a World,
+        pass: Pass<'a>,
+        rank: u32,
+        is_reachable: bool,
+        number: u32,
+        mut own: impl Iterator<Item = &'a Buffers> + 'a,
+    ) -> Record {
+        let lines = &world.lines[rank as usize];
+        if let Some([first, second]) = pass.words() {
+            let [fingerprint, small, count] = self.fingerprint;
+            return [fingerprint, small, count, first, second, 0, 0, 1];
+        }
+        let word_of = move |address| world.addresses.word_of(rank, address);
+        let has_copies = pass.footprint().map_or(!pass.originals().is_empty(), Footprint::has_originals);
+        if has_copies {
+            // Relaxed: the stamp publishes it.
+            lines.notes.has_copies.store(true, Ordering::Relaxed);
+        }
+        if let Some(footprint) = pass.footprint() {
+            lines.batch.write(number, pass.id(), records_of(pass, own, word_of));
+            lines.notes.footprints.write(number, pass.id(), footprint);
+            return record_of_pass(self.fingerprint, pass);
+        }
+        let mut record = record_of(self.fingerprint, own.next().expect("a call has the rank's buffers"), word_of);
+        if has_copies {
+            lines.notes.originals.write(number, pass.originals());
+            record[CALLS] |= COPIES;
+        }
+        if is_reachable {
+            record[CALLS] |= REACHABLE;
+        }
+        record
+    }
+
+    /// Waits until all ranks have entered, and says whether every rank can reach the buffers of all.
+    pub(super) fn all_are_reachable(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        number: u32,
+        patience: &mut WaitLimit<'_>,
+    ) -> std::result::Result<bool, Cause> {
+        let (own, mut is_everywhere) = (self.ranks.start, true);
+        for rank in 0..world.world_size() {
+            let lines = &world.lines[rank as usize];
+            self.wait(world, number, patience, |_| lines.stamp.has_entered(number))?;
+            self.compare_and_meet(world, pass, rank, number, own)?;
+            is_everywhere &= lines.record.read(number)[CALLS] & REACHABLE != 0;
+        }
+        Ok(is_everywhere)
+    }
+
+    /// Notes which members are through with a call that this one has yet to enter.
+    pub(super) fn see_who_is_gone(&mut self, world: &World, pass: Pass<'_>, number: u32) {
+        if !self.is_member || pass.first().verified().is_symmetric() {
+            self.gone.fill(false);
+            return;
+        }
+        // A rank that has entered the call and is quiet has finished it: it begins the next when this rank has entered this one.
+        // Acquire: pairs with the Release in `Member::results_are_back`. A user who passes memory that another rank had before
+        // got it after that store.
+        for (gone, lines) in self.gone.iter_mut().zip(&world.lines) {
+            let is_done = lines.stamp.has_entered(number) && lines.activity.is_quiet();
+            *gone = is_done && !lines.notes.has_copies.load(Ordering::Acquire);
+        }
+    }
+
+    /// Meets every rank that has entered the call before this one looked.
+    pub(super) fn meet_early_comers(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        number: u32,
+    ) -> std::result::Result<(), Cause> {
+        let own = self.ranks.start;
+        for rank in 0..world.world_size() {
+            // The fence of the doorbells lies between this worker's stamp and this look.
+            if world.lines[rank as usize].stamp.has_entered(number) {
+                self.compare_and_meet(world, pass, rank, number, own)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the call of a peer that has entered with that of this worker's rank `own`, and learns the peer's
+    /// buffers.
+    pub(super) fn compare_and_meet(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        rank: u32,
+        number: u32,
+        own: u32,
+    ) -> std::result::Result<(), Cause> {
+        if self.met[rank as usize] {
+            return Ok(());
+        }
+        let record = world.lines[rank as usize].record.read(number);
+        // Whichever of the two finds the other, they are named in one order.
+        let pair = Pair { ranks: [own.min(rank), own.max(rank)], call: number };
+        if record[..3] != self.fingerprint || record[CALLS] & !FLAGS != calls_word(pass) {
+            return Err(world.abort().raise(Cause::Mismatch(pair)));
+        }
+        if pass.id() != 0 && self.known.peers[rank as usize] == record[ID] {
+            self.met[rank as usize] = true;
+            return Ok(());
+        }
+        if self.meet(world, pass, rank, number, &record).is_none() {
+            return Err(world.abort().raise(Cause::NoMemory(own)));
+        }
+        let is_gone = self.gone[rank as usize];
+        if self.is_member && !is_gone && self.overlaps(world, pass, own, rank, number, &record) {
+            return Err(world.abort().raise(Cause::Overlap(pair)));
+        }
+        // A rank that was gone is compared when it is met again.
+        self.known.peers[rank as usize] = if is_gone { 0 } else { record[ID] };
+        Ok(())
+    }
+
+    /// Says whether the memory of a peer overlaps that of this worker's rank `own`.
+    fn overlaps(&self, world: &World, pass: Pass<'_>, own: u32, rank: u32, number: u32, record: &Record) -> bool {
+        match pass.footprint() {
+            None if pass.originals().is_empty() && record[CALLS] & COPIES == 0 => {
+                overlap(&pass.first().user_bytes, &self.known.buffers, own, rank)
+            }
+            None => self.originals_overlap(world, pass, own, rank, number, record),
+            Some(footprint) => world.lines[rank as usize].notes.footprints.overlap(number, footprint),
+        }
+    }
+
+    /// Says whether the arrays of a peer overlap those of rank `own` in a single call, if one of the two works on
+    /// copies.
+    #[cold]
+    fn originals_overlap(
+        &self,
+        world: &World,
+        pass: Pass<'_>,
+        own: u32,
+        rank: u32,
+        number: u32,
+        record: &Record,
+    ) -> bool {
+        if own == rank {
+            return false;
+        }
+        let packed =
+            |rank: u32| packed_arrays(pass.first().user_bytes[rank as usize], &self.known.buffers[rank as usize]);
+        let own_packed = packed(own);
+        let own = if pass.originals().is_empty() { &own_packed[..] } else { pass.originals() };
+        match record[CALLS] & COPIES {
+            0 => arrays_overlap(own, &packed(rank)),
+            _ => world.lines[rank as usize].notes.originals.read(number, |others| arrays_overlap(own, others)),
+        }
+    }
+
+    /// Notes the buffers of a rank of this worker, one for each call of the pass.
+    pub(super) fn know_own<'a>(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        rank: u32,
+        own: impl Iterator<Item = &'a Buffers>,
+    ) {
+        let staging = staging_of(world, pass, rank);
+        let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
+        places.zip(own).for_each(|(place, own)| *place = Buffers { staging, ..*own });
+        self.met[rank as usize] = true;
+    }
+
+    /// Learns the buffers of a peer. Returns `None` if they could not be mapped here.
+    fn meet(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) -> Option<()> {
+        self.met[rank as usize] = true;
+        if pass.words().is_some() {
+            return Some(()); // such a call has no buffers
+        }
+        let staging = staging_of(world, pass, rank);
+        let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
+        let learn = |(place, record): (&mut Buffers, Record)| {
+            *place = buffers_in(&record, staging, |word| world.addresses.address_of(rank, word))?;
+            Some(())
+        };
+        if pass.footprint().is_none() {
+            places.zip([*record]).try_for_each(learn)
+        } else {
+            let records = world.lines[rank as usize].batch.read(number, pass.programs().len());
+            places.zip(records).try_for_each(learn)
+        }
+    }
+}
+
+/// Returns the record of a single call; `word_of` gives the word for an address.
+fn record_of([fingerprint, small, count]: [u64; 3], own: &Buffers, word_of: impl Fn(*mut u8) -> u64) -> Record {
+    let [input, output, scratch] = [own.input, own.output, own.scratch].map(word_of);
+    [fingerprint, small, count, input, output, scratch, own.scalar.to_bits(), 1]
+}
+
+/// Returns the record of a pass of a batch.
+fn record_of_pass([fingerprint, small, count]: [u64; 3], pass: Pass<'_>) -> Record {
+    let mut record = [fingerprint, small, count, 0, 0, 0, 0, 0];
+    (record[ID], record[CALLS]) = (pass.id(), calls_word(pass));
+    record
+}
+
+/// Returns the records of the calls of a pass, given the rank's own buffers in each.
+fn records_of<'a>(
+    pass: Pass<'a>,
+    own: impl Iterator<Item = &'a Buffers> + 'a,
+    word_of: impl Fn(*mut u8) -> u64 + 'a,
+) -> impl Iterator<Item = Record> + 'a {
+    pass.programs().iter().zip(own).enumerate().map(move |(nth, (program, own))| {
+        let (place, of) = pass.place(nth);
+        let mut record = record_of(program.fingerprint, own, &word_of);
+        record[PLACE] = place as u64 | (of as u64) << 32;
+        record
+    })
+}
+
+fn calls_word(pass: Pass<'_>) -> u64 {
+    match pass.place(0) {
+        (_, 1) => 1,
+        (_, of) => pass.programs().len() as u64 | (of as u64) << 32,
+    }
+}
+
+/// Returns the buffers that a record names; `address_of` gives the address for a word.
+fn buffers_in(record: &Record, staging: *mut u8, address_of: impl Fn(u64) -> Option<*mut u8>) -> Option<Buffers> {
+    let (input, output, scratch) = (address_of(record[3])?, address_of(record[4])?, address_of(record[5])?);
+    Some(Buffers { input, output, scratch, staging, scalar: f64::from_bits(record[6]) })
+}
+
+/// Returns the staging of a rank; null if the pass uses none.
+fn staging_of(world: &World, pass: Pass<'_>, rank: u32) -> *mut u8 {
+    match pass.first().staging_bytes() {
+        0 => std::ptr::null_mut(),
+        _ => world.staging(rank),
+    }
+}
