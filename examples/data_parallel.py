@@ -1,6 +1,7 @@
 """Data-parallel training on real digits: eight virtual GPUs, gradients averaged with all_reduce.
 
-    python examples/data_parallel.py                            # or --algorithm ring, tree, two_level
+    python examples/data_parallel.py             # ranks are threads; or --algorithm ring, tree, two_level
+    nvcoll run -n 4 examples/data_parallel.py    # ranks are processes; or torchrun, or mpirun
 
 A two-layer network learns the 1,797 handwritten digits that scikit-learn ships (Alpaydin and Kaynak, UCI 1998). Each
 rank holds a replica of the parameters and a shard of the batch. ``avg`` averages the gradients, so replicas stay
@@ -64,59 +65,66 @@ def accuracy(parameters: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
     return float((forward(parameters, x)[2].argmax(axis=1) == y).mean())
 
 
-def train(node: nvcoll.Node, algorithm: str, *, is_quiet: bool = False) -> tuple[list[np.ndarray], float]:
-    """Trains and returns the replicas and the held-out accuracy."""
-    n = node.world_size
+def train(comm: nvcoll.Communicator, algorithm: str, *, is_quiet: bool = False) -> tuple[np.ndarray, float]:
+    """Trains this rank's replica; returns its parameters and the held-out accuracy."""
+    n, rank = comm.world_size, comm.rank
     x, y, x_held_out, y_held_out = load()
-    replicas = [initial_parameters() for _ in range(n)]
-    copies = [np.empty_like(replica) for replica in replicas]
+    replica = initial_parameters()
+    shared = comm.empty(replica.size, "f4")
     times, times_of_numpy, difference = [], [], 0.0
     for epoch in range(EPOCHS):
         losses = []
         for start in range(0, len(y), BATCH):
-            shards = [slice(start + r * BATCH // n, start + (r + 1) * BATCH // n) for r in range(n)]
-            gradients, shard_losses = map(
-                list, zip(*(gradient(p, x[s], y[s]) for p, s in zip(replicas, shards, strict=True)), strict=True)
-            )
+            shard = slice(start + rank * BATCH // n, start + (rank + 1) * BATCH // n)
+            shared[:], loss = gradient(replica, x[shard], y[shard])
+            everybody = comm.all_gather(shared).reshape(n, -1)  # what numpy needs, and nvcoll does not
             before = time.perf_counter()
-            expected = functools.reduce(np.add, gradients) / np.float32(n)
-            for copy in copies:
-                np.copyto(copy, expected)
+            expected = functools.reduce(np.add, everybody) / np.float32(n)
             middle = time.perf_counter()
-            node.all_reduce(gradients, "avg", algorithm=algorithm)
+            comm.all_reduce(shared, "avg", algorithm=algorithm)
             times.append(time.perf_counter() - middle)
             times_of_numpy.append(middle - before)
-            difference = max(difference, float(np.abs(gradients[0] - expected).max()))
-            for replica, g in zip(replicas, gradients, strict=True):
-                replica -= RATE * g
-            losses.append(np.mean(shard_losses))
-        if not is_quiet and (epoch % 5 == 4 or epoch == 0):
-            held_out = accuracy(replicas[0], x_held_out, y_held_out)
+            difference = max(difference, float(np.abs(shared - expected).max()))
+            replica -= RATE * shared
+            losses.append(loss)
+        if not is_quiet and rank == 0 and (epoch % 5 == 4 or epoch == 0):
+            held_out = accuracy(replica, x_held_out, y_held_out)
             print(f"epoch {epoch + 1:2}   loss {np.mean(losses):.4f}   held-out accuracy {held_out:.1%}")
-    if not is_quiet:
-        size = f"{len(times)} all_reduce calls of {replicas[0].size} float32 on {n} ranks"
+    if not is_quiet and rank == 0:
+        size = f"{len(times)} all_reduce calls of {replica.size} float32 on {n} ranks"
         here, numpy = (statistics.median(found) * 1e6 for found in (times, times_of_numpy))
-        print(f"{size}: median {here:.1f} us by {algorithm}, {numpy:.1f} us in numpy (sum, divide, copy to {n} arrays)")
+        print(f"{size}: median {here:.1f} us by {algorithm}, {numpy:.1f} us in numpy (sum and divide)")
         print(f"largest difference to numpy: {difference:.1e}")
-    return replicas, accuracy(replicas[0], x_held_out, y_held_out)
+    return replica, accuracy(replica, x_held_out, y_held_out)
+
+
+def compare(comm: nvcoll.Communicator, algorithm: str) -> None:
+    """Trains on all ranks and on one, and compares."""
+    replica, held_out = train(comm, algorithm)
+    replicas = comm.all_gather(replica).reshape(comm.world_size, -1)
+    assert all(np.array_equal(replica, other) for other in replicas), "replicas differ"
+    if comm.rank > 0:
+        return
+    alone, _ = nvcoll.Node(1).run(functools.partial(train, algorithm="nvswitch", is_quiet=True))[0]
+    distance = float(np.abs(replica - alone).max())
+    assert distance < 1e-4, f"one rank gives other parameters: {distance}"
+    assert held_out > 0.95, f"held-out accuracy is {held_out:.1%}"
+    print(f"parameters bitwise identical on all {comm.world_size} ranks")
+    print(f"largest difference to the one-rank run: {distance:.1e} (allowed 1e-4)")
+    print(f"held-out accuracy: {held_out:.1%} (must exceed 95 %)")
 
 
 def main() -> None:
-    """Trains on eight ranks and on one, and compares."""
+    """Joins the processes that a launcher has started; without one, ranks are threads."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--algorithm", default="nvswitch", help="nvswitch, ring, tree or two_level")
-    parser.add_argument("--ranks", type=int, default=8, choices=[1, 2, 4, 8])
+    parser.add_argument("--ranks", type=int, default=8, choices=[1, 2, 4, 8], help="threads, without a launcher")
     arguments = parser.parse_args()
-
-    replicas, held_out = train(nvcoll.Node(arguments.ranks), arguments.algorithm)
-    assert all(np.array_equal(replicas[0], replica) for replica in replicas), "replicas differ"
-    alone, _ = train(nvcoll.Node(1), "nvswitch", is_quiet=True)
-    distance = float(np.abs(replicas[0] - alone[0]).max())
-    assert distance < 1e-4, f"one rank gives other parameters: {distance}"
-    assert held_out > 0.95, f"held-out accuracy is {held_out:.1%}"
-    print(f"parameters bitwise identical on all {arguments.ranks} ranks")
-    print(f"largest difference to the one-rank run: {distance:.1e} (allowed 1e-4)")
-    print(f"held-out accuracy: {held_out:.1%} (must exceed 95 %)")
+    comm = nvcoll.init()
+    if comm.world_size > 1:
+        compare(comm, arguments.algorithm)
+    else:
+        nvcoll.Node(arguments.ranks).run(compare, arguments.algorithm)
 
 
 if __name__ == "__main__":
