@@ -22,8 +22,8 @@ pub struct MemoryBlock {
 /// Where a block came from, and goes to.
 #[derive(Debug)]
 enum BlockOrigin {
-    /// The allocator, with this alignment.
-    Heap { alignment: usize },
+    /// The allocator, which returned `base` for this layout.
+    Heap { base: *mut u8, layout: Layout },
     /// A mapping.
     #[cfg(target_os = "linux")]
     Mapping,
@@ -35,17 +35,15 @@ unsafe impl Send for MemoryBlock {}
 unsafe impl Sync for MemoryBlock {}
 
 impl MemoryBlock {
-    /// Allocates `bytes` zeroed bytes (at least one); `None` if there is no memory.
+    /// Allocates `bytes` zeroed bytes (at least one); `None` if there is no memory. Pages that nobody touches take none.
     pub fn try_zeroed(bytes: usize) -> Option<Self> {
-        let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).ok()?;
+        // Not aligned by the allocator: that would write the zeros, where new pages of the system have them.
+        let layout = Layout::from_size_align(bytes.max(1).checked_add(PAGE_BYTES)?, 1).ok()?;
         // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        Self::on_heap(start, layout)
-    }
-
-    fn on_heap(start: *mut u8, layout: Layout) -> Option<Self> {
-        let origin = BlockOrigin::Heap { alignment: layout.align() };
-        (!start.is_null()).then_some(Self { start, bytes: layout.size(), origin })
+        let base = unsafe { alloc_zeroed(layout) };
+        let start = base.wrapping_add(base.align_offset(PAGE_BYTES));
+        let origin = BlockOrigin::Heap { base, layout };
+        (!base.is_null()).then_some(Self { start, bytes: bytes.max(1), origin })
     }
 
     /// Takes over a mapping.
@@ -70,7 +68,8 @@ impl MemoryBlock {
             // is followed does not matter.
             unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
         }
-        Self::on_heap(start, layout)
+        let origin = BlockOrigin::Heap { base: start, layout };
+        (!start.is_null()).then_some(Self { start, bytes: layout.size(), origin })
     }
 
     /// Returns the address of the first byte.
@@ -87,10 +86,9 @@ impl MemoryBlock {
 impl Drop for MemoryBlock {
     fn drop(&mut self) {
         match self.origin {
-            BlockOrigin::Heap { alignment } => {
-                let layout = Layout::from_size_align(self.bytes, alignment).expect("it was allocated with it");
-                // SAFETY: `start` came from the allocator with this layout and is freed once.
-                unsafe { dealloc(self.start, layout) };
+            BlockOrigin::Heap { base, layout } => {
+                // SAFETY: `base` came from the allocator with this layout and is freed once.
+                unsafe { dealloc(base, layout) };
             }
             #[cfg(target_os = "linux")]
             BlockOrigin::Mapping => {
