@@ -413,9 +413,11 @@ impl MemberCalls {
         buffers: &[Buffers],
         patience: &mut WaitLimit<'_>,
     ) -> Result<()> {
-        for pass in [Some(pass), mapped].into_iter().flatten() {
-            for (program, own) in pass.programs().iter().zip(buffers) {
-                check_reachable(world, self.rank_worker.rank(), program, own)?;
+        if !matches!(world.addresses, Addresses::OneSpace) {
+            for pass in [Some(pass), mapped].into_iter().flatten() {
+                for (program, own) in pass.programs().iter().zip(buffers) {
+                    check_reachable(world, self.rank_worker.rank(), program, own)?;
+                }
             }
         }
         let _environment = FloatEnvironment::round_to_nearest();
@@ -426,12 +428,8 @@ impl MemberCalls {
 }
 
 /// Refuses a mapped program if a buffer of rank `own` is memory that its peers cannot reach.
-#[inline]
 fn check_reachable(world: &World, own: u32, program: &Program, buffers: &Buffers) -> Result<()> {
-    if matches!(world.addresses, Addresses::OneSpace)
-        || program.call().path != Path::Mapped
-        || program.call().collective.is_without_data()
-    {
+    if program.call().path != Path::Mapped || program.call().collective.is_without_data() {
         return Ok(());
     }
     let [input, output] = program.user_bytes[own as usize];

@@ -213,14 +213,7 @@ struct ProcessOrigin {
 }
 
 impl WorldOrigin for ProcessOrigin {
-    fn make_group(
-        &self,
-        call: u32,
-        color: u32,
-        ranks: Vec<u32>,
-        _own: u32,
-        until: Option<Instant>,
-    ) -> Result<Arc<World>> {
+    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, until: Option<Instant>) -> Result<Arc<World>> {
         // Every process runs the same program, whose hasher has no secret.
         let mut hasher = DefaultHasher::new();
         (self.id, call, color).hash(&mut hasher);

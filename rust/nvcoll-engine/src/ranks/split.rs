@@ -57,7 +57,7 @@ pub(crate) fn join(
     let group = group(&keys, rank);
     let own = group.iter().position(|&member| member == rank).expect("a rank has its own color") as u32;
     let ranks = group.iter().map(|&member| world.ranks()[member as usize]).collect();
-    Ok(Some((world.origin().make_group(call, color, ranks, own, until)?, own)))
+    Ok(Some((world.origin().make_group(call, color, ranks, until)?, own)))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -64,13 +64,11 @@ pub(crate) fn empty<'py>(
     if member.share_memory() {
         return numpy.call_method1(intern!(py, "empty"), (shape, dtype));
     }
-    // numpy checks the shape, and says how large the array is, without memory for the elements.
-    let nothing = numpy.call_method1(intern!(py, "empty"), (0, &dtype))?;
     let outline = match shape.extract::<isize>() {
         Ok(length) => PyTuple::new(py, [length])?,
         Err(_) => shape.try_iter()?.collect::<PyResult<Vec<_>>>().and_then(|axes| PyTuple::new(py, axes))?,
     };
-    let mut bytes: usize = nothing.getattr(intern!(py, "itemsize"))?.extract()?;
+    let mut bytes: usize = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
     for length in outline.iter() {
         let length: isize = length.extract()?;
         let fits = usize::try_from(length).ok().and_then(|length| bytes.checked_mul(length));

@@ -19,14 +19,7 @@ struct Gathering {
 }
 
 impl WorldOrigin for GatheringGroups {
-    fn make_group(
-        &self,
-        call: u32,
-        color: u32,
-        ranks: Vec<u32>,
-        _own: u32,
-        _until: Option<Instant>,
-    ) -> Result<Arc<World>> {
+    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, _until: Option<Instant>) -> Result<Arc<World>> {
         let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = ranks.len();
         let make = || Gathering { world: Arc::new(World::of_group(ranks)), missing };
@@ -59,7 +52,7 @@ mod tests {
     #[test]
     fn a_world_is_made_once_per_call_and_color_and_taken_away_by_the_last() {
         let groups = GatheringGroups::default();
-        let world = |call, color, ranks| groups.make_group(call, color, ranks, 0, None).unwrap();
+        let world = |call, color, ranks| groups.make_group(call, color, ranks, None).unwrap();
         let first = world(1, 0, vec![4, 2]);
         let (other_color, other_call) = (world(1, 1, vec![3]), world(2, 0, vec![4, 2]));
         let second = world(1, 0, vec![4, 2]);

@@ -31,19 +31,11 @@ pub(crate) struct World {
 
 /// Where a world came from: what differs between ranks that are threads and ranks that are processes.
 pub(crate) trait WorldOrigin: std::fmt::Debug + Send + Sync {
-    /// Returns the world of these ranks of the run, which form the group of a color in split number `call`. Each of them asks once;
-    /// `own` is the position of the one that asks.
+    /// Returns the world of these ranks of the run, which form the group of a color in split number `call`. Each of them asks once.
     ///
     /// # Errors
     /// [`Error::NoMemory`], or the failure of a peer that should have passed its memory.
-    fn make_group(
-        &self,
-        call: u32,
-        color: u32,
-        ranks: Vec<u32>,
-        own: u32,
-        until: Option<Instant>,
-    ) -> Result<Arc<World>>;
+    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, until: Option<Instant>) -> Result<Arc<World>>;
 
     /// Allocates memory that every rank can reach; `None` if ranks are threads, which reach all memory.
     ///
