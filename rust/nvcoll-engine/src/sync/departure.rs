@@ -1,5 +1,6 @@
 //! The departure word: a rank's program has returned, after a number of calls. A peer that waits for it in a later call would wait
-//! forever. So a waiting rank looks here before it sleeps, and a departing rank rings everybody.
+//! forever. So a waiting rank looks here before it sleeps, and a departing rank rings everybody. A process departs before it ends. A
+//! process that ended and has not departed is missing.
 
 use super::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +27,12 @@ impl Departure {
     pub fn is_before(&self, call: u32) -> bool {
         self.last().is_some_and(|last| (last.wrapping_sub(call) as i32) < 0)
     }
+
+    /// Says whether the rank ended without a word. `is_gone` asks the system whether its process has ended.
+    pub fn is_missing(&self, is_gone: impl FnOnce() -> bool) -> bool {
+        // It may depart and end between the first look and the question. Who has seen the end sees the departure.
+        self.last().is_none() && is_gone() && self.last().is_none()
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -38,5 +45,16 @@ mod tests {
         assert!(departure.last().is_none() && !departure.is_before(7));
         departure.publish(u32::MAX);
         assert!(departure.is_before(0) && !departure.is_before(u32::MAX) && departure.last() == Some(u32::MAX));
+    }
+
+    #[test]
+    fn a_rank_that_departs_and_ends_while_a_peer_looks_is_not_missing() {
+        let departure = Departure::default();
+        assert!(departure.is_missing(|| true) && !departure.is_missing(|| false));
+        let departs_and_ends = || {
+            departure.publish(1);
+            true
+        };
+        assert!(!departure.is_missing(departs_and_ends));
     }
 }

@@ -443,12 +443,12 @@ impl RankWorker {
 
     /// Finds a peer whose program has returned before it made `call`, or whose process is gone.
     fn who_left(&self, world: &World, call: u32) -> Option<Cause> {
-        let cause = |rank: u32| match world.lines[rank as usize].departure.last() {
-            Some(_) => {
-                let has_left = world.lines[rank as usize].departure.is_before(call);
-                has_left.then_some(Cause::Returned(Pair { ranks: [rank, self.ranks.start], call }))
+        let cause = |rank: u32| {
+            let departure = &world.lines[rank as usize].departure;
+            if departure.is_before(call) {
+                return Some(Cause::Returned(Pair { ranks: [rank, self.ranks.start], call }));
             }
-            None => world.is_gone(rank).then_some(Cause::Gone(rank)),
+            departure.is_missing(|| world.is_gone(rank)).then_some(Cause::Gone(rank))
         };
         (0..world.world_size()).filter(|_| self.is_member).find_map(cause)
     }
