@@ -7,6 +7,7 @@
 pub mod abort;
 pub mod atomic;
 pub mod backoff;
+pub mod batch_records;
 pub mod departure;
 pub mod doorbell;
 pub mod progress;
@@ -16,6 +17,7 @@ pub mod try_lock;
 
 pub use abort::{Abort, Activity, Cause, Pair};
 pub use backoff::Backoff;
+pub use batch_records::BatchRecords;
 pub use departure::Departure;
 pub use doorbell::Doorbell;
 pub use progress::{Progress, Stamp};

@@ -10,13 +10,13 @@ pub const WORDS: usize = 8;
 
 /// The word that says how many calls are made as one: 1, or the calls of the pass and then those of the batch, whose records
 /// are in a table then.
-pub(crate) const CALLS: usize = WORDS - 1;
+pub const CALLS: usize = WORDS - 1;
 
 /// In the same word of a single call's record: the rank works on copies, and says elsewhere where its arrays lie.
 pub(crate) const COPIES: u64 = 1 << 63;
 
 /// In the same word: every rank can reach the buffers, and the rank offers to run the call mapped.
-pub(crate) const REACHABLE: u64 = 1 << 62;
+pub const REACHABLE: u64 = 1 << 62;
 
 /// The bits of that word that may differ between ranks.
 pub(crate) const FLAGS: u64 = COPIES | REACHABLE;

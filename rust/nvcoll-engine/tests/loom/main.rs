@@ -5,6 +5,7 @@
 //! ordering. loom treats sequentially consistent loads and stores as weaker than they are, so the protocols use fences.
 #![cfg(loom)]
 
+mod processes;
 mod ranks;
 mod workers;
 
@@ -42,4 +43,18 @@ fn must_fail(model: impl Fn() + Sync + Send + 'static) {
         catch_unwind(AssertUnwindSafe(|| loom::model(model))).is_err(),
         "loom finds nothing wrong with a broken variant"
     );
+}
+
+#[test]
+fn every_model_that_the_page_of_the_protocols_names_exists() {
+    let page = include_str!("../../src/sync/README.md");
+    let models = [include_str!("processes.rs"), include_str!("ranks.rs")].concat();
+    let mut named = 0;
+    for row in page.lines().filter(|row| row.starts_with('|') && row.ends_with("` |")) {
+        for model in row.rsplit('|').nth(1).unwrap().split(", ").map(|model| model.trim().trim_matches('`')) {
+            assert!(models.contains(&format!("fn {model}(")) || models.contains(&format!("fn {model}<")), "{model}");
+            named += 1;
+        }
+    }
+    assert!(named > 15, "only {named} models were found: the test reads the page wrongly");
 }

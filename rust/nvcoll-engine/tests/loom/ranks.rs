@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loom::sync::atomic::{fence, AtomicU32, Ordering};
+use loom::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
 use loom::thread;
 
 use nvcoll_engine::sync::{Abort, Activity, Cause, Departure, Doorbell, Progress, RecordLine, Stamp};
@@ -429,4 +429,31 @@ fn giving_up_beside_one_that_is_through(waits_until_quiet: bool) {
 fn a_rank_that_gives_up_in_a_split_knows_whether_another_is_through() {
     loom::model(|| giving_up_beside_one_that_is_through(true));
     must_fail(|| giving_up_beside_one_that_is_through(false));
+}
+
+/// A rank completes call 1 on a copy and writes the result to its array; a user who sees that may pass the array to a rank that
+/// enters the call later.
+fn late_comer(looks_for_copies: bool, back: Ordering) {
+    let shared = Arc::new((Stamp::default(), Activity::default(), AtomicBool::new(false), Data::new()));
+    let early = shared.clone();
+    let thread = thread::spawn(move || {
+        early.1.begin();
+        early.2.store(true, Ordering::Relaxed);
+        early.0.enter(1);
+        early.1.finish();
+        early.3.write(1);
+        early.2.store(false, back);
+    });
+    let is_done = shared.0.has_entered(1) && shared.1.is_quiet();
+    if is_done && !(looks_for_copies && shared.2.load(Ordering::Acquire)) {
+        shared.3.write(2);
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_rank_with_results_in_copies_is_not_through() {
+    loom::model(|| late_comer(true, Ordering::Release));
+    must_fail(|| late_comer(false, Ordering::Release));
+    must_fail(|| late_comer(true, Ordering::Relaxed));
 }

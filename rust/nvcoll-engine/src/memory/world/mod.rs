@@ -1,7 +1,6 @@
 //! The world: the words and the memory that ranks share.
 
 pub(crate) mod addresses;
-pub(crate) mod batch_records;
 mod gathering;
 pub(crate) mod rank_lines;
 

@@ -15,14 +15,13 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use super::batch_records::BatchRecords;
 use crate::call::PositionedCall;
 use crate::memory::block::MemoryBlock;
 use crate::memory::footprint::Footprints;
 use crate::memory::originals::OriginalArrays;
 use crate::sync::atomic::AtomicBool;
 use crate::sync::progress::QUEUES;
-use crate::sync::{Abort, Activity, Departure, Doorbell, Progress, RecordLine, Stamp};
+use crate::sync::{Abort, Activity, BatchRecords, Departure, Doorbell, Progress, RecordLine, Stamp};
 
 /// The words of one rank, which it alone writes.
 #[derive(Debug)]

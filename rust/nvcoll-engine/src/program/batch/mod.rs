@@ -30,11 +30,11 @@ use nvcoll_core::schedule::Path;
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::Footprint;
 use crate::memory::originals::OriginalArray;
-use crate::memory::world::batch_records::MOST_CALLS;
 use crate::program::call_counter::CallCounter;
 use crate::program::call_counts::CallCounts;
 use crate::program::store_choice::StoreChoice;
 use crate::program::Program;
+use crate::sync::batch_records::MOST_CALLS;
 
 /// Queues count their steps in 31 bits. Cited: [`crate::sync::Progress`].
 const MOST_STEPS: u64 = 1 << 31;

@@ -4,20 +4,21 @@
 //! still need. A batch that runs again finds its records in place, and its peers, who know its number, do not read them again. A set
 //! has a fixed size, so a batch with more calls takes several passes ([`MOST_CALLS`]).
 
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::record::WORDS;
-use crate::sync::Record;
+use super::atomic::{AtomicU64, Ordering};
+use super::record::{Record, WORDS};
 
-/// The most calls of a pass. Chosen: more than the gradients of most models; a pass more costs one entry and one leave.
-pub(crate) const MOST_CALLS: usize = 256;
+/// The most calls of a pass. Chosen: more than the gradients of most models; a pass more costs one entry and one leave. A model needs two.
+pub(crate) const MOST_CALLS: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// The two sets of records of one rank. One writer.
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(128))]
-pub(crate) struct BatchRecords([PassRecords; 2]);
+pub struct BatchRecords([PassRecords; 2]);
 
 /// The records of a rank for one pass.
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(128))]
 struct PassRecords {
     /// The number of the pass, which the writer alone reads.
@@ -27,7 +28,7 @@ struct PassRecords {
 
 impl BatchRecords {
     /// Writes the records of `call`, unless those of the pass `id` are there already. The stamp that follows publishes them.
-    pub(crate) fn write(&self, call: u32, id: u64, records: impl Iterator<Item = Record>) {
+    pub fn write(&self, call: u32, id: u64, records: impl Iterator<Item = Record>) {
         let set = &self.0[call as usize % 2];
         // Relaxed, both: the rank alone reads and writes it.
         if set.id.load(Ordering::Relaxed) == id {
@@ -41,7 +42,7 @@ impl BatchRecords {
     }
 
     /// Copies the first `calls` records of `call`, which was stamped; at most as many as there are.
-    pub(crate) fn read(&self, call: u32, calls: usize) -> impl Iterator<Item = Record> + '_ {
+    pub fn read(&self, call: u32, calls: usize) -> impl Iterator<Item = Record> + '_ {
         let records = self.0[call as usize % 2].records.iter().take(calls);
         // Relaxed: ordered by the Acquire of `Stamp::has_entered`.
         records.map(|words| std::array::from_fn(|at| words[at].load(Ordering::Relaxed)))
