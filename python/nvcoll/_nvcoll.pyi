@@ -868,7 +868,7 @@ class Plan:
 
 @final
 class CallCounts:
-    """Counts the calls of a node by kind. Not public: `Node.report` tabulates it.
+    """Counts the calls of a node, or of a rank that is a process, by kind. Not public: reports tabulate it.
 
     It is filled while the node is used, and keeps nothing of the node alive."""
 
@@ -925,7 +925,8 @@ class Calls:
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule that the first of these calls ran."""
+        """The schedule that the first of these calls ran. Of a registered algorithm it is the mapped one, however ranks reach each
+        other's memory here: a machine of GPUs does it in its own way."""
 
 @final
 class Job:
@@ -934,6 +935,10 @@ class Job:
     def __new__(cls, rank: int, world_size: int, job: str, token: bytes | None, timeout: float | None) -> Self: ...
     def communicator(self, timeout: float | None) -> Communicator:
         """Returns the communicator of all ranks. `timeout` is the default of its calls."""
+
+    @property
+    def call_counts(self) -> CallCounts:
+        """The counts of calls by kind, of the communicators whose first rank this is."""
 
     def leave(self) -> None:
         """Ends the communicators of this rank. Peers that make one more call get an error."""
@@ -1975,6 +1980,9 @@ def ops() -> list[OpRow]:
 
 def machine() -> dict[str, Any]:
     """Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets."""
+
+def memory() -> dict[str, Any]:
+    """Returns the memory that this process can still have, and whether memory between processes has huge pages."""
 
 def roofline(arrays: Any, threads: int, *, non_temporal: bool = False) -> float:
     """Sums float32 arrays into each other with a hand-written loop, for benchmarks.

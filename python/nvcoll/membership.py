@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Communicator, InvalidArgument
 from nvcoll.job import JobSettings, settings
+from nvcoll.rank_counts import tell_at_end
+from nvcoll.report import announce
 
 JOIN_TIMEOUT_S = 300.0
 """How long a rank waits for the others to join. Chosen: jobs of a busy machine start within minutes."""
@@ -76,6 +78,8 @@ def init(
     place = settings(rank, world_size, job)
     joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout)
     _current = _Membership(place, joined, os.getpid())
+    announce(joined.call_counts)
+    tell_at_end(joined.call_counts)
     return joined.communicator(timeout)
 
 

@@ -19,8 +19,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from nvcoll._nvcoll import Calls, Fabric, InvalidArgument, Prediction, launch_named
+from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, launch_named
 from nvcoll.comparison import LAUNCH
+from nvcoll.rank_counts import AnyCalls
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
@@ -70,9 +71,9 @@ class Pricer:
         self._known: dict[tuple[object, ...], Price] = {}
         self._parts = {tuple(range(fabric.world_size)): fabric}
 
-    def prices(self, calls: Sequence[Calls]) -> list[Price]:
+    def prices(self, calls: Sequence[AnyCalls]) -> list[Price]:
         """Returns what one call of each kind costs."""
-        new: dict[tuple[object, ...], list[Calls]] = {}
+        new: dict[tuple[object, ...], list[AnyCalls]] = {}
         for one in calls:
             if _key(one) not in self._known:
                 new.setdefault((one.collective, one.ranks), []).append(one)
@@ -81,7 +82,7 @@ class Pricer:
                 self._known[_key(one)] = price
         return [self._known[_key(one)] for one in calls]
 
-    def _priced(self, calls: Sequence[Calls]) -> Iterable[Price]:
+    def _priced(self, calls: Sequence[AnyCalls]) -> Iterable[Price]:
         """Prices calls of one collective among the same ranks."""
         collective, ranks, name = calls[0].collective, calls[0].ranks, self.fabric.name
         if len(ranks) == 1 or not (collective == "barrier" or any(one.nbytes for one in calls)):
@@ -109,7 +110,7 @@ class Pricer:
         found = iter(among.predict(collective, [size for size in nbytes if size], launch=self.launch))
         return [_of(name, next(found)) if size else Price(name, "nothing crosses", 0.0, 0.0, 0.0) for size in nbytes]
 
-    def _otherwise(self, among: Fabric, call: Calls, why: str) -> Price:
+    def _otherwise(self, among: Fabric, call: AnyCalls, why: str) -> Price:
         """Prices what has no model: by the schedule that ran, else by the floor."""
         name = self.fabric.name
         if call.dtype is None:
@@ -125,7 +126,7 @@ class Pricer:
         return Price(name, "simulated schedule", us, algorithm=schedule.algorithm, bottleneck=bottleneck, why=why)
 
 
-def _key(one: Calls) -> tuple[object, ...]:
+def _key(one: AnyCalls) -> tuple[object, ...]:
     """Returns what tells calls apart."""
     return one.collective, one.root, one.algorithm, one.dtype, one.op, one.nbytes, one.grouped, one.ranks
 
@@ -144,7 +145,7 @@ def _of(name: str, one: Prediction) -> Price:
     )
 
 
-def _floor(name: str, fabric: Fabric, call: Calls, why: str) -> Price:
+def _floor(name: str, fabric: Fabric, call: AnyCalls, why: str) -> Price:
     """Prices what has no estimate."""
     try:
         return Price(name, "floor only", fabric.floor(call.collective, call.nbytes), why=why)

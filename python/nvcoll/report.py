@@ -18,11 +18,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from nvcoll._nvcoll import CallCounts, Calls, Fabric, InvalidArgument
+from nvcoll._nvcoll import CallCounts, Fabric, InvalidArgument
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.comparison import LAUNCH
+from nvcoll.failures import listed
 from nvcoll.formatting import counted, escaped, sized
 from nvcoll.price import Price, Pricer
+from nvcoll.rank_counts import AnyCalls, AnyCounts
 from nvcoll.tables import LABEL, fitted, labelled, terminal_columns
 
 if TYPE_CHECKING:
@@ -81,12 +83,15 @@ class Report:
         totals: one for each machine, in the order in which they were asked for.
         others: calls of kinds that were not told apart, because there were too many; they are in no row.
         launch: how every call is launched, as of ``Fabric.predict``.
+        silent: ranks that were killed before they told which calls they had counted, those of communicators whose first
+            rank they are. Those calls are missing.
     """
 
     rows: tuple[ReportRow, ...]
     totals: tuple[Total, ...]
     others: int = 0
     launch: Launch = LAUNCH
+    silent: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -98,7 +103,7 @@ class Report:
         return f'<div style="overflow-x:auto"><table><tr>{names}</tr>{lines}</table>{said}</div>'
 
     def to_json(self) -> str:
-        """Returns everything as JSON, by the names of the attributes: ``rows``, ``totals``, ``others``, ``launch``."""
+        """Returns everything as JSON, by the names of the attributes: ``rows``, ``totals`` and so on."""
         return json.dumps(asdict(self), indent=2)
 
 
@@ -128,11 +133,11 @@ def machines_of(on: str | Fabric | Iterable[str | Fabric], world_size: int) -> l
     return found
 
 
-def report_of(call_counts: Sequence[CallCounts], pricers: Sequence[Pricer]) -> Report:
-    """Reports the calls of some nodes together, launched alike on every machine; rank r of each is GPU r."""
+def report_of(call_counts: Sequence[AnyCounts], pricers: Sequence[Pricer], silent: Sequence[int] = ()) -> Report:
+    """Reports the calls of some nodes or processes together, launched alike everywhere; rank r of each is GPU r."""
     rows: dict[ReportRow, int] = {}
     for of_node in call_counts:
-        calls = of_node.calls()
+        calls: Sequence[AnyCalls] = of_node.calls()
         prices = zip(*(pricer.prices(calls) for pricer in pricers), strict=True)
         for one, of_call in zip(calls, prices, strict=True):
             row = _row(one, of_call)
@@ -140,7 +145,7 @@ def report_of(call_counts: Sequence[CallCounts], pricers: Sequence[Pricer]) -> R
     # What a rank leads is counted by it, in the order of its program; whose call is the first of all is chance.
     found = tuple(replace(row, times=rows[row]) for row in sorted(rows, key=lambda row: row.ranks[0]))
     totals = tuple(_total(pricer.fabric, found, at) for at, pricer in enumerate(pricers))
-    return Report(found, totals, sum(of_node.others for of_node in call_counts), pricers[0].launch)
+    return Report(found, totals, sum(of_node.others for of_node in call_counts), pricers[0].launch, tuple(silent))
 
 
 def clock_of(call_counts: CallCounts, pricer: Pricer) -> float:
@@ -172,7 +177,7 @@ def announce(call_counts: CallCounts) -> None:
         watcher.append(call_counts)
 
 
-def _row(one: Calls, prices: tuple[Price, ...]) -> ReportRow:
+def _row(one: AnyCalls, prices: tuple[Price, ...]) -> ReportRow:
     """Returns the row of a kind of call, without how often."""
     what = (one.collective, one.nbytes, one.dtype, one.op, one.algorithm, one.root)
     return ReportRow(*what, ranks=one.ranks, grouped=one.grouped, times=0, prices=prices)
@@ -322,6 +327,13 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
             yield "note", f"{counted(total.unpriced, 'call')} without an answer, not in the total: {why}"
     if report.others:
         yield "note", f"{counted(report.others, 'more call')} in no row and no total: too many kinds of calls"
+    if report.silent:
+        yield "note", _of_silent(report.silent)
+
+
+def _of_silent(ranks: Sequence[int]) -> str:
+    whose, led = ("its calls", "it is") if len(ranks) == 1 else ("their calls", "they are")
+    return f"{listed(ranks)} ended without telling {whose}: calls of communicators whose first rank {led} are missing"
 
 
 def _named(row: ReportRow) -> str:
@@ -336,7 +348,7 @@ def _why_unpriced(report: Report, at: int) -> str | None:
 
 def _lines(report: Report) -> Iterator[str]:
     if not report.rows and not report.others:
-        yield NOTHING
+        yield from labelled("note", _of_silent(report.silent), terminal_columns()) if report.silent else [NOTHING]
         return
     names, rows, width = headings(report), cells(report), terminal_columns()
     is_wide = sum(2 + max(map(len, column)) for column in zip(names, *rows, strict=True)) > width + 2

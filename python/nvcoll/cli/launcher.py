@@ -37,6 +37,7 @@ from types import FrameType
 from nvcoll import bound, job
 from nvcoll.cli.lines import Lines
 from nvcoll.failures import ending, listed
+from nvcoll.rank_counts import Inbox
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """The signals by which a user or the system ends a job."""
@@ -83,7 +84,7 @@ class Failure:
     message: str
 
 
-def launch(script: Sequence[str], world_size: int, *, is_prefixed: bool) -> Failure | None:
+def launch(script: Sequence[str], world_size: int, *, is_prefixed: bool, inbox: Inbox | None = None) -> Failure | None:
     """Runs a script as the ranks of a job, to the end of all of them; returns the first failure.
 
     Only rank 0 reads standard input. A single rank has the outputs of this process.
@@ -92,6 +93,7 @@ def launch(script: Sequence[str], world_size: int, *, is_prefixed: bool) -> Fail
         script: the script and its arguments.
         world_size: the number of ranks.
         is_prefixed: each line of output begins with its rank.
+        inbox: where ranks tell which calls they have made; None: they do not.
 
     Raises:
         OSError: a process cannot be started, or an output cannot be written. No rank is left.
@@ -99,7 +101,7 @@ def launch(script: Sequence[str], world_size: int, *, is_prefixed: bool) -> Fail
     for output in (sys.stdout, sys.stderr):
         output.flush()
     shared = [Lines(output.fileno(), is_prefixed=is_prefixed) for output in (sys.stdout, sys.stderr)]
-    running = _Job(shared if world_size > 1 else ())
+    running = _Job(shared if world_size > 1 else (), inbox)
     with running.signals_passed_on():
         try:
             running.start(script, world_size)
@@ -112,8 +114,9 @@ def launch(script: Sequence[str], world_size: int, *, is_prefixed: bool) -> Fail
 class _Job:
     """The ranks of a job."""
 
-    def __init__(self, outputs: Sequence[Lines]) -> None:
+    def __init__(self, outputs: Sequence[Lines], inbox: Inbox | None) -> None:
         self._outputs = outputs
+        self._inbox = inbox
         self._ranks: list[Rank] = []
         self._selector = selectors.DefaultSelector()
         self._signals: list[int] = []
@@ -130,6 +133,8 @@ class _Job:
         python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
         for number in range(world_size):
             place = job.environment_of(number, world_size, name, token)
+            if self._inbox is not None:
+                place |= self._inbox.environment_of(number)
             try:
                 self._start(number, [*python, *script], (UNBUFFERED if self._outputs else {}) | os.environ | place)
             except OSError as error:
@@ -150,6 +155,7 @@ class _Job:
             stderr=pipe,
             bufsize=0,
             env=environment,
+            pass_fds=() if self._inbox is None else (self._inbox.descriptor,),
             start_new_session=True,
         )
         rank = Rank(number, process)

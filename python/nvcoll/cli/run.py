@@ -4,7 +4,8 @@ The script runs as under ``python script.py``: ``sys.argv``, ``__main__``, ``sys
 status are the same. Each ``Node`` counts its calls. The table is printed when the script ends, also after an error.
 Processes that the script starts are not seen, and a forked child prints no table.
 
-``nvcoll run -n N``: starts the script as N processes, each of them a rank, and prints no table (nvcoll.cli.launcher).
+``nvcoll run -n N``: starts the script as N processes, each of them a rank (nvcoll.cli.launcher). With an option of
+tables, such as ``--on``, the table has the calls of all ranks of ``nvcoll.init`` (nvcoll.rank_counts).
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import typer
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.cli import launcher
+from nvcoll.cli.launcher import Failure
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.schedules import Processes
 from nvcoll.comparison import LAUNCH
 from nvcoll.price import Pricer
+from nvcoll.rank_counts import Inbox
 from nvcoll.report import Report, report_of, watched
 from nvcoll.tables import print_labelled
 
@@ -51,60 +54,52 @@ def run(
 ) -> None:
     """Runs a script, then prints the predicted time of its collectives on each machine.
 
-    With -n it starts the script as several processes instead, each of them a rank.
+    With -n it starts the script as several processes, each of them a rank, and predicts if --on, --gpu, --launch,
+    --json or --save is given.
 
     Options stand before the script. The exit status is the script's, or that of the first rank that failed.
 
     Example: nvcoll run --on hgx-h100,hgx-a100 script.py
 
-    Example: nvcoll run -n 4 script.py
+    Example: nvcoll run -n 4 --on hgx-h100 script.py
     """
-    if ranks is not None:
-        options = {"--on": on, "--gpu": gpu, "--launch": launch != LAUNCH, "--json": as_json, "--save": save}
-        _check_launch(script, [option for option, value in options.items() if value])
-        raise typer.Exit(_launched([str(script), *(arguments or [])], ranks, is_prefixed=not no_prefix))
-    if no_prefix:
+    if ranks is None and no_prefix:
         raise InvalidArgument("--no-prefix is for the output of several ranks: pass -n too, or leave it out")
     pricers = [Pricer(one, launch) for one in machines(on, gpu)]
     source = script.read_bytes()
+    if ranks is not None and not hasattr(os, "pidfd_open"):
+        raise InvalidArgument("-n starts processes, which needs Linux here: use nvcoll.Node, whose ranks are threads")
     if save is not None:
         save.touch()  # a file that cannot be written is found out before the script runs
     process = os.getpid()
-    with watched() as counts:
-        status = _status_of(source, str(script), arguments or [])
-    if os.getpid() != process:  # the script has forked, and this is the child
-        raise typer.Exit(status)
-    report = report_of(counts, pricers)
+    if ranks is None:
+        with watched() as counts:
+            status = _status_of(source, str(script), arguments or [])
+        if os.getpid() != process:  # the script has forked, and this is the child
+            raise typer.Exit(status)
+        report, failure = report_of(counts, pricers), None
+    else:
+        words, is_prefixed = [str(script), *(arguments or [])], not no_prefix
+        if not (on or gpu or launch != LAUNCH or as_json or save):
+            raise typer.Exit(_status_of_job(launcher.launch(words, ranks, is_prefixed=is_prefixed)))
+        with Inbox() as inbox:
+            failure = launcher.launch(words, ranks, is_prefixed=is_prefixed, inbox=inbox)
+            told, silent = inbox.read()
+        report = report_of(told, pricers, silent)
     if save is not None:
         save.write_text(report.to_json() + "\n")
     if _can_print():
-        _print(report, script.name, arguments or [], as_json)
+        _print(report, script.name, arguments or [], as_json, "nvcoll.Node" if ranks is None else "nvcoll.init")
     else:
         typer.echo("nvcoll: the script has closed standard output: pass --save FILE to keep the report", err=True)
-    raise typer.Exit(status)
+    raise typer.Exit(status if ranks is None else _status_of_job(failure))
 
 
-def _check_launch(script: Path, of_reports: list[str]) -> None:
-    """Refuses to start ranks with options of reports, without a script, and on a system that cannot.
-
-    Raises:
-        InvalidArgument: the options are for a report, or the system is not Linux.
-        OSError: the script cannot be read.
-    """
-    if of_reports:
-        options = " and ".join(of_reports)
-        raise InvalidArgument(f"{options} with -n: no report counts calls of processes yet; leave out -n or {options}")
-    if not hasattr(os, "pidfd_open"):
-        raise InvalidArgument("-n starts processes, which needs Linux here: use nvcoll.Node, whose ranks are threads")
-    with script.open("rb"):
-        pass
-
-
-def _launched(script: list[str], ranks: int, *, is_prefixed: bool) -> int:
-    """Runs a script as the ranks of a job, says which failed first, and returns the status."""
-    failure = launcher.launch(script, ranks, is_prefixed=is_prefixed)
+def _status_of_job(failure: Failure | None) -> int:
+    """Says which rank failed first, and returns the status of the job."""
     if failure is None:
         return 0
+    sys.stdout.flush()
     typer.echo(f"nvcoll: {failure.message}", err=True)
     return failure.status
 
@@ -123,17 +118,17 @@ def _can_print() -> bool:
     return True
 
 
-def _print(report: Report, name: str, arguments: list[str], as_json: bool) -> None:
-    """Prints the report, and notes on calls that it does not count."""
+def _print(report: Report, name: str, arguments: list[str], as_json: bool, counted: str) -> None:
+    """Prints the report, and notes on calls that it does not count: those that are not of `counted`."""
     if as_json:
         print(report.to_json())
         return
     print(f"\nwhat the collectives of {name} would cost")
     print(report)
-    if not report.rows and not report.others:
+    if not (report.rows or report.others or report.silent):
         seen = [title for module, title in UNSEEN.items() if module in sys.modules]
         used = f" the script imports {' and '.join(seen)}, whose collectives are not seen yet;" if seen else ""
-        print_labelled("note", f"nvcoll run sees the collectives of nvcoll only;{used} write them with nvcoll.Node")
+        print_labelled("note", f"nvcoll run sees the collectives of nvcoll only;{used} write them with {counted}")
     if ours := [word for word in arguments if word.partition("=")[0] in OURS]:
         print_labelled("note", f"{' '.join(ours)} went to the script: options of nvcoll run stand before it")
 

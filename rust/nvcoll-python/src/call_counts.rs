@@ -5,11 +5,15 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use nvcoll_core::algorithm::build_interruptible;
+use nvcoll_core::schedule::Path;
 use nvcoll_engine::program::call_counts::{CallCounts as Engine, CountedCall};
 
+use crate::error::of_core;
+use crate::gil::interrupt;
 use crate::schedule::Schedule;
 
-/// Counts the calls of a node by kind. Not public: `Node.report` tabulates it.
+/// Counts the calls of a node, or of a rank that is a process, by kind. Not public: reports tabulate it.
 ///
 /// It is filled while the node is used, and keeps nothing of the node alive.
 #[pyclass(name = "CallCounts", module = "nvcoll._nvcoll", frozen)]
@@ -100,10 +104,16 @@ impl Calls {
         self.0.times
     }
 
-    /// The schedule that the first of these calls ran.
+    /// The schedule that the first of these calls ran. Of a registered algorithm it is the mapped one, however ranks reach each
+    /// other's memory here: a machine of GPUs does it in its own way.
     #[getter]
-    fn schedule(&self) -> Schedule {
-        Schedule::of((*self.0.schedule).clone())
+    fn schedule(&self, py: Python<'_>) -> PyResult<Schedule> {
+        let ran = &*self.0.schedule;
+        if ran.path == Path::Mapped || self.0.kind.algorithm.contains('#') {
+            return Ok(Schedule::of(ran.clone()));
+        }
+        let build = || build_interruptible(ran.collective, &ran.algorithm, ran.roles(), ran.aliasing, &interrupt());
+        py.detach(build).map(Schedule::of).map_err(|error| of_core(py, &error))
     }
 }
 

@@ -8,6 +8,7 @@ use nvcoll_engine::ranks::mesh::JobSettings;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::processes::ProcessRank;
 
+use crate::call_counts::CallCounts;
 use crate::calls::{deadline, Seconds};
 use crate::communicator::Communicator;
 use crate::error::of_engine;
@@ -43,6 +44,12 @@ impl Job {
     #[pyo3(signature = (timeout))]
     fn communicator(&self, timeout: Option<Seconds>) -> Communicator {
         Communicator::new(self.node.clone(), timeout, self.rank.member().clone())
+    }
+
+    /// The counts of calls by kind, of the communicators whose first rank this is.
+    #[getter]
+    fn call_counts(&self) -> CallCounts {
+        CallCounts(self.node.programs().call_counts().clone())
     }
 
     /// Ends the communicators of this rank. Peers that make one more call get an error.

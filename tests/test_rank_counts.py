@@ -1,0 +1,180 @@
+"""What ranks that are processes tell ``nvcoll run -n --on`` of their calls, and the table that comes of it."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+from command_line import LIMIT_S, PROGRAM
+
+from nvcoll.rank_counts import VARIABLE, Inbox
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="ranks are processes on Linux only")
+
+BEGIN = """
+import os, signal, subprocess, sys, time
+import numpy as np, nvcoll
+"""
+
+SPMD = """
+def program(comm):
+    comm.all_reduce(np.ones(256, "f4"))
+    for _ in range(3):
+        comm.all_reduce(np.ones(1 << 16, "f4"), "max", algorithm="ring")
+    comm.barrier()
+    comm.scan(np.ones(1000, "f8"), algorithm="chain")
+    comm.broadcast(np.ones(10), root=2)
+    comm.all_gather(np.ones(8, "i4"))
+    half = comm.split(comm.rank % 2, key=-comm.rank)
+    for _ in range(2):
+        half.all_reduce(np.ones(64, "f8"))
+    if comm.rank % 2:
+        half.reduce_scatter(np.ones(64, "f2"))
+    with half.group() as group:
+        for n in (4, 40, 400):
+            half.all_reduce(np.ones(n, "f4"))
+    group.run()
+    half.split(half.rank).all_reduce(np.ones(3))
+
+if "NVCOLL_RANK" in os.environ:
+    program(nvcoll.init())
+else:
+    nvcoll.Node(4).run(program)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Writes a script; returns its path."""
+
+    def write(text):
+        path = tmp_path / "script.py"
+        path.write_text(BEGIN + text)
+        return str(path)
+
+    return write
+
+
+def run(script, *options, status=0):
+    words = [*PROGRAM, "run", "--on", "hgx-h100", *options, script]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == status, (done.stdout, done.stderr)
+    return done
+
+
+def report(script, *options, status=0):
+    """Runs a program that prints nothing; returns how often it made each call, and the ranks that told nothing."""
+    found = json.loads(run(script, "--json", *options, status=status).stdout)
+    calls = {(row["collective"], row["nbytes"], tuple(row["ranks"])): row["times"] for row in found["rows"]}
+    return calls, found["silent"]
+
+
+def test_a_program_has_the_same_table_on_threads_and_on_processes(script):
+    path = script(SPMD)
+    threads, processes = run(path).stdout, run(path, "-n", "4").stdout
+    assert threads == processes and "2 x 2      2" in threads and "chain, simulated" in threads
+    assert run(path, "--json").stdout == run(path, "-n", "4", "--json").stdout
+
+
+def test_a_killed_rank_is_named_and_ranks_that_are_ended_for_it_tell_their_calls(script):
+    """Rank 0 waits in a call when it is ended, rank 1 in its own code; the group of rank 2 has no other rank."""
+    path = script("""
+comm = nvcoll.init()
+comm.all_reduce(np.ones(4))
+pair = comm.split(comm.rank // 2)
+pair.split(pair.rank).all_reduce(np.ones(5))
+comm.barrier()
+if comm.rank == 0:
+    pair.all_reduce(np.ones(6))
+elif comm.rank == 1:
+    time.sleep(600)
+time.sleep(0.5)
+os.kill(os.getpid(), 9)
+""")
+    calls, silent = report(path, "-n", "3", status=137)
+    everybody = (0, 1, 2)
+    assert calls == {
+        ("all_reduce", 32, everybody): 1,
+        ("barrier", 0, everybody): 1,
+        ("all_reduce", 40, (0,)): 1,
+        ("all_reduce", 40, (1,)): 1,
+    }
+    assert silent == [2]
+    done = run(path, "-n", "3", status=137)
+    note = "rank 2 ended without telling its calls: calls of communicators whose first rank it is are missing"
+    assert note in re.sub(r"\s+", " ", done.stdout)
+    assert done.stderr.endswith("nvcoll: rank 2 was killed by signal 9 (SIGKILL)\n")
+
+
+def test_a_job_in_which_nobody_tells_anything_is_not_one_without_collectives(script):
+    path = script("nvcoll.init().barrier()\nos._exit(0)\n")
+    text = run(path, "-n", "2").stdout
+    assert "ranks 0 and 1 ended without telling their calls" in text and "no collectives" not in text
+
+
+def test_an_exception_and_an_interrupt_do_not_hide_calls(script):
+    path = script("""
+nvcoll.init().barrier()
+if os.environ["NVCOLL_RANK"] == "0":
+    raise KeyboardInterrupt
+""")
+    assert report(path, "-n", "2", status=130) == ({("barrier", 0, (0, 1)): 1}, [])
+
+
+def test_several_jobs_of_a_process_are_counted_together_and_their_children_not(script):
+    path = script("""
+for size in (4, 5):
+    comm = nvcoll.init(job=f"{os.environ['NVCOLL_JOB']}-{size}")
+    comm.all_reduce(np.ones(size))
+    nvcoll.finalize()
+assert "NVCOLL_COUNTS" not in os.environ
+if os.fork() == 0:
+    nvcoll.init(0, 1).all_reduce(np.ones(6))
+    sys.exit()
+os.wait()
+nvcoll.Node(2).all_reduce(np.ones((2, 7)))
+""")
+    assert report(path, "-n", "2") == ({("all_reduce", 32, (0, 1)): 1, ("all_reduce", 40, (0, 1)): 1}, [])
+
+
+def test_a_program_that_a_rank_starts_before_it_uses_nvcoll_tells_nothing(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text("""
+import os, subprocess, sys
+child = "import nvcoll; nvcoll.init(0, 1).barrier()"
+with open(__file__) as file:  # perhaps it takes the number of the descriptor
+    subprocess.run([sys.executable, "-c", child], check=True, stdin=file)
+import nvcoll
+nvcoll.init()
+""")
+    assert report(str(path), "-n", "2") == ({}, [])
+
+
+def test_the_handler_of_a_program_stays_and_without_a_report_there_is_none(script):
+    show = "nvcoll.init()\nprint(signal.getsignal(signal.SIGTERM) is {})\n"
+    own = script("def mine(*_): pass\nsignal.signal(signal.SIGTERM, mine)\n" + show.format("mine"))
+    assert run(own, "-n", "1").stdout.startswith("True\n")
+    words = [*PROGRAM, "run", "-n", "1", script(show.format("signal.SIG_DFL"))]
+    assert subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S).stdout == "True\n"
+
+
+def test_a_script_without_a_rank_is_told_how_to_be_one(script):
+    lines = run(script("nvcoll.Node(2).all_reduce(np.ones((2, 4)))\n"), "-n", "2").stdout.splitlines()
+    assert lines[-2] == "no collectives were made" and lines[-1].endswith("write them with nvcoll.init")
+
+
+def test_a_script_that_is_its_own_job_of_one_rank_is_counted_without_a_launcher(script):
+    assert report(script("nvcoll.init().all_reduce(np.ones(4))\n")) == ({("all_reduce", 32, (0,)): 1}, [])
+
+
+def test_what_a_killed_rank_has_left_of_a_line_spoils_no_other():
+    with Inbox() as inbox:
+        assert inbox.environment_of(7)[VARIABLE].endswith(":7")
+        whole = '{"rank": 0, "calls": [], "others": 3, "schedules": []}'
+        for line in ('{"rank": 1}', '{"rank": 0}', '{"rank": 1, "calls": [', whole):
+            os.write(inbox.descriptor, f"\n{line}".encode())
+        (told,), silent = inbox.read()
+    assert (told.calls(), told.others, silent) == ([], 3, [1])
+    with pytest.raises(OSError):
+        os.fstat(inbox.descriptor)
