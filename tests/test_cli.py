@@ -15,6 +15,7 @@ import pytest
 from command_line import PROGRAM, file_of_mine, refused, run
 
 import nvcoll
+from nvcoll.cli.info import info
 
 COMMANDS = ["bench", "explain", "run", "verify", "predict", "compare", "show", "algorithms", "fabric", "info"]
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
@@ -125,6 +126,22 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
     for label in ("cpu", "usable", "caches", "kernels", "workers", "pinning", "auto", "path"):
         assert re.search(rf"^{label} ", text, re.MULTILINE), label
     assert "pinned" in text or facts["usable_cpus"] == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell less")
+@pytest.mark.parametrize("limit", [None, 3 << 30])
+def test_info_has_the_memory_of_the_engine_and_the_pages_that_it_gets(monkeypatch, capsys, limit):
+    found = nvcoll._nvcoll.memory()
+    assert found["available_bytes"] > 0 and found["has_huge_pages"] in (True, False)
+    if found["group_left_bytes"] is not None:
+        assert found["available_bytes"] <= found["group_left_bytes"]
+    told = {"available_bytes": 2 << 30, "group_limit_bytes": limit, "group_left_bytes": limit and 2 << 30}
+    monkeypatch.setattr(nvcoll._nvcoll, "memory", lambda: told | {"has_huge_pages": True})
+    info()
+    text = capsys.readouterr().out
+    assert "\nmemory      2 GiB available to ranks that are processes" in text
+    assert ("the control group's limit is 3 GiB, of which 2 GiB are left" in text) == (limit is not None)
+    assert "\nhuge pages  between processes: yes; /sys/kernel/mm" in text
 
 
 # what cannot be done

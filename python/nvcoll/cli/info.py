@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
+from typing import Any
 
+from nvcoll import _nvcoll
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import dtypes, machine, ops
 from nvcoll.formatting import sized
@@ -29,8 +33,32 @@ def _processors(usable: int, quota: float | None) -> str:
     return f"{usable} of {there} CPUs: affinity {_ranges(affinity)}; {limit}"
 
 
+SHARED_PAGES = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+"""The file that says whether memory between processes has huge pages. Cited: admin-guide/mm/transhuge in the kernel's
+documentation."""
+
+
+def _memory(facts: dict[str, Any]) -> str:
+    """Returns the memory that can be had, with the limit of the control group."""
+    free, limit, left = (facts[key] for key in ("available_bytes", "group_limit_bytes", "group_left_bytes"))
+    words = "no limit of the control group"
+    if limit is not None:
+        words = f"the control group's limit is {sized(limit)}, of which {sized(left)} are left"
+    return f"{'unknown' if free is None else sized(free)} available to ranks that are processes; {words}"
+
+
+def _huge_pages(has_them: bool | None) -> str:
+    """Returns whether memory between processes has huge pages, and the setting that decides."""
+    try:
+        setting = Path(SHARED_PAGES).read_text().split("[")[1].split("]")[0]
+    except (OSError, IndexError):
+        setting = "unknown"
+    words = {True: "yes", False: "no", None: "unknown"}[has_them]
+    return f"between processes: {words}; {SHARED_PAGES} is {setting}"
+
+
 def info() -> None:
-    """Prints cores, caches, the instruction set, and the defaults with their reasons.
+    """Prints cores, caches, memory, the instruction set, and the defaults with their reasons.
 
     Example: nvcoll info
     """
@@ -45,6 +73,10 @@ def info() -> None:
     print_labelled("cpu", facts["cpu"] or "unknown")
     print_labelled("usable", _processors(workers, facts["cpu_quota"]))
     print_labelled("caches", ", ".join(caches))
+    if sys.platform.startswith("linux"):
+        memory = _nvcoll.memory()
+        print_labelled("memory", _memory(memory))
+        print_labelled("huge pages", _huge_pages(memory["has_huge_pages"]))
     isas = ", ".join(facts["isas"])
     print_labelled("kernels", f"{facts['isa']}, the best; isa= takes {isas}; results are bitwise identical with each")
     print_labelled("dtypes", ", ".join(row.name for row in dtypes()))

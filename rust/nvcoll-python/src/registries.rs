@@ -9,7 +9,11 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::limits::{MAX_RUNNING_RANKS, MAX_WORLD_SIZE};
 use nvcoll_core::op::Op;
 use nvcoll_engine::kernel::Isa;
+#[cfg(target_os = "linux")]
+use nvcoll_engine::memory::has_huge_pages;
 use nvcoll_engine::system::cpus;
+#[cfg(target_os = "linux")]
+use nvcoll_engine::system::memory::{available_bytes, group_memory};
 
 use crate::arrays::roofline;
 use crate::error::of_core;
@@ -102,6 +106,18 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(facts)
 }
 
+/// Returns the memory that this process can still have, and whether memory between processes has huge pages.
+#[cfg(target_os = "linux")]
+#[pyfunction]
+fn memory(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let (facts, group) = (PyDict::new(py), group_memory());
+    facts.set_item("available_bytes", available_bytes())?;
+    facts.set_item("group_limit_bytes", group.map(|group| group.limit_bytes))?;
+    facts.set_item("group_left_bytes", group.map(|group| group.left_bytes))?;
+    facts.set_item("has_huge_pages", py.detach(has_huge_pages))?;
+    Ok(facts)
+}
+
 /// Adds the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MAX_WORLD_SIZE", MAX_WORLD_SIZE)?;
@@ -113,5 +129,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dtypes, module)?)?;
     module.add_function(wrap_pyfunction!(ops, module)?)?;
     module.add_function(wrap_pyfunction!(roofline::roofline, module)?)?;
+    #[cfg(target_os = "linux")]
+    module.add_function(wrap_pyfunction!(memory, module)?)?;
     module.add_function(wrap_pyfunction!(machine, module)?)
 }

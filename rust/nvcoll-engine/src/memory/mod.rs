@@ -9,3 +9,6 @@ pub(crate) mod originals;
 pub(crate) mod shared;
 pub mod strided;
 pub(crate) mod world;
+
+#[cfg(target_os = "linux")]
+pub use shared::has_huge_pages;

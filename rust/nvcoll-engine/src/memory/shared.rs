@@ -124,6 +124,21 @@ impl SharedMemory {
     }
 }
 
+/// Says whether such memory has huge pages, by making some: the setting `shmem_enabled` of the system decides. `None` if it cannot be made, or
+/// the system does not tell.
+pub fn has_huge_pages() -> Option<bool> {
+    let block = SharedMemory::make("huge pages", 2 * HUGE_FROM_BYTES).ok()?.map().ok()?;
+    let start = block.start();
+    for at in (0..block.bytes()).step_by(HUGE_FROM_BYTES) {
+        // SAFETY: the byte is in the block, which nobody else knows.
+        unsafe { start.add(at).write_volatile(1) };
+    }
+    let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+    let own = maps.split_once(&format!("{:x}-", start.addr()))?.1;
+    let kib: u64 = own.split_once("ShmemPmdMapped:")?.1.split_whitespace().next()?.parse().ok()?;
+    Some(kib > 0)
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -149,6 +164,16 @@ mod tests {
         assert!(SharedMemory::received("a test", 5001, copy()).is_err());
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert!(SharedMemory::received("a test", 5000, file.into()).is_err());
+    }
+
+    #[test]
+    fn huge_pages_are_told_as_the_system_is_set() {
+        let set = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
+        let told = has_huge_pages();
+        assert!(told.is_some());
+        if ["[never]", "[deny]"].iter().any(|word| set.contains(word)) {
+            assert_eq!(told, Some(false));
+        }
     }
 
     #[test]

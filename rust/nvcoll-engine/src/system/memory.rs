@@ -2,10 +2,22 @@
 
 use std::fs::read_to_string;
 
+/// The least number that is no limit. Chosen: no machine has as much. Version 1 of control groups writes 2^63 less a page for "no limit".
+const UNLIMITED_BYTES: u64 = 1 << 62;
+
+/// The limit of a control group, and what is left of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupMemory {
+    /// What its processes may use together.
+    pub limit_bytes: u64,
+    /// What they may still use.
+    pub left_bytes: u64,
+}
+
 /// Returns the bytes that can be allocated, where the system tells.
 pub fn available_bytes() -> Option<u64> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| available_in(&text));
-    [machine, left_in_groups()].into_iter().flatten().min()
+    [machine, group_memory().map(|group| group.left_bytes)].into_iter().flatten().min()
 }
 
 /// Reads the line `MemAvailable` of `/proc/meminfo`, which is in KiB.
@@ -14,20 +26,20 @@ fn available_in(text: &str) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// Returns the bytes up to the limit of the control group and of those above it: the least counts.
-fn left_in_groups() -> Option<u64> {
+/// Returns the memory of the control group, or of one above it: the one with the least left counts. None has no limit.
+pub fn group_memory() -> Option<GroupMemory> {
     let groups = read_to_string("/proc/self/cgroup").ok()?;
     let unified = groups.lines().find_map(|line| line.strip_prefix("0::"));
     let legacy = groups.lines().find_map(|line| line.split_once(":memory:").map(|(_, path)| path));
     let of_unified = unified.and_then(|path| left_above("/sys/fs/cgroup", path, ["memory.max", "memory.current"]));
     let names = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
     let of_legacy = legacy.and_then(|path| left_above("/sys/fs/cgroup/memory", path, names));
-    [of_unified, of_legacy].into_iter().flatten().min()
+    [of_unified, of_legacy].into_iter().flatten().min_by_key(|group| group.left_bytes)
 }
 
-/// Returns the least difference between limit and use in a group and those above it. Pages of files do not count as used: the kernel takes
+/// Returns the memory of a group or of one above it, of which the least is left. Pages of files do not count as used: the kernel takes
 /// them back.
-fn left_above(root: &str, path: &str, [limit, used]: [&str; 2]) -> Option<u64> {
+fn left_above(root: &str, path: &str, [limit, used]: [&str; 2]) -> Option<GroupMemory> {
     let read = |group: &str, name: &str| -> Option<u64> {
         read_to_string(format!("{root}{group}/{name}")).ok()?.trim().parse().ok()
         // "max" is no number: no limit
@@ -38,9 +50,12 @@ fn left_above(root: &str, path: &str, [limit, used]: [&str; 2]) -> Option<u64> {
             |line: &str| line.strip_prefix("inactive_file ").or(line.strip_prefix("active_file "))?.parse::<u64>().ok();
         text.lines().filter_map(of_list).sum::<u64>()
     };
-    let left = |group: &str| Some(read(group, limit)?.saturating_sub(read(group, used)?) + of_files(group));
+    let memory_of = |group: &str| {
+        let limit_bytes = read(group, limit).filter(|&bytes| bytes < UNLIMITED_BYTES)?;
+        Some(GroupMemory { limit_bytes, left_bytes: limit_bytes.saturating_sub(read(group, used)?) + of_files(group) })
+    };
     let parents = std::iter::successors(Some(path.trim_end_matches('/')), |group| Some(group.rsplit_once('/')?.0));
-    parents.filter_map(left).min()
+    parents.filter_map(memory_of).min_by_key(|group| group.left_bytes)
 }
 
 #[cfg(test)]
@@ -66,8 +81,9 @@ mod tests {
         write("a", ["1000\n", "400\n"]);
         std::fs::write(root.join("a/memory.stat"), "anon 7\ninactive_file 50\nactive_file 5\n").unwrap();
         write("a/b", ["900\n", "100\n"]);
-        let left = left_above(root.to_str().unwrap(), "/a/b", ["memory.max", "memory.current"]);
+        write("a/b/c", ["9223372036854771712\n", "9223372036854771711\n"]);
+        let left = left_above(root.to_str().unwrap(), "/a/b/c", ["memory.max", "memory.current"]);
         std::fs::remove_dir_all(&root).unwrap();
-        assert_eq!(left, Some(655));
+        assert_eq!(left, Some(GroupMemory { limit_bytes: 1000, left_bytes: 655 }));
     }
 }
