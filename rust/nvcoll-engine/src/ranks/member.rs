@@ -1,6 +1,7 @@
 //! Members: one rank of a communicator, which makes its own calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use nvcoll_core::schedule::Path;
 
@@ -30,6 +31,10 @@ const FORKED: Error = Error::Closed("this process was forked off inside a run, i
 const ENDED: Error = Error::Closed("the program of this rank has ended, and its communicators with it");
 const IN_A_CALL: Error =
     Error::Busy("the communicator is in a call of another thread: a thread at a time, or a communicator for each");
+
+/// How long a rank whose split failed waits for peers that are through, to end the calls of their group. Its own deadline may have
+/// passed. Chosen: they are about to come, unless they are stopped.
+const LONGEST_GATHERING: Duration = Duration::from_secs(10);
 
 /// One rank of a communicator.
 #[derive(Debug)]
@@ -293,7 +298,11 @@ impl Member {
         let calls = calls.as_mut().ok_or(ENDED)?;
         // SAFETY: as in `agree_on_mapped`.
         let outcome = unsafe { calls.say(&self.world, program, key.words(), &mut patience) };
-        let group = match split::join(&self.world, program, calls.number, self.rank, patience.deadline.at()) {
+        let until = match outcome {
+            Ok(()) => patience.deadline.at(),
+            Err(_) => Instant::now().checked_add(LONGEST_GATHERING),
+        };
+        let group = match split::join(&self.world, program, calls.number, self.rank, until) {
             Ok(group) => group,
             Err(error) => return Err(outcome.err().unwrap_or(error)),
         };
@@ -445,6 +454,45 @@ fn check_reachable(world: &World, own: u32, program: &Program, buffers: &Buffers
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    /// Ranks that are processes meet in a group by messages, which the rank that is through may send later.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_rank_whose_split_fails_at_its_deadline_ends_the_calls_of_the_group_of_a_peer_that_is_through() {
+        use crate::ranks::{mesh::JobSettings, processes::ProcessRank};
+        use crate::sync::single_flight::HoldsNoLock;
+        use std::thread::{scope, sleep};
+
+        let (watchdog, job) = (Deadline::after(Some(30.0)), format!("late in a split {}", std::process::id()));
+        let join = |rank| {
+            let settings = JobSettings { rank, world_size: 2, job: job.clone(), token: None, deadline: watchdog };
+            ProcessRank::join(&settings, &mut || false).unwrap()
+        };
+        let program = words::program(2, CallPurpose::Split, &HoldsNoLock).unwrap();
+        let ([fingerprint, small, count], [color, key]) =
+            (program.fingerprint, SplitKey { color: Some(0), key: 0 }.words());
+        let [fails, through] = scope(|scope| {
+            let through = scope.spawn(|| join(1));
+            [join(0), through.join().unwrap()]
+        });
+        for member in [fails.member(), through.member()] {
+            let lines = &member.world.lines[member.rank as usize];
+            lines.record.write(1, &[fingerprint, small, count, color, key, 0, 0, 1]);
+            lines.stamp.enter(1);
+        }
+        fails.member().raise(Cause::TimedOut(0));
+        scope(|scope| {
+            let group = scope.spawn(|| {
+                sleep(Duration::from_millis(50));
+                split::join(&through.member().world, &program, 1, 1, watchdog.at())
+            });
+            let late = Deadline::after(Some(0.0));
+            let error = fails.member().split(Some(0), 0, late, &HoldsNoLock, &mut || false).unwrap_err();
+            assert!(matches!(error, Error::Timeout { .. }), "{error}");
+            let (world, _) = group.join().unwrap().unwrap().unwrap();
+            assert_eq!(world.abort().cause(), Some(Cause::Failed(0)));
+        });
+    }
 
     #[test]
     fn communicators_that_were_dropped_are_forgotten() {

@@ -13,6 +13,7 @@
 //! **A split that fails on some ranks only.** A rank can complete while the deadline of a slower one passes, and would then wait in its
 //! group for that rank forever. But a rank that completed has seen everybody enter, and a failing rank returns only when all are quiet.
 //! So if any rank completed, the failing rank too sees that all have entered. It then joins its group to end the calls there.
+//! Ranks that are processes wait for each other's memory to join, a failing rank too, beyond its deadline.
 //!
 //! Where the world of a group comes from is the business of the world that is split (`WorldOrigin`): threads find it in a map, processes
 //! pass each other its memory. Cost: a barrier, then one world per group, about 35 KiB for each rank, and the staging.
