@@ -46,8 +46,8 @@ fn on_ranks<const N: usize>(program: impl Fn(usize, &[Said; N]) + Copy + Send + 
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Ranks agree in call 1 whether to run mapped. Who offers nothing does not look. In call 3, which has the same place for the
-/// record, each says the opposite.
+/// Ranks agree in call 1 whether to run mapped. Who offers nothing does not look. In calls 2 and 3 each says the
+/// opposite; call 3 has the same place for the record.
 fn agreement<const N: usize>(offers: [bool; N], has_stamp_rule: bool) {
     on_ranks(move |own, ranks: &[Said; N]| {
         let record = |offer: bool| std::array::from_fn(|at| if at == CALLS && offer { 1 | REACHABLE } else { 1 });
@@ -61,15 +61,12 @@ fn agreement<const N: usize>(offers: [bool; N], has_stamp_rule: bool) {
             }
             assert_eq!(is_mapped, offers == [true; N], "ranks choose different paths");
         }
-        for call in 1..=2 {
-            if has_stamp_rule && !ranks.iter().all(|rank| rank.stamp.has_entered(call)) {
+        for call in 2..=3 {
+            if has_stamp_rule && !ranks.iter().all(|rank| rank.stamp.has_entered(call - 1)) {
                 return;
             }
-            if call == 1 {
-                ranks[own].stamp.enter(2);
-            }
+            ranks[own].say(call, record(!offers[own]));
         }
-        ranks[own].say(3, record(!offers[own]));
     });
 }
 
@@ -83,7 +80,8 @@ fn ranks_that_agree_on_a_path_choose_alike_though_one_leaves_and_says_the_opposi
     must_fail(|| agreement([true, true, false], false));
 }
 
-/// Each rank tells two words in call 1, in which nobody leaves before everybody has entered, and others in call 3.
+/// Each rank tells two words in call 1, in which nobody leaves before everybody has entered, and others in calls 2
+/// and 3.
 fn words_of_all(reads_before_the_next_call: bool) {
     on_ranks(move |own, ranks: &[Said; 2]| {
         let (mine, peers) = (&ranks[own], &ranks[1 - own]);
@@ -96,7 +94,7 @@ fn words_of_all(reads_before_the_next_call: bool) {
         if reads_before_the_next_call {
             read();
         }
-        mine.stamp.enter(2);
+        mine.say(2, words(own, 2));
         if !reads_before_the_next_call {
             read();
         }
@@ -112,29 +110,27 @@ fn the_words_of_a_split_are_read_before_the_next_call() {
     must_fail(|| words_of_all(false));
 }
 
-/// Rank 0 runs a pass in call 1 and in call 3 the same again or another one; rank 1 reads the table in either call.
+/// Rank 0 runs a pass in call 1, another in call 2, and in call 3 the first again or one more; rank 1 reads a table.
 fn batch_table(reader_looks_in: u32, second: u64, has_stamp_rule: bool) {
     on_ranks(move |own, ranks: &[Said; 2]| {
         let (mine, peers) = (&ranks[own], &ranks[1 - own]);
         let records = |pass: u64| [[pass; WORDS], [pass + 10; WORDS]].into_iter();
         if own == 1 {
             let pass = if reader_looks_in == 1 { 1 } else { second };
-            if reader_looks_in == 3 {
-                mine.stamp.enter(2);
-            }
+            mine.stamp.enter(reader_looks_in.min(2));
             if peers.stamp.has_entered(reader_looks_in) {
                 assert!(peers.batch.read(reader_looks_in, 2).eq(records(pass)), "records of another pass");
             }
             mine.stamp.enter(2);
             return;
         }
-        mine.batch.write(1, 1, records(1));
-        mine.stamp.enter(1);
-        if has_stamp_rule && !peers.stamp.has_entered(2) {
-            return;
+        for (call, pass) in [(1, 1), (2, 3), (3, second)] {
+            if call > 1 && has_stamp_rule && !peers.stamp.has_entered(call - 1) {
+                return;
+            }
+            mine.batch.write(call, pass, records(pass));
+            mine.stamp.enter(call);
         }
-        mine.batch.write(3, second, records(second));
-        mine.stamp.enter(3);
     });
 }
 
