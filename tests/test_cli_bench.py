@@ -1,6 +1,7 @@
 """`nvcoll bench`: what it times, what it prints beside it, its sizes and its formats."""
 
 import errno
+import functools
 import json
 import os
 import pty
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import pytest
 from command_line import PROGRAM, file_of_mine, refused, run
+from process_ranks import Job
 
 import nvcoll
-from nvcoll.cli import bench_tables, sizes
-from nvcoll.cli.timing import Case, Reduction
+from nvcoll.cli import bench_tables, process_cases, sizes
+from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, HAS_ROOT
+from nvcoll.cli.timing import Case, Reduction, baselines_of
 
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
 TIMED = [row.name for row in nvcoll._nvcoll.collectives() if nvcoll._nvcoll.bus_factor(row.name, 2) > 0]
@@ -364,3 +367,72 @@ def test_sweeps_multiply_or_add():
     assert list(sizes.sweep(8, 64, None, None)) == [8, 16, 32, 64]
     assert list(sizes.sweep(8, 40, None, 16)) == [8, 24, 40]
     assert list(sizes.sweep(1, 4, 1.1, None)) == [1, 2, 3, 4], "a factor near 1 still grows"
+
+
+# ranks that are processes
+
+
+@pytest.fixture(scope="module")
+def job():
+    if not hasattr(os, "pidfd_open"):
+        pytest.skip("ranks are processes on Linux only")
+    with Job(3) as job:
+        yield job
+
+
+def timed_job(collective, memory, *, op="sum", algorithms=("auto",), root=0):
+    """A job of `nvcoll bench` with both forms of calls, as in the columns of nccl-tests, and the baselines."""
+    reduction = Reduction("float32", op if FOLDS[collective] else None, 3)
+    chosen = functools.partial(dict, {name: name for name in algorithms})
+    columns = [("in" if form else "out", form) for form in {False, CAN_BE_IN_PLACE[collective]}]
+    return process_cases.Job(collective, reduction, root, memory, chosen, columns, has_baselines=True)
+
+
+@pytest.mark.parametrize("memory", ["private", "symmetric"])
+@pytest.mark.parametrize("collective", TIMED)
+def test_every_collective_is_timed_between_processes_and_nothing_is_wrong(job, collective, memory):
+    one = timed_job(collective, memory, root=int(HAS_ROOT[collective]))
+    first, *others = job.run(functools.partial(process_cases._times, job=one, counts=[100, 3], rounds=2))
+    assert others == [first, first], "ranks agree"
+    for times in first:
+        assert set(times) == {column for column, _ in one.columns} | set(baselines_of(collective))
+        assert all(len(seconds) == 2 and min(seconds) > 0 and wrong == 0 for seconds, wrong in times.values())
+
+
+def with_a_flaw(comm, one):
+    """Times a job in which the oracle of the last rank is told another first element, in every call."""
+    known = process_cases.distinct
+
+    def flawed(expected, *others):
+        expected[0] += comm.rank == 2
+        return known(expected, *others)
+
+    process_cases.distinct = flawed
+    try:
+        return process_cases._times(comm, one, [5], 3)
+    finally:
+        process_cases.distinct = known
+
+
+def test_a_wrong_element_of_any_process_is_counted(job):
+    one = timed_job("all_reduce", "private", op="premul_sum", algorithms=("ring",))
+    for (times,) in job.run(functools.partial(with_a_flaw, one=one)):
+        assert {name: wrong for name, (_, wrong) in times.items()} == {"in": 4, "out": 4, "numpy": 0, "roofline": 0}
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="ranks are processes on Linux only")
+@pytest.mark.parametrize(("option", "memory"), [("--processes", "private"), ("--symmetric", "symmetric")])
+def test_the_table_of_processes_is_that_of_threads_and_says_what_memory_is_timed(mine, option, memory):
+    arguments = ["bench", "-n", "2", "-b", "1000", "--rounds", "2", "-a", "nvswitch", "-a", f"{mine}:ring"]
+    threads, processes = (run(*arguments, *options)[0].splitlines() for options in ([], [option]))
+    assert "2 thread ranks" in threads[0] and "2 process ranks on " in processes[0]
+    assert f", {memory} arrays" in processes[0]
+    assert threads[2].split() == processes[2].split() and processes[3].endswith(" 0")
+    moved = "nvswitch 2.0 N" if memory == "symmetric" else "nvswitch 4.0 N"
+    assert moved in next(line for line in processes if line.startswith("why"))
+    document = json.loads(run(*arguments, option, "--json")[0])
+    assert (document["processes"], document["memory"]) == (True, memory)
+
+
+def test_tables_of_auto_are_not_fitted_to_processes():
+    assert "--tune and --freeze are for thread ranks" in refused("bench", "--tune", "--processes", "-n", "2")

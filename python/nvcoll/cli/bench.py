@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 import nvcoll
 from nvcoll import Algorithm, InvalidArgument, Refuted
 from nvcoll._nvcoll import DtypeRow, OpRow, bus_factor, collectives, dtypes, ops
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import bench_tables, files, hints, plot, sizes
+from nvcoll.cli import bench_tables, files, hints, plot, process_cases, sizes
 from nvcoll.cli import tune as tuning
 from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, root_of, writes_its_arrays
 from nvcoll.cli.schedules import Ranks
-from nvcoll.cli.timing import Case, Reduction, check_memory, layout_of
-from nvcoll.formatting import sized
+from nvcoll.cli.timing import Case, Reduction, check_memory, layout_of, timed
 
 DEFAULT_SIZES = ("64K", "1M", "16M")
 TIMED = tuple(row.name for row in collectives() if bus_factor(row.name, 2) > 0)
@@ -34,9 +31,6 @@ OF_COMPLETE_FOLDS = ("avg", "premul_sum")
 """Ops that need the reduction over all ranks."""
 
 OF_PREDECESSORS = tuple(row.name for row in collectives() if row.folds == "predecessors")
-
-REFRESH_SECONDS = 0.1
-"""The least time between two drawings of the progress bar. Chosen."""
 
 
 def _check_collective(name: str) -> None:
@@ -109,25 +103,6 @@ def _sizes(begin: Sequence[str], end: str | None, factor: float | None, step: st
     return list(sizes.sweep(sizes.parse(begin[0]), sizes.parse(end), factor, by))
 
 
-def _timed(cases: Callable[[int], Case], counts: Sequence[int], rounds: int) -> list[Case]:
-    """Times every count; the progress bar is drawn between rounds only, in this thread."""
-    console, done, drawn = Console(stderr=True), [], 0.0
-    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
-        task = progress.add_task("timing", total=len(counts) * (rounds + 1))
-        for count in counts:
-            case = cases(count)
-            progress.update(task, description=sized(case.nbytes), refresh=True)
-            for number in range(rounds + 1):
-                case.round(is_counted=number > 0)
-                progress.advance(task)
-                if time.monotonic() > drawn + REFRESH_SECONDS:
-                    progress.refresh()
-                    drawn = time.monotonic()
-            case.let_go()
-            done.append(case)
-    return done
-
-
 def _reduction(collective: str, dtype: str, op: str | None, ranks: int) -> Reduction:
     """Returns the dtype and the op of a collective.
 
@@ -191,6 +166,12 @@ def bench(
     root: Annotated[
         int | None, typer.Option("-r", "--root", help="The root, if the collective has one; default: 0.")
     ] = None,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="Ranks are processes, with private arrays; default: threads.")
+    ] = False,
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric", help="Ranks are processes, with arrays that every rank can reach.")
+    ] = False,
     rounds: Annotated[int, typer.Option(help="Number of timed rounds.", min=1)] = 20,
     nccl: Annotated[
         bool,
@@ -207,8 +188,12 @@ def bench(
     """Times algorithms, with numpy or a memcpy in the same rounds. Checks every element.
 
     Example: nvcoll bench all_reduce -n 8 -b 64K -e 16M -f 16 -a ring -a nvswitch
+
+    Example: nvcoll bench all_reduce -n 4 --processes
     """
     if tune or freeze:
+        if processes or symmetric:
+            raise InvalidArgument("--tune and --freeze are for thread ranks: leave out --processes and --symmetric")
         return tuning.tune(ranks, tune, freeze, save)
     if save is not None:
         raise InvalidArgument("--save is for the table of --tune or --freeze: pass one of them; --json prints times")
@@ -223,23 +208,30 @@ def bench(
     if nccl and len(chosen) > 1:
         raise InvalidArgument(f"--nccl prints one algorithm, {len(chosen)} are named: pass -a once")
     counts = _counts(collective, all_bytes, reduction, nccl)
-    largest = layout_of(collective, ranks, max(counts), root)
-    check_memory(largest, uses, len(chosen), reduction.numpy_dtype.itemsize)
+    largest, are_processes = layout_of(collective, ranks, max(counts), root), processes or symmetric
+    # Of processes, rank 0 has the arrays of all ranks besides: for the baselines.
+    check_memory(largest, uses * (1 + are_processes), len(chosen), reduction.numpy_dtype.itemsize)
     if plot_file is not None:
         plot.check(plot_file)
     node = nvcoll.Node(ranks)
+    columns = [(bench_tables.NCCL_KINDS[in_place] if nccl else None, in_place) for in_place in uses]
 
     def case(count: int) -> Case:
         new = Case(node, collective, reduction, count, root)
         for name, chosen_algorithm in chosen.items():
-            for in_place in uses:
-                column = bench_tables.NCCL_KINDS[in_place] if nccl else name
-                new.add_algorithm(column, chosen_algorithm, in_place)
+            for column, in_place in columns:
+                new.add_algorithm(column or name, chosen_algorithm, in_place)
         if not nccl:
             new.add_baselines()
         return new
 
-    cases = _timed(case, counts, rounds)
+    if are_processes:
+        memory = "symmetric" if symmetric else "private"
+        make = partial(_algorithms, collective, wanted, ranks, root, ())
+        job = process_cases.Job(collective, reduction, root, memory, make, columns, not nccl)
+        cases = process_cases.cases_of(job, node, counts, rounds)
+    else:
+        cases = timed(case, counts, rounds)
     if as_json:
         bench_tables.print_json(cases, chosen, rounds)
     elif nccl:

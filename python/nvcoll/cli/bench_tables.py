@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from nvcoll import Algorithm, Schedule, __version__, verify
 from nvcoll._nvcoll import bus_factor, dtypes, machine, why
@@ -42,8 +42,9 @@ JSON_SCHEMA = "nvcoll.bench/1"
 
 
 def ranks_and_cores(case: Case) -> str:
-    """Returns the number of ranks and of cores, in words."""
-    return f"{counted(case.node.world_size, 'thread rank')} on {counted(machine()['usable_cpus'], 'core')}"
+    """Returns the number of ranks and of cores, and the memory of processes, in words."""
+    kind, arrays = ("thread", "") if case.memory is None else ("process", f", {case.memory} arrays")
+    return f"{counted(case.node.world_size, f'{kind} rank')} on {counted(machine()['usable_cpus'], 'core')}{arrays}"
 
 
 def what(case: Case) -> str:
@@ -121,14 +122,19 @@ def _orders(orders: dict[str, str], case: Case) -> str:
 
 def _schedule(case: Case, algorithm: str | Algorithm) -> Schedule:
     algorithm = _taken(case, case.in_place) if algorithm == "auto" else algorithm
-    return schedule_of(case.collective, algorithm, case.node.world_size, case.in_place, case.root)
+    return schedule_of(case.collective, algorithm, case.node.world_size, case.in_place, case.root).lower(_path(case))
+
+
+def _path(case: Case) -> Literal["mapped", "staged"]:
+    """Returns how ranks reach each other's arrays."""
+    return "staged" if case.memory == "private" else "mapped"
 
 
 def _taken(case: Case, in_place: bool) -> str:
     """Returns the algorithm that auto chooses for the calls of a case."""
     root = case.root if HAS_ROOT[case.collective] else None
-    arguments = (case.collective, case.count, case.reduction.dtype)
-    name = case.node.estimates(*arguments, root=root, path="mapped", in_place=in_place, by_rank=False).algorithm
+    arguments, by_rank = (case.collective, case.count, case.reduction.dtype), case.memory is not None
+    name = case.node.estimates(*arguments, root=root, path=_path(case), in_place=in_place, by_rank=by_rank).algorithm
     return str(name)
 
 
@@ -220,6 +226,8 @@ def print_json(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds
         "version": __version__,
         "collective": first.collective,
         "ranks": first.node.world_size,
+        "processes": first.memory is not None,
+        "memory": first.memory,
         "workers": first.node.workers,
         "dtype": first.reduction.dtype,
         "op": first.reduction.op,

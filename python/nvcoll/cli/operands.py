@@ -14,7 +14,7 @@ reduce_scatter and all_to_all what a rank sends (``max(sendBytes, recvBytes)`` i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,9 @@ Array = np.ndarray[Any, Any]
 HAS_ROOT = {row.name: row.has_root for row in collectives()}
 CAN_BE_IN_PLACE = {row.name: row.can_be_in_place for row in collectives()}
 FOLDS = {row.name: row.folds != "nothing" for row in collectives()}
+
+SIDE_OF_PARTS = {"all_gather": 0, "gather": 0, "reduce_scatter": 1, "scatter": 1}
+"""The side of which every rank has a part, input (0) or output (1), where the other side is the whole."""
 
 
 def root_of(collective: str, ranks: int, root: int | None) -> int:
@@ -94,15 +97,34 @@ class Layout:
 class Operands:
     """The arrays of calls in one form, shared by all candidates that are timed."""
 
-    def __init__(self, layout: Layout, data: Sequence[Array | None], in_place: bool) -> None:
-        """``data`` holds the input of each rank, None for a rank without input. It is not changed."""
+    def __init__(
+        self,
+        layout: Layout,
+        data: Sequence[Array | None],
+        in_place: bool,
+        only: int | None = None,
+        allocate: Callable[[int], Array] | None = None,
+    ) -> None:
+        """Makes the arrays.
+
+        Args:
+            layout: their elements.
+            data: the input of each rank, None for a rank without input. It is not changed.
+            in_place: input and output of a rank share memory.
+            only: the one rank that has arrays here. Default: all have.
+            allocate: makes an array of so many elements. Default: numpy does.
+        """
         self.layout, self.data, self.in_place = layout, data, in_place
-        dtype = next(x.dtype for x in data if x is not None)
+        if allocate is None:
+            dtype = next(x.dtype for x in data if x is not None)
+            allocate = partial(np.empty, dtype=dtype)
+        self._allocate = allocate
         self.inputs: list[Array | None] = []
         self.outputs: list[Array | None] = []
         for rank, (sent, received) in enumerate(zip(layout.inputs, layout.outputs, strict=True)):
-            x = None if sent is None else np.empty(sent, dtype)
-            y = None if received is None else np.empty(received, dtype)
+            is_here = only is None or rank == only
+            x = allocate(sent) if is_here and sent is not None else None
+            y = allocate(received) if is_here and received is not None else None
             if in_place and x is not None and y is not None:
                 if x.size < y.size:
                     x = y[layout.shorter_in_longer(rank)]
@@ -144,6 +166,15 @@ class Operands:
         has_input, has_output = _held(collective)[1]  # of a rank that is not the root
         arrays = self.inputs if has_input or writes_its_arrays(collective) else self.inputs[root]
         return arrays, self.outputs if has_output else self.outputs[root]
+
+    def arguments_of(self, rank: int) -> tuple[Array | None, Array | None]:
+        """Returns the arguments of a call of one rank: array and ``out``."""
+        x, y = self.inputs[rank], self.outputs[rank]
+        if self.in_place and writes_its_arrays(self.layout.collective):
+            return (y if x is None else x), None
+        if x is not None and y is None and not HAS_ROOT[self.layout.collective]:  # exscan: the first has no result
+            y = self._temporaries.setdefault("out", self._allocate(x.size))
+        return x, y
 
     def options(self, op: Any) -> dict[str, Any]:
         """Returns the further arguments of a call: op and root."""

@@ -17,10 +17,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import Progress
 
 import nvcoll
 from nvcoll import Algorithm, InvalidArgument, oracle
@@ -36,6 +39,10 @@ NUMPY: dict[str, Callable[..., Array]] = {
     "max": np.maximum,
 }
 """For each op, the numpy function of two arrays: the oracle's, where that is one."""
+
+
+REFRESH_SECONDS = 0.1
+"""The least time between two drawings of the progress bar. Chosen."""
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
@@ -166,13 +173,22 @@ def count_unequal(a: Array, b: Array) -> int:
 class Case:
     """One size of one collective, and the candidates that are timed on its arrays."""
 
-    def __init__(self, node: nvcoll.Node, collective: str, reduction: Reduction, count: int, root: int = 0) -> None:
+    def __init__(
+        self,
+        node: nvcoll.Node,
+        collective: str,
+        reduction: Reduction,
+        count: int,
+        root: int = 0,
+        memory: str | None = None,
+    ) -> None:
+        self.memory = memory
+        """Of ranks that are processes, private or symmetric; None: ranks are threads."""
         self.node, self.collective, self.reduction, self.root = node, collective, reduction, root
         self.count = count
         """Elements of a rank's longer buffer, before they are cut into parts."""
         self.nbytes = count * reduction.numpy_dtype.itemsize
         self.layout = layout_of(collective, node.world_size, count, root)
-        self.data = [None if n is None else reduction.data(n, rank) for rank, n in enumerate(self.layout.inputs)]
         self.candidates: dict[str, Candidate] = {}
         self.baselines: list[str] = []
         self._operands: dict[str, Operands] = {}
@@ -183,6 +199,11 @@ class Case:
         self._memcpy: baselines.Memcpy | None = None
         self._order = random.Random(count)
 
+    @cached_property
+    def data(self) -> list[Array | None]:
+        """The input of each rank."""
+        return [None if n is None else self.reduction.data(n, rank) for rank, n in enumerate(self.layout.inputs)]
+
     def operands(self, in_place: bool) -> Operands:
         """Returns the arrays of all calls of one form."""
         if in_place not in self._forms:
@@ -191,15 +212,19 @@ class Case:
 
     def add_algorithm(self, name: str, algorithm: str | Algorithm, in_place: bool | None = None) -> None:
         """Adds an algorithm, by name or written by the user; in place unless told otherwise, if calls are."""
-        operands, reduction = self.operands(self.in_place if in_place is None else in_place), self.reduction
-        op = nvcoll.premul_sum(reduction.scalars) if reduction.op == "premul_sum" else reduction.op
-        method, options = getattr(self.node, self.collective), operands.options(op)
+        operands = self.operands(self.in_place if in_place is None else in_place)
+        method, options = getattr(self.node, self.collective), self.options(operands)
         arrays, out = operands.arguments()
 
         def call() -> None:
             method(arrays, algorithm=algorithm, out=out, **options)
 
         self._add(name, operands, call, self._expected(algorithm, operands))
+
+    def options(self, operands: Operands) -> dict[str, Any]:
+        """Returns the arguments of a call beside its arrays and its algorithm."""
+        op: Any = self.reduction.op
+        return operands.options(nvcoll.premul_sum(self.reduction.scalars) if op == "premul_sum" else op)
 
     def _add(
         self,
@@ -229,7 +254,7 @@ class Case:
         if self.collective == "all_reduce":
             floats = [x.view("u1")[: self.nbytes // 4 * 4].view("f4") for x in operands.results]
             self._add("roofline", operands, lambda: roofline(floats, self.node.workers))
-        self.baselines = [name for name in ("numpy", "memcpy", "roofline") if name in self.candidates]
+        self.baselines = baselines_of(self.collective)
 
     def round(self, is_counted: bool = True) -> None:
         """Times every candidate once, in random order."""
@@ -243,7 +268,8 @@ class Case:
         """Frees the arrays and the thread; the measurements stay."""
         if self._memcpy is not None:
             self._memcpy.close()
-        self.data, self._forms, self._operands, self._known, self._memcpy = [], {}, {}, [], None
+        self.__dict__.pop("data", None)
+        self._forms, self._operands, self._known, self._memcpy = {}, {}, [], None
         for candidate in self.candidates.values():
             candidate.let_go()
 
@@ -260,6 +286,31 @@ class Case:
     def wrong(self) -> int:
         """The number of wrong elements, over all rounds, ranks and algorithms."""
         return sum(candidate.wrong for candidate in self.candidates.values())
+
+
+def baselines_of(collective: str) -> list[str]:
+    """Returns the names of the baselines of a collective."""
+    return ["numpy" if FOLDS[collective] else "memcpy", *(["roofline"] if collective == "all_reduce" else [])]
+
+
+def timed(cases: Callable[[int], Case], counts: Sequence[int], rounds: int, *, is_shown: bool = True) -> list[Case]:
+    """Times every count; the progress bar is drawn between rounds only, in this thread."""
+    console, done, drawn = Console(stderr=True), [], 0.0
+    is_silent = not (is_shown and console.is_terminal)
+    with Progress(console=console, transient=True, auto_refresh=False, disable=is_silent) as progress:
+        task = progress.add_task("timing", total=len(counts) * (rounds + 1))
+        for count in counts:
+            case = cases(count)
+            progress.update(task, description=sized(case.nbytes), refresh=True)
+            for number in range(rounds + 1):
+                case.round(is_counted=number > 0)
+                progress.advance(task)
+                if time.monotonic() > drawn + REFRESH_SECONDS:
+                    progress.refresh()
+                    drawn = time.monotonic()
+            case.let_go()
+            done.append(case)
+    return done
 
 
 def schedule_of(
