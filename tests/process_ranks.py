@@ -16,11 +16,9 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 from drawn import Call, Choice
+from processes import WAIT_S
 
 import nvcoll
-
-WAIT_S = 120
-"""A watchdog: how long a call, or a join, may take."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,17 @@
 """Processes that tests start: which run, and whether they end. Every wait has a limit, which only a failure reaches."""
 
+import gc
 import os
+import subprocess
+import sys
+import textwrap
 import time
 
 PATIENCE_S = 60
 """How long a process is given to do what it does at once. Chosen."""
+
+WAIT_S = 120
+"""How long the ranks of a job may take. Chosen."""
 
 
 def is_running(process: int) -> bool:
@@ -37,3 +44,38 @@ def children() -> set[int]:
         with open(f"/proc/self/task/{thread}/children") as file:
             found |= set(map(int, file.read().split()))
     return found
+
+
+def start(world_size: int, program: str, name: str) -> list[subprocess.Popen]:
+    """Starts a program as the ranks of a job; it finds `nvcoll`, `np` and some modules of Python."""
+    head = "import gc, os, signal, sys, time\nimport numpy as np\nimport nvcoll\n"
+    environment = {**os.environ, "NVCOLL_WORLD_SIZE": str(world_size), "NVCOLL_JOB": f"{name}-{os.getpid()}"}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", head + textwrap.dedent(program)],
+            env={**environment, "NVCOLL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world_size)
+    ]
+
+
+def results(processes: list[subprocess.Popen]) -> list[tuple[int, str, str]]:
+    """Returns exit status, output and errors of each rank."""
+    try:
+        texts = [process.communicate(timeout=WAIT_S) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [(process.returncode, *text) for process, text in zip(processes, texts, strict=True)]
+
+
+def open_things(_comm: object = None) -> tuple[int, int]:
+    """Counts the descriptors of this process, and what it maps of memory that ranks share."""
+    gc.collect()
+    with open("/proc/self/maps") as maps:
+        shared = sum("memfd:nvcoll" in line for line in maps)
+    return len(os.listdir("/proc/self/fd")), shared

@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 import time
 
 import numpy as np
 import pytest
-from process_ranks import WAIT_S, Job
+from process_ranks import Job
+from processes import WAIT_S, open_things, results, start
 
 import nvcoll
 
@@ -26,33 +25,6 @@ pytestmark = [
 def job():
     with Job(3) as job:
         yield job
-
-
-def start(world_size: int, program: str, name: str) -> list[subprocess.Popen]:
-    """Starts a program as the ranks of a job; it finds `comm`, `nvcoll`, `np` and `os`."""
-    head = "import os, signal, sys, time\nimport numpy as np\nimport nvcoll\n"
-    environment = {**os.environ, "NVCOLL_WORLD_SIZE": str(world_size), "NVCOLL_JOB": f"{name}-{os.getpid()}"}
-    return [
-        subprocess.Popen(
-            [sys.executable, "-c", head + textwrap.dedent(program)],
-            env={**environment, "NVCOLL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world_size)
-    ]
-
-
-def results(processes: list[subprocess.Popen]) -> list[tuple[int, str, str]]:
-    """Returns exit status, output and errors of each rank."""
-    try:
-        texts = [process.communicate(timeout=WAIT_S) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    return [(process.returncode, *text) for process, text in zip(processes, texts, strict=True)]
 
 
 def groups_and_calls(comm):
@@ -178,13 +150,6 @@ def test_ranks_agree_on_the_path_whoever_passes_symmetric_memory(job):
     assert job.run(mapped_and_mixed) == [[True, True, True, refused]] * 3
 
 
-def open_things(comm):
-    gc.collect()
-    with open("/proc/self/maps") as maps:
-        shared = sum("memfd:nvcoll" in line for line in maps)
-    return len(os.listdir("/proc/self/fd")), shared
-
-
 def split_and_forget(comm):
     for _ in range(20):
         comm.split(0).all_reduce(np.ones(3))
@@ -245,6 +210,8 @@ def test_a_rank_that_never_comes_is_named():
         ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 ended without leaving the job"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "rank 1 ended without leaving the job"),
         ("raise ValueError('no')", "rank 1 failed"),
+        ("sys.exit(3)", "rank 1 ended with status 3"),
+        ("sys.exit('no')", "rank 1 ended with status 1"),
         ("comm.abort(); time.sleep(0.5); os._exit(0)", "rank 1 called abort"),
     ],
 )
@@ -266,10 +233,13 @@ def test_peers_of_a_rank_that_ends_get_its_name(end, words, make):
     assert words in first and words in third
 
 
-def test_a_rank_that_returned_is_named_by_the_peer_that_calls_again():
-    program = """
+@pytest.mark.parametrize("end", ["pass", "sys.exit()", "sys.exit(0)"])
+def test_a_rank_that_returned_is_named_by_the_peer_that_calls_again(end):
+    program = f"""
     comm = nvcoll.init(timeout=60)
     comm.barrier()
+    if comm.rank == 1:
+        {end}
     if comm.rank == 0:
         try:
             comm.all_reduce(np.ones(4))
@@ -278,6 +248,22 @@ def test_a_rank_that_returned_is_named_by_the_peer_that_calls_again():
     """
     (status, out, _), _ = results(start(2, program, "returned"))
     assert status == 0 and "the program of rank 1 returned after 1 call" in out
+
+
+def test_the_exit_status_of_a_rank_reaches_its_groups_too():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    group = comm.split(0)
+    comm.barrier()
+    if comm.rank == 1:
+        sys.exit(3)
+    try:
+        group.all_reduce(np.ones(4))
+    except nvcoll.Aborted as error:
+        print(error)
+    """
+    (status, out, _), _ = results(start(2, program, "group"))
+    assert status == 0 and "rank 1 ended with status 3: the call was aborted" in out
 
 
 @pytest.mark.parametrize("make", ["np.ones", "comm.zeros"])

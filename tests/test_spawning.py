@@ -152,8 +152,14 @@ def test_a_rank_that_dies_by_a_signal_is_named(number, words):
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_a_rank_that_leaves_is_named(status):
-    assert str(failure_of(programs.leave, 2, status)) == f"rank 1 ended with status {status} before it returned"
+@pytest.mark.parametrize("leave", [os._exit, sys.exit])
+def test_a_rank_that_leaves_is_named(leave, status):
+    assert str(failure_of(programs.leave, 2, leave, status)) == f"rank 1 ended with status {status} before it returned"
+
+
+def test_the_exit_of_a_rank_is_raised_before_what_it_does_to_others():
+    error = failure_of(programs.exit_while_others_reduce)
+    assert type(error) is nvcoll.Error and str(error) == "rank 1 ended with status 3 before it returned"
 
 
 def test_a_result_that_cannot_be_pickled_is_an_error_of_its_rank():

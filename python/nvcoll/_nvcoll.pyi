@@ -999,6 +999,7 @@ class Communicator:
         Raises:
             InvalidArgument: a length is negative or too large, or the dtype is of Python objects.
             MemoryError: there is no memory that ranks can share.
+            OSError: this process may have no more descriptors.
 
         Example:
             >>> comm = nvcoll.init()

@@ -1,7 +1,8 @@
 """``init`` and ``finalize``: this process becomes one rank of a job, and leaves it.
 
 A process is in one job at a time. It leaves when it ends, if not before: as a rank that returned, or, after an uncaught
-exception, as one that failed. Peers learn of both. A child that was forked off is no rank.
+exception or with another exit status than 0, as one that failed. Peers learn of both. A child that was forked off is no
+rank.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def init(
             processes have one rank, or this process is in a job; the message says what to pass.
         Timeout: ranks are missing; the message names them.
         Closed: another rank ended during the join.
-        MemoryError: there is no memory for what ranks share.
+        Aborted: another rank has no memory or descriptors for what ranks share.
+        MemoryError: this one has no memory for it.
+        OSError: this one has no descriptors for it.
 
     Example:
         >>> comm = nvcoll.init()
@@ -106,11 +109,11 @@ def fail() -> None:
 
 
 def _leave_at_exit() -> None:
-    """Tells peers that the program of this rank has returned, or that it failed."""
-    if getattr(sys, "last_value", None) is None:
-        finalize()
-    else:
+    """Tells peers that the program of this rank failed; if no exception says so, the exit status will say it."""
+    if getattr(sys, "last_value", None) is not None:
         fail()
+    elif _current is not None and _current.process == os.getpid():
+        _current.job.leave_at_exit()
 
 
 atexit.register(_leave_at_exit)

@@ -36,6 +36,8 @@ def main(pipe: Connection, program: bytes, place: dict[str, str], parent: int) -
         comm = membership.init()
         pipe.send_bytes(pickle.dumps(("joined",)))
         report = _returned(fn(comm, *args))
+    except SystemExit:
+        raise  # the end of the process says it
     except BaseException as error:
         report = _raised(error)
         membership.fail()

@@ -1,5 +1,7 @@
 //! Errors of the engine. Each variant maps to one Python exception.
 
+use std::borrow::Cow;
+
 use nvcoll_core::interrupt::Interrupted;
 use nvcoll_core::words::counted;
 
@@ -64,7 +66,7 @@ pub enum Error {
         /// The rank that failed.
         rank: u32,
         /// The cause of the failure.
-        cause: &'static str,
+        cause: Cow<'static, str>,
     },
     /// The deadline passed.
     #[error("{what} timed out after {seconds} s: {missing}")]

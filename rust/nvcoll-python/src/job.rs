@@ -57,6 +57,11 @@ impl Job {
         py.detach(|| self.rank.leave()).map_err(|error| of_engine(py, &error))
     }
 
+    /// Ends the communicators of this rank when its process ends. The exit status says whether it returned or failed.
+    fn leave_at_exit(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.rank.leave_at_exit()).map_err(|error| of_engine(py, &error))
+    }
+
     /// Ends every call of every communicator that contains this rank, because its program failed.
     fn fail(&self, py: Python<'_>) {
         py.detach(|| self.rank.fail());

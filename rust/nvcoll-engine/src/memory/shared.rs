@@ -37,7 +37,7 @@ impl SharedMemory {
     /// Makes `bytes` zeroed bytes; `what` names them in messages.
     ///
     /// # Errors
-    /// [`Error::NoMemory`] if there are no pages or no descriptors.
+    /// [`Error::NoMemory`] if there are no pages, [`Error::System`] if there is no descriptor.
     pub(crate) fn make(what: &'static str, bytes: usize) -> Result<Self> {
         let no_memory = || Error::NoMemory { what, bytes };
         if available_bytes().is_some_and(|available| available < bytes as u64) {
@@ -46,7 +46,12 @@ impl SharedMemory {
         // SAFETY: the name is a string that ends with a zero.
         let raw = unsafe { libc::memfd_create(c"nvcoll".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         if raw < 0 {
-            return Err(no_memory());
+            let number = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+            let advice = "raise the limit of open files (`ulimit -n`) if it is reached";
+            return Err(match number {
+                libc::ENOMEM => no_memory(),
+                _ => Error::System { what: format!("no descriptor for {bytes} bytes of {what}: {advice}"), number },
+            });
         }
         // SAFETY: `memfd_create` returned the descriptor, which nobody else has.
         let memory = Self { descriptor: unsafe { OwnedFd::from_raw_fd(raw) }, bytes, what };

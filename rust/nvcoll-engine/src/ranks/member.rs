@@ -1,7 +1,6 @@
 //! Members: one rank of a communicator, which makes its own calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
 use nvcoll_core::schedule::Path;
 
@@ -32,9 +31,9 @@ const ENDED: Error = Error::Closed("the program of this rank has ended, and its 
 const IN_A_CALL: Error =
     Error::Busy("the communicator is in a call of another thread: a thread at a time, or a communicator for each");
 
-/// How long a rank whose split failed waits for peers that are through, to end the calls of their group. Its own deadline may have
+/// How many seconds a rank whose split failed waits for peers that are through, to end the calls of their group. Its own deadline may have
 /// passed. Chosen: they are about to come, unless they are stopped.
-const LONGEST_GATHERING: Duration = Duration::from_secs(10);
+const GATHERING_S: f64 = 10.0;
 
 /// One rank of a communicator.
 #[derive(Debug)]
@@ -298,11 +297,15 @@ impl Member {
         let calls = calls.as_mut().ok_or(ENDED)?;
         // SAFETY: as in `agree_on_mapped`.
         let outcome = unsafe { calls.say(&self.world, program, key.words(), &mut patience) };
-        let until = match outcome {
-            Ok(()) => patience.deadline.at(),
-            Err(_) => Instant::now().checked_add(LONGEST_GATHERING),
+        let join = |limit: &mut WaitLimit<'_>| split::join(&self.world, program, calls.number, self.rank, limit);
+        let joined = match outcome {
+            Ok(()) => join(&mut patience),
+            Err(_) => {
+                let deadline = Deadline::after(Some(GATHERING_S));
+                join(&mut WaitLimit { deadline, is_interrupted: &mut || false })
+            }
         };
-        let group = match split::join(&self.world, program, calls.number, self.rank, until) {
+        let group = match joined {
             Ok(group) => group,
             Err(error) => return Err(outcome.err().unwrap_or(error)),
         };
@@ -340,9 +343,17 @@ impl Member {
                 Err(_) => return false,
             },
             RankEnd::Failed => self.raise(Cause::Failed(self.rank)),
+            #[cfg(target_os = "linux")]
+            RankEnd::Exited(status) => self.raise(Cause::Exited(self.rank, status)),
             RankEnd::Interrupted => self.raise(Cause::Interrupted),
         }
         true
+    }
+
+    /// Says whether a thread is in a call.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_in_a_call(&self) -> bool {
+        self.calls.try_lock().is_err()
     }
 
     /// Closes the member for calls. It returns when no thread is in one.
@@ -462,6 +473,7 @@ mod tests {
         use crate::ranks::{mesh::JobSettings, processes::ProcessRank};
         use crate::sync::single_flight::HoldsNoLock;
         use std::thread::{scope, sleep};
+        use std::time::Duration;
 
         let (watchdog, job) = (Deadline::after(Some(30.0)), format!("late in a split {}", std::process::id()));
         let join = |rank| {
@@ -484,7 +496,8 @@ mod tests {
         scope(|scope| {
             let group = scope.spawn(|| {
                 sleep(Duration::from_millis(50));
-                split::join(&through.member().world, &program, 1, 1, watchdog.at())
+                let mut limit = WaitLimit { deadline: watchdog, is_interrupted: &mut || false };
+                split::join(&through.member().world, &program, 1, 1, &mut limit)
             });
             let late = Deadline::after(Some(0.0));
             let error = fails.member().split(Some(0), 0, late, &HoldsNoLock, &mut || false).unwrap_err();

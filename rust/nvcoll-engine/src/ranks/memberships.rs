@@ -18,6 +18,9 @@ pub(crate) enum RankEnd {
     Returned,
     /// Its program failed.
     Failed,
+    /// Its process ended with this status, which is not 0.
+    #[cfg(target_os = "linux")]
+    Exited(u8),
     /// The user interrupted the program.
     Interrupted,
 }
@@ -50,6 +53,12 @@ impl<Member> Memberships<Member> {
         }
         members.push(Arc::downgrade(member));
         state.end
+    }
+
+    /// Returns the communicators.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn all(&self) -> Vec<Arc<Member>> {
+        self.lock().members.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Records the end of the rank, and returns the communicators that must learn of it.

@@ -9,6 +9,8 @@ pub(crate) mod memberships;
 pub mod mesh;
 pub mod node;
 #[cfg(target_os = "linux")]
+mod process_exit;
+#[cfg(target_os = "linux")]
 pub mod processes;
 pub(crate) mod rank_end;
 pub(crate) mod split;

@@ -7,14 +7,15 @@
 //! ```
 //!
 //! Every rank makes and passes its own memory, for the world of all ranks and for each group that it is in. So no rank is special after
-//! the join, and a rank that ends takes nothing with it: memory lives as long as somebody maps it.
+//! the join, and a rank that ends takes nothing with it: memory lives as long as somebody maps it. If a rank has no memory or descriptors
+//! for a world, no rank has that world, and the worlds that exist can still be used.
 //!
 //! Source: XPMEM-free designs of shared-memory MPI; memory without a name is ours (`memory/shared.rs`).
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nvcoll_core::limits::staging_bytes;
 
@@ -27,8 +28,9 @@ use crate::memory::world::{RankRegions, World, WorldOrigin, BELLS_BYTES, WORDS_B
 use crate::ranks::member::Member;
 use crate::ranks::memberships::Memberships;
 use crate::ranks::mesh::{JobSettings, Mesh};
+use crate::ranks::process_exit::leave_at_exit;
 use crate::ranks::rank_end::{fail, retire};
-use crate::run::deadline::Deadline;
+use crate::run::deadline::{Deadline, WaitLimit};
 use crate::system::process::Process;
 
 /// How long a rank whose call failed waits for peers that are stopped. Chosen: a peer that runs acknowledges within milliseconds.
@@ -70,7 +72,8 @@ impl ProcessRank {
         let (sender, own_regions) = (mesh.clone(), table.clone());
         let make = move |number, bytes| make_region(&sender, &own_regions, number, bytes);
         let job = Arc::new(JobMemory { mesh, table, heap: SymmetricHeap::new(Box::new(make)) });
-        let world = make_world(&job, 0, (0..world_size).collect(), false, settings.deadline)?;
+        let mut limit = WaitLimit { deadline: settings.deadline, is_interrupted };
+        let world = make_world(&job, 0, (0..world_size).collect(), false, &mut limit)?;
         let memberships = Arc::<Memberships<Member>>::default();
         let member = Member::join(world, own, memberships.clone());
         Ok(Self { member, memberships, process: Process::current() })
@@ -92,6 +95,17 @@ impl ProcessRank {
         }
     }
 
+    /// Ends the rank when its process ends: as one that returned if the exit status is 0, else as one that failed.
+    ///
+    /// # Errors
+    /// As [`ProcessRank::leave`].
+    pub fn leave_at_exit(&self) -> Result<()> {
+        match self.process.is_current() {
+            true => leave_at_exit(&self.memberships),
+            false => Ok(()), // as in `leave`
+        }
+    }
+
     /// Ends every call, now and later, of every communicator that contains this rank, because its program failed.
     pub fn fail(&self) {
         if self.process.is_current() {
@@ -110,10 +124,8 @@ fn make_region(mesh: &Mesh, table: &RegionTable, number: usize, bytes: usize) ->
     let deadline = Deadline::after(Some(REGION_TIMEOUT_S));
     for peer in (0..mesh.world_size()).filter(|&peer| peer != mesh.rank()) {
         let key = [REGION, number as u64, 0];
-        match mesh.send(peer, key, &[bytes as u64], &[memory.descriptor()], deadline, &mut || false) {
-            Ok(()) | Err(Error::Left { .. }) => {}
-            Err(error) => return Err(error),
-        }
+        // Some may have it now, so the region stays. A peer without it ends the call that names the region.
+        _ = mesh.send(peer, key, &[bytes as u64], &[memory.descriptor()], deadline, &mut || false);
     }
     table.add(mesh.rank(), number, block.clone());
     Ok(block)
@@ -135,26 +147,73 @@ fn make_world(
     id: u64,
     ranks: Vec<u32>,
     is_group: bool,
-    deadline: Deadline,
+    limit: &mut WaitLimit<'_>,
 ) -> Result<Arc<World>> {
-    let (key, mesh) = ([WORLD, id, 0], &*job.mesh);
-    let made = OwnMemory::make(ranks.len() as u32)?;
-    for &peer in ranks.iter().filter(|&&rank| rank != mesh.rank()) {
-        mesh.send(peer, key, &[], &made.memory.each_ref().map(SharedMemory::descriptor), deadline, &mut || false)?;
-    }
-    let mut regions = Vec::with_capacity(ranks.len());
-    for &rank in &ranks {
-        regions.push(match rank == mesh.rank() {
-            true => made.regions()?,
-            false => peer_regions(mesh, rank, key, ranks.len() as u32, deadline)?,
-        });
-    }
+    let regions = share_memory(&job.mesh, id, &ranks, limit)?;
     let addresses = match ranks.len() {
         1 => Addresses::OneSpace,
         _ => Addresses::Regions { table: job.table.clone(), ranks: ranks.clone() },
     };
     let origin = ProcessOrigin { job: job.clone(), id };
     Ok(Arc::new(World::of_regions(ranks, is_group, regions, addresses, Box::new(origin))))
+}
+
+/// Makes this rank's memory of the world `id`, and maps that of all its ranks.
+///
+/// ```text
+/// step d   pass the own memory to the rank d above, map that of the rank d below     so that few descriptors are on their way:
+/// at last  tell everybody whether all of it was done, and hear the same              the system limits their number for a user
+/// ```
+///
+/// A rank that fails goes on to the end. So either all ranks have the world, or all know who failed, and no message is left over unless
+/// time runs out.
+fn share_memory(mesh: &Mesh, id: u64, ranks: &[u32], limit: &mut WaitLimit<'_>) -> Result<Vec<RankRegions>> {
+    let world_size = ranks.len();
+    let own = ranks.iter().position(|&rank| rank == mesh.rank()).expect("a rank makes the worlds that it is in");
+    let (mut regions, mut failure) = ((0..world_size).map(|_| None).collect::<Vec<_>>(), None);
+    let made = note(&mut failure, OwnMemory::make(world_size as u32));
+    regions[own] = made.as_ref().and_then(|made| note(&mut failure, made.regions()));
+    for step in 1..world_size {
+        let (above, below) = (ranks[(own + step) % world_size], (own + world_size - step) % world_size);
+        let descriptors = made.iter().flat_map(|made| made.memory.each_ref().map(SharedMemory::descriptor));
+        let descriptors: Vec<_> = descriptors.collect();
+        let sent = mesh.send(above, [WORLD, id, 0], &[], &descriptors, limit.deadline, &mut *limit.is_interrupted);
+        note(&mut failure, sent);
+        let mapped = peer_regions(mesh, ranks[below], [WORLD, id, 0], world_size as u32, limit);
+        regions[below] = note(&mut failure, mapped);
+    }
+    let peers = || ranks.iter().copied().filter(|&rank| rank != mesh.rank());
+    let blamed = match &failure {
+        None => NOBODY,
+        Some(Error::Aborted { rank, .. } | Error::Left { rank, .. }) => u64::from(*rank),
+        Some(_) => u64::from(mesh.rank()),
+    };
+    for peer in peers() {
+        let sent = mesh.send(peer, [WORLD, id, 1], &[blamed], &[], limit.deadline, &mut *limit.is_interrupted);
+        note(&mut failure, sent);
+    }
+    for peer in peers() {
+        let heard = mesh.receive(peer, [WORLD, id, 1], limit.deadline, &mut *limit.is_interrupted);
+        let heard = heard.and_then(|message| match message.words[..] {
+            [NOBODY] => Ok(()),
+            [blamed] if ranks.contains(&(blamed as u32)) => Err(not_shared(blamed as u32)),
+            _ => Err(not_shared(peer)),
+        });
+        note(&mut failure, heard);
+    }
+    failure.map_or_else(|| Ok(regions.into_iter().flatten().collect()), Err)
+}
+
+/// Keeps the first failure; returns the outcome of what did not fail.
+fn note<T>(failure: &mut Option<Error>, outcome: Result<T>) -> Option<T> {
+    outcome.map_err(|error| failure.get_or_insert(error)).ok()
+}
+
+/// In the place of the rank that is to blame.
+const NOBODY: u64 = u64::MAX;
+
+fn not_shared(rank: u32) -> Error {
+    Error::Aborted { rank, cause: "could not share memory with its peers".into() }
 }
 
 /// The memory that a rank makes for a world: words, bells, staging.
@@ -188,11 +247,15 @@ fn lengths(world_size: u32) -> [(&'static str, usize); 3] {
 }
 
 /// Receives and maps the memory of a peer.
-fn peer_regions(mesh: &Mesh, peer: u32, key: [u64; 3], world_size: u32, deadline: Deadline) -> Result<RankRegions> {
-    let message = mesh.receive(peer, key, deadline, &mut || false)?;
-    let found = message.descriptors.len();
-    let descriptors = <[_; 3]>::try_from(message.descriptors)
-        .map_err(|_| Error::Invalid(format!("rank {peer} passed {found} descriptors, expected 3")))?;
+fn peer_regions(
+    mesh: &Mesh,
+    peer: u32,
+    key: [u64; 3],
+    world_size: u32,
+    limit: &mut WaitLimit<'_>,
+) -> Result<RankRegions> {
+    let message = mesh.receive(peer, key, limit.deadline, &mut *limit.is_interrupted)?;
+    let descriptors = <[_; 3]>::try_from(message.descriptors).map_err(|_| not_shared(peer))?;
     let mut memory = lengths(world_size).into_iter().zip(descriptors);
     let mut next = || {
         let ((what, bytes), descriptor) = memory.next().expect("three of each");
@@ -213,11 +276,11 @@ struct ProcessOrigin {
 }
 
 impl WorldOrigin for ProcessOrigin {
-    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, until: Option<Instant>) -> Result<Arc<World>> {
+    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
         // Every process runs the same program, whose hasher has no secret.
         let mut hasher = DefaultHasher::new();
         (self.id, call, color).hash(&mut hasher);
-        make_world(&self.job, hasher.finish(), ranks, true, Deadline::until(until))
+        make_world(&self.job, hasher.finish(), ranks, true, limit)
     }
 
     fn allocate(&self, bytes: usize) -> Result<Option<HeapBlock>> {

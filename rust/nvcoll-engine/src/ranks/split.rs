@@ -19,13 +19,13 @@
 //! pass each other its memory. Cost: a barrier, then one world per group, about 35 KiB for each rank, and the staging.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::call::SplitKey;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::world::World;
 use crate::program::Program;
 use crate::ranks::words::words;
+use crate::run::deadline::WaitLimit;
 
 /// Returns the keys of all ranks in split number `call`; `None` if a rank has not entered it, or made a different
 /// call.
@@ -51,14 +51,21 @@ pub(crate) fn join(
     program: &Program,
     call: u32,
     rank: u32,
-    until: Option<Instant>,
+    limit: &mut WaitLimit<'_>,
 ) -> Result<Option<(Arc<World>, u32)>> {
     let Some(keys) = keys(world, program, call) else { return Ok(None) };
     let Some(color) = keys[rank as usize].color else { return Ok(None) };
     let group = group(&keys, rank);
     let own = group.iter().position(|&member| member == rank).expect("a rank has its own color") as u32;
     let ranks = group.iter().map(|&member| world.ranks()[member as usize]).collect();
-    Ok(Some((world.origin().make_group(call, color, ranks, until)?, own)))
+    let made = world.origin().make_group(call, color, ranks, limit).map_err(|error| match error {
+        Error::Aborted { rank, cause } => {
+            let here = world.ranks().iter().position(|&of_run| of_run == rank).expect("it is in the group") as u32;
+            Error::Aborted { rank: here, cause }
+        }
+        error => error,
+    });
+    Ok(Some((made?, own)))
 }
 
 #[cfg(all(test, not(loom)))]

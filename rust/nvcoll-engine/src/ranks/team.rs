@@ -119,8 +119,12 @@ mod tests {
         assert_eq!((group.rank(), group.ranks()), (0, &[1, 0][..]));
         members[1].abort().unwrap();
         let failed = members[0].split(said.color, said.key, watchdog(), &HoldsNoLock, &mut || false);
-        assert_eq!(failed.unwrap_err(), Error::Aborted { rank: 1, cause: "called abort" });
-        assert_eq!(meet(&group), Err(Error::Aborted { rank: 1, cause: "failed" }), "rank 0 is rank 1 of the group");
+        assert_eq!(failed.unwrap_err(), Error::Aborted { rank: 1, cause: "called abort".into() });
+        assert_eq!(
+            meet(&group),
+            Err(Error::Aborted { rank: 1, cause: "failed".into() }),
+            "rank 0 is rank 1 of the group"
+        );
     }
 
     #[test]
@@ -132,9 +136,9 @@ mod tests {
             let _ended = Member::join(world.clone(), 0, team.memberships[0].clone());
             let found = meet(&Member::join(world, 1, team.memberships[1].clone())).unwrap_err();
             match end {
-                RankEnd::Failed => assert_eq!(found, Error::Aborted { rank: 0, cause: "failed" }),
+                RankEnd::Failed => assert_eq!(found, Error::Aborted { rank: 0, cause: "failed".into() }),
                 RankEnd::Returned => assert!(matches!(found, Error::Returned { rank: 0, calls: 0, .. }), "{found}"),
-                RankEnd::Interrupted => assert_eq!(found, Error::Interrupted),
+                end => assert_eq!((end, found), (RankEnd::Interrupted, Error::Interrupted)),
             }
         }
     }

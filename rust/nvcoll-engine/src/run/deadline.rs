@@ -24,13 +24,6 @@ impl Deadline {
         Self { at, seconds: seconds.unwrap_or(f64::INFINITY) }
     }
 
-    /// Makes a deadline at a time; `None` means never.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn until(at: Option<Instant>) -> Self {
-        let seconds = at.map_or(f64::INFINITY, |at| at.saturating_duration_since(Instant::now()).as_secs_f64());
-        Self { at, seconds }
-    }
-
     pub(crate) fn at(&self) -> Option<Instant> {
         self.at
     }

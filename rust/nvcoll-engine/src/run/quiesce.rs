@@ -56,15 +56,16 @@ pub(crate) fn quiesce_and_report(
     };
     let call_of = |rank: u32, call: u32| nth_of(rank, call, 0);
     match cause {
-        Cause::Failed(rank) => Error::Aborted { rank, cause: "failed" },
+        Cause::Failed(rank) => Error::Aborted { rank, cause: "failed".into() },
+        Cause::Exited(rank, status) => Error::Aborted { rank, cause: format!("ended with status {status}").into() },
         Cause::TimedOut(rank) if rank == own.start => {
             deadline.error(call_of(own.start, number), missing(world, number, own))
         }
-        Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out" },
+        Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out".into() },
         Cause::Interrupted => Error::Interrupted,
-        Cause::CalledAbort(rank) => Error::Aborted { rank, cause: "called abort" },
-        Cause::NoMemory(rank) => Error::Aborted { rank, cause: "had no memory to map that of its peers" },
-        Cause::Gone(rank) => Error::Aborted { rank, cause: "ended without leaving the job" },
+        Cause::CalledAbort(rank) => Error::Aborted { rank, cause: "called abort".into() },
+        Cause::NoMemory(rank) => Error::Aborted { rank, cause: "could not map memory of its peers".into() },
+        Cause::Gone(rank) => Error::Aborted { rank, cause: "ended without leaving the job".into() },
         Cause::Mismatch(pair) => {
             let records = pair.ranks.map(|rank| records(world, rank, pair.call));
             let is_alike = |(a, b): &(&Record, &Record)| a[..3] == b[..3];

@@ -19,6 +19,8 @@ use super::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 pub enum Cause {
     /// Code of this rank failed between calls.
     Failed(u32),
+    /// The process of this rank ended with this status, which is not 0.
+    Exited(u32, u8),
     /// This rank's deadline passed.
     TimedOut(u32),
     /// The user interrupted the program.
@@ -83,6 +85,7 @@ fn encode(cause: Cause) -> u64 {
         Cause::CalledAbort(rank) => (7, one(rank)),
         Cause::Gone(rank) => (8, one(rank)),
         Cause::NoMemory(rank) => (9, one(rank)),
+        Cause::Exited(rank, status) => (10, Pair { ranks: [rank, status.into()], call: 0 }),
     };
     debug_assert!(a < 1 << 12 && b < 1 << 12, "ranks have twelve bits");
     kind | u64::from(a) << 8 | u64::from(b) << 20 | u64::from(call) << 32
@@ -101,6 +104,7 @@ fn decode(word: u64) -> Option<Cause> {
         7 => Some(Cause::CalledAbort(rank(8))),
         8 => Some(Cause::Gone(rank(8))),
         9 => Some(Cause::NoMemory(rank(8))),
+        10 => Some(Cause::Exited(rank(8), rank(20) as u8)),
         _ => None,
     }
 }
@@ -168,6 +172,7 @@ mod tests {
             Cause::CalledAbort(5),
             Cause::Gone(9),
             Cause::NoMemory(2),
+            Cause::Exited(3, 255),
         ];
         for cause in causes.into_iter().chain([Cause::Mismatch(pair), Cause::Overlap(pair), Cause::Returned(pair)]) {
             assert_eq!(decode(encode(cause)), Some(cause));

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{World, WorldOrigin};
 use crate::error::Result;
 use crate::memory::heap::HeapBlock;
+use crate::run::deadline::WaitLimit;
 
 /// The worlds of groups that wait for members.
 #[derive(Debug, Default)]
@@ -19,7 +20,7 @@ struct Gathering {
 }
 
 impl WorldOrigin for GatheringGroups {
-    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, _until: Option<Instant>) -> Result<Arc<World>> {
+    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, _limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
         let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = ranks.len();
         let make = || Gathering { world: Arc::new(World::of_group(ranks)), missing };
@@ -48,11 +49,15 @@ impl WorldOrigin for GatheringGroups {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::run::deadline::Deadline;
 
     #[test]
     fn a_world_is_made_once_per_call_and_color_and_taken_away_by_the_last() {
         let groups = GatheringGroups::default();
-        let world = |call, color, ranks| groups.make_group(call, color, ranks, None).unwrap();
+        let world = |call, color, ranks| {
+            let mut limit = WaitLimit { deadline: Deadline::default(), is_interrupted: &mut || false };
+            groups.make_group(call, color, ranks, &mut limit).unwrap()
+        };
         let first = world(1, 0, vec![4, 2]);
         let (other_color, other_call) = (world(1, 1, vec![3]), world(2, 0, vec![4, 2]));
         let second = world(1, 0, vec![4, 2]);

@@ -6,11 +6,12 @@ pub(crate) mod rank_lines;
 
 use std::alloc::{handle_alloc_error, Layout};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
 use crate::memory::heap::HeapBlock;
+use crate::run::deadline::WaitLimit;
 use crate::sync::Abort;
 use addresses::Addresses;
 use gathering::GatheringGroups;
@@ -33,8 +34,8 @@ pub(crate) trait WorldOrigin: std::fmt::Debug + Send + Sync {
     /// Returns the world of these ranks of the run, which form the group of a color in split number `call`. Each of them asks once.
     ///
     /// # Errors
-    /// [`Error::NoMemory`], or the failure of a peer that should have passed its memory.
-    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, until: Option<Instant>) -> Result<Arc<World>>;
+    /// [`Error::NoMemory`], or the failure of a peer that should have passed its memory. Ranks that are processes fail together.
+    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>>;
 
     /// Allocates memory that every rank can reach; `None` if ranks are threads, which reach all memory.
     ///
