@@ -1,0 +1,295 @@
+"""Ranks that are processes on a machine that refuses memory, descriptors, room, processors or privileges."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import resource
+import subprocess
+import sys
+
+import many_jobs
+import numpy as np
+import pytest
+from command_line import PROGRAM
+from process_ranks import Job
+from processes import WAIT_S, open_things, results, start, wait_until
+
+import nvcoll
+from nvcoll import _nvcoll
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="ranks that are processes need Linux"),
+    pytest.mark.timeout(300),
+]
+
+JOIN_S = 3.0
+"""How long ranks wait for one that could not even make a socket. Chosen: others join within milliseconds."""
+
+NO_DESCRIPTOR = (
+    r"OSError: \[Errno 24\] no descriptor for \d+ bytes of {what}: raise the limit of open files \(`ulimit -n`\) "
+    r"if it is reached: Too many open files \(os error 24\)"
+)
+NOT_RECEIVED = (
+    r"OSError: \[Errno 24\] \d of 3 descriptors of rank \d were received: raise the limit of open files "
+    r"\(`ulimit -n`\): Too many open files \(os error 24\)"
+)
+NO_MEMORY = (
+    "MemoryError: no memory for \\d+ bytes of {what} on each rank: pass smaller arrays, or another algorithm or path"
+)
+NOT_SHARED = "Aborted: rank {rank} could not share memory with its peers: the call was aborted"
+
+
+@pytest.fixture(scope="module")
+def job():
+    with Job(3) as job:
+        yield job
+
+
+# limits
+
+
+def descriptors(room):
+    """Returns the limit under which a process can have so many more descriptors."""
+    fillers = [os.dup(0) for _ in range(room + 1)]
+    for filler in fillers:
+        os.close(filler)
+    return max(fillers)
+
+
+def address_space(room):
+    """Returns the limit under which a process can map so many more bytes."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[0]) * os.sysconf("SC_PAGESIZE") + room
+
+
+LIMITS = {
+    "descriptors": (resource.RLIMIT_NOFILE, descriptors),
+    "bytes of a file": (resource.RLIMIT_FSIZE, lambda room: room),
+    "address space": (resource.RLIMIT_AS, address_space),
+}
+
+
+@contextlib.contextmanager
+def limited(what, room):
+    """Has the system refuse this process more than `room` of something."""
+    kind, limit = LIMITS[what]
+    before = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit(room), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(kind, before)
+
+
+def outcome_of(work, *args):
+    try:
+        work(*args)
+        return "done"
+    except (nvcoll.Error, OSError, MemoryError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def attempt(work, at, what, room, comm):
+    """Does something, under a limit on rank `at`; returns the outcome. Nothing is left, and `comm` works."""
+    before = open_things()
+    with limited(what, room) if comm.rank == at else contextlib.nullcontext():
+        outcome = outcome_of(work, comm, f"limited-{os.getppid()}-{what}-{at}-{room}")
+    assert open_things() == before
+    assert (comm.all_reduce(np.full(3, comm.rank)) == 3).all()
+    return outcome
+
+
+def told(job, work, at, what, rooms):
+    """Does something with more and more room; returns what rank `at` and the others were told until all went well."""
+    own, others = [], []
+    for room in rooms:
+        outcomes = job.run(functools.partial(attempt, work, at, what, room))
+        if outcomes == ["done"] * 3:
+            return own, others
+        own.append(outcomes.pop(at))
+        others += outcomes
+    raise AssertionError(f"it never went well: {own}")
+
+
+def join(comm, name):
+    """Joins one more job. Only the processes of a job know when all of them have come to the next attempt."""
+    joined = _nvcoll.Job(comm.rank, comm.world_size, name, None, JOIN_S)
+    joined.communicator(WAIT_S).barrier()
+    joined.leave()
+
+
+def split(comm, _name):
+    comm.split(0).all_reduce(np.ones(3))
+
+
+def assert_all_were_told(patterns, found):
+    """Every text is told by a pattern, and every pattern tells a text."""
+    telling = [[pattern for pattern in patterns if re.fullmatch(pattern, text)] for text in found]
+    assert all(telling), [text for text, of in zip(found, telling, strict=True) if not of]
+    assert {one for of in telling for one in of} == {*patterns}, found
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_join_ends_for_all_if_a_rank_has_no_descriptors(job, at):
+    own, others = told(job, join, at, "descriptors", range(60))
+    memory = NO_DESCRIPTOR.format(what="(words|bells|staging)")
+    socket = (
+        r"OSError: \[Errno 24\] (no|rank \d cannot) .*(socket|connection|accept).*: Too many open files \(os error 24\)"
+    )
+    assert_all_were_told([socket, memory, NOT_RECEIVED], own)
+    missing = rf"(Closed|Timeout): .*rank {at} .*"
+    assert_all_were_told([NOT_SHARED.format(rank=at), missing], others)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_split_ends_for_all_if_a_rank_has_no_descriptors(job, at):
+    own, others = told(job, split, at, "descriptors", range(60))
+    memory = [NO_DESCRIPTOR.format(what=what) for what in ("words", "bells", "staging")]
+    assert_all_were_told([*memory, NOT_RECEIVED], own)
+    assert_all_were_told([NOT_SHARED.format(rank=at)], others)
+
+
+@pytest.mark.parametrize("work", [join, split])
+@pytest.mark.parametrize("what", ["bytes of a file", "address space"])
+def test_a_join_or_split_ends_for_all_if_a_rank_has_no_memory(job, work, what):
+    own, others = told(job, work, 1, what, [0, 1 << 16, *(n << 18 for n in range(1, 200))])
+    assert_all_were_told([NO_MEMORY.format(what=one) for one in ("words", "staging")], own)
+    assert_all_were_told([NOT_SHARED.format(rank=1)], others)
+
+
+def grow(what, room, comm):
+    """Has the heap of rank 1 refused a region, then makes the array and the call."""
+    outcome, before = "done", open_things()
+    if comm.rank == 1:
+        with limited(what, room):
+            outcome = outcome_of(comm.empty, (5 << 20) + room, "u1")
+        assert open_things() == before
+    x = comm.full(5 << 20, comm.rank + 1, "u1")
+    return outcome, bool((comm.all_reduce(x) == 6).all())
+
+
+def use_scratch(what, room, comm):
+    """Has rank 1 refused the scratch of a call, which it then makes."""
+    outcome, x = "done", np.full(3 << 20, comm.rank + 1.0)
+    if comm.rank == 1:
+        with limited(what, room):
+            outcome = outcome_of(lambda: comm.reduce(x, root=0, algorithm="chain"))
+    found = comm.reduce(x, root=0, algorithm="chain")
+    return outcome, comm.rank != 0 or bool((found == 6).all())
+
+
+@pytest.mark.parametrize(("what", "room"), [("descriptors", 0), ("bytes of a file", 4096), ("address space", 4096)])
+@pytest.mark.parametrize("work", [grow, use_scratch])
+def test_a_rank_whose_heap_cannot_grow_may_go_on(what, room, work):
+    with Job(3) as job:  # whose heaps are empty
+        outcomes = job.run(functools.partial(work, what, room))
+    assert all(is_right for _, is_right in outcomes)
+    expected = (NO_DESCRIPTOR if what == "descriptors" else NO_MEMORY).format(what="symmetric memory")
+    assert [re.fullmatch(expected, told) is not None for told, _ in outcomes] == [False, True, False], outcomes
+
+
+def map_an_array(what, comm):
+    """Has rank 1 refused what it needs to reach the arrays of its peers."""
+    x = comm.full(5 << 20, 1, "u1")
+    comm.barrier()
+    with limited(what, 0) if comm.rank == 1 else contextlib.nullcontext():
+        return outcome_of(comm.all_reduce, x)
+
+
+@pytest.mark.parametrize("what", ["descriptors", "address space"])
+def test_a_rank_that_cannot_map_an_array_of_a_peer_ends_the_call(what):
+    with Job(3) as job:
+        outcomes = job.run(functools.partial(map_an_array, what))
+    assert outcomes == ["Aborted: rank 1 could not map memory of its peers: the call was aborted"] * 3
+
+
+# the machine
+
+
+def run(ranks, program, tmp_path, *before):
+    """Runs a program by `nvcoll run -n`, behind some words; returns what it wrote."""
+    script = tmp_path / "script.py"
+    script.write_text("import os\nimport numpy as np\nimport nvcoll\n\n" + program)
+    words = [*before, *PROGRAM, "run", "-n", str(ranks), "--no-prefix", str(script)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    return done.stdout
+
+
+def test_dev_shm_may_be_small_and_full(tmp_path):
+    mount = "mount -t tmpfs -o size=1m tmpfs /dev/shm && head -c 1m /dev/zero > /dev/shm/full"
+    inside = ["unshare", "--mount", "sh", "-c", mount + ' && exec "$@"', "sh"]
+    if subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this user may not mount a small /dev/shm")
+    program = """
+comm = nvcoll.init(timeout=60)
+room = os.statvfs("/dev/shm")
+assert (room.f_frsize * room.f_blocks, room.f_bavail) == (1 << 20, 0)
+for make in (np.full, comm.full):
+    x = make(4 << 20, comm.rank + 1, "f4")
+    assert (comm.all_reduce(x) == 6).all()
+    assert (comm.all_gather(x[:1000]) == 6).all()
+print("right")
+"""
+    assert run(3, program, tmp_path, *inside) == "right\n" * 3
+
+
+def test_eight_ranks_share_one_processor(tmp_path):
+    program = """
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+comm = nvcoll.init(timeout=100)
+for nth in range(100):
+    for make in (np.full, comm.full):
+        x = make(40, comm.rank + nth)
+        assert (comm.all_reduce(x.copy()) == 28 + 8 * nth).all()
+        assert (comm.all_gather(x).reshape(8, 40) == np.arange(8)[:, None] + nth).all()
+        assert (comm.reduce_scatter(x) == 28 + 8 * nth).all()
+        assert (comm.broadcast(x, root=nth % 8) == nth % 8 + nth).all()
+    comm.barrier()
+print("right")
+"""
+    assert run(8, program, tmp_path) == "right\n" * 8
+
+
+def test_ranks_without_privileges_need_few_descriptors_on_their_way(tmp_path):
+    """The system limits what one user has sent and nobody received, by the limit of the sender (unix(7))."""
+    inside = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    if inside and subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
+        pytest.skip("setpriv cannot take privileges away")
+    program = """
+comm = nvcoll.init(timeout=60, join_timeout=60)
+print(comm.split(0).all_reduce(np.ones(1))[0])
+"""
+    assert run(8, program, tmp_path, *inside, "sh", "-c", 'ulimit -n 64; exec "$@"', "sh") == "8.0\n" * 8
+
+
+# names
+
+
+def test_of_two_jobs_with_one_name_the_second_is_refused_and_the_first_goes_on(tmp_path):
+    program = f"""
+    if os.environ["NVCOLL_RANK"] == "1":
+        while not os.path.exists({str(tmp_path / "go")!r}):
+            time.sleep(0.01)
+    print(nvcoll.init(timeout=60, join_timeout=60).all_reduce(np.ones(1))[0])
+    """
+    first = start(2, program, "one-name")
+    name = f"nvcoll.{os.geteuid()}.one-name-{os.getpid()}"
+
+    def listens():
+        with open("/proc/net/unix") as lines:
+            return any(line.endswith(f"@{name}\n") for line in lines)
+
+    wait_until(listens)
+    (status, _, errors), _ = results(start(2, 'if os.environ["NVCOLL_RANK"] == "0":\n    nvcoll.init()', "one-name"))
+    assert status == 1
+    assert f"process {first[0].pid} of user {os.geteuid()} is rank 0 of a job" in errors
+    (tmp_path / "go").touch()
+    assert results(first) == [(0, "2.0\n", "")] * 2
+
+
+def test_many_jobs_leave_nothing():
+    assert "nothing left" in many_jobs.check(20, 5)
