@@ -20,6 +20,7 @@ from processes import children, wait_for_ends
 
 from nvcoll.cli import launcher
 from nvcoll.cli.lines import Lines
+from nvcoll.rank_counts import Inbox
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="ranks are processes on Linux only")
 
@@ -390,8 +391,8 @@ def test_nothing_is_left_behind(script, how):
     words = [script(f"print(rank)\nif rank == 1:\n    {how}\n    sys.exit()\n")]
 
     def job():
-        with contextlib.redirect_stdout(io.TextIOWrapper(open(os.devnull, "wb"))):
-            failure = launcher.launch(words, 2, is_prefixed=True)
+        with contextlib.redirect_stdout(io.TextIOWrapper(open(os.devnull, "wb"))), Inbox() as inbox:
+            failure = launcher.launch(words, 2, is_prefixed=True, inbox=inbox)
         assert (failure is None) == (how == "pass")
 
     job()
