@@ -943,6 +943,9 @@ class Job:
     def leave(self) -> None:
         """Ends the communicators of this rank. Peers that make one more call get an error."""
 
+    def leave_at_exit(self) -> None:
+        """Ends the communicators of this rank when its process ends. The exit status says whether it returned or failed."""
+
     def fail(self) -> None:
         """Ends every call of every communicator that contains this rank, because its program failed."""
 
