@@ -192,18 +192,19 @@ def test_a_rank_whose_heap_cannot_grow_may_go_on(what, room, work):
 
 
 def map_an_array(what, comm):
-    """Has rank 1 refused what it needs to reach the arrays of its peers."""
-    x = comm.full(5 << 20, 1, "u1")
+    """Has rank 1 refused what it needs to reach the arrays of its peers, in one communicator and then in another."""
+    group, x = comm.split(0), comm.full(5 << 20, 1, "u1")
     comm.barrier()
     with limited(what, 0) if comm.rank == 1 else contextlib.nullcontext():
-        return outcome_of(comm.all_reduce, x)
+        return [outcome_of(group.all_reduce, x), outcome_of(comm.all_reduce, x)]
 
 
 @pytest.mark.parametrize("what", ["descriptors", "address space"])
 def test_a_rank_that_cannot_map_an_array_of_a_peer_ends_the_call(what):
     with Job(3) as job:
         outcomes = job.run(functools.partial(map_an_array, what))
-    assert outcomes == ["Aborted: rank 1 could not map memory of its peers: the call was aborted"] * 3
+    told = "Aborted: rank 1 could not map memory of its peers: the call was aborted"
+    assert outcomes == [[f"{told} (the ranks of this communicator are ranks 0, 1, 2 of the run)", told]] * 3
 
 
 # the machine

@@ -60,9 +60,9 @@ impl Addresses {
 /// Receives and maps a region, by rank of the run and number; `None` if there is no memory or the rank is gone.
 pub(crate) type ReceiveRegion = dyn Fn(u32, usize) -> Option<Arc<MemoryBlock>> + Send + Sync;
 
-/// The regions of every rank of the run, as they are mapped here.
+/// The regions of every rank of the run, as they are mapped here; `None` is one that could not be mapped, since its message comes once.
 pub(crate) struct RegionTable {
-    mapped: Vec<[OnceLock<Arc<MemoryBlock>>; MOST_REGIONS]>,
+    mapped: Vec<[OnceLock<Option<Arc<MemoryBlock>>>; MOST_REGIONS]>,
     receive: Box<ReceiveRegion>,
 }
 
@@ -74,11 +74,11 @@ impl RegionTable {
 
     /// Adds a region of a rank, which stays.
     pub(crate) fn add(&self, rank: u32, number: usize, block: Arc<MemoryBlock>) {
-        let _ = self.mapped[rank as usize][number].set(block);
+        let _ = self.mapped[rank as usize][number].set(Some(block));
     }
 
     fn region_of(&self, own: u32, address: *mut u8, bytes: usize) -> Option<(usize, usize)> {
-        let regions = self.mapped[own as usize].iter().map_while(OnceLock::get).enumerate();
+        let regions = self.mapped[own as usize].iter().map_while(|place| place.get()?.as_ref()).enumerate();
         let offset_in = |block: &MemoryBlock| {
             let offset = address.addr().checked_sub(block.start().addr())?;
             (offset < block.bytes() && bytes <= block.bytes() - offset).then_some(offset)
@@ -97,13 +97,8 @@ impl RegionTable {
         }
         let (number, offset) = ((word >> OFFSET_BITS) as usize, (word & ((1 << OFFSET_BITS) - 1)) as usize);
         let place = self.mapped[rank as usize].get(number.checked_sub(1)?)?;
-        let block = match place.get() {
-            Some(block) => block,
-            None => {
-                let block = (self.receive)(rank, number - 1)?;
-                place.get_or_init(|| block)
-            }
-        };
+        // Of several threads one receives it, and the others wait.
+        let block = place.get_or_init(|| (self.receive)(rank, number - 1)).as_ref()?;
         (offset < block.bytes()).then(|| block.start().wrapping_add(offset))
     }
 }
@@ -117,6 +112,30 @@ impl std::fmt::Debug for RegionTable {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread::{scope, sleep};
+    use std::time::Duration;
+
+    #[test]
+    fn a_region_is_received_once_by_however_many_threads_and_whether_or_not_it_can_be_mapped() {
+        let received = Arc::new(AtomicU32::new(0));
+        let count = received.clone();
+        let receive = move |_, number| {
+            count.fetch_add(1, Ordering::Relaxed);
+            sleep(Duration::from_millis(20)); // the other thread comes meanwhile
+            (number == 0).then(|| Arc::new(MemoryBlock::try_zeroed(100).unwrap()))
+        };
+        let table = RegionTable::new(1, Box::new(receive));
+        for (word, is_mapped) in [(1 << OFFSET_BITS, true), (2 << OFFSET_BITS, false)] {
+            scope(|scope| {
+                let both = [(); 2].map(|()| scope.spawn(|| table.address_of(0, word).map(<*mut u8>::addr)));
+                let found = both.map(|thread| thread.join().unwrap());
+                assert_eq!(found.map(|address| address.is_some()), [is_mapped; 2]);
+                assert_eq!(found[0], found[1]);
+            });
+        }
+        assert_eq!(received.load(Ordering::Relaxed), 2);
+    }
 
     #[test]
     fn a_word_leads_to_the_same_byte_in_another_mapping() {
