@@ -16,7 +16,7 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::{Deadline, Error};
 
-use crate::arrays::{Caller, Operands, Prepared};
+use crate::arrays::{Caller, Operands, Prepared, RepeatedCalls};
 use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::{of_engine, of_member};
 use crate::gil::WithoutGil;
@@ -34,6 +34,7 @@ pub(crate) struct Endpoint {
     /// The timeout of calls that have none of their own.
     pub(crate) timeout: Option<Seconds>,
     pub(crate) group: OpenGroup,
+    repeated: RepeatedCalls,
     /// The counters of the last programs, for ranks that were split off.
     counters: Mutex<Vec<(SharedProgram, Arc<CallCounter>)>>,
 }
@@ -50,7 +51,14 @@ impl Endpoint {
     }
 
     fn new(node: Arc<Node>, member: Option<Arc<Member>>, timeout: Option<Seconds>) -> Self {
-        Self { node, member, timeout, group: OpenGroup::default(), counters: Mutex::default() }
+        Self {
+            node,
+            member,
+            timeout,
+            group: OpenGroup::default(),
+            repeated: RepeatedCalls::default(),
+            counters: Mutex::default(),
+        }
     }
 
     pub(crate) fn node(&self) -> &Arc<Node> {
@@ -128,6 +136,13 @@ impl Endpoint {
         request: Request<'_, 'py>,
         timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let Some(member) = self.member().filter(|_| !self.group.is_open()) else {
+            return self.call_until(py, request, timeout, self.deadline(timeout));
+        };
+        if let Some(outcome) = self.repeated.run(&request, member, || self.deadline(timeout)) {
+            self.count(&outcome?);
+            return Ok(request.out.unwrap_or(request.arrays).clone());
+        }
         self.call_until(py, request, timeout, self.deadline(timeout))
     }
 
@@ -145,7 +160,8 @@ impl Endpoint {
             self.group.add(py, prepared.keep(py), timeout)?;
             return Ok(result);
         }
-        let (prepared, result) = self.prepare(py, request, deadline)?;
+        let (prepared, result) = self.prepare(py, request.clone(), deadline)?;
+        self.member().inspect(|member| self.repeated.remember(&request, &prepared, member));
         self.run(py, prepared, deadline)?;
         Ok(result)
     }

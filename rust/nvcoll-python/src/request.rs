@@ -19,6 +19,7 @@ use crate::schedule::path_named;
 pub(crate) type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// The arguments of a call.
+#[derive(Clone)]
 pub(crate) struct Request<'a, 'py> {
     pub(crate) collective: &'static Collective,
     pub(crate) arrays: &'a Bound<'py, PyAny>,

@@ -11,6 +11,7 @@
 //! | file | subject |
 //! |---|---|
 //! | [`prepared`], [`launch`] | calls that are ready to run, and batches of them: they pass addresses to the engine |
+//! | [`repeated`] | calls of a communicator that look like earlier ones: they pass addresses too |
 //! | [`operands`] | the arrays of one call, checked; its in-place calls |
 //! | [`caller`] | the caller: all ranks or one |
 //! | [`contract`] | the arrays of each rank and their lengths |
@@ -55,6 +56,7 @@ mod operands;
 mod prepared;
 mod ranks;
 mod reason;
+mod repeated;
 mod results;
 pub(crate) mod roofline;
 mod source;
@@ -65,4 +67,5 @@ pub(crate) use contract::Contract;
 pub(crate) use launch::Launch;
 pub(crate) use operands::{Operands, Passed};
 pub(crate) use prepared::{exchange_words, Kept, Prepared};
+pub(crate) use repeated::RepeatedCalls;
 pub(crate) use symmetric::empty as empty_symmetric;

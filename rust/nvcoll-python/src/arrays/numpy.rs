@@ -8,7 +8,8 @@ use std::slice;
 use std::sync::OnceLock;
 
 use numpy::npyffi::{
-    get_type_object, NpyTypes, PyArray_Check, PyArray_CheckExact, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE,
+    get_type_object, NpyTypes, PyArrayObject_fields, PyArray_Check, PyArray_CheckExact, NPY_ARRAY_C_CONTIGUOUS,
+    NPY_ARRAY_WRITEABLE,
 };
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
@@ -61,16 +62,8 @@ pub(super) fn read(array: &Bound<'_, PyUntypedArray>) -> Result<Array, Reason> {
     // SAFETY: `array` is a live numpy array and this thread is attached; nothing below runs Python code that could change
     // the structure.
     let fields = unsafe { &(*array.as_array_ptr()).fields };
-    let (shape, strides): (&[usize], &[isize]) = match fields.nd {
-        0 => (&[], &[]),
-        // SAFETY: numpy keeps `nd` lengths, none of them negative, and `nd` strides in every array that has axes.
-        nd => unsafe {
-            (
-                slice::from_raw_parts(fields.dimensions.cast(), nd as usize),
-                slice::from_raw_parts(fields.strides, nd as usize),
-            )
-        },
-    };
+    // SAFETY: as above.
+    let (shape, strides) = unsafe { shape_and_strides(fields) };
     let layout = if fields.flags & NPY_ARRAY_C_CONTIGUOUS != 0 {
         Layout::packed(shape.iter().product(), dtype.bytes())
     } else {
@@ -80,6 +73,40 @@ pub(super) fn read(array: &Bound<'_, PyUntypedArray>) -> Result<Array, Reason> {
     let access = if fields.flags & NPY_ARRAY_WRITEABLE != 0 { Access::Writable } else { Access::ReadOnly };
     let (first, rows) = (fields.data.cast(), shape.first().copied());
     Array::new(first, layout, dtype, access, rows)
+}
+
+/// Returns address, dtype and number of elements of a packed, writable array; `None` for other objects.
+#[inline]
+pub(super) fn packed(object: &Bound<'_, PyAny>) -> Option<(*mut u8, DType, usize)> {
+    const FLAGS: i32 = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_WRITEABLE;
+    if !is_exact(object) {
+        return None;
+    }
+    let array = object.cast::<PyUntypedArray>().ok()?;
+    let dtype = dtype_of(array).ok()?;
+    // SAFETY: as in `read`.
+    let (fields, (shape, _)) = unsafe {
+        let fields = &(*array.as_array_ptr()).fields;
+        (fields, shape_and_strides(fields))
+    };
+    (fields.flags & FLAGS == FLAGS).then(|| (fields.data.cast(), dtype, shape.iter().product()))
+}
+
+/// Returns the lengths and the strides of an array.
+///
+/// # Safety
+/// The fields are of a live array, and its structure stays as it is while the result is used.
+unsafe fn shape_and_strides(fields: &PyArrayObject_fields) -> (&[usize], &[isize]) {
+    match fields.nd {
+        0 => (&[], &[]),
+        // SAFETY: numpy keeps `nd` lengths, none of them negative, and `nd` strides in every array that has axes.
+        nd => unsafe {
+            (
+                slice::from_raw_parts(fields.dimensions.cast(), nd as usize),
+                slice::from_raw_parts(fields.strides, nd as usize),
+            )
+        },
+    }
 }
 
 fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Result<DType, Reason> {
