@@ -519,7 +519,8 @@ def test_three_thousand_splits_leave_nothing_behind():
 
 
 def three_thousand_splits():
-    """A world of two ranks takes 6 KiB: forgotten ones would be 18 MiB, and staging that is used far more."""
+    """A world of two ranks takes 6 KiB: forgotten ones would be 12 and 18 MiB, and staging that is used far more. What the allocator
+    keeps comes and goes, so the lesser of two counts."""
 
     def splits(comm, times):
         for number in range(times):
@@ -532,9 +533,12 @@ def three_thousand_splits():
     node = nvcoll.Node(4, workers=1)
     node.run(splits, 500, timeout=WATCHDOG_S)
     before, resident = left_open(), resident_bytes()
-    node.run(splits, 3_000, timeout=WATCHDOG_S)
+    after = []
+    for times in (2_000, 1_000):
+        node.run(splits, times, timeout=WATCHDOG_S)
+        after.append(resident_bytes())
     assert_nothing_was_left(before, 30)
-    assert resident_bytes() - resident < 6 << 20
+    assert min(after) - resident < 6 << 20
 
 
 @needs_lists

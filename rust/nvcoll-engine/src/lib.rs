@@ -8,16 +8,18 @@
 //! | [`sync`] | progress words, stamps, records, doorbells, the abort word; the single-flight cache and the try-lock |
 //! | [`call`] | what every rank must call alike, and its form in a record |
 //! | [`error`] | what can go wrong |
+//! | [`deadline`] | when a wait gives up: at its deadline, or when the user interrupts |
 //! | [`kernel`] | folds of k sources into m destinations, per dtype, op and instruction set |
 //! | [`memory`] | blocks, buffers, staging, strided copies, footprints, the world that ranks share |
 //! | [`auto`] | the algorithm of `auto`, the work split, the length of a tile |
 //! | [`program`] | proofs, bound programs, their cache, batches, counts of calls |
-//! | [`run`] | execution by tile and by rank, workers, deadlines, the end of a failed call |
+//! | [`run`] | execution by tile and by rank, workers, the end of a failed call |
 //! | [`ranks`] | node, team, member, splits, the mesh of processes |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
 
 pub mod auto;
 pub mod call;
+pub mod deadline;
 pub mod error;
 pub mod kernel;
 pub mod memory;
@@ -28,7 +30,7 @@ pub mod run;
 pub mod sync;
 pub mod system;
 
+pub use deadline::{Deadline, UntilDeadline};
 pub use error::{Error, Result};
 pub use memory::buffers::Buffers;
 pub use memory::originals::OriginalArray;
-pub use run::deadline::{Deadline, UntilDeadline};

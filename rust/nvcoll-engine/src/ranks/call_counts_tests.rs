@@ -8,12 +8,12 @@ use nvcoll_core::schedule::Aliasing;
 
 use crate::auto::work_split::WorkSplit;
 use crate::call::Call;
+use crate::deadline::Deadline;
 use crate::memory::buffers::Buffers;
 use crate::program::batch::Batch;
 use crate::program::call_counts::{CallCounts, CountedCall, MOST_KINDS};
 use crate::program::Program;
 use crate::ranks::node::Node;
-use crate::run::deadline::Deadline;
 use crate::sync::single_flight::Unlocked;
 
 fn call(count: usize) -> Call {

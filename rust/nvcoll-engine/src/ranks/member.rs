@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use nvcoll_core::schedule::Path;
 
 use crate::call::{Call, CallPurpose, SplitKey};
+use crate::deadline::{Deadline, UntilDeadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
 use crate::memory::block::MemoryBlock;
@@ -19,7 +20,6 @@ use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::ranks::node::check_ranks;
 use crate::ranks::{split, words};
 use crate::run::by_rank::RankWorker;
-use crate::run::deadline::{Deadline, UntilDeadline, WaitLimit};
 use crate::run::quiesce::ring_everybody;
 use crate::sync::atomic::Ordering;
 use crate::sync::single_flight::Unlocked;
@@ -163,6 +163,8 @@ impl Member {
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         check_ranks(program, self.world.world_size())?;
+        // The data of a small call travel with the enter.
+        let mapped = mapped.filter(|_| program.alone.is_none());
         mapped.map_or(Ok(()), |mapped| check_ranks(mapped, self.world.world_size()))?;
         let mut calls = self.begin()?;
         let calls = calls.as_mut().ok_or(ENDED)?;

@@ -8,13 +8,13 @@ use nvcoll_core::words::counted;
 
 use crate::auto::work_split::WorkSplit;
 use crate::call::Call;
+use crate::deadline::{Deadline, UntilDeadline};
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
 use crate::memory::buffers::Buffers;
 use crate::program::batch::{Batch, Pass};
 use crate::program::make::Programs;
 use crate::program::Program;
-use crate::run::deadline::{Deadline, UntilDeadline};
 use crate::run::driver::Driver;
 use crate::sync::single_flight::{HoldsNoLock, Unlocked};
 use crate::sync::try_lock::TryLock;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use nvcoll_core::limits::staging_bytes;
 
+use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
 use crate::memory::heap::{HeapBlock, SymmetricHeap};
@@ -30,7 +31,6 @@ use crate::ranks::memberships::Memberships;
 use crate::ranks::mesh::{JobSettings, Mesh};
 use crate::ranks::process_exit::leave_at_exit;
 use crate::ranks::rank_end::{fail, retire};
-use crate::run::deadline::{Deadline, WaitLimit};
 use crate::system::process::Process;
 
 /// How long a rank whose call failed waits for peers that are stopped. Chosen: a peer that runs acknowledges within milliseconds.

@@ -21,11 +21,11 @@
 use std::sync::Arc;
 
 use crate::call::SplitKey;
+use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
 use crate::memory::world::World;
 use crate::program::Program;
 use crate::ranks::words::words;
-use crate::run::deadline::WaitLimit;
 
 /// Returns the keys of all ranks in split number `call`; `None` if a rank has not entered it, or made a different
 /// call.

@@ -83,10 +83,10 @@ mod tests {
 
     use super::*;
     use crate::call::{Call, CallPurpose, SplitKey};
+    use crate::deadline::Deadline;
     use crate::memory::buffers::Buffers;
     use crate::ranks::node::Node;
     use crate::ranks::words;
-    use crate::run::deadline::Deadline;
     use crate::sync::single_flight::HoldsNoLock;
 
     /// 30 seconds: a watchdog, not a bar.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::auto::work_split::{wants_help, WorkSplit};
+use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
 use crate::memory::block::MemoryBlock;
@@ -14,7 +15,6 @@ use crate::program::batch::Pass;
 use crate::program::{Program, Workspace};
 use crate::run::by_rank::RankWorker;
 use crate::run::by_tile::{self, Claims};
-use crate::run::deadline::{Deadline, WaitLimit};
 use crate::run::pool::Pool;
 use crate::sync::{Backoff, Doorbell};
 

@@ -1,8 +1,7 @@
-//! The execution of programs: by tile or by rank, on which workers, with which deadline, and the end of a failed call.
+//! The execution of programs: by tile or by rank, on which workers, and the end of a failed call.
 
 pub(crate) mod by_rank;
 pub(crate) mod by_tile;
-pub(crate) mod deadline;
 pub(crate) mod driver;
 pub mod pool;
 pub(crate) mod quiesce;

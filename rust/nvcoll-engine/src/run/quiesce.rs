@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::call::{Call, PositionedCall};
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::memory::world::rank_lines::RankLines;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
-use crate::run::deadline::Deadline;
 use crate::sync::record::{CALLS, FLAGS, PLACE};
 use crate::sync::{Backoff, Cause, Doorbell, Record};
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{World, WorldOrigin};
+use crate::deadline::WaitLimit;
 use crate::error::Result;
 use crate::memory::heap::HeapBlock;
-use crate::run::deadline::WaitLimit;
 
 /// The worlds of groups that wait for members.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl WorldOrigin for GatheringGroups {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::run::deadline::Deadline;
+    use crate::deadline::Deadline;
 
     #[test]
     fn a_world_is_made_once_per_call_and_color_and_taken_away_by_the_last() {

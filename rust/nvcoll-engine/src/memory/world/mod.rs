@@ -8,10 +8,10 @@ use std::alloc::{handle_alloc_error, Layout};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
 use crate::memory::heap::HeapBlock;
-use crate::run::deadline::WaitLimit;
 use crate::sync::Abort;
 use addresses::Addresses;
 use gathering::GatheringGroups;

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::deadline::WaitLimit;
 use crate::ranks::mesh::failure::JoinFailure;
 use crate::ranks::mesh::lobby::{Guest, Lobby};
 use crate::ranks::mesh::meeting::{
@@ -16,7 +17,6 @@ use crate::ranks::mesh::patience::{give_up, until_next_look, GiveUp};
 use crate::ranks::mesh::settings::JobSettings;
 use crate::ranks::mesh::socket::{PacketSocket, Receipt, Sending};
 use crate::ranks::mesh::wire::{head, open, Hello, PacketKind, SocketName, LONGEST_HELLO};
-use crate::run::deadline::WaitLimit;
 
 /// The connection with another rank.
 enum PairState {

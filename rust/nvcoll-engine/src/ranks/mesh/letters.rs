@@ -19,11 +19,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
 use crate::ranks::mesh::patience::{give_up, until_next_look, GiveUp};
 use crate::ranks::mesh::socket::{wait, Awaited, PacketSocket, Receipt, Sending, MOST_DESCRIPTORS};
 use crate::ranks::mesh::wire::{open, MessageBody, PacketKind, LONGEST_MESSAGE, MOST_WORDS};
-use crate::run::deadline::WaitLimit;
 
 /// The wait until a message is sent again when no event says that it can be. Chosen.
 const RETRY: Duration = Duration::from_millis(1);

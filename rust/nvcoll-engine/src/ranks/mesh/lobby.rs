@@ -157,8 +157,8 @@ impl Drop for Lobby<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::deadline::Deadline;
     use crate::ranks::mesh::socket::own_user;
-    use crate::run::deadline::Deadline;
 
     fn settings(token: Option<[u8; 32]>) -> JobSettings {
         JobSettings { rank: 0, world_size: 4, job: "lobby".into(), token, deadline: Deadline::default() }

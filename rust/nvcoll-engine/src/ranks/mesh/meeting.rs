@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::deadline::WaitLimit;
 use crate::ranks::mesh::failure::JoinFailure;
 use crate::ranks::mesh::patience::{give_up, until_next_look, GiveUp};
 use crate::ranks::mesh::settings::JobSettings;
@@ -12,7 +13,6 @@ use crate::ranks::mesh::socket::{wait, Awaited, PacketSocket, Receipt, Sending};
 use crate::ranks::mesh::wire::{
     open, Hello, PacketKind, RefusalBody, SocketName, Unreadable, HEAD_BYTES, LONGEST_JOIN_PACKET,
 };
-use crate::run::deadline::WaitLimit;
 
 /// The first and the longest wait before a rank calls again. Chosen: ranks start within milliseconds of each other, and a call costs
 /// microseconds.

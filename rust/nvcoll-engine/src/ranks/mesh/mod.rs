@@ -74,8 +74,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::os::fd::BorrowedFd;
 
+use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
-use crate::run::deadline::{Deadline, WaitLimit};
 use crate::system::process::Process;
 
 pub use letters::Message;

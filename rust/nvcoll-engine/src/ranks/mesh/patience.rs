@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::run::deadline::{Deadline, WaitLimit};
+use crate::deadline::{Deadline, WaitLimit};
 
 /// The longest wait between two looks at the deadline and the user's wish. Chosen: a person does not notice it.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);

@@ -9,13 +9,13 @@ use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::deadline::WaitLimit;
 use crate::ranks::mesh::failure::JoinFailure;
 use crate::ranks::mesh::lobby::{Guest, Lobby};
 use crate::ranks::mesh::patience::{give_up, until_next_look, GiveUp};
 use crate::ranks::mesh::settings::JobSettings;
 use crate::ranks::mesh::socket::{wait, Awaited, PacketSocket, Receipt, Sending};
 use crate::ranks::mesh::wire::{head, open, PacketKind, RefusalBody, SocketName, HEAD_BYTES, LONGEST_HELLO};
-use crate::run::deadline::WaitLimit;
 
 /// The wait until a name is tried again that nobody listens under. Chosen: it is free when a copy of a closed socket is closed.
 const NAME_RETRY: Duration = Duration::from_millis(1);

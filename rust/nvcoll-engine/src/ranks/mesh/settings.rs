@@ -5,10 +5,10 @@ use std::hint::black_box;
 
 use nvcoll_core::limits::MAX_RUNNING_RANKS;
 
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::ranks::mesh::socket::LONGEST_NAME;
 use crate::ranks::mesh::wire::{Hello, SocketName, JOB_ROOM};
-use crate::run::deadline::Deadline;
 
 /// The first bytes of the name under which rank 0 waits.
 const PREFIX: &str = "nvcoll.";
