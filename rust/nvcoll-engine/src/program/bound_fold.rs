@@ -22,8 +22,8 @@ pub(super) struct BoundFold {
     pub(super) n_src: u32,
     pub(super) n_dst: u32,
     pub(super) is_scaled: bool,
-    /// Whether no other step touches a destination, so that stores may bypass the caches.
-    pub(super) is_written_once: bool,
+    /// The number of destinations that other steps touch; stores to the later ones may bypass the caches.
+    pub(super) n_plain: u32,
     /// The chunk that the fold writes. If the program can be coalesced, it is the chunk of the sources too.
     pub(super) chunk: u32,
     pub(super) count: usize,
@@ -190,7 +190,7 @@ impl Program {
             count,
             scalars: workspace.scalars.as_ptr(),
             divisor: self.world_size(),
-            plain: if workspace.is_streaming && fold.is_written_once { 0 } else { n_dst },
+            plain: if workspace.is_streaming { fold.n_plain as usize } else { n_dst },
             is_far: wants_help(self.buffer_bytes),
         };
         // SAFETY: `Verified` says that views are in bounds and that no other step writes them now, because the task's waits are

@@ -8,7 +8,7 @@
 //! piece     the elements of one call in one chunk, where several calls are coalesced (`batch/coalesced.rs`)
 //! ```
 //!
-//! `make.rs` and `bind.rs` make programs, `cache.rs` keeps them, `run/` runs them with the folds of `bound_fold.rs`, and
+//! `make.rs` and `bind.rs` make programs, `order.rs` says which step waits for which, `cache.rs` keeps them, `run/` runs them with the folds of `bound_fold.rs`, and
 //! `call_counts.rs` counts their runs.
 
 pub mod batch;
@@ -21,6 +21,7 @@ mod chunk_offsets;
 mod extents;
 mod fuse;
 pub mod make;
+pub(crate) mod order;
 pub(crate) mod proof_cache;
 pub(crate) mod store_choice;
 mod written_once;
@@ -34,19 +35,11 @@ use crate::call::Call;
 use crate::program::call_counter::CallCounter;
 use crate::program::store_choice::StoreChoice;
 use bound_fold::{BoundFold, ViewAddress};
+use order::StepOrder;
 
 pub(crate) use bound_fold::Slot;
 pub use bound_fold::Workspace;
 pub(crate) use chunk_offsets::Piece;
-
-/// A condition that a step waits for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Wait {
-    /// The rank has entered the call.
-    Enter { rank: u32 },
-    /// A queue of the rank has done `done` steps of tile `tile - lag`; it has `length` steps per tile.
-    Steps { rank: u32, queue: u32, length: u32, done: u32, lag: u32 },
-}
 
 /// A step of a queue.
 #[derive(Debug, Clone)]
@@ -55,11 +48,6 @@ pub(crate) struct Task {
     folds: u32,
     /// The chunks that it writes.
     pub(crate) chunks: std::ops::Range<u32>,
-    pub(crate) waits: Vec<Wait>,
-    /// The ranks that have a step which waits for this one.
-    pub(crate) dependents: Vec<u32>,
-    /// The ranks of which only the leave waits for it, in the last tile.
-    pub(crate) leavers: Vec<u32>,
 }
 
 /// A proved schedule, bound to dtype, op, counts, tile and instruction set.
@@ -75,10 +63,9 @@ pub struct Program {
     addresses: Vec<ViewAddress>,
     /// The rank whose scalar scales the source at each address; `None` if it is not scaled.
     scalar_of: Vec<Option<u32>>,
-    /// The tasks of each queue of each rank, in order.
-    pub(crate) queues: Vec<Vec<Vec<u32>>>,
-    /// The waits of each rank before it leaves.
-    pub(crate) leave: Vec<Vec<Wait>>,
+    pub(crate) order: StepOrder,
+    /// The order of a small call that is alone, if it differs.
+    pub(crate) alone: Option<StepOrder>,
     /// The tasks of each connected component, in order. It is empty if the program stages or if its folds are fused.
     pub(crate) components: Vec<Vec<u32>>,
     /// The folds of a small call, which replace the components.
@@ -141,7 +128,7 @@ impl Program {
 
     /// Returns how many steps the longest queue takes in all tiles.
     pub(crate) fn steps_of_longest_queue(&self) -> u64 {
-        let longest = self.queues.iter().flatten().map(Vec::len).max().unwrap_or(0);
+        let longest = self.order.queues.iter().flatten().map(Vec::len).max().unwrap_or(0);
         longest as u64 * u64::from(self.tiles)
     }
 
@@ -189,7 +176,7 @@ mod tests {
     fn destinations(aliasing: Aliasing) -> Vec<u32> {
         let (algorithm, counts) = ("nvswitch".into(), Counts::Even(32 << 20));
         let program = bound(Call { algorithm, counts, aliasing, ..Call::without_data(&ALL_GATHER) }, 4, 2);
-        assert!(program.folds.iter().all(|fold| fold.is_written_once), "no step reads a copy");
+        assert!(program.folds.iter().all(|fold| fold.n_plain == 0), "no step reads a copy");
         program.folds.iter().map(|fold| fold.n_dst).collect()
     }
 

@@ -29,9 +29,9 @@ impl WrittenOnce {
         Self { cells, aliasing }
     }
 
-    /// Says whether the `nth` chunks of all these destinations are among them.
-    pub(super) fn holds_all(&self, written: &[&View], nth: u32) -> bool {
-        written.iter().all(|view| self.cells.contains(&cell(self.aliasing, view, nth)))
+    /// Says whether the `nth` chunk of a destination is among them.
+    pub(super) fn holds(&self, written: &View, nth: u32) -> bool {
+        self.cells.contains(&cell(self.aliasing, written, nth))
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
     fn steps_written_once(name: &str, aliasing: Aliasing) -> usize {
         let schedule = build(&ALL_REDUCE, name, Roles::of(4), aliasing).unwrap();
         let written_once = WrittenOnce::of(&schedule);
-        let is_once = |step: &&Step| written_once.holds_all(&step.dst.iter().collect::<Vec<_>>(), 0);
+        let is_once = |step: &&Step| step.dst.iter().all(|view| written_once.holds(view, 0));
         schedule.steps.iter().filter(is_once).count()
     }
 

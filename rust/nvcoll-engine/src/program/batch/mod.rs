@@ -32,6 +32,7 @@ use crate::memory::footprint::Footprint;
 use crate::memory::originals::OriginalArray;
 use crate::program::call_counter::CallCounter;
 use crate::program::call_counts::CallCounts;
+use crate::program::order::StepOrder;
 use crate::program::store_choice::StoreChoice;
 use crate::program::Program;
 use crate::sync::batch_records::MOST_CALLS;
@@ -106,6 +107,16 @@ impl<'a> Pass<'a> {
     #[inline]
     pub(crate) fn first(&self) -> &'a Program {
         &self.programs[0]
+    }
+
+    /// Returns the order of its steps.
+    #[inline]
+    pub(crate) fn order(&self) -> &'a StepOrder {
+        let first = self.first();
+        match self.origin {
+            PassOrigin::Call(_) => first.alone.as_ref().unwrap_or(&first.order),
+            PassOrigin::Words(_) | PassOrigin::Batch(..) => &first.order,
+        }
     }
 
     /// Returns the programs.

@@ -11,11 +11,11 @@
 //! ranks run it mapped. A rank that offers nothing need not look: its own record says that nobody does.
 
 use super::RankWorker;
+use crate::deadline::WaitLimit;
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::{arrays_overlap, overlap, packed_arrays, Footprint};
 use crate::memory::world::World;
 use crate::program::batch::Pass;
-use crate::run::deadline::WaitLimit;
 use crate::sync::atomic::Ordering;
 use crate::sync::record::{CALLS, COPIES, FLAGS, PLACE, REACHABLE};
 use crate::sync::{Cause, Pair, Record};

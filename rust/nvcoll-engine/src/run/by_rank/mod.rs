@@ -16,14 +16,17 @@
 mod meeting;
 
 use std::ops::Range;
+use std::sync::PoisonError;
+use std::time::Instant;
 
 use crate::call::PositionedCall;
+use crate::deadline::WaitLimit;
 use crate::error::Result;
 use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
-use crate::program::{Slot, Wait, Workspace};
-use crate::run::deadline::WaitLimit;
+use crate::program::order::Wait;
+use crate::program::{Slot, Workspace};
 use crate::run::quiesce::{quiesce_and_report, ring_everybody};
 use crate::sync::atomic::pause;
 use crate::sync::backoff::{give_way, Backoff, Next};
@@ -154,7 +157,7 @@ impl RankWorker {
         }
         // SAFETY: what `work` demands is what this function's caller promised; `prepare` or `fit` fitted workspace and cursors to
         // the pass, `prepare` the known buffers.
-        let outcome = outcome.and_then(|()| unsafe { self.work(world, pass, number, patience) });
+        let outcome = outcome.and_then(|()| unsafe { self.work_and_learn(world, pass, number, patience) });
         std::mem::forget(panicking);
         if self.is_member && outcome.is_err() {
             let called = |nth: usize| PositionedCall {
@@ -191,7 +194,8 @@ impl RankWorker {
         pass.programs().iter().for_each(|program| self.workspace.fit(program, false));
         self.cursors.clear();
         for rank in self.ranks.clone() {
-            for queue in 0..pass.first().queues[rank as usize].len() as u32 {
+            let queues = (0..).zip(&pass.order().queues[rank as usize]);
+            for (queue, _) in queues.filter(|(_, tasks)| !tasks.is_empty()) {
                 self.cursors.push(QueueCursor { rank, queue, tile: 0, call: 0, tile_of_call: 0, index: 0, over: 0 });
             }
         }
@@ -239,9 +243,11 @@ impl RankWorker {
                 // Nothing of this call is done, and everything of the earlier ones.
                 lines.progress.iter().for_each(|progress| progress.publish(number, 0));
             }
-            lines.stamp.enter(number);
             self.know_own(world, pass, rank, own);
             self.known.peers[rank as usize] = record[ID];
+            // SAFETY: early tasks touch own memory alone, which is known now; their slot of staging is free from the enter on.
+            unsafe { self.run_early_tasks(world, pass, rank, number) };
+            lines.stamp.enter(number);
         }
         Doorbell::ring_all(
             (0..world.world_size()).step_by(self.block as usize).map(|r| world.lines[r as usize].doorbell()),
@@ -249,6 +255,43 @@ impl RankWorker {
         if self.is_member {
             self.meet_early_comers(world, pass, number)?;
         }
+        Ok(())
+    }
+
+    /// Runs the tasks of a rank that come before its stamp.
+    ///
+    /// # Safety
+    /// What [`RankWorker::run`] demands; the buffers of the rank are known, and the workspace fits the pass.
+    unsafe fn run_early_tasks(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32) {
+        let program = pass.first();
+        let slot = Slot::of(number, 0, program.slots);
+        for &task in &pass.order().early[rank as usize] {
+            // SAFETY: the task waits for nothing, says `StepOrder::alone`; the caller promised the rest.
+            unsafe { program.run_task(task, 0, slot, &self.known.buffers[..world.lines.len()], &mut self.workspace) };
+        }
+    }
+
+    /// Chooses how a large call stores, runs it, and learns how long that took. Peers may choose otherwise: the bits are the same.
+    ///
+    /// # Safety
+    /// As [`RankWorker::work`].
+    unsafe fn work_and_learn(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        number: u32,
+        patience: &mut WaitLimit<'_>,
+    ) -> std::result::Result<(), Cause> {
+        let Some(stores) = pass.stores() else {
+            // SAFETY: this function demands what `work` does.
+            return unsafe { self.work(world, pass, number, patience) };
+        };
+        let lock = || stores.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_streamed, began) = (lock().is_next_streamed(), Instant::now());
+        self.workspace.fit(pass.first(), is_streamed);
+        // SAFETY: as above.
+        unsafe { self.work(world, pass, number, patience) }?;
+        lock().learn(is_streamed, began.elapsed());
         Ok(())
     }
 
@@ -276,7 +319,7 @@ impl RankWorker {
             }
         }
         for rank in self.ranks.clone() {
-            for wait in &pass.first().leave[rank as usize] {
+            for wait in &pass.order().leave[rank as usize] {
                 self.wait(world, number, patience, |_| is_over(world, wait, number, tiles - 1))?;
                 if let Wait::Enter { rank: peer } = *wait {
                     self.compare_and_meet(world, pass, peer, number, rank)?;
@@ -301,7 +344,6 @@ impl RankWorker {
         let mut at = 0;
         while at < self.cursors.len() {
             let mut cursor = self.cursors[at];
-            let queue = &pass.first().queues[cursor.rank as usize][cursor.queue as usize];
             while cursor.tile < tiles && self.is_ready(world, pass, &mut cursor, number)? {
                 // SAFETY: the step's waits are over, says `is_ready`, which met every rank whose enter is among them.
                 unsafe { self.step(world, pass, tiles, &mut cursor, number) };
@@ -310,7 +352,7 @@ impl RankWorker {
                     return Err(cause);
                 }
             }
-            if cursor.tile == tiles || queue.is_empty() {
+            if cursor.tile == tiles {
                 self.cursors.swap_remove(at);
             } else {
                 self.cursors[at] = cursor;
@@ -327,9 +369,9 @@ impl RankWorker {
         cursor: &mut QueueCursor,
         number: u32,
     ) -> std::result::Result<bool, Cause> {
-        let program = pass.first();
-        let task = program.queues[cursor.rank as usize][cursor.queue as usize][cursor.index as usize];
-        for wait in &program.tasks[task as usize].waits[cursor.over..] {
+        let order = pass.order();
+        let task = order.queues[cursor.rank as usize][cursor.queue as usize][cursor.index as usize];
+        for wait in &order.links[task as usize].waits[cursor.over..] {
             if !is_over(world, wait, number, cursor.tile) {
                 return Ok(false);
             }
@@ -342,10 +384,10 @@ impl RankWorker {
     }
 
     fn can_move(&self, world: &World, pass: Pass<'_>, number: u32) -> bool {
-        let program = pass.first();
+        let order = pass.order();
         self.cursors.iter().any(|cursor| {
-            let task = program.queues[cursor.rank as usize][cursor.queue as usize][cursor.index as usize];
-            let waits = &program.tasks[task as usize].waits[cursor.over..];
+            let task = order.queues[cursor.rank as usize][cursor.queue as usize][cursor.index as usize];
+            let waits = &order.links[task as usize].waits[cursor.over..];
             waits.iter().all(|wait| is_over(world, wait, number, cursor.tile))
         })
     }
@@ -356,9 +398,9 @@ impl RankWorker {
     /// What [`RankWorker::run`] demands; the step's waits are over; and the worker has met its own ranks and every peer whose
     /// enter the step waits for, directly or through earlier steps, so that their buffers are known.
     unsafe fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut QueueCursor, number: u32) {
-        let program = pass.first();
+        let (program, order) = (pass.first(), pass.order());
         let slot = Slot::of(number, cursor.tile, program.slots);
-        let queue = &program.queues[cursor.rank as usize][cursor.queue as usize];
+        let queue = &order.queues[cursor.rank as usize][cursor.queue as usize];
         let task = queue[cursor.index as usize];
         let ranks = world.lines.len();
         let buffers_of = |call: u32| &self.known.buffers[call as usize * ranks..][..ranks];
@@ -381,9 +423,9 @@ impl RankWorker {
         }
         let done = cursor.tile * queue.len() as u32 + cursor.index + 1;
         world.lines[cursor.rank as usize].progress[cursor.queue as usize].publish(number, done);
-        let task = &program.tasks[task as usize];
-        let leavers = if cursor.tile + 1 == tiles { &task.leavers[..] } else { &[] };
-        let others = task.dependents.iter().chain(leavers).filter(|rank| !self.ranks.contains(rank));
+        let link = &order.links[task as usize];
+        let leavers = if cursor.tile + 1 == tiles { &link.leavers[..] } else { &[] };
+        let others = link.dependents.iter().chain(leavers).filter(|rank| !self.ranks.contains(rank));
         if others.clone().next().is_some() {
             Doorbell::ring_all(others.map(|rank| world.lines[(rank / self.block * self.block) as usize].doorbell()));
         }
