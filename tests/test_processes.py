@@ -350,3 +350,20 @@ def test_several_jobs_run_side_by_side():
     jobs = [start(3, program, f"beside{number}") for number in range(3)]
     for job in jobs:
         assert [(status, out) for status, out, _ in results(job)] == [(0, "3.0\n")] * 3
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="ranks cannot be bound to different numbers of CPUs")
+def test_ranks_that_are_bound_to_different_cpus_choose_alike():
+    """By themselves, one CPU and two would choose nvswitch and one_shot for 64 elements."""
+    program = """
+    rank = int(os.environ["NVCOLL_RANK"])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: rank + 1])
+    comm = nvcoll.init(timeout=20)
+    for count in (1, 16, 64, 100, 128, 200, 1000, 100_000):
+        for make in (np.ones, comm.zeros):
+            x = make(count, "i4")
+            x[:] = np.arange(count) * (rank + 1)
+            assert np.array_equal(comm.all_reduce(x), 3 * np.arange(count)), count
+    print("alike")
+    """
+    assert [(status, out) for status, out, _ in results(start(2, program, "bound"))] == [(0, "alike\n")] * 2

@@ -126,6 +126,7 @@ class RankCase(Case):
         """Returns a call that begins and ends on all ranks, and returns its seconds on this one."""
 
         def seconds() -> float:
+            self.comm.barrier()  # wakes ranks that slept while rank 0 was busy
             self.comm.barrier()
             start = time.perf_counter()
             measured = call()

@@ -34,10 +34,11 @@ impl Job {
         token: Option<[u8; 32]>,
         timeout: Option<Seconds>,
     ) -> PyResult<Self> {
-        let node = Arc::new(Node::new(world_size, None).map_err(|error| of_engine(py, &error))?);
         let settings = JobSettings { rank, world_size, job, token, deadline: deadline(timeout) };
         let joined = py.detach(|| interruptible(|is_interrupted| ProcessRank::join(&settings, is_interrupted)))?;
-        Ok(Self { node, rank: joined.map_err(|error| of_engine(py, &error))? })
+        let rank = joined.map_err(|error| of_engine(py, &error))?;
+        let node = Node::new(world_size, Some(rank.workers())).map_err(|error| of_engine(py, &error))?;
+        Ok(Self { node: Arc::new(node), rank })
     }
 
     /// Returns the communicator of all ranks. `timeout` is the default of its calls.

@@ -31,6 +31,7 @@ use crate::ranks::memberships::Memberships;
 use crate::ranks::mesh::{JobSettings, Mesh};
 use crate::ranks::process_exit::leave_at_exit;
 use crate::ranks::rank_end::{fail, retire};
+use crate::system::cpus;
 use crate::system::process::Process;
 
 /// How long a rank whose call failed waits for peers that are stopped. Chosen: a peer that runs acknowledges within milliseconds.
@@ -42,9 +43,13 @@ const WORLD: u64 = 1;
 /// Of messages with a region of a rank's symmetric heap; the second number of their key says which region.
 const REGION: u64 = 2;
 
+/// Of the message in which rank 0 tells for how many workers `auto` chooses.
+const WORKERS: u64 = 3;
+
 /// This process as a rank of a job.
 #[derive(Debug)]
 pub struct ProcessRank {
+    workers: usize,
     member: Arc<Member>,
     memberships: Arc<Memberships<Member>>,
     process: Process,
@@ -73,10 +78,17 @@ impl ProcessRank {
         let make = move |number, bytes| make_region(&sender, &own_regions, number, bytes);
         let job = Arc::new(JobMemory { mesh, table, heap: SymmetricHeap::new(Box::new(make)) });
         let mut limit = WaitLimit { deadline: settings.deadline, is_interrupted };
+        let workers = workers_of_rank_zero(&job.mesh, &mut limit)?;
         let world = make_world(&job, 0, (0..world_size).collect(), false, &mut limit)?;
         let memberships = Arc::<Memberships<Member>>::default();
         let member = Member::join(world, own, memberships.clone());
-        Ok(Self { member, memberships, process: Process::current() })
+        Ok(Self { workers, member, memberships, process: Process::current() })
+    }
+
+    /// Returns the number of workers for which programs are made: the CPUs that rank 0 may use. Each rank may be bound to other CPUs, and
+    /// `auto` must choose alike on all.
+    pub fn workers(&self) -> usize {
+        self.workers
     }
 
     /// Returns the member in the communicator of all ranks.
@@ -112,6 +124,20 @@ impl ProcessRank {
             fail(&self.memberships);
         }
     }
+}
+
+/// Tells every peer the CPUs that this rank may use, if it is rank 0; returns those of rank 0.
+fn workers_of_rank_zero(mesh: &Mesh, limit: &mut WaitLimit<'_>) -> Result<usize> {
+    let key = [WORKERS, 0, 0];
+    if mesh.rank() != 0 {
+        let message = mesh.receive(0, key, limit.deadline, &mut *limit.is_interrupted)?;
+        return Ok(message.words.first().map_or(1, |&workers| workers as usize));
+    }
+    let workers = cpus::usable();
+    for peer in 1..mesh.world_size() {
+        mesh.send(peer, key, &[workers as u64], &[], limit.deadline, &mut *limit.is_interrupted)?;
+    }
+    Ok(workers)
 }
 
 /// How long a rank waits for a region that a record has named: the message lies in its socket already. Chosen.

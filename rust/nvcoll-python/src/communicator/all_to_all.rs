@@ -55,10 +55,13 @@ impl Communicator {
         path: Option<&str>,
         timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request { algorithm, out, ..Request::new(&ALL_TO_ALL, x, path) };
+        if counts.is_none() && recv_counts.is_none() {
+            return self.endpoint.call(py, request, timeout);
+        }
         let deadline = self.endpoint.deadline(timeout);
         let table = self.all_to_all_table(py, counts, recv_counts, deadline)?;
-        let request = Request { table, algorithm, out, ..Request::new(&ALL_TO_ALL, x, path) };
-        self.endpoint.call_until(py, request, timeout, deadline)
+        self.endpoint.call_until(py, Request { table, ..request }, timeout, deadline)
     }
 }
 

@@ -313,9 +313,9 @@ impl RankWorker {
             if self.cursors.is_empty() {
                 break;
             }
-            self.go_on(world, patience)?;
-            if !has_moved {
-                self.wait(world, number, patience, |rank_worker| rank_worker.can_move(world, pass, number))?;
+            match has_moved {
+                true => self.go_on(world, patience)?,
+                false => self.wait(world, number, patience, |rank_worker| rank_worker.can_move(world, pass, number))?,
             }
         }
         for rank in self.ranks.clone() {
