@@ -264,7 +264,7 @@ impl RankWorker {
     /// What [`RankWorker::run`] demands; the buffers of the rank are known, and the workspace fits the pass.
     unsafe fn run_early_tasks(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32) {
         let program = pass.first();
-        let slot = Slot::of(number, 0, program.slots);
+        let slot = Slot::of(program, number, 0);
         for &task in &pass.order().early[rank as usize] {
             // SAFETY: the task waits for nothing, says `StepOrder::alone`; the caller promised the rest.
             unsafe { program.run_task(task, 0, slot, &self.known.buffers[..world.lines.len()], &mut self.workspace) };
@@ -399,7 +399,7 @@ impl RankWorker {
     /// enter the step waits for, directly or through earlier steps, so that their buffers are known.
     unsafe fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut QueueCursor, number: u32) {
         let (program, order) = (pass.first(), pass.order());
-        let slot = Slot::of(number, cursor.tile, program.slots);
+        let slot = Slot::of(program, number, cursor.tile);
         let queue = &order.queues[cursor.rank as usize][cursor.queue as usize];
         let task = queue[cursor.index as usize];
         let ranks = world.lines.len();
