@@ -82,9 +82,11 @@ impl RepeatedCalls {
         let at = calls.iter().position(|call| call.outline == outline)?;
         calls[..=at].rotate_right(1);
         let RepeatedCall { program, mapped, .. } = &calls[0];
+        // References of our own: `ndarray.resize` refuses meanwhile.
+        let _arrays = (request.arrays.clone(), request.out.cloned());
         let deadline = deadline();
-        // SAFETY: the arrays have elements of the dtype and the number of those of which `Prepared::new` made sure, are held by
-        // the caller, and lie apart; the table of `prepared.rs` says what keeps the other demands.
+        // SAFETY: the arrays have elements of the dtype and the number of those of which `Prepared::new` made sure, are held, and
+        // lie apart; the table of `prepared.rs` says what keeps the other demands.
         let outcome = watched_rank(request.arrays.py(), member, |is_interrupted| unsafe {
             member.run_on_copies(program, mapped.as_ref(), buffers, &[], deadline, is_interrupted)
         });
