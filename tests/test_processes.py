@@ -74,6 +74,21 @@ def test_ranks_agree_on_the_path_of_a_group(job):
     assert job.run(groups_of_symmetric_arrays) == [([6.0] * 3 + [18.0] * 3) * 3] * 3
 
 
+def small_scaled_sums(comm):
+    """Each rank scales its own array, in place, whichever of them every rank can reach."""
+    sums = []
+    for reachable in ((0, 1, 2), (1,), ()):
+        for count in (1, 5, 250, 1000):
+            x = (comm.full if comm.rank in reachable else np.full)(count, comm.rank + 1.0)
+            comm.all_reduce(x, nvcoll.premul_sum(10.0**comm.rank))
+            sums.append(float(x.sum() / count))
+    return sums
+
+
+def test_each_contribution_is_scaled_once_whoever_passes_symmetric_memory(job):
+    assert job.run(small_scaled_sums) == [[321.0] * 12] * 3
+
+
 def arrays_of_every_kind(comm):
     made = [
         comm.empty(5),

@@ -26,7 +26,7 @@ use crate::sync::single_flight::Unlocked;
 use crate::sync::Cause;
 use crate::system::process::Process;
 
-const FORKED: Error = Error::Closed("this process was forked off inside a run, its peers are threads of the parent");
+const FORKED: Error = Error::Closed("this process was forked off inside a run, and only the parent is a rank");
 const ENDED: Error = Error::Closed("the program of this rank has ended, and its communicators with it");
 const IN_A_CALL: Error =
     Error::Busy("the communicator is in a call of another thread: a thread at a time, or a communicator for each");
