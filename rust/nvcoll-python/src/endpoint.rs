@@ -136,10 +136,9 @@ impl Endpoint {
         request: Request<'_, 'py>,
         timeout: Option<Seconds>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let Some(member) = self.member().filter(|_| !self.group.is_open()) else {
-            return self.call_until(py, request, timeout, self.deadline(timeout));
-        };
-        if let Some(outcome) = self.repeated.run(&request, member, || self.deadline(timeout)) {
+        let member = self.member().filter(|_| !self.group.is_open());
+        if let Some(outcome) = member.and_then(|member| self.repeated.run(&request, member, || self.deadline(timeout)))
+        {
             self.count(&outcome?);
             return Ok(request.out.unwrap_or(request.arrays).clone());
         }

@@ -65,7 +65,8 @@ impl Program {
         let tile_count = tile_count.min(staged_count).min(longest.next_multiple_of(GRAIN));
         let tile_count = (tile_count / GRAIN * GRAIN).max(GRAIN);
         let tiles = longest.div_ceil(tile_count).max(1);
-        if schedule.queues().iter().flatten().any(|queue| queue.len() * tiles >= 1 << 31) {
+        let order = StepOrder::of(schedule);
+        if order.queues.iter().flatten().any(|queue| queue.len() * tiles >= 1 << 31) {
             return Err(Error::Invalid(format!("{call} takes more than 2^31 steps: use an algorithm with fewer")));
         }
         let user_bytes: Vec<_> = extents.counts().map(|counts| counts.map(|count| count * element)).collect();
@@ -78,7 +79,7 @@ impl Program {
             folds: Vec::new(),
             addresses: Vec::new(),
             scalar_of: Vec::new(),
-            order: StepOrder::of(schedule),
+            order,
             alone: None,
             components: if schedule.path == Path::Mapped { connected_components(schedule) } else { Vec::new() },
             fused: Vec::new(),

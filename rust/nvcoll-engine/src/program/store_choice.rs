@@ -12,7 +12,8 @@
 //!
 //! The choice changes time, never bits. Source: an epsilon-greedy bandit of two arms, Sutton and Barto, chapter 2.
 
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Samples of each kind of store before one is preferred. Chosen.
 const SAMPLES: u32 = 3;
@@ -76,6 +77,31 @@ impl StoreChoice {
     fn is_streaming_faster(&self) -> bool {
         self.kinds[1].seconds < self.kinds[0].seconds
     }
+}
+
+/// One call that chose how it stores, from its begin until it is learned from.
+#[derive(Debug)]
+pub(crate) struct TimedStores<'a> {
+    choice: &'a Mutex<StoreChoice>,
+    pub(crate) is_streamed: bool,
+    began: Instant,
+}
+
+impl<'a> TimedStores<'a> {
+    /// Begins a call, and chooses.
+    pub(crate) fn begin(choice: &'a Mutex<StoreChoice>) -> Self {
+        let is_streamed = lock(choice).is_next_streamed();
+        Self { choice, is_streamed, began: Instant::now() }
+    }
+
+    /// Records the time of the call, which succeeded.
+    pub(crate) fn learn(self) {
+        lock(self.choice).learn(self.is_streamed, self.began.elapsed());
+    }
+}
+
+fn lock(choice: &Mutex<StoreChoice>) -> MutexGuard<'_, StoreChoice> {
+    choice.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl StoreTiming {

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use crate::auto::work_split::{wants_help, WorkSplit};
 use crate::deadline::{Deadline, WaitLimit};
@@ -12,6 +11,7 @@ use crate::memory::block::MemoryBlock;
 use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
+use crate::program::store_choice::TimedStores;
 use crate::program::{Program, Workspace};
 use crate::run::by_rank::RankWorker;
 use crate::run::by_tile::{self, Claims};
@@ -110,21 +110,17 @@ impl Driver {
             has_timed_out = deadline.has_passed();
             !has_timed_out && !is_interrupted()
         };
-        let choice = pass.stores().map(|stores| (stores, lock(stores).is_next_streamed(), Instant::now()));
+        let stores = pass.stores().map(TimedStores::begin);
+        let is_streaming = stores.as_ref().is_some_and(|stores| stores.is_streamed);
         // SAFETY: this function demands what `run_pieces` does.
-        let is_done = unsafe {
-            self.run_pieces(pass.programs(), buffers, choice.is_some_and(|(_, streamed, _)| streamed), &mut goes_on)
-        };
-        match (is_done, choice, has_timed_out) {
-            (true, None, _) => Ok(()),
-            (true, Some((stores, is_streaming, start)), _) => {
-                lock(stores).learn(is_streaming, start.elapsed());
+        let is_done = unsafe { self.run_pieces(pass.programs(), buffers, is_streaming, &mut goes_on) };
+        match (is_done, has_timed_out) {
+            (true, _) => {
+                stores.into_iter().for_each(TimedStores::learn);
                 Ok(())
             }
-            (false, _, true) => {
-                Err(deadline.error(pass.first().call().clone().into(), "not all steps were done".into()))
-            }
-            (false, _, false) => Err(Error::Interrupted),
+            (false, true) => Err(deadline.error(pass.first().call().clone().into(), "not all steps were done".into())),
+            (false, false) => Err(Error::Interrupted),
         }
     }
 

@@ -9,15 +9,13 @@
 //!
 //! Ranks that call for themselves always run so, with one rank per worker. A caller that drives all ranks uses it for staged and pushed
 //! programs, with several ranks per worker, which share the doorbell of the first. A worker learns a rank's buffers when it first sees
-//! that rank enter. There it compares the two calls, before data move between the two. Every wait ends by progress, by the abort or by the deadline.
-//! It also ends by the user's interrupt where one caller drives all ranks, and by the return of a peer's program where ranks call for
-//! themselves. A failing rank returns when no peer can still touch its buffers (`run/quiesce.rs`).
+//! that rank enter. There it compares the two calls, before data move between the two. Every wait ends by progress, by the abort or by
+//! the deadline. It also ends by the user's interrupt where one caller drives all ranks, and by the return of a peer's program where
+//! ranks call for themselves. A failing rank returns when no peer can still touch its buffers (`run/quiesce.rs`).
 
 mod meeting;
 
 use std::ops::Range;
-use std::sync::PoisonError;
-use std::time::Instant;
 
 use crate::call::PositionedCall;
 use crate::deadline::WaitLimit;
@@ -26,6 +24,7 @@ use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::order::Wait;
+use crate::program::store_choice::TimedStores;
 use crate::program::{Slot, Workspace};
 use crate::run::quiesce::{quiesce_and_report, ring_everybody};
 use crate::sync::atomic::pause;
@@ -155,9 +154,13 @@ impl RankWorker {
                 }
             });
         }
+        // Peers may store otherwise: the bits are the same.
+        let stores = pass.stores().map(TimedStores::begin);
+        stores.iter().for_each(|stores| self.workspace.fit(pass.first(), stores.is_streamed));
         // SAFETY: what `work` demands is what this function's caller promised; `prepare` or `fit` fitted workspace and cursors to
         // the pass, `prepare` the known buffers.
-        let outcome = outcome.and_then(|()| unsafe { self.work_and_learn(world, pass, number, patience) });
+        let outcome = outcome.and_then(|()| unsafe { self.work(world, pass, number, patience) });
+        stores.into_iter().filter(|_| outcome.is_ok()).for_each(TimedStores::learn);
         std::mem::forget(panicking);
         if self.is_member && outcome.is_err() {
             let called = |nth: usize| PositionedCall {
@@ -269,30 +272,6 @@ impl RankWorker {
             // SAFETY: the task waits for nothing, says `StepOrder::alone`; the caller promised the rest.
             unsafe { program.run_task(task, 0, slot, &self.known.buffers[..world.lines.len()], &mut self.workspace) };
         }
-    }
-
-    /// Chooses how a large call stores, runs it, and learns how long that took. Peers may choose otherwise: the bits are the same.
-    ///
-    /// # Safety
-    /// As [`RankWorker::work`].
-    unsafe fn work_and_learn(
-        &mut self,
-        world: &World,
-        pass: Pass<'_>,
-        number: u32,
-        patience: &mut WaitLimit<'_>,
-    ) -> std::result::Result<(), Cause> {
-        let Some(stores) = pass.stores() else {
-            // SAFETY: this function demands what `work` does.
-            return unsafe { self.work(world, pass, number, patience) };
-        };
-        let lock = || stores.lock().unwrap_or_else(PoisonError::into_inner);
-        let (is_streamed, began) = (lock().is_next_streamed(), Instant::now());
-        self.workspace.fit(pass.first(), is_streamed);
-        // SAFETY: as above.
-        unsafe { self.work(world, pass, number, patience) }?;
-        lock().learn(is_streamed, began.elapsed());
-        Ok(())
     }
 
     /// Runs the steps of the worker's ranks and leaves.
