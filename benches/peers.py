@@ -9,6 +9,9 @@ arrays and meet in a barrier; then each rank times its own call, and the slowest
 rounds of nvcoll's time by the peer's in the same round. `private` arrays are numpy's, `symmetric` ones are made by
 ``comm.empty``. Results are compared.
 
+``ping_pong`` sends an array from rank 0 to rank 1 and back. A round makes so many trips that it takes a millisecond or
+one trip, and its time is half of a trip. Both arrays are rewritten before each trip, and compared after the last one.
+
 One rank per processor gives the least noise: ``--bind-to core`` or ``taskset``. Ranks that share processors need MPI's
 own setting for it, such as ``--oversubscribe``.
 """
@@ -36,8 +39,33 @@ ROUND_S = 2.0
 """How long the rounds of a size may take together. Chosen."""
 
 Calls = dict[str, Callable[[], object]]
+Arrays = list[np.ndarray]
 Peer = Callable[[str, np.ndarray, np.ndarray, np.ndarray], Callable[[], object]]
 """Makes the call of a collective, given the longer array of the rank, the shorter one, and one like the longer."""
+
+
+TRIPS_BYTES = 4 << 20
+"""What the trips of a round move together, at most 1000 of them. Chosen: about a millisecond."""
+
+
+def pinging(rank: int, send: Callable, recv: Callable, x: np.ndarray, out: np.ndarray) -> Callable[[], object]:
+    """Returns the trips of a round, on ranks 0 and 1: each sends what the other sent it last, the first sends `x`."""
+    trips = trips_of(x.nbytes)
+
+    def trip() -> None:
+        for _ in range(trips):
+            if rank == 0:
+                send(x, 1)
+                recv(out, 1)
+            else:
+                recv(out, 0)
+                send(out, 0)
+
+    return trip
+
+
+def trips_of(nbytes: int) -> int:
+    return max(1, min(1000, TRIPS_BYTES // max(nbytes, 1)))
 
 
 def mpi() -> tuple[str, Peer]:
@@ -53,6 +81,7 @@ def mpi() -> tuple[str, Peer]:
             "all_gather": lambda: world.Allgather(short, long),
             "reduce_scatter": lambda: world.Reduce_scatter_block(long, short),
             "all_to_all": lambda: world.Alltoall(long, out),
+            "ping_pong": pinging(world.Get_rank(), world.Send, world.Recv, long, out),
         }[collective]
 
     return MPI.Get_library_version().splitlines()[0].rstrip("\0"), call
@@ -75,13 +104,17 @@ def gloo(comm: nvcoll.Communicator) -> tuple[str, Peer]:
             "all_gather": lambda: dist.all_gather_into_tensor(long, short),
             "reduce_scatter": lambda: dist.reduce_scatter_tensor(short, long),
             "all_to_all": lambda: dist.all_to_all_single(out, long),
+            "ping_pong": pinging(comm.rank, dist.send, dist.recv, long, out),
         }[collective]
 
     return f"gloo of torch {torch.__version__}", call
 
 
-def calls_of(comm: nvcoll.Communicator, peer: Peer, collective: str, count: int) -> tuple[Calls, list[np.ndarray]]:
-    """Returns the calls on arrays of their own, and what each rank passes. `count` is that of the longer buffer."""
+def calls_of(comm: nvcoll.Communicator, peer: Peer, collective: str, count: int) -> tuple[Calls, Arrays, Arrays]:
+    """Returns the calls on arrays of their own, what each rank passes, and its other arrays of the same length.
+
+    `count` is that of the longer buffer.
+    """
 
     def arrays(count: int) -> list[np.ndarray]:
         return [comm.empty(count, "f4"), np.empty(count, "f4"), np.empty(count, "f4")]
@@ -95,16 +128,19 @@ def calls_of(comm: nvcoll.Communicator, peer: Peer, collective: str, count: int)
             "all_gather": lambda: comm.all_gather(short[at], out=long[at]),
             "reduce_scatter": lambda: comm.reduce_scatter(long[at], out=short[at]),
             "all_to_all": lambda: comm.all_to_all(long[at], out=out[at]),
+            "ping_pong": pinging(comm.rank, comm.send, comm.recv, long[at], out[at]),
         }[collective]
 
     theirs = peer(collective, long[2], short[2], out[2])
-    return {"symmetric": make(0), "private": make(1), "peer": theirs}, short if collective == "all_gather" else long
+    calls = {"symmetric": make(0), "private": make(1), "peer": theirs}
+    return calls, short if collective == "all_gather" else long, out
 
 
 def times_of(comm: nvcoll.Communicator, peer: Peer, collective: str, nbytes: int, most: int) -> dict[str, list[float]]:
     """Returns the seconds of each call, round by round, of the slowest rank."""
-    has_parts = collective not in ("all_reduce", "broadcast")
-    calls, passed = calls_of(comm, peer, collective, max(nbytes // 4, comm.world_size if has_parts else 1))
+    has_parts = collective not in ("all_reduce", "broadcast", "ping_pong")
+    calls, passed, received = calls_of(comm, peer, collective, max(nbytes // 4, comm.world_size if has_parts else 1))
+    trips = 2 * trips_of(passed[0].nbytes) if collective == "ping_pong" else 1
     fresh = np.random.default_rng(comm.rank).integers(-8, 8, passed[0].size).astype("f4")
     order, own = random.Random(nbytes), {name: [] for name in calls}
     began, number = time.perf_counter(), 0
@@ -115,11 +151,13 @@ def times_of(comm: nvcoll.Communicator, peer: Peer, collective: str, nbytes: int
             comm.barrier()
             start = time.perf_counter()
             calls[name]()
-            own[name].append(time.perf_counter() - start)
+            own[name].append((time.perf_counter() - start) / trips)
         is_over = np.array([number >= most or (number >= 10 and time.perf_counter() - began > ROUND_S)])
         if comm.broadcast(is_over)[0]:
             break
     assert np.array_equal(passed[0], passed[1]) and np.array_equal(passed[1], passed[2]), "different results"
+    if collective == "ping_pong":
+        assert comm.rank or all(np.array_equal(out, fresh) for out in received), "another message came back"
     slowest = {name: comm.all_reduce(np.array(seconds), "max") for name, seconds in own.items()}
     return {name: list(seconds[3:]) for name, seconds in slowest.items()}
 

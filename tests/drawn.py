@@ -136,6 +136,7 @@ class Call:
         self.counted = [end - start for start, end in self.schedule.chunk_ranges(c.counts)]
         self.dtype = dtype_named(c.dtype)
         self.guards: list[Guarded] = []
+        self.passed: dict[int, np.ndarray | None] = {}
         self.scalars = [float(s) for s in rng.integers(0 if self.dtype.kind == "u" else -4, 5, c.world_size)]
         inputs = [self._input(rng, rank) for rank in range(c.world_size)]
         with np.errstate(all="ignore"):
@@ -226,6 +227,10 @@ class Call:
 
     def run(self, comm: nvcoll.Communicator, **more) -> None:
         """Makes one rank's part of the call, and checks it."""
+        self.check_result(comm, self.begin(comm, **more))
+
+    def begin(self, comm: nvcoll.Communicator, **more):
+        """Makes one rank's part of the call, and returns what nvcoll returns."""
         c, own = self.choice, self.ranks[comm.rank]
         options = self._options(nvcoll.premul_sum(self.scalars[comm.rank]) if c.op == "premul_sum" else c.op)
         x, out = own.x, None if c.form == "new" else own.out
@@ -244,11 +249,15 @@ class Call:
                 options["counts"], options["recv_counts"] = rows[comm.rank].tolist(), rows[:, comm.rank]
         elif table and c.collective != "all_to_all" and (c.says_counts or len(set(table)) > 1):
             options["counts"] = table
-        result = getattr(comm, c.collective)(x, out=out, **options, **more)
-        if own.expected is None and c.collective != "exscan":
+        self.passed[comm.rank] = out
+        return getattr(comm, c.collective)(x, out=out, **options, **more)
+
+    def check_result(self, comm: nvcoll.Communicator, result) -> None:
+        """Checks what nvcoll returned to one rank after `begin`."""
+        if self.ranks[comm.rank].expected is None and self.choice.collective != "exscan":
             assert result is None
-        elif out is not None:
-            assert result is out
+        elif self.passed[comm.rank] is not None:
+            assert result is self.passed[comm.rank]
         self.check_rank(comm.rank, result)
 
     def check(self, results) -> None:

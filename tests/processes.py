@@ -7,20 +7,15 @@ import sys
 import textwrap
 import time
 
+from nvcoll.testing.residue import children, is_running, residue
+
+__all__ = ["children", "is_running", "open_things", "results", "start", "wait_for_ends", "wait_until"]
+
 PATIENCE_S = 60
 """How long a process is given to do what it does at once. Chosen."""
 
 WAIT_S = 120
 """How long the ranks of a job may take. Chosen."""
-
-
-def is_running(process: int) -> bool:
-    """Says whether a process exists and has not ended."""
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def wait_until(is_so) -> None:
@@ -36,17 +31,7 @@ def wait_for_ends(processes) -> None:
     wait_until(lambda: not any(is_running(one) for one in processes))
 
 
-def children() -> set[int]:
-    """Returns the processes that this process has started and not collected."""
-    threads = os.listdir("/proc/self/task")
-    found: set[int] = set()
-    for thread in threads:
-        with open(f"/proc/self/task/{thread}/children") as file:
-            found |= set(map(int, file.read().split()))
-    return found
-
-
-def start(world_size: int, program: str, name: str) -> list[subprocess.Popen]:
+def start(world_size: int, program: str, name: str, stdin: bool = False) -> list[subprocess.Popen]:
     """Starts a program as the ranks of a job; it finds `nvcoll`, `np` and some modules of Python."""
     head = "import gc, os, signal, sys, time\nimport numpy as np\nimport nvcoll\n"
     environment = {**os.environ, "NVCOLL_WORLD_SIZE": str(world_size), "NVCOLL_JOB": f"{name}-{os.getpid()}"}
@@ -54,6 +39,7 @@ def start(world_size: int, program: str, name: str) -> list[subprocess.Popen]:
         subprocess.Popen(
             [sys.executable, "-c", head + textwrap.dedent(program)],
             env={**environment, "NVCOLL_RANK": str(rank)},
+            stdin=subprocess.PIPE if stdin else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -76,6 +62,4 @@ def results(processes: list[subprocess.Popen]) -> list[tuple[int, str, str]]:
 def open_things(_comm: object = None) -> tuple[int, int]:
     """Counts the descriptors of this process, and what it maps of memory that ranks share."""
     gc.collect()
-    with open("/proc/self/maps") as maps:
-        shared = sum("memfd:nvcoll" in line for line in maps)
-    return len(os.listdir("/proc/self/fd")), shared
+    return residue()[:2]

@@ -45,11 +45,11 @@ def node_of(world_size: int, **settings) -> nvcoll.Node:
 
 
 @st.composite
-def choices(draw, row=None, pair=None):
+def choices(draw, row=None, pair=None, world_size=None):
     rows = [row] if row else [row for row in ROWS if pair is None or pair in pairs_of(row[0])]
     collective, algorithm = draw(st.sampled_from(rows))
     op, dtype = pair or draw(st.sampled_from(pairs_of(collective)))
-    world_size = draw(st.integers(1, 17))
+    world_size = world_size or draw(st.integers(1, 17))
     counts = st.sampled_from(COUNTS)
     if collective not in OF_ONE_PART:
         table = st.lists(

@@ -172,8 +172,8 @@ def grow(what, room, comm):
 
 
 def use_scratch(what, room, comm):
-    """Has rank 1 refused the scratch of a call, which it then makes."""
-    outcome, x = "done", np.full(3 << 20, comm.rank + 1.0)
+    """Has rank 1 refused the scratch of a call in which its peers reach it, and which it then makes."""
+    outcome, x = "done", comm.full(3 << 20, comm.rank + 1.0)
     if comm.rank == 1:
         with limited(what, room):
             outcome = outcome_of(lambda: comm.reduce(x, root=0, algorithm="chain"))
@@ -184,7 +184,7 @@ def use_scratch(what, room, comm):
 @pytest.mark.parametrize(("what", "room"), [("descriptors", 0), ("bytes of a file", 4096), ("address space", 4096)])
 @pytest.mark.parametrize("work", [grow, use_scratch])
 def test_a_rank_whose_heap_cannot_grow_may_go_on(what, room, work):
-    with Job(3) as job:  # whose heaps are empty
+    with Job(3) as job:  # whose heaps are empty, but for the arrays
         outcomes = job.run(functools.partial(work, what, room))
     assert all(is_right for _, is_right in outcomes)
     expected = (NO_DESCRIPTOR if what == "descriptors" else NO_MEMORY).format(what="symmetric memory")

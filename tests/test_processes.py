@@ -221,9 +221,9 @@ def test_a_rank_that_never_comes_is_named():
 @pytest.mark.parametrize(
     ("end", "words"),
     [
-        ("os._exit(3)", "rank 1 ended without leaving the job"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 ended without leaving the job"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "rank 1 ended without leaving the job"),
+        ("os._exit(3)", "ended with status 3 without leaving the job"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by signal 9 (SIGKILL)"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "was killed by signal 11 (SIGSEGV)"),
         ("raise ValueError('no')", "rank 1 failed"),
         ("sys.exit(3)", "rank 1 ended with status 3"),
         ("sys.exit('no')", "rank 1 ended with status 1"),
@@ -245,6 +245,7 @@ def test_peers_of_a_rank_that_ends_get_its_name(end, words, make):
     """
     (status, first, errors), _, (_, third, _) = results(start(3, program, "end"))
     assert (status, errors) == (0, "")
+    assert first.startswith("rank 1 ") and third.startswith("rank 1 ")
     assert words in first and words in third
 
 

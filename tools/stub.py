@@ -76,24 +76,27 @@ def names() -> Iterator[str]:
 
 
 def collective(owner: str, name: str) -> Iterator[str]:
-    """Yields the overloads of a method that is a collective: without ``out``, and with it, whose type it returns."""
+    """Yields the overloads of a method that is a collective: without ``out``, with it, and with ``async_op``."""
     parameters = list(inspect.signature(getattr(getattr(_nvcoll, owner), name)).parameters.values())[1:]
     without = RESULTS[owner].get(name, "_ArraysT")
-    for has_out in (False, True):
+    is_async = any(one.name == "async_op" for one in parameters)
+    for out, result in [("None = None", without), ("_OutT", "_OutT")] + [("Any = None", "Work")] * is_async:
         written, is_keyword = ["self"], False
         for at, one in enumerate(parameters):
             if one.kind is one.KEYWORD_ONLY and not is_keyword:
                 written.append("*")
                 is_keyword = True
             if one.name == "out":
-                written.append("out: _OutT" if has_out else "out: None = None")
+                written.append(f"out: {out}")
+            elif one.name == "async_op":
+                written.append("async_op: " + ("Literal[True]" if result == "Work" else "Literal[False] = False"))
             elif at == 0:
-                written.append(f"{one.name}: {'_ArraysT' if '_ArraysT' in without and not has_out else 'Any'}")
+                written.append(f"{one.name}: {'_ArraysT' if '_ArraysT' in result else 'Any'}")
             else:
                 of_table = name == "all_to_all" and one.name == "counts"
                 kind = COUNTS_OF_ALL_TO_ALL[owner] if of_table else ARGUMENTS[one.name]
                 written.append(f"{one.name}: {kind} = {one.default!r}")
-        yield f"@overload\ndef {name}({', '.join(written)}) -> {'_OutT' if has_out else without}: ..."
+        yield f"@overload\ndef {name}({', '.join(written)}) -> {result}: ..."
 
 
 def with_collectives(tree: ast.Module) -> None:

@@ -1,5 +1,5 @@
 # Written by tools/stub.py from tools/stub_types.pyi and the docstrings in rust/nvcoll-python: change those.
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import Enum
 from os import PathLike
 from types import TracebackType
@@ -94,11 +94,19 @@ class Mismatch(Error):
 class Aborted(Error):
     """Another rank failed; the message names it."""
 
+class PeerLost(Aborted):
+    """The process of another rank ended without leaving the job. `rank` is its rank in the communicator, `pid` its process number, `signal` the signal that killed it or None, `status` its exit status or None; what nobody could tell is None."""
+
+    rank: int
+    pid: int | None
+    signal: int | None
+    status: int | None
+
 class Timeout(Error, TimeoutError):
     """A deadline passed; the message names the missing ranks."""
 
 class Busy(Error, RuntimeError):
-    """The node is in a call of another thread, or in a run of its ranks."""
+    """The node is in a call of another thread, or in a run of its ranks, or an array is in flight in another call."""
 
 class Closed(Error, RuntimeError):
     """The peers of a communicator are gone: its run has ended, or the process was forked."""
@@ -229,6 +237,7 @@ class AutoChoice(NamedTuple):
 class PremulSum:
     """The op that multiplies each contribution by the scalar of its rank and adds. Made by `nvcoll.premul_sum`."""
 
+def _end_attaching() -> None: ...
 def premul_sum(scalars: float | Sequence[float]) -> PremulSum:
     """Returns the op that multiplies the contribution of each rank by its scalar and adds.
 
@@ -820,6 +829,10 @@ class Group:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
     ) -> Literal[False]: ...
+    @property
+    def work(self) -> Work | None:
+        """The `Work` of the calls, if `group` got `async_op` and the block has ended; else None."""
+
     def __len__(self) -> int: ...
     def run(self, *, timeout: float | None = None) -> None:
         """Launches the calls of the group again, on the same arrays with their present elements.
@@ -889,7 +902,7 @@ class Calls:
 
     @property
     def collective(self) -> str:
-        """The name of the collective."""
+        """The name of the collective; `sendrecv` of sends, which their senders count."""
 
     @property
     def root(self) -> int | None:
@@ -924,8 +937,8 @@ class Calls:
         """The number of such calls."""
 
     @property
-    def schedule(self) -> Schedule:
-        """The schedule that the first of these calls ran. Of a registered algorithm it is the mapped one, however ranks reach each
+    def schedule(self) -> Schedule | None:
+        """The schedule that the first of these calls ran; None of sends. Of a registered algorithm it is the mapped one, however ranks reach each
         other's memory here: a machine of GPUs does it in its own way."""
 
 @final
@@ -941,13 +954,67 @@ class Job:
         """The counts of calls by kind, of the communicators whose first rank this is."""
 
     def leave(self) -> None:
-        """Ends the communicators of this rank. Peers that make one more call get an error."""
+        """Ends the communicators of this rank, after its calls in flight. Peers that make one more call get an error."""
 
     def leave_at_exit(self) -> None:
         """Ends the communicators of this rank when its process ends. The exit status says whether it returned or failed."""
 
     def fail(self) -> None:
         """Ends every call of every communicator that contains this rank, because its program failed."""
+
+@final
+class Recorder:
+    """The words of a rank that is a process, in one communicator, read from outside. Not public."""
+
+    def __new__(cls, path: str | PathLike[str]) -> Self: ...
+    @property
+    def process(self) -> int:
+        """The process, as it numbers itself."""
+
+    @property
+    def rank(self) -> int:
+        """The rank, by its number in the run."""
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks of the run."""
+
+    @property
+    def communicator(self) -> str:
+        """The communicator, in words."""
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether the communicator is that of all ranks."""
+
+    @property
+    def job(self) -> str:
+        """The name of the job; empty unless the communicator is that of all ranks."""
+
+    def look(self) -> dict[str, Any]:
+        """Reads what the rank does: `call`, `is_in_call`, `has_left`, `progress`, `recent` (number and words, newest first), `waits` (words,
+        seconds, whether it timed out)."""
+
+    @staticmethod
+    def cycle(recorders: Sequence[Recorder]) -> str | None:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin."""
 
 @final
 class Team:
@@ -1031,11 +1098,13 @@ class Communicator:
             x: an array, or anything of which numpy makes one.
             dtype: the dtype. Default: that of `x`."""
 
-    def barrier(self, *, timeout: float | None = None) -> None:
+    @overload
+    def barrier(self, *, timeout: float | None = None, async_op: Literal[False] = False) -> None:
         """Waits until every rank has called it.
 
         Args:
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` to wait for. Its `timeout` counts from its turn. Default: false.
 
         Raises:
             InvalidArgument: a group is open.
@@ -1043,6 +1112,8 @@ class Communicator:
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
+    @overload
+    def barrier(self, *, timeout: float | None = None, async_op: Literal[True]) -> Work: ...
     @overload
     def split(self, color: int, key: int | None = None, *, timeout: float | None = None) -> Communicator:
         """Splits the ranks into groups, each with its own communicator. Every rank must call it.
@@ -1078,7 +1149,30 @@ class Communicator:
     def split(
         self, color: int | None, key: int | None = None, *, timeout: float | None = None
     ) -> Communicator | None: ...
-    def group(self, *, timeout: float | None = None) -> Group:
+    def shrink(self, *, timeout: float | None = None) -> Communicator:
+        """Returns a communicator of the ranks that are left, after a rank was lost: whose processes run and whose programs have not ended.
+
+        All of them call it. A rank that ends meanwhile is left out, and the others go on. Ranks keep their order. Outputs of a call that failed are undefined; everything else is intact, also other
+        communicators, of which those with the lost rank can be shrunk too, one after the other in the same order on every rank.
+
+        Args:
+            timeout: seconds that it may take. Default: that of `Node.run` or `init`.
+
+        Returns:
+            The communicator, with ranks of its own and the default timeout of this one.
+
+        Raises:
+            Timeout: a rank runs and has not called it; the message names it.
+            Aborted: a rank has no memory or descriptors for the communicator.
+            InvalidArgument: a group of calls is open.
+
+        Example:
+            >>> def program(comm):
+            ...     return comm.shrink().ranks
+            >>> nvcoll.Node(2).run(program)
+            [(0, 1), (0, 1)]"""
+
+    def group(self, *, timeout: float | None = None, async_op: bool = False) -> Group:
         """Groups the calls in a `with` block: they launch together at the end of the block, as in `Node.group`.
 
         Every rank makes the same calls in the block, in the same order. If the block raises, this rank makes none of its calls.
@@ -1086,6 +1180,8 @@ class Communicator:
 
         Args:
             timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run` or `init`.
+            async_op: whether the calls run while the program goes on after the block. The group then has a `Work` in `work`.
+                Default: false.
 
         Returns:
             The group. Its `run` launches the same calls again.
@@ -1095,6 +1191,19 @@ class Communicator:
             InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
             Busy: another group of this communicator is open."""
 
+    def recent_calls(self) -> list[tuple[int, str]]:
+        """Returns the last calls of this rank here, newest first: the number of each, from 1, and its words. At most 15.
+
+        Any thread may call it, also during a call of another thread.
+
+        Example:
+            >>> def program(comm):
+            ...     comm.barrier()
+            ...     comm.all_gather(np.zeros(2))
+            ...     return comm.recent_calls()
+            >>> nvcoll.Node(2).run(program)[0]
+            [(2, 'all_gather of 4 float64, out of place, mapped, auto'), (1, 'barrier')]"""
+
     def abort(self) -> None:
         """Ends all calls of this communicator, now and later, on every rank. They raise `Aborted`, which names this rank.
 
@@ -1102,6 +1211,136 @@ class Communicator:
 
         Raises:
             Closed: the program of this rank has ended."""
+
+    def send(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> None:
+        """Sends an array to a rank, which calls `recv`.
+
+        Arrays of up to 16 KiB are on their way when `send` returns. A larger one is sent when the receiver takes it, and `send` waits for
+        that. So two ranks that both send first wait for each other: use `sendrecv`, or a `group`.
+
+        Messages from one rank to another with one tag arrive in the order in which they were sent. Sends and receives are no
+        collectives: other ranks need not call anything. A rank moves messages only while it is in a call of the communicator.
+
+        Args:
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and strides. Read.
+            dst: the rank that receives.
+            tag: a whole number from 0, by which the receiver tells messages apart. Default: 0.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; there is no such rank.
+            Mismatch: the program of the receiver has returned.
+            Aborted: the program of another rank failed, a rank called `abort`, or the receiver's array does not fit the message.
+            Timeout: the receiver did not take the message in time.
+
+        Example:
+            >>> def program(comm):
+            ...     if comm.rank == 0:
+            ...         comm.send(np.arange(3.0), 1, tag=7)
+            ...     else:
+            ...         x = np.empty(3)
+            ...         message = comm.recv(x)
+            ...         return x, message.source, message.tag
+            >>> nvcoll.Node(2).run(program)[1]
+            (array([0., 1., 2.]), 0, 7)"""
+
+    def recv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Message:
+        """Receives an array that a rank sends.
+
+        Args:
+            x: this rank's array for the message, as in `send`. It has the dtype and the number of elements of the message. Written.
+            src: the rank that sends. Default: any; of several messages the one that arrived first.
+            tag: the tag of the message. Default: any.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
+
+        Returns:
+            A `Message`: its `source`, `tag` and `count`. In a group they are None before the end of the block.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; there is no such rank.
+            Mismatch: the message has another dtype or number of elements than `x`; or the program of the sender has returned.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: no such message came in time; it names the tags of those that did.
+
+        Example:
+            See `send`."""
+
+    def isend(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> Work:
+        """Begins to send an array to a rank, and returns at once. Do not write the array before the `Work` is done.
+
+        The message moves while this rank is in any call of the communicator, also in a collective; in `work.wait()` and `work.done()`.
+
+        Args:
+            x, dst, tag: as in `send`.
+            timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
+
+        Returns:
+            A `Work`: its `wait` returns None.
+
+        Raises:
+            InvalidArgument, Mismatch, Aborted: as `send`.
+            Busy: another call in flight writes the array.
+
+        Example:
+            See `irecv`."""
+
+    def irecv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Work:
+        """Begins to receive an array that a rank sends, and returns at once. Do not touch the array before the `Work` is done.
+
+        Args:
+            x, src, tag: as in `recv`. Receives take messages in the order in which they were begun.
+            timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
+
+        Returns:
+            A `Work`: its `wait` returns the `Message`.
+
+        Raises:
+            InvalidArgument, Aborted: as `recv`; `Mismatch` comes from `wait`.
+            Busy: another call in flight touches the array.
+
+        Example:
+            >>> def program(comm):
+            ...     x, out = np.array([comm.rank]), np.array([0])
+            ...     works = [comm.irecv(out), comm.isend(x, 1 - comm.rank, tag=3)]
+            ...     return [work.wait() for work in works][0].tag, int(out[0])
+            >>> nvcoll.Node(2).run(program)
+            [(3, 1), (3, 0)]"""
+
+    def sendrecv(
+        self,
+        x: Any,
+        dst: int,
+        out: Any,
+        src: int | None = None,
+        *,
+        tag: int | None = None,
+        recv_tag: int | None = None,
+        timeout: float | None = None,
+    ) -> Message:
+        """Sends an array to one rank and receives one from the same or another, both at once.
+
+        Args:
+            x: the array to send, as in `send`. Read.
+            dst: the rank that receives it.
+            out: the array for the message, as in `recv`; it shares no memory with `x`. Written.
+            src: the rank that sends the other one. Default: any.
+            tag: the tag of the message that is sent. Default: 0.
+            recv_tag: the tag of the message that is received. Default: any.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
+
+        Returns:
+            The `Message` that was received.
+
+        Raises:
+            InvalidArgument, Mismatch, Aborted, Timeout: as `send` and `recv`.
+
+        Example:
+            >>> def program(comm):
+            ...     x, out, n = np.array([comm.rank]), np.array([0]), comm.world_size
+            ...     comm.sendrecv(x, (comm.rank + 1) % n, out, (comm.rank - 1) % n)
+            ...     return int(out[0])
+            >>> nvcoll.Node(3).run(program)
+            [2, 0, 1]"""
 
     @overload
     def all_reduce(
@@ -1113,6 +1352,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT:
         """Reduces the arrays of all ranks element by element and gives every rank the result.
 
@@ -1128,12 +1368,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             `out` if it is given, else `x`.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1148,7 +1391,20 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def all_reduce(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def reduce_scatter(
         self,
@@ -1160,6 +1416,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT:
         """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
 
@@ -1177,12 +1434,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             `out` if it is given, else the new array.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1198,7 +1458,21 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def reduce_scatter(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def all_gather(
         self,
@@ -1209,6 +1483,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT:
         """Gives every rank the arrays of all ranks, one after the other.
 
@@ -1224,12 +1499,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             `out` if it is given, else the new array.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1244,7 +1522,20 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def all_gather(
+        self,
+        x: Any,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def broadcast(
         self,
@@ -1255,6 +1546,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT:
         """Gives every rank the array of the root.
 
@@ -1270,12 +1562,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             `out` if it is given, else `x`.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1290,7 +1585,20 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def broadcast(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def reduce(
         self,
@@ -1302,6 +1610,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT | None:
         """Reduces the arrays of all ranks element by element and gives the root the result.
 
@@ -1318,12 +1627,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             On the root `out` if it is given, else `x`; elsewhere None.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1339,7 +1651,21 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def reduce(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def gather(
         self,
@@ -1351,6 +1677,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT | None:
         """Gives the root the arrays of all ranks, one after the other.
 
@@ -1367,12 +1694,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             On the root `out` if it is given, else the new array; elsewhere None.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1388,7 +1718,21 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def gather(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def scatter(
         self,
@@ -1400,6 +1744,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT:
         """Gives rank r part r of the root's array.
 
@@ -1417,12 +1762,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             `out` if it is given, else the new array.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1438,7 +1786,21 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def scatter(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def all_to_all(
         self,
@@ -1450,6 +1812,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT:
         """Gives rank r part r of the array of every rank, in the order of ranks.
 
@@ -1470,12 +1833,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged between
                 processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             `out` if it is given, else the new array.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call, or `counts` and `recv_counts` of two ranks differ.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1491,7 +1857,21 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def all_to_all(
+        self,
+        x: Any,
+        *,
+        counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def scan(
         self,
@@ -1502,6 +1882,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r.
 
@@ -1517,12 +1898,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             `out` if it is given, else `x`.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1537,7 +1921,20 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def scan(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def exscan(
         self,
@@ -1548,6 +1945,7 @@ class Communicator:
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _ArraysT:
         """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
 
@@ -1563,12 +1961,15 @@ class Communicator:
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
             `out` if it is given, else `x`.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1583,7 +1984,74 @@ class Communicator:
         out: _OutT,
         path: _Path | None = None,
         timeout: float | None = None,
+        async_op: Literal[False] = False,
     ) -> _OutT: ...
+    @overload
+    def exscan(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
+
+@final
+class Message:
+    """A message that was received. Of a receive that has not ended, in a group or by `irecv`, the attributes are None."""
+
+    @property
+    def source(self) -> int | None:
+        """The rank that sent it."""
+
+    @property
+    def tag(self) -> int | None:
+        """Its tag."""
+
+    @property
+    def count(self) -> int | None:
+        """The number of its elements."""
+
+@final
+class Work:
+    """A call that returned at once. Made by the calls of `Communicator` with `async_op=True`. In asyncio, `await work` is `wait`
+    without blocking the loop; a task that is cancelled meanwhile leaves the call as it is."""
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Waits until the call is over, and returns what the call returns without `async_op`.
+
+        Args:
+            timeout: seconds that this wait may take. The call stays in flight if they pass, and you may wait again; the call's own
+                `timeout` ends the call. Default: no limit.
+
+        Returns:
+            What the call returns.
+
+        Raises:
+            Timeout: the wait took too long, or the call did; the message says which.
+            Mismatch, Aborted: as the call without `async_op`.
+            Closed: this process was forked off while the call was in flight.
+            KeyboardInterrupt: the wait ended; the call stays in flight."""
+
+    def done(self) -> bool:
+        """Says whether the call is over, with or without success."""
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Waits until the call is over, and returns its exception, or None if it succeeded.
+
+        Args:
+            timeout: seconds that this wait may take, as in `wait`. Default: no limit.
+
+        Raises:
+            Timeout: the wait took too long; the call stays in flight."""
+
+    def __await__(self) -> Generator[Any, None, Any]: ...
+    @property
+    def _is_polled(self) -> bool: ...
+    def _when_done(self, ring: Callable[[], object]) -> None: ...
 
 @final
 class Schedule:
@@ -1972,6 +2440,11 @@ def parse_size(text: str) -> int:
 
     Raises:
         InvalidArgument: the text is not a size, or the size is above 2^56 bytes."""
+
+def arm(
+    comm: Communicator, is_of_messages: bool, call: int, step: int | None, strike: tuple[str, float], told: int | None
+) -> None:
+    """Has a fault strike this rank in a call of a communicator. Not public."""
 
 def bus_factor(collective: str, world_size: int) -> float:
     """Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it."""

@@ -110,10 +110,13 @@ def fail() -> None:
 
 def _leave_at_exit() -> None:
     """Tells peers that the program of this rank failed; if no exception says so, the exit status will say it."""
-    if getattr(sys, "last_value", None) is not None:
-        fail()
-    elif _current is not None and _current.process == os.getpid():
-        _current.job.leave_at_exit()
+    try:
+        if getattr(sys, "last_value", None) is not None:
+            fail()
+        elif _current is not None and _current.process == os.getpid():
+            _current.job.leave_at_exit()
+    finally:
+        _nvcoll._end_attaching()
 
 
 atexit.register(_leave_at_exit)

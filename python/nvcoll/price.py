@@ -10,7 +10,8 @@ floor only            neither: a lower bound for any schedule
 ====================  ==============================================================================================
 
 A call of one rank, or of no bytes, crosses no link and costs nothing. A barrier is priced as an all_reduce of 4 bytes,
-which is what frameworks make of it. Rank r is GPU r, also in a group of ranks; a call is alone on the machine.
+which is what frameworks make of it. A send is priced as NCCL's sendrecv between the two ranks. Rank r is GPU r, also in
+a group of ranks; a call is alone on the machine.
 """
 
 from __future__ import annotations
@@ -118,6 +119,8 @@ class Pricer:
         if not call.nbytes:
             return Price(name, "nothing crosses", 0.0, 0.0, 0.0)
         schedule = call.schedule
+        if schedule is None:
+            return _floor(name, among, call, why)
         try:
             timeline = among.simulate(schedule, call.nbytes, dtype=call.dtype, launch=self.launch)
         except InvalidArgument as error:

@@ -48,7 +48,7 @@ class ToldCalls:
     grouped: int
     ranks: tuple[int, ...]
     times: int
-    schedule: Schedule
+    schedule: Schedule | None
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ def _tell() -> None:
     told = []
     for calls in (one for counts in _outbox.counts for one in counts.calls()):
         values = {name: getattr(calls, name) for name in _NAMES}
-        told.append(values | {"schedule": schedules.setdefault(str(calls.schedule), len(schedules))})
+        text = calls.schedule and str(calls.schedule)  # a send has none
+        told.append(values | {"schedule": text and schedules.setdefault(text, len(schedules))})
     others = sum(counts.others for counts in _outbox.counts)
     _outbox.write(calls=told, others=others, schedules=list(schedules))
 
@@ -140,10 +141,10 @@ def _tell_and_end(number: int, _frame: object) -> None:
 
 def _counts(said: dict[str, Any]) -> ToldCounts:
     schedules = [Schedule.parse(text) for text in said["schedules"]]
-    told = [
-        ToldCalls(**one | {"ranks": tuple(one["ranks"]), "schedule": schedules[one["schedule"]]})
-        for one in said["calls"]
-    ]
+    told = []
+    for one in said["calls"]:
+        schedule = None if one["schedule"] is None else schedules[one["schedule"]]
+        told.append(ToldCalls(**one | {"ranks": tuple(one["ranks"]), "schedule": schedule}))
     return ToldCounts(told, said["others"])
 
 

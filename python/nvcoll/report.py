@@ -1,8 +1,8 @@
 """What the collectives of a program would cost on machines that you do not have: ``node.report(on=...)``.
 
-A node counts its calls by kind: collective, bytes, dtype, op, algorithm, root, ranks. A report prices each kind once on
-each machine (``nvcoll.price``) and multiplies. It does not know compute between calls, overlap of calls with each other
-or with compute, or groups of ranks that share a link: each call is alone on the machine.
+A node counts its calls and its sends by kind: collective, bytes, dtype, op, algorithm, root, ranks. A report prices
+each kind once on each machine (``nvcoll.price``) and multiplies. It does not know compute between calls, overlap of
+calls with each other or with compute, or groups of ranks that share a link: each call is alone on the machine.
 
 A total is that of the busiest rank: the sum over the calls that this rank takes part in. Groups of ranks that work side
 by side are not added up, and no rank waits for ranks that come later.
@@ -310,6 +310,8 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
     yield "us", f"microseconds of one call, launched {report.launch}"
     yield "ranks", "ranks of a call; 2 x 4: two communicators of four ranks make the same calls"
     yield "calls", "calls of one rank; the calls of a group() count as one"
+    if any(row.collective == "sendrecv" for row in report.rows):
+        yield "sendrecv", "sends, counted by the sender and priced as if both ranks sent at once"
     yield "total", "sum over the calls of the busiest rank; calls overlap neither each other nor compute"
     for at, total in enumerate(report.totals):
         most = _most(report.rows, at)

@@ -35,16 +35,16 @@ def main(pipe: Connection, program: bytes, place: dict[str, str], parent: int) -
         fn, args = pickle.loads(program)
         comm = membership.init()
         pipe.send_bytes(pickle.dumps(("joined",)))
-        report = _returned(fn(comm, *args))
+        report = returned(fn(comm, *args))
     except SystemExit:
         raise  # the end of the process says it
     except BaseException as error:
-        report = _raised(error)
+        report = raised(error)
         membership.fail()
     pipe.send_bytes(pickle.dumps(report))
 
 
-def _returned(result: Any) -> tuple[str, *tuple[Any, ...]]:
+def returned(result: Any) -> tuple[str, *tuple[Any, ...]]:
     """Returns the report of a result.
 
     Raises:
@@ -58,7 +58,7 @@ def _returned(result: Any) -> tuple[str, *tuple[Any, ...]]:
         ) from None
 
 
-def _raised(error: BaseException) -> tuple[str, *tuple[Any, ...]]:
+def raised(error: BaseException) -> tuple[str, *tuple[Any, ...]]:
     """Returns the report of an exception: itself, if it can be pickled, as text, and its traceback."""
     error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without `main`
     trace = "".join(traceback.format_exception(error))

@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import collectives, machine
-from nvcoll.cli import algorithms, bench, compare, explain, fabric, hints, info, predict, run, schedules
+from nvcoll.cli import algorithms, bench, compare, explain, fabric, hints, info, predict, run, schedules, trace
 from nvcoll.tables import aligned
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
@@ -115,6 +115,7 @@ app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command("info")(info.info)
+app.command("trace")(trace.trace)
 
 
 GROUPS = {
@@ -137,6 +138,7 @@ GROUPS = {
         ("nvcoll algorithms all_reduce", "algorithms: bytes moved, waits, sources"),
         ("nvcoll fabric hgx-h100", "machines: links and bandwidth, or a drawing"),
         ("nvcoll info", "this processor, and the defaults"),
+        ("nvcoll trace --dump", "what every rank of running jobs does: a call that hangs"),
     ),
 }
 """The commands by purpose, each as an example."""

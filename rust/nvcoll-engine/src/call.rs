@@ -1,5 +1,7 @@
 //! Calls: the part of a call on which all ranks must agree, and its form in a record.
 
+pub(crate) mod description;
+
 use nvcoll_core::algorithm;
 use nvcoll_core::collective::{Collective, Roles, ALL_TO_ALL, BARRIER, COLLECTIVES};
 use nvcoll_core::counts::Counts;
@@ -9,6 +11,7 @@ use nvcoll_core::schedule::{Aliasing, Path};
 use std::hash::{Hash, Hasher};
 
 use crate::sync::Record;
+use description::COUNTS;
 
 /// The number in a record for the algorithm `auto`.
 const AUTO: u8 = 255;
@@ -168,8 +171,11 @@ impl Call {
     /// Says how this call and that of another rank differ, if both read alike.
     pub(crate) fn difference(&self, other: &Self) -> String {
         match (&self.counts, &other.counts) {
-            (Counts::Table(own), Counts::Table(others)) if own.len() == others.len() && own != others => {
+            (Counts::Table(own), Counts::Table(others)) if own != others => {
                 let at = own.iter().zip(others.iter()).take_while(|(a, b)| a == b).count();
+                if at + 1 >= COUNTS {
+                    return format!(": their tables differ after part {}", COUNTS - 2);
+                }
                 format!(": their tables differ first in part {at}, {} and {} elements", own[at], others[at])
             }
             _ if self.algorithm != other.algorithm && self.algorithm_words() == other.algorithm_words() => {

@@ -24,7 +24,8 @@ impl Deadline {
         Self { at, seconds: seconds.unwrap_or(f64::INFINITY) }
     }
 
-    pub(crate) fn at(&self) -> Option<Instant> {
+    /// Returns the time; `None` if it never comes.
+    pub fn at(&self) -> Option<Instant> {
         self.at
     }
 
@@ -37,9 +38,12 @@ impl Deadline {
         Error::Timeout { what, seconds: self.seconds, missing }
     }
 
+    pub(crate) fn overdue(&self, what: String, missing: String) -> Error {
+        Error::Overdue { what, seconds: self.seconds, missing }
+    }
+
     /// Returns the allowed time in seconds.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         self.seconds
     }
 }

@@ -1,11 +1,13 @@
 //! Errors of the engine. Each variant maps to one Python exception.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use nvcoll_core::interrupt::Interrupted;
 use nvcoll_core::words::counted;
 
 use crate::call::PositionedCall;
+use crate::sync::WaitStatus;
 
 /// An error of the engine.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -60,6 +62,35 @@ pub enum Error {
         /// The call of that rank.
         call: PositionedCall,
     },
+    /// A message does not fit the array of the receive that takes it.
+    #[error(
+        "rank {sender} sent {sent} with tag {tag}, and rank {receiver} receives it into an array of {room}: both must have the same \
+         dtype and number of elements"
+    )]
+    UnlikeMessage {
+        /// The rank that sent it.
+        sender: u32,
+        /// Its tag.
+        tag: u32,
+        /// The elements that were sent, in words.
+        sent: String,
+        /// The rank that receives it.
+        receiver: u32,
+        /// The elements of its array, in words.
+        room: String,
+    },
+    /// The program of a rank returned, and another rank sends to it or receives from it.
+    #[error(
+        "the program of rank {rank} returned, and rank {waiter} called {what}: every message needs a send and a recv"
+    )]
+    NoPeer {
+        /// The rank that returned.
+        rank: u32,
+        /// The rank that waits.
+        waiter: u32,
+        /// The send or the receive, in words.
+        what: String,
+    },
     /// Another rank failed, or a rank called abort.
     #[error("rank {rank} {cause}: the call was aborted")]
     Aborted {
@@ -68,6 +99,9 @@ pub enum Error {
         /// The cause of the failure.
         cause: Cow<'static, str>,
     },
+    /// The process of another rank ended without a word.
+    #[error("{0}: the call was aborted")]
+    PeerLost(Box<LostPeer>),
     /// The deadline passed.
     #[error("{what} timed out after {seconds} s: {missing}")]
     Timeout {
@@ -138,6 +172,53 @@ pub enum Error {
     /// The proof failed.
     #[error("{0}")]
     Refuted(String),
+}
+
+/// A rank whose process ended without a word.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LostPeer {
+    /// The rank.
+    pub rank: u32,
+    /// The number of its process, if the system tells it.
+    pub process: Option<u32>,
+    /// How it ended, if the system told it.
+    pub status: Option<WaitStatus>,
+    /// What the rank was calling, in words.
+    pub doing: String,
+    /// What may have killed it, in words; may be empty.
+    pub hint: &'static str,
+}
+
+impl fmt::Display for LostPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, process, status, doing, hint } = self;
+        write!(f, "rank {rank}")?;
+        process.map_or(Ok(()), |process| write!(f, " (process {process})"))?;
+        match status.map(|status| (status.signal(), status.exit_status())) {
+            Some((Some(signal), _)) => write!(f, " was killed by signal {signal}{}{hint}", name_of_signal(signal))?,
+            Some((_, Some(status))) => write!(f, " ended with status {status} without leaving the job,")?,
+            _ => write!(f, " ended without leaving the job,")?,
+        }
+        write!(f, " {doing}")
+    }
+}
+
+/// Returns the name of a signal in parentheses, of those that end processes. Cited: signal(7).
+fn name_of_signal(signal: u32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        15 => " (SIGTERM)",
+        24 => " (SIGXCPU)",
+        _ => "",
+    }
 }
 
 impl From<Interrupted> for Error {

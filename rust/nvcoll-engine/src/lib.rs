@@ -13,7 +13,8 @@
 //! | [`memory`] | blocks, buffers, staging, strided copies, footprints, the world that ranks share |
 //! | [`auto`] | the algorithm of `auto`, the work split, the length of a tile |
 //! | [`program`] | proofs, bound programs, their cache, batches, counts of calls |
-//! | [`run`] | execution by tile and by rank, workers, the end of a failed call |
+//! | [`run`] | execution by tile and by rank, workers, the end of a failed call, faults for tests |
+//! | [`messages`] | sends and receives: streams between pairs of ranks, matching, transfers |
 //! | [`ranks`] | node, team, member, splits, the mesh of processes |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
 
@@ -23,6 +24,7 @@ pub mod deadline;
 pub mod error;
 pub mod kernel;
 pub mod memory;
+pub mod messages;
 pub mod program;
 pub mod ranks;
 pub mod roofline;

@@ -45,7 +45,7 @@ impl CallCounts {
 
 #[pymethods]
 impl Calls {
-    /// The name of the collective.
+    /// The name of the collective; `sendrecv` of sends, which their senders count.
     #[getter]
     fn collective(&self) -> &'static str {
         self.0.kind.collective
@@ -54,7 +54,7 @@ impl Calls {
     /// The root, as a position in `ranks`; None if the collective has none.
     #[getter]
     fn root(&self) -> Option<u32> {
-        self.0.schedule.collective.has_root.then_some(self.0.kind.root)
+        self.0.schedule.as_ref().filter(|ran| ran.collective.has_root).map(|_| self.0.kind.root)
     }
 
     /// The algorithm as the caller named it.
@@ -73,7 +73,7 @@ impl Calls {
     /// The name of the op; None if the collective reduces nothing.
     #[getter]
     fn op(&self) -> Option<&'static str> {
-        self.0.schedule.collective.folds().then(|| self.0.kind.op.name())
+        self.0.schedule.as_ref().filter(|ran| ran.collective.folds()).map(|_| self.0.kind.op.name())
     }
 
     /// The bytes of the longest buffer of a rank; in a group, of all its calls of the kind.
@@ -104,21 +104,21 @@ impl Calls {
         self.0.times
     }
 
-    /// The schedule that the first of these calls ran. Of a registered algorithm it is the mapped one, however ranks reach each
+    /// The schedule that the first of these calls ran; None of sends. Of a registered algorithm it is the mapped one, however ranks reach each
     /// other's memory here: a machine of GPUs does it in its own way.
     #[getter]
-    fn schedule(&self, py: Python<'_>) -> PyResult<Schedule> {
-        let ran = &*self.0.schedule;
+    fn schedule(&self, py: Python<'_>) -> PyResult<Option<Schedule>> {
+        let Some(ran) = self.0.schedule.as_deref() else { return Ok(None) };
         if ran.path == Path::Mapped || self.0.kind.algorithm.contains('#') {
-            return Ok(Schedule::of(ran.clone()));
+            return Ok(Some(Schedule::of(ran.clone())));
         }
         let build = || build_interruptible(ran.collective, &ran.algorithm, ran.roles(), ran.aliasing, &interrupt());
-        py.detach(build).map(Schedule::of).map_err(|error| of_core(py, &error))
+        py.detach(build).map(|built| Some(Schedule::of(built))).map_err(|error| of_core(py, &error))
     }
 }
 
 impl Calls {
     fn has_data(&self) -> bool {
-        self.0.schedule.collective.parts(self.0.schedule.roles()) > 0
+        self.0.schedule.as_ref().is_none_or(|ran| ran.collective.parts(ran.roles()) > 0)
     }
 }

@@ -126,6 +126,10 @@ macro_rules! text {
     (timeout Communicator) => {
         "that of `Node.run` or `init`."
     };
+    (async_op) => {
+        "whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+        the call is over, and its `timeout` counts from its turn. Default: false."
+    };
     (raises Node) => {
         "
     InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
@@ -135,21 +139,22 @@ macro_rules! text {
     (raises Communicator) => {
         "
     InvalidArgument: an argument cannot be used; the message names argument and rank.
+    Busy: an array is in flight in another call, and one of the two writes it; the message names both.
     Mismatch: another rank made a different call; the message names both.
     Aborted: the program of another rank failed, or a rank called `abort`.
     Timeout: the deadline passed; the message names the ranks that have not entered the call."
     };
 }
 
-/// Gives a class its methods; `$arrays` is the name of the input.
-macro_rules! methods {
-    ($class:ident($arrays:ident) $(
+/// Gives a class one method; `$arrays` is the name of the input. Calls of a `Communicator` may return at once.
+macro_rules! method {
+    ($class:ident($arrays:ident)[$($async_op:ident)?]
         $name:ident($($op:ident: $op_text:ident,)? * $(, $keyword:ident: $text:ident)*)
             => $contract:ident, $in:ident -> $out:ident $result:ident,
-            $summary:literal, $input:literal, $output:literal $(shown as $shown:literal)?;
-    )+) => {
+            $summary:literal, $input:literal, $output:literal $(shown as $shown:literal)?
+    ) => {
         #[pymethods]
-        impl $class {$(
+        impl $class {
             #[doc = concat!(
                 $summary, "\n\nArgs:\n    ", stringify!($arrays), ": ", text!(input $class $in), $input,
                 $("\n    ", stringify!($op), ": ", text!($op $op_text $class),)?
@@ -158,11 +163,13 @@ macro_rules! methods {
                 "\n    out: ", text!(output $class $out), $output, text!($result),
                 "\n    path: how data move between ranks: mapped, staged or pushed. Default: ", text!(path $class),
                 "\n    timeout: seconds that the call may take. Default: ", text!(timeout $class),
+                $("\n    ", stringify!($async_op), ": ", text!($async_op),)?
                 "\n\nReturns:\n    ", text!(returns $class $out $result),
                 "\n\nRaises:", text!(raises $class),
             )]
             #[pyo3(
-                signature = ($arrays, $($op=None,)? *, $($keyword=None,)* algorithm=None, out=None, path=None, timeout=None)
+                signature = ($arrays, $($op=None,)? *, $($keyword=None,)* algorithm=None, out=None, path=None, timeout=None
+                             $(, $async_op=false)?)
                 $(, text_signature = $shown)?
             )]
             #[allow(clippy::too_many_arguments)]
@@ -176,11 +183,13 @@ macro_rules! methods {
                 out: Option<&Bound<'py, PyAny>>,
                 path: Option<&str>,
                 timeout: Option<Seconds>,
+                $($async_op: bool,)?
             ) -> PyResult<Bound<'py, PyAny>> {
                 let new = Request::new(&nvcoll_core::collective::$contract, $arrays, path);
-                self.endpoint.call(py, Request { $($op,)? $($keyword,)* algorithm, out, ..new }, timeout)
+                let is_async = false $(|| $async_op)?;
+                self.endpoint.call(py, Request { $($op,)? $($keyword,)* algorithm, out, ..new }, timeout, is_async)
             }
-        )+}
+        }
     };
 }
 
@@ -190,20 +199,19 @@ macro_rules! collectives {
         $name:ident $arguments:tt => $contract:ident, $in:ident -> $out:ident $result:ident,
             $summary:literal, $input:literal, $output:literal
             $(shown as [$of_node:literal, $of_rank:literal])?;
-    )+) => {
-        methods! { Node(arrays) $(
-            $name $arguments => $contract, $in -> $out $result, $summary, $input, $output $(shown as $of_node)?;
-        )+
-            all_to_all(*, counts: rows) => ALL_TO_ALL, each -> each new,
-                "Gives rank r part r of the array of every rank, in the order of ranks.",
-                "the elements to rank 0, to rank 1, …. Read.",
-                "the elements from rank 0, from rank 1, …; it is never in place.";
-        }
+    )+) => {$(
+        method! { Node(arrays)[]
+            $name $arguments => $contract, $in -> $out $result, $summary, $input, $output $(shown as $of_node)? }
+        method! { Communicator(x)[async_op]
+            $name $arguments => $contract, $in -> $out $result, $summary, $input, $output $(shown as $of_rank)? }
+    )+};
+}
 
-        methods! { Communicator(x) $(
-            $name $arguments => $contract, $in -> $out $result, $summary, $input, $output $(shown as $of_rank)?;
-        )+}
-    };
+method! { Node(arrays)[]
+    all_to_all(*, counts: rows) => ALL_TO_ALL, each -> each new,
+        "Gives rank r part r of the array of every rank, in the order of ranks.",
+        "the elements to rank 0, to rank 1, …. Read.",
+        "the elements from rank 0, from rank 1, …; it is never in place."
 }
 
 collectives! {
@@ -227,28 +235,28 @@ collectives! {
         "(count,) elements, count equal on all ranks. Read on the root, written elsewhere. With `out`, only the root's is used.",
         "(count,) elements. Written on every rank."
         shown as ["($self, arrays, *, root=0, algorithm=None, out=None, path=None, timeout=None)",
-                  "($self, x, *, root=0, algorithm=None, out=None, path=None, timeout=None)"];
+                  "($self, x, *, root=0, algorithm=None, out=None, path=None, timeout=None, async_op=False)"];
 
     reduce(op: any, *, root: target) => REDUCE, each -> root kept,
         "Reduces the arrays of all ranks element by element and gives the root the result.",
         "(count,) elements, count equal on all ranks. Written on the root, unless `out` is given; read elsewhere.",
         "(count,) elements."
         shown as ["($self, arrays, op=None, *, root=0, algorithm=None, out=None, path=None, timeout=None)",
-                  "($self, x, op=None, *, root=0, algorithm=None, out=None, path=None, timeout=None)"];
+                  "($self, x, op=None, *, root=0, algorithm=None, out=None, path=None, timeout=None, async_op=False)"];
 
     gather(*, root: target, counts: arrays) => GATHER, each -> root new,
         "Gives the root the arrays of all ranks, one after the other.",
         "(counts[r],) elements on rank r. Read.",
         "(sum of `counts`,) elements. In place if the root's input is its part of it."
         shown as ["($self, arrays, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None)",
-                  "($self, x, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None)"];
+                  "($self, x, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None, async_op=False)"];
 
     scatter(*, root: source, counts: parts) => SCATTER, root -> each new,
         "Gives rank r part r of the root's array.",
         "(sum of `counts`,) elements. Read.",
         "(counts[r],) elements on rank r. In place if the root's is its part of the input."
         shown as ["($self, arrays, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None)",
-                  "($self, x, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None)"];
+                  "($self, x, *, root=0, counts=None, algorithm=None, out=None, path=None, timeout=None, async_op=False)"];
 
     scan(op: unscaled, *) => SCAN, each -> each kept,
         "Gives rank r the reduction of the arrays of ranks 0 to r.",

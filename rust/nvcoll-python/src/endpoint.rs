@@ -4,19 +4,22 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::IntoPyObjectExt;
 
 use nvcoll_core::collective::BARRIER;
+use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Path;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
+use nvcoll_engine::messages::transfer::Direction;
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::program::call_counter::CallCounter;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::{Deadline, Error};
 
-use crate::arrays::{Caller, Operands, Prepared, RepeatedCalls};
+use crate::arrays::{Caller, MessageArray, Operands, Prepared, RepeatedCalls};
 use crate::calls::{deadline, Seconds, SharedProgram};
 use crate::error::{of_engine, of_member};
 use crate::gil::WithoutGil;
@@ -37,7 +40,11 @@ pub(crate) struct Endpoint {
     repeated: RepeatedCalls,
     /// The counters of the last programs, for ranks that were split off.
     counters: Mutex<Vec<(SharedProgram, Arc<CallCounter>)>>,
+    /// The counters of the last messages, by receiver, dtype and number of elements.
+    message_counters: Mutex<Vec<(MessageOutline, Arc<CallCounter>)>>,
 }
+
+type MessageOutline = (u32, DType, usize);
 
 impl Endpoint {
     /// Makes the endpoint of a node.
@@ -58,6 +65,7 @@ impl Endpoint {
             group: OpenGroup::default(),
             repeated: RepeatedCalls::default(),
             counters: Mutex::default(),
+            message_counters: Mutex::default(),
         }
     }
 
@@ -68,6 +76,11 @@ impl Endpoint {
     #[inline]
     pub(crate) fn member(&self) -> Option<&Member> {
         self.member.as_deref()
+    }
+
+    /// Returns the member, to be held.
+    pub(crate) fn member_shared(&self) -> Option<&Arc<Member>> {
+        self.member.as_ref()
     }
 
     fn world_size(&self) -> u32 {
@@ -129,13 +142,17 @@ impl Endpoint {
         Ok(Prepared::new(program, None, Operands::without_data(&BARRIER, self.caller(), self.world_size()), |_| 1.0))
     }
 
-    /// Makes a call, or keeps it if a group is open.
+    /// Makes a call, issues it, or keeps it if a group is open.
     pub(crate) fn call<'py>(
-        &self,
+        self: &Arc<Self>,
         py: Python<'py>,
         request: Request<'_, 'py>,
         timeout: Option<Seconds>,
+        is_async: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if is_async {
+            return self.issue(py, request, timeout)?.into_bound_py_any(py);
+        }
         let member = self.member().filter(|_| !self.group.is_open());
         if let Some(outcome) = member.and_then(|member| self.repeated.run(&request, member, || self.deadline(timeout)))
         {
@@ -179,7 +196,7 @@ impl Endpoint {
     }
 
     /// Counts a call of a rank that succeeded, on the first rank. The engine counts the calls of a node.
-    fn count(&self, program: &SharedProgram) {
+    pub(crate) fn count(&self, program: &SharedProgram) {
         let Some(member) = self.member().filter(|member| member.rank() == 0) else { return };
         if !member.is_of_group() {
             return program.count();
@@ -192,6 +209,21 @@ impl Endpoint {
         counter.count();
         known.truncate(MOST_COUNTERS - 1);
         known.insert(0, (program.clone(), counter));
+    }
+
+    /// Counts a message, if this rank sends it.
+    pub(crate) fn count_message(&self, message: &MessageArray) {
+        let (Direction::To(to), Some(member)) = (message.direction, self.member()) else { return };
+        let (dtype, count) = message.elements();
+        let mut known = self.message_counters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, counter)) = known.iter().find(|(outline, _)| *outline == (to, dtype, count)) {
+            return counter.count();
+        }
+        let ranks = [member.rank(), to].map(|rank| member.ranks()[rank as usize]);
+        let counter = self.node.programs().call_counts().of_message(dtype, count, ranks);
+        counter.count();
+        known.truncate(MOST_COUNTERS - 1);
+        known.insert(0, ((to, dtype, count), counter));
     }
 
     /// Counts a batch that succeeded, once for all ranks.

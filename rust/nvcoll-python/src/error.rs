@@ -6,12 +6,14 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use nvcoll_core::Error as CoreError;
+use nvcoll_engine::error::LostPeer;
 use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::sync::WaitStatus;
 use nvcoll_engine::Error as EngineError;
 use nvcoll_fabric::Error as FabricError;
 
-/// The exceptions: name, builtin that is a base beside `Error`, docstring.
-const EXCEPTIONS: [(&str, Option<&str>, &str); 8] = [
+/// The exceptions: name, builtin that is a base beside `Error` or an exception above that is the base, docstring.
+const EXCEPTIONS: [(&str, Option<&str>, &str); 9] = [
     (
         "InvalidArgument",
         Some("ValueError"),
@@ -21,8 +23,18 @@ const EXCEPTIONS: [(&str, Option<&str>, &str); 8] = [
     ("Refuted", None, "A proof failed; `places` names the steps in conflict, `missing` the missing wait."),
     ("Mismatch", None, "Ranks made different calls; the message names both."),
     ("Aborted", None, "Another rank failed; the message names it."),
+    (
+        "PeerLost",
+        Some("Aborted"),
+        "The process of another rank ended without leaving the job. `rank` is its rank in the communicator, `pid` its process \
+         number, `signal` the signal that killed it or None, `status` its exit status or None; what nobody could tell is None.",
+    ),
     ("Timeout", Some("TimeoutError"), "A deadline passed; the message names the missing ranks."),
-    ("Busy", Some("RuntimeError"), "The node is in a call of another thread, or in a run of its ranks."),
+    (
+        "Busy",
+        Some("RuntimeError"),
+        "The node is in a call of another thread, or in a run of its ranks, or an array is in flight in another call.",
+    ),
     (
         "Closed",
         Some("RuntimeError"),
@@ -44,8 +56,9 @@ fn classes(py: Python<'_>) -> PyResult<&Vec<(&'static str, Py<PyType>)>> {
         let base = make("Error", PyTuple::new(py, [py.get_type::<PyException>()])?, "Any error of nvcoll.")?;
         let mut all = vec![("Error", base.clone_ref(py))];
         for (name, builtin, doc) in EXCEPTIONS {
-            let mut bases = vec![base.bind(py).clone().into_any()];
-            if let Some(builtin) = builtin {
+            let above = all.iter().find(|(known, _)| Some(*known) == builtin);
+            let mut bases = vec![above.map_or(&base, |(_, class)| class).bind(py).clone().into_any()];
+            if let Some(builtin) = builtin.filter(|_| above.is_none()) {
                 bases.push(builtins.getattr(builtin)?);
             }
             all.push((name, make(name, PyTuple::new(py, bases)?, doc)?));
@@ -126,7 +139,11 @@ pub(crate) fn of_member(py: Python<'_>, member: &Member, error: &EngineError) ->
             | EngineError::Returned { .. }
             | EngineError::Overlap { .. }
             | EngineError::Aborted { .. }
+            | EngineError::PeerLost(_)
             | EngineError::Timeout { .. }
+            | EngineError::Overdue { .. }
+            | EngineError::UnlikeMessage { .. }
+            | EngineError::NoPeer { .. }
     );
     if !(names_ranks && member.is_of_group()) {
         return of_engine(py, error);
@@ -159,14 +176,31 @@ fn with_message(py: Python<'_>, error: &EngineError, message: String) -> PyErr {
         EngineError::Invalid(_) | EngineError::Tuning(_) | EngineError::NoIsa { .. } | EngineError::Overlap { .. } => {
             "InvalidArgument"
         }
-        EngineError::Mismatch { .. } | EngineError::Returned { .. } => "Mismatch",
+        EngineError::Mismatch { .. }
+        | EngineError::Returned { .. }
+        | EngineError::UnlikeMessage { .. }
+        | EngineError::NoPeer { .. } => "Mismatch",
         EngineError::Aborted { .. } => "Aborted",
+        EngineError::PeerLost(peer) => return peer_lost(py, peer, message),
         EngineError::Timeout { .. } | EngineError::Overdue { .. } => "Timeout",
         EngineError::Busy(_) => "Busy",
         EngineError::Closed(_) | EngineError::Left { .. } => "Closed",
         EngineError::Refuted(_) => "Refuted",
     };
     raise(py, name, message)
+}
+
+/// Makes the exception about a rank whose process ended, with what programs ask of it.
+fn peer_lost(py: Python<'_>, peer: &LostPeer, message: String) -> PyErr {
+    let error = raise(py, "PeerLost", message);
+    let value = error.value(py);
+    let set = || -> PyResult<()> {
+        value.setattr("rank", peer.rank)?;
+        value.setattr("pid", peer.process)?;
+        value.setattr("signal", peer.status.and_then(WaitStatus::signal))?;
+        value.setattr("status", peer.status.and_then(WaitStatus::exit_status))
+    };
+    set().err().unwrap_or(error)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! The calls of a group have no order. An array that one call writes shares no byte with the arrays of another.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -20,19 +20,39 @@ use pyo3::prelude::*;
 use nvcoll_core::words::counted;
 use nvcoll_engine::Error;
 
-use crate::arrays::{Kept, Launch};
+use crate::arrays::{Kept, Launch, MessageArray};
 use crate::calls::{deadline, Seconds};
 use crate::endpoint::Endpoint;
 use crate::error::{invalid, of_engine};
+use crate::issue::{issue, Issued};
+use crate::work::Work;
 
 /// The calls of an endpoint while its group is open.
 #[derive(Default)]
 pub(crate) struct OpenGroup {
     /// Every call reads it. It is exact on the thread that opens and closes the group; other threads decide under the lock.
     is_open: AtomicBool,
-    calls: Mutex<Option<(ThreadId, Vec<Kept>)>>,
+    calls: Mutex<Option<(ThreadId, KeptCalls)>>,
     /// Whether a group was deleted in its block with calls in it.
     has_lost_calls: AtomicBool,
+}
+
+/// What a group makes at its end.
+#[derive(Default)]
+struct KeptCalls {
+    collectives: Vec<Kept>,
+    messages: Vec<MessageArray>,
+}
+
+impl KeptCalls {
+    fn is_empty(&self) -> bool {
+        self.collectives.is_empty() && self.messages.is_empty()
+    }
+
+    fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
+        let messages = self.messages.iter().filter_map(MessageArray::object);
+        self.collectives.iter().flat_map(Kept::objects).chain(messages)
+    }
 }
 
 impl OpenGroup {
@@ -48,12 +68,24 @@ impl OpenGroup {
     /// # Errors
     /// `InvalidArgument` if the call has a timeout; `Busy` on another thread than that of the group.
     pub(crate) fn add(&self, py: Python<'_>, call: Kept, timeout: Option<Seconds>) -> PyResult<()> {
+        self.keep(py, timeout, |calls| calls.collectives.push(call))
+    }
+
+    /// Keeps a send or a receive.
+    ///
+    /// # Errors
+    /// As [`OpenGroup::add`].
+    pub(crate) fn add_message(&self, py: Python<'_>, message: MessageArray, timeout: Option<Seconds>) -> PyResult<()> {
+        self.keep(py, timeout, |calls| calls.messages.push(message))
+    }
+
+    fn keep(&self, py: Python<'_>, timeout: Option<Seconds>, add: impl FnOnce(&mut KeptCalls)) -> PyResult<()> {
         if timeout.is_some() {
             return Err(invalid(py, "`timeout` is given in a group, whose calls run as one: pass it to group()"));
         }
         match &mut *self.lock() {
             Some((thread, calls)) if *thread == std::thread::current().id() => {
-                calls.push(call);
+                add(calls);
                 Ok(())
             }
             _ => Err(of_engine(py, &IN_A_GROUP)),
@@ -64,6 +96,14 @@ impl OpenGroup {
     pub(crate) fn refuse(&self, py: Python<'_>, what: &str) -> PyResult<()> {
         match self.is_open() {
             true => Err(invalid(py, format!("{what} cannot be in a group: call it outside"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses `async_op` of a call in a group.
+    pub(crate) fn refuse_async(&self, py: Python<'_>) -> PyResult<()> {
+        match self.is_open() {
+            true => Err(invalid(py, "`async_op` is given in a group, whose calls run as one: pass it to group()")),
             false => Ok(()),
         }
     }
@@ -86,27 +126,27 @@ impl OpenGroup {
         if calls.is_some() {
             return Err(of_engine(py, &IN_A_GROUP));
         }
-        *calls = Some((std::thread::current().id(), Vec::new()));
+        *calls = Some((std::thread::current().id(), KeptCalls::default()));
         // Relaxed: pairs with the load in `is_open` on this thread; others decide under the lock.
         self.is_open.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    fn close(&self) -> Vec<Kept> {
+    fn close(&self) -> KeptCalls {
         let calls = self.lock().take();
         // Relaxed: as in `open`.
         self.is_open.store(false, Ordering::Relaxed);
-        calls.map_or_else(Vec::new, |(_, calls)| calls)
+        calls.map(|(_, calls)| calls).unwrap_or_default()
     }
 
     /// Visits the arrays of the kept calls, for the garbage collector.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
-        let mut waiting = calls.iter().flat_map(|(_, calls)| calls).flat_map(Kept::objects);
+        let mut waiting = calls.iter().flat_map(|(_, calls)| calls.objects());
         waiting.try_for_each(|object| visit.call(object))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(ThreadId, Vec<Kept>)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(ThreadId, KeptCalls)>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,16 +163,43 @@ pub(crate) struct Group {
     owner: Py<PyAny>,
     endpoint: Arc<Endpoint>,
     timeout: Option<Seconds>,
+    is_async: bool,
     launch: Mutex<Option<Launch>>,
+    /// The work of an asynchronous group, once its block has ended.
+    work: OnceLock<Py<Work>>,
     /// Whether its block is open.
     is_inside: AtomicBool,
 }
 
 impl Group {
     /// Makes a group of calls by `endpoint`, which belongs to the Python object `owner`.
-    pub(crate) fn new(owner: Py<PyAny>, endpoint: Arc<Endpoint>, timeout: Option<Seconds>) -> Self {
-        let timeout = timeout.or(endpoint.timeout);
-        Self { owner, endpoint, timeout, launch: Mutex::new(None), is_inside: AtomicBool::new(false) }
+    pub(crate) fn new(owner: Py<PyAny>, endpoint: Arc<Endpoint>, timeout: Option<Seconds>, is_async: bool) -> Self {
+        let (timeout, launch, work) = (timeout.or(endpoint.timeout), Mutex::new(None), OnceLock::new());
+        Self { owner, endpoint, timeout, is_async, launch, work, is_inside: AtomicBool::new(false) }
+    }
+
+    /// Issues the calls. The group keeps them, and the thread of its communicator runs them there.
+    fn issue(slf: &Bound<'_, Self>) -> PyResult<Py<Work>> {
+        let (py, this, timeout) = (slf.py(), slf.get(), slf.get().timeout);
+        let (call, arrays) = {
+            let launch = this.launch();
+            let launch = launch.as_ref().expect("the block has ended");
+            launch.check(py)?;
+            (format!("a group of {}", counted(launch.len() as u64, "call")), launch.arrays())
+        };
+        let issued = Issued { call, arrays, result: py.None() };
+        let work = issue(py, &this.endpoint, issued, slf.clone().unbind(), move |group, endpoint, member| {
+            let mut launch = group.get().launch();
+            let launch = launch.as_mut().expect("as above");
+            launch.run_of_rank(member, deadline(timeout), &mut || false)?;
+            launch.count(endpoint);
+            Ok(None)
+        })?;
+        Py::new(py, work)
+    }
+
+    fn launch(&self) -> MutexGuard<'_, Option<Launch>> {
+        self.launch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,23 +214,31 @@ impl Group {
 
     /// Launches the calls, unless the block raised.
     fn __exit__(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         kind: &Bound<'_, PyAny>,
         _error: &Bound<'_, PyAny>,
         _trace: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
+        let (py, this) = (slf.py(), slf.get());
         // Relaxed: of two threads that leave one sees true; the calls are under a lock.
-        if !self.is_inside.swap(false, Ordering::Relaxed) {
+        if !this.is_inside.swap(false, Ordering::Relaxed) {
             return Err(of_engine(py, &Error::Busy("the group is not open: begin its `with` block first")));
         }
-        let calls = self.endpoint.group.close();
+        let calls = this.endpoint.group.close();
         if kind.is_none() {
-            let launch = Launch::new(py, calls, &self.endpoint, deadline(self.timeout))?;
-            *self.launch.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch);
-            self.run(py, None)?;
+            *this.launch() = Some(Launch::new(py, calls.collectives, calls.messages)?);
+            match this.is_async {
+                true => _ = this.work.set(Self::issue(slf)?),
+                false => this.run(py, None)?,
+            }
         }
         Ok(false)
+    }
+
+    /// The `Work` of the calls, if `group` got `async_op` and the block has ended; else None.
+    #[getter]
+    fn work(&self, py: Python<'_>) -> Option<Py<Work>> {
+        self.work.get().map(|work| work.clone_ref(py))
     }
 
     /// Launches the calls of the group again, on the same arrays with their present elements.
@@ -201,6 +276,7 @@ impl Group {
     /// Visits the objects of the group, for the garbage collector; see `Plan`.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.owner)?;
+        self.work.get().map_or(Ok(()), |work| visit.call(work))?;
         let Ok(launch) = self.launch.try_lock() else { return Ok(()) };
         let mut objects = launch.iter().flat_map(Launch::objects);
         objects.try_for_each(|object| visit.call(object))

@@ -53,18 +53,28 @@ impl Job {
         CallCounts(self.node.programs().call_counts().clone())
     }
 
-    /// Ends the communicators of this rank. Peers that make one more call get an error.
+    /// Ends the communicators of this rank, after its calls in flight. Peers that make one more call get an error.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        self.finish_issued(py)?;
         py.detach(|| self.rank.leave()).map_err(|error| of_engine(py, &error))
     }
 
     /// Ends the communicators of this rank when its process ends. The exit status says whether it returned or failed.
     fn leave_at_exit(&self, py: Python<'_>) -> PyResult<()> {
+        self.finish_issued(py)?;
         py.detach(|| self.rank.leave_at_exit()).map_err(|error| of_engine(py, &error))
     }
 
     /// Ends every call of every communicator that contains this rank, because its program failed.
     fn fail(&self, py: Python<'_>) {
         py.detach(|| self.rank.fail());
+    }
+}
+
+impl Job {
+    /// Makes the calls in flight.
+    fn finish_issued(&self, py: Python<'_>) -> PyResult<()> {
+        let finished = py.detach(|| interruptible(|is_interrupted| self.rank.finish_issued(is_interrupted)))?;
+        finished.map_err(|error| of_engine(py, &error))
     }
 }

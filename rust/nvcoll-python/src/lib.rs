@@ -16,15 +16,19 @@ mod endpoint;
 mod error;
 mod fabric;
 mod fabric_cache;
+mod faults;
 mod gil;
 mod group;
 mod integers;
+mod issue;
 #[cfg(target_os = "linux")]
 mod job;
 mod nccl;
 mod node;
 mod plan;
 mod prediction;
+#[cfg(target_os = "linux")]
+mod recorder;
 mod refuted;
 mod registries;
 mod request;
@@ -36,6 +40,7 @@ mod team;
 mod timeline;
 mod tuning;
 mod units;
+mod work;
 
 use pyo3::prelude::*;
 
@@ -47,12 +52,16 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<node::Node>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<group::Group>()?;
+    module.add_class::<work::Work>()?;
     module.add_class::<call_counts::CallCounts>()?;
     module.add_class::<call_counts::Calls>()?;
     module.add_class::<team::Team>()?;
     module.add_class::<communicator::Communicator>()?;
+    module.add_class::<communicator::Message>()?;
     #[cfg(target_os = "linux")]
     module.add_class::<job::Job>()?;
+    #[cfg(target_os = "linux")]
+    module.add_class::<recorder::Recorder>()?;
     module.add_class::<schedule::Schedule>()?;
     module.add_class::<schedule::Step>()?;
     module.add_class::<schedule::Proof>()?;
@@ -65,6 +74,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(schedule::why, module)?)?;
     module.add_function(wrap_pyfunction!(tuning::cost_model, module)?)?;
     module.add_function(wrap_pyfunction!(tuning::auto_candidates, module)?)?;
+    module.add_function(wrap_pyfunction!(faults::arm, module)?)?;
     rows::register(module)?;
     module.add_function(wrap_pyfunction!(sizes::parse_size, module)?)?;
     registries::register(module)?;
@@ -72,6 +82,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     nccl::register(module)?;
     prediction::register(module)?;
     timeline::register(module)?;
+    gil::register(module)?;
     // The package, not the extension, says which names are public.
     module.delattr("__all__")
 }

@@ -194,7 +194,7 @@ impl Node {
     #[pyo3(signature = (*, timeout=None))]
     fn group(slf: Bound<'_, Self>, timeout: Option<Seconds>) -> Group {
         let endpoint = slf.get().endpoint.clone();
-        Group::new(slf.into_any().unbind(), endpoint, timeout)
+        Group::new(slf.into_any().unbind(), endpoint, timeout, false)
     }
 
     /// The counts of calls by kind. Not public: `Node.report` tabulates them.

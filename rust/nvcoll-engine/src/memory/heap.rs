@@ -8,6 +8,10 @@
 //! A block is the smallest free range that is long enough. A released block joins the free ranges beside it. Regions stay until the
 //! process ends, because peers have mapped them; their number is small, since they double.
 //!
+//! **Quarantine.** A rank whose call failed gives up waiting for a peer that is stopped. That peer may still store into the blocks of the
+//! call when it runs again. From then on, released blocks are withheld until it is quiet or dead: no other array gets their memory. The
+//! heap withholds all released blocks, not only those of the call: it does not know which array was in which call.
+//!
 //! What it does not do: it gives no region back to the system, and it does not move blocks.
 
 use std::collections::BTreeMap;
@@ -26,6 +30,9 @@ const REGION_STEP_BYTES: usize = 2 << 20;
 /// Makes region number `n` of some bytes, and tells all peers of it.
 pub(crate) type MakeRegion = dyn Fn(usize, usize) -> Result<Arc<MemoryBlock>> + Send + Sync;
 
+/// Says whether a peer that was stopped in a failed call writes no memory of this rank any more.
+pub(crate) type IsHarmless = dyn Fn() -> bool + Send + Sync;
+
 /// The heap of one rank.
 pub(crate) struct SymmetricHeap {
     state: Mutex<HeapState>,
@@ -37,6 +44,10 @@ struct HeapState {
     regions: Vec<Arc<MemoryBlock>>,
     /// The length of each free range, by region and offset.
     free: BTreeMap<(usize, usize), usize>,
+    /// Released blocks that some peer may still write.
+    withheld: Vec<((usize, usize), usize)>,
+    /// Each says whether one such peer is harmless now.
+    are_harmless: Vec<Box<IsHarmless>>,
 }
 
 /// A block of a heap. It is returned when the value is dropped.
@@ -67,6 +78,7 @@ impl SymmetricHeap {
         let no_memory = Error::NoMemory { what: "symmetric memory", bytes };
         let wanted = bytes.max(1).checked_next_multiple_of(ALIGNMENT_BYTES).ok_or(no_memory)?;
         let mut state = self.lock();
+        state.end_quarantine();
         let place = match state.take(wanted) {
             Some(place) => place,
             None => {
@@ -76,6 +88,11 @@ impl SymmetricHeap {
         };
         let start = state.regions[place.0].start().wrapping_add(place.1);
         Ok(HeapBlock { heap: self.clone(), place, bytes: wanted, start })
+    }
+
+    /// Withholds blocks that are released from now on, until a peer is harmless.
+    pub(crate) fn withhold_until(&self, is_harmless: Box<IsHarmless>) {
+        self.lock().are_harmless.push(is_harmless);
     }
 
     /// Adds a region with room for `wanted` bytes.
@@ -108,6 +125,15 @@ impl HeapState {
         Some(place)
     }
 
+    /// Releases what was withheld, if no peer may write it any more; says whether none may.
+    fn end_quarantine(&mut self) -> bool {
+        self.are_harmless.retain(|is_harmless| !is_harmless());
+        if self.are_harmless.is_empty() {
+            std::mem::take(&mut self.withheld).into_iter().for_each(|(place, bytes)| self.release(place, bytes));
+        }
+        self.are_harmless.is_empty()
+    }
+
     /// Returns a range, and joins it with its free neighbours.
     fn release(&mut self, (region, mut offset): (usize, usize), mut bytes: usize) {
         if let Some(behind) = self.free.remove(&(region, offset + bytes)) {
@@ -138,7 +164,11 @@ impl HeapBlock {
 
 impl Drop for HeapBlock {
     fn drop(&mut self) {
-        self.heap.lock().release(self.place, self.bytes);
+        let mut state = self.heap.lock();
+        match state.end_quarantine() {
+            true => state.release(self.place, self.bytes),
+            false => state.withheld.push((self.place, self.bytes)),
+        }
     }
 }
 
@@ -169,6 +199,20 @@ mod tests {
         let whole: Vec<_> = state.regions.iter().enumerate().map(|(n, region)| ((n, 0), region.bytes())).collect();
         assert_eq!(state.free.clone().into_iter().collect::<Vec<_>>(), whole);
         assert_eq!(regions, 3, "2 MiB, 6 MiB, 8 MiB");
+    }
+
+    #[test]
+    fn blocks_released_in_a_quarantine_are_given_to_nobody_until_it_ends() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let (heap, is_harmless) = (heap(), Arc::new(AtomicBool::new(false)));
+        let places = || [(); 2].map(|()| heap.allocate(1000).unwrap().place);
+        assert_eq!(places(), [(0, 0); 2], "a released block is used again");
+        let peer = is_harmless.clone();
+        heap.withhold_until(Box::new(move || peer.load(Ordering::Relaxed)));
+        assert_eq!(places(), [(0, 0), (0, 1024)]);
+        is_harmless.store(true, Ordering::Relaxed);
+        assert_eq!(places(), [(0, 0); 2]);
+        assert_eq!(heap.lock().free.len(), 1);
     }
 
     #[test]

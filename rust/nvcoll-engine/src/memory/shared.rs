@@ -13,6 +13,7 @@
 //!
 //! Source: memfd_create(2), fcntl(2); the manner is that of Wayland compositors.
 
+use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::error::{Error, Result};
@@ -34,7 +35,7 @@ pub(crate) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Makes `bytes` zeroed bytes; `what` names them in messages.
+    /// Makes `bytes` zeroed bytes; `what` names them in messages and, behind `nvcoll`, in lists of open files.
     ///
     /// # Errors
     /// [`Error::NoMemory`] if there are no pages, [`Error::System`] if there is no descriptor.
@@ -43,8 +44,9 @@ impl SharedMemory {
         if available_bytes().is_some_and(|available| available < bytes as u64) {
             return Err(no_memory());
         }
+        let name = CString::new(format!("nvcoll {what}")).expect("no zero in what is written above");
         // SAFETY: the name is a string that ends with a zero.
-        let raw = unsafe { libc::memfd_create(c"nvcoll".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        let raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         if raw < 0 {
             let number = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
             let advice = "raise the limit of open files (`ulimit -n`) if it is reached";

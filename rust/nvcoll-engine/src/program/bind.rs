@@ -26,6 +26,7 @@ use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{Arm, Isa, Kernel};
 use crate::memory::buffers::Buffers;
+use crate::sync::stamp::INLINE_BYTES;
 
 /// The longest buffer of a call whose data travel with the enter, in bytes. Measured on 2 processes: with 8 to 1024 bytes that is as
 /// fast as mapped memory or faster, with 4 KiB a quarter slower.
@@ -70,9 +71,11 @@ impl Program {
             return Err(Error::Invalid(format!("{call} takes more than 2^31 steps: use an algorithm with fewer")));
         }
         let user_bytes: Vec<_> = extents.counts().map(|counts| counts.map(|count| count * element)).collect();
+        let fingerprint = call.fingerprint();
         let mut program = Program {
             verified: verified.clone(),
-            fingerprint: call.fingerprint(),
+            fingerprint,
+            description: call.description(fingerprint[0]).map(Box::new),
             buffer_bytes: user_bytes.iter().map(|[input, output]| input.max(output)).sum(),
             user_bytes,
             tasks: Vec::with_capacity(schedule.steps.len()),
@@ -81,6 +84,8 @@ impl Program {
             scalar_of: Vec::new(),
             order,
             alone: None,
+            is_inline: false,
+            is_scaled: false,
             components: if schedule.path == Path::Mapped { connected_components(schedule) } else { Vec::new() },
             fused: Vec::new(),
             tiles: tiles as u32,
@@ -104,7 +109,9 @@ impl Program {
         }
         if program.tiles == 1 && program.longest_buffer() <= SMALL_BYTES {
             program.alone = StepOrder::alone(schedule, verified.is_symmetric());
+            program.is_inline = program.alone.is_some() && program.staged_bytes() <= INLINE_BYTES;
         }
+        program.is_scaled = program.folds.iter().any(|fold| fold.is_scaled);
         program.fuse_folds();
         if program.folds.iter().any(|fold| fold.n_plain < fold.n_dst) {
             program.stores = Some(Mutex::default());
@@ -144,6 +151,16 @@ impl Program {
         }
         let folds = self.folds.len() as u32 - first_fold;
         self.tasks.push(Task { first_fold, folds, chunks: step.dst[0].chunks.clone() });
+    }
+
+    /// Returns the bytes of a slot that a call of one tile uses.
+    fn staged_bytes(&self) -> usize {
+        let end = |fold: &BoundFold| {
+            let bytes = fold.count * self.call.dtype.bytes();
+            let staged = self.addresses[fold.addresses()].iter().filter(|address| address.is_staging);
+            staged.map(move |address| address.offset + bytes).max()
+        };
+        self.folds.iter().filter_map(end).max().unwrap_or(0)
     }
 
     /// Returns the length of the longest buffer, in bytes.

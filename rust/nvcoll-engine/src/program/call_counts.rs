@@ -26,10 +26,13 @@ use crate::program::Program;
 /// training step has, and some megabytes for a service whose counts never repeat.
 pub const MOST_KINDS: usize = 1 << 14;
 
+/// The name under which messages are counted: predictions and nccl-tests call it so.
+pub const MESSAGE: &str = "sendrecv";
+
 /// The properties that calls share if they are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallKind {
-    /// The name of the collective.
+    /// The name of the collective, or [`MESSAGE`].
     pub collective: &'static str,
     /// The root; 0 if the collective has none.
     pub root: u32,
@@ -75,15 +78,15 @@ impl CallKind {
 pub struct CountedCall {
     /// The properties that the calls share.
     pub kind: CallKind,
-    /// The schedule that the first call ran.
-    pub schedule: Arc<Schedule>,
+    /// The schedule that the first call ran; none of messages.
+    pub schedule: Option<Arc<Schedule>>,
     /// The number of calls.
     pub times: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct CountRow {
-    schedule: Arc<Schedule>,
+    schedule: Option<Arc<Schedule>>,
     counter: Arc<CallCounter>,
 }
 
@@ -137,7 +140,22 @@ impl CallCounts {
         kinds.into_iter().map(|(kind, program)| self.find_or_make(kind, program)).collect()
     }
 
+    /// Returns the counter of messages of some elements from one rank of a run to another. The sender counts them.
+    pub fn of_message(&self, dtype: DType, count: usize, ranks: [u32; 2]) -> Arc<CallCounter> {
+        let [from, to] = ranks;
+        let ranks = if from == to { Arc::from([from]) } else { Arc::from(ranks) };
+        let (algorithm, op) = ("auto".into(), Op::Sum);
+        self.find_or_insert(
+            CallKind { collective: MESSAGE, root: 0, algorithm, dtype, op, count, calls: 1, ranks },
+            None,
+        )
+    }
+
     fn find_or_make(&self, kind: CallKind, program: &Program) -> Arc<CallCounter> {
+        self.find_or_insert(kind, Some(program))
+    }
+
+    fn find_or_insert(&self, kind: CallKind, program: Option<&Program>) -> Arc<CallCounter> {
         let mut rows = self.lock();
         if let Some(row) = rows.get(&kind) {
             return row.counter.clone();
@@ -145,7 +163,8 @@ impl CallCounts {
         if rows.len() == MOST_KINDS {
             return self.others.clone();
         }
-        let row = CountRow { schedule: program.verified().schedule().clone(), counter: CallCounter::new(&self.begun) };
+        let schedule = program.map(|program| program.verified().schedule().clone());
+        let row = CountRow { schedule, counter: CallCounter::new(&self.begun) };
         let counter = row.counter.clone();
         rows.insert(kind, row);
         counter

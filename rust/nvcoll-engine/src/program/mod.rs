@@ -31,6 +31,7 @@ use std::sync::{Arc, Mutex};
 use nvcoll_core::limits::staging_bytes;
 use nvcoll_core::verify::Verified;
 
+use crate::call::description::DESCRIPTION_WORDS;
 use crate::call::Call;
 use crate::program::call_counter::CallCounter;
 use crate::program::store_choice::StoreChoice;
@@ -55,6 +56,8 @@ pub(crate) struct Task {
 pub struct Program {
     call: Call,
     pub(crate) fingerprint: [u64; 3],
+    /// What a record of the call does not say.
+    pub(crate) description: Option<Box<[u64; DESCRIPTION_WORDS]>>,
     /// For each rank, the bytes of its input and of its output.
     pub(crate) user_bytes: Vec<[usize; 2]>,
     verified: Verified,
@@ -66,6 +69,10 @@ pub struct Program {
     pub(crate) order: StepOrder,
     /// The order of a small call that is alone, if it differs.
     pub(crate) alone: Option<StepOrder>,
+    /// Whether what such a call stages fits the stamp lines.
+    pub(crate) is_inline: bool,
+    /// Whether some step scales a source by the scalar of its rank.
+    pub(crate) is_scaled: bool,
     /// The tasks of each connected component, in order. It is empty if the program stages or if its folds are fused.
     pub(crate) components: Vec<Vec<u32>>,
     /// The folds of a small call, which replace the components.

@@ -26,6 +26,14 @@ pub(crate) enum Wait {
     Steps { rank: u32, queue: u32, length: u32, done: u32, lag: u32 },
 }
 
+impl Wait {
+    /// Returns the rank that it waits for.
+    pub(crate) fn rank(&self) -> u32 {
+        let (Self::Enter { rank } | Self::Steps { rank, .. }) = *self;
+        rank
+    }
+}
+
 /// The order of the steps, by rank or by task.
 #[derive(Debug, Default)]
 pub(crate) struct StepOrder {

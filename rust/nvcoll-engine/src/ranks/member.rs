@@ -1,29 +1,34 @@
 //! Members: one rank of a communicator, which makes its own calls.
 
+mod messaging;
+
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nvcoll_core::schedule::Path;
 
-use crate::call::{Call, CallPurpose, SplitKey};
+use crate::call::{Call, CallPurpose, PositionedCall, SplitKey};
 use crate::deadline::{Deadline, UntilDeadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::kernel::FloatEnvironment;
-use crate::memory::block::MemoryBlock;
 use crate::memory::buffers::Buffers;
 use crate::memory::heap::HeapBlock;
 use crate::memory::originals::OriginalArray;
 use crate::memory::world::addresses::Addresses;
-use crate::memory::world::World;
+use crate::memory::world::{ReachableBlock, World};
+use crate::messages::mailbox::Mailbox;
 use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
+use crate::ranks::lane::Lane;
 use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::ranks::node::check_ranks;
-use crate::ranks::{split, words};
+use crate::ranks::{shrink, split, words};
 use crate::run::by_rank::RankWorker;
+use crate::run::fault::{Fault, Moment, Strike};
 use crate::run::quiesce::ring_everybody;
+use crate::run::report::words_of_call;
 use crate::sync::atomic::Ordering;
-use crate::sync::single_flight::Unlocked;
-use crate::sync::Cause;
+use crate::sync::single_flight::{HoldsNoLock, Unlocked};
+use crate::sync::{Cause, Doorbell, WaitEnd};
 use crate::system::process::Process;
 
 const FORKED: Error = Error::Closed("this process was forked off inside a run, and only the parent is a rank");
@@ -45,6 +50,10 @@ pub struct Member {
     process: Process,
     /// The state of its calls; `None` after the program of the rank has ended.
     calls: Mutex<Option<MemberCalls>>,
+    /// The calls that were issued.
+    lane: Lane,
+    /// Its messages; `None` after the program of the rank has ended.
+    messages: Mutex<Option<Mailbox>>,
     /// The programs of its splits and of the agreements of its groups, after the first.
     programs_of_words: [OnceLock<Arc<Program>>; 2],
 }
@@ -54,37 +63,7 @@ pub struct Member {
 struct MemberCalls {
     number: u32,
     rank_worker: RankWorker,
-    scratch: Option<Scratch>,
-}
-
-/// The scratch of a member, which its peers can reach.
-#[derive(Debug)]
-enum Scratch {
-    Own(MemoryBlock),
-    Symmetric(HeapBlock),
-}
-
-impl Scratch {
-    fn allocate(world: &World, bytes: usize) -> Result<Self> {
-        match world.origin().allocate(bytes)? {
-            Some(block) => Ok(Self::Symmetric(block)),
-            None => MemoryBlock::try_zeroed(bytes).map(Self::Own).ok_or(Error::NoMemory { what: "scratch", bytes }),
-        }
-    }
-
-    fn start(&self) -> *mut u8 {
-        match self {
-            Self::Own(block) => block.start(),
-            Self::Symmetric(block) => block.start(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Own(block) => block.bytes(),
-            Self::Symmetric(block) => block.bytes(),
-        }
-    }
+    scratch: Option<ReachableBlock>,
 }
 
 impl Member {
@@ -92,13 +71,17 @@ impl Member {
     pub(crate) fn join(world: Arc<World>, rank: u32, memberships: Arc<Memberships<Self>>) -> Arc<Self> {
         let calls =
             MemberCalls { number: 0, rank_worker: RankWorker::of_member(world.world_size(), rank), scratch: None };
+        _ = world.board(); // made here, since calls allocate nothing
         let (process, calls) = (Process::current(), Mutex::new(Some(calls)));
+        let messages = Mutex::new(Some(Mailbox::new(world.world_size(), rank)));
         let member = Arc::new(Self {
             world,
             rank,
             memberships,
             process,
             calls,
+            lane: Lane::default(),
+            messages,
             programs_of_words: [const { OnceLock::new() }; 2],
         });
         if let Some(end) = member.memberships.add(&member) {
@@ -166,16 +149,53 @@ impl Member {
         // The data of a small call travel with the enter.
         let mapped = mapped.filter(|_| program.alone.is_none());
         mapped.map_or(Ok(()), |mapped| check_ranks(mapped, self.world.world_size()))?;
-        let mut calls = self.begin()?;
+        let is_interrupted = &mut self.while_messages_move(is_interrupted);
+        let mut patience = WaitLimit { deadline, is_interrupted };
+        let mut calls = self.begin_in_turn(|| program.call().clone().into(), &mut patience)?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         let scratch_bytes = program.scratch_bytes().max(mapped.map_or(0, |mapped| mapped.scratch_bytes()));
-        let scratch = calls.make_room(&self.world, scratch_bytes, program.staging_bytes())?;
+        let is_reached = mapped.is_some() || program.call().path == Path::Mapped;
+        let scratch = calls.make_room(&self.world, scratch_bytes, is_reached, program.staging_bytes())?;
         let buffers = [Buffers { scratch, ..buffers }];
-        let mut patience = WaitLimit { deadline, is_interrupted };
         let (pass, mapped) = (Pass::of_copies(program, originals), mapped.map(Pass::of_one));
         // SAFETY: the caller promised it of the buffers; scratch is this member's and as long as the programs need; they are
         // of as many ranks as the world.
         unsafe { calls.run(&self.world, pass, mapped, &buffers, &mut patience) }
+    }
+
+    /// Runs a call of this member after those that were issued before it, on the thread of this communicator. `call` makes it, and
+    /// catches its panics.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] as [`Member::run`]; [`Error::System`] if there can be no thread.
+    pub fn issue(&self, call: Box<dyn FnOnce() + Send>) -> Result<()> {
+        if !self.process.is_current() {
+            return Err(FORKED);
+        }
+        if self.calls.try_lock().is_ok_and(|calls| calls.is_none()) {
+            return Err(ENDED);
+        }
+        self.lane.push(call)
+    }
+
+    /// Says whether calls that were issued are in flight.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lane.is_busy()
+    }
+
+    /// Has the member depart after the calls in flight.
+    pub(crate) fn depart_in_turn(self: &Arc<Self>) -> Result<()> {
+        let member = self.clone();
+        self.lane.push(Box::new(move || _ = member.depart_if_idle()))
+    }
+
+    /// Waits until no issued call is in flight, and ends their thread.
+    pub(crate) fn finish_issued(&self, limit: &mut WaitLimit<'_>) -> WaitEnd {
+        let end = self.lane.wait_until_empty(limit);
+        if end == WaitEnd::Over {
+            self.lane.close();
+        }
+        end
     }
 
     /// Allocates memory that every rank can reach; `None` if ranks are threads, which reach all memory.
@@ -216,12 +236,15 @@ impl Member {
     ) -> Result<()> {
         batch.programs().iter().try_for_each(|program| check_ranks(program, self.world.world_size()))?;
         assert_eq!(batch.buffers.len(), batch.len(), "one entry per call");
-        let mut calls = self.begin()?;
+        let is_interrupted = &mut self.while_messages_move(is_interrupted);
+        let mut patience = WaitLimit { deadline, is_interrupted };
+        let group = || Call::of_words(CallPurpose::PathOfGroup).into();
+        let mut calls = self.begin_in_turn(group, &mut patience)?;
         let calls = calls.as_mut().ok_or(ENDED)?;
-        let scratch = calls.make_room(&self.world, batch.scratch_bytes(), batch.staging_bytes())?;
+        let is_reached = batch.programs().iter().any(|program| program.call().path == Path::Mapped);
+        let scratch = calls.make_room(&self.world, batch.scratch_bytes(), is_reached, batch.staging_bytes())?;
         batch.place_scratch([scratch].into_iter(), 1);
         batch.survey(self.rank);
-        let mut patience = WaitLimit { deadline, is_interrupted };
         for (pass, buffers) in batch.in_passes(1) {
             // SAFETY: the caller promised it of the buffers, and that calls share nothing that one writes; `place_scratch` gave
             // every call scratch of its own; the programs are of as many ranks as the world.
@@ -246,7 +269,10 @@ impl Member {
             return Err(Error::Invalid(format!("found color {}, expected one below 2^31", color.unwrap_or(0))));
         }
         let program = self.program_of_words(CallPurpose::Split, deadline, unlocked)?;
-        unlocked.run(|| self.run_split(program, SplitKey { color, key }, WaitLimit { deadline, is_interrupted }))
+        unlocked.run(|| {
+            let is_interrupted = &mut self.while_messages_move(is_interrupted);
+            self.run_split(program, SplitKey { color, key }, WaitLimit { deadline, is_interrupted })
+        })
     }
 
     /// Says whether all ranks offer to run the calls of a group mapped. Every rank calls it with its own offer.
@@ -257,19 +283,17 @@ impl Member {
         &self,
         is_offered: bool,
         deadline: Deadline,
-        unlocked: &impl Unlocked,
-        is_interrupted: &mut (dyn FnMut() -> bool + Send),
+        is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<bool> {
-        let program = self.program_of_words(CallPurpose::PathOfGroup, deadline, unlocked)?;
-        unlocked.run(|| {
-            let mut calls = self.begin()?;
-            let calls = calls.as_mut().ok_or(ENDED)?;
-            let (own, mut patience) = ([u64::from(is_offered), 0], WaitLimit { deadline, is_interrupted });
-            // SAFETY: `program_of_words` bound it for this many ranks; a barrier has no steps, so that no buffer is touched.
-            unsafe { calls.say(&self.world, program, own, &mut patience) }?;
-            let all = words::words(&self.world, program, calls.number);
-            Ok(all.is_some_and(|all| all.iter().all(|&[is_offered, _]| is_offered == 1)))
-        })
+        let program = self.program_of_words(CallPurpose::PathOfGroup, deadline, &HoldsNoLock)?;
+        let is_interrupted = &mut self.while_messages_move(is_interrupted);
+        let (own, mut patience) = ([u64::from(is_offered), 0], WaitLimit { deadline, is_interrupted });
+        let mut calls = self.begin_in_turn(|| program.call().clone().into(), &mut patience)?;
+        let calls = calls.as_mut().ok_or(ENDED)?;
+        // SAFETY: `program_of_words` bound it for this many ranks; a barrier has no steps, so that no buffer is touched.
+        unsafe { calls.say(&self.world, program, own, &mut patience) }?;
+        let all = words::words(&self.world, program, calls.number);
+        Ok(all.is_some_and(|all| all.iter().all(|&[is_offered, _]| is_offered == 1)))
     }
 
     /// Returns the program of a call without data in which ranks say words.
@@ -295,7 +319,7 @@ impl Member {
         key: SplitKey,
         mut patience: WaitLimit<'_>,
     ) -> Result<Option<Arc<Self>>> {
-        let mut calls = self.begin()?;
+        let mut calls = self.begin_in_turn(|| program.call().clone().into(), &mut patience)?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         // SAFETY: as in `agree_on_mapped`.
         let outcome = unsafe { calls.say(&self.world, program, key.words(), &mut patience) };
@@ -322,6 +346,62 @@ impl Member {
         }
     }
 
+    /// Has a fault strike this rank in a call of this communicator, or in a send or receive of it: `calls` after the next. It replaces the
+    /// fault asked for before. The fault writes the time and the number of steps to descriptor `told` as it strikes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the rank is a thread and the fault would strike its process; [`Error::Closed`] and [`Error::Busy`] as
+    /// [`Member::run`].
+    pub fn arm(&self, is_of_messages: bool, calls: u32, at: Moment, strike: Strike, told: Option<i32>) -> Result<()> {
+        if strike.is_of_process() && self.world.origin().longest_quiesce().is_none() {
+            return Err(Error::Invalid(
+                "the rank is a thread, and this fault would strike the process of all ranks: delay it, let it raise, or \
+                 make ranks processes"
+                    .to_owned(),
+            ));
+        }
+        let fault = |call| Fault::new(call, at, strike, told);
+        if is_of_messages {
+            self.mailbox()?.as_mut().ok_or(ENDED)?.arm(calls, fault);
+            return Ok(());
+        }
+        let mut calls_of_rank = self.begin()?;
+        let own = calls_of_rank.as_mut().ok_or(ENDED)?;
+        own.rank_worker.fault = Some(Box::new(fault(own.number.wrapping_add(1).wrapping_add(calls))));
+        Ok(())
+    }
+
+    /// Returns the last calls of this rank, newest first, each with its number.
+    pub fn recent_calls(&self) -> Vec<(u32, String)> {
+        let lines = &self.world.lines[self.rank as usize];
+        let recent = lines.record.recent(lines.stamp.last(), || lines.stamp.last());
+        recent.iter().map(|(call, record)| (*call, words_of_call(lines, *call, record))).collect()
+    }
+
+    /// Returns the member of this rank among those that are left: whose processes run and whose programs have not ended.
+    ///
+    /// # Errors
+    /// [`Error::Overdue`] names ranks that are left and have not called it; [`Error::Interrupted`]; [`Error::NoMemory`] and [`Error::System`], or
+    /// [`Error::Aborted`] if a peer had none; [`Error::Closed`] as [`Member::run`].
+    pub fn shrink(
+        &self,
+        deadline: Deadline,
+        unlocked: &impl Unlocked,
+        is_interrupted: &mut (dyn FnMut() -> bool + Send),
+    ) -> Result<Arc<Self>> {
+        if !self.process.is_current() {
+            return Err(FORKED);
+        }
+        if self.world.lines[self.rank as usize].departure.has_ended() {
+            return Err(ENDED);
+        }
+        unlocked.run(|| {
+            let _alone = self.memberships.begin_to_shrink();
+            let (world, rank) = shrink::shrink(&self.world, self.rank, &mut WaitLimit { deadline, is_interrupted })?;
+            Ok(Self::join(world, rank, self.memberships.clone()))
+        })
+    }
+
     /// Ends every call of this communicator, now and later, on every rank.
     ///
     /// # Errors
@@ -339,15 +419,13 @@ impl Member {
 
     /// Tells peers how the rank ended, and says whether it could: a communicator in a call cannot depart.
     pub(crate) fn end(&self, end: RankEnd) -> bool {
+        self.world.lines[self.rank as usize].departure.publish_end();
         match end {
-            RankEnd::Returned => match self.calls.try_lock() {
-                Ok(mut calls) => calls.take().into_iter().for_each(|calls| self.depart(&calls)),
-                Err(_) => return false,
-            },
+            RankEnd::Returned => return self.depart_if_idle(),
             RankEnd::Failed => self.raise(Cause::Failed(self.rank)),
             #[cfg(target_os = "linux")]
             RankEnd::Exited(status) => self.raise(Cause::Exited(self.rank, status)),
-            RankEnd::Interrupted => self.raise(Cause::Interrupted),
+            RankEnd::Interrupted => self.raise(Cause::Interrupted(self.rank)),
         }
         true
     }
@@ -355,12 +433,20 @@ impl Member {
     /// Says whether a thread is in a call.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_in_a_call(&self) -> bool {
-        self.calls.try_lock().is_err()
+        self.calls.try_lock().is_err() || self.messages.try_lock().is_err()
     }
 
     /// Closes the member for calls. It returns when no thread is in one.
     pub(crate) fn close(&self) {
         self.lock().take();
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
+        messages.into_iter().for_each(|mut messages| messages.end_all(&self.world, &ENDED));
+    }
+
+    /// Wakes this rank if it sleeps in a call, so that it sees that a peer has ended.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn wake(&self) {
+        Doorbell::ring_all(self.world.lines[self.rank as usize].bells());
     }
 
     fn raise(&self, cause: Cause) {
@@ -368,9 +454,46 @@ impl Member {
         ring_everybody(&self.world);
     }
 
+    /// Departs, and says whether no thread was in a call.
+    fn depart_if_idle(&self) -> bool {
+        let (Ok(mut calls), Ok(mut messages)) = (self.calls.try_lock(), self.messages.try_lock()) else { return false };
+        messages.take().into_iter().for_each(|mut messages| messages.end_all(&self.world, &ENDED));
+        calls.take().into_iter().for_each(|calls| self.depart(&calls));
+        true
+    }
+
     fn depart(&self, calls: &MemberCalls) {
         self.world.lines[self.rank as usize].departure.publish(calls.number);
         ring_everybody(&self.world);
+    }
+
+    /// Begins a call after those that were issued before it.
+    #[inline]
+    fn begin_in_turn(
+        &self,
+        call: impl Fn() -> PositionedCall,
+        limit: &mut WaitLimit<'_>,
+    ) -> Result<MutexGuard<'_, Option<MemberCalls>>> {
+        if self.lane.is_busy() && self.process.is_current() && !self.lane.is_own_thread() {
+            self.wait_for_turn(call, limit)?;
+        }
+        self.begin()
+    }
+
+    /// Waits until no issued call is in flight. A call that gives up here ends the communicator, as one that has begun: its peers may be
+    /// in it.
+    #[cold]
+    fn wait_for_turn(&self, call: impl Fn() -> PositionedCall, limit: &mut WaitLimit<'_>) -> Result<()> {
+        let (cause, error) = match self.lane.wait_until_empty(limit) {
+            WaitEnd::Over => return Ok(()),
+            WaitEnd::Interrupted => (Cause::Interrupted(self.rank), Error::Interrupted),
+            WaitEnd::TimedOut => {
+                let missing = "calls that this rank issued before were in flight".to_owned();
+                (Cause::TimedOut(self.rank), limit.deadline.error(call(), missing))
+            }
+        };
+        self.raise(cause);
+        Err(error)
     }
 
     #[inline]
@@ -378,7 +501,12 @@ impl Member {
         if !self.process.is_current() {
             return Err(FORKED);
         }
-        self.calls.try_lock().map_err(|_| IN_A_CALL)
+        match self.calls.try_lock() {
+            Ok(calls) => Ok(calls),
+            // Another thread looks whether the member has ended, as `issue` does: an issued call has its turn.
+            Err(_) if self.lane.is_own_thread() => Ok(self.lock()),
+            Err(_) => Err(IN_A_CALL),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<MemberCalls>> {
@@ -391,21 +519,38 @@ impl Drop for Member {
     /// alone, which ranks that are processes share with it.
     fn drop(&mut self) {
         if !self.process.is_current() {
-            return;
+            return self.lane.forget();
         }
+        self.lane.close();
+        let messages = self.messages.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        messages.into_iter().for_each(|mut messages| messages.end_all(&self.world, &ENDED));
         let calls = self.calls.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         calls.into_iter().for_each(|calls| self.depart(&calls));
     }
 }
 
 impl MemberCalls {
-    /// Makes the scratch and staging that a program needs, and returns the address of the scratch.
-    fn make_room(&mut self, world: &World, scratch_bytes: usize, staging_bytes: usize) -> Result<*mut u8> {
-        if self.scratch.as_ref().map_or(0, Scratch::bytes) < scratch_bytes {
-            self.scratch = Some(Scratch::allocate(world, scratch_bytes)?);
+    /// Makes the scratch and staging that a program needs, and returns the address of the scratch. Peers must reach it if `is_reached`.
+    fn make_room(
+        &mut self,
+        world: &World,
+        scratch_bytes: usize,
+        is_reached: bool,
+        staging_bytes: usize,
+    ) -> Result<*mut u8> {
+        let will_do = |scratch: &ReachableBlock| {
+            let is_there = || world.addresses.is_reachable(self.rank_worker.rank(), scratch.start(), scratch.bytes());
+            scratch.bytes() >= scratch_bytes && (!is_reached || is_there())
+        };
+        if scratch_bytes > 0 && !self.scratch.as_ref().is_some_and(will_do) {
+            let scratch = match is_reached {
+                true => ReachableBlock::allocate(world, "scratch", scratch_bytes)?,
+                false => ReachableBlock::of_its_own("scratch", scratch_bytes)?,
+            };
+            self.scratch = Some(scratch);
         }
         world.make_staging(staging_bytes)?;
-        Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), Scratch::start))
+        Ok(self.scratch.as_ref().map_or(std::ptr::null_mut(), ReachableBlock::start))
     }
 
     /// Makes the next call, which has no data, and says two words in it.
@@ -492,7 +637,7 @@ mod tests {
         for member in [fails.member(), through.member()] {
             let lines = &member.world.lines[member.rank as usize];
             lines.record.write(1, &[fingerprint, small, count, color, key, 0, 0, 1]);
-            lines.stamp.enter(1);
+            lines.stamp.enter(1, 0);
         }
         fails.member().raise(Cause::TimedOut(0));
         scope(|scope| {

@@ -27,7 +27,10 @@ pub(crate) enum RankEnd {
 
 /// The communicators of one rank, each as a `Member`, and the end of the rank.
 #[derive(Debug)]
-pub(crate) struct Memberships<Member>(Mutex<RankState<Member>>);
+pub(crate) struct Memberships<Member> {
+    state: Mutex<RankState<Member>>,
+    shrinking: Mutex<()>,
+}
 
 #[derive(Debug)]
 struct RankState<Member> {
@@ -37,7 +40,7 @@ struct RankState<Member> {
 
 impl<Member> Default for Memberships<Member> {
     fn default() -> Self {
-        Self(Mutex::new(RankState { end: None, members: Vec::new() }))
+        Self { state: Mutex::new(RankState { end: None, members: Vec::new() }), shrinking: Mutex::new(()) }
     }
 }
 
@@ -56,7 +59,6 @@ impl<Member> Memberships<Member> {
     }
 
     /// Returns the communicators.
-    #[cfg(target_os = "linux")]
     pub(crate) fn all(&self) -> Vec<Arc<Member>> {
         self.lock().members.iter().filter_map(Weak::upgrade).collect()
     }
@@ -68,6 +70,11 @@ impl<Member> Memberships<Member> {
         state.members.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Waits until no other thread of the rank shrinks a communicator: its peers see one at a time.
+    pub(crate) fn begin_to_shrink(&self) -> MutexGuard<'_, ()> {
+        self.shrinking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the number of listed communicators, dropped ones included.
     #[cfg(test)]
     pub(crate) fn listed(&self) -> usize {
@@ -75,6 +82,6 @@ impl<Member> Memberships<Member> {
     }
 
     fn lock(&self) -> MutexGuard<'_, RankState<Member>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

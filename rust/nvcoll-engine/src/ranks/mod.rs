@@ -3,6 +3,9 @@
 
 #[cfg(all(test, not(loom)))]
 mod call_counts_tests;
+#[cfg(target_os = "linux")]
+mod guard;
+mod lane;
 pub mod member;
 pub(crate) mod memberships;
 #[cfg(target_os = "linux")]
@@ -13,6 +16,9 @@ mod process_exit;
 #[cfg(target_os = "linux")]
 pub mod processes;
 pub(crate) mod rank_end;
+#[cfg(target_os = "linux")]
+pub mod recorder;
+pub(crate) mod shrink;
 pub(crate) mod split;
 pub mod team;
 pub(crate) mod words;

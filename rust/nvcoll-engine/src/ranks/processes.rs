@@ -14,7 +14,7 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nvcoll_core::limits::staging_bytes;
@@ -22,15 +22,17 @@ use nvcoll_core::limits::staging_bytes;
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
-use crate::memory::heap::{HeapBlock, SymmetricHeap};
+use crate::memory::heap::{HeapBlock, IsHarmless, SymmetricHeap};
 use crate::memory::shared::SharedMemory;
 use crate::memory::world::addresses::{Addresses, RegionTable};
-use crate::memory::world::{RankRegions, World, WorldOrigin, BELLS_BYTES, WORDS_BYTES};
+use crate::memory::world::{HasLeft, RankRegions, World, WorldOrigin, BELLS_BYTES, WORDS_BYTES};
+use crate::ranks::guard::{Guard, Watch};
 use crate::ranks::member::Member;
 use crate::ranks::memberships::Memberships;
 use crate::ranks::mesh::{JobSettings, Mesh};
 use crate::ranks::process_exit::leave_at_exit;
-use crate::ranks::rank_end::{fail, retire};
+use crate::ranks::rank_end::{fail, finish_issued, retire};
+use crate::sync::Deaths;
 use crate::system::cpus;
 use crate::system::process::Process;
 
@@ -53,14 +55,24 @@ pub struct ProcessRank {
     member: Arc<Member>,
     memberships: Arc<Memberships<Member>>,
     process: Process,
+    /// Its end says that this rank has left the job. `None` for the only rank of a job.
+    guard: Mutex<Option<Guard>>,
 }
 
 /// What the worlds of one rank share: the connections with its peers, the regions of all, and its heap.
-#[derive(Debug)]
 struct JobMemory {
     mesh: Arc<Mesh>,
     table: Arc<RegionTable>,
     heap: Arc<SymmetricHeap>,
+    deaths: Arc<Deaths>,
+    /// Blocks that a peer may still read, each with the question whether the peer has left.
+    kept: Mutex<Vec<(HeapBlock, HasLeft)>>,
+}
+
+impl std::fmt::Debug for JobMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobMemory").field("mesh", &self.mesh).field("heap", &self.heap).finish_non_exhaustive()
+    }
 }
 
 impl ProcessRank {
@@ -76,13 +88,19 @@ impl ProcessRank {
         let table = Arc::new(RegionTable::new(world_size, Box::new(receive)));
         let (sender, own_regions) = (mesh.clone(), table.clone());
         let make = move |number, bytes| make_region(&sender, &own_regions, number, bytes);
-        let job = Arc::new(JobMemory { mesh, table, heap: SymmetricHeap::new(Box::new(make)) });
+        let (heap, deaths) = (SymmetricHeap::new(Box::new(make)), Arc::new(Deaths::of_ranks(world_size)));
+        let job = Arc::new(JobMemory { mesh, table, heap, deaths, kept: Mutex::default() });
+        // Before the world exists: a rank without a guard fails while its peers can still fail with it.
+        let mut guard = (world_size > 1).then(|| Guard::start(&job.mesh)).transpose()?;
         let mut limit = WaitLimit { deadline: settings.deadline, is_interrupted };
         let workers = workers_of_rank_zero(&job.mesh, &mut limit)?;
-        let world = make_world(&job, 0, (0..world_size).collect(), false, &mut limit)?;
+        let world = make_world(&job, [0, 0], (0..world_size).collect(), false, &mut limit)?;
         let memberships = Arc::<Memberships<Member>>::default();
+        let watch = Watch { world: world.clone(), own, mesh: job.mesh.clone(), memberships: memberships.clone() };
+        guard.iter_mut().for_each(|guard| guard.begin(watch.clone()));
+        world.identify(own, &settings.job);
         let member = Member::join(world, own, memberships.clone());
-        Ok(Self { workers, member, memberships, process: Process::current() })
+        Ok(Self { workers, member, memberships, process: Process::current(), guard: Mutex::new(guard) })
     }
 
     /// Returns the number of workers for which programs are made: the CPUs that rank 0 may use. Each rank may be bound to other CPUs, and
@@ -96,15 +114,29 @@ impl ProcessRank {
         &self.member
     }
 
+    /// Makes the calls that this rank issued and that are in flight, because its program returned. If there are any, it makes no call
+    /// afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`]: then the rank has failed; [`Error::System`] as [`Member::issue`].
+    pub fn finish_issued(&self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<()> {
+        match self.process.is_current() {
+            true => finish_issued(&self.memberships, &mut WaitLimit { deadline: Deadline::default(), is_interrupted }),
+            false => Ok(()), // as in `leave`
+        }
+    }
+
     /// Ends the rank, because its program returned. A peer that makes one more call with it gets an error.
     ///
     /// # Errors
     /// [`Error::Busy`] if another thread is in a call of one of its communicators: then the rank has failed.
     pub fn leave(&self) -> Result<()> {
-        match self.process.is_current() {
-            true => retire(&self.memberships),
-            false => Ok(()), // a child that was forked off is no rank
+        if !self.process.is_current() {
+            return Ok(()); // a child that was forked off is no rank
         }
+        let outcome = retire(&self.memberships);
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outcome
     }
 
     /// Ends the rank when its process ends: as one that returned if the exit status is 0, else as one that failed.
@@ -167,24 +199,24 @@ fn receive_region(mesh: &Mesh, peer: u32, number: usize) -> Result<Arc<MemoryBlo
     Ok(Arc::new(SharedMemory::received("symmetric memory", bytes, descriptor)?.map()?))
 }
 
-/// Makes the world `id` of some ranks of the job, each of which calls this.
+/// Makes the world `id` of some ranks of the job, each of which calls this. `root` is that from which it was shrunk, or its own.
 fn make_world(
     job: &Arc<JobMemory>,
-    id: u64,
+    [id, root]: [u64; 2],
     ranks: Vec<u32>,
     is_group: bool,
     limit: &mut WaitLimit<'_>,
 ) -> Result<Arc<World>> {
-    let regions = share_memory(&job.mesh, id, &ranks, limit)?;
+    let (regions, words) = share_memory(&job.mesh, id, &ranks, limit)?;
     let addresses = match ranks.len() {
         1 => Addresses::OneSpace,
         _ => Addresses::Regions { table: job.table.clone(), ranks: ranks.clone() },
     };
-    let origin = ProcessOrigin { job: job.clone(), id };
-    Ok(Arc::new(World::of_regions(ranks, is_group, regions, addresses, Box::new(origin))))
+    let origin = Box::new(ProcessOrigin { job: job.clone(), id, root, _words: words });
+    Ok(Arc::new(World::of_regions(ranks, is_group, regions, addresses, job.deaths.clone(), origin)))
 }
 
-/// Makes this rank's memory of the world `id`, and maps that of all its ranks.
+/// Makes this rank's memory of the world `id`, and maps that of all its ranks; returns also the words of this rank.
 ///
 /// ```text
 /// step d   pass the own memory to the rank d above, map that of the rank d below     so that few descriptors are on their way:
@@ -193,7 +225,12 @@ fn make_world(
 ///
 /// A rank that fails goes on to the end. So either all ranks have the world, or all know who failed, and no message is left over unless
 /// time runs out.
-fn share_memory(mesh: &Mesh, id: u64, ranks: &[u32], limit: &mut WaitLimit<'_>) -> Result<Vec<RankRegions>> {
+fn share_memory(
+    mesh: &Mesh,
+    id: u64,
+    ranks: &[u32],
+    limit: &mut WaitLimit<'_>,
+) -> Result<(Vec<RankRegions>, SharedMemory)> {
     let world_size = ranks.len();
     let own = ranks.iter().position(|&rank| rank == mesh.rank()).expect("a rank makes the worlds that it is in");
     let (mut regions, mut failure) = ((0..world_size).map(|_| None).collect::<Vec<_>>(), None);
@@ -227,7 +264,10 @@ fn share_memory(mesh: &Mesh, id: u64, ranks: &[u32], limit: &mut WaitLimit<'_>) 
         });
         note(&mut failure, heard);
     }
-    failure.map_or_else(|| Ok(regions.into_iter().flatten().collect()), Err)
+    match (made, failure) {
+        (Some(OwnMemory { memory: [words, ..] }), None) => Ok((regions.into_iter().flatten().collect(), words)),
+        (_, failure) => Err(failure.unwrap_or_else(|| not_shared(mesh.rank()))),
+    }
 }
 
 /// Keeps the first failure; returns the outcome of what did not fail.
@@ -299,6 +339,10 @@ fn peer_regions(
 struct ProcessOrigin {
     job: Arc<JobMemory>,
     id: u64,
+    /// The words of this rank stay open, so that `nvcoll trace` finds them from outside.
+    _words: SharedMemory,
+    /// The world from which this one was shrunk, maybe in several steps; its own number if it was not.
+    root: u64,
 }
 
 impl WorldOrigin for ProcessOrigin {
@@ -306,15 +350,41 @@ impl WorldOrigin for ProcessOrigin {
         // Every process runs the same program, whose hasher has no secret.
         let mut hasher = DefaultHasher::new();
         (self.id, call, color).hash(&mut hasher);
-        make_world(&self.job, hasher.finish(), ranks, true, limit)
+        make_world(&self.job, [hasher.finish(); 2], ranks, true, limit)
+    }
+
+    fn make_shrunk(&self, attempt: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
+        let mut hasher = DefaultHasher::new();
+        (self.root, attempt, &ranks).hash(&mut hasher);
+        let id = hasher.finish();
+        let made = make_world(&self.job, [id, self.root], ranks, true, limit);
+        if made.is_err() {
+            self.job.mesh.forget([WORLD, id]);
+        }
+        made
+    }
+
+    fn root(&self) -> u64 {
+        self.root
     }
 
     fn allocate(&self, bytes: usize) -> Result<Option<HeapBlock>> {
         self.job.heap.allocate(bytes).map(Some)
     }
 
-    fn is_gone(&self, rank: u32) -> bool {
-        self.job.mesh.has_left(rank)
+    fn process_of(&self, rank: u32) -> Option<u32> {
+        let is_peer = rank != self.job.mesh.rank();
+        is_peer.then(|| self.job.mesh.process_of(rank)).filter(|&process| process != 0)
+    }
+
+    fn keep_until(&self, block: HeapBlock, has_left: HasLeft) {
+        let mut kept = self.job.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push((block, has_left));
+        kept.retain(|(_, has_left)| !has_left());
+    }
+
+    fn withhold_until(&self, is_harmless: Box<IsHarmless>) {
+        self.job.heap.withhold_until(is_harmless);
     }
 
     fn longest_quiesce(&self) -> Option<Duration> {

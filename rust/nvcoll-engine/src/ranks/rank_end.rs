@@ -1,11 +1,36 @@
 //! The end of a rank, told to its peers in every communicator that it is in.
 
+//!
+//! A rank whose program returned has calls in flight that it issued. They are made, since peers wait for them, and each communicator departs
+//! after its last call. Those without calls depart at once: a peer that waits there, and could end a call in flight, hears of it.
+
+use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
 use crate::ranks::member::Member;
 use crate::ranks::memberships::{Memberships, RankEnd};
+use crate::sync::WaitEnd;
 
 const LEFT_IN_A_CALL: Error =
     Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
+
+/// Makes the calls in flight of a rank whose program returned: see above. Without any it does nothing.
+///
+/// # Errors
+/// [`Error::Interrupted`]: then the rank has failed; [`Error::System`] as [`Member::issue`].
+pub(crate) fn finish_issued(memberships: &Memberships<Member>, limit: &mut WaitLimit<'_>) -> Result<()> {
+    if !memberships.all().iter().any(|member| member.is_busy()) {
+        return Ok(());
+    }
+    let members = memberships.end(RankEnd::Returned);
+    let (left, idle): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| member.is_busy());
+    idle.iter().for_each(|member| _ = member.end(RankEnd::Returned));
+    left.iter().try_for_each(|member| member.depart_in_turn())?;
+    if left.iter().all(|member| member.finish_issued(limit) == WaitEnd::Over) {
+        return Ok(());
+    }
+    fail(memberships);
+    Err(Error::Interrupted)
+}
 
 /// Ends a rank whose program returned. A peer that makes one more call with it gets an error instead of waiting forever.
 ///

@@ -16,15 +16,16 @@
 //! Ranks that are processes wait for each other's memory to join, a failing rank too, beyond its deadline.
 //!
 //! Where the world of a group comes from is the business of the world that is split (`WorldOrigin`): threads find it in a map, processes
-//! pass each other its memory. Cost: a barrier, then one world per group, about 35 KiB for each rank, and the staging.
+//! pass each other its memory. Cost: a barrier, then one world per group, about 46 KiB for each rank, and the staging.
 
 use std::sync::Arc;
 
 use crate::call::SplitKey;
 use crate::deadline::WaitLimit;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::world::World;
 use crate::program::Program;
+use crate::ranks::shrink::lost_peer;
 use crate::ranks::words::words;
 
 /// Returns the keys of all ranks in split number `call`; `None` if a rank has not entered it, or made a different
@@ -58,14 +59,10 @@ pub(crate) fn join(
     let group = group(&keys, rank);
     let own = group.iter().position(|&member| member == rank).expect("a rank has its own color") as u32;
     let ranks = group.iter().map(|&member| world.ranks()[member as usize]).collect();
-    let made = world.origin().make_group(call, color, ranks, limit).map_err(|error| match error {
-        Error::Aborted { rank, cause } => {
-            let here = world.ranks().iter().position(|&of_run| of_run == rank).expect("it is in the group") as u32;
-            Error::Aborted { rank: here, cause }
-        }
-        error => error,
-    });
-    Ok(Some((made?, own)))
+    let made = world.origin().make_group(call, color, ranks, limit).map_err(|error| lost_peer(world, error))?;
+    made.set_parent(world, call, color);
+    made.identify(own, "");
+    Ok(Some((made, own)))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::memory::world::World;
 use crate::ranks::member::Member;
 use crate::ranks::memberships::{Memberships, RankEnd};
-use crate::ranks::rank_end::{fail, retire};
+use crate::ranks::rank_end::{fail, finish_issued, retire};
 use crate::system::process::Process;
 
 /// The state that the ranks of one run share.
@@ -46,8 +47,8 @@ impl Team {
         Ok(Member::join(self.world.clone(), rank, self.memberships[rank as usize].clone()))
     }
 
-    /// Ends a rank whose program returned. A peer that makes one more call with it gets an error instead of waiting
-    /// forever.
+    /// Ends a rank whose program returned, after the calls that it issued. A peer that makes one more call with it gets an error instead
+    /// of waiting forever.
     ///
     /// # Errors
     /// [`Error::Busy`] if another thread is in a call of one of its communicators: then the rank has failed.
@@ -55,7 +56,10 @@ impl Team {
         if !self.process.is_current() {
             return Ok(()); // The peers live in the parent, and so do the threads that may hold the locks.
         }
-        retire(&self.memberships[rank as usize])
+        let memberships = &self.memberships[rank as usize];
+        // An interrupt of the run ends the calls.
+        finish_issued(memberships, &mut WaitLimit { deadline: Deadline::default(), is_interrupted: &mut || false })?;
+        retire(memberships)
     }
 
     /// Ends every call, now and later, of every communicator that contains `rank`, because its code failed. Returns when no
@@ -83,7 +87,6 @@ mod tests {
 
     use super::*;
     use crate::call::{Call, CallPurpose, SplitKey};
-    use crate::deadline::Deadline;
     use crate::memory::buffers::Buffers;
     use crate::ranks::node::Node;
     use crate::ranks::words;
@@ -107,7 +110,7 @@ mod tests {
         let [fingerprint, small, count] = words::program(2, CallPurpose::Split, &HoldsNoLock).unwrap().fingerprint;
         let ([color, key], lines) = (said.words(), &team.world.lines[0]);
         lines.record.write(1, &[fingerprint, small, count, color, key, 0, 0, 1]);
-        lines.stamp.enter(1);
+        lines.stamp.enter(1, 0);
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //!
 //! [`Doorbell::ring_all`]: super::Doorbell::ring_all
 
-use super::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+use super::atomic::{fence, AtomicU64, Ordering};
+use super::life::WaitStatus;
 
 /// The cause of an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +24,12 @@ pub enum Cause {
     Exited(u32, u8),
     /// This rank's deadline passed.
     TimedOut(u32),
-    /// The user interrupted the program.
-    Interrupted,
+    /// The user, or a signal handler of the program, interrupted this rank; of several ranks in one program: the program.
+    Interrupted(u32),
     /// This rank called abort.
     CalledAbort(u32),
-    /// The process of this rank ended without a word.
-    Gone(u32),
+    /// The process of this rank ended without a word, with this status if the system told it.
+    Gone(u32, Option<WaitStatus>),
     /// This rank had no memory to map that of a peer.
     NoMemory(u32),
     /// The two ranks called different things.
@@ -37,6 +38,8 @@ pub enum Cause {
     Overlap(Pair),
     /// The first rank's program returned, and the second makes a call that needs it.
     Returned(Pair),
+    /// The first rank sent a message that does not fit the array into which the second receives it. The call is its tag.
+    UnlikeMessage(Pair),
 }
 
 /// Two ranks, and the call in which one of them saw the problem. Other ranks may be a call behind.
@@ -72,19 +75,25 @@ impl Abort {
     }
 }
 
+/// In the place of a wait status that the system did not tell.
+const UNKNOWN: u32 = u32::MAX;
+
 /// Packs a cause into a word: from the lowest bit, the kind (8 bits), two ranks (12 each), the call (32).
 fn encode(cause: Cause) -> u64 {
     let one = |rank| Pair { ranks: [rank, 0], call: 0 };
     let (kind, Pair { ranks: [a, b], call }) = match cause {
         Cause::Failed(rank) => (1, one(rank)),
         Cause::TimedOut(rank) => (2, one(rank)),
-        Cause::Interrupted => (3, one(0)),
+        Cause::Interrupted(rank) => (3, one(rank)),
         Cause::Mismatch(pair) => (4, pair),
         Cause::Overlap(pair) => (5, pair),
         Cause::Returned(pair) => (6, pair),
         Cause::CalledAbort(rank) => (7, one(rank)),
-        Cause::Gone(rank) => (8, one(rank)),
+        Cause::Gone(rank, status) => {
+            (8, Pair { ranks: [rank, 0], call: status.map_or(UNKNOWN, |WaitStatus(status)| status.into()) })
+        }
         Cause::NoMemory(rank) => (9, one(rank)),
+        Cause::UnlikeMessage(pair) => (32, pair),
         Cause::Exited(rank, status) => (10, Pair { ranks: [rank, status.into()], call: 0 }),
     };
     debug_assert!(a < 1 << 12 && b < 1 << 12, "ranks have twelve bits");
@@ -97,32 +106,36 @@ fn decode(word: u64) -> Option<Cause> {
     match word & 0xff {
         1 => Some(Cause::Failed(rank(8))),
         2 => Some(Cause::TimedOut(rank(8))),
-        3 => Some(Cause::Interrupted),
+        3 => Some(Cause::Interrupted(rank(8))),
         4 => Some(Cause::Mismatch(pair)),
         5 => Some(Cause::Overlap(pair)),
         6 => Some(Cause::Returned(pair)),
         7 => Some(Cause::CalledAbort(rank(8))),
-        8 => Some(Cause::Gone(rank(8))),
+        8 => Some(Cause::Gone(rank(8), u16::try_from(pair.call).ok().map(WaitStatus))),
         9 => Some(Cause::NoMemory(rank(8))),
         10 => Some(Cause::Exited(rank(8), rank(20) as u8)),
+        32 => Some(Cause::UnlikeMessage(pair)),
         _ => None,
     }
 }
 
-const IDLE: u32 = 0;
-const ACTIVE: u32 = 1;
-const ACKNOWLEDGED: u32 = 2;
+const IDLE: u64 = 0;
+const ACTIVE: u64 = 1;
+const ACKNOWLEDGED: u64 = 2;
 
-/// The activity of a rank, which says whether it may touch other ranks' buffers. It has one writer.
+/// The bits of the state in the word of an activity.
+const STATE: u64 = 3;
+
+/// The activity of a rank, which says whether it may touch other ranks' buffers, and the number of its last call. It has one writer.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct Activity(AtomicU32);
+pub struct Activity(AtomicU64);
 
 impl Activity {
     /// Begins a call; the caller looks at the abort word next.
-    pub fn begin(&self) {
+    pub fn begin(&self, call: u32) {
         // Relaxed: the fence orders it before the look at the abort word.
-        self.0.store(ACTIVE, Ordering::Relaxed);
+        self.0.store(u64::from(call) << 32 | ACTIVE, Ordering::Relaxed);
         // SeqCst: pairs with the fence of whoever looks at who is active after an abort, in `Abort::raise` or
         // `Doorbell::ring_all`: either this rank sees the abort or that one sees it active.
         fence(Ordering::SeqCst);
@@ -130,21 +143,33 @@ impl Activity {
 
     /// Ends a call that was completed.
     pub fn finish(&self) {
-        // Release: pairs with the Acquire in `is_quiet`; the rank's accesses come before it.
-        self.0.store(IDLE, Ordering::Release);
+        self.leave(IDLE);
     }
 
     /// Acknowledges an abort: the rank touches no other rank's buffers any more.
     pub fn acknowledge(&self) {
-        // Release: pairs with the Acquire in `is_quiet`.
-        self.0.store(ACKNOWLEDGED, Ordering::Release);
+        self.leave(ACKNOWLEDGED);
+    }
+
+    fn leave(&self, state: u64) {
+        // Relaxed: the rank alone writes the word.
+        let call = self.0.load(Ordering::Relaxed) & !STATE;
+        // Release: pairs with the Acquire in `is_quiet`; the rank's accesses come before it.
+        self.0.store(call | state, Ordering::Release);
     }
 
     /// Says whether the rank touches no other rank's buffers. A caller asks after an abort and a fence, or after it
     /// saw the stamp of a call, which follows [`Activity::begin`].
     pub fn is_quiet(&self) -> bool {
-        // Acquire: pairs with the Releases above.
-        self.0.load(Ordering::Acquire) != ACTIVE
+        // Acquire: pairs with the Release in `leave`.
+        self.0.load(Ordering::Acquire) & STATE != ACTIVE
+    }
+
+    /// Returns the number of the rank's last call, and whether it completed it.
+    pub fn last_call(&self) -> (u32, bool) {
+        // Acquire: as in `is_quiet`.
+        let word = self.0.load(Ordering::Acquire);
+        ((word >> 32) as u32, word & STATE == IDLE)
     }
 }
 
@@ -168,13 +193,20 @@ mod tests {
         let causes = [
             Cause::Failed(1023),
             Cause::TimedOut(0),
-            Cause::Interrupted,
+            Cause::Interrupted(6),
             Cause::CalledAbort(5),
-            Cause::Gone(9),
+            Cause::Gone(9, None),
+            Cause::Gone(1023, Some(WaitStatus(0xffff))),
+            Cause::Gone(3, Some(WaitStatus(0))),
             Cause::NoMemory(2),
             Cause::Exited(3, 255),
         ];
-        for cause in causes.into_iter().chain([Cause::Mismatch(pair), Cause::Overlap(pair), Cause::Returned(pair)]) {
+        for cause in causes.into_iter().chain([
+            Cause::Mismatch(pair),
+            Cause::Overlap(pair),
+            Cause::Returned(pair),
+            Cause::UnlikeMessage(pair),
+        ]) {
             assert_eq!(decode(encode(cause)), Some(cause));
         }
         assert_eq!(decode(0), None);

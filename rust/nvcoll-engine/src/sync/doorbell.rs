@@ -12,12 +12,10 @@
 //! read before the second look, so a ring in between ends the wait at once. The ring is the only read-modify-write of the protocol, and
 //! it happens only while somebody sleeps.
 
-use super::atomic::{fence, AtomicU32, Ordering};
 use std::time::Instant;
 
-/// The longest sleep, even without a deadline, which bounds the harm of a lost signal or a stopped clock. Chosen.
-#[cfg(not(loom))]
-const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_millis(100);
+use super::atomic::{fence, AtomicU32, Ordering};
+use super::futex::{wait_while, wake};
 
 /// The doorbell of one rank.
 #[derive(Debug, Default)]
@@ -65,40 +63,6 @@ impl Doorbell {
         doorbells.into_iter().for_each(Doorbell::ring);
     }
 }
-
-#[cfg(all(not(loom), target_os = "linux"))]
-fn wait_while(word: &AtomicU32, value: u32, deadline: Option<Instant>) {
-    let left = deadline.map_or(LONGEST_SLEEP, |d| d.saturating_duration_since(Instant::now()).min(LONGEST_SLEEP));
-    let timeout = libc::timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos() as _ };
-    // SAFETY: `word` is a live aligned u32 and `timeout` a live timespec; FUTEX_WAIT reads both and writes neither.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &timeout) };
-}
-
-#[cfg(all(not(loom), target_os = "linux"))]
-fn wake(word: &AtomicU32) {
-    // SAFETY: FUTEX_WAKE uses the address of `word` as a key only.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
-}
-
-/// Sleeps 100 microseconds, on systems without futexes. Chosen; not run on such a system yet.
-#[cfg(all(not(loom), not(target_os = "linux")))]
-fn wait_while(_word: &AtomicU32, _value: u32, _deadline: Option<Instant>) {
-    std::thread::sleep(LONGEST_SLEEP / 1000);
-}
-
-#[cfg(all(not(loom), not(target_os = "linux")))]
-fn wake(_word: &AtomicU32) {}
-
-/// Blocks the model until the word changes; loom reports a lost wake-up as a deadlock.
-#[cfg(loom)]
-fn wait_while(word: &AtomicU32, value: u32, deadline: Option<Instant>) {
-    while deadline.is_none() && word.load(Ordering::Relaxed) == value {
-        loom::thread::yield_now();
-    }
-}
-
-#[cfg(loom)]
-fn wake(_word: &AtomicU32) {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -37,6 +37,14 @@ pub fn group_memory() -> Option<GroupMemory> {
     [of_unified, of_legacy].into_iter().flatten().min_by_key(|group| group.left_bytes)
 }
 
+/// Says whether the kernel has killed a process of this control group, or below it, because memory ran out.
+pub(crate) fn memory_ran_out() -> bool {
+    let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let Some(path) = groups.lines().find_map(|line| line.strip_prefix("0::")) else { return false };
+    let events = read_to_string(format!("/sys/fs/cgroup{path}/memory.events")).unwrap_or_default();
+    events.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
+}
+
 /// Returns the memory of a group or of one above it, of which the least is left. Pages of files do not count as used: the kernel takes
 /// them back.
 fn left_above(root: &str, path: &str, [limit, used]: [&str; 2]) -> Option<GroupMemory> {

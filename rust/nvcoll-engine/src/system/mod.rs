@@ -1,7 +1,10 @@
-//! What the engine asks the operating system: usable CPUs, available memory, where threads run, and whether the process was forked.
+//! What the engine asks the operating system: the clock, usable CPUs, available memory, where threads run, and whether the process was forked.
 
+pub mod clock;
 pub mod cpus;
-#[cfg(target_os = "linux")]
 pub mod memory;
+#[cfg(target_os = "linux")]
+pub(crate) mod other_process;
 pub(crate) mod process;
+pub(crate) mod process_line;
 pub(crate) mod processors;

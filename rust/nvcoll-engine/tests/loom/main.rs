@@ -5,6 +5,7 @@
 //! ordering. loom treats sequentially consistent loads and stores as weaker than they are, so the protocols use fences.
 #![cfg(loom)]
 
+mod messages;
 mod processes;
 mod ranks;
 mod workers;
@@ -48,7 +49,7 @@ fn must_fail(model: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn every_model_that_the_page_of_the_protocols_names_exists() {
     let page = include_str!("../../src/sync/README.md");
-    let models = [include_str!("processes.rs"), include_str!("ranks.rs")].concat();
+    let models = [include_str!("messages.rs"), include_str!("processes.rs"), include_str!("ranks.rs")].concat();
     let mut named = 0;
     for row in page.lines().filter(|row| row.starts_with('|') && row.ends_with("` |")) {
         for model in row.rsplit('|').nth(1).unwrap().split(", ").map(|model| model.trim().trim_matches('`')) {

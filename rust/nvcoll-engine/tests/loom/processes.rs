@@ -5,12 +5,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 
+use nvcoll_engine::sync::life::LifeState;
 use nvcoll_engine::sync::record::{CALLS, REACHABLE, WORDS};
+use nvcoll_engine::sync::rendezvous::{self, RendezvousPhase};
 use nvcoll_engine::sync::{
-    Abort, Activity, BatchRecords, Cause, Departure, Doorbell, Pair, Progress, RecordLine, Stamp,
+    Abort, Activity, BatchRecords, Cause, Deaths, Departure, Doorbell, Life, Pair, Progress, RecordLine, Rendezvous,
+    Stamp,
 };
 
 use crate::{must_fail, Data};
@@ -26,7 +29,7 @@ struct Said {
 impl Said {
     fn say(&self, call: u32, record: [u64; WORDS]) {
         self.record.write(call, &record);
-        self.stamp.enter(call);
+        self.stamp.enter(call, 0);
     }
 
     fn hear(&self, call: u32) -> Option<[u64; WORDS]> {
@@ -117,11 +120,11 @@ fn batch_table(reader_looks_in: u32, second: u64, has_stamp_rule: bool) {
         let records = |pass: u64| [[pass; WORDS], [pass + 10; WORDS]].into_iter();
         if own == 1 {
             let pass = if reader_looks_in == 1 { 1 } else { second };
-            mine.stamp.enter(reader_looks_in.min(2));
+            (1..=reader_looks_in.min(2)).for_each(|call| mine.stamp.enter(call, 0));
             if peers.stamp.has_entered(reader_looks_in) {
                 assert!(peers.batch.read(reader_looks_in, 2).eq(records(pass)), "records of another pass");
             }
-            mine.stamp.enter(2);
+            mine.stamp.enter(2, 0);
             return;
         }
         for (call, pass) in [(1, 1), (2, 3), (3, second)] {
@@ -129,7 +132,7 @@ fn batch_table(reader_looks_in: u32, second: u64, has_stamp_rule: bool) {
                 return;
             }
             mine.batch.write(call, pass, records(pass));
-            mine.stamp.enter(call);
+            mine.stamp.enter(call, 0);
         }
     });
 }
@@ -170,7 +173,7 @@ impl Peer {
         if self.departure.is_before(call) {
             return Some(Cause::Returned(Pair { ranks: [1, 0], call }));
         }
-        self.departure.is_missing(|| self.is_gone()).then_some(Cause::Gone(1))
+        (self.is_gone() && self.departure.last().is_none()).then_some(Cause::Gone(1, None))
     }
 }
 
@@ -277,14 +280,14 @@ fn death_in_a_call(trust: Trust) {
     let shared = Arc::new((Peer::default(), Activity::default(), Data::new(), Data::new()));
     let (dead, other) = (shared.clone(), shared.clone());
     let dead = thread::spawn(move || {
-        dead.0.activity.begin();
+        dead.0.activity.begin(1);
         if dead.0.abort.cause().is_none() {
             dead.2.write(1);
         }
         dead.0.end();
     });
     let other = thread::spawn(move || {
-        other.1.begin();
+        other.1.begin(1);
         if other.0.abort.cause().is_none() {
             other.3.write(1);
             if let Some(cause) = other.0.who_left(1) {
@@ -296,7 +299,7 @@ fn death_in_a_call(trust: Trust) {
     let (peer, activity, ..) = &*shared;
     let cause = peer.abort.cause().or_else(|| peer.who_left(1).map(|cause| peer.abort.raise(cause)));
     if let Some(cause) = cause {
-        assert_eq!(cause, Cause::Gone(1));
+        assert_eq!(cause, Cause::Gone(1, None));
         Doorbell::ring_all([&peer.doorbell]);
         let is_gone = || trust != Trust::LastWords && peer.is_gone();
         while trust != Trust::Cause && !((peer.activity.is_quiet() || is_gone()) && activity.is_quiet()) {
@@ -315,4 +318,117 @@ fn survivors_of_a_death_take_their_buffers_back_when_everybody_is_quiet_or_gone(
     for trust in [Trust::Cause, Trust::LastWords] {
         must_fail(move || death_in_a_call(trust));
     }
+}
+
+/// A process departs and ends. The guard of a peer that sees the mark of the kernel must not take it for lost.
+fn departure_before_the_mark(looks_at_mark_first: bool) {
+    let shared = Arc::new((Life::default(), Departure::default()));
+    let other = shared.clone();
+    let thread = thread::spawn(move || {
+        other.1.publish(1);
+        other.0.end();
+    });
+    let (life, departure) = &*shared;
+    let early = departure.last().is_some();
+    if life.state().0 == LifeState::Ended {
+        let has_departed = if looks_at_mark_first { departure.last().is_some() } else { early };
+        assert!(has_departed, "a rank that departed is taken for lost");
+    }
+    thread.join().unwrap();
+}
+
+/// What the guard of a survivor, or the survivor, leaves out.
+#[derive(Clone, Copy, PartialEq)]
+enum Unguarded {
+    Nothing,
+    /// The guard rings before it notes the end.
+    NoteFirst,
+    /// The survivor takes its buffer back as soon as the end is noted.
+    Over,
+}
+
+/// A process has ended, and one of its threads still writes to the buffer of a survivor. The guard of the survivor notes the end and
+/// rings, and notes that the thread has stopped if the kernel says so. The survivor sleeps without a limit until it sees the end.
+fn death_seen_by_a_guard(left_out: Unguarded) {
+    let shared = Arc::new((Doorbell::default(), Deaths::of_ranks(2), Data::new(), AtomicBool::new(false)));
+    let (dying, guard) = (shared.clone(), shared.clone());
+    let dying = thread::spawn(move || {
+        dying.2.write(1);
+        // Release: the kernel says that the thread has stopped after all that it did.
+        dying.3.store(true, Ordering::Release);
+    });
+    let guard = thread::spawn(move || {
+        let (doorbell, deaths, _, has_stopped) = &*guard;
+        if left_out == Unguarded::NoteFirst {
+            Doorbell::ring_all([doorbell]);
+        }
+        deaths.note(1, None, false);
+        if left_out != Unguarded::NoteFirst {
+            Doorbell::ring_all([doorbell]);
+        }
+        // Acquire: the guard asks the kernel.
+        if has_stopped.load(Ordering::Acquire) {
+            deaths.note_over(1);
+        }
+    });
+    let (doorbell, deaths, buffer, _) = &*shared;
+    if !deaths.is_any() {
+        doorbell.sleep(|| deaths.is_any(), None);
+    }
+    if deaths.is_over(1) || (left_out == Unguarded::Over && deaths.end_of(1).is_some()) {
+        buffer.write(2);
+    }
+    [dying, guard].into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_guard_that_notes_an_end_and_then_rings_wakes_a_sleeper_whose_buffer_nobody_touches_any_more() {
+    loom::model(|| death_seen_by_a_guard(Unguarded::Nothing));
+    must_fail(|| death_seen_by_a_guard(Unguarded::NoteFirst));
+    must_fail(|| death_seen_by_a_guard(Unguarded::Over));
+    loom::model(|| departure_before_the_mark(true));
+    must_fail(|| departure_before_the_mark(false));
+}
+
+/// A rank says two things one after the other, of two words each; a peer hears one of them, or neither.
+fn said_in_two_words(is_taken_back_first: bool) {
+    let said = |tag: u64| rendezvous::Said { tag, phase: RendezvousPhase::Ready, attempt: tag as u32, done: 0 };
+    let place = Arc::new((Rendezvous::default(), [AtomicU64::new(0), AtomicU64::new(0)]));
+    let peer = place.clone();
+    let thread = thread::spawn(move || {
+        for tag in [1, 2] {
+            match is_taken_back_first {
+                true => peer.0.say(said(tag)),
+                false => {
+                    peer.1[0].store(tag, Ordering::Relaxed);
+                    peer.1[1].store(tag, Ordering::Release);
+                }
+            }
+        }
+    });
+    let (tag, attempt) = match is_taken_back_first {
+        true => match place.0.hear() {
+            rendezvous::Said { phase: RendezvousPhase::Idle, .. } => (0, 0),
+            rendezvous::Said { tag, attempt, .. } => (tag, u64::from(attempt)),
+        },
+        false => {
+            let word = place.1[1].load(Ordering::Acquire);
+            let tag = place.1[0].load(Ordering::Relaxed);
+            let is_whole = place.1[1].load(Ordering::Relaxed) == word;
+            if is_whole && word != 0 {
+                (tag, word)
+            } else {
+                (0, 0)
+            }
+        }
+    };
+    assert_eq!(tag, attempt, "the list of one rendezvous with the number of another");
+    thread.join().unwrap();
+}
+
+/// The steps of a rendezvous are tested with whole words in `sync/rendezvous.rs`: with all their loads they are too many for a model.
+#[test]
+fn a_rank_hears_the_list_of_ranks_with_the_number_that_belongs_to_it() {
+    loom::model(|| said_in_two_words(true));
+    must_fail(|| said_in_two_words(false));
 }

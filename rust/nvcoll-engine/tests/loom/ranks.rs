@@ -5,7 +5,9 @@ use std::sync::Arc;
 use loom::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
 use loom::thread;
 
-use nvcoll_engine::sync::{Abort, Activity, Cause, Departure, Doorbell, Progress, RecordLine, Stamp};
+use nvcoll_engine::sync::{
+    Abort, Activity, Cause, Departure, Doorbell, Posted, Progress, RecordLine, Stamp, TakenPlaces,
+};
 
 use crate::{must_fail, Data};
 
@@ -62,9 +64,9 @@ fn reuse(rule: u32) {
     let shared = Arc::new((Stamp::default(), Data::new()));
     let reader = shared.clone();
     let thread = thread::spawn(move || {
-        reader.0.enter(1);
+        reader.0.enter(1, 0);
         reader.1.read();
-        reader.0.enter(2);
+        reader.0.enter(2, 0);
     });
     if shared.0.has_entered(rule) {
         shared.1.write(3);
@@ -193,13 +195,15 @@ fn records(has_stamp_rule: bool) {
         if peer.0[0].has_entered(1) {
             let found = peer.1.read(1);
             assert!(found == [1; 8], "a torn record, or one of another call");
+            assert!(peer.0[0].digest(1) == 1, "the digest of another call");
         }
-        peer.0[1].enter(2);
+        peer.0[1].enter(2, 0);
     });
     shared.1.write(1, &[1; 8]);
-    shared.0[0].enter(1);
+    shared.0[0].enter(1, 1);
     if !has_stamp_rule || shared.0[1].has_entered(2) {
         shared.1.write(3, &[3; 8]);
+        shared.0[0].enter(3, 3);
     }
     thread.join().unwrap();
 }
@@ -210,12 +214,36 @@ fn a_record_is_whole_when_its_stamp_is_seen_and_its_place_is_reused_under_the_st
     must_fail(|| records(false));
 }
 
+/// Two postings, read meanwhile by somebody who waits for nothing. `has_one_writer`: each of two threads takes a place.
+fn posting(has_one_writer: bool) {
+    let shared = Arc::new(([(); 2].map(|()| Posted::<2>::default()), TakenPlaces::<2>::default()));
+    let post = move |shared: &([Posted<2>; 2], TakenPlaces<2>), word: u64| {
+        let at = shared.1.take().expect("two places, two threads");
+        shared.0[if has_one_writer { at } else { 0 }].post(&[word; 2]);
+    };
+    let peer = shared.clone();
+    let thread = thread::spawn(move || post(&peer, 1));
+    post(&shared, 2);
+    for posted in &shared.0 {
+        if let Some([first, second]) = posted.read() {
+            assert_eq!(first, second, "parts of two postings");
+        }
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_posting_is_read_whole_or_not_at_all_while_its_place_has_one_writer() {
+    loom::model(|| posting(true));
+    must_fail(|| posting(false));
+}
+
 /// Two ranks write their records, stamp, ring, and look for each other: at least one must meet the other.
 fn meeting(is_rung: bool) {
     let lines = Arc::new([(); 2].map(|()| (Stamp::default(), RecordLine::default(), Doorbell::default())));
     let enter_and_look = move |lines: &[(Stamp, RecordLine, Doorbell); 2], own: usize| {
         lines[own].1.write(1, &[own as u64; 8]);
-        lines[own].0.enter(1);
+        lines[own].0.enter(1, 0);
         if is_rung {
             Doorbell::ring_all(lines.iter().map(|line| &line.2));
         }
@@ -283,7 +311,7 @@ fn abort_and_peer(missing: Missing) {
     let shared = Arc::new((Abort::default(), Activity::default(), Data::new()));
     let peer = shared.clone();
     let thread = thread::spawn(move || {
-        peer.1.begin();
+        peer.1.begin(1);
         let is_aborted = missing != Missing::Look && peer.0.cause().is_some();
         if missing == Missing::Last {
             peer.1.acknowledge();
@@ -319,7 +347,7 @@ fn abort_seen_by_a_third(is_rung: bool) {
         raiser.0.raise(Cause::Failed(0));
     });
     let peer = thread::spawn(move || {
-        peer.1.begin();
+        peer.1.begin(1);
         if peer.0.cause().is_none() {
             peer.2.write(1);
         }
@@ -402,12 +430,12 @@ fn giving_up_beside_one_that_is_through(waits_until_quiet: bool) {
     let shared = Arc::new((Abort::default(), Activity::default(), [Stamp::default(), Stamp::default()]));
     let peer = shared.clone();
     let thread = thread::spawn(move || {
-        peer.1.begin();
+        peer.1.begin(1);
         if peer.0.cause().is_some() {
             peer.1.acknowledge();
             return false;
         }
-        peer.2[1].enter(1);
+        peer.2[1].enter(1, 0);
         let is_through = peer.2[0].has_entered(1);
         if is_through {
             peer.1.finish();
@@ -416,7 +444,7 @@ fn giving_up_beside_one_that_is_through(waits_until_quiet: bool) {
         }
         is_through
     });
-    shared.2[0].enter(1);
+    shared.2[0].enter(1, 0);
     shared.0.raise(Cause::TimedOut(0));
     while waits_until_quiet && !shared.1.is_quiet() {
         thread::yield_now();
@@ -437,9 +465,9 @@ fn late_comer(looks_for_copies: bool, back: Ordering) {
     let shared = Arc::new((Stamp::default(), Activity::default(), AtomicBool::new(false), Data::new()));
     let early = shared.clone();
     let thread = thread::spawn(move || {
-        early.1.begin();
+        early.1.begin(1);
         early.2.store(true, Ordering::Relaxed);
-        early.0.enter(1);
+        early.0.enter(1, 0);
         early.1.finish();
         early.3.write(1);
         early.2.store(false, back);

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`prepared`], [`launch`] | calls that are ready to run, and batches of them: they pass addresses to the engine |
 //! | [`repeated`] | calls of a communicator that look like earlier ones: they pass addresses too |
+//! | [`message`] | the array of a send or a receive, which it passes to the engine |
 //! | [`operands`] | the arrays of one call, checked; its in-place calls |
 //! | [`caller`] | the caller: all ranks or one |
 //! | [`contract`] | the arrays of each rank and their lengths |
@@ -22,6 +23,7 @@
 //! | [`bound`] | the record of a numpy array in a plan, which shows that the array has not moved |
 //! | [`source`] | the choice among the next three, in this order |
 //! | [`numpy`], [`dlpack`], [`buffer`] | the three sources |
+//! | [`in_flight`] | the arrays of calls in flight |
 //! | [`element`] | dtypes as DLPack and the buffer protocol spell them |
 //! | [`reason`] | reasons why an array is refused |
 //! | [`symmetric`] | arrays that every rank can reach |
@@ -34,7 +36,7 @@
 //! not moved; they trust the lender of a tensor.
 //!
 //! **Limits.** No array library can stop another thread that writes an array during the call, or frees its memory with
-//! `resize(refcheck=False)` or `untyped_storage().resize_`.
+//! `resize(refcheck=False)` or `untyped_storage().resize_`; or the caller, while a call that returned at once is in flight.
 //!
 //! **Cost.** A numpy array is read from its C structure, a torch tensor through its C exchange table; no attribute of a numpy array
 //! is looked up. Other DLPack producers cost two calls of Python code.
@@ -49,8 +51,10 @@ mod contract;
 mod dlpack;
 mod element;
 mod fresh;
+pub(crate) mod in_flight;
 mod inferred;
 mod launch;
+mod message;
 mod numpy;
 mod operands;
 mod prepared;
@@ -65,7 +69,9 @@ mod symmetric;
 pub(crate) use caller::Caller;
 pub(crate) use contract::Contract;
 pub(crate) use launch::Launch;
+pub(crate) use message::{MessageArray, ReceivedEnvelope};
 pub(crate) use operands::{Operands, Passed};
-pub(crate) use prepared::{exchange_words, Kept, Prepared};
+pub(crate) use prepared::{Kept, Prepared, WordExchange};
+pub(crate) use ranks::place_of_rank;
 pub(crate) use repeated::RepeatedCalls;
 pub(crate) use symmetric::empty as empty_symmetric;

@@ -24,9 +24,10 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::Aliasing;
 use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::ranks::member::Member;
-use nvcoll_engine::{Buffers, Deadline};
+use nvcoll_engine::{Buffers, Deadline, OriginalArray};
 
 use super::bound::BoundArrays;
+use super::in_flight;
 use super::operands::Operands;
 use crate::calls::SharedProgram;
 use crate::endpoint::Endpoint;
@@ -77,30 +78,64 @@ impl Prepared {
 
     #[inline]
     fn execute(&mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<()> {
-        self.operands.gather(py);
-        let (program, buffers) = (&self.program, &mut self.buffers[..]);
+        self.refuse_in_flight(py)?;
         match endpoint.member() {
-            None => {
+            None => watched(py, |is_interrupted| {
+                self.operands.gather();
                 // SAFETY: the table of this file says what keeps each demand; the node checks the number of ranks.
-                watched(py, |is_interrupted| unsafe {
-                    endpoint.node().run(program, buffers, deadline, is_interrupted)
-                })?;
-            }
+                unsafe { endpoint.node().run(&self.program, &mut self.buffers, deadline, is_interrupted) }?;
+                self.operands.write_back();
+                Ok(())
+            }),
             Some(member) => {
-                self.operands.require_rank(member.rank());
-                let (originals, mapped) = (self.operands.originals(), self.mapped.as_ref());
-                // SAFETY: as above, and the arrays are this rank's. The engine compares the footprints of ranks when they
-                // meet, so that no rank writes an array of another.
-                watched_rank(py, member, |is_interrupted| unsafe {
-                    member.run_on_copies(program, mapped, buffers[0], &originals, deadline, is_interrupted)
-                })?;
+                watched_rank(py, member, |is_interrupted| self.run_of_rank(member, deadline, is_interrupted))
             }
         }
-        self.operands.write_back(py);
-        if let Some(member) = endpoint.member().filter(|_| self.operands.is_copied()) {
+    }
+
+    /// Runs the call for its rank, on a thread without the GIL.
+    #[inline]
+    pub(crate) fn run_of_rank(
+        &mut self,
+        member: &Member,
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> nvcoll_engine::Result<()> {
+        self.operands.require_rank(member.rank());
+        self.operands.gather();
+        let (originals, mapped) = (self.operands.originals(), self.mapped.as_ref());
+        // SAFETY: the table of this file says what keeps each demand, and the arrays are this rank's. The engine compares the
+        // footprints of ranks when they meet, so that no rank writes an array of another.
+        unsafe { member.run_on_copies(&self.program, mapped, self.buffers[0], &originals, deadline, is_interrupted) }?;
+        self.operands.write_back();
+        if self.operands.is_copied() {
             member.results_are_back();
         }
         Ok(())
+    }
+
+    /// Refuses the call if an array that it touches is in flight.
+    #[inline]
+    pub(crate) fn refuse_in_flight(&self, py: Python<'_>) -> PyResult<()> {
+        match in_flight::any() {
+            true => in_flight::check(py, self.program.call(), &self.operands.arrays(), |at| self.operands.name(at)),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the call.
+    pub(crate) fn call(&self) -> &Call {
+        self.program.call()
+    }
+
+    /// Returns the arrays as the user passed them.
+    pub(crate) fn arrays(&self) -> Vec<OriginalArray> {
+        self.operands.arrays()
+    }
+
+    /// Returns the program.
+    pub(crate) fn program(&self) -> &SharedProgram {
+        &self.program
     }
 }
 
@@ -122,7 +157,7 @@ impl Kept {
 
     /// Returns the program.
     pub(crate) fn program(&self) -> &SharedProgram {
-        &self.call.program
+        self.call.program()
     }
 
     /// Returns the Python objects that the call holds, for the garbage collector.
@@ -131,39 +166,50 @@ impl Kept {
     }
 }
 
-/// Gives every rank the words of all ranks, by an all_gather in place. `words` has the same number of words for each rank, in the
-/// order of ranks; a rank calls with its own words there.
-///
-/// # Panics
-/// If the words cannot be divided among the ranks.
-pub(crate) fn exchange_words(
-    py: Python<'_>,
-    endpoint: &Endpoint,
-    member: &Member,
-    words: &mut [u32],
-    deadline: Deadline,
-) -> PyResult<()> {
-    assert!(
-        words.len().is_multiple_of(member.ranks().len()),
-        "{} words for {} ranks",
-        words.len(),
-        member.ranks().len()
-    );
-    let own_bytes = size_of_val(words) / member.ranks().len();
-    let call = Call {
-        dtype: DType::I32,
-        counts: Counts::Even(words.len()),
-        path: endpoint.default_path(),
-        aliasing: Aliasing::InPlace,
-        purpose: CallPurpose::RowsOfCounts,
-        ..Call::without_data(&ALL_GATHER)
-    };
-    let program = endpoint.program(py, &call, None, deadline)?;
-    let all: *mut u8 = words.as_mut_ptr().cast();
-    let buffers = Buffers::new(all.wrapping_add(member.rank() as usize * own_bytes), all, 1.0);
-    // SAFETY: the program gathers as many words in place as `words` has, which is borrowed until the run is over; the input is
-    // this rank's part of it.
-    watched_rank(py, member, |is_interrupted| unsafe {
-        member.run_on_copies(&program, None, buffers, &[], deadline, is_interrupted)
-    })
+/// The call by which every rank gets the words of all ranks: an all_gather in place.
+pub(crate) struct WordExchange {
+    program: SharedProgram,
+    words: usize,
+}
+
+impl WordExchange {
+    /// Prepares the exchange of `words` words in all, as many for each rank.
+    ///
+    /// # Panics
+    /// If the words cannot be divided among the ranks.
+    pub(crate) fn new(
+        py: Python<'_>,
+        endpoint: &Endpoint,
+        world_size: u32,
+        words: usize,
+        deadline: Deadline,
+    ) -> PyResult<Self> {
+        assert!(words.is_multiple_of(world_size as usize), "{words} words for {world_size} ranks");
+        let call = Call {
+            dtype: DType::I32,
+            counts: Counts::Even(words),
+            path: endpoint.default_path(),
+            aliasing: Aliasing::InPlace,
+            purpose: CallPurpose::RowsOfCounts,
+            ..Call::without_data(&ALL_GATHER)
+        };
+        Ok(Self { program: endpoint.program(py, &call, None, deadline)?, words })
+    }
+
+    /// Exchanges words, on a thread without the GIL. `words` has them in the order of ranks; a rank calls with its own there.
+    pub(crate) fn run_of_rank(
+        &self,
+        member: &Member,
+        words: &mut [u32],
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> nvcoll_engine::Result<()> {
+        assert_eq!(words.len(), self.words);
+        let own_bytes = size_of_val(words) / member.ranks().len();
+        let all: *mut u8 = words.as_mut_ptr().cast();
+        let buffers = Buffers::new(all.wrapping_add(member.rank() as usize * own_bytes), all, 1.0);
+        // SAFETY: the program gathers as many words in place as `words` has, which is borrowed until the run is over; the input
+        // is this rank's part of it.
+        unsafe { member.run_on_copies(&self.program, None, buffers, &[], deadline, is_interrupted) }
+    }
 }

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use nvcoll_core::words::counted;
+use nvcoll_engine::OriginalArray;
 
 use super::array::Array;
 use super::bound::BoundArrays;
@@ -126,6 +127,18 @@ impl Ranks {
     pub(super) fn label(&self, at: usize) -> String {
         label(self.argument, self.rank(at))
     }
+}
+
+/// Returns the place of an array of one rank's own call; `is_written` says whether the call changes it.
+pub(crate) fn place_of_rank(
+    argument: &'static str,
+    object: &Bound<'_, PyAny>,
+    rank: u32,
+    is_written: bool,
+) -> PyResult<OriginalArray> {
+    let read = Ranks::of_rank(argument, object, rank)?;
+    let array = &read.arrays[0];
+    Ok(OriginalArray { address: array.first.addr(), layout: array.layout.clone(), is_written })
 }
 
 /// Returns the name of an argument, or of the array of a rank in it, in messages.

@@ -7,7 +7,7 @@
 //! | the identity of `op`, `root`, `algorithm` | texts and integers never change; what is held keeps its address |
 //!
 //! All other calls are read in full each time: strided, read-only, overlapping, empty and other arrays, new results, `counts`, `path`,
-//! ops and algorithms that are objects. So are calls that work on copies.
+//! ops and algorithms that are objects. So are calls that work on copies, and those beside calls in flight.
 
 use std::ptr;
 use std::sync::Mutex;
@@ -20,8 +20,8 @@ use nvcoll_core::dtype::DType;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::{Buffers, Deadline};
 
-use super::numpy;
 use super::prepared::Prepared;
+use super::{in_flight, numpy};
 use crate::calls::SharedProgram;
 use crate::gil::watched_rank;
 use crate::request::Request;
@@ -76,6 +76,9 @@ impl RepeatedCalls {
         member: &Member,
         deadline: impl FnOnce() -> Deadline,
     ) -> Option<PyResult<SharedProgram>> {
+        if in_flight::any() {
+            return None;
+        }
         let (outline, buffers) = look_at(request, member)?;
         // Another thread in a call is refused later, with a word.
         let mut calls = self.0.try_lock().ok()?;

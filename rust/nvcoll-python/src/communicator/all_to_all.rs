@@ -1,15 +1,16 @@
 //! `all_to_all` of one rank, which may pass its own row of counts: ranks then exchange their rows first.
 
 use pyo3::prelude::*;
+use pyo3::IntoPyObjectExt;
 
 use nvcoll_core::collective::ALL_TO_ALL;
-use nvcoll_engine::Deadline;
 
 use super::Communicator;
-use crate::arrays::exchange_words;
+use crate::arrays::WordExchange;
 use crate::calls::Seconds;
 use crate::counts::{self, Rows, Table};
 use crate::error::invalid;
+use crate::gil::watched_rank;
 use crate::request::Request;
 
 #[pymethods]
@@ -33,16 +34,21 @@ impl Communicator {
     ///     path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged between
     ///         processes.
     ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+    ///     async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+    ///         the call is over, and its `timeout` counts from its turn. Default: false.
     ///
     /// Returns:
     ///     `out` if it is given, else the new array.
     ///
     /// Raises:
     ///     InvalidArgument: an argument cannot be used; the message names argument and rank.
+    ///     Busy: an array is in flight in another call, and one of the two writes it; the message names both.
     ///     Mismatch: another rank made a different call, or `counts` and `recv_counts` of two ranks differ.
     ///     Aborted: the program of another rank failed, or a rank called `abort`.
     ///     Timeout: the deadline passed; the message names the ranks that have not entered the call.
-    #[pyo3(signature = (x, *, counts=None, recv_counts=None, algorithm=None, out=None, path=None, timeout=None))]
+    #[pyo3(
+        signature = (x, *, counts=None, recv_counts=None, algorithm=None, out=None, path=None, timeout=None, async_op=false)
+    )]
     #[allow(clippy::too_many_arguments)]
     fn all_to_all<'py>(
         &self,
@@ -54,38 +60,30 @@ impl Communicator {
         out: Option<&Bound<'py, PyAny>>,
         path: Option<&str>,
         timeout: Option<Seconds>,
+        async_op: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let request = Request { algorithm, out, ..Request::new(&ALL_TO_ALL, x, path) };
-        if counts.is_none() && recv_counts.is_none() {
-            return self.endpoint.call(py, request, timeout);
-        }
-        let deadline = self.endpoint.deadline(timeout);
-        let table = self.all_to_all_table(py, counts, recv_counts, deadline)?;
-        self.endpoint.call_until(py, Request { table, ..request }, timeout, deadline)
-    }
-}
-
-impl Communicator {
-    /// Returns the table of elements from each rank to each; none if the caller passed no counts.
-    fn all_to_all_table<'py>(
-        &self,
-        py: Python<'py>,
-        counts: Option<&Bound<'py, PyAny>>,
-        recv_counts: Option<&Bound<'py, PyAny>>,
-        deadline: Deadline,
-    ) -> PyResult<Option<Vec<usize>>> {
         let world_size = self.world_size();
         let send = match counts.map(|counts| counts::read(&ALL_TO_ALL, world_size, counts)).transpose()? {
             Some(Table::Row(send)) => send,
             _ if recv_counts.is_some() => {
                 return Err(invalid(py, "`recv_counts` is given without a row of `counts`: pass what this rank sends"))
             }
-            Some(Table::Whole(table)) => return Ok(Some(table)),
-            None => return Ok(None),
+            whole => {
+                let table = whole.map(|(Table::Whole(table) | Table::Row(table))| table);
+                return self.endpoint.call(py, Request { table, ..request }, timeout, async_op);
+            }
         };
         let receive = recv_counts.map(|counts| counts::row("recv_counts", counts, world_size, "rank")).transpose()?;
         let mut rows = Rows::of_rank(self.rank(), &send, receive.as_deref());
-        exchange_words(py, &self.endpoint, &self.member, rows.words_mut(), deadline)?;
-        rows.table(py).map(Some)
+        let (deadline, words) = (self.endpoint.deadline(timeout), rows.words_mut().len());
+        let exchange = WordExchange::new(py, &self.endpoint, world_size, words, deadline)?;
+        if async_op {
+            return self.endpoint.issue_rows(py, request, exchange, rows, timeout)?.into_bound_py_any(py);
+        }
+        watched_rank(py, &self.member, |is_interrupted| {
+            exchange.run_of_rank(&self.member, rows.words_mut(), deadline, is_interrupted)
+        })?;
+        self.endpoint.call_until(py, Request { table: Some(rows.table(py)?), ..request }, timeout, deadline)
     }
 }

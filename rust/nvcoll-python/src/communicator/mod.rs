@@ -2,6 +2,7 @@
 
 mod all_to_all;
 mod memory;
+mod point_to_point;
 
 use std::sync::Arc;
 
@@ -19,6 +20,9 @@ use crate::gil::handoff::InTurn;
 use crate::gil::{interruptible, WithoutGil};
 use crate::group::Group;
 use crate::integers::integer;
+use crate::work::Work;
+
+pub(crate) use point_to_point::Message;
 
 /// The collectives of one rank. `nvcoll.init` returns the communicator of a rank that is a process, `Node.run` passes one to the
 /// program of each rank that is a thread, and `split` makes others. A communicator ends with the program of its rank. One thread
@@ -53,15 +57,19 @@ impl Communicator {
     ///
     /// Args:
     ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+    ///     async_op: whether to return at once, with a `Work` to wait for. Its `timeout` counts from its turn. Default: false.
     ///
     /// Raises:
     ///     InvalidArgument: a group is open.
     ///     Mismatch: another rank made a different call; the message names both.
     ///     Aborted: the program of another rank failed, or a rank called `abort`.
     ///     Timeout: the deadline passed; the message names the ranks that have not entered the call.
-    #[pyo3(signature = (*, timeout=None))]
-    fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
-        self.endpoint.barrier(py, timeout)
+    #[pyo3(signature = (*, timeout=None, async_op=false))]
+    fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>, async_op: bool) -> PyResult<Option<Work>> {
+        match async_op {
+            true => self.endpoint.issue_barrier(py, timeout).map(Some),
+            false => self.endpoint.barrier(py, timeout).map(|()| None),
+        }
     }
 
     /// Splits the ranks into groups, each with its own communicator. Every rank must call it.
@@ -113,6 +121,39 @@ impl Communicator {
         Ok(member.map(|member| Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member)))
     }
 
+    /// Returns a communicator of the ranks that are left, after a rank was lost: whose processes run and whose programs have not ended.
+    ///
+    /// All of them call it. A rank that ends meanwhile is left out, and the others go on. Ranks keep their order. Outputs of a call that failed are undefined; everything else is intact, also other
+    /// communicators, of which those with the lost rank can be shrunk too, one after the other in the same order on every rank.
+    ///
+    /// Args:
+    ///     timeout: seconds that it may take. Default: that of `Node.run` or `init`.
+    ///
+    /// Returns:
+    ///     The communicator, with ranks of its own and the default timeout of this one.
+    ///
+    /// Raises:
+    ///     Timeout: a rank runs and has not called it; the message names it.
+    ///     Aborted: a rank has no memory or descriptors for the communicator.
+    ///     InvalidArgument: a group of calls is open.
+    ///
+    /// Example:
+    ///     >>> def program(comm):
+    ///     ...     return comm.shrink().ranks
+    ///     >>> nvcoll.Node(2).run(program)
+    ///     [(0, 1), (0, 1)]
+    #[pyo3(signature = (*, timeout=None))]
+    fn shrink(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Self> {
+        self.endpoint.group.refuse(py, "shrink")?;
+        let deadline = self.endpoint.deadline(timeout);
+        let member = match self.member.share_memory() {
+            true => self.member.shrink(deadline, &InTurn(py), &mut || false),
+            false => interruptible(|is_interrupted| self.member.shrink(deadline, &WithoutGil(py), is_interrupted))?,
+        };
+        let member = member.map_err(|error| of_member(py, &self.member, &error))?;
+        Ok(Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member))
+    }
+
     /// Groups the calls in a `with` block: they launch together at the end of the block, as in `Node.group`.
     ///
     /// Every rank makes the same calls in the block, in the same order. If the block raises, this rank makes none of its calls.
@@ -120,6 +161,8 @@ impl Communicator {
     ///
     /// Args:
     ///     timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run` or `init`.
+    ///     async_op: whether the calls run while the program goes on after the block. The group then has a `Work` in `work`.
+    ///         Default: false.
     ///
     /// Returns:
     ///     The group. Its `run` launches the same calls again.
@@ -128,10 +171,10 @@ impl Communicator {
     ///     Mismatch: at the end of the block: another rank made different calls; the message names the call in the group.
     ///     InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
     ///     Busy: another group of this communicator is open.
-    #[pyo3(signature = (*, timeout=None))]
-    fn group(slf: Bound<'_, Self>, timeout: Option<Seconds>) -> Group {
+    #[pyo3(signature = (*, timeout=None, async_op=false))]
+    fn group(slf: Bound<'_, Self>, timeout: Option<Seconds>, async_op: bool) -> Group {
         let endpoint = slf.get().endpoint.clone();
-        Group::new(slf.into_any().unbind(), endpoint, timeout)
+        Group::new(slf.into_any().unbind(), endpoint, timeout, async_op)
     }
 
     /// Ends all calls of this communicator, now and later, on every rank. They raise `Aborted`, which names this rank.
@@ -142,6 +185,21 @@ impl Communicator {
     ///     Closed: the program of this rank has ended.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         self.member.abort().map_err(|error| of_member(py, &self.member, &error))
+    }
+
+    /// Returns the last calls of this rank here, newest first: the number of each, from 1, and its words. At most 15.
+    ///
+    /// Any thread may call it, also during a call of another thread.
+    ///
+    /// Example:
+    ///     >>> def program(comm):
+    ///     ...     comm.barrier()
+    ///     ...     comm.all_gather(np.zeros(2))
+    ///     ...     return comm.recent_calls()
+    ///     >>> nvcoll.Node(2).run(program)[0]
+    ///     [(2, 'all_gather of 4 float64, out of place, mapped, auto'), (1, 'barrier')]
+    fn recent_calls(&self) -> Vec<(u32, String)> {
+        self.member.recent_calls()
     }
 
     fn __repr__(&self) -> String {
@@ -164,6 +222,10 @@ impl Communicator {
     /// Refuses to end the program of the rank while a group is open: see [`crate::group::OpenGroup::check_left`].
     pub(crate) fn check_left(&self, py: Python<'_>) -> PyResult<()> {
         self.endpoint.group.check_left(py)
+    }
+
+    pub(crate) fn member(&self) -> &Member {
+        &self.member
     }
 
     pub(crate) fn rank_of_run(&self) -> u32 {

@@ -1,8 +1,13 @@
 //! The GIL during a call: it is released, and the call checks for Ctrl-C.
+//!
+//! Threads of calls in flight have no Python code of their own and take the GIL for moments only, by [`attached`]: to wake an event loop,
+//! or to report a failure. The interpreter ends a thread that asks for the GIL while it ends itself, in the middle of Rust code. So
+//! [`end_attaching`] runs before: it waits for those that are attached, and the others find the door shut.
 
 pub(crate) mod handoff;
 
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -128,6 +133,54 @@ pub(crate) fn watched_rank(
         false => interruptibly(py, work)?,
     };
     outcome.map_err(|error| of_member(py, member, &error))
+}
+
+/// Waits for a call of one rank without the GIL: see [`watched_rank`].
+pub(crate) fn patiently<T: Send>(
+    py: Python<'_>,
+    member: &Member,
+    wait: impl FnOnce(&mut dyn FnMut() -> bool) -> T + Send,
+) -> PyResult<T> {
+    match member.share_memory() {
+        true => Ok(in_turn(py, || wait(&mut || false))),
+        false => interruptibly(py, wait),
+    }
+}
+
+/// In [`ATTACHED`]: the interpreter ends.
+const ENDING: usize = 1 << (usize::BITS - 1);
+
+/// How many threads of calls in flight have the GIL or ask for it.
+static ATTACHED: AtomicUsize = AtomicUsize::new(0);
+
+/// How long the end of the interpreter waits for threads of calls in flight. Chosen: what they do takes microseconds. In the child of a
+/// fork the number may be that of threads that it does not have.
+const LONGEST_ATTACHED: Duration = Duration::from_secs(1);
+
+/// Does brief work in Python on a thread of calls in flight; `None` if the interpreter ends.
+pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    // Acquire and Release: `end_attaching` sees all that an attached thread did.
+    let is_open = ATTACHED.fetch_add(1, Ordering::Acquire) & ENDING == 0;
+    let done = if is_open { Python::try_attach(work) } else { None };
+    ATTACHED.fetch_sub(1, Ordering::Release);
+    done
+}
+
+/// Keeps threads of calls in flight from Python from now on. Not public: it runs at the end of the program.
+#[pyfunction(name = "_end_attaching")]
+fn end_attaching(py: Python<'_>) {
+    py.detach(|| {
+        let until = Instant::now() + LONGEST_ATTACHED;
+        ATTACHED.fetch_or(ENDING, Ordering::Acquire);
+        while ATTACHED.load(Ordering::Acquire) != ENDING && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+/// Adds the functions of this module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(end_attaching, module)?)
 }
 
 /// Does the fabric's work without the GIL, with checks for Ctrl-C.

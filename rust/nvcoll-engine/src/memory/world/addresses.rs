@@ -78,7 +78,9 @@ impl RegionTable {
     }
 
     fn region_of(&self, own: u32, address: *mut u8, bytes: usize) -> Option<(usize, usize)> {
-        let regions = self.mapped[own as usize].iter().map_while(|place| place.get()?.as_ref()).enumerate();
+        // Those of a peer are mapped in any order, so there may be gaps.
+        let regions = self.mapped[own as usize].iter().enumerate();
+        let regions = regions.filter_map(|(number, place)| Some((number, place.get()?.as_ref()?)));
         let offset_in = |block: &MemoryBlock| {
             let offset = address.addr().checked_sub(block.start().addr())?;
             (offset < block.bytes() && bytes <= block.bytes() - offset).then_some(offset)

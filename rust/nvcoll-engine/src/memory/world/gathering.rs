@@ -1,17 +1,33 @@
 //! The worlds of groups that gather, for ranks that are threads: the first rank of a group makes its world, the others find it, and the last removes it from the map.
 
-use std::collections::HashMap;
+use std::collections::hash_map::{Entry, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{World, WorldOrigin};
+use super::{HasLeft, World, WorldOrigin};
 use crate::deadline::WaitLimit;
 use crate::error::Result;
-use crate::memory::heap::HeapBlock;
+use crate::memory::heap::{HeapBlock, IsHarmless};
 
 /// The worlds of groups that wait for members.
 #[derive(Debug, Default)]
-pub(crate) struct GatheringGroups(Mutex<HashMap<(u32, u32), Gathering>>);
+pub(crate) struct GatheringGroups {
+    /// Of this world.
+    groups: Gatherings,
+    /// Of all worlds that were shrunk from one root.
+    shrunk: Arc<Gatherings>,
+    root: u64,
+}
+
+/// Which group: the call of the split and the color, or the attempt and the ranks that are left.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum GroupKey {
+    Split(u32, u32),
+    Shrunk(u32, Vec<u32>),
+}
+
+type Gatherings = Mutex<HashMap<GroupKey, Gathering>>;
 
 #[derive(Debug)]
 struct Gathering {
@@ -19,27 +35,55 @@ struct Gathering {
     missing: usize,
 }
 
+/// Returns the world of a group, which the first of its ranks makes.
+fn gather(groups: &Gatherings, key: GroupKey, ranks: Vec<u32>, origin: impl FnOnce() -> GatheringGroups) -> Arc<World> {
+    let mut groups = groups.lock().unwrap_or_else(PoisonError::into_inner);
+    match groups.entry(key) {
+        Entry::Vacant(_) if ranks.len() == 1 => Arc::new(World::of(ranks, true, origin())),
+        Entry::Vacant(place) => {
+            let missing = ranks.len() - 1;
+            place.insert(Gathering { world: Arc::new(World::of(ranks, true, origin())), missing }).world.clone()
+        }
+        Entry::Occupied(mut place) => {
+            place.get_mut().missing -= 1;
+            match place.get().missing {
+                0 => place.remove().world,
+                _ => place.get().world.clone(),
+            }
+        }
+    }
+}
+
+/// The number of the next world that is a root.
+static NEXT_ROOT: AtomicU64 = AtomicU64::new(1);
+
 impl WorldOrigin for GatheringGroups {
     fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, _limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
-        let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = ranks.len();
-        let make = || Gathering { world: Arc::new(World::of_group(ranks)), missing };
-        let gathering = groups.entry((call, color)).or_insert_with(make);
-        gathering.missing -= 1;
-        let (world, is_complete) = (gathering.world.clone(), gathering.missing == 0);
-        if is_complete {
-            groups.remove(&(call, color));
-        }
-        Ok(world)
+        // Relaxed: the numbers differ, and say nothing else.
+        let origin = || Self { root: NEXT_ROOT.fetch_add(1, Ordering::Relaxed), ..Self::default() };
+        Ok(gather(&self.groups, GroupKey::Split(call, color), ranks, origin))
+    }
+
+    fn make_shrunk(&self, attempt: u32, ranks: Vec<u32>, _limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
+        let origin = || Self { groups: Mutex::default(), shrunk: self.shrunk.clone(), root: self.root };
+        Ok(gather(&self.shrunk, GroupKey::Shrunk(attempt, ranks.clone()), ranks, origin))
+    }
+
+    fn root(&self) -> u64 {
+        self.root
     }
 
     fn allocate(&self, _bytes: usize) -> Result<Option<HeapBlock>> {
         Ok(None)
     }
 
-    fn is_gone(&self, _rank: u32) -> bool {
-        false
+    fn process_of(&self, _rank: u32) -> Option<u32> {
+        None
     }
+
+    fn keep_until(&self, _block: HeapBlock, _has_left: HasLeft) {}
+
+    fn withhold_until(&self, _is_harmless: Box<IsHarmless>) {}
 
     fn longest_quiesce(&self) -> Option<Duration> {
         None
@@ -64,6 +108,6 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &second) && first.ranks() == [4, 2]);
         assert!(!Arc::ptr_eq(&first, &other_color) && !Arc::ptr_eq(&first, &other_call));
         assert_eq!(Arc::strong_count(&first), 2, "the two that came hold it");
-        assert_eq!(groups.0.lock().unwrap().len(), 1, "one group waits for its second rank");
+        assert_eq!(groups.groups.lock().unwrap().len(), 1, "one group waits for its second rank");
     }
 }

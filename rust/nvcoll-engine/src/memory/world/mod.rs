@@ -2,19 +2,27 @@
 
 pub(crate) mod addresses;
 mod gathering;
+pub(crate) mod identity;
+pub(crate) mod notice;
+pub(crate) mod notice_board;
 pub(crate) mod rank_lines;
 
 use std::alloc::{handle_alloc_error, Layout};
-use std::sync::{Arc, OnceLock};
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
-use crate::memory::heap::HeapBlock;
-use crate::sync::Abort;
+use crate::memory::heap::{HeapBlock, IsHarmless};
+use crate::sync::{Abort, Cause, Deaths};
 use addresses::Addresses;
 use gathering::GatheringGroups;
+use identity::Identity;
+use notice::WorldName;
+use notice_board::NoticeBoard;
 use nvcoll_core::limits::staging_bytes;
 use rank_lines::{RankBells, RankLines, RankWords};
 
@@ -26,8 +34,67 @@ pub(crate) struct World {
     pub(crate) addresses: Addresses,
     ranks: Vec<u32>,
     is_group: bool,
+    /// The deaths of ranks of the run.
+    pub(crate) deaths: Arc<Deaths>,
+    /// The streams of messages that this process made, with the rank that reads each.
+    streams: Mutex<Vec<(u32, ReachableBlock)>>,
     origin: Box<dyn WorldOrigin>,
+    kin: OnceLock<Kin>,
 }
+
+/// What a world knows of the run: its name there, and the board of all ranks.
+#[derive(Debug)]
+struct Kin {
+    name: WorldName,
+    board: Arc<NoticeBoard>,
+}
+
+/// Memory that every rank of a world can reach, or that none but its rank need reach.
+#[derive(Debug)]
+pub(crate) enum ReachableBlock {
+    /// Ranks are threads, or only this one uses it.
+    Own(MemoryBlock),
+    /// Ranks are processes.
+    Symmetric(HeapBlock),
+}
+
+impl ReachableBlock {
+    /// Allocates memory for a purpose.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn allocate(world: &World, what: &'static str, bytes: usize) -> Result<Self> {
+        match world.origin().allocate(bytes)? {
+            Some(block) => Ok(Self::Symmetric(block)),
+            None => Self::of_its_own(what, bytes),
+        }
+    }
+
+    /// Allocates memory that ranks reach only if they are threads.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn of_its_own(what: &'static str, bytes: usize) -> Result<Self> {
+        MemoryBlock::try_zeroed(bytes).map(Self::Own).ok_or(Error::NoMemory { what, bytes })
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        match self {
+            Self::Own(block) => block.start(),
+            Self::Symmetric(block) => block.start(),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Own(block) => block.bytes(),
+            Self::Symmetric(block) => block.bytes(),
+        }
+    }
+}
+
+/// Says whether a peer has left a world, also when this rank has.
+pub(crate) type HasLeft = Box<dyn Fn() -> bool + Send>;
 
 /// Where a world came from: what differs between ranks that are threads and ranks that are processes.
 pub(crate) trait WorldOrigin: std::fmt::Debug + Send + Sync {
@@ -37,14 +104,30 @@ pub(crate) trait WorldOrigin: std::fmt::Debug + Send + Sync {
     /// [`Error::NoMemory`], or the failure of a peer that should have passed its memory. Ranks that are processes fail together.
     fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>>;
 
+    /// Returns the world of the ranks of the run that are left of this one, after they have met in attempt number `attempt`. Each of them asks
+    /// once.
+    ///
+    /// # Errors
+    /// As [`WorldOrigin::make_group`], and if a rank ended meanwhile.
+    fn make_shrunk(&self, attempt: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>>;
+
+    /// Returns the number of the world from which this one was shrunk, maybe in several steps.
+    fn root(&self) -> u64;
+
     /// Allocates memory that every rank can reach; `None` if ranks are threads, which reach all memory.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
     fn allocate(&self, bytes: usize) -> Result<Option<HeapBlock>>;
 
-    /// Says whether a rank of the run has ended without a word: its process is gone. It may be asked every millisecond.
-    fn is_gone(&self, rank: u32) -> bool;
+    /// Returns the number of a rank's process, if it is another than this one and the system tells it.
+    fn process_of(&self, rank: u32) -> Option<u32>;
+
+    /// Keeps a block of symmetric memory until the peer that may read it has left.
+    fn keep_until(&self, block: HeapBlock, has_left: HasLeft);
+
+    /// Keeps memory that other ranks can reach from being used again until a peer is harmless.
+    fn withhold_until(&self, is_harmless: Box<IsHarmless>);
 
     /// Returns how long a rank whose call failed waits for peers that may still touch its buffers; `None` if it cannot return
     /// before, because they would touch memory that is freed.
@@ -71,24 +154,29 @@ pub(crate) const BELLS_BYTES: usize = size_of::<RankBells>();
 impl World {
     /// Makes the world of all ranks.
     pub(crate) fn new(world_size: u32) -> Self {
-        Self::of((0..world_size).collect(), false)
+        Self::of((0..world_size).collect(), false, GatheringGroups::default())
     }
 
     /// Makes the world of some ranks of the run. Their rank in it is their index in the list.
+    #[cfg(test)]
     pub(crate) fn of_group(ranks: Vec<u32>) -> Self {
-        Self::of(ranks, true)
+        Self::of(ranks, true, GatheringGroups::default())
     }
 
-    fn of(ranks: Vec<u32>, is_group: bool) -> Self {
+    fn of(ranks: Vec<u32>, is_group: bool, origin: GatheringGroups) -> Self {
         let (words, bells) = (zeroed(ranks.len(), WORDS_BYTES), zeroed(ranks.len(), BELLS_BYTES));
         let lines = |at| RankLines::at((&words, at * WORDS_BYTES), (&bells, at * BELLS_BYTES));
+        let lines: Vec<_> = (0..ranks.len()).map(lines).collect();
         Self {
-            lines: (0..ranks.len()).map(lines).collect(),
+            lines,
             staging: OnceLock::new(),
             addresses: Addresses::OneSpace,
             ranks,
             is_group,
-            origin: Box::new(GatheringGroups::default()),
+            deaths: Arc::default(),
+            streams: Mutex::default(),
+            origin: Box::new(origin),
+            kin: OnceLock::new(),
         }
     }
 
@@ -98,11 +186,14 @@ impl World {
         is_group: bool,
         regions: Vec<RankRegions>,
         addresses: Addresses,
+        deaths: Arc<Deaths>,
         origin: Box<dyn WorldOrigin>,
     ) -> Self {
-        let lines = regions.iter().map(|region| RankLines::at((&region.words, 0), (&region.bells, 0))).collect();
+        let lines: Vec<_> =
+            regions.iter().map(|region| RankLines::at((&region.words, 0), (&region.bells, 0))).collect();
         let staging: Vec<_> = regions.into_iter().map(|region| region.staging).collect();
-        Self { lines, staging: OnceLock::from(staging), addresses, ranks, is_group, origin }
+        let (kin, streams) = (OnceLock::new(), Mutex::default());
+        Self { lines, staging: OnceLock::from(staging), addresses, ranks, is_group, deaths, streams, origin, kin }
     }
 
     /// Returns the abort word.
@@ -116,9 +207,39 @@ impl World {
         &*self.origin
     }
 
-    /// Says whether the process of a rank of this world is gone.
-    pub(crate) fn is_gone(&self, rank: u32) -> bool {
-        self.origin.is_gone(self.ranks[rank as usize])
+    /// Returns the cause by which calls end if the process of a rank has ended without a word.
+    pub(crate) fn death_of(&self, rank: u32) -> Option<Cause> {
+        let end = self.deaths.end_of(self.ranks[rank as usize])?;
+        // It may depart and end between two looks. Who has seen the end sees the departure.
+        let has_departed = self.lines[rank as usize].departure.last().is_some();
+        (!has_departed).then_some(Cause::Gone(rank, end))
+    }
+
+    /// Returns the cause by which calls end if a process of this world has ended without a word.
+    #[inline]
+    pub(crate) fn first_death(&self) -> Option<Cause> {
+        if !self.deaths.is_any() {
+            return None;
+        }
+        (0..self.world_size()).find_map(|rank| self.death_of(rank))
+    }
+
+    /// Returns the number of the process of a rank, if it is another than this one and the system tells it.
+    pub(crate) fn process_of(&self, rank: u32) -> Option<u32> {
+        self.origin.process_of(self.ranks[rank as usize])
+    }
+
+    /// Says whether a rank touches nobody's buffers: it is in no call, has acknowledged an abort, or runs no more.
+    pub(crate) fn is_quiet(&self, rank: u32) -> bool {
+        self.lines[rank as usize].activity.is_quiet() || self.deaths.is_over(self.ranks[rank as usize])
+    }
+
+    /// Withholds memory that a rank may still write, until it is quiet.
+    pub(crate) fn withhold_from(&self, rank: u32) {
+        // The words, not the world: it holds the heap.
+        let words = self.lines[rank as usize].words().clone();
+        let (deaths, of_run) = (self.deaths.clone(), self.ranks[rank as usize]);
+        self.origin.withhold_until(Box::new(move || words.activity.is_quiet() || deaths.is_over(of_run)));
     }
 
     /// Returns the ranks of the run, in the order of ranks here.
@@ -129,6 +250,48 @@ impl World {
     /// Says whether the world was split off from another.
     pub(crate) fn is_group(&self) -> bool {
         self.is_group
+    }
+
+    /// Gives a group that was split off in call `split` of `parent` its name. The first of its ranks in this process does it, before it
+    /// makes a call there.
+    pub(crate) fn set_parent(&self, parent: &Self, split: u32, color: u32) {
+        let mut hasher = DefaultHasher::new();
+        (parent.name().id, split, color).hash(&mut hasher);
+        let name = WorldName { id: hasher.finish().max(1), split, ranks: self.ranks.iter().copied().collect() };
+        _ = self.kin.set(Kin { name, board: parent.kin().board.clone() });
+    }
+
+    /// Gives a world that was shrunk from `parent` its name, as [`World::set_parent`] that of a group.
+    pub(crate) fn set_shrunk(&self, parent: &Self, attempt: u32) {
+        let mut hasher = DefaultHasher::new();
+        (parent.origin.root(), attempt, &self.ranks).hash(&mut hasher);
+        let name =
+            WorldName { id: hasher.finish().max(1), split: attempt, ranks: self.ranks.iter().copied().collect() };
+        _ = self.kin.set(Kin { name, board: parent.kin().board.clone() });
+    }
+
+    fn kin(&self) -> &Kin {
+        let of_all = || WorldName { id: 0, split: 0, ranks: self.ranks.iter().copied().collect() };
+        self.kin.get_or_init(|| Kin { name: of_all(), board: NoticeBoard::of(&self.lines) })
+    }
+
+    /// Returns the name of this communicator.
+    pub(crate) fn name(&self) -> &WorldName {
+        &self.kin().name
+    }
+
+    /// Writes into the words of rank `own` whose they are, for readers in other programs; `job` names the job, or is empty.
+    pub(crate) fn identify(&self, own: u32, job: &str) {
+        let rank = self.ranks[own as usize];
+        let world_size = self.board().world_size();
+        let identity =
+            Identity { process: std::process::id(), rank, world_size, world: *self.name(), job: job.to_owned() };
+        self.lines[own as usize].identity.post(&identity.words(WORDS_BYTES));
+    }
+
+    /// Returns the board of all ranks of the run.
+    pub(crate) fn board(&self) -> &NoticeBoard {
+        &self.kin().board
     }
 
     pub(crate) fn world_size(&self) -> u32 {
@@ -152,9 +315,31 @@ impl World {
         Ok(())
     }
 
+    /// Makes the memory of a stream of messages to a rank, which lives as long as the world; returns its address.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn make_stream(&self, to: u32, bytes: usize) -> Result<*mut u8> {
+        let block = ReachableBlock::allocate(self, "messages", bytes)?;
+        let start = block.start();
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push((to, block));
+        Ok(start)
+    }
+
     /// Returns the address of a rank's staging, which must exist.
     pub(crate) fn staging(&self, rank: u32) -> *mut u8 {
         self.staging.get().expect("it is made before a call begins that needs it")[rank as usize].start()
+    }
+}
+
+impl Drop for World {
+    /// Keeps the streams to ranks that are processes and have not left this world yet, for they may read them.
+    fn drop(&mut self) {
+        for (to, block) in std::mem::take(self.streams.get_mut().unwrap_or_else(PoisonError::into_inner)) {
+            if let ReachableBlock::Symmetric(block) = block {
+                self.origin.keep_until(block, self.lines[to as usize].departure_of_peer());
+            }
+        }
     }
 }
 

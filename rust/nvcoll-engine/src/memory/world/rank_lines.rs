@@ -1,9 +1,11 @@
 //! The lines of one rank: the words and records that it shows to its peers.
 //!
 //! ```text
-//! RankWords   stamp, records, activity, departure, progress, calls of a batch        the rank writes, its peers read
-//! RankBells   doorbell; on the first rank the abort word of the world                every rank writes
-//! RankNotes   arrays behind copies, footprints, the call in which the rank failed    ranks of one process only
+//! RankWords   identity, stamp, records and what they have no room for, activity,
+//!             departure, life, rendezvous, progress, notices, calls of a batch,
+//!             outbox                                                               the rank writes, its peers read
+//! RankBells   doorbells; on the first rank the abort word of the world                every rank writes
+//! RankNotes   arrays behind copies, footprints                                     ranks of one process only
 //! ```
 //!
 //! Words and bells are atomics without addresses, and start as zero. So they can lie in memory that ranks map: on the heap for ranks
@@ -13,26 +15,43 @@
 //! notes that only itself can read, and reads empty notes of its peers: no memory overlaps.
 
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::call::PositionedCall;
+use super::HasLeft;
+use crate::call::description::DESCRIPTION_WORDS;
 use crate::memory::block::MemoryBlock;
 use crate::memory::footprint::Footprints;
 use crate::memory::originals::OriginalArrays;
+use crate::memory::world::identity::IDENTITY_WORDS;
+use crate::memory::world::notice::{NOTICES, NOTICE_WORDS};
 use crate::sync::atomic::AtomicBool;
 use crate::sync::progress::QUEUES;
-use crate::sync::{Abort, Activity, BatchRecords, Departure, Doorbell, Progress, RecordLine, Stamp};
+use crate::sync::record::PLACES;
+use crate::sync::{
+    Abort, Activity, BatchRecords, Departure, Doorbell, Life, Outbox, Posted, Progress, RecordLine, Rendezvous, Stamp,
+};
 
 /// The words of one rank, which it alone writes.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct RankWords {
+    /// Comes first in every version of nvcoll.
+    pub(crate) identity: Posted<IDENTITY_WORDS>,
     pub(crate) stamp: Stamp,
     pub(crate) record: RecordLine,
+    /// What the record of the call in the same place has no room for. It is of that call if it begins with its fingerprint.
+    pub(crate) described: [Posted<DESCRIPTION_WORDS>; PLACES],
     pub(crate) activity: Activity,
     pub(crate) departure: Departure,
+    /// Only that in the world of all ranks is used, of ranks that are processes.
+    pub(crate) life: Life,
+    /// As `life`, of ranks of every kind.
+    pub(crate) rendezvous: Rendezvous,
     pub(crate) progress: [Progress; QUEUES],
+    /// Those in the world of all ranks are used, for the waits of all communicators of the rank.
+    pub(crate) notices: [Posted<NOTICE_WORDS>; NOTICES],
     pub(crate) batch: BatchRecords,
+    pub(crate) outbox: Outbox,
 }
 
 /// The words of one rank that its peers write too.
@@ -40,6 +59,8 @@ pub(crate) struct RankWords {
 #[repr(C)]
 pub(crate) struct RankBells {
     pub(crate) doorbell: Doorbell,
+    /// On which the rank sleeps that waits for messages: another thread of it may be in a call meanwhile.
+    pub(crate) message_bell: Doorbell,
     /// Only that of the first rank is used.
     pub(crate) abort: Abort,
 }
@@ -51,9 +72,6 @@ pub(crate) struct RankNotes {
     pub(crate) footprints: Footprints,
     /// Whether the rank still has results in copies: from before its stamp until the results are in its arrays.
     pub(crate) has_copies: AtomicBool,
-    /// The number and the description of the call in which the rank failed first; records have no room for all of it.
-    /// It is written before the rank acknowledges the abort.
-    pub(crate) failed_in: OnceLock<(u32, Vec<PositionedCall>)>,
 }
 
 /// The lines of one rank.
@@ -77,6 +95,25 @@ impl RankLines {
         &self.bells.doorbell
     }
 
+    pub(super) fn words(&self) -> &InBlock<RankWords> {
+        &self.words
+    }
+
+    pub(crate) fn message_bell(&self) -> &Doorbell {
+        &self.bells.message_bell
+    }
+
+    /// Returns a question that outlives the world: whether the rank has left it.
+    pub(super) fn departure_of_peer(&self) -> HasLeft {
+        let words = self.words.clone();
+        Box::new(move || words.departure.last().is_some())
+    }
+
+    /// Returns the doorbells of the rank.
+    pub(crate) fn bells(&self) -> [&Doorbell; 2] {
+        [self.doorbell(), self.message_bell()]
+    }
+
     pub(super) fn abort(&self) -> &Abort {
         &self.bells.abort
     }
@@ -91,20 +128,20 @@ impl Deref for RankLines {
     }
 }
 
-/// Types that consist of atomics alone, for which zeros are a value.
+/// Types that consist of atomics, and of bytes that are reached by their address alone; zeros are a value.
 ///
 /// # Safety
 /// As the first line says.
-unsafe trait Words {}
+pub(crate) unsafe trait Words {}
 
-// SAFETY: every field is made of atomic integers.
+// SAFETY: every field is made of atomic integers, and of the data in stamp lines.
 unsafe impl Words for RankWords {}
 // SAFETY: as above.
 unsafe impl Words for RankBells {}
 
 /// Words that lie in a block.
 #[derive(Debug)]
-struct InBlock<T> {
+pub(crate) struct InBlock<T> {
     at: *const T,
     /// Holds the memory.
     _block: Arc<MemoryBlock>,
@@ -116,11 +153,17 @@ unsafe impl<T: Words + Sync> Send for InBlock<T> {}
 unsafe impl<T: Words + Sync> Sync for InBlock<T> {}
 
 impl<T: Words> InBlock<T> {
-    fn at((block, offset): (&Arc<MemoryBlock>, usize)) -> Self {
+    pub(crate) fn at((block, offset): (&Arc<MemoryBlock>, usize)) -> Self {
         assert!(offset.checked_add(size_of::<T>()).is_some_and(|end| end <= block.bytes()), "words beyond their block");
         let at = block.start().wrapping_add(offset).cast_const().cast::<T>();
         assert!(at.is_aligned(), "words that do not begin on a line");
         Self { at, _block: block.clone() }
+    }
+}
+
+impl<T> Clone for InBlock<T> {
+    fn clone(&self) -> Self {
+        Self { at: self.at, _block: self._block.clone() }
     }
 }
 
@@ -130,7 +173,7 @@ impl<T: Words> Deref for InBlock<T> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: `at` asserted that a `T` lies in the block, which lives as long as `self`. Blocks begin as zeros, and `Words`
-        // says that any bytes are a `T`. Nobody reaches the bytes but by atomics: blocks of words are used for nothing else.
+        // says that any bytes are a `T`. Nobody reaches them but as `Words` says: blocks of words are used for nothing else.
         unsafe { &*self.at }
     }
 }

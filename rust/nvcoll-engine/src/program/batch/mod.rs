@@ -34,7 +34,7 @@ use crate::program::call_counter::CallCounter;
 use crate::program::call_counts::CallCounts;
 use crate::program::order::StepOrder;
 use crate::program::store_choice::StoreChoice;
-use crate::program::Program;
+use crate::program::{Program, Slot};
 use crate::sync::batch_records::MOST_CALLS;
 
 /// Queues count their steps in 31 bits. Cited: [`crate::sync::Progress`].
@@ -116,6 +116,28 @@ impl<'a> Pass<'a> {
         match self.origin {
             PassOrigin::Call(_) => first.alone.as_ref().unwrap_or(&first.order),
             PassOrigin::Words(_) | PassOrigin::Batch(..) => &first.order,
+        }
+    }
+
+    /// Says whether what its only call stages lies in the stamp lines.
+    #[inline]
+    pub(crate) fn is_inline(&self) -> bool {
+        matches!(self.origin, PassOrigin::Call(_)) && self.first().is_inline
+    }
+
+    /// Says whether a rank that reads no memory of a peer but staging needs nothing of the peer's record but its digest.
+    #[inline]
+    pub(crate) fn needs_no_records(&self) -> bool {
+        let first = self.first();
+        matches!(self.origin, PassOrigin::Call(_)) && first.alone.is_some() && !first.is_scaled
+    }
+
+    /// Returns the slot of a tile of call `number`, from where its staging begins.
+    #[inline]
+    pub(crate) fn slot(&self, number: u32, tile: u32) -> Slot {
+        match self.is_inline() {
+            true => Slot::NONE,
+            false => Slot::of(self.first(), number, tile),
         }
     }
 

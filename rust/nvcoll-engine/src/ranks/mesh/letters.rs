@@ -54,6 +54,8 @@ pub(super) struct Correspondence {
 #[derive(Debug, Default)]
 struct Inbox {
     kept: HashMap<[u64; 3], VecDeque<Result<Message>>>,
+    /// What the keys of messages begin with that nobody will ask for.
+    forgotten: Vec<[u64; 2]>,
     is_being_read: bool,
     has_ended: bool,
 }
@@ -110,6 +112,13 @@ impl Correspondence {
     fn of_system(&self, what: &str, error: &std::io::Error) -> Error {
         let number = error.raw_os_error().unwrap_or(libc::EIO);
         Error::System { what: format!("{what} rank {}", self.peer), number }
+    }
+
+    /// Drops the messages with keys that begin so, those that come later too.
+    pub(super) fn forget(&self, key: [u64; 2]) {
+        let mut inbox = self.inbox();
+        inbox.kept.retain(|kept, _| kept[..2] != key);
+        inbox.forgotten.push(key);
     }
 
     /// Sends a message.
@@ -220,7 +229,10 @@ impl Correspondence {
                 number: libc::EMFILE,
             })
         };
-        self.inbox().kept.entry(body.key).or_default().push_back(message);
+        let mut inbox = self.inbox();
+        if !inbox.forgotten.iter().any(|key| body.key[..2] == *key) {
+            inbox.kept.entry(body.key).or_default().push_back(message);
+        }
     }
 }
 

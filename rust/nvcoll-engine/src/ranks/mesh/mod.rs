@@ -166,6 +166,11 @@ impl Mesh {
         self.peer(peer)?.receive(key, &mut WaitLimit { deadline, is_interrupted: is_given_up })
     }
 
+    /// Drops the messages with keys that begin so, those that come later too.
+    pub(crate) fn forget(&self, key: [u64; 2]) {
+        self.peers.iter().flatten().for_each(|peer| peer.forget(key));
+    }
+
     /// Says whether a peer has closed its end: its process ended, or it dropped its mesh. It does not block. A rank does not leave itself.
     ///
     /// # Panics

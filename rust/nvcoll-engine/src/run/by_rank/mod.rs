@@ -14,23 +14,28 @@
 //! ranks call for themselves. A failing rank returns when no peer can still touch its buffers (`run/quiesce.rs`).
 
 mod meeting;
+mod waiting;
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::call::PositionedCall;
-use crate::deadline::WaitLimit;
-use crate::error::Result;
+use crate::deadline::{Deadline, WaitLimit};
+use crate::error::{Error, Result};
 use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::order::Wait;
 use crate::program::store_choice::TimedStores;
-use crate::program::{Slot, Workspace};
-use crate::run::quiesce::{quiesce_and_report, ring_everybody};
-use crate::sync::atomic::pause;
-use crate::sync::backoff::{give_way, Backoff, Next};
-use crate::sync::{Cause, Doorbell, Pair};
-use meeting::ID;
+use crate::program::Workspace;
+use crate::run::fault::{Fault, Moment};
+use crate::run::hold_up::HoldUp;
+use crate::run::quiesce::{ring_everybody, wait_until_quiet};
+use crate::run::report::{error_of, missing, place_of_trouble};
+use crate::sync::{Cause, Doorbell};
+use meeting::{digest, ID};
+use waiting::not_entered;
 
 /// The distance of calls at which a rank updates the progress words of queues that it does not use. A word that
 /// stayed 2^31 calls behind would look as if it were ahead. Chosen: half of that.
@@ -91,8 +96,14 @@ pub(crate) struct RankWorker {
     gone: Vec<bool>,
     cursors: Vec<QueueCursor>,
     workspace: Workspace,
+    /// What peers did while the worker waited in this call.
+    hold_up: RefCell<HoldUp>,
     /// Whether everybody is known to have entered the previous call, by its proof.
     has_seen_all: bool,
+    /// What its peers did when its time was up.
+    doings: OnceLock<String>,
+    /// What a test has asked to happen.
+    pub(crate) fault: Option<Box<Fault>>,
 }
 
 impl RankWorker {
@@ -110,7 +121,10 @@ impl RankWorker {
             gone: vec![false; n],
             cursors: Vec::new(),
             workspace: Workspace::default(),
+            hold_up: RefCell::default(),
             has_seen_all: true,
+            doings: OnceLock::new(),
+            fault: None,
         }
     }
 
@@ -145,7 +159,8 @@ impl RankWorker {
     ) -> Result<()> {
         self.prepare(world, pass);
         let panicking = EndOnPanic { world, ranks: self.ranks.clone() };
-        let mut outcome = self.enter(world, pass, mapped.is_some(), number, buffers, patience);
+        let mut outcome = self.come_to(world, number, Moment::Before);
+        outcome = outcome.and_then(|()| self.enter(world, pass, mapped.is_some(), number, buffers, patience));
         if let (Ok(()), Some(mapped)) = (outcome, mapped) {
             outcome = self.all_are_reachable(world, pass, number, patience).map(|is_mapped| {
                 if is_mapped {
@@ -162,14 +177,9 @@ impl RankWorker {
         let outcome = outcome.and_then(|()| unsafe { self.work(world, pass, number, patience) });
         stores.into_iter().filter(|_| outcome.is_ok()).for_each(TimedStores::learn);
         std::mem::forget(panicking);
-        if self.is_member && outcome.is_err() {
-            let called = |nth: usize| PositionedCall {
-                call: pass.programs()[nth].call().clone().into(),
-                place: pass.place(nth),
-            };
-            let called = (0..pass.programs().len()).map(called).collect();
-            // The first failure stays: later calls of an aborted world never begin.
-            let _ = world.lines[self.ranks.start as usize].notes.failed_in.set((number, called));
+        if let (true, Err(cause)) = (self.is_member, outcome) {
+            // Peers may have to name a call of a batch.
+            self.describe_call(world, pass, number, place_of_trouble(world, cause, number));
         }
         for rank in self.ranks.clone() {
             let activity = &world.lines[rank as usize].activity;
@@ -180,10 +190,26 @@ impl RankWorker {
             }
         }
         self.has_seen_all = outcome.is_ok() && pass.first().verified().is_symmetric();
-        outcome.map_err(|cause| quiesce_and_report(world, pass, number, &self.ranks, cause, &patience.deadline))
+        outcome.map_err(|cause| {
+            wait_until_quiet(world, &self.ranks);
+            self.report(world, pass, number, cause, &patience.deadline)
+        })
+    }
+
+    /// Returns the error of this worker in call `number`.
+    #[cold]
+    fn report(&self, world: &World, pass: Pass<'_>, number: u32, cause: Cause, deadline: &Deadline) -> Error {
+        let own_call = |call: u32, nth: usize| (call == number).then(|| call_in(pass, nth));
+        let doings = self.doings.get().map_or("", |doings| doings);
+        let late = || {
+            let (ranks, words) = missing(world, number, &self.ranks);
+            deadline.error(call_in(pass, 0), words + doings + &self.hold_up.borrow().words(&ranks, doings))
+        };
+        error_of(world, &self.ranks, cause, own_call, late)
     }
 
     fn prepare(&mut self, world: &World, pass: Pass<'_>) {
+        *self.hold_up.get_mut() = HoldUp::default();
         self.fit(pass);
         if self.known.id != pass.id() {
             self.recall(pass.id());
@@ -227,7 +253,8 @@ impl RankWorker {
     ) -> std::result::Result<(), Cause> {
         if !self.has_seen_all {
             let before = number.wrapping_sub(1);
-            self.wait(world, before, patience, |_| world.lines.iter().all(|lines| lines.stamp.has_entered(before)))?;
+            let is_over = |_: &Self| world.lines.iter().all(|lines| lines.stamp.has_entered(before));
+            self.wait(world, before, patience, is_over, |_| not_entered(world, before))?;
         }
         self.fingerprint = pass.fingerprint();
         self.see_who_is_gone(world, pass, number);
@@ -235,22 +262,26 @@ impl RankWorker {
         for rank in self.ranks.clone() {
             let at = if self.is_member { 0 } else { rank as usize };
             let lines = &world.lines[rank as usize];
-            lines.activity.begin();
+            lines.activity.begin(number);
             if let Some(cause) = world.abort().cause() {
                 return Err(cause);
+            }
+            if let Some(cause) = world.first_death() {
+                return Err(world.abort().raise(cause));
             }
             let own = buffers.iter().skip(at).step_by(given);
             let record = self.describe(world, pass, rank, is_reachable, number, own.clone());
             lines.record.write(number, &record);
+            self.describe_call(world, pass, number, 0);
             if number.is_multiple_of(REFRESH_CALLS) {
                 // Nothing of this call is done, and everything of the earlier ones.
                 lines.progress.iter().for_each(|progress| progress.publish(number, 0));
             }
-            self.know_own(world, pass, rank, own);
+            self.know_own(world, pass, rank, number, own);
             self.known.peers[rank as usize] = record[ID];
             // SAFETY: early tasks touch own memory alone, which is known now; their slot of staging is free from the enter on.
             unsafe { self.run_early_tasks(world, pass, rank, number) };
-            lines.stamp.enter(number);
+            lines.stamp.enter(number, digest(self.fingerprint, pass));
         }
         Doorbell::ring_all(
             (0..world.world_size()).step_by(self.block as usize).map(|r| world.lines[r as usize].doorbell()),
@@ -267,7 +298,7 @@ impl RankWorker {
     /// What [`RankWorker::run`] demands; the buffers of the rank are known, and the workspace fits the pass.
     unsafe fn run_early_tasks(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32) {
         let program = pass.first();
-        let slot = Slot::of(program, number, 0);
+        let slot = pass.slot(number, 0);
         for &task in &pass.order().early[rank as usize] {
             // SAFETY: the task waits for nothing, says `StepOrder::alone`; the caller promised the rest.
             unsafe { program.run_task(task, 0, slot, &self.known.buffers[..world.lines.len()], &mut self.workspace) };
@@ -286,6 +317,7 @@ impl RankWorker {
         patience: &mut WaitLimit<'_>,
     ) -> std::result::Result<(), Cause> {
         let tiles = pass.tiles();
+        self.come_to(world, number, Moment::After(0))?;
         loop {
             // SAFETY: own buffers were noted by `meet` above, those of peers are when their enter is seen.
             let has_moved = unsafe { self.advance(world, pass, tiles, number) }?;
@@ -293,19 +325,38 @@ impl RankWorker {
                 break;
             }
             match has_moved {
-                true => self.go_on(world, patience)?,
-                false => self.wait(world, number, patience, |rank_worker| rank_worker.can_move(world, pass, number))?,
+                true => self.go_on(world, patience, || {})?,
+                false => self.wait(
+                    world,
+                    number,
+                    patience,
+                    |rank_worker| rank_worker.can_move(world, pass, number),
+                    |rank_worker| rank_worker.awaited(world, pass, number),
+                )?,
             }
         }
         for rank in self.ranks.clone() {
             for wait in &pass.order().leave[rank as usize] {
-                self.wait(world, number, patience, |_| is_over(world, wait, number, tiles - 1))?;
+                let is_over = |wait: &Wait| is_over(world, wait, number, tiles - 1);
+                let awaited = || pass.order().leave[rank as usize].iter().filter(|wait| !is_over(wait)).map(Wait::rank);
+                let of_run = |_: &Self| awaited().map(|rank| world.ranks()[rank as usize]).collect();
+                self.wait(world, number, patience, |_| is_over(wait), of_run)?;
                 if let Wait::Enter { rank: peer } = *wait {
                     self.compare_and_meet(world, pass, peer, number, rank)?;
                 }
             }
         }
-        Ok(())
+        self.come_to(world, number, Moment::Leave)
+    }
+
+    /// Has a fault strike, if a test has asked for one at this moment.
+    #[inline]
+    fn come_to(&mut self, world: &World, number: u32, moment: Moment) -> std::result::Result<(), Cause> {
+        let fails = self.fault.as_mut().is_some_and(|fault| fault.reach(number, moment));
+        match fails {
+            true => Err(world.abort().raise(Cause::Failed(self.ranks.start))),
+            false => Ok(()),
+        }
     }
 
     /// Runs every step that need not wait; says whether there was one.
@@ -327,6 +378,7 @@ impl RankWorker {
                 // SAFETY: the step's waits are over, says `is_ready`, which met every rank whose enter is among them.
                 unsafe { self.step(world, pass, tiles, &mut cursor, number) };
                 has_moved = true;
+                self.come_to(world, number, Moment::After(1))?;
                 if let Some(cause) = world.abort().cause() {
                     return Err(cause);
                 }
@@ -378,7 +430,7 @@ impl RankWorker {
     /// enter the step waits for, directly or through earlier steps, so that their buffers are known.
     unsafe fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut QueueCursor, number: u32) {
         let (program, order) = (pass.first(), pass.order());
-        let slot = Slot::of(program, number, cursor.tile);
+        let slot = pass.slot(number, cursor.tile);
         let queue = &order.queues[cursor.rank as usize][cursor.queue as usize];
         let task = queue[cursor.index as usize];
         let ranks = world.lines.len();
@@ -417,62 +469,12 @@ impl RankWorker {
             }
         }
     }
+}
 
-    /// Waits until `is_over`: it pauses, then yields, then sleeps. The wait needs peers to reach `call`.
-    fn wait(
-        &self,
-        world: &World,
-        call: u32,
-        patience: &mut WaitLimit<'_>,
-        is_over: impl Fn(&Self) -> bool,
-    ) -> std::result::Result<(), Cause> {
-        let mut backoff = Backoff::of_rank();
-        while !is_over(self) {
-            if let Some(cause) = world.abort().cause() {
-                return Err(cause);
-            }
-            let next = backoff.look();
-            if next == Next::Pause {
-                pause();
-                continue;
-            }
-            self.go_on(world, patience)?;
-            if next == Next::GiveWay {
-                give_way();
-                continue;
-            }
-            if let Some(cause) = self.who_left(world, call) {
-                return Err(world.abort().raise(cause));
-            }
-            let doorbell = world.lines[self.ranks.start as usize].doorbell();
-            let has_news = || is_over(self) || world.abort().cause().is_some() || self.who_left(world, call).is_some();
-            doorbell.sleep(has_news, patience.deadline.at());
-        }
-        Ok(())
-    }
-
-    /// Raises the abort if this worker has waited long enough, or if its caller was interrupted.
-    fn go_on(&self, world: &World, patience: &mut WaitLimit<'_>) -> std::result::Result<(), Cause> {
-        if patience.deadline.has_passed() {
-            return Err(world.abort().raise(Cause::TimedOut(self.ranks.start)));
-        }
-        if (patience.is_interrupted)() {
-            return Err(world.abort().raise(Cause::Interrupted));
-        }
-        Ok(())
-    }
-
-    /// Finds a peer whose program has returned before it made `call`, or whose process is gone.
-    fn who_left(&self, world: &World, call: u32) -> Option<Cause> {
-        let cause = |rank: u32| {
-            let departure = &world.lines[rank as usize].departure;
-            if departure.is_before(call) {
-                return Some(Cause::Returned(Pair { ranks: [rank, self.ranks.start], call }));
-            }
-            departure.is_missing(|| world.is_gone(rank)).then_some(Cause::Gone(rank))
-        };
-        (0..world.world_size()).filter(|_| self.is_member).find_map(cause)
-    }
+/// Returns a call of a pass, or its last if it has fewer.
+fn call_in(pass: Pass<'_>, nth: usize) -> PositionedCall {
+    let nth = nth.min(pass.programs().len() - 1);
+    PositionedCall { call: pass.programs()[nth].call().clone().into(), place: pass.place(nth) }
 }
 
 /// Ends the calls of the world if the worker panics, since its peers and their callers would wait for it.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! let (mut operands, result) = Operands::new(...)?;     reads, checks, makes results, allocates packed copies
-//! operands.gather(py);                                  fills the copies
+//! operands.gather();                                    fills the copies, without the GIL
 //! engine.run(operands.buffers(...));
-//! operands.write_back(py);                              only if the run succeeded
+//! operands.write_back();                                only if the run succeeded
 //! ```
 //!
 //! A written array shares no byte with another array. A run that fails leaves strided arrays as they were, and packed arrays that
@@ -208,52 +208,58 @@ impl Operands {
 
     /// Returns all arrays as the user passed them, if the engine works on a copy of some; else none.
     pub(super) fn originals(&self) -> Vec<OriginalArray> {
-        if !self.is_copied() {
-            return Vec::new();
+        match self.is_copied() {
+            true => self.arrays(),
+            false => Vec::new(),
         }
-        let mut originals = Vec::new();
-        for (side, arrays, _) in self.sides() {
-            for (at, array) in arrays.iter().enumerate().filter(|(_, array)| array.is_there()) {
-                if let Some(is_written) = self.is_written(at, side) {
-                    let (address, layout) = (array.first.addr(), array.layout.clone());
-                    originals.push(OriginalArray { address, layout, is_written });
-                }
-            }
-        }
-        originals
+    }
+
+    /// Returns all arrays as the user passed them.
+    pub(super) fn arrays(&self) -> Vec<OriginalArray> {
+        self.numbered().map(|(_, array)| array).collect()
+    }
+
+    /// Returns all arrays as the user passed them, with their numbers.
+    fn numbered(&self) -> impl Iterator<Item = (usize, OriginalArray)> + '_ {
+        self.sides().into_iter().flat_map(move |(side, arrays, first)| {
+            arrays.iter().enumerate().filter(|(_, array)| array.is_there()).filter_map(move |(at, array)| {
+                let (address, layout, is_written) =
+                    (array.first.addr(), array.layout.clone(), self.is_written(at, side)?);
+                Some((first + at, OriginalArray { address, layout, is_written }))
+            })
+        })
+    }
+
+    /// Returns the name of one of [`Operands::arrays`] in messages.
+    pub(super) fn name(&self, at: usize) -> String {
+        self.label(self.numbered().nth(at).map_or(0, |(number, _)| number))
     }
 
     /// Fills the packed copies of strided arrays that are read.
-    pub(super) fn gather(&mut self, py: Python<'_>) {
-        self.detached(py, |operands| {
-            for (at, array) in operands.input.arrays.iter().enumerate() {
-                if operands.copies_input_to_output {
-                    let to = operands.written(at).start().wrapping_add(operands.before(at));
-                    // SAFETY: the owners are here; `check_apart` was true, and the output has room for the input's part.
-                    unsafe { array.copy_to(to) };
-                } else if operands.has(at, Side::Input) {
-                    // SAFETY: the owners are here.
-                    unsafe { array.gather() };
-                }
+    pub(super) fn gather(&mut self) {
+        if !self.is_copied() {
+            return;
+        }
+        for (at, array) in self.input.arrays.iter().enumerate() {
+            if self.copies_input_to_output {
+                let to = self.written(at).start().wrapping_add(self.before(at));
+                // SAFETY: the owners are here; `check_apart` was true, and the output has room for the input's part.
+                unsafe { array.copy_to(to) };
+            } else if self.has(at, Side::Input) {
+                // SAFETY: the owners are here.
+                unsafe { array.gather() };
             }
-        });
+        }
     }
 
     /// Writes the packed copies back to the strided arrays that are written.
-    pub(super) fn write_back(&mut self, py: Python<'_>) {
-        self.detached(py, |operands| {
-            for at in (0..operands.input.arrays.len()).filter(|&at| operands.is_changed(at)) {
-                // SAFETY: the owners are here, and `check_writable` was true before `new` returned.
-                unsafe { operands.written(at).write_back() };
-            }
-        });
-    }
-
-    /// Does work on the copies without the GIL, if there are copies.
-    fn detached(&mut self, py: Python<'_>, work: impl FnOnce(&mut Self) + Send) {
-        if self.is_copied() {
-            let operands = self;
-            py.detach(|| work(operands));
+    pub(super) fn write_back(&mut self) {
+        if !self.is_copied() {
+            return;
+        }
+        for at in (0..self.input.arrays.len()).filter(|&at| self.is_changed(at)) {
+            // SAFETY: the owners are here, and `check_writable` was true before `new` returned.
+            unsafe { self.written(at).write_back() };
         }
     }
 
@@ -444,7 +450,8 @@ impl Operands {
     }
 }
 
-fn refuse_conflict(
+/// Refuses arrays that share a byte where one of them is written.
+pub(super) fn refuse_conflict(
     py: Python<'_>,
     ranges: &mut [PlacedArray<'_>],
     tries: &mut TryBudget,

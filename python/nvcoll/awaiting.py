@@ -1,0 +1,37 @@
+"""``await work``: waits for a call in flight without blocking the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from typing import Any
+
+from nvcoll._nvcoll import Work
+
+POLL_S = 0.0005
+"""The time between two looks at a send or a receive, which moves when somebody looks. Chosen."""
+
+
+def outcome(work: Work) -> Generator[Any, None, Any]:
+    """Yields to the running loop until the call is over, and returns what the call returns.
+
+    A task that is cancelled meanwhile stops waiting; the call stays in flight.
+    """
+    while work._is_polled and not work.done():
+        yield from asyncio.sleep(POLL_S).__await__()
+    if not work.done():
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        def ring() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits there
+                loop.call_soon_threadsafe(wake)
+
+        work._when_done(ring)
+        yield from over
+    return work.wait()

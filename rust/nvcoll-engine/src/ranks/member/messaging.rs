@@ -1,0 +1,259 @@
+//! The messages of a member. They take no part in its calls: a thread may send while another one is in a collective. A rank that waits
+//! in a collective moves its messages meanwhile.
+
+use std::sync::{Arc, MutexGuard};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::{Member, ENDED, FORKED};
+use crate::deadline::{Deadline, WaitLimit};
+use crate::error::{Error, Result};
+use crate::messages::mailbox::Mailbox;
+use crate::messages::transfer::{MessageBuffer, MessageTransfer};
+use crate::sync::{Cause, WaitEnd};
+
+const IN_USE: Error = Error::Busy(
+    "another thread sends or receives with the communicator: a thread at a time, or a communicator for each",
+);
+
+/// The longest sleep of a rank while another of its threads moves its transfers. Chosen.
+const LONGEST_SLEEP: Duration = Duration::from_micros(100);
+
+/// The time between two questions of a waiting thread whether to stop. Chosen: as in `sync/completion.rs`.
+const QUESTION: Duration = Duration::from_millis(50);
+
+impl Member {
+    /// Begins a send to rank `to`. A small message is on its way when this returns.
+    ///
+    /// # Safety
+    /// The buffer is readable, and nobody writes it, until the transfer has ended.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; the cause of an abort; `NoPeer` if the receiver has returned; `Closed` and `Busy` as [`Member::run`].
+    pub unsafe fn send(&self, buffer: MessageBuffer, to: u32, tag: u32) -> Result<Arc<MessageTransfer>> {
+        let mut mailbox = self.mailbox()?;
+        // SAFETY: the caller promised it.
+        unsafe { mailbox.as_mut().ok_or(ENDED)?.send(&self.world, buffer, to, tag) }
+    }
+
+    /// Begins a receive from a rank, or from any, of a message with a tag, or with any. It has ended when this returns, if a small
+    /// message was there.
+    ///
+    /// # Safety
+    /// The buffer is writable, and nobody else touches it, until the transfer has ended.
+    ///
+    /// # Errors
+    /// The cause of an abort; `Closed` and `Busy` as [`Member::run`].
+    pub unsafe fn receive(
+        &self,
+        buffer: MessageBuffer,
+        from: Option<u32>,
+        tag: Option<u32>,
+    ) -> Result<Arc<MessageTransfer>> {
+        let mut mailbox = self.mailbox()?;
+        let mailbox = mailbox.as_mut().ok_or(ENDED)?;
+        mailbox.advance(&self.world);
+        // SAFETY: the caller promised it.
+        unsafe { mailbox.receive(&self.world, buffer, from, tag) }
+    }
+
+    /// Waits until every one of some transfers has ended. It moves all transfers of this member meanwhile. If one fails, all end. When this
+    /// returns, nobody touches the buffers any more.
+    ///
+    /// # Errors
+    /// `UnlikeMessage`, `NoPeer`, `Overdue`, `Interrupted`, `Aborted`: afterwards every call of the communicator fails. `Closed` as
+    /// [`Member::run`].
+    pub fn finish(
+        &self,
+        transfers: &[Arc<MessageTransfer>],
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let mut limit = WaitLimit { deadline, is_interrupted };
+        loop {
+            match self.mailbox() {
+                Ok(mut mailbox) => {
+                    return mailbox.as_mut().ok_or(ENDED)?.wait(&self.world, transfers, &mut limit, None)
+                }
+                Err(IN_USE) => {}
+                Err(error) => return Err(error),
+            }
+            // The thread that has the mailbox moves these transfers too, and ends them if the world is aborted.
+            if transfers.iter().all(|transfer| transfer.outcome().is_some()) {
+                let outcomes = transfers.iter().filter_map(|transfer| transfer.outcome());
+                return outcomes.cloned().find_map(Result::err).map_or(Ok(()), Err);
+            }
+            if limit.deadline.has_passed() {
+                self.raise(Cause::TimedOut(self.rank));
+            } else if (limit.is_interrupted)() {
+                self.raise(Cause::Interrupted(self.rank));
+            }
+            sleep(LONGEST_SLEEP);
+        }
+    }
+
+    /// Ends every transfer of this member, and every call of the communicator, because a transfer could not begin that belongs to others.
+    pub fn give_up(&self) {
+        self.raise(Cause::Failed(self.rank));
+    }
+
+    /// Waits until a transfer has ended, or until a time, and moves all transfers of this member meanwhile. The transfer fails at its
+    /// deadline.
+    pub fn drive(
+        &self,
+        transfer: &Arc<MessageTransfer>,
+        deadline: Deadline,
+        until: Option<Instant>,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> WaitEnd {
+        while transfer.outcome().is_none() {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return WaitEnd::TimedOut;
+            }
+            if is_interrupted() {
+                return WaitEnd::Interrupted;
+            }
+            let pause_at = until.map_or(now + QUESTION, |until| until.min(now + QUESTION));
+            match self.mailbox().as_deref_mut() {
+                Ok(Some(mailbox)) => {
+                    let mut limit = WaitLimit { deadline, is_interrupted: &mut || false };
+                    // The outcome of the transfer says what went wrong.
+                    _ = mailbox.wait(&self.world, std::slice::from_ref(transfer), &mut limit, Some(pause_at));
+                }
+                _ => sleep(LONGEST_SLEEP),
+            }
+        }
+        WaitEnd::Over
+    }
+
+    /// Moves every transfer of this member as far as it goes, unless another thread does.
+    pub fn advance_messages(&self) {
+        if let Ok(Some(mailbox)) = self.mailbox().as_deref_mut() {
+            if mailbox.is_used() {
+                mailbox.advance(&self.world);
+            }
+        }
+    }
+
+    /// Moves messages whenever a wait in a call asks whether it is interrupted.
+    pub(super) fn while_messages_move<'a>(
+        &'a self,
+        is_interrupted: &'a mut (dyn FnMut() -> bool + 'a),
+    ) -> impl FnMut() -> bool + 'a {
+        move || {
+            self.advance_messages();
+            is_interrupted()
+        }
+    }
+
+    #[inline]
+    pub(super) fn mailbox(&self) -> Result<MutexGuard<'_, Option<Mailbox>>> {
+        if !self.process.is_current() {
+            return Err(FORKED);
+        }
+        self.messages.try_lock().map_err(|_| IN_USE)
+    }
+}
+
+#[cfg(all(test, not(loom), target_os = "linux"))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::thread::scope;
+
+    use nvcoll_core::dtype::DType;
+
+    use super::*;
+    use crate::ranks::mesh::JobSettings;
+    use crate::ranks::processes::ProcessRank;
+
+    /// Numbers that look random (Vigna, splitmix64, 2015).
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn buffer(bytes: &mut [u8]) -> MessageBuffer {
+        MessageBuffer { address: bytes.as_mut_ptr(), bytes: bytes.len(), dtype: DType::U8, at_end: None }
+    }
+
+    /// Makes a transfer of rank 1 - `peer` until it succeeds or the deadline passes.
+    fn transfer(member: &Member, bytes: &mut [u8], peer: u32, deadline: Deadline) -> Result<()> {
+        // SAFETY: `finish` returns when nobody touches the bytes any more.
+        let begun = unsafe {
+            match member.rank() {
+                0 => member.send(buffer(bytes), peer, 0),
+                _ => member.receive(buffer(bytes), Some(peer), Some(0)),
+            }
+        };
+        member.finish(&[begun?], deadline, &mut || false)
+    }
+
+    fn job(name: &str) -> [ProcessRank; 2] {
+        let (deadline, job) = (Deadline::after(Some(30.0)), format!("{name} {}", std::process::id()));
+        let join = |rank| {
+            let settings = JobSettings { rank, world_size: 2, job: job.clone(), token: None, deadline };
+            ProcessRank::join(&settings, &mut || false).unwrap()
+        };
+        scope(|scope| {
+            let other = scope.spawn(|| join(1));
+            [join(0), other.join().unwrap()]
+        })
+    }
+
+    #[test]
+    fn scribbled_words_of_a_stream_lead_to_no_byte_outside_of_the_arrays_and_end_at_the_deadline() {
+        const GUARD: usize = 4096;
+        let mut failures = 0;
+        for seed in 0..12u64 {
+            let ranks = job(&format!("scribbled {seed}"));
+            let [sender, receiver] = ranks.each_ref().map(ProcessRank::member);
+            let deadline = || Deadline::after(Some(0.5));
+            scope(|scope| {
+                let other = scope.spawn(|| transfer(receiver, &mut [0; 8], 0, Deadline::after(Some(30.0))));
+                transfer(sender, &mut [7; 8], 1, Deadline::after(Some(30.0))).unwrap();
+                other.join().unwrap().unwrap();
+            });
+            let place = receiver.world.lines[0].outbox.read(1);
+            let words = receiver.world.addresses.address_of(0, place).unwrap().cast::<AtomicU64>().expose_provenance();
+            let (is_over, mut state) = (AtomicBool::new(false), seed);
+            let sizes: Vec<usize> =
+                (0..40).map(|_| (random(&mut state) >> 40 >> (random(&mut state) % 20)) as usize).collect();
+            let outcomes = scope(|scope| {
+                scope.spawn(|| {
+                    let mut state = seed + 1000;
+                    while !is_over.load(Ordering::Relaxed) {
+                        let at = random(&mut state) % 1100; // all words of the stream, which are fewer than 9 KiB
+                        let value = random(&mut state) >> (random(&mut state) % 64);
+                        // SAFETY: the stream begins with more words than that.
+                        let word = unsafe { &*std::ptr::with_exposed_provenance::<AtomicU64>(words + 8 * at as usize) };
+                        word.store(value, Ordering::Relaxed);
+                        sleep(Duration::from_micros(20));
+                    }
+                });
+                let other = scope.spawn(|| {
+                    let receive = |&size: &usize| {
+                        let mut bytes = vec![1u8; GUARD + size + GUARD];
+                        let outcome = transfer(receiver, &mut bytes[GUARD..GUARD + size], 0, deadline());
+                        let is_intact = |guard: &[u8]| guard.iter().all(|&byte| byte == 1);
+                        assert!(
+                            is_intact(&bytes[..GUARD]) && is_intact(&bytes[GUARD + size..]),
+                            "bytes beside the array"
+                        );
+                        outcome.is_ok()
+                    };
+                    sizes.iter().map(receive).collect::<Vec<bool>>()
+                });
+                let sent: Vec<bool> =
+                    sizes.iter().map(|&size| transfer(sender, &mut vec![9; size], 1, deadline()).is_ok()).collect();
+                let received = other.join().unwrap();
+                is_over.store(true, Ordering::Relaxed);
+                [sent, received].concat()
+            });
+            failures += usize::from(outcomes.contains(&false));
+        }
+        assert!(failures > 0, "none of 12 scribblers was noticed: they missed the stream");
+    }
+}

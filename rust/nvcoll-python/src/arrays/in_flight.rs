@@ -1,0 +1,110 @@
+//! The arrays of calls in flight: held until the call is over, and refused to other calls meanwhile.
+//!
+//! ```text
+//! issue     check: does an array of the new call share a byte with one in flight, and is one of the two written?   then add
+//! over      the thread that ran the call finishes its completion; it cannot drop Python objects
+//! settle    a thread with the GIL gives back what calls that are over held
+//! ```
+//!
+//! The list is locked only by threads that hold the GIL, and they keep it meanwhile. So a child of a fork finds it unlocked; it forgets
+//! the entries of its parent, whose threads it does not have.
+//!
+//! **Cost.** A call while nothing is in flight reads one word. Others sort all arrays, n log n.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+
+use nvcoll_engine::memory::strided::{first_conflict, Conflict, PlacedArray, TryBudget};
+use nvcoll_engine::sync::Completion;
+use nvcoll_engine::OriginalArray;
+
+use crate::error::raise;
+use crate::work::Outcome;
+
+static IN_FLIGHT: Mutex<Vec<InFlight>> = Mutex::new(Vec::new());
+
+/// The length of the list.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// A call in flight.
+pub(crate) struct InFlight {
+    /// The call, in words.
+    pub(crate) call: String,
+    pub(crate) arrays: Vec<OriginalArray>,
+    pub(crate) completion: Arc<Completion<Outcome>>,
+    /// Gives the arrays back, once the call is over.
+    pub(crate) give_back: Box<dyn FnOnce() + Send>,
+}
+
+/// Says whether calls are in flight, or were.
+#[inline]
+pub(crate) fn any() -> bool {
+    // Relaxed: changes happen with the GIL, which the caller holds.
+    COUNT.load(Ordering::Relaxed) != 0
+}
+
+/// Refuses a call whose arrays share a byte with an array in flight, if one of the two is written; `label` names an array.
+///
+/// # Errors
+/// `Busy`, which names both calls.
+pub(crate) fn check(
+    py: Python<'_>,
+    call: &dyn Display,
+    arrays: &[OriginalArray],
+    label: impl Fn(usize) -> String,
+) -> PyResult<()> {
+    settle(py);
+    // The lock is free again before the exception is made, since Python may then collect garbage, whose end makes calls.
+    let found = conflict(call, arrays, label);
+    found.map_or(Ok(()), |message| Err(raise(py, "Busy", message)))
+}
+
+/// Returns the message about an array that is in flight, if there is one.
+fn conflict(call: &dyn Display, arrays: &[OriginalArray], label: impl Fn(usize) -> String) -> Option<String> {
+    let in_flight = list();
+    let others = || in_flight.iter().flat_map(|one| one.arrays.iter().map(move |array| (array, &one.call)));
+    let all = arrays.iter().chain(others().map(|(array, _)| array)).enumerate();
+    let mut ranges: Vec<_> =
+        all.map(|(number, array)| PlacedArray::new(array.address, &array.layout, array.is_written, number)).collect();
+    let (own, other, how) = match first_conflict(&mut ranges, &mut TryBudget::of_a_call())? {
+        Conflict::Shared(own, other) => (own, other, "shares memory with"),
+        Conflict::Undecided(own, other) => (own, other, "interleaves with"),
+    };
+    let (own, (_, other)) = (label(own), others().nth(other - arrays.len()).expect("calls in flight lie apart"));
+    Some(format!(
+        "{own} in {call} {how} an array of {other}, which is in flight, and one of the two is written: wait for that call \
+         first"
+    ))
+}
+
+/// Adds a call that [`check`] let pass.
+pub(crate) fn add(_py: Python<'_>, call: InFlight) {
+    let mut in_flight = list();
+    in_flight.push(call);
+    COUNT.store(in_flight.len(), Ordering::Relaxed);
+}
+
+/// Gives back the arrays of calls that are over.
+pub(crate) fn settle(_py: Python<'_>) {
+    if !any() {
+        return;
+    }
+    let over: Vec<InFlight> = {
+        let mut in_flight = list();
+        let (orphans, rest) = in_flight.drain(..).partition(|call: &InFlight| call.completion.is_orphaned());
+        std::mem::forget::<Vec<InFlight>>(orphans);
+        let (over, pending) = Vec::into_iter(rest).partition(|call| call.completion.outcome().is_some());
+        *in_flight = pending;
+        COUNT.store(in_flight.len(), Ordering::Relaxed);
+        over
+    };
+    // Unlocked, since the end of an object may run Python code that makes calls.
+    over.into_iter().for_each(|call| (call.give_back)());
+}
+
+fn list() -> MutexGuard<'static, Vec<InFlight>> {
+    IN_FLIGHT.lock().unwrap_or_else(PoisonError::into_inner)
+}

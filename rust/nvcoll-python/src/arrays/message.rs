@@ -1,0 +1,289 @@
+//! The array of a send or a receive. The engine demands of it:
+//!
+//! | demand | kept by |
+//! |---|---|
+//! | it lives until the transfer has ended | a call that waits holds the array; one that returns at once leaves it with the calls in flight |
+//! | nobody else touches it meanwhile | the caller's promise, which no array library can enforce; calls of nvcoll are refused |
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+
+use nvcoll_core::dtype::DType;
+use nvcoll_engine::memory::strided::{PlacedArray, TryBudget};
+use nvcoll_engine::messages::transfer::{Direction, Envelope, MessageBuffer, MessageTransfer, TransferEnd};
+use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::sync::Completion;
+use nvcoll_engine::{Deadline, Error, OriginalArray};
+
+use super::array::Array;
+use super::bound::BoundArrays;
+use super::in_flight::{self, InFlight};
+use super::operands::refuse_conflict;
+use super::source::{self, Owner};
+use crate::error::of_member;
+use crate::gil::watched_rank;
+use crate::work::{Failure, Outcome, Work};
+
+/// The envelope of a message, once it was received.
+pub(crate) type ReceivedEnvelope = Arc<Mutex<Option<Envelope>>>;
+
+/// The array of a send or a receive.
+pub(crate) struct MessageArray {
+    argument: &'static str,
+    array: Array,
+    owner: Owner,
+    pub(crate) direction: Direction,
+    tag: Option<u32>,
+    pub(crate) received: ReceivedEnvelope,
+}
+
+// SAFETY: the addresses are followed by the engine, under the rules of transfers, and in `gather` and `write_back`. The owner is only
+// dropped: with the interpreter attached, or by pyo3 later.
+unsafe impl Send for MessageArray {}
+
+impl MessageArray {
+    /// Reads the array of a transfer; `argument` names it in messages.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it cannot be used.
+    pub(crate) fn read(
+        argument: &'static str,
+        object: &Bound<'_, PyAny>,
+        direction: Direction,
+        tag: Option<u32>,
+    ) -> PyResult<Self> {
+        let about = |reason: super::reason::Reason| reason.about(object.py(), format!("`{argument}`"));
+        let (mut array, owner) = source::read(object.clone()).map_err(about)?;
+        if matches!(direction, Direction::From(_)) {
+            array.require_writable(&mut TryBudget::of_a_call()).map_err(about)?;
+        }
+        array.make_copy().map_err(about)?;
+        Ok(Self { argument, array, owner, direction, tag, received: Arc::default() })
+    }
+
+    /// Returns the dtype, and the number of elements.
+    pub(crate) fn elements(&self) -> (DType, usize) {
+        (self.array.dtype, self.array.layout.count())
+    }
+
+    fn is_received(&self) -> bool {
+        matches!(self.direction, Direction::From(_))
+    }
+
+    /// Returns the transfer in words.
+    fn words(&self) -> String {
+        MessageTransfer::new(self.direction, self.tag, &self.buffer(None)).to_string()
+    }
+
+    /// Returns the array as the user passed it.
+    pub(crate) fn original(&self) -> OriginalArray {
+        let (address, layout) = (self.array.first.addr(), self.array.layout.clone());
+        OriginalArray { address, layout, is_written: self.is_received() }
+    }
+
+    /// Records the array, if it is numpy's.
+    pub(super) fn bind(&self, py: Python<'_>, bound: &mut BoundArrays) {
+        if let Some(array) = self.owner.array() {
+            bound.add(array.bind(py), self.argument, None, self.is_received());
+        }
+    }
+
+    /// Returns the Python object that is held, for the garbage collector.
+    pub(crate) fn object(&self) -> Option<&Py<PyAny>> {
+        self.owner.array().map(Py::as_any)
+    }
+
+    /// Refuses an array that shares memory with one in flight.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub(crate) fn refuse_in_flight(&self, py: Python<'_>) -> PyResult<()> {
+        match in_flight::any() {
+            true => in_flight::check(py, &self.words(), &[self.original()], |_| format!("`{}`", self.argument)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses arrays that share a byte where one of them is written: of these transfers, or one of these and of `others`.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(crate) fn check_apart(py: Python<'_>, arrays: &[&Self], others: &[OriginalArray]) -> PyResult<()> {
+        let placed = |number: usize| {
+            let MessageArray { array, .. } = arrays[number];
+            PlacedArray::new(array.first.addr(), &array.layout, arrays[number].is_received(), number)
+        };
+        let label = |number: usize| match arrays.get(number) {
+            Some(one) => format!("`{}` of a {}", one.argument, one.words()),
+            None => "an array of a collective".into(),
+        };
+        let check = |ranges: &mut [PlacedArray<'_>]| {
+            let advice = |_, _| "pass arrays that share no byte".into();
+            refuse_conflict(py, ranges, &mut TryBudget::of_a_call(), label, advice)
+        };
+        check(&mut (0..arrays.len()).map(placed).collect::<Vec<_>>())?;
+        for number in 0..arrays.len() {
+            for other in others {
+                let other = PlacedArray::new(other.address, &other.layout, other.is_written, arrays.len());
+                check(&mut [placed(number), other])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn buffer(&self, at_end: Option<Box<dyn TransferEnd>>) -> MessageBuffer {
+        let (address, bytes) = (self.array.start(), self.array.layout.bytes());
+        MessageBuffer { address, bytes, dtype: self.array.dtype, at_end }
+    }
+
+    /// Begins the transfer.
+    ///
+    /// # Safety
+    /// The array lives until the transfer has ended.
+    unsafe fn begin(
+        &self,
+        member: &Member,
+        at_end: Option<Box<dyn TransferEnd>>,
+    ) -> nvcoll_engine::Result<Arc<MessageTransfer>> {
+        if !self.is_received() {
+            // SAFETY: the owner is here.
+            unsafe { self.array.gather() };
+        }
+        // SAFETY: the caller promised that the array lives; who called the user's function promised the rest.
+        unsafe {
+            match self.direction {
+                Direction::To(rank) => member.send(self.buffer(at_end), rank, self.tag.unwrap_or(0)),
+                Direction::From(rank) => member.receive(self.buffer(at_end), rank, self.tag),
+            }
+        }
+    }
+
+    /// Ends a transfer that has succeeded.
+    fn end(&self, transfer: &MessageTransfer) {
+        if let (Some(Ok(envelope)), true) = (transfer.outcome(), self.is_received()) {
+            // SAFETY: the owner is here, and the array may be written, as `read` has found.
+            unsafe { self.array.write_back() };
+            self.note(envelope);
+        }
+    }
+
+    fn note(&self, envelope: &Envelope) {
+        *self.received.lock().unwrap_or_else(PoisonError::into_inner) = Some(*envelope);
+    }
+
+    /// Makes transfers that belong together; sends stand before receives. It gives the GIL away if it must wait.
+    ///
+    /// # Errors
+    /// Those of [`Member::send`], [`Member::receive`] and [`Member::finish`].
+    pub(crate) fn exchange(
+        py: Python<'_>,
+        member: &Member,
+        arrays: &[Self],
+        deadline: impl FnOnce() -> Deadline,
+    ) -> PyResult<()> {
+        arrays.iter().try_for_each(|array| array.refuse_in_flight(py))?;
+        let (begun, refused) = Self::begin_all(arrays, member);
+        if refused.is_some() || begun.iter().any(|transfer| !matches!(transfer.outcome(), Some(Ok(_)))) {
+            let deadline = deadline();
+            let finish = |is_interrupted: &mut dyn FnMut() -> bool| member.finish(&begun, deadline, is_interrupted);
+            let waited = watched_rank(py, member, finish);
+            refused.map_or(Ok(()), |error| Err(of_member(py, member, &error)))?;
+            waited?;
+        }
+        arrays.iter().zip(&begun).for_each(|(array, transfer)| array.end(transfer));
+        Ok(())
+    }
+
+    /// Makes the transfers of a group, and its calls meanwhile, on a thread without the GIL.
+    ///
+    /// # Errors
+    /// As [`MessageArray::exchange`], and those of the calls.
+    pub(super) fn exchange_around(
+        arrays: &[Self],
+        member: &Member,
+        deadline: Deadline,
+        is_interrupted: &mut dyn FnMut() -> bool,
+        calls: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()>,
+    ) -> nvcoll_engine::Result<()> {
+        let (begun, refused) = Self::begin_all(arrays, member);
+        let made = refused.map_or_else(|| calls(is_interrupted), Err);
+        if made.is_err() {
+            member.give_up();
+        }
+        let finished = member.finish(&begun, deadline, is_interrupted);
+        made.and(finished)?;
+        arrays.iter().zip(&begun).for_each(|(array, transfer)| array.end(transfer));
+        Ok(())
+    }
+
+    /// Begins transfers. If one is refused, those before it end, with the communicator. The caller waits for what has begun.
+    fn begin_all(arrays: &[Self], member: &Member) -> (Vec<Arc<MessageTransfer>>, Option<Error>) {
+        let mut begun = Vec::with_capacity(arrays.len());
+        for array in arrays {
+            // SAFETY: both callers wait until what has begun has ended, and hold the arrays meanwhile.
+            match unsafe { array.begin(member, None) } {
+                Ok(transfer) => begun.push(transfer),
+                Err(error) => {
+                    if !begun.is_empty() {
+                        member.give_up();
+                    }
+                    return (begun, Some(error));
+                }
+            }
+        }
+        (begun, None)
+    }
+
+    /// Begins the transfer and returns at once; `result` is what its `Work` returns.
+    ///
+    /// # Errors
+    /// Those of [`Member::send`] and [`Member::receive`].
+    pub(crate) fn issue(
+        self,
+        py: Python<'_>,
+        member: &Arc<Member>,
+        deadline: Deadline,
+        result: Py<PyAny>,
+    ) -> PyResult<Work> {
+        self.refuse_in_flight(py)?;
+        let (call, arrays, completion) = (self.words(), vec![self.original()], Arc::new(Completion::default()));
+        let array = Arc::new(Mutex::new(Some(self)));
+        let begun = {
+            let at_end = Box::new(IssuedMessage { array: array.clone(), completion: completion.clone() });
+            let held = array.lock().unwrap_or_else(PoisonError::into_inner);
+            let message = held.as_ref().expect("it was just made");
+            // The end of a small message needs the array, too.
+            let address: *const MessageArray = message;
+            drop(held);
+            // SAFETY: the array stays in its place until it is given back, when the transfer has ended.
+            unsafe { (*address).begin(member, Some(at_end)) }
+        };
+        let transfer = begun.map_err(|error| of_member(py, member, &error))?;
+        let give_back = Box::new(move || drop(array.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        in_flight::add(py, InFlight { call: call.clone(), arrays, completion: completion.clone(), give_back });
+        Ok(Work::new(call, completion, result, member.clone()).of_transfer(transfer, deadline))
+    }
+}
+
+/// The end of a transfer whose call has returned.
+struct IssuedMessage {
+    array: Arc<Mutex<Option<MessageArray>>>,
+    completion: Arc<Completion<Outcome>>,
+}
+
+impl TransferEnd for IssuedMessage {
+    fn write_back(&mut self) {
+        if let Some(message) = &*self.array.lock().unwrap_or_else(PoisonError::into_inner) {
+            // SAFETY: as in `MessageArray::end`.
+            unsafe { message.array.write_back() };
+        }
+    }
+
+    fn over(&mut self, outcome: &nvcoll_engine::Result<Envelope>) {
+        if let (Ok(envelope), Some(message)) = (outcome, &*self.array.lock().unwrap_or_else(PoisonError::into_inner)) {
+            message.note(envelope);
+        }
+        self.completion.finish(outcome.as_ref().map(|_| None).map_err(|error| Failure::Engine(error.clone())));
+    }
+}

@@ -1,0 +1,297 @@
+//! Sends and receives of one rank.
+
+use std::sync::PoisonError;
+
+use pyo3::prelude::*;
+
+use nvcoll_engine::messages::transfer::{Direction, Envelope};
+use nvcoll_engine::messages::MOST_TAG;
+
+use super::Communicator;
+use crate::arrays::{MessageArray, ReceivedEnvelope};
+use crate::calls::Seconds;
+use crate::integers::integer;
+use crate::work::Work;
+
+/// A message that was received. Of a receive that has not ended, in a group or by `irecv`, the attributes are None.
+#[pyclass(name = "Message", module = "nvcoll", frozen)]
+pub(crate) struct Message(ReceivedEnvelope);
+
+#[pymethods]
+impl Message {
+    /// The rank that sent it.
+    #[getter]
+    fn source(&self) -> Option<u32> {
+        self.envelope().map(|envelope| envelope.source)
+    }
+
+    /// Its tag.
+    #[getter]
+    fn tag(&self) -> Option<u32> {
+        self.envelope().map(|envelope| envelope.tag)
+    }
+
+    /// The number of its elements.
+    #[getter]
+    fn count(&self) -> Option<usize> {
+        self.envelope().map(|envelope| envelope.bytes / envelope.dtype.bytes())
+    }
+
+    fn __repr__(&self) -> String {
+        match self.envelope() {
+            Some(Envelope { source, tag, dtype, bytes }) => {
+                let count = bytes / dtype.bytes();
+                format!("<nvcoll.Message of {count} {dtype} from rank {source} with tag {tag}>")
+            }
+            None => "<nvcoll.Message that has not arrived>".into(),
+        }
+    }
+}
+
+impl Message {
+    fn envelope(&self) -> Option<Envelope> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Communicator {
+    /// Sends an array to a rank, which calls `recv`.
+    ///
+    /// Arrays of up to 16 KiB are on their way when `send` returns. A larger one is sent when the receiver takes it, and `send` waits for
+    /// that. So two ranks that both send first wait for each other: use `sendrecv`, or a `group`.
+    ///
+    /// Messages from one rank to another with one tag arrive in the order in which they were sent. Sends and receives are no
+    /// collectives: other ranks need not call anything. A rank moves messages only while it is in a call of the communicator.
+    ///
+    /// Args:
+    ///     x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and strides. Read.
+    ///     dst: the rank that receives.
+    ///     tag: a whole number from 0, by which the receiver tells messages apart. Default: 0.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
+    ///
+    /// Raises:
+    ///     InvalidArgument: an argument cannot be used; there is no such rank.
+    ///     Mismatch: the program of the receiver has returned.
+    ///     Aborted: the program of another rank failed, a rank called `abort`, or the receiver's array does not fit the message.
+    ///     Timeout: the receiver did not take the message in time.
+    ///
+    /// Example:
+    ///     >>> def program(comm):
+    ///     ...     if comm.rank == 0:
+    ///     ...         comm.send(np.arange(3.0), 1, tag=7)
+    ///     ...     else:
+    ///     ...         x = np.empty(3)
+    ///     ...         message = comm.recv(x)
+    ///     ...         return x, message.source, message.tag
+    ///     >>> nvcoll.Node(2).run(program)[1]
+    ///     (array([0., 1., 2.]), 0, 7)
+    #[pyo3(signature = (x, dst, *, tag=None, timeout=None))]
+    fn send(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+        tag: Option<&Bound<'_, PyAny>>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<()> {
+        let array = self.sent(x, dst, tag)?;
+        if self.endpoint.group.is_open() {
+            return self.endpoint.group.add_message(py, array, timeout);
+        }
+        self.exchange(py, &[array], timeout)
+    }
+
+    /// Begins to send an array to a rank, and returns at once. Do not write the array before the `Work` is done.
+    ///
+    /// The message moves while this rank is in any call of the communicator, also in a collective; in `work.wait()` and `work.done()`.
+    ///
+    /// Args:
+    ///     x, dst, tag: as in `send`.
+    ///     timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
+    ///
+    /// Returns:
+    ///     A `Work`: its `wait` returns None.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted: as `send`.
+    ///     Busy: another call in flight writes the array.
+    ///
+    /// Example:
+    ///     See `irecv`.
+    #[pyo3(signature = (x, dst, *, tag=None, timeout=None))]
+    fn isend(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+        tag: Option<&Bound<'_, PyAny>>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Work> {
+        self.endpoint.group.refuse(py, "isend")?;
+        let array = self.sent(x, dst, tag)?;
+        self.endpoint.count_message(&array);
+        array.issue(py, &self.member, self.endpoint.deadline(timeout), py.None())
+    }
+
+    /// Receives an array that a rank sends.
+    ///
+    /// Args:
+    ///     x: this rank's array for the message, as in `send`. It has the dtype and the number of elements of the message. Written.
+    ///     src: the rank that sends. Default: any; of several messages the one that arrived first.
+    ///     tag: the tag of the message. Default: any.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
+    ///
+    /// Returns:
+    ///     A `Message`: its `source`, `tag` and `count`. In a group they are None before the end of the block.
+    ///
+    /// Raises:
+    ///     InvalidArgument: an argument cannot be used; there is no such rank.
+    ///     Mismatch: the message has another dtype or number of elements than `x`; or the program of the sender has returned.
+    ///     Aborted: the program of another rank failed, or a rank called `abort`.
+    ///     Timeout: no such message came in time; it names the tags of those that did.
+    ///
+    /// Example:
+    ///     See `send`.
+    #[pyo3(signature = (x, src=None, *, tag=None, timeout=None))]
+    fn recv(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        src: Option<&Bound<'_, PyAny>>,
+        tag: Option<&Bound<'_, PyAny>>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Message> {
+        let array = self.received("x", x, src, tag, "`tag`")?;
+        let message = Message(array.received.clone());
+        if self.endpoint.group.is_open() {
+            self.endpoint.group.add_message(py, array, timeout)?;
+        } else {
+            self.exchange(py, &[array], timeout)?;
+        }
+        Ok(message)
+    }
+
+    /// Begins to receive an array that a rank sends, and returns at once. Do not touch the array before the `Work` is done.
+    ///
+    /// Args:
+    ///     x, src, tag: as in `recv`. Receives take messages in the order in which they were begun.
+    ///     timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
+    ///
+    /// Returns:
+    ///     A `Work`: its `wait` returns the `Message`.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Aborted: as `recv`; `Mismatch` comes from `wait`.
+    ///     Busy: another call in flight touches the array.
+    ///
+    /// Example:
+    ///     >>> def program(comm):
+    ///     ...     x, out = np.array([comm.rank]), np.array([0])
+    ///     ...     works = [comm.irecv(out), comm.isend(x, 1 - comm.rank, tag=3)]
+    ///     ...     return [work.wait() for work in works][0].tag, int(out[0])
+    ///     >>> nvcoll.Node(2).run(program)
+    ///     [(3, 1), (3, 0)]
+    #[pyo3(signature = (x, src=None, *, tag=None, timeout=None))]
+    fn irecv(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        src: Option<&Bound<'_, PyAny>>,
+        tag: Option<&Bound<'_, PyAny>>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Work> {
+        self.endpoint.group.refuse(py, "irecv")?;
+        let array = self.received("x", x, src, tag, "`tag`")?;
+        let message = Py::new(py, Message(array.received.clone()))?;
+        array.issue(py, &self.member, self.endpoint.deadline(timeout), message.into_any())
+    }
+
+    /// Sends an array to one rank and receives one from the same or another, both at once.
+    ///
+    /// Args:
+    ///     x: the array to send, as in `send`. Read.
+    ///     dst: the rank that receives it.
+    ///     out: the array for the message, as in `recv`; it shares no memory with `x`. Written.
+    ///     src: the rank that sends the other one. Default: any.
+    ///     tag: the tag of the message that is sent. Default: 0.
+    ///     recv_tag: the tag of the message that is received. Default: any.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
+    ///
+    /// Returns:
+    ///     The `Message` that was received.
+    ///
+    /// Raises:
+    ///     InvalidArgument, Mismatch, Aborted, Timeout: as `send` and `recv`.
+    ///
+    /// Example:
+    ///     >>> def program(comm):
+    ///     ...     x, out, n = np.array([comm.rank]), np.array([0]), comm.world_size
+    ///     ...     comm.sendrecv(x, (comm.rank + 1) % n, out, (comm.rank - 1) % n)
+    ///     ...     return int(out[0])
+    ///     >>> nvcoll.Node(3).run(program)
+    ///     [2, 0, 1]
+    #[pyo3(signature = (x, dst, out, src=None, *, tag=None, recv_tag=None, timeout=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn sendrecv(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+        out: &Bound<'_, PyAny>,
+        src: Option<&Bound<'_, PyAny>>,
+        tag: Option<&Bound<'_, PyAny>>,
+        recv_tag: Option<&Bound<'_, PyAny>>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Message> {
+        let received = self.received("out", out, src, recv_tag, "`recv_tag`")?;
+        let sent = self.sent(x, dst, tag)?;
+        MessageArray::check_apart(py, &[&sent, &received], &[])?;
+        let message = Message(received.received.clone());
+        if self.endpoint.group.is_open() {
+            self.endpoint.group.add_message(py, sent, timeout)?;
+            self.endpoint.group.add_message(py, received, timeout)?;
+        } else {
+            self.exchange(py, &[sent, received], timeout)?;
+        }
+        Ok(message)
+    }
+}
+
+impl Communicator {
+    /// Reads the arguments of a send.
+    fn sent(
+        &self,
+        x: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+        tag: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<MessageArray> {
+        let tag = tag.map_or(Ok(0), |tag| integer("`tag`", tag, 0..=MOST_TAG))?;
+        MessageArray::read("x", x, Direction::To(self.rank_named("`dst`", dst)?), Some(tag))
+    }
+
+    /// Reads the arguments of a receive.
+    fn received(
+        &self,
+        argument: &'static str,
+        x: &Bound<'_, PyAny>,
+        src: Option<&Bound<'_, PyAny>>,
+        tag: Option<&Bound<'_, PyAny>>,
+        name_of_tag: &str,
+    ) -> PyResult<MessageArray> {
+        let from = src.map(|src| self.rank_named("`src`", src)).transpose()?;
+        let tag = tag.map(|tag| integer(name_of_tag, tag, 0..=MOST_TAG)).transpose()?;
+        MessageArray::read(argument, x, Direction::From(from), tag)
+    }
+
+    /// Makes a send, a receive, or both.
+    fn exchange(&self, py: Python<'_>, arrays: &[MessageArray], timeout: Option<Seconds>) -> PyResult<()> {
+        MessageArray::exchange(py, &self.member, arrays, || self.endpoint.deadline(timeout))?;
+        self.endpoint.count_message(&arrays[0]);
+        Ok(())
+    }
+
+    fn rank_named(&self, argument: &str, rank: &Bound<'_, PyAny>) -> PyResult<u32> {
+        integer(argument, rank, 0..=self.world_size() - 1)
+    }
+}

@@ -1,0 +1,180 @@
+//! Calls with `async_op=True`: they are checked on the caller's thread and run on the thread of their communicator.
+//!
+//! ```text
+//! caller, with the GIL      read and check the arguments, refuse arrays in flight, issue; returns a Work
+//! lane, without the GIL     pack, run, write back, count, finish the completion
+//! caller, with the GIL      give the arrays back (arrays/in_flight.rs)
+//! ```
+//!
+//! The timeout of a call counts from its turn. A row of counts for `all_to_all` is exchanged on the lane; only then are the lengths of the
+//! parts known, and the lane takes the GIL for the rest of the check.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::panic::PanicException;
+use pyo3::prelude::*;
+
+use nvcoll_core::collective::ALL_TO_ALL;
+use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::sync::Completion;
+use nvcoll_engine::{Deadline, Error, OriginalArray};
+
+use crate::arrays::in_flight::{self, InFlight};
+use crate::arrays::{place_of_rank, Prepared, WordExchange};
+use crate::calls::{deadline, Seconds};
+use crate::counts::Rows;
+use crate::endpoint::Endpoint;
+use crate::error::of_member;
+use crate::gil::attached;
+use crate::request::Request;
+use crate::work::{Failure, Outcome, Work};
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// A call that is checked: what stands in messages about it, and what it returns.
+pub(crate) struct Issued {
+    pub(crate) call: String,
+    pub(crate) arrays: Vec<OriginalArray>,
+    pub(crate) result: Py<PyAny>,
+}
+
+/// Issues a call of a rank. `run` makes it with `held`, which lives until the call is over and is dropped with the GIL.
+///
+/// # Errors
+/// `Closed`; `OSError` if there can be no thread.
+pub(crate) fn issue<Held: Send + 'static>(
+    py: Python<'_>,
+    endpoint: &Arc<Endpoint>,
+    issued: Issued,
+    held: Held,
+    run: impl FnOnce(&mut Held, &Endpoint, &Member) -> Outcome + Send + 'static,
+) -> PyResult<Work> {
+    let Issued { call, arrays, result } = issued;
+    let member = endpoint.member_shared().expect("a rank issues calls").clone();
+    let (completion, held) = (Arc::new(Completion::<Outcome>::default()), Arc::new(Mutex::new(Some(held))));
+    let job = {
+        let (endpoint, member, completion, held) = (endpoint.clone(), member.clone(), completion.clone(), held.clone());
+        move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                run(held.as_mut().expect("it is given back when the call is over"), &endpoint, &member)
+            }));
+            drop(held);
+            completion.finish(outcome.unwrap_or_else(|_| {
+                _ = member.abort();
+                Err(Failure::Raised(PanicException::new_err("a call in flight panicked, see standard error")))
+            }));
+        }
+    };
+    member.issue(Box::new(job)).map_err(|error| of_member(py, &member, &error))?;
+    let give_back = Box::new(move || drop(held.lock().unwrap_or_else(PoisonError::into_inner).take()));
+    in_flight::add(py, InFlight { call: call.clone(), arrays, completion: completion.clone(), give_back });
+    Ok(Work::new(call, completion, result, member))
+}
+
+impl Endpoint {
+    /// Issues a collective.
+    pub(crate) fn issue<'py>(
+        self: &Arc<Self>,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Work> {
+        self.group.refuse_async(py)?;
+        let (prepared, result) = self.prepare(py, request, self.deadline(timeout))?;
+        self.issue_prepared(py, prepared, result.unbind(), timeout)
+    }
+
+    /// Issues a barrier.
+    pub(crate) fn issue_barrier(self: &Arc<Self>, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Work> {
+        self.group.refuse(py, "barrier")?;
+        let prepared = self.prepare_barrier(py, self.deadline(timeout))?;
+        self.issue_prepared(py, prepared, py.None(), timeout)
+    }
+
+    /// Issues a call that is prepared.
+    fn issue_prepared(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        prepared: Prepared,
+        result: Py<PyAny>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Work> {
+        prepared.refuse_in_flight(py)?;
+        let timeout = timeout.or(self.timeout);
+        let issued = Issued { call: prepared.call().to_string(), arrays: prepared.arrays(), result };
+        issue(py, self, issued, prepared, move |prepared, endpoint, member| {
+            prepared.run_of_rank(member, deadline(timeout), &mut || false)?;
+            endpoint.count(prepared.program());
+            Ok(None)
+        })
+    }
+
+    /// Issues an all_to_all whose ranks pass rows of counts: they exchange the rows first.
+    pub(crate) fn issue_rows<'py>(
+        self: &Arc<Self>,
+        py: Python<'py>,
+        request: Request<'_, 'py>,
+        exchange: WordExchange,
+        mut rows: Rows,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Work> {
+        self.group.refuse_async(py)?;
+        let rank = self.member().map_or(0, Member::rank);
+        let mut arrays = vec![place_of_rank("x", request.arrays, rank, false)?];
+        if let Some(out) = request.out {
+            arrays.push(place_of_rank("out", out, rank, true)?);
+        }
+        let call = "all_to_all with a row of counts".to_owned();
+        in_flight::check(py, &call, &arrays, |at| format!("`{}` of rank {rank}", ["x", "out"][at]))?;
+        let (timeout, path) = (timeout.or(self.timeout), request.path.map(str::to_owned));
+        let own = |object: Option<&Bound<'py, PyAny>>| object.map(|object| object.clone().unbind());
+        let held = RowsCall {
+            x: request.arrays.clone().unbind(),
+            out: own(request.out),
+            algorithm: own(request.algorithm),
+            path,
+            prepared: None,
+        };
+        let issued = Issued { call, arrays, result: py.None() };
+        issue(py, self, issued, held, move |held, endpoint, member| {
+            let deadline = deadline(timeout);
+            exchange.run_of_rank(member, rows.words_mut(), deadline, &mut || false)?;
+            let prepared = attached(|py| held.prepare(py, endpoint, &rows, deadline)).ok_or(PROGRAM_ENDED)?;
+            let result = prepared.map_err(Failure::Raised)?;
+            let prepared = held.prepared.as_mut().expect("it was prepared");
+            prepared.run_of_rank(member, deadline, &mut || false)?;
+            endpoint.count(prepared.program());
+            Ok(Some(result))
+        })
+    }
+}
+
+const PROGRAM_ENDED: Error = Error::Closed("the program ended");
+
+/// The arguments of an all_to_all with a row of counts, and later the call.
+struct RowsCall {
+    x: Py<PyAny>,
+    out: Option<Py<PyAny>>,
+    algorithm: Option<Py<PyAny>>,
+    path: Option<String>,
+    prepared: Option<Prepared>,
+}
+
+impl RowsCall {
+    /// Prepares the call by the rows of all ranks; returns its result.
+    fn prepare(&mut self, py: Python<'_>, endpoint: &Endpoint, rows: &Rows, deadline: Deadline) -> PyResult<Py<PyAny>> {
+        let (out, algorithm) =
+            (self.out.as_ref().map(|out| out.bind(py)), self.algorithm.as_ref().map(|it| it.bind(py)));
+        let new = Request::new(&ALL_TO_ALL, self.x.bind(py), self.path.as_deref());
+        let request = Request { out, algorithm, table: Some(rows.table(py)?), ..new };
+        let (prepared, result) = endpoint.prepare(py, request, deadline)?;
+        self.prepared = Some(prepared);
+        Ok(result.unbind())
+    }
+}

@@ -1,0 +1,234 @@
+//! `Work`: a call that runs while its caller goes on.
+//!
+//! ```text
+//! issue ─▶ Work ─ wait() ─▶ what the call returns, or its exception
+//!            │  ─ await ──▶ the same, in asyncio
+//!            └ deleted ───▶ the call goes on; if it fails, Python hears of it as of an exception in a destructor
+//! ```
+//!
+//! A `Work` looks at a [`Completion`], which any thread may finish, with or without the GIL. The arrays of the call are held until it is
+//! over (`arrays/in_flight.rs`), whether its `Work` lives or not.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use nvcoll_engine::messages::transfer::MessageTransfer;
+use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::sync::{Completion, WaitEnd};
+use nvcoll_engine::{Deadline, Error};
+
+use crate::arrays::in_flight;
+use crate::calls::{deadline, Seconds};
+use crate::error::{of_engine, of_member, raise};
+use crate::gil::{attached, patiently};
+
+/// The outcome of a call: what it returns, if that is not known before, or why it failed.
+pub(crate) type Outcome = Result<Option<Py<PyAny>>, Failure>;
+
+/// The failure of a call, which becomes an exception where somebody asks.
+pub(crate) enum Failure {
+    /// The engine's.
+    Engine(Error),
+    /// Of Python code that the call ran.
+    Raised(PyErr),
+}
+
+/// A call that returned at once. Made by the calls of `Communicator` with `async_op=True`. In asyncio, `await work` is `wait`
+/// without blocking the loop; a task that is cancelled meanwhile leaves the call as it is.
+#[pyclass(name = "Work", module = "nvcoll", frozen, weakref)]
+pub(crate) struct Work {
+    /// The call, in words.
+    call: String,
+    completion: Arc<Completion<Outcome>>,
+    /// What the call returns, if its outcome does not say.
+    result: Py<PyAny>,
+    member: Arc<Member>,
+    /// The send or the receive that this is, and its deadline. Threads that wait move it: it has no thread of its own.
+    transfer: Option<(Arc<MessageTransfer>, Deadline)>,
+    /// Whether somebody saw the outcome.
+    is_seen: AtomicBool,
+}
+
+#[pymethods]
+impl Work {
+    /// Waits until the call is over, and returns what the call returns without `async_op`.
+    ///
+    /// Args:
+    ///     timeout: seconds that this wait may take. The call stays in flight if they pass, and you may wait again; the call's own
+    ///         `timeout` ends the call. Default: no limit.
+    ///
+    /// Returns:
+    ///     What the call returns.
+    ///
+    /// Raises:
+    ///     Timeout: the wait took too long, or the call did; the message says which.
+    ///     Mismatch, Aborted: as the call without `async_op`.
+    ///     Closed: this process was forked off while the call was in flight.
+    ///     KeyboardInterrupt: the wait ended; the call stays in flight.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Py<PyAny>> {
+        match self.outcome(py, timeout)? {
+            Ok(result) => Ok(result.as_ref().unwrap_or(&self.result).clone_ref(py)),
+            Err(failure) => Err(failure.raised(py, &self.member)),
+        }
+    }
+
+    /// Says whether the call is over, with or without success.
+    fn done(&self, py: Python<'_>) -> bool {
+        if self.transfer.is_some() && self.completion.outcome().is_none() {
+            py.detach(|| self.member.advance_messages());
+        }
+        let is_done = self.completion.outcome().is_some();
+        if is_done {
+            in_flight::settle(py);
+        }
+        is_done
+    }
+
+    /// Waits until the call is over, and returns its exception, or None if it succeeded.
+    ///
+    /// Args:
+    ///     timeout: seconds that this wait may take, as in `wait`. Default: no limit.
+    ///
+    /// Raises:
+    ///     Timeout: the wait took too long; the call stays in flight.
+    #[pyo3(signature = (timeout=None))]
+    fn exception(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<PyErr>> {
+        let outcome = self.outcome(py, timeout)?;
+        Ok(outcome.as_ref().err().map(|failure| failure.raised(py, &self.member)))
+    }
+
+    fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        py.import(intern!(py, "nvcoll.awaiting"))?.call_method1(intern!(py, "outcome"), (slf,))
+    }
+
+    /// Whether somebody must ask `done` now and then for the call to go on. Not public.
+    #[getter]
+    fn _is_polled(&self) -> bool {
+        self.transfer.is_some()
+    }
+
+    /// Calls `ring` when the call is over, on any thread. Not public.
+    fn _when_done(&self, py: Python<'_>, ring: Py<PyAny>) -> PyResult<()> {
+        self.refuse_orphan(py)?;
+        self.completion.when_done(move || {
+            attached(|py| ring.call0(py).map_or_else(|error| error.write_unraisable(py, Some(ring.bind(py))), drop));
+        });
+        Ok(())
+    }
+
+    fn __repr__(&self) -> String {
+        let (rank, world_size) = (self.member.rank(), self.member.ranks().len());
+        let state = match self.completion.outcome() {
+            None => "in flight",
+            Some(Ok(_)) => "done",
+            Some(Err(_)) => "failed",
+        };
+        format!("<nvcoll.Work {}, rank {rank} of {world_size}, {state}>", self.call)
+    }
+
+    /// Visits the result, for the garbage collector.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.result)
+    }
+}
+
+impl Work {
+    /// Makes the work of a call of `member` that returns `result`; `call` names it in words.
+    pub(crate) fn new(
+        call: String,
+        completion: Arc<Completion<Outcome>>,
+        result: Py<PyAny>,
+        member: Arc<Member>,
+    ) -> Self {
+        Self { call, completion, result, member, transfer: None, is_seen: AtomicBool::new(false) }
+    }
+
+    /// Makes it the work of a send or a receive.
+    pub(crate) fn of_transfer(mut self, transfer: Arc<MessageTransfer>, deadline: Deadline) -> Self {
+        self.transfer = Some((transfer, deadline));
+        self
+    }
+
+    /// Waits for the outcome.
+    fn outcome(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<&Outcome> {
+        if self.completion.outcome().is_none() {
+            self.refuse_orphan(py)?;
+            let until: Deadline = deadline(timeout);
+            let end = patiently(py, &self.member, |is_interrupted| match &self.transfer {
+                None => self.completion.wait(until.at(), is_interrupted),
+                Some((transfer, deadline)) => self.member.drive(transfer, *deadline, until.at(), is_interrupted),
+            })?;
+            match end {
+                WaitEnd::Over => {}
+                WaitEnd::Interrupted => return Err(of_engine(py, &Error::Interrupted)),
+                WaitEnd::TimedOut => {
+                    let message = format!(
+                        "{} is in flight after a wait of {} s: wait again; its own `timeout` would end it",
+                        self.call,
+                        until.seconds()
+                    );
+                    return Err(raise(py, "Timeout", message));
+                }
+            }
+        }
+        in_flight::settle(py);
+        // Relaxed: the destructor, which reads it, holds the last reference.
+        self.is_seen.store(true, Ordering::Relaxed);
+        Ok(self.completion.outcome().expect("the wait is over"))
+    }
+
+    fn refuse_orphan(&self, py: Python<'_>) -> PyResult<()> {
+        const FORKED: Error =
+            Error::Closed("this process was forked off with the call in flight, which only the parent makes");
+        match self.completion.is_orphaned() {
+            true => Err(of_engine(py, &FORKED)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Work {
+    /// Reports a failure that nobody saw, as Python reports an exception in a destructor.
+    fn drop(&mut self) {
+        Python::attach(in_flight::settle);
+        if *self.is_seen.get_mut() || self.completion.is_orphaned() {
+            return;
+        }
+        let (call, member, completion) = (std::mem::take(&mut self.call), self.member.clone(), self.completion.clone());
+        self.completion.when_done(move || {
+            let Some(Err(failure)) = completion.outcome() else { return };
+            if !failure.is_of_ended(member.rank()) {
+                attached(|py| {
+                    let error = failure.raised(py, &member);
+                    _ = error.value(py).call_method1(intern!(py, "add_note"), (format!("nobody waited for {call}"),));
+                    error.write_unraisable(py, None);
+                });
+            }
+        });
+    }
+}
+
+impl Failure {
+    /// Makes the exception.
+    fn raised(&self, py: Python<'_>, member: &Member) -> PyErr {
+        match self {
+            Self::Engine(error) => of_member(py, member, error),
+            Self::Raised(error) => error.clone_ref(py),
+        }
+    }
+
+    /// Says whether the call failed because its own rank had ended, which reports the reason itself.
+    fn is_of_ended(&self, own: u32) -> bool {
+        match self {
+            Self::Engine(Error::Closed(_) | Error::Interrupted) => true,
+            Self::Engine(Error::Aborted { rank, .. }) => *rank == own,
+            Self::Engine(_) | Self::Raised(_) => false,
+        }
+    }
+}
