@@ -185,24 +185,28 @@ def test_a_rank_that_is_stopped_in_a_call_is_named_at_the_deadline(does):
 
 def test_a_signal_handler_that_raises_ends_the_calls_of_peers_with_the_name_of_its_rank():
     program = """
+    import threading
     comm = nvcoll.init(timeout=60)
     def handler(number, frame):
         raise LookupError("mine")
     signal.signal(signal.SIGUSR1, handler)
+    def send_signal_to_rank_1():
+        while len(comm.recent_calls()) < 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGUSR1)
     comm.barrier()
-    print("ready", flush=True)
+    if comm.rank == 1:
+        threading.Thread(target=send_signal_to_rank_1).start()
     try:
-        if comm.rank == 0:
-            time.sleep(1)
-        comm.all_reduce(np.ones(4)) if comm.rank != 2 else time.sleep(3)
+        if comm.rank == 2:
+            sys.stdin.readline()
+        comm.all_reduce(np.ones(4))
     except (LookupError, nvcoll.Aborted) as error:
-        print(type(error).__name__, error)
+        print(type(error).__name__, error, flush=True)
     """
-    processes = start(3, program, "handler")
-    for process in processes:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    processes[1].send_signal(signal.SIGUSR1)
-    (_, first, _), (_, second, _), _ = results(processes)
+    processes = start(3, program, "handler", stdin=True)
+    first, second = (process.stdout.readline() for process in processes[:2])
+    results(processes)
     assert second == "LookupError mine\n"
     assert first == "Aborted rank 1 was interrupted: the call was aborted\n"
 
@@ -299,19 +303,21 @@ def test_a_rank_that_runs_and_does_not_call_shrink_is_named():
     comm = nvcoll.init(timeout=60)
     comm.barrier()
     if comm.rank == 1:
-        time.sleep(3)
+        sys.stdin.readline()
     else:
         for _ in range(2):
             try:
-                comm.shrink(timeout=0.3)
+                comm.shrink(timeout=1.5)
             except nvcoll.Timeout as error:
-                print(error)
+                print(error, flush=True)
     print(comm.shrink().ranks)
     """
-    (_, first, _), (_, second, _), (_, third, _) = results(start(3, program, "absent"))
-    late = "shrink timed out after 0.3 s: rank 1 runs and has not called it"
-    assert first.splitlines() == third.splitlines() == [late, late, "(0, 1, 2)"]
-    assert second == "(0, 1, 2)\n"
+    processes = start(3, program, "absent", stdin=True)
+    late = "shrink timed out after 1.5 s: rank 1 runs and has not called it\n"
+    for process in processes[0], processes[2]:
+        assert [process.stdout.readline() for _ in range(2)] == [late, late]
+    print(file=processes[1].stdin, flush=True)
+    assert [out for _, out, _ in results(processes)] == ["(0, 1, 2)\n"] * 3
 
 
 def test_ranks_that_are_threads_shrink_after_one_has_failed():

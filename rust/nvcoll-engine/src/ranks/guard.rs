@@ -14,8 +14,8 @@
 //!
 //! Cost: a thread, which sleeps; a descriptor per peer where the kernel tells the status of a process that was collected (6.15), none
 //! before. A guard wakes every 100 ms, in case that one which should wake it was killed just then. It wakes every 4 ms if it
-//! cannot sleep on all words: before Linux 5.16, with more than 127 peers, or while a peer holds no life word. A peer that never holds one,
-//! or whose process cannot be seen from here, has ended when its socket is closed, as before.
+//! cannot sleep on all words: before Linux 5.16, with more than 127 peers, or while a peer holds no life word. A peer that never holds one
+//! has ended when its process is not there any more, or when its socket is closed.
 
 use std::sync::{mpsc, Arc};
 use std::thread::{Builder, JoinHandle};
@@ -43,7 +43,6 @@ const UNTIL_OVER: Duration = Duration::from_micros(200);
 const STACK_BYTES: usize = 128 << 10;
 
 /// What a guard needs to watch.
-#[derive(Clone)]
 pub(super) struct Watch {
     /// The world of all ranks, which has the life words.
     pub(super) world: Arc<World>,
@@ -58,7 +57,7 @@ pub(super) struct Guard {
     process: Process,
     /// Changes when the guard shall end.
     stop: Arc<AtomicU32>,
-    begin: Option<mpsc::Sender<Watch>>,
+    begin: Option<mpsc::Sender<(Watch, mpsc::Sender<()>)>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -76,11 +75,11 @@ impl Guard {
         };
         let watched: Vec<_> = peers.map(watched).collect();
         let stop = Arc::<AtomicU32>::default();
-        let (begin, watch) = mpsc::channel::<Watch>();
+        let (begin, watch) = mpsc::channel::<(Watch, mpsc::Sender<()>)>();
         let its_stop = stop.clone();
         let body = move || {
-            if let Ok(watch) = watch.recv() {
-                watch.run(watched, &its_stop);
+            if let Ok((watch, holds)) = watch.recv() {
+                watch.run(watched, &its_stop, &holds);
             }
         };
         let thread = without_signals(|| Builder::new().name("nvcoll-guard".into()).stack_size(STACK_BYTES).spawn(body));
@@ -91,10 +90,13 @@ impl Guard {
         Ok(Self { process: Process::current(), stop, begin: Some(begin), thread: Some(thread) })
     }
 
-    /// Holds the life word of this rank from now on, and watches its peers.
+    /// Watches the peers from now on. Returns when the guard holds the life word of this rank: a process that is killed right afterwards has
+    /// held it.
     pub(super) fn begin(&mut self, watch: Watch) {
+        let (holds, held) = mpsc::channel();
         if let Some(begin) = self.begin.take() {
-            _ = begin.send(watch);
+            _ = begin.send((watch, holds));
+            _ = held.recv();
         }
     }
 }
@@ -122,11 +124,12 @@ struct Watched {
 }
 
 impl Watch {
-    fn run(self, mut watched: Vec<Watched>, stop: &AtomicU32) {
+    fn run(self, mut watched: Vec<Watched>, stop: &AtomicU32, holds: &mpsc::Sender<()>) {
         let life = |rank: u32| &self.world.lines[rank as usize].life;
         register_for_interrupts();
         let held = HeldLife::hold(life(self.own));
         wake(life(self.own).word());
+        _ = holds.send(());
         let mut sleeps_on_all = true;
         // Acquire: pairs with the Release in `Guard::drop`.
         while stop.load(Ordering::Acquire) == 0 {
@@ -136,7 +139,7 @@ impl Watch {
                 match state {
                     LifeState::Left => return false,
                     LifeState::Held => words.push((life(peer.rank).word(), word)),
-                    LifeState::Nobody if !self.mesh.has_left(peer.rank) => {
+                    LifeState::Nobody if !self.is_gone(peer) => {
                         words.push((life(peer.rank).word(), word));
                         longest = longest.min(SHORT_SLEEP);
                     }
@@ -169,13 +172,17 @@ impl Watch {
     fn is_over(&self, peer: &Watched) -> bool {
         // The kernel has sent SIGKILL to all threads of the process before one of them, the guard, has ended. A killed thread may wait
         // for a processor for milliseconds before it has begun to end.
-        let is_over = || peer.process.as_ref().is_some_and(OtherProcess::is_over) || self.mesh.has_left(peer.rank);
-        let is_over = interrupt_registered() || is_over();
+        let is_over = interrupt_registered() || self.is_gone(peer);
         if is_over {
             self.world.deaths.note_over(peer.rank);
             self.ring();
         }
         is_over
+    }
+
+    /// Says whether the process of a peer has ended, without its life word.
+    fn is_gone(&self, peer: &Watched) -> bool {
+        peer.process.as_ref().is_some_and(OtherProcess::is_over) || self.mesh.has_left(peer.rank)
     }
 
     fn ring(&self) {

@@ -96,8 +96,9 @@ impl ProcessRank {
         let workers = workers_of_rank_zero(&job.mesh, &mut limit)?;
         let world = make_world(&job, [0, 0], (0..world_size).collect(), false, &mut limit)?;
         let memberships = Arc::<Memberships<Member>>::default();
-        let watch = Watch { world: world.clone(), own, mesh: job.mesh.clone(), memberships: memberships.clone() };
-        guard.iter_mut().for_each(|guard| guard.begin(watch.clone()));
+        if let Some(guard) = &mut guard {
+            guard.begin(Watch { world: world.clone(), own, mesh: job.mesh.clone(), memberships: memberships.clone() });
+        }
         world.identify(own, &settings.job);
         let member = Member::join(world, own, memberships.clone());
         Ok(Self { workers, member, memberships, process: Process::current(), guard: Mutex::new(guard) })

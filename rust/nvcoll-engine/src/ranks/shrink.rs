@@ -28,7 +28,7 @@ use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
 use crate::memory::world::World;
 use crate::run::report::peer_lost;
-use crate::sync::rendezvous::{give_up, meet, Rendezvous, RendezvousPhase};
+use crate::sync::rendezvous::{give_up, meet, Rendezvous, RendezvousPhase, Said};
 use crate::sync::Cause;
 
 /// The pause between two looks at the other ranks. Chosen.
@@ -130,19 +130,20 @@ fn gather(world: &World, own: u32, list: &[u32], limit: &mut WaitLimit<'_>) -> R
     }
 }
 
-/// Says which ranks have not come.
+/// Says which ranks have not come, or else which came and gave up: then their deadline passed before that of the asking rank.
 fn absent(world: &World, places: &[&Rendezvous], tag: u64) -> String {
-    let is_absent = |place: &Rendezvous| {
-        let said = place.hear();
-        said.phase == RendezvousPhase::Idle || said.tag != tag
-    };
     let left = left_of(world);
-    let absent = left.iter().zip(places).filter(|(_, place)| is_absent(place));
     let here = |rank: &u32| world.ranks().iter().position(|of_run| of_run == rank);
-    let ranks: Vec<String> = absent.filter_map(|(rank, _)| Some(here(rank)?.to_string())).collect();
-    match &ranks[..] {
-        [] => "every rank has called it, but they were not done".into(),
-        [one] => format!("rank {one} runs and has not called it"),
-        several => format!("ranks {} run and have not called it", several.join(", ")),
+    let those = |is_meant: &dyn Fn(Said) -> bool| -> Vec<String> {
+        let meant = left.iter().zip(places).filter(|(_, place)| is_meant(place.hear()));
+        meant.filter_map(|(rank, _)| Some(here(rank)?.to_string())).collect()
+    };
+    let has_given_up = |said: Said| said.tag == tag && said.has_given_up();
+    let has_not_come = |said: Said| (said.phase == RendezvousPhase::Idle || said.tag != tag) && !has_given_up(said);
+    match (&those(&has_not_come)[..], &those(&has_given_up)[..]) {
+        ([], []) => "every rank has called it, but they were not done".into(),
+        ([], gone) => format!("rank {} has called it and given up", gone.join(", rank ")),
+        ([one], _) => format!("rank {one} runs and has not called it"),
+        (several, _) => format!("ranks {} run and have not called it", several.join(", ")),
     }
 }

@@ -53,6 +53,11 @@ pub struct Said {
 const HIGHEST: u64 = (1 << 31) - 1;
 
 impl Said {
+    /// Says whether the rank gave up its last attempt.
+    pub fn has_given_up(self) -> bool {
+        self.phase == RendezvousPhase::Idle && self.attempt != 0 && !self.has_done(self.attempt)
+    }
+
     fn has_done(self, attempt: u32) -> bool {
         let ago = self.attempt.checked_sub(attempt);
         ago.is_some_and(|ago| ago < 31 && self.done >> ago & 1 == 1)
