@@ -7,6 +7,7 @@ use nvcoll_core::algorithm;
 use nvcoll_core::counts::Counts;
 
 use super::Call;
+use crate::sync::posted::{text_of, write_text};
 
 /// Room for the name of an algorithm, 96 bytes, with the hash of its steps.
 const NAME_WORDS: usize = 12;
@@ -28,11 +29,7 @@ impl Call {
         let mut words = [0; DESCRIPTION_WORDS];
         words[0] = fingerprint;
         let (counts, name) = words[2..].split_at_mut(COUNTS);
-        for (place, bytes) in name.iter_mut().zip(self.algorithm.as_bytes().chunks(8)) {
-            let mut padded = [0; 8];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            *place = u64::from_le_bytes(padded);
-        }
+        write_text(name, &self.algorithm);
         if let Counts::Table(table) = &self.counts {
             for (at, count) in table.iter().enumerate() {
                 counts[at.min(COUNTS - 1)] += *count as u64;
@@ -47,9 +44,7 @@ impl Call {
         let (counts, name) = words[2..].split_at(COUNTS);
         let table = counts.iter().take(words[1] as usize).map(|&count| count as usize).collect();
         let counts = if words[1] == 0 { self.counts } else { Counts::Table(table) };
-        let name: Vec<u8> = name.iter().flat_map(|word| word.to_le_bytes()).take_while(|&byte| byte != 0).collect();
-        let name = String::from_utf8_lossy(&name);
-        Self { counts, algorithm: name.chars().filter(|c| !c.is_control()).collect(), ..self }
+        Self { counts, algorithm: text_of(name), ..self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The mailbox of a rank: its streams, its transfers, and its waits for them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::incoming::{Incoming, OfferedReceive, StreamFailure};
 use super::matching::{Matching, MessageContent, PostedReceive, UnmatchedMessage};
@@ -15,15 +15,12 @@ use crate::memory::world::notice_board::PostedNotice;
 use crate::memory::world::World;
 use crate::run::doings::doings;
 use crate::run::fault::{Fault, Moment};
-use crate::run::quiesce::ring_everybody;
+use crate::run::quiesce::{ring_everybody, sleep_until_quiet};
 use crate::run::report::error_of;
 use crate::sync::atomic::pause;
 use crate::sync::backoff::{give_way, Backoff, Next};
 use crate::sync::record::{CALLS, MESSAGES, WORDS};
 use crate::sync::{Cause, Doorbell, Pair};
-
-/// The longest sleep of a rank that waits until its peers stop copying. Chosen: a chunk takes less.
-const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// The messages of one rank. One thread at a time uses it.
 #[derive(Debug)]
@@ -422,12 +419,7 @@ impl Mailbox {
             };
             closed.iter().all(is_quiet)
         };
-        let give_up = world.origin().longest_quiesce().and_then(|longest| Instant::now().checked_add(longest));
-        let mut backoff = Backoff::of_rank();
-        while !is_quiet() && give_up.is_none_or(|at| Instant::now() < at) {
-            let bell = world.lines[self.own as usize].message_bell();
-            backoff.wait(|| bell.sleep(is_quiet, Instant::now().checked_add(LONGEST_SLEEP)));
-        }
+        sleep_until_quiet(world, world.lines[self.own as usize].message_bell(), is_quiet);
     }
 }
 

@@ -194,9 +194,7 @@ impl StepOrder {
                     Wait::Enter { rank } => Some(*rank),
                     Wait::Steps { .. } => None,
                 }));
-                let awaited = waits.iter().map(|wait| match *wait {
-                    Wait::Enter { rank } | Wait::Steps { rank, .. } => rank,
-                });
+                let awaited = waits.iter().map(Wait::rank);
                 let touched = schedule.steps[task as usize].views().map(|view| view.rank);
                 awaited.chain(touched).all(|rank| met.contains(&rank))
             })

@@ -15,19 +15,15 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
-use std::time::{Duration, Instant};
 
 use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::WaitEnd;
+use crate::sync::condition::{wait_until, WaitEnd};
 
 /// The stack of the thread. Chosen: it runs the same calls as the threads of users, with room for Python where it reports. Only what is
 /// touched takes memory.
 const STACK_BYTES: usize = 1 << 20;
-
-/// The time between two questions of a waiting thread whether to stop. Chosen: as in `single_flight.rs`.
-const QUESTION: Duration = Duration::from_millis(50);
 
 /// A call that was issued.
 type IssuedCall = Box<dyn FnOnce() + Send>;
@@ -93,19 +89,8 @@ impl Lane {
 
     /// Waits until no call is in flight.
     pub(crate) fn wait_until_empty(&self, limit: &mut WaitLimit<'_>) -> WaitEnd {
-        let mut queue = self.shared.lock();
-        while self.is_busy() {
-            let until = limit.deadline.at();
-            let left = until.map_or(QUESTION, |until| until.saturating_duration_since(Instant::now()).min(QUESTION));
-            if left.is_zero() {
-                return WaitEnd::TimedOut;
-            }
-            queue = self.shared.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
-            if self.is_busy() && (limit.is_interrupted)() {
-                return WaitEnd::Interrupted;
-            }
-        }
-        WaitEnd::Over
+        let (queue, changed) = (&self.shared.queue, &self.shared.changed);
+        wait_until(queue, changed, |_| !self.is_busy(), limit.deadline.at(), &mut *limit.is_interrupted)
     }
 
     /// Forgets the thread, which the child of a fork does not have.
@@ -169,6 +154,7 @@ mod tests {
     use super::*;
     use crate::deadline::Deadline;
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     fn empty(lane: &Lane, seconds: Option<f64>, is_interrupted: bool) -> WaitEnd {
         let deadline = Deadline::after(seconds);
@@ -199,6 +185,17 @@ mod tests {
         assert_eq!(empty(&lane, None, true), WaitEnd::Interrupted);
         go.send(()).unwrap();
         assert_eq!(empty(&lane, Some(30.0), false), WaitEnd::Over);
+        lane.close();
+    }
+
+    #[test]
+    fn nothing_is_locked_while_a_waiting_thread_asks_whether_to_stop() {
+        let (lane, (go, gone)) = (Lane::default(), channel::<()>());
+        lane.push(Box::new(move || gone.recv().unwrap())).unwrap();
+        let mut is_interrupted = || lane.push(Box::new(|| ())).is_ok();
+        let mut limit = WaitLimit { deadline: Deadline::default(), is_interrupted: &mut is_interrupted };
+        assert_eq!(lane.wait_until_empty(&mut limit), WaitEnd::Interrupted);
+        go.send(()).unwrap();
         lane.close();
     }
 

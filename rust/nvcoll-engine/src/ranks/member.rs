@@ -439,8 +439,7 @@ impl Member {
     /// Closes the member for calls. It returns when no thread is in one.
     pub(crate) fn close(&self) {
         self.lock().take();
-        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
-        messages.into_iter().for_each(|mut messages| messages.end_all(&self.world, &ENDED));
+        self.end_messages(self.messages.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Wakes this rank if it sleeps in a call, so that it sees that a peer has ended.
@@ -457,9 +456,15 @@ impl Member {
     /// Departs, and says whether no thread was in a call.
     fn depart_if_idle(&self) -> bool {
         let (Ok(mut calls), Ok(mut messages)) = (self.calls.try_lock(), self.messages.try_lock()) else { return false };
-        messages.take().into_iter().for_each(|mut messages| messages.end_all(&self.world, &ENDED));
+        self.end_messages(messages.take());
         calls.take().into_iter().for_each(|calls| self.depart(&calls));
         true
+    }
+
+    fn end_messages(&self, messages: Option<Mailbox>) {
+        if let Some(mut messages) = messages {
+            messages.end_all(&self.world, &ENDED);
+        }
     }
 
     fn depart(&self, calls: &MemberCalls) {
@@ -523,7 +528,7 @@ impl Drop for Member {
         }
         self.lane.close();
         let messages = self.messages.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        messages.into_iter().for_each(|mut messages| messages.end_all(&self.world, &ENDED));
+        self.end_messages(messages);
         let calls = self.calls.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         calls.into_iter().for_each(|calls| self.depart(&calls));
     }

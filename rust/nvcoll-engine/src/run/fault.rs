@@ -16,6 +16,8 @@ use std::fs::{read_to_string, File};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use crate::system::clock::monotonic_ns;
+
 /// The bytes that a rank out of memory can still get. Chosen: its stack may grow a little, so that it fails and does not crash.
 const LAST_ROOM_BYTES: u64 = 1 << 20;
 
@@ -98,10 +100,7 @@ impl Fault {
     /// Writes the monotonic time in nanoseconds and the number of steps, eight bytes each.
     fn tell(&self) {
         let Some(descriptor) = self.told else { return };
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the place for the time is this function's.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-        let words = [now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64, u64::from(self.done)];
+        let words = [monotonic_ns(), u64::from(self.done)];
         // SAFETY: the system reads the sixteen bytes of `words`. A descriptor that nobody reads is the test's affair.
         unsafe { libc::write(descriptor, words.as_ptr().cast(), size_of_val(&words)) };
     }

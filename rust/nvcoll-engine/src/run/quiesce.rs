@@ -19,13 +19,17 @@ pub(crate) fn wait_until_quiet(world: &World, own: &Range<u32>) {
     // Its fence is also what a rank needs that only saw the abort, before it looks who is active.
     ring_everybody(world);
     let is_quiet = || (0..world.world_size()).all(|rank| world.is_quiet(rank));
+    sleep_until_quiet(world, world.lines[own.start as usize].doorbell(), is_quiet);
+    (0..world.world_size()).filter(|&rank| !world.is_quiet(rank)).for_each(|rank| world.withhold_from(rank));
+}
+
+/// Waits at a bell until all peers are quiet, as long as a failed call may.
+pub(crate) fn sleep_until_quiet(world: &World, bell: &Doorbell, is_quiet: impl Fn() -> bool) {
     let give_up = world.origin().longest_quiesce().and_then(|longest| Instant::now().checked_add(longest));
     let mut backoff = Backoff::of_rank();
     while !is_quiet() && give_up.is_none_or(|at| Instant::now() < at) {
-        let doorbell = world.lines[own.start as usize].doorbell();
-        backoff.wait(|| doorbell.sleep(is_quiet, Instant::now().checked_add(LONGEST_SLEEP)));
+        backoff.wait(|| bell.sleep(&is_quiet, Instant::now().checked_add(LONGEST_SLEEP)));
     }
-    (0..world.world_size()).filter(|&rank| !world.is_quiet(rank)).for_each(|rank| world.withhold_from(rank));
 }
 
 /// Wakes all ranks, so that they see an abort or a departure.

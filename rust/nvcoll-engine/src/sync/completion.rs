@@ -11,13 +11,11 @@
 //! held for ever: ask [`Completion::is_orphaned`] before a wait.
 
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::condition::{wait_until, WaitEnd};
 use super::Backoff;
 use crate::system::process::Process;
-
-/// The time between two questions of a waiting thread whether to stop. Chosen: as in `single_flight.rs`.
-const QUESTION: Duration = Duration::from_millis(50);
 
 type Callback = Box<dyn FnOnce() + Send>;
 
@@ -27,17 +25,6 @@ pub struct Completion<T> {
     callbacks: Mutex<Vec<Callback>>,
     over: Condvar,
     process: Process,
-}
-
-/// The end of a wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitEnd {
-    /// What was waited for has happened.
-    Over,
-    /// The time has passed.
-    TimedOut,
-    /// The user interrupted.
-    Interrupted,
 }
 
 impl<T> Default for Completion<T> {
@@ -97,18 +84,7 @@ impl<T> Completion<T> {
         while is_spinning && self.outcome().is_none() {
             backoff.wait(|| is_spinning = false);
         }
-        let mut callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.outcome().is_none() {
-            let left = until.map_or(QUESTION, |until| until.saturating_duration_since(Instant::now()).min(QUESTION));
-            if left.is_zero() {
-                return WaitEnd::TimedOut;
-            }
-            callbacks = self.over.wait_timeout(callbacks, left).unwrap_or_else(PoisonError::into_inner).0;
-            if self.outcome().is_none() && is_interrupted() {
-                return WaitEnd::Interrupted;
-            }
-        }
-        WaitEnd::Over
+        wait_until(&self.callbacks, &self.over, |_| self.outcome().is_some(), until, is_interrupted)
     }
 }
 
@@ -117,6 +93,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
     use std::sync::Arc;
+    use std::time::Duration;
 
     #[test]
     fn a_waiting_thread_is_woken_and_every_caller_is_called_once() {

@@ -4,6 +4,8 @@
 use std::time::{Duration, Instant};
 
 use super::atomic::AtomicU32;
+#[cfg(all(not(loom), target_os = "linux"))]
+use crate::system::clock::monotonic_ns;
 
 /// The longest sleep, even without a deadline, which bounds the harm of a lost signal or a stopped clock. Chosen.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -48,13 +50,8 @@ pub(crate) fn wait_while_all(words: &[(&AtomicU32, u32)], longest: Duration) -> 
         let address = word.as_ptr().addr() as u64;
         *waiter = FutexWaiter { value: (*value).into(), address, flags: FUTEX2_SIZE_U32, reserved: 0 };
     }
-    // SAFETY: zeros are a time.
-    let mut end: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: `end` is a place for the answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut end) };
-    let nanoseconds = end.tv_nsec as u64 + u64::from(longest.subsec_nanos());
-    end.tv_sec += (longest.as_secs() + nanoseconds / 1_000_000_000) as libc::time_t;
-    end.tv_nsec = (nanoseconds % 1_000_000_000) as _;
+    let end = Duration::from_nanos(monotonic_ns()) + longest;
+    let end = libc::timespec { tv_sec: end.as_secs() as _, tv_nsec: end.subsec_nanos() as _ };
     // SAFETY: the first `count` waiters name live aligned words; the call reads them and `end`, and writes neither.
     let slept = unsafe {
         libc::syscall(libc::SYS_futex_waitv, waiters.as_ptr(), count as u32, 0, &raw const end, libc::CLOCK_MONOTONIC)

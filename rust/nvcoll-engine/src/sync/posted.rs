@@ -90,3 +90,29 @@ impl<const N: usize> TakenPlaces<N> {
         self.taken[at].store(false, Ordering::Release);
     }
 }
+
+/// Writes the beginning of a text that fits.
+pub(crate) fn write_text(words: &mut [u64], text: &str) {
+    for (word, bytes) in words.iter_mut().zip(text.as_bytes().chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(padded);
+    }
+}
+
+/// Reads a text up to its first zero. What a terminal would not print is a `?`.
+pub(crate) fn text_of(words: &[u64]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_any_bytes_can_be_printed() {
+        assert_eq!(text_of(&[u64::from_le_bytes(*b"a\x1b[2J\n\0\0")]), "a?[2J?");
+        assert_eq!(text_of(&[u64::MAX]).chars().count(), 8);
+    }
+}

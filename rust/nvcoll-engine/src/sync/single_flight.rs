@@ -12,7 +12,7 @@
 //! the parent count for nothing there. A thread never waits for itself: a maker that asks for its own value (Python code may run where
 //! an exception is made) makes it once more.
 //!
-//! A waiting thread asks its own caller every [`QUESTION`] whether to stop, as a maker does.
+//! A waiting thread asks its own caller now and then whether to stop, as a maker does.
 //!
 //! It keeps no values (the caller's `find` and `make` do) and passes on no errors: a thread that waited for a failed maker makes the
 //! value itself.
@@ -21,15 +21,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
-use std::time::Duration;
 
 use nvcoll_core::interrupt::{Interrupt, Interrupted, UNITS_PER_QUESTION};
 
+use super::condition::{wait_until, WaitEnd};
 use crate::system::process::Process;
-
-/// The time between two questions of a waiting thread to its caller. Chosen: a user does not notice it, and a thousand ranks that
-/// wait together take a few percent of a processor.
-const QUESTION: Duration = Duration::from_millis(50);
 
 /// The way in which a caller runs long work: with its lock released.
 pub trait Unlocked {
@@ -126,17 +122,11 @@ impl<K: Eq + Hash + Clone> Default for SingleFlight<K> {
 impl InFlight {
     /// Waits until the maker has made the value or given up.
     fn wait(&self, interrupt: &Interrupt) -> Result<(), Interrupted> {
-        let mut is_over = lock(&self.is_over);
-        while !*is_over {
-            is_over = self.over.wait_timeout(is_over, QUESTION).unwrap_or_else(PoisonError::into_inner).0;
-            if !*is_over {
-                // The question may take the caller's lock, which the maker may hold while it takes this one.
-                drop(is_over);
-                interrupt.check(UNITS_PER_QUESTION as usize)?;
-                is_over = lock(&self.is_over);
-            }
+        let is_interrupted = || interrupt.check(UNITS_PER_QUESTION as usize).is_err();
+        match wait_until(&self.is_over, &self.over, |&is_over| is_over, None, is_interrupted) {
+            WaitEnd::Interrupted => Err(Interrupted),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -154,6 +144,8 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{mpsc, Barrier, OnceLock};

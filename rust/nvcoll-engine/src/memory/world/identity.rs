@@ -7,6 +7,7 @@
 //! The first three have the same place in every version. So a program of another version can refuse the words by name.
 
 use crate::memory::world::notice::{WorldName, WORLD_NAME_WORDS};
+use crate::sync::posted::{text_of, write_text};
 
 /// The first word: these are words of nvcoll.
 const MAGIC: u64 = u64::from_le_bytes(*b"nvcoll's");
@@ -81,21 +82,6 @@ impl Identity {
     }
 }
 
-/// Writes the beginning of a text that fits.
-fn write_text(words: &mut [u64], text: &str) {
-    for (word, bytes) in words.iter_mut().zip(text.as_bytes().chunks(8)) {
-        let mut padded = [0; 8];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        *word = u64::from_le_bytes(padded);
-    }
-}
-
-/// Reads a text up to its first zero. What a terminal would not print is a `?`.
-fn text_of(words: &[u64]) -> String {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|&byte| byte != 0).collect();
-    String::from_utf8_lossy(&bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -113,11 +99,5 @@ mod tests {
         assert!(found.starts_with("words of nvcoll 9.8.7 (layout 2, 4096 bytes), and this is nvcoll "), "{found}");
         assert!(Identity::of_words(&words, 4097).is_err());
         assert_eq!(Identity::of_words(&[0; IDENTITY_WORDS], 4096), Err("no words of nvcoll".to_owned()));
-    }
-
-    #[test]
-    fn a_text_of_any_bytes_can_be_printed() {
-        assert_eq!(text_of(&[u64::from_le_bytes(*b"a\x1b[2J\n\0\0")]), "a?[2J?");
-        assert_eq!(text_of(&[u64::MAX]).chars().count(), 8);
     }
 }

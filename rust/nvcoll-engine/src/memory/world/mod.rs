@@ -255,18 +255,18 @@ impl World {
     /// Gives a group that was split off in call `split` of `parent` its name. The first of its ranks in this process does it, before it
     /// makes a call there.
     pub(crate) fn set_parent(&self, parent: &Self, split: u32, color: u32) {
-        let mut hasher = DefaultHasher::new();
-        (parent.name().id, split, color).hash(&mut hasher);
-        let name = WorldName { id: hasher.finish().max(1), split, ranks: self.ranks.iter().copied().collect() };
-        _ = self.kin.set(Kin { name, board: parent.kin().board.clone() });
+        self.set_name(parent, (parent.name().id, split, color), split);
     }
 
     /// Gives a world that was shrunk from `parent` its name, as [`World::set_parent`] that of a group.
     pub(crate) fn set_shrunk(&self, parent: &Self, attempt: u32) {
+        self.set_name(parent, (parent.origin.root(), attempt, &self.ranks), attempt);
+    }
+
+    fn set_name(&self, parent: &Self, key: impl Hash, split: u32) {
         let mut hasher = DefaultHasher::new();
-        (parent.origin.root(), attempt, &self.ranks).hash(&mut hasher);
-        let name =
-            WorldName { id: hasher.finish().max(1), split: attempt, ranks: self.ranks.iter().copied().collect() };
+        key.hash(&mut hasher);
+        let name = WorldName { id: hasher.finish().max(1), split, ranks: self.ranks.iter().copied().collect() };
         _ = self.kin.set(Kin { name, board: parent.kin().board.clone() });
     }
 

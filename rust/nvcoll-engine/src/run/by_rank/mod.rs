@@ -90,6 +90,8 @@ pub(crate) struct RankWorker {
     remembered: Vec<KnownPeers>,
     /// The fingerprint of this call, on which all ranks must agree.
     fingerprint: [u64; 3],
+    /// One number of it for the line of the stamp.
+    digest: u64,
     /// Whether each rank was seen to enter this call.
     met: Vec<bool>,
     /// Whether each rank had completed this call before this worker entered it.
@@ -117,6 +119,7 @@ impl RankWorker {
             known: KnownPeers::nothing(0, n),
             remembered: Vec::new(),
             fingerprint: [0; 3],
+            digest: 0,
             met: vec![false; n],
             gone: vec![false; n],
             cursors: Vec::new(),
@@ -257,6 +260,7 @@ impl RankWorker {
             self.wait(world, before, patience, is_over, |_| not_entered(world, before))?;
         }
         self.fingerprint = pass.fingerprint();
+        self.digest = digest(self.fingerprint, pass);
         self.see_who_is_gone(world, pass, number);
         let given = buffers.len() / pass.programs().len();
         for rank in self.ranks.clone() {
@@ -281,7 +285,7 @@ impl RankWorker {
             self.known.peers[rank as usize] = record[ID];
             // SAFETY: early tasks touch own memory alone, which is known now; their slot of staging is free from the enter on.
             unsafe { self.run_early_tasks(world, pass, rank, number) };
-            lines.stamp.enter(number, digest(self.fingerprint, pass));
+            lines.stamp.enter(number, self.digest);
         }
         Doorbell::ring_all(
             (0..world.world_size()).step_by(self.block as usize).map(|r| world.lines[r as usize].doorbell()),
