@@ -1,10 +1,11 @@
 """The fault matrix: what survivors are told when a rank dies, stops or fails at any step of any collective.
 
-    python tests/fault_matrix.py                every case: 5,000, some 20 minutes on two cores
+    python tests/fault_matrix.py                every case: 5,000, some 15 minutes on two cores
     python tests/fault_matrix.py --cases 300    as many of them, drawn at random
 
 A case is a kind of fault, a collective with its algorithm, a path, and a step of one rank of three. The ranks make one
-call, and the rank is struck in the second one; others may learn of it in the third. A case is right if
+call, and the rank is struck in the second one; others may learn of it in the third. `sendrecv` is among the
+collectives: each rank sends to the next one, and its steps are moves of its messages. A case is right if
 
 1. every survivor gets the error that the kind of fault promises, with the rank's number;
 2. nothing but outputs of the failed call has changed, and no byte around arrays;
@@ -23,13 +24,13 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import local
 
 import numpy as np
-from drawn import Call, Choice
+from drawn import Call, Choice, Guarded
 
 import nvcoll
 from nvcoll._nvcoll import algorithms
@@ -51,6 +52,12 @@ DEATHS = {"KILL": {"signal": 9}, "SEGV": {"signal": 11}, "_exit": {"status": 7}}
 PATHS = {"symmetric": ("mapped", 60), "staged": ("staged", 60), "pushed": ("pushed", 60), "small": (None, 2)}
 """Path and elements. Arrays are symmetric memory on the first; data travel with the enter on the last."""
 
+MESSAGE_PATHS = ("symmetric", "private", "small")
+"""Whose memory messages come from and go to."""
+
+LONG = 100_000
+"""The elements of a message that is not copied into the stream, but offered to the receiver."""
+
 STOPPED_S = 0.4
 """The timeout of calls after the first, if a rank is stopped. Chosen: long enough for two on a busy machine."""
 
@@ -67,8 +74,18 @@ class Case:
     rank: int
     step: int | None
 
+    @property
+    def is_of_messages(self) -> bool:
+        return self.collective == "sendrecv"
+
     def fault(self) -> Fault:
-        return KINDS[self.kind](self.rank, 1, self.step)
+        return self.place(KINDS[self.kind])
+
+    def place(self, make: Callable[..., Fault]) -> Fault:
+        """Returns a fault in the second call: of messages in its receive, which is the fourth."""
+        if self.is_of_messages:
+            return make(self.rank, 3, self.step).in_messages()
+        return make(self.rank, 1, self.step)
 
 
 @dataclass
@@ -90,7 +107,38 @@ class Result:
     is_left: bool = False
 
 
-def make(case: Case, comm: nvcoll.Communicator) -> Call:
+class Exchange:
+    """Sends to the rank above and receives from the rank below."""
+
+    def __init__(self, case: Case, comm: nvcoll.Communicator) -> None:
+        def allocate(nbytes: int) -> np.ndarray:
+            return comm.empty(nbytes, "u1") if case.path == "symmetric" else np.empty(nbytes, "u1")
+
+        self.below = (comm.rank - 1) % comm.world_size
+        x = np.full(LONG if case.path != "small" else 2, comm.rank, np.float32)
+        self.x, self.out = Guarded(x, 0, allocate), Guarded(np.zeros_like(x), 0, allocate)
+        self.guards = [self.x, self.out]
+
+    def run(self, comm: nvcoll.Communicator, timeout: float) -> None:
+        above = (comm.rank + 1) % comm.world_size
+        comm.sendrecv(self.x.array, above, self.out.array, self.below, timeout=timeout)
+        assert (self.out.array == self.below).all() and (self.x.array == comm.rank).all()
+
+
+class Barrier:
+    """A call without arrays."""
+
+    guards: Sequence[Guarded] = ()
+
+    def run(self, comm: nvcoll.Communicator, timeout: float) -> None:
+        comm.barrier(timeout=timeout)
+
+
+def make(case: Case, comm: nvcoll.Communicator) -> Call | Exchange | Barrier:
+    if case.is_of_messages:
+        return Exchange(case, comm)
+    if case.collective == "barrier":
+        return Barrier()
     path, count = PATHS[case.path]
     # Results that nvcoll makes are memory of one process, and so is what `drawn.Call` adds in these two.
     if path == "mapped" and case.collective in ("scatter", "exscan"):
@@ -108,15 +156,15 @@ def make(case: Case, comm: nvcoll.Communicator) -> Call:
 def program(comm: nvcoll.Communicator, case: Case) -> Told:
     """Makes calls until one fails. The struck rank raises what it gets."""
     told = Told()
-    call = make(case, comm) if case.collective != "barrier" else None
-    guards = call.guards if call else []
+    call = make(case, comm)
+    guards = call.guards
     before = [guard.memory.copy() for guard in guards]
     for number in range(CALLS):
         for guard, memory in zip(guards, before, strict=True):
             guard.memory[...] = memory
         limit = STOPPED_S if case.kind == "STOP" and number else 10
         try:
-            comm.barrier(timeout=limit) if call is None else call.run(comm, timeout=limit)
+            call.run(comm, timeout=limit)
         except nvcoll.Error as error:
             told.at_s = time.monotonic()
             told.error = error.with_traceback(None)
@@ -199,7 +247,8 @@ def try_case(case: Case) -> Result:
 def count_steps(where: Case) -> int:
     """Returns the steps of a rank in a call: it is late at the end, by no time."""
     ranks = _of_thread.ranks = getattr(_of_thread, "ranks", None) or Ranks()
-    run = ranks.run(program, RANKS, where, fault=Fault.delay(0, where.rank, 1, -1), timeout=30)
+    fault = replace(where, step=-1).place(lambda *at: Fault.delay(0, *at))
+    run = ranks.run(program, RANKS, where, fault=fault, timeout=30)
     for rank in run:
         if rank.error is not None:
             raise rank.error
@@ -212,10 +261,13 @@ def places() -> Iterator[Case]:
     for number, ((collective, algorithm), path) in enumerate(itertools.product(rows, PATHS)):
         if collective != "barrier" or path == "small":
             yield Case("", collective, algorithm, path, number % RANKS, None)
+    yield from (Case("", "sendrecv", "", path, rank, None) for path in MESSAGE_PATHS for rank in range(RANKS))
 
 
 def steps_of(place: Case) -> list[int | None]:
-    """Returns the moments of a call in a place."""
+    """Returns the moments of a call in a place. A small message may be there before its receive, which then is over."""
+    if place.is_of_messages:
+        return [None, 0] if place.path == "small" else [None, 0, 1, -1]
     return [None, *range(count_steps(place) + 1), -1]
 
 

@@ -24,7 +24,8 @@ def test_survivors_are_told_rightly_and_nothing_is_left_after_60_faults():
     assert not wrong_of(results)
 
 
-def test_every_algorithm_has_places_in_the_matrix():
+def test_every_algorithm_and_messages_have_places_in_the_matrix():
     assert {(place.collective, place.algorithm) for place in places()} == {
-        (row.collective, row.name) for row in algorithms()
+        ("sendrecv", ""),
+        *((row.collective, row.name) for row in algorithms()),
     }

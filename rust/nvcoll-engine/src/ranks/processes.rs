@@ -173,14 +173,18 @@ fn workers_of_rank_zero(mesh: &Mesh, limit: &mut WaitLimit<'_>) -> Result<usize>
     Ok(workers)
 }
 
-/// How long a rank waits for a region that a record has named: the message lies in its socket already. Chosen.
-const REGION_TIMEOUT_S: f64 = 10.0;
+/// How long a rank tries to pass a region to a peer that does not read its messages. Chosen.
+const PASS_TIMEOUT_S: f64 = 10.0;
+
+/// How long a rank waits for a region that a record has named: its message lies in the socket, or another thread is just reading it.
+/// So late may a call end whose peer names a region that does not exist. Chosen.
+const REGION_TIMEOUT_S: f64 = 1.0;
 
 /// Makes a region of this rank's heap, and passes it to all peers that are still there.
 fn make_region(mesh: &Mesh, table: &RegionTable, number: usize, bytes: usize) -> Result<Arc<MemoryBlock>> {
     let memory = SharedMemory::make("symmetric memory", bytes)?;
     let block = Arc::new(memory.map()?);
-    let deadline = Deadline::after(Some(REGION_TIMEOUT_S));
+    let deadline = Deadline::after(Some(PASS_TIMEOUT_S));
     for peer in (0..mesh.world_size()).filter(|&peer| peer != mesh.rank()) {
         let key = [REGION, number as u64, 0];
         // Some may have it now, so the region stays. A peer without it ends the call that names the region.
