@@ -60,6 +60,14 @@ def results(processes: list[subprocess.Popen]) -> list[tuple[int, str, str]]:
 
 
 def open_things(_comm: object = None) -> tuple[int, int]:
-    """Counts the descriptors of this process, and what it maps of memory that ranks share."""
+    """Counts the descriptors of this process, and what it maps of memory that ranks share: the fewest of some looks.
+
+    A guard of a rank opens a file for a moment now and then, and so does a thread that asks what a peer does.
+    """
     gc.collect()
-    return residue()[:2]
+    looks = []
+    for _ in range(10):
+        looks.append(residue()[:2])
+        time.sleep(0.005)
+    descriptors, mappings = zip(*looks, strict=True)
+    return min(descriptors), min(mappings)

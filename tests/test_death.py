@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -158,6 +159,77 @@ def test_a_timeout_says_what_the_missing_rank_does(does, words):
     processes[1].kill()
     results(processes[1:])
     assert "rank 1 has not entered the call; " in out and words in out, (out, errors)
+
+
+def test_a_timeout_says_that_the_missing_rank_was_starved():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    comm.barrier()
+    if comm.rank == 1:
+        import subprocess
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+        print(*(one.pid for one in busy), flush=True)
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        while True:
+            pass
+    sys.stdin.readline()
+    try:
+        comm.barrier(timeout=1)
+    except nvcoll.Timeout as error:
+        print(error)
+    """
+    processes = start(2, program, "starved", stdin=True)
+    busy = [int(pid) for pid in processes[1].stdout.readline().split()]
+    try:
+        print(file=processes[0].stdin, flush=True)
+        assert "; the process of rank 1 is starved: it is ready to run, and got 0.0" in processes[0].stdout.readline()
+    finally:
+        for pid in [*busy, processes[1].pid]:
+            os.kill(pid, signal.SIGKILL)
+        results(processes)
+
+
+@pytest.fixture
+def small_group():
+    """A control group of 256 MiB, into which processes may be put by writing their numbers to a file; its path."""
+    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    group = next((f"/sys/fs/cgroup/memory{path}" for _, names, path in lines if names == "memory"), None)
+    group = group or next(f"/sys/fs/cgroup{path}" for number, _, path in lines if number == "0")
+    group = Path(group, f"nvcoll-test-{os.getpid()}")
+    try:
+        group.mkdir()
+        names = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max", "memory.swap.max"
+        limits = [group / name for name in names if (group / name).exists()]
+        for limit in limits:
+            limit.write_text("0" if "swap.max" in limit.name else str(256 << 20))
+        assert limits
+    except (OSError, AssertionError) as error:
+        pytest.skip(f"this user cannot make a control group that limits memory: {error}")
+    yield group / "cgroup.procs"
+    group.rmdir()
+
+
+def test_a_rank_that_the_system_kills_for_its_memory_is_told_so(small_group):
+    program = """
+    comm = nvcoll.init(timeout=60)
+    sys.stdin.readline()
+    comm.barrier()
+    if comm.rank == 1:
+        np.ones(1 << 28)
+    try:
+        comm.barrier()
+    except nvcoll.PeerLost as error:
+        print(error.signal, error)
+    """
+    processes = start(2, program, "memory", stdin=True)
+    for process in processes:
+        small_group.write_text(str(process.pid))
+    for process in processes:
+        print(file=process.stdin, flush=True)
+    (status, out, _), (killed, _, _) = results(processes)
+    assert (status, killed) == (0, -signal.SIGKILL)
+    assert out.startswith("9 rank 1 ") and "killed by signal 9 (SIGKILL), perhaps because memory ran out, between two calls" in out
 
 
 @pytest.mark.parametrize("does", ["comm.split(0)", "comm.barrier()"])

@@ -1,4 +1,4 @@
-//! What a peer did while a rank waited for it in vain: a timeout says whether it was stopped, got no CPU time, slept or computed.
+//! What a peer did while a rank waited for it in vain: a timeout says whether it was stopped, was starved, slept or computed.
 //!
 //! ```text
 //! wait   sleeps for 100 ms     first look at the processes of the peers: their CPU time so far
@@ -15,6 +15,9 @@ use crate::system::process_line::ProcessLine;
 
 /// The length of a tick. Cited: `USER_HZ` of Linux is 100 on every machine.
 const TICK_S: f64 = 0.01;
+
+/// The share of a CPU below which a process that is ready to run is starved. Chosen.
+const STARVED: f64 = 0.05;
 
 /// The most ranks of which a timeout says what they did. Chosen.
 const MOST_DESCRIBED: usize = 4;
@@ -69,12 +72,13 @@ impl HoldUp {
         let used = first_line.map(|line| last.cpu_ticks.saturating_sub(line.cpu_ticks) as f64 * TICK_S);
         Some(match (last.state, used) {
             (b'T' | b't', _) => format!("the process of rank {rank} is stopped: continue it by SIGCONT"),
+            (b'R', Some(used)) if used < seconds * STARVED => format!(
+                "the process of rank {rank} is starved: it is ready to run, and got {used:.2} s of CPU time in the last {seconds:.2} s: \
+                 see what else runs"
+            ),
             (_, Some(used)) if used >= TICK_S => {
                 format!("the process of rank {rank} used {used:.2} s of CPU time in the last {seconds:.2} s")
             }
-            (b'R', Some(_)) => format!(
-                "the process of rank {rank} got no CPU time in the last {seconds:.2} s, though it is ready to run: see what else runs"
-            ),
             (b'D', _) => format!("the process of rank {rank} waits for a device: see disks and network file systems"),
             (b'S', _) if tells_sleep => format!("the process of rank {rank} sleeps in code of its own"),
             _ => return None,

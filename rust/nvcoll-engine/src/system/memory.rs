@@ -37,12 +37,18 @@ pub fn group_memory() -> Option<GroupMemory> {
     [of_unified, of_legacy].into_iter().flatten().min_by_key(|group| group.left_bytes)
 }
 
-/// Says whether the kernel has killed a process of this control group, or below it, because memory ran out.
+/// Says whether the kernel has killed a process of this control group because memory ran out.
 pub(crate) fn memory_ran_out() -> bool {
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let Some(path) = groups.lines().find_map(|line| line.strip_prefix("0::")) else { return false };
-    let events = read_to_string(format!("/sys/fs/cgroup{path}/memory.events")).unwrap_or_default();
-    events.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
+    let counts = groups.lines().filter_map(|line| {
+        let file = match line.strip_prefix("0::") {
+            Some(path) => format!("/sys/fs/cgroup{path}/memory.events"),
+            None => format!("/sys/fs/cgroup/memory{}/memory.oom_control", line.split_once(":memory:")?.1),
+        };
+        let events = read_to_string(file).ok()?;
+        events.lines().find_map(|line| line.strip_prefix("oom_kill ")).map(|count| count.trim() != "0")
+    });
+    counts.into_iter().any(|is_any| is_any)
 }
 
 /// Returns the memory of a group or of one above it, of which the least is left. Pages of files do not count as used: the kernel takes
