@@ -229,7 +229,8 @@ def test_a_rank_that_the_system_kills_for_its_memory_is_told_so(small_group):
         print(file=process.stdin, flush=True)
     (status, out, _), (killed, _, _) = results(processes)
     assert (status, killed) == (0, -signal.SIGKILL)
-    assert out.startswith("9 rank 1 ") and "killed by signal 9 (SIGKILL), perhaps because memory ran out, between two calls" in out
+    assert out.startswith("9 rank 1 ")
+    assert "killed by signal 9 (SIGKILL), perhaps because memory ran out, between two calls" in out
 
 
 @pytest.mark.parametrize("does", ["comm.split(0)", "comm.barrier()"])
