@@ -111,7 +111,7 @@ impl Recorder {
 
     /// Whether the communicator is that of all ranks.
     pub fn is_of_all(&self) -> bool {
-        self.identity.world.split == 0
+        self.identity.world.id == 0
     }
 
     /// The name of the job; empty unless the communicator is that of all ranks.

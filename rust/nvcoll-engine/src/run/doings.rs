@@ -97,9 +97,10 @@ pub(crate) fn waits_words(notice: &Notice) -> String {
 
 /// Names a communicator by its ranks.
 pub(crate) fn name_words(name: &WorldName) -> String {
-    match name.split {
-        0 => "the communicator of all ranks".to_owned(),
-        split => format!("the communicator of {}, made by split in call {split},", list_words(&name.ranks)),
+    match (name.id, name.split) {
+        (0, _) => "the communicator of all ranks".to_owned(),
+        (_, 0) => format!("the communicator of {}, made by shrink,", list_words(&name.ranks)),
+        (_, split) => format!("the communicator of {}, made by split in call {split},", list_words(&name.ranks)),
     }
 }
 
@@ -159,5 +160,13 @@ mod tests {
     fn a_wait_that_timed_out_counts_only_if_it_ended_during_the_own() {
         assert_eq!(found(&[1], &[(1, waits(&[0], 5, 11))]), Some(vec![0, 1]));
         assert_eq!(found(&[1], &[(1, waits(&[0], 5, 9))]), None);
+    }
+
+    #[test]
+    fn a_communicator_is_named_by_its_ranks_and_by_what_made_it() {
+        let named = |id, split| name_words(&WorldName { id, split, ranks: [2, 0].into_iter().collect() });
+        assert_eq!(named(0, 0), "the communicator of all ranks");
+        assert_eq!(named(9, 3), "the communicator of ranks 2, 0, made by split in call 3,");
+        assert_eq!(named(9, 0), "the communicator of ranks 2, 0, made by shrink,");
     }
 }

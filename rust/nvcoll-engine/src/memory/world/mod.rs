@@ -260,7 +260,7 @@ impl World {
 
     /// Gives a world that was shrunk from `parent` its name, as [`World::set_parent`] that of a group.
     pub(crate) fn set_shrunk(&self, parent: &Self, attempt: u32) {
-        self.set_name(parent, (parent.origin.root(), attempt, &self.ranks), attempt);
+        self.set_name(parent, (parent.origin.root(), attempt, &self.ranks), 0);
     }
 
     fn set_name(&self, parent: &Self, key: impl Hash, split: u32) {

@@ -69,7 +69,7 @@ impl RankList {
 pub(crate) struct WorldName {
     /// The same number on every rank, and hardly ever that of another communicator; 0 is the world of all ranks.
     pub(crate) id: u64,
-    /// The number of the call that split it off; 0 for the world of all ranks.
+    /// The number of the call that split it off; 0 if none did: it has all ranks, or was shrunk.
     pub(crate) split: u32,
     /// Its ranks, by their numbers in the run.
     pub(crate) ranks: RankList,
