@@ -1150,19 +1150,22 @@ class Communicator:
         self, color: int | None, key: int | None = None, *, timeout: float | None = None
     ) -> Communicator | None: ...
     def shrink(self, *, timeout: float | None = None) -> Communicator:
-        """Returns a communicator of the ranks that are left, after a rank was lost: whose processes run and whose programs have not ended.
+        """Returns a communicator of the remaining ranks, after a rank was lost.
 
-        All of them call it. A rank that ends meanwhile is left out, and the others go on. Ranks keep their order. Outputs of a call that failed are undefined; everything else is intact, also other
-        communicators, of which those with the lost rank can be shrunk too, one after the other in the same order on every rank.
+        A rank remains if its process runs and its program has not ended. All remaining ranks must call `shrink`. If a rank ends meanwhile,
+        `shrink` leaves it out and continues with the others. The remaining ranks keep their order.
+
+        The outputs of a call that failed are undefined. Everything else is intact, also other communicators. You can shrink every
+        communicator that contains the lost rank: one after the other, in the same order on every rank.
 
         Args:
-            timeout: seconds that it may take. Default: that of `Node.run` or `init`.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
         Returns:
-            The communicator, with ranks of its own and the default timeout of this one.
+            The communicator. It numbers its ranks from 0, and has the default timeout of this communicator.
 
         Raises:
-            Timeout: a rank runs and has not called it; the message names it.
+            Timeout: a rank runs and has not called `shrink`; the message names it.
             Aborted: a rank has no memory or descriptors for the communicator.
             InvalidArgument: a group of calls is open.
 
@@ -1173,28 +1176,28 @@ class Communicator:
             [(0, 1), (0, 1)]"""
 
     def group(self, *, timeout: float | None = None, async_op: bool = False) -> Group:
-        """Groups the calls in a `with` block: they launch together at the end of the block, as in `Node.group`.
+        """Groups the calls in a `with` block. nvcoll launches them together at the end of the block, as in `Node.group`.
 
-        Every rank makes the same calls in the block, in the same order. If the block raises, this rank makes none of its calls.
+        Every rank must make the same collectives in the block, in the same order. If the block raises, this rank makes none of its calls.
         Its peers then get `Mismatch` at its next call or at the end of its program, or `Aborted` if its program raises.
 
         Args:
-            timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run` or `init`.
-            async_op: whether the calls run while the program goes on after the block. The group then has a `Work` in `work`.
+            timeout: seconds per part of the group. The calls of one algorithm form a part. Default: that of `Node.run` or `init`.
+            async_op: whether the program continues after the block while the calls run. The group then has a `Work` in `work`.
                 Default: false.
 
         Returns:
             The group. Its `run` launches the same calls again.
 
         Raises:
-            Mismatch: at the end of the block: another rank made different calls; the message names the call in the group.
-            InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
+            Mismatch: at the end of the block, if another rank made different calls; the message names the call in the group.
+            InvalidArgument: at the end of the block, if arrays of two calls share memory and one call writes to its array.
             Busy: another group of this communicator is open."""
 
     def recent_calls(self) -> list[tuple[int, str]]:
-        """Returns the last calls of this rank here, newest first: the number of each, from 1, and its words. At most 15.
+        """Returns the last calls of this rank in this communicator, newest first, at most 15. Each call is a number and a description.
 
-        Any thread may call it, also during a call of another thread.
+        The first call of the communicator has number 1. Any thread may call `recent_calls`, also while another thread is in a call.
 
         Example:
             >>> def program(comm):
@@ -1205,33 +1208,33 @@ class Communicator:
             [(2, 'all_gather of 4 float64, out of place, mapped, auto'), (1, 'barrier')]"""
 
     def abort(self) -> None:
-        """Ends all calls of this communicator, now and later, on every rank. They raise `Aborted`, which names this rank.
+        """Ends the current calls and all later calls of this communicator on every rank. The calls raise `Aborted`; it names this rank.
 
-        Any thread may call it, also during a call of another thread. Other communicators of the same ranks stay usable.
+        Any thread may call `abort`, also while another thread is in a call. Other communicators of the same ranks stay usable.
 
         Raises:
             Closed: the program of this rank has ended."""
 
     def send(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> None:
-        """Sends an array to a rank, which calls `recv`.
+        """Sends an array to a rank. That rank calls `recv`.
 
-        Arrays of up to 16 KiB are on their way when `send` returns. A larger one is sent when the receiver takes it, and `send` waits for
-        that. So two ranks that both send first wait for each other: use `sendrecv`, or a `group`.
+        If the array has at most 16 KiB, `send` normally does not wait for the receiver. If it is larger, `send` waits until the receiver
+        takes it. So two ranks that both send large arrays first wait for each other: use `sendrecv` or a `group`.
 
-        Messages from one rank to another with one tag arrive in the order in which they were sent. Sends and receives are no
-        collectives: other ranks need not call anything. A rank moves messages only while it is in a call of the communicator.
+        Messages with one tag from one rank to another arrive in the order of their sends. Sends and receives are not collectives: other
+        ranks make no call. A rank moves messages only while it is in a call of the communicator.
 
         Args:
             x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and strides. Read.
             dst: the rank that receives.
-            tag: a whole number from 0, by which the receiver tells messages apart. Default: 0.
+            tag: a whole number from 0. The receiver selects messages by it. Default: 0.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
 
         Raises:
-            InvalidArgument: an argument cannot be used; there is no such rank.
+            InvalidArgument: an argument cannot be used, or there is no such rank.
             Mismatch: the program of the receiver has returned.
             Aborted: the program of another rank failed, a rank called `abort`, or the receiver's array does not fit the message.
-            Timeout: the receiver did not take the message in time.
+            Timeout: the receiver did not take the message before the deadline.
 
         Example:
             >>> def program(comm):
@@ -1248,55 +1251,55 @@ class Communicator:
         """Receives an array that a rank sends.
 
         Args:
-            x: this rank's array for the message, as in `send`. It has the dtype and the number of elements of the message. Written.
-            src: the rank that sends. Default: any; of several messages the one that arrived first.
+            x: this rank's array for the message, as in `send`. It must have the message's dtype and number of elements. Written.
+            src: the rank that sends. Default: any. If several messages match, `recv` takes the one that arrived first.
             tag: the tag of the message. Default: any.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
 
         Returns:
-            A `Message`: its `source`, `tag` and `count`. In a group they are None before the end of the block.
+            A `Message` with `source`, `tag` and `count`. In a group these are None before the end of the block.
 
         Raises:
-            InvalidArgument: an argument cannot be used; there is no such rank.
-            Mismatch: the message has another dtype or number of elements than `x`; or the program of the sender has returned.
+            InvalidArgument: an argument cannot be used, or there is no such rank.
+            Mismatch: the dtype or the number of elements of `x` and of the message differ, or the program of the sender has returned.
             Aborted: the program of another rank failed, or a rank called `abort`.
-            Timeout: no such message came in time; it names the tags of those that did.
+            Timeout: no such message came before the deadline; the error names the tags of the messages that came.
 
         Example:
             See `send`."""
 
     def isend(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> Work:
-        """Begins to send an array to a rank, and returns at once. Do not write the array before the `Work` is done.
+        """Begins to send an array to a rank, and returns immediately. Do not write to the array before the `Work` is done.
 
-        The message moves while this rank is in any call of the communicator, also in a collective; in `work.wait()` and `work.done()`.
+        The message moves while this rank is in any call of the communicator: a collective, `work.wait()` or `work.done()`, for example.
 
         Args:
             x, dst, tag: as in `send`.
             timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
 
         Returns:
-            A `Work`: its `wait` returns None.
+            A `Work`. Its `wait` returns None.
 
         Raises:
             InvalidArgument, Mismatch, Aborted: as `send`.
-            Busy: another call in flight writes the array.
+            Busy: another call in flight writes to the array.
 
         Example:
             See `irecv`."""
 
     def irecv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Work:
-        """Begins to receive an array that a rank sends, and returns at once. Do not touch the array before the `Work` is done.
+        """Begins to receive an array that a rank sends, and returns immediately. Do not read or write the array before the `Work` is done.
 
         Args:
-            x, src, tag: as in `recv`. Receives take messages in the order in which they were begun.
+            x, src, tag: as in `recv`. Receives take messages in the order of their calls.
             timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
 
         Returns:
-            A `Work`: its `wait` returns the `Message`.
+            A `Work`. Its `wait` returns the `Message`.
 
         Raises:
-            InvalidArgument, Aborted: as `recv`; `Mismatch` comes from `wait`.
-            Busy: another call in flight touches the array.
+            InvalidArgument, Aborted: as `recv`. The `wait` of the `Work` raises `Mismatch`.
+            Busy: another call in flight reads or writes the array.
 
         Example:
             >>> def program(comm):
@@ -1317,19 +1320,19 @@ class Communicator:
         recv_tag: int | None = None,
         timeout: float | None = None,
     ) -> Message:
-        """Sends an array to one rank and receives one from the same or another, both at once.
+        """Sends an array to one rank and receives an array from the same or another rank. Both run at the same time.
 
         Args:
             x: the array to send, as in `send`. Read.
             dst: the rank that receives it.
-            out: the array for the message, as in `recv`; it shares no memory with `x`. Written.
-            src: the rank that sends the other one. Default: any.
-            tag: the tag of the message that is sent. Default: 0.
-            recv_tag: the tag of the message that is received. Default: any.
+            out: the array for the received message, as `x` in `recv`. It must not share memory with `x`. Written.
+            src: the rank that sends to this rank. Default: any.
+            tag: the tag of the sent message. Default: 0.
+            recv_tag: the tag of the received message. Default: any.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
 
         Returns:
-            The `Message` that was received.
+            The received `Message`.
 
         Raises:
             InvalidArgument, Mismatch, Aborted, Timeout: as `send` and `recv`.
@@ -2001,46 +2004,46 @@ class Communicator:
 
 @final
 class Message:
-    """A message that was received. Of a receive that has not ended, in a group or by `irecv`, the attributes are None."""
+    """A received message. In a group or after `irecv`, its attributes are None until the receive has ended."""
 
     @property
     def source(self) -> int | None:
-        """The rank that sent it."""
+        """The rank that sent the message."""
 
     @property
     def tag(self) -> int | None:
-        """Its tag."""
+        """The tag of the message."""
 
     @property
     def count(self) -> int | None:
-        """The number of its elements."""
+        """The number of elements of the message."""
 
 @final
 class Work:
-    """A call that returned at once. Made by the calls of `Communicator` with `async_op=True`. In asyncio, `await work` is `wait`
-    without blocking the loop; a task that is cancelled meanwhile leaves the call as it is."""
+    """An asynchronous call. `isend`, `irecv` and calls of `Communicator` with `async_op=True` return a `Work` immediately. In asyncio,
+    `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight."""
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Waits until the call is over, and returns what the call returns without `async_op`.
+        """Waits until the call is over, and returns the result that the call has without `async_op`.
 
         Args:
-            timeout: seconds that this wait may take. The call stays in flight if they pass, and you may wait again; the call's own
-                `timeout` ends the call. Default: no limit.
+            timeout: seconds that this wait may take. When they have passed, the call stays in flight and you may wait again. The
+                `timeout` of the call itself ends the call. Default: no limit.
 
         Returns:
-            What the call returns.
+            The result of the call.
 
         Raises:
-            Timeout: the wait took too long, or the call did; the message says which.
+            Timeout: the wait or the call took too long; the message says which.
             Mismatch, Aborted: as the call without `async_op`.
-            Closed: this process was forked off while the call was in flight.
-            KeyboardInterrupt: the wait ended; the call stays in flight."""
+            Closed: this process is a fork, and the call was in flight at the fork.
+            KeyboardInterrupt: Ctrl-C ended the wait; the call stays in flight."""
 
     def done(self) -> bool:
-        """Says whether the call is over, with or without success."""
+        """Says whether the call is over. A call that failed is over too."""
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Waits until the call is over, and returns its exception, or None if it succeeded.
+        """Waits until the call is over. Returns its exception, or None if the call succeeded.
 
         Args:
             timeout: seconds that this wait may take, as in `wait`. Default: no limit.

@@ -10,13 +10,13 @@ from typing import Any
 from nvcoll._nvcoll import Work
 
 POLL_S = 0.0005
-"""The time between two looks at a send or a receive, which moves when somebody looks. Chosen."""
+"""The time between two polls of a send or a receive. The transfer moves only when it is polled. Chosen."""
 
 
 def outcome(work: Work) -> Generator[Any, None, Any]:
-    """Yields to the running loop until the call is over, and returns what the call returns.
+    """Yields to the running loop until the call is over, and returns the result of the call.
 
-    A task that is cancelled meanwhile stops waiting; the call stays in flight.
+    If the task is cancelled meanwhile, it stops waiting, and the call stays in flight.
     """
     while work._is_polled and not work.done():
         yield from asyncio.sleep(POLL_S).__await__()
@@ -29,7 +29,7 @@ def outcome(work: Work) -> Generator[Any, None, Any]:
                 over.set_result(None)
 
         def ring() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits there
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and no task waits there
                 loop.call_soon_threadsafe(wake)
 
         work._when_done(ring)

@@ -1,12 +1,13 @@
-"""What the ranks of running jobs do, read from outside: nobody is stopped, and nobody has to help.
+"""Reads the state of the ranks of running jobs from outside. It stops no rank, and no rank takes part.
 
-Each rank that is a process keeps one descriptor per communicator open: its words, in which peers see how far it is.
-They are files called ``nvcoll words`` below ``/proc/PID/fd``, which processes of the same user may open::
+Each rank that is a process keeps one descriptor per communicator open. The file behind it holds the rank's *words*: the
+words in which the peers see the rank's progress. The file is called ``nvcoll words`` below ``/proc/PID/fd``. Processes
+of the same user may open it::
 
     jobs()          processes of this user   their words   by the name of the job, by rank, by communicator
-    cli/trace.py    two looks, `PAUSE_S` apart: who has moved in between
+    cli/trace.py    reads the words twice, `PAUSE_S` apart, and shows the ranks that have moved in between
 
-Words of another version of nvcoll are refused by name. Ranks that are threads have no such files.
+nvcoll refuses words of another version of nvcoll. Ranks that are threads have no such files.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from nvcoll import _nvcoll
 from nvcoll._nvcoll import InvalidArgument, Recorder
 
 PAUSE_S = 0.25
-"""The time between two looks. Chosen: a call that gets on moves much faster."""
+"""The time between two reads. Chosen: a call that makes progress moves much faster."""
 
 NAME = "/memfd:nvcoll words"
 """The name of a rank's words in lists of open files."""
@@ -32,8 +33,8 @@ class RankProcess:
     """A rank that is a process.
 
     Attributes:
-        pid: the process, as it is numbered here.
-        words: its words, the communicator of all ranks first.
+        pid: the number of the process, as this process sees it.
+        words: the words of the rank, one per communicator. The communicator of all ranks is first.
     """
 
     pid: int
@@ -41,7 +42,7 @@ class RankProcess:
 
     @property
     def rank(self) -> int:
-        """Its rank in the job."""
+        """The rank in the job."""
         return self.words[0].rank
 
     @property
@@ -54,24 +55,24 @@ class RankProcess:
 
 @dataclass
 class RunningJob:
-    """The ranks of a job that were found, in order."""
+    """A job, with the ranks that ``jobs`` found, in order of ranks."""
 
     name: str
     ranks: list[RankProcess] = field(default_factory=list)
 
     @property
     def world_size(self) -> int:
-        """The number of ranks that joined."""
+        """The number of ranks that joined the job."""
         return self.ranks[0].words[0].world_size
 
     @property
     def cycle(self) -> str | None:
-        """Ranks that wait for each other, in words."""
+        """The cycle of ranks that wait for each other, as text. None: there is no cycle."""
         return Recorder.cycle([rank.words[0] for rank in self.ranks])
 
 
 def _words_of(pid: int) -> Iterator[tuple[tuple[int, int], Path]]:
-    """Yields the words that a process has open: which file, and its path."""
+    """Yields the words that a process has open: device and inode of the file, and its path."""
     for path in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
             if str(path.readlink()).startswith(NAME):
@@ -91,7 +92,7 @@ def jobs() -> tuple[list[RunningJob], list[str]]:
     """Finds the jobs of this user.
 
     Returns:
-        The jobs, by name, and why words that were found could not be read.
+        The jobs, sorted by name, and one message for each file of words that nvcoll could not read.
     """
     if not hasattr(_nvcoll, "Recorder"):
         raise InvalidArgument("ranks that are processes need Linux, and so do their records")
@@ -105,7 +106,7 @@ def jobs() -> tuple[list[RunningJob], list[str]]:
                 except InvalidArgument as error:
                     refused.append(str(error))
                     continue
-                # The child of a fork has the words of its parent open too.
+                # After a fork, the child also has the words of its parent open.
                 if file not in files or words.process == pid:
                     files[file] = pid, words
     found: dict[int, list[Recorder]] = {}

@@ -1,10 +1,10 @@
-"""``nvcoll.testing``: ranks that die, stop or fail where a test says, and what they leave behind.
+"""``nvcoll.testing``: makes ranks die, stop or fail at a step that a test names, and finds what they leave open.
 
 >>> from nvcoll.testing import Fault, run_ranks
 >>> run = run_ranks(program, 3, fault=Fault.kill(rank=1, call=3, step=2))
 >>> run[1].status, type(run[0].error)
 
-``docs/testing.md`` shows how a test uses it.
+``docs/testing.md`` shows a test that uses it.
 """
 
 from nvcoll.testing.faults import Fault

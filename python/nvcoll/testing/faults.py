@@ -1,16 +1,16 @@
-"""Faults: something happens to one rank at an exact moment of one of its calls.
+"""Faults: a fault strikes one rank at an exact moment of one of its calls.
 
 ::
 
-    call=c           the call after c others, counted from the moment when the fault is armed
-    step=None        before the rank enters the call
-    step=0           it has entered, and has done no step
-    step=k           it has done k steps of the call
-    step=-1          it has done all of them, and has not left the call
+    call=c           the call after c other calls; the count begins when the test arms the fault
+    step=None        the rank has not entered the call
+    step=0           the rank has entered the call and done no step
+    step=k           the rank has done k steps of the call
+    step=-1          the rank has done all steps and has not left the call
 
-The engine has the fault strike, on the thread of the call (``run/fault.rs``): no Python runs between the moment and the
-fault. A rank that calls with several queues does its steps in the order in which they become ready, so the same step
-index may be another step in another run.
+The engine makes the fault strike on the thread of the call (``run/fault.rs``). No Python runs between the moment and
+the fault. If the call has several queues, the rank does its steps in the order in which they become ready. So the same
+step index may name another step in another run.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from nvcoll._nvcoll import Communicator
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to which rank, and when. Make one by its class methods: ``Fault.kill(rank=1, call=3, step=2)``.
+    """A fault of one rank at one moment. Make one with a class method: ``Fault.kill(rank=1, call=3, step=2)``.
 
     Attributes:
-        rank: the rank of the communicator that is struck.
-        call: the number of calls that it makes before.
-        step: the moment in that call; see above.
-        strike: what happens, in the words of the engine.
+        rank: the rank of the communicator that the fault strikes.
+        call: the number of calls that the rank makes before the call with the fault.
+        step: the moment in that call. None: before the rank enters it. k: after k steps. -1: after all steps.
+        strike: the name of the fault in the engine.
         number: the signal, the exit status or the seconds.
-        is_of_messages: sends and receives count, and not calls.
+        is_of_messages: whether ``call`` counts sends and receives instead of calls.
     """
 
     rank: int
@@ -59,50 +59,50 @@ class Fault:
 
     @classmethod
     def stop(cls, rank: int, call: int = 0, step: int | None = 0) -> Fault:
-        """Returns a fault in which SIGSTOP stops the rank. It goes on when every other rank has ended."""
+        """Returns a fault in which SIGSTOP stops the rank. The rank continues when every other rank has ended."""
         return cls.signal(signals.SIGSTOP, rank, call, step)
 
     @classmethod
     def exit(cls, rank: int, call: int = 0, step: int | None = 0, *, status: int = 1) -> Fault:
-        """Returns a fault in which the rank ends by ``_exit``, without a word to its peers."""
+        """Returns a fault in which the rank ends by ``_exit`` and sends nothing to its peers."""
         return cls(rank, call, step, "exit", status)
 
     @classmethod
     def fail(cls, rank: int, call: int = 0, step: int | None = 0) -> Fault:
-        """Returns a fault in which the call raises on that rank, as when a handler of a signal raises."""
+        """Returns a fault in which the call raises on that rank, as it does when a signal handler raises."""
         return cls(rank, call, step, "raise")
 
     @classmethod
     def delay(cls, seconds: float, rank: int, call: int = 0, step: int | None = 0) -> Fault:
-        """Returns a fault in which the rank stays where it is for some time."""
+        """Returns a fault in which the rank waits for some seconds."""
         return cls(rank, call, step, "delay", seconds)
 
     @classmethod
     def out_of_memory(cls, rank: int, call: int = 0, step: int | None = 0) -> Fault:
-        """Returns a fault from which on the process of the rank gets no more memory."""
+        """Returns a fault after which the process of the rank gets no more memory."""
         return cls(rank, call, step, "memory")
 
     @classmethod
     def out_of_descriptors(cls, rank: int, call: int = 0, step: int | None = 0) -> Fault:
-        """Returns a fault from which on the process of the rank gets no more descriptors."""
+        """Returns a fault after which the process of the rank gets no more descriptors."""
         return cls(rank, call, step, "descriptors")
 
     @classmethod
     def kill_launcher(cls, rank: int, call: int = 0, step: int | None = 0) -> Fault:
-        """Returns a fault in which the rank kills its parent process, which is its launcher."""
+        """Returns a fault in which the rank kills its parent process. The parent is its launcher."""
         return cls(rank, call, step, "signal parent", signals.SIGKILL)
 
     def in_messages(self) -> Fault:
-        """Returns the same fault in a send or a receive, of which ``sendrecv`` makes two. A step moves any transfer."""
+        """Returns the same fault in a send or a receive. ``sendrecv`` counts as two. A step moves any transfer."""
         return replace(self, is_of_messages=True)
 
     def arm(self, comm: Communicator, told: int | None = None) -> None:
-        """Has the fault strike in a later call of this communicator. On other ranks than its own it does nothing.
+        """Makes the fault strike in a later call of this communicator. On ranks other than ``rank`` it does nothing.
 
         Args:
-            comm: the communicator whose calls and ranks count.
-            told: a descriptor to which the engine writes 16 bytes as the fault strikes: the time in nanoseconds, as
-                ``time.monotonic_ns`` has it, and the number of steps done.
+            comm: the communicator. ``rank`` is a rank of it, and ``call`` counts its calls.
+            told: a descriptor. The engine writes 16 bytes to it when the fault strikes: the time of
+                ``time.monotonic_ns`` in nanoseconds, and the number of steps done.
 
         Raises:
             InvalidArgument: the rank is a thread, and the fault would strike the process of all ranks.

@@ -1,4 +1,4 @@
-"""The nursery: a process that has nvcoll and numpy loaded, and forks the ranks of one run after the other.
+"""The nursery: a process that has loaded nvcoll and numpy, and forks the ranks of one run after the other.
 
 ::
 
@@ -8,10 +8,12 @@
     "ended", their reports ◀─────────────────────  collect      ◀──  report, count what is left, end
     "reaped", statuses     ◀──  collect what is left
 
-Each run has a launcher of its own, because faults kill it too. Ranks are bound to it (nvcoll.bound). The nursery is
-the subreaper of them all: what a rank leaves running becomes its child, and it answers when no child is left.
+Each run has its own launcher, because a fault may kill the launcher. Ranks end with their launcher (nvcoll.bound). The
+nursery is the subreaper of all ranks: a process that a rank leaves running becomes a child of the nursery. The nursery
+answers when it has no more children.
 
-It has no threads, so that it can be forked. numpy's library of linear algebra may have some, and minds forks itself.
+The nursery forks, so it starts no threads. The linear algebra library of numpy may start threads. It handles forks
+itself.
 """
 
 from __future__ import annotations
@@ -47,10 +49,10 @@ from nvcoll.testing.faults import Fault
 from nvcoll.testing.residue import Residue, children, residue, residue_since
 
 REPORT_S = 10.0
-"""How long processes are given to report and end after a run is over. Chosen: far more than they need."""
+"""The time that processes have to report and end after a run is over. Chosen: far more than they need."""
 
 GRACE_S = 1.0
-"""How long what ranks have started may outlive their launcher before it is killed. Chosen."""
+"""The time that processes of ranks may outlive their launcher. Then the nursery kills them. Chosen."""
 
 PR_SET_CHILD_SUBREAPER = 36
 """Cited: linux/prctl.h."""
@@ -75,7 +77,7 @@ class Order:
 
 @dataclass
 class Report:
-    """What a rank says at its end: what it returned or raised, pickled, and what it left open."""
+    """The report of a rank at its end: its result or exception, pickled, and the resources that it left open."""
 
     how: tuple[Any, ...] = ()
     ended_s: float | None = None
@@ -84,7 +86,7 @@ class Report:
 
 @dataclass
 class End:
-    """How a process ended, and what its ranks reported."""
+    """The end of a process, and the reports of its ranks."""
 
     ranks: list[int]
     pipe: int
@@ -109,13 +111,13 @@ def main(pipe: Connection) -> None:
 
 
 def carry_out(order: Order, pipe: Connection) -> tuple[dict[int, int], list[int], tuple[int, int] | None]:
-    """Runs ranks; returns how all processes ended, which were left, and when the fault struck, after how many steps."""
+    """Runs ranks. Returns the statuses of all processes, those left running, and the fault's time and steps."""
     os.chdir(order.folder)
     os.environ.clear()
     os.environ.update(order.environment)
     sys.path[:] = order.path
     for module in order.modules:
-        with contextlib.suppress(Exception):  # the rank will say it
+        with contextlib.suppress(Exception):  # the rank reports it
             importlib.import_module(module)
     gc.collect()
     gc.freeze()
@@ -132,13 +134,13 @@ def carry_out(order: Order, pipe: Connection) -> tuple[dict[int, int], list[int]
 
 
 def fork(work: Callable[[], object]) -> int:
-    """Does some work in a child, which ends afterwards; returns the child's number."""
+    """Does some work in a child process, and returns the number of the child. The child ends after the work."""
     process = os.fork()
     if process == 0:
         try:
             work()
         except SystemExit:
-            raise  # it ends as a program does that raises it
+            raise  # the process ends as any program that raises it
         except BaseException:
             sys.excepthook(*sys.exc_info())
             os._exit(1)
@@ -149,7 +151,7 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def reap(launcher: int) -> tuple[dict[int, int], list[int]]:
-    """Waits until no child is left; returns how they ended, and which had to be killed after the launcher had ended."""
+    """Waits until no child is left. Returns the statuses, and the children that it killed after the launcher's end."""
     statuses: dict[int, int] = {}
     killed: set[int] = set()
     end = math.inf
@@ -170,7 +172,7 @@ def reap(launcher: int) -> tuple[dict[int, int], list[int]]:
 
 
 def launch(order: Order, pipe: Connection, told: int) -> None:
-    """Is the launcher of one run: forks the ranks, and collects what they say and how they end."""
+    """Runs the launcher of one run: forks the ranks, and collects their reports and exit statuses."""
     wakes, wake = os.pipe()
     os.set_blocking(wakes, False)
     os.set_blocking(wake, False)
@@ -180,7 +182,7 @@ def launch(order: Order, pipe: Connection, told: int) -> None:
     launcher, ends = os.getpid(), dict[int, End]()
     for ranks in groups:
         report, reports = os.pipe()
-        # The rank closes what is not its own, so that nothing of the launcher counts as open in it.
+        # The rank closes the descriptors of the launcher, so that they do not count as its residue.
         foreign = [wakes, wake, report, *(end.pipe for end in ends.values())]
         process = fork(lambda: be_process(order, ranks, launcher, reports, told, pipe, foreign))  # noqa: B023
         os.close(reports)
@@ -191,7 +193,7 @@ def launch(order: Order, pipe: Connection, told: int) -> None:
 
 
 def collect(ends: dict[int, End], wakes: int, pipe: Connection, timeout_s: float) -> None:
-    """Reads reports until all processes have ended. Stopped ones go on last; late ones are killed."""
+    """Reads reports until all processes have ended. Continues stopped processes last, and kills late ones."""
     by_pipe = {end.pipe: end for end in ends.values()}
     limit: float | None = time.monotonic() + timeout_s
     while any(end.status is None for end in ends.values()):
@@ -237,7 +239,7 @@ def note_ends(ends: dict[int, End]) -> None:
 
 
 def outcomes(end: End) -> list[tuple[Report, dict[str, Any]]]:
-    """Returns the reports of a process's ranks, with how it ended."""
+    """Returns the reports of a process's ranks, each with the end of the process."""
     try:
         reports = pickle.loads(b"".join(end.chunks))
     except Exception:
@@ -249,7 +251,7 @@ def outcomes(end: End) -> list[tuple[Report, dict[str, Any]]]:
 def be_process(
     order: Order, ranks: list[int], launcher: int, report: int, told: int, pipe: Connection, foreign: list[int]
 ) -> None:
-    """Is a process of ranks: one that joins a job, or that of all ranks that are threads."""
+    """Runs a process of ranks: either one rank that joins a job, or all ranks as threads."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pipe.close()
@@ -263,7 +265,7 @@ def be_process(
 
 
 def be_rank(order: Order, rank: int, told: int) -> Report:
-    """Is one rank of a job."""
+    """Runs one rank of a job."""
     os.environ.update(job.environment_of(rank, order.world_size, *order.job))
     before, report = residue(), Report()
     limits = {one: resource.getrlimit(one) for one in (resource.RLIMIT_AS, resource.RLIMIT_NOFILE)}
@@ -282,7 +284,7 @@ def be_rank(order: Order, rank: int, told: int) -> Report:
 
 
 def be_threads(order: Order, told: int) -> list[Report]:
-    """Is all ranks of a node."""
+    """Runs all ranks of a node."""
     reports = [Report(("raised", None, "Error: the rank was not called", "")) for _ in range(order.world_size)]
     before = residue()
     with contextlib.suppress(Reported):
@@ -294,14 +296,14 @@ def be_threads(order: Order, told: int) -> list[Report]:
 
 
 class Reported(Error):
-    """A program raised, and its report says what."""
+    """A program raised an exception. Its report contains the exception."""
 
 
 def call(order: Order, comm: Communicator, told: int, report: Report) -> None:
-    """Calls the program of a rank with its fault armed, and fills in its report.
+    """Arms the fault, calls the program of a rank and fills in the report of the rank.
 
     Raises:
-        Reported: it raised. The exception itself would hold its frames, and with them the communicator.
+        Reported: the program raised. The original exception would keep its frames alive, and thus the communicator.
     """
     try:
         fn, args = pickle.loads(order.program)

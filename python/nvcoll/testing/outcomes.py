@@ -1,4 +1,4 @@
-"""What became of ranks: the outcome of each, and of the run."""
+"""The outcome of each rank, and of the run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from nvcoll.testing.residue import Residue
 
 @dataclass
 class Outcome:
-    """What became of one rank.
+    """The outcome of one rank.
 
     Attributes:
         rank: the rank.
-        value: what its program returned.
-        error: what its program raised.
+        value: the result of its program.
+        error: the exception that its program raised.
         trace: the traceback of the error.
-        status: how its process ended, as ``subprocess`` says it: a negative status is that of a signal. None: nobody
-            saw it, because it was a thread or because its launcher had been killed.
-        ended_s: when its program returned or raised, as ``time.monotonic`` has it.
-        residue: what the run left in its process after ``nvcoll.finalize()``: nothing, if it is clean.
-        is_overdue: it had not ended in time, and was killed.
-        was_stopped: its process was stopped, and went on when the other ranks had ended.
+        status: the exit status of its process, as in ``subprocess``: a negative status is the number of a signal.
+            None: the status is unknown, because the rank was a thread or because a fault killed its launcher.
+        ended_s: the time when its program returned or raised, by ``time.monotonic``.
+        residue: the resources that the run left open in its process after ``nvcoll.finalize()``. A clean run leaves
+            none.
+        is_overdue: whether the rank had not ended in time. nvcoll killed it then.
+        was_stopped: whether its process was stopped. It continued when the other ranks had ended.
     """
 
     rank: int
@@ -54,9 +55,9 @@ class Run(list[Outcome]):
     """The outcomes of all ranks, by rank.
 
     Attributes:
-        struck_s: when the fault struck, as ``time.monotonic`` has it; None if there was none.
-        steps: the number of steps of the call that the struck rank had done.
-        left: the processes that ranks had started and left running; they were killed.
+        struck_s: the time when the fault struck, by ``time.monotonic``. None: no fault struck.
+        steps: the number of steps of the call that the rank had done when the fault struck. None: no fault struck.
+        left: the processes that ranks started and left running. nvcoll killed them.
     """
 
     def __init__(self, outcomes: list[Outcome], struck: tuple[int, int] | None, left: list[int]) -> None:

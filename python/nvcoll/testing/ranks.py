@@ -1,9 +1,9 @@
-"""``run_ranks``: runs a program in ranks, with a fault, and says what became of each.
+"""``run_ranks``: runs a program in ranks, with a fault, and returns the outcome of each rank.
 
-Ranks are forked off a process that has nvcoll and numpy loaded, the nursery (``nvcoll.testing.nursery``), so that a
-run takes some 30 ms. The nursery is started by the first run, and ends with this process.
+The first run starts the nursery (``nvcoll.testing.nursery``): a process that has loaded nvcoll and numpy. The nursery
+forks all ranks. So a run takes about 30 ms. The nursery ends with this process.
 
-What it does not do: it runs one set of ranks at a time; ranks write to the outputs of this process as they come, and
+Limits: it runs one set of ranks at a time. Ranks write directly to the outputs of this process, in no fixed order. They
 end without their ``atexit`` functions, unless the program raises ``SystemExit``.
 """
 
@@ -39,7 +39,7 @@ START = (
 
 
 class Ranks:
-    """Runs programs in ranks, one run at a time. It keeps a nursery, which ``close`` ends; ``with`` does."""
+    """Runs programs in ranks, one run at a time. It keeps a nursery. ``close``, or the end of ``with``, ends it."""
 
     def __init__(self) -> None:
         self._nursery: subprocess.Popen[bytes] | None = None
@@ -53,7 +53,7 @@ class Ranks:
         self.close()
 
     def close(self) -> None:
-        """Ends the nursery, and with it any ranks."""
+        """Ends the nursery, and all ranks with it."""
         if self._pipe is not None:
             self._pipe.close()
         if self._nursery is not None:
@@ -107,7 +107,7 @@ class Ranks:
                 what, content = pipe.recv()
                 told[what] = content
         except BaseException as error:
-            self.close()  # what it would still say belongs to this run
+            self.close()  # its later answers would belong to this run
             if isinstance(error, EOFError | OSError):
                 raise Error(f"the nursery has ended ({text_of(error)})") from error
             raise
@@ -116,7 +116,7 @@ class Ranks:
         return Run([_outcome(rank, *end) for rank, end in enumerate(ended)], struck, left)
 
     def _begun(self) -> Connection:
-        """Returns the connection with the nursery, which it starts if there is none."""
+        """Returns the connection with the nursery. Starts a nursery if there is none."""
         if self._pipe is None:
             ours, theirs = socket.socketpair()
             with ours, theirs:
@@ -126,7 +126,7 @@ class Ranks:
                 self._pipe = Connection(ours.detach())
             kept[self._nursery.pid] = self._pipe.fileno()
             self._pipe.send(sys.path)
-            # What multiprocessing tells a process that it spawns, so that functions of a script are found.
+            # multiprocessing sends the same data to a spawned process. pickle needs them for functions of a script.
             preparation = spawn.get_preparation_data("nvcoll.testing")
             self._pipe.send({**preparation, "authkey": bytes(preparation["authkey"])})
         return self._pipe
@@ -142,7 +142,7 @@ def _pickled(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
 
 
 def _outcome(rank: int, report: Report, how: dict[str, Any]) -> Outcome:
-    """Returns the outcome of a rank, from its report and from how its process ended."""
+    """Returns the outcome of a rank, from its report and from the end of its process."""
     outcome = Outcome(rank, **how, ended_s=report.ended_s, residue=report.residue)
     match report.how:
         case "returned", pickled:
@@ -167,22 +167,22 @@ def run_ranks(
     call_timeout: float | None = 10.0,
     threads: bool = False,
 ) -> Run:
-    """Runs ``fn(comm, *args)`` in ranks that are new processes, and returns what became of each.
+    """Runs ``fn(comm, *args)`` in ranks that are new processes, and returns the outcome of each rank.
 
     Args:
-        fn: the program of a rank, a function of a module; it is pickled, as are the arguments and what it returns.
+        fn: the program of a rank, a function of a module. nvcoll pickles the function, its arguments and its result.
         world_size: the number of ranks.
-        *args: passed to every rank.
-        fault: what happens to a rank in a call of the communicator that ``fn`` gets.
-        timeout: seconds after which ranks that have not ended are killed.
-        call_timeout: seconds that each call may take unless it says. None: no limit.
-        threads: ranks are the threads of one new process. Then a fault can only delay a rank or have it fail.
+        *args: the other arguments of ``fn``, equal on all ranks.
+        fault: the fault of a rank in a call of the communicator that ``fn`` gets.
+        timeout: seconds that the ranks may take. nvcoll then kills ranks that have not ended.
+        call_timeout: the default timeout of each call, in seconds. None: no limit.
+        threads: whether ranks are the threads of one new process. Then a fault can only delay a rank or make it fail.
 
     Returns:
-        The outcome of every rank, by rank. A rank that raised or was killed is no error here.
+        The outcome of every rank, by rank. If a rank raises or dies, ``run_ranks`` does not raise.
 
     Raises:
-        AssertionError: the fault has not struck: the rank did not come to that step.
+        AssertionError: the fault did not strike, because the rank did not reach that step.
         InvalidArgument: ``fn`` or ``args`` cannot be pickled.
 
     Example:

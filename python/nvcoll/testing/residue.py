@@ -1,6 +1,6 @@
-"""What a process has open, as Linux lists it: a test looks before and after.
+"""Counts the resources that a process has open, as Linux lists them. A test counts before and after a run.
 
-Nothing that nvcoll shares has a name, so that after any death nothing is left: no descriptor and no mapping in the
+No resource that nvcoll shares has a name. So a death leaves nothing open: no descriptor and no mapping in the
 survivors, no thread, no process, no file in ``/dev/shm``.
 """
 
@@ -14,17 +14,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 PATIENCE_S = 5.0
-"""How long threads and processes are given to end. Chosen: far more than that takes; only a leak takes so long."""
+"""The time that threads and processes have to end. Chosen: far more than they need; only a leak takes so long."""
 
 
 kept: dict[int, int] = {}
-"""Processes that nvcoll.testing keeps for the next run, with the descriptor by which it talks to each: no residue."""
+"""Processes that nvcoll.testing keeps for the next run, each with its descriptor. They do not count as residue."""
 
 
 class Residue(NamedTuple):
-    """Numbers of what is open: descriptors, mappings of memory that ranks share, threads, processes, shared files.
+    """Numbers of open resources: descriptors, mappings of memory that ranks share, threads, processes, shared files.
 
-    ``bool`` says whether there is anything.
+    ``bool`` is true if any number is above 0.
     """
 
     descriptors: int = 0
@@ -37,12 +37,12 @@ class Residue(NamedTuple):
         return any(self)
 
     def since(self, before: Residue) -> Residue:
-        """Returns what has come since an earlier look; less of something counts as nothing."""
+        """Returns the increase since an earlier count. A decrease counts as 0."""
         return Residue(*(max(0, now - then) for now, then in zip(self, before, strict=True)))
 
 
 def residue() -> Residue:
-    """Counts what this process has open now."""
+    """Counts the resources that this process has open now."""
     with open("/proc/self/maps") as maps:
         shared = sum("memfd:nvcoll" in line for line in maps)
     files = sum("nvcoll" in name for name in os.listdir("/dev/shm"))
@@ -52,7 +52,7 @@ def residue() -> Residue:
 
 
 def residue_since(before: Residue, patience_s: float = PATIENCE_S) -> Residue:
-    """Returns what has come since an earlier look, and stays although it is given time to go."""
+    """Returns the increase since an earlier count. Waits for resources to close, at most ``patience_s`` seconds."""
     gc.collect()
     end = time.monotonic() + patience_s
     while (more := residue().since(before)) and time.monotonic() < end:
@@ -65,10 +65,10 @@ def no_residue(patience_s: float = PATIENCE_S) -> Iterator[None]:
     """Fails if the block leaves anything open in this process.
 
     Args:
-        patience_s: seconds that threads and processes are given to end after the block.
+        patience_s: seconds that threads and processes have to end after the block.
 
     Raises:
-        AssertionError: it says of what there is more than before.
+        AssertionError: the process has more open than before. The message gives the increase of each number.
     """
     gc.collect()
     before = residue()
@@ -78,7 +78,7 @@ def no_residue(patience_s: float = PATIENCE_S) -> Iterator[None]:
 
 
 def children() -> set[int]:
-    """Returns the processes that this process has started and not collected."""
+    """Returns the children of this process that it has not waited for."""
     found: set[int] = set()
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{thread}/children") as file:

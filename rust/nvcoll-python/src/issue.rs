@@ -1,13 +1,13 @@
-//! Calls with `async_op=True`: they are checked on the caller's thread and run on the thread of their communicator.
+//! Calls with `async_op=True`: the thread of the caller checks them, and the thread of their communicator (the *lane*) runs them.
 //!
 //! ```text
-//! caller, with the GIL      read and check the arguments, refuse arrays in flight, issue; returns a Work
+//! caller, with the GIL      read and check the arguments, refuse arrays in flight, issue, return a Work
 //! lane, without the GIL     pack, run, write back, count, finish the completion
 //! caller, with the GIL      give the arrays back (arrays/in_flight.rs)
 //! ```
 //!
-//! The timeout of a call counts from its turn. A row of counts for `all_to_all` is exchanged on the lane; only then are the lengths of the
-//! parts known, and the lane takes the GIL for the rest of the check.
+//! The timeout of a call counts from its turn. For `all_to_all` with a row of counts, the lane exchanges the rows. Then it knows the
+//! lengths of the parts, takes the GIL and does the rest of the check.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,17 +36,17 @@ impl From<Error> for Failure {
     }
 }
 
-/// A call that is checked: what stands in messages about it, and what it returns.
+/// A call that is checked: its words for messages, its arrays and its result.
 pub(crate) struct Issued {
     pub(crate) call: String,
     pub(crate) arrays: Vec<OriginalArray>,
     pub(crate) result: Py<PyAny>,
 }
 
-/// Issues a call of a rank. `run` makes it with `held`, which lives until the call is over and is dropped with the GIL.
+/// Issues a call of a rank. `run` makes the call with `held`. `held` lives until the call is over, and a thread with the GIL drops it.
 ///
 /// # Errors
-/// `Closed`; `OSError` if there can be no thread.
+/// `Closed`; `OSError` if the system refuses a thread.
 pub(crate) fn issue<Held: Send + 'static>(
     py: Python<'_>,
     endpoint: &Arc<Endpoint>,
@@ -97,7 +97,7 @@ impl Endpoint {
         self.issue_prepared(py, prepared, py.None(), timeout)
     }
 
-    /// Issues a call that is prepared.
+    /// Issues a prepared call.
     fn issue_prepared(
         self: &Arc<Self>,
         py: Python<'_>,
@@ -115,7 +115,7 @@ impl Endpoint {
         })
     }
 
-    /// Issues an all_to_all whose ranks pass rows of counts: they exchange the rows first.
+    /// Issues an all_to_all with one row of counts per rank. The ranks exchange the rows first.
     pub(crate) fn issue_rows<'py>(
         self: &Arc<Self>,
         py: Python<'py>,
@@ -157,7 +157,7 @@ impl Endpoint {
 
 const PROGRAM_ENDED: Error = Error::Closed("the program ended");
 
-/// The arguments of an all_to_all with a row of counts, and later the call.
+/// The arguments of an all_to_all with a row of counts, and its prepared call after the exchange of the rows.
 struct RowsCall {
     x: Py<PyAny>,
     out: Option<Py<PyAny>>,
@@ -167,7 +167,7 @@ struct RowsCall {
 }
 
 impl RowsCall {
-    /// Prepares the call by the rows of all ranks; returns its result.
+    /// Prepares the call with the rows of all ranks, and returns its result.
     fn prepare(&mut self, py: Python<'_>, endpoint: &Endpoint, rows: &Rows, deadline: Deadline) -> PyResult<Py<PyAny>> {
         let (out, algorithm) =
             (self.out.as_ref().map(|out| out.bind(py)), self.algorithm.as_ref().map(|it| it.bind(py)));

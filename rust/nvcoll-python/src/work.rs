@@ -1,13 +1,13 @@
-//! `Work`: a call that runs while its caller goes on.
+//! `Work`: a call that runs while its caller continues.
 //!
 //! ```text
-//! issue ─▶ Work ─ wait() ─▶ what the call returns, or its exception
+//! issue ─▶ Work ─ wait() ─▶ the result of the call, or its exception
 //!            │  ─ await ──▶ the same, in asyncio
-//!            └ deleted ───▶ the call goes on; if it fails, Python hears of it as of an exception in a destructor
+//!            └ deleted ───▶ the call continues; if it fails, Python reports it like an exception in a destructor
 //! ```
 //!
-//! A `Work` looks at a [`Completion`], which any thread may finish, with or without the GIL. The arrays of the call are held until it is
-//! over (`arrays/in_flight.rs`), whether its `Work` lives or not.
+//! A `Work` reads a [`Completion`]. Any thread may finish the completion, with or without the GIL. `arrays/in_flight.rs` holds the arrays
+//! of the call until the call is over, also if its `Work` is deleted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -26,49 +26,49 @@ use crate::calls::{deadline, Seconds};
 use crate::error::{of_engine, of_member, raise};
 use crate::gil::{attached, patiently};
 
-/// The outcome of a call: what it returns, if that is not known before, or why it failed.
+/// The outcome of a call: its result, if it was unknown when the call was issued, or its failure.
 pub(crate) type Outcome = Result<Option<Py<PyAny>>, Failure>;
 
-/// The failure of a call, which becomes an exception where somebody asks.
+/// The failure of a call. It becomes an exception when the program waits.
 pub(crate) enum Failure {
-    /// The engine's.
+    /// An error of the engine.
     Engine(Error),
-    /// Of Python code that the call ran.
+    /// An exception of Python code that the call ran.
     Raised(PyErr),
 }
 
-/// A call that returned at once. Made by the calls of `Communicator` with `async_op=True`. In asyncio, `await work` is `wait`
-/// without blocking the loop; a task that is cancelled meanwhile leaves the call as it is.
+/// An asynchronous call. `isend`, `irecv` and calls of `Communicator` with `async_op=True` return a `Work` immediately. In asyncio,
+/// `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight.
 #[pyclass(name = "Work", module = "nvcoll", frozen, weakref)]
 pub(crate) struct Work {
     /// The call, in words.
     call: String,
     completion: Arc<Completion<Outcome>>,
-    /// What the call returns, if its outcome does not say.
+    /// The result of the call, if the outcome has none.
     result: Py<PyAny>,
     member: Arc<Member>,
-    /// The send or the receive that this is, and its deadline. Threads that wait move it: it has no thread of its own.
+    /// The send or the receive of this work, and its deadline. It has no thread: threads that wait move it.
     transfer: Option<(Arc<MessageTransfer>, Deadline)>,
-    /// Whether somebody saw the outcome.
+    /// Whether the program has seen the outcome.
     is_seen: AtomicBool,
 }
 
 #[pymethods]
 impl Work {
-    /// Waits until the call is over, and returns what the call returns without `async_op`.
+    /// Waits until the call is over, and returns the result that the call has without `async_op`.
     ///
     /// Args:
-    ///     timeout: seconds that this wait may take. The call stays in flight if they pass, and you may wait again; the call's own
-    ///         `timeout` ends the call. Default: no limit.
+    ///     timeout: seconds that this wait may take. When they have passed, the call stays in flight and you may wait again. The
+    ///         `timeout` of the call itself ends the call. Default: no limit.
     ///
     /// Returns:
-    ///     What the call returns.
+    ///     The result of the call.
     ///
     /// Raises:
-    ///     Timeout: the wait took too long, or the call did; the message says which.
+    ///     Timeout: the wait or the call took too long; the message says which.
     ///     Mismatch, Aborted: as the call without `async_op`.
-    ///     Closed: this process was forked off while the call was in flight.
-    ///     KeyboardInterrupt: the wait ended; the call stays in flight.
+    ///     Closed: this process is a fork, and the call was in flight at the fork.
+    ///     KeyboardInterrupt: Ctrl-C ended the wait; the call stays in flight.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Py<PyAny>> {
         match self.outcome(py, timeout)? {
@@ -77,7 +77,7 @@ impl Work {
         }
     }
 
-    /// Says whether the call is over, with or without success.
+    /// Says whether the call is over. A call that failed is over too.
     fn done(&self, py: Python<'_>) -> bool {
         if self.transfer.is_some() && self.completion.outcome().is_none() {
             py.detach(|| self.member.advance_messages());
@@ -89,7 +89,7 @@ impl Work {
         is_done
     }
 
-    /// Waits until the call is over, and returns its exception, or None if it succeeded.
+    /// Waits until the call is over. Returns its exception, or None if the call succeeded.
     ///
     /// Args:
     ///     timeout: seconds that this wait may take, as in `wait`. Default: no limit.
@@ -107,7 +107,7 @@ impl Work {
         py.import(intern!(py, "nvcoll.awaiting"))?.call_method1(intern!(py, "outcome"), (slf,))
     }
 
-    /// Whether somebody must ask `done` now and then for the call to go on. Not public.
+    /// Whether the call makes progress only while the program calls `done`. Not public.
     #[getter]
     fn _is_polled(&self) -> bool {
         self.transfer.is_some()
@@ -139,7 +139,7 @@ impl Work {
 }
 
 impl Work {
-    /// Makes the work of a call of `member` that returns `result`; `call` names it in words.
+    /// Makes the work of a call of `member`. The call returns `result`; `call` describes it in words.
     pub(crate) fn new(
         call: String,
         completion: Arc<Completion<Outcome>>,
@@ -149,7 +149,7 @@ impl Work {
         Self { call, completion, result, member, transfer: None, is_seen: AtomicBool::new(false) }
     }
 
-    /// Makes it the work of a send or a receive.
+    /// Turns this work into that of a send or a receive.
     pub(crate) fn of_transfer(mut self, transfer: Arc<MessageTransfer>, deadline: Deadline) -> Self {
         self.transfer = Some((transfer, deadline));
         self
@@ -194,7 +194,7 @@ impl Work {
 }
 
 impl Drop for Work {
-    /// Reports a failure that nobody saw, as Python reports an exception in a destructor.
+    /// Reports a failure that the program has not seen. Python reports an exception in a destructor in the same way.
     fn drop(&mut self) {
         Python::attach(in_flight::settle);
         if *self.is_seen.get_mut() || self.completion.is_orphaned() {
@@ -223,7 +223,7 @@ impl Failure {
         }
     }
 
-    /// Says whether the call failed because its own rank had ended, which reports the reason itself.
+    /// Says whether the call failed because its own rank had ended. The end of the rank reports the reason itself.
     fn is_of_ended(&self, own: u32) -> bool {
         match self {
             Self::Engine(Error::Closed(_) | Error::Interrupted) => true,

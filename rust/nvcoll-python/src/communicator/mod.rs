@@ -121,19 +121,22 @@ impl Communicator {
         Ok(member.map(|member| Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member)))
     }
 
-    /// Returns a communicator of the ranks that are left, after a rank was lost: whose processes run and whose programs have not ended.
+    /// Returns a communicator of the remaining ranks, after a rank was lost.
     ///
-    /// All of them call it. A rank that ends meanwhile is left out, and the others go on. Ranks keep their order. Outputs of a call that failed are undefined; everything else is intact, also other
-    /// communicators, of which those with the lost rank can be shrunk too, one after the other in the same order on every rank.
+    /// A rank remains if its process runs and its program has not ended. All remaining ranks must call `shrink`. If a rank ends meanwhile,
+    /// `shrink` leaves it out and continues with the others. The remaining ranks keep their order.
+    ///
+    /// The outputs of a call that failed are undefined. Everything else is intact, also other communicators. You can shrink every
+    /// communicator that contains the lost rank: one after the other, in the same order on every rank.
     ///
     /// Args:
-    ///     timeout: seconds that it may take. Default: that of `Node.run` or `init`.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
     ///
     /// Returns:
-    ///     The communicator, with ranks of its own and the default timeout of this one.
+    ///     The communicator. It numbers its ranks from 0, and has the default timeout of this communicator.
     ///
     /// Raises:
-    ///     Timeout: a rank runs and has not called it; the message names it.
+    ///     Timeout: a rank runs and has not called `shrink`; the message names it.
     ///     Aborted: a rank has no memory or descriptors for the communicator.
     ///     InvalidArgument: a group of calls is open.
     ///
@@ -154,22 +157,22 @@ impl Communicator {
         Ok(Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member))
     }
 
-    /// Groups the calls in a `with` block: they launch together at the end of the block, as in `Node.group`.
+    /// Groups the calls in a `with` block. nvcoll launches them together at the end of the block, as in `Node.group`.
     ///
-    /// Every rank makes the same calls in the block, in the same order. If the block raises, this rank makes none of its calls.
+    /// Every rank must make the same collectives in the block, in the same order. If the block raises, this rank makes none of its calls.
     /// Its peers then get `Mismatch` at its next call or at the end of its program, or `Aborted` if its program raises.
     ///
     /// Args:
-    ///     timeout: seconds per part of the group; the calls of one algorithm are a part. Default: that of `Node.run` or `init`.
-    ///     async_op: whether the calls run while the program goes on after the block. The group then has a `Work` in `work`.
+    ///     timeout: seconds per part of the group. The calls of one algorithm form a part. Default: that of `Node.run` or `init`.
+    ///     async_op: whether the program continues after the block while the calls run. The group then has a `Work` in `work`.
     ///         Default: false.
     ///
     /// Returns:
     ///     The group. Its `run` launches the same calls again.
     ///
     /// Raises:
-    ///     Mismatch: at the end of the block: another rank made different calls; the message names the call in the group.
-    ///     InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
+    ///     Mismatch: at the end of the block, if another rank made different calls; the message names the call in the group.
+    ///     InvalidArgument: at the end of the block, if arrays of two calls share memory and one call writes to its array.
     ///     Busy: another group of this communicator is open.
     #[pyo3(signature = (*, timeout=None, async_op=false))]
     fn group(slf: Bound<'_, Self>, timeout: Option<Seconds>, async_op: bool) -> Group {
@@ -177,9 +180,9 @@ impl Communicator {
         Group::new(slf.into_any().unbind(), endpoint, timeout, async_op)
     }
 
-    /// Ends all calls of this communicator, now and later, on every rank. They raise `Aborted`, which names this rank.
+    /// Ends the current calls and all later calls of this communicator on every rank. The calls raise `Aborted`; it names this rank.
     ///
-    /// Any thread may call it, also during a call of another thread. Other communicators of the same ranks stay usable.
+    /// Any thread may call `abort`, also while another thread is in a call. Other communicators of the same ranks stay usable.
     ///
     /// Raises:
     ///     Closed: the program of this rank has ended.
@@ -187,9 +190,9 @@ impl Communicator {
         self.member.abort().map_err(|error| of_member(py, &self.member, &error))
     }
 
-    /// Returns the last calls of this rank here, newest first: the number of each, from 1, and its words. At most 15.
+    /// Returns the last calls of this rank in this communicator, newest first, at most 15. Each call is a number and a description.
     ///
-    /// Any thread may call it, also during a call of another thread.
+    /// The first call of the communicator has number 1. Any thread may call `recent_calls`, also while another thread is in a call.
     ///
     /// Example:
     ///     >>> def program(comm):

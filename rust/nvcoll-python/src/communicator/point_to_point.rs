@@ -13,25 +13,25 @@ use crate::calls::Seconds;
 use crate::integers::integer;
 use crate::work::Work;
 
-/// A message that was received. Of a receive that has not ended, in a group or by `irecv`, the attributes are None.
+/// A received message. In a group or after `irecv`, its attributes are None until the receive has ended.
 #[pyclass(name = "Message", module = "nvcoll", frozen)]
 pub(crate) struct Message(ReceivedEnvelope);
 
 #[pymethods]
 impl Message {
-    /// The rank that sent it.
+    /// The rank that sent the message.
     #[getter]
     fn source(&self) -> Option<u32> {
         self.envelope().map(|envelope| envelope.source)
     }
 
-    /// Its tag.
+    /// The tag of the message.
     #[getter]
     fn tag(&self) -> Option<u32> {
         self.envelope().map(|envelope| envelope.tag)
     }
 
-    /// The number of its elements.
+    /// The number of elements of the message.
     #[getter]
     fn count(&self) -> Option<usize> {
         self.envelope().map(|envelope| envelope.bytes / envelope.dtype.bytes())
@@ -56,25 +56,25 @@ impl Message {
 
 #[pymethods]
 impl Communicator {
-    /// Sends an array to a rank, which calls `recv`.
+    /// Sends an array to a rank. That rank calls `recv`.
     ///
-    /// Arrays of up to 16 KiB are on their way when `send` returns. A larger one is sent when the receiver takes it, and `send` waits for
-    /// that. So two ranks that both send first wait for each other: use `sendrecv`, or a `group`.
+    /// If the array has at most 16 KiB, `send` normally does not wait for the receiver. If it is larger, `send` waits until the receiver
+    /// takes it. So two ranks that both send large arrays first wait for each other: use `sendrecv` or a `group`.
     ///
-    /// Messages from one rank to another with one tag arrive in the order in which they were sent. Sends and receives are no
-    /// collectives: other ranks need not call anything. A rank moves messages only while it is in a call of the communicator.
+    /// Messages with one tag from one rank to another arrive in the order of their sends. Sends and receives are not collectives: other
+    /// ranks make no call. A rank moves messages only while it is in a call of the communicator.
     ///
     /// Args:
     ///     x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and strides. Read.
     ///     dst: the rank that receives.
-    ///     tag: a whole number from 0, by which the receiver tells messages apart. Default: 0.
+    ///     tag: a whole number from 0. The receiver selects messages by it. Default: 0.
     ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
     ///
     /// Raises:
-    ///     InvalidArgument: an argument cannot be used; there is no such rank.
+    ///     InvalidArgument: an argument cannot be used, or there is no such rank.
     ///     Mismatch: the program of the receiver has returned.
     ///     Aborted: the program of another rank failed, a rank called `abort`, or the receiver's array does not fit the message.
-    ///     Timeout: the receiver did not take the message in time.
+    ///     Timeout: the receiver did not take the message before the deadline.
     ///
     /// Example:
     ///     >>> def program(comm):
@@ -102,20 +102,20 @@ impl Communicator {
         self.exchange(py, &[array], timeout)
     }
 
-    /// Begins to send an array to a rank, and returns at once. Do not write the array before the `Work` is done.
+    /// Begins to send an array to a rank, and returns immediately. Do not write to the array before the `Work` is done.
     ///
-    /// The message moves while this rank is in any call of the communicator, also in a collective; in `work.wait()` and `work.done()`.
+    /// The message moves while this rank is in any call of the communicator: a collective, `work.wait()` or `work.done()`, for example.
     ///
     /// Args:
     ///     x, dst, tag: as in `send`.
     ///     timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
     ///
     /// Returns:
-    ///     A `Work`: its `wait` returns None.
+    ///     A `Work`. Its `wait` returns None.
     ///
     /// Raises:
     ///     InvalidArgument, Mismatch, Aborted: as `send`.
-    ///     Busy: another call in flight writes the array.
+    ///     Busy: another call in flight writes to the array.
     ///
     /// Example:
     ///     See `irecv`.
@@ -137,19 +137,19 @@ impl Communicator {
     /// Receives an array that a rank sends.
     ///
     /// Args:
-    ///     x: this rank's array for the message, as in `send`. It has the dtype and the number of elements of the message. Written.
-    ///     src: the rank that sends. Default: any; of several messages the one that arrived first.
+    ///     x: this rank's array for the message, as in `send`. It must have the message's dtype and number of elements. Written.
+    ///     src: the rank that sends. Default: any. If several messages match, `recv` takes the one that arrived first.
     ///     tag: the tag of the message. Default: any.
     ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
     ///
     /// Returns:
-    ///     A `Message`: its `source`, `tag` and `count`. In a group they are None before the end of the block.
+    ///     A `Message` with `source`, `tag` and `count`. In a group these are None before the end of the block.
     ///
     /// Raises:
-    ///     InvalidArgument: an argument cannot be used; there is no such rank.
-    ///     Mismatch: the message has another dtype or number of elements than `x`; or the program of the sender has returned.
+    ///     InvalidArgument: an argument cannot be used, or there is no such rank.
+    ///     Mismatch: the dtype or the number of elements of `x` and of the message differ, or the program of the sender has returned.
     ///     Aborted: the program of another rank failed, or a rank called `abort`.
-    ///     Timeout: no such message came in time; it names the tags of those that did.
+    ///     Timeout: no such message came before the deadline; the error names the tags of the messages that came.
     ///
     /// Example:
     ///     See `send`.
@@ -172,18 +172,18 @@ impl Communicator {
         Ok(message)
     }
 
-    /// Begins to receive an array that a rank sends, and returns at once. Do not touch the array before the `Work` is done.
+    /// Begins to receive an array that a rank sends, and returns immediately. Do not read or write the array before the `Work` is done.
     ///
     /// Args:
-    ///     x, src, tag: as in `recv`. Receives take messages in the order in which they were begun.
+    ///     x, src, tag: as in `recv`. Receives take messages in the order of their calls.
     ///     timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
     ///
     /// Returns:
-    ///     A `Work`: its `wait` returns the `Message`.
+    ///     A `Work`. Its `wait` returns the `Message`.
     ///
     /// Raises:
-    ///     InvalidArgument, Aborted: as `recv`; `Mismatch` comes from `wait`.
-    ///     Busy: another call in flight touches the array.
+    ///     InvalidArgument, Aborted: as `recv`. The `wait` of the `Work` raises `Mismatch`.
+    ///     Busy: another call in flight reads or writes the array.
     ///
     /// Example:
     ///     >>> def program(comm):
@@ -207,19 +207,19 @@ impl Communicator {
         array.issue(py, &self.member, self.endpoint.deadline(timeout), message.into_any())
     }
 
-    /// Sends an array to one rank and receives one from the same or another, both at once.
+    /// Sends an array to one rank and receives an array from the same or another rank. Both run at the same time.
     ///
     /// Args:
     ///     x: the array to send, as in `send`. Read.
     ///     dst: the rank that receives it.
-    ///     out: the array for the message, as in `recv`; it shares no memory with `x`. Written.
-    ///     src: the rank that sends the other one. Default: any.
-    ///     tag: the tag of the message that is sent. Default: 0.
-    ///     recv_tag: the tag of the message that is received. Default: any.
+    ///     out: the array for the received message, as `x` in `recv`. It must not share memory with `x`. Written.
+    ///     src: the rank that sends to this rank. Default: any.
+    ///     tag: the tag of the sent message. Default: 0.
+    ///     recv_tag: the tag of the received message. Default: any.
     ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
     ///
     /// Returns:
-    ///     The `Message` that was received.
+    ///     The received `Message`.
     ///
     /// Raises:
     ///     InvalidArgument, Mismatch, Aborted, Timeout: as `send` and `recv`.
