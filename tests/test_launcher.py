@@ -276,6 +276,14 @@ def test_a_rank_that_ends_early_without_a_failure_ends_nothing(script):
     assert lines == {1: ["done"], 2: ["done"]}
 
 
+def test_a_rank_that_fails_ends_nothing_if_the_job_keeps_going(script):
+    join = "import nvcoll\ncomm = nvcoll.init(timeout=60)\ncomm.barrier()\n"
+    die = "if rank == 1:\n    os._exit(3)\n"
+    survive = "try:\n    comm.barrier()\nexcept nvcoll.PeerLost:\n    print(comm.shrink().ranks)\n"
+    out, errors = run(3, script(join + die + survive), "--keep-going", status=3)
+    assert by_rank(out) == {0: ["(0, 2)"], 2: ["(0, 2)"]} and b"rank 1 ended with status 3" in errors
+
+
 def test_a_killed_rank_is_named_though_others_fail_because_of_it(script):
     fail = "print(os.getpid())\nif rank == 0:\n    sys.stdin.readline()\n    sys.exit(1)\n"
     job = start(2, script(fail + SLEEP), stdin=subprocess.PIPE)
@@ -366,6 +374,7 @@ def test_ranks_end_when_nobody_reads_the_output(script):
         (("-n", "two", "x.py"), "valid integer"),
         (("-n", "2", "--on", "nowhere", "x.py"), "nowhere"),
         (("--no-prefix", "x.py"), "--no-prefix is for the output of several ranks: pass -n too"),
+        (("--keep-going", "x.py"), "--keep-going is for several ranks: pass -n too"),
         (("--nproc-per-node", "2", "x.py"), "pass -n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

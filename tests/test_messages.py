@@ -1,12 +1,15 @@
 """Sends and receives between ranks that are threads or processes."""
 
 import asyncio
+import time
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from process_ranks import Job
+from processes import results, start
 
 import nvcoll
 
@@ -114,6 +117,80 @@ def test_a_timeout_of_a_send_names_the_receiver():
     for timeout, aborted in on_ranks(2, late_sender):
         assert timeout[0] == "Timeout" and "rank 1 has not received a message with tag 2" in timeout[1]
         assert aborted == ("Aborted", "rank 0 timed out: the call was aborted")
+
+
+def calls_after_a_timeout(comm):
+    if comm.rank == 0:
+        x = np.zeros(3)
+        calls = [lambda: comm.recv(x, 1, timeout=0.2), lambda: comm.recv(x, 1, timeout=60), lambda: comm.irecv(x, 1)]
+        return [failure(comm, call) for call in (*calls, lambda: comm.all_reduce(x))]
+    return [failure(comm, lambda: comm.recv(np.zeros(3), 0))]
+
+
+def test_calls_after_a_timeout_say_that_an_earlier_call_has_timed_out():
+    for first, second in on_ranks(2, calls_after_a_timeout):
+        assert [kind for kind, _ in first] == ["Timeout"] + 3 * ["Aborted"]
+        assert {text for _, text in first[1:]} == {"rank 0 timed out in an earlier call: the call was aborted"}
+        assert second == [("Aborted", "rank 0 timed out: the call was aborted")]
+
+
+def polled(comm, work):
+    end = time.monotonic() + 60
+    while not work.done():
+        assert time.monotonic() < end, "it is in flight"
+    return type(work.exception()).__name__
+
+
+def awaited(comm, work):
+    async def program():
+        try:
+            await asyncio.wait_for(work, 60)
+        except nvcoll.Error as error:
+            return type(error).__name__
+
+    return asyncio.run(program())
+
+
+def late_in_flight(comm, wait):
+    if comm.rank == 0:
+        return wait(comm, comm.irecv(np.zeros(3), 1, timeout=0.2)), comm.rank
+    return failure(comm, lambda: comm.recv(np.zeros(3), 0))[0], comm.rank
+
+
+@pytest.mark.parametrize("wait", [polled, awaited])
+def test_a_receive_in_flight_ends_at_its_deadline_though_the_program_only_polls_or_awaits(wait):
+    for ranks in on_ranks(2, partial(late_in_flight, wait=wait)):
+        assert ranks == [("Timeout", 0), ("Aborted", 1)]
+
+
+def isend_at_the_end(comm):
+    if comm.rank == 0:
+        comm.isend(np.arange(300_000.0), 1)
+        return 0.0
+    time.sleep(0.3)
+    x = np.zeros(300_000)
+    comm.recv(x, 0)
+    return float(x.sum())
+
+
+def test_sends_in_flight_are_made_before_a_rank_ends():
+    expected = [0.0, float(np.arange(300_000.0).sum())]
+    assert nvcoll.Node(2).run(isend_at_the_end, timeout=60) == expected
+    program = """
+    sys.path.insert(0, "tests")
+    from test_messages import isend_at_the_end
+    print(isend_at_the_end(nvcoll.init(timeout=60)))
+    """
+    assert [out for _, out, _ in results(start(2, program, "isend"))] == [f"{one}\n" for one in expected]
+
+
+def test_ranks_that_end_with_sends_that_nobody_receives_end():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    comm.isend(np.ones(1 << 20), 1 - comm.rank)
+    """
+    for status, _, errors in results(start(2, program, "unreceived")):
+        assert status == 0 and "send of 1048576 float64 to rank" in errors
 
 
 def returned(comm):

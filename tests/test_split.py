@@ -392,7 +392,7 @@ def test_a_timeout_of_a_split_names_all_who_have_not_entered():
     assert isinstance(first, nvcoll.Timeout)
     assert str(first) == (
         "split timed out after 1 s: ranks 1, 3 have not entered the call; "
-        "rank 1 has made no call of this communicator yet; rank 3 has made no call of this communicator yet"
+        "rank 1 has made no collective of this communicator yet; rank 3 has made no collective of this communicator yet"
     )
     assert sorted(seen) == [0, 2]
 

@@ -81,6 +81,11 @@ def test_a_call_fails_or_is_late_on_one_rank(threads):
     assert not any(rank.residue for rank in run)
 
 
+def test_a_fault_of_a_rank_that_does_not_exist_is_refused():
+    with pytest.raises(nvcoll.InvalidArgument, match="there are 2 ranks"):
+        run_ranks(programs.reduce_often, 2, fault=Fault.kill(2))
+
+
 def test_a_stopped_rank_goes_on_when_its_peers_have_ended():
     run = run_ranks(programs.reduce_often, 3, fault=Fault.stop(1, 2, 2), call_timeout=0.2)
     assert [rank.was_stopped for rank in run] == [False, True, False]
@@ -103,7 +108,7 @@ def test_a_rank_gets_no_more_memory_or_descriptors():
 
 
 def test_a_fault_that_has_not_struck_is_an_error():
-    for fault in (Fault.kill(1, 6), Fault.kill(1, 2, STEPS + 1), Fault.kill(7)):
+    for fault in (Fault.kill(1, 6), Fault.kill(1, 2, STEPS + 1)):
         with pytest.raises(AssertionError, match="has not struck: rank 0 returned 6"):
             run_ranks(programs.reduce_often, 3, fault=fault)
 

@@ -66,7 +66,7 @@ def receives_from_each_other(comm):
 def check_receives(said):
     (words,) = {text for text in said if text and text.startswith("Timeout")}
     assert words.startswith("Timeout: recv of 2 float64 from rank"), words
-    of = "send or recv of the communicator of ranks 0, 1"
+    of = "recv of 16 bytes with any tag of the communicator of ranks 0, 1"
     assert words.count(of) == 2 and ", which wait" in words and words.count("for rank 0") == 1, words
 
 

@@ -3,7 +3,8 @@
 One thread does everything. It waits for the outputs of the ranks, their ends and signals, whichever comes first::
 
     an output        its lines are passed on, each with its rank (nvcoll.cli.lines)
-    a rank fails     the other ranks are told to end (SIGTERM); those that have not ended after a while are killed
+    a rank fails     the other ranks are told to end (SIGTERM); those that have not ended after a while are killed;
+                     with --keep-going the others go on
     a rank ends 0    nothing: the others go on
     a signal         Ctrl-C and the like are passed on to all ranks, which end by them or not
 
@@ -84,7 +85,14 @@ class Failure:
     message: str
 
 
-def launch(script: Sequence[str], world_size: int, *, is_prefixed: bool, inbox: Inbox | None = None) -> Failure | None:
+def launch(
+    script: Sequence[str],
+    world_size: int,
+    *,
+    is_prefixed: bool,
+    keeps_going: bool = False,
+    inbox: Inbox | None = None,
+) -> Failure | None:
     """Runs a script as the ranks of a job, to the end of all of them; returns the first failure.
 
     Only rank 0 reads standard input. A single rank has the outputs of this process.
@@ -93,6 +101,7 @@ def launch(script: Sequence[str], world_size: int, *, is_prefixed: bool, inbox: 
         script: the script and its arguments.
         world_size: the number of ranks.
         is_prefixed: each line of output begins with its rank.
+        keeps_going: the other ranks go on when one fails.
         inbox: where ranks tell which calls they have made; None: they do not.
 
     Raises:
@@ -101,7 +110,7 @@ def launch(script: Sequence[str], world_size: int, *, is_prefixed: bool, inbox: 
     for output in (sys.stdout, sys.stderr):
         output.flush()
     shared = [Lines(output.fileno(), is_prefixed=is_prefixed) for output in (sys.stdout, sys.stderr)]
-    running = _Job(shared if world_size > 1 else (), inbox)
+    running = _Job(shared if world_size > 1 else (), keeps_going, inbox)
     with running.signals_passed_on():
         try:
             running.start(script, world_size)
@@ -114,8 +123,9 @@ def launch(script: Sequence[str], world_size: int, *, is_prefixed: bool, inbox: 
 class _Job:
     """The ranks of a job."""
 
-    def __init__(self, outputs: Sequence[Lines], inbox: Inbox | None) -> None:
+    def __init__(self, outputs: Sequence[Lines], keeps_going: bool, inbox: Inbox | None) -> None:
         self._outputs = outputs
+        self._keeps_going = keeps_going
         self._inbox = inbox
         self._ranks: list[Rank] = []
         self._selector = selectors.DefaultSelector()
@@ -200,9 +210,11 @@ class _Job:
         failed = [rank for rank in self._ranks if rank.status]
         self._unwritable = next((lines.error for lines in self._outputs if lines.error), None)
         now = time.monotonic()
-        if not self._is_ending and (failed or self._unwritable):
+        if self._failed is None:
             # Of several, one that was killed: others may have ended because it did.
             self._failed = min(failed, key=lambda rank: (rank.status or 0) > 0, default=None)
+        must_end = self._unwritable or (failed and not self._keeps_going)
+        if must_end and not self._is_ending:
             self._is_ending, self._deadline = True, now + GRACE_S
             if now - self._signalled > GRACE_S:  # else they are about to end by that signal
                 self._send(signal.SIGTERM)

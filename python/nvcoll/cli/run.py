@@ -14,6 +14,7 @@ import builtins
 import os
 import sys
 import threading
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -46,6 +47,7 @@ def run(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")] = None,
     ranks: Processes = None,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="With -n: lines don't begin with their rank.")] = False,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="With -n: a rank that fails ends no other.")] = False,
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
@@ -65,6 +67,8 @@ def run(
     """
     if ranks is None and no_prefix:
         raise InvalidArgument("--no-prefix is for the output of several ranks: pass -n too, or leave it out")
+    if ranks is None and keep_going:
+        raise InvalidArgument("--keep-going is for several ranks: pass -n too, or leave it out")
     pricers = [Pricer(one, launch) for one in machines(on, gpu)]
     source = script.read_bytes()
     if ranks is not None and not hasattr(os, "pidfd_open"):
@@ -80,10 +84,11 @@ def run(
         report, failure = report_of(counts, pricers), None
     else:
         words, is_prefixed = [str(script), *(arguments or [])], not no_prefix
+        begin = partial(launcher.launch, words, ranks, is_prefixed=is_prefixed, keeps_going=keep_going)
         if not (on or gpu or launch != LAUNCH or as_json or save):
-            raise typer.Exit(_status_of_job(launcher.launch(words, ranks, is_prefixed=is_prefixed)))
+            raise typer.Exit(_status_of_job(begin()))
         with Inbox() as inbox:
-            failure = launcher.launch(words, ranks, is_prefixed=is_prefixed, inbox=inbox)
+            failure = begin(inbox=inbox)
             told, silent = inbox.read()
         report = report_of(told, pricers, silent)
     if save is not None:

@@ -76,6 +76,8 @@ class Ranks:
         threads: bool = False,
     ) -> Run:
         """Runs ``fn(comm, *args)`` in ranks. See :func:`run_ranks`."""
+        if fault is not None and not 0 <= fault.rank < world_size:
+            raise InvalidArgument(f"{fault} strikes a rank that does not exist: there are {world_size} ranks")
         order = Order(
             program=_pickled(fn, args),
             modules=tuple({one for one in (getattr(fn, "__module__", None),) if one not in (None, "__main__")}),

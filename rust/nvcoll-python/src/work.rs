@@ -79,8 +79,8 @@ impl Work {
 
     /// Says whether the call is over. A call that failed is over too.
     fn done(&self, py: Python<'_>) -> bool {
-        if self.transfer.is_some() && self.completion.outcome().is_none() {
-            py.detach(|| self.member.advance_messages());
+        if let (Some((transfer, deadline)), None) = (&self.transfer, self.completion.outcome()) {
+            py.detach(|| self.member.poll(transfer, *deadline));
         }
         let is_done = self.completion.outcome().is_some();
         if is_done {

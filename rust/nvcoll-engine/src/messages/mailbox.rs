@@ -16,10 +16,10 @@ use crate::memory::world::World;
 use crate::run::doings::doings;
 use crate::run::fault::{Fault, Moment};
 use crate::run::quiesce::{ring_everybody, sleep_until_quiet};
-use crate::run::report::error_of;
+use crate::run::report::{error_of, timed_out_before};
 use crate::sync::atomic::pause;
 use crate::sync::backoff::{give_way, Backoff, Next};
-use crate::sync::record::{CALLS, MESSAGES, WORDS};
+use crate::sync::record::WORDS;
 use crate::sync::{Cause, Doorbell, Pair};
 
 /// The messages of one rank. One thread at a time uses it.
@@ -201,11 +201,7 @@ impl Mailbox {
                 pause();
                 continue;
             }
-            if limit.deadline.has_passed() {
-                let notice = self.post(world, transfers, &mut posted, true);
-                self.doings = doings(world, world.ranks()[self.own as usize], &notice);
-            }
-            self.look_at_limit(world, transfers, limit, world.abort().cause())?;
+            self.look_at_time(world, transfers, limit, &mut posted)?;
             if is_after(pause_at) {
                 return Ok(());
             }
@@ -223,6 +219,62 @@ impl Mailbox {
         }
     }
 
+    /// Moves every transfer once, and ends all if one of some has no time left or nobody to wait for, as [`Mailbox::wait`] does.
+    ///
+    /// # Errors
+    /// As [`Mailbox::wait`].
+    pub(crate) fn poll(
+        &mut self,
+        world: &World,
+        transfers: &[Arc<MessageTransfer>],
+        limit: &mut WaitLimit<'_>,
+    ) -> Result<()> {
+        if self.advance(world) || outcome_of(transfers).is_some() {
+            return Ok(());
+        }
+        self.look_at_time(world, transfers, limit, &mut None)?;
+        self.look_who_left(world, transfers, limit)
+    }
+
+    /// Moves the sends of a rank whose program has ended, and says whether some are left. Those end that nobody will receive.
+    pub(crate) fn finish_sends(&mut self, world: &World) -> bool {
+        if self.outgoing.iter().flatten().all(|outgoing| outgoing.is_idle()) {
+            return false;
+        }
+        self.advance(world);
+        if let Err(error) = self.check(world) {
+            self.end_all(world, &error);
+        }
+        for to in 0..world.world_size() {
+            let is_pending = self.outgoing[to as usize].as_ref().is_some_and(|outgoing| !outgoing.is_idle());
+            if is_pending && (to == self.own || world.lines[to as usize].departure.has_ended()) {
+                self.close(world, |peer| peer == to);
+                for PendingSend { transfer, buffer, .. } in
+                    self.outgoing[to as usize].iter_mut().flat_map(|end| end.drain())
+                {
+                    let what = transfer.to_string();
+                    transfer.end(Err(Error::NoPeer { rank: to, waiter: self.own, what }), buffer);
+                }
+            }
+        }
+        true
+    }
+
+    /// Ends the wait as [`Mailbox::look_at_limit`] does; finds out what the peers do if the time is up.
+    fn look_at_time<'a>(
+        &mut self,
+        world: &'a World,
+        transfers: &[Arc<MessageTransfer>],
+        limit: &mut WaitLimit<'_>,
+        posted: &mut Option<PostedNotice<'a>>,
+    ) -> Result<()> {
+        if limit.deadline.has_passed() {
+            let notice = self.post(world, transfers, posted, true);
+            self.doings = doings(world, world.ranks()[self.own as usize], &notice);
+        }
+        self.look_at_limit(world, transfers, limit, world.abort().cause())
+    }
+
     /// Posts for whom the rank waits before it sleeps, or as its time is up.
     fn post<'a>(
         &self,
@@ -237,7 +289,10 @@ impl Mailbox {
             Direction::From(None) => None,
         });
         let (mut record, awaited) = ([0; WORDS], named.collect());
-        record[CALLS] = MESSAGES;
+        let mut pending = transfers.iter().filter(|transfer| transfer.outcome().is_none());
+        if let Some(first) = pending.next() {
+            record = first.record(pending.count());
+        }
         let notice = Notice { world: *world.name(), call: 0, record, awaited, since_ns: 0, until_ns: 0 };
         let posted = posted.get_or_insert_with(|| PostedNotice::new(world.board(), world.ranks()[self.own as usize]));
         posted.post(notice, has_timed_out)
@@ -299,9 +354,12 @@ impl Mailbox {
 
     /// Returns the error of a transfer whose peer has returned; of a receive from any, whose peers have all.
     fn who_left(&self, world: &World, transfer: &MessageTransfer) -> Option<Error> {
-        let has_left = |rank: u32| world.lines[rank as usize].departure.last().is_some();
+        let departure = |rank: u32| &world.lines[rank as usize].departure;
+        let has_left = |rank| departure(rank).last().is_some();
         let left = match transfer.direction {
-            Direction::To(rank) | Direction::From(Some(rank)) => has_left(rank).then_some(rank),
+            // A rank whose program has ended begins no receive any more.
+            Direction::To(rank) => (has_left(rank) || departure(rank).has_ended()).then_some(rank),
+            Direction::From(Some(rank)) => has_left(rank).then_some(rank),
             Direction::From(None) => {
                 let mut others = (0..world.world_size()).filter(|&rank| rank != self.own).peekable();
                 let last = others.peek().copied();
@@ -315,7 +373,7 @@ impl Mailbox {
     #[inline]
     fn check(&self, world: &World) -> Result<()> {
         let cause = world.abort().cause().or_else(|| world.first_death().map(|death| world.abort().raise(death)));
-        cause.map_or(Ok(()), |cause| Err(self.error(world, cause, || Error::Interrupted)))
+        cause.map_or(Ok(()), |cause| Err(self.error(world, cause, || timed_out_before(self.own))))
     }
 
     /// Notes what went wrong with a stream, and tells every rank.
@@ -387,7 +445,7 @@ impl Mailbox {
     /// Closes the streams, and ends every transfer with an error.
     pub(crate) fn end_all(&mut self, world: &World, error: &Error) {
         ring_everybody(world);
-        self.close(world);
+        self.close(world, |_| true);
         let end = |transfer: &MessageTransfer, buffer| transfer.end(Err(error.clone()), buffer);
         for PostedReceive { transfer, buffer } in self.matching.posted.drain(..) {
             end(&transfer, buffer);
@@ -400,14 +458,15 @@ impl Mailbox {
         }
     }
 
-    /// Closes the streams that are in use, and returns when no peer touches an array of this rank any more.
-    fn close(&mut self, world: &World) {
+    /// Closes the streams with some peers that are in use, and returns when these touch no array of this rank any more.
+    fn close(&mut self, world: &World, is_meant: impl Fn(u32) -> bool) {
         let streams = |mailbox: &Self| {
             let outgoing =
                 mailbox.outgoing.iter().map(|end| end.as_ref().filter(|end| !end.is_idle()).map(|end| end.stream()));
             let incoming =
                 mailbox.incoming.iter().map(|end| end.as_ref().filter(|end| !end.is_idle()).map(|end| end.stream()));
             let both = (0..).zip(outgoing).chain((0..).zip(incoming));
+            let both = both.filter(|(peer, _)| is_meant(*peer));
             both.filter_map(|(peer, stream)| Some((peer, stream?))).collect::<Vec<(u32, MessageStream)>>()
         };
         let closed = streams(self).into_iter().map(|(peer, stream)| (peer, stream, stream.words().claims.close()));

@@ -1,7 +1,12 @@
 //! The end of a rank, told to its peers in every communicator that it is in.
 //!
-//! A rank whose program returned has calls in flight that it issued. They are made, since peers wait for them, and each communicator departs
-//! after its last call. Those without calls depart at once: a peer that waits there, and could end a call in flight, hears of it.
+//! A rank whose program returned has calls and sends in flight that it issued. They are made, since peers wait for them, and each
+//! communicator departs after its last call. Those without calls depart at once: a peer that waits there, and could end a call in
+//! flight, hears of it. A send ends also when the program of its receiver has ended, which would not receive it. Receives end at once,
+//! since nobody is there to read what they bring.
+
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
@@ -17,6 +22,10 @@ const LEFT_IN_A_CALL: Error =
 /// # Errors
 /// [`Error::Interrupted`]: then the rank has failed; [`Error::System`] as [`Member::issue`].
 pub(crate) fn finish_issued(memberships: &Memberships<Member>, limit: &mut WaitLimit<'_>) -> Result<()> {
+    if !finish_sends(memberships, limit) {
+        fail(memberships);
+        return Err(Error::Interrupted);
+    }
     if !memberships.all().iter().any(|member| member.is_busy()) {
         return Ok(());
     }
@@ -30,6 +39,25 @@ pub(crate) fn finish_issued(memberships: &Memberships<Member>, limit: &mut WaitL
     fail(memberships);
     Err(Error::Interrupted)
 }
+
+/// Moves the sends in flight until all have ended; says whether the user let them.
+fn finish_sends(memberships: &Memberships<Member>, limit: &mut WaitLimit<'_>) -> bool {
+    let sends_are_left = || memberships.all().iter().filter(|member| member.finish_sends()).count() > 0;
+    if !sends_are_left() {
+        return true;
+    }
+    memberships.all().iter().for_each(|member| member.begin_to_end());
+    while sends_are_left() {
+        if (limit.is_interrupted)() {
+            return false;
+        }
+        sleep(BETWEEN_LOOKS);
+    }
+    true
+}
+
+/// The pause between two looks at sends in flight at the end of a program. Chosen: a chunk is copied in less.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// Ends a rank whose program returned. A peer that makes one more call with it gets an error instead of waiting forever.
 ///

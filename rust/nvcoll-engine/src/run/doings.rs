@@ -13,6 +13,7 @@
 use crate::memory::world::notice::{Notice, RankList, WorldName};
 use crate::memory::world::World;
 use crate::run::report::{words_of_call, words_of_notice};
+use crate::sync::record::{CALLS, FLAGS, MESSAGES};
 
 /// How many ranks a message describes. Chosen: a screen has room for them.
 const DESCRIBED: usize = 4;
@@ -21,10 +22,12 @@ const DESCRIBED: usize = 4;
 pub(crate) fn doings(world: &World, rank: u32, own: &Notice) -> String {
     let read = |rank| world.board().read(rank);
     if let Some(cycle) = cycle(rank, own, read) {
-        return format!(
-            "; {}: every rank must use communicators that share ranks in the same order",
-            cycle_words(&cycle)
-        );
+        let has_messages = cycle.iter().any(|(_, notice)| notice.record[CALLS] & !FLAGS == MESSAGES);
+        let advice = match has_messages {
+            true => "begin sends and receives before you wait for another, by sendrecv, isend, irecv or a group",
+            false => "every rank must use communicators that share ranks in the same order",
+        };
+        return format!("; {}: {advice}", cycle_words(&cycle));
     }
     let said = own.awaited.first().take(DESCRIBED).map(|rank| {
         let name = rank_words(rank, world);
@@ -122,7 +125,7 @@ fn last_words(world: &World, rank: u32) -> Option<String> {
     let lines = &world.lines[at];
     let last = lines.stamp.last();
     if last == 0 {
-        return Some("has made no call of this communicator yet".to_owned());
+        return Some("has made no collective of this communicator yet".to_owned());
     }
     let (call, words) = lines.record.recent(last, || lines.stamp.last()).into_iter().next()?;
     let words = words_of_call(lines, call, &words);

@@ -9,6 +9,7 @@ use crate::error::{Error, LostPeer};
 use crate::memory::world::addresses::Addresses;
 use crate::memory::world::rank_lines::RankWords;
 use crate::memory::world::World;
+use crate::messages::transfer::words_of_transfer;
 use crate::sync::record::{CALLS, FLAGS, MESSAGES, PLACE, PLACES};
 use crate::sync::{Cause, Pair, Record, WaitStatus};
 use crate::system::memory::memory_ran_out;
@@ -68,6 +69,11 @@ pub(crate) fn error_of(
     }
 }
 
+/// Returns the error of a call in a communicator that a timeout of the same rank ended before.
+pub(crate) fn timed_out_before(rank: u32) -> Error {
+    Error::Aborted { rank, cause: "timed out in an earlier call".into() }
+}
+
 /// Says whether the ranks of a cause exist. Any rank can write the abort word, and one that is mad may write anything.
 fn names_ranks_of(world: &World, cause: Cause) -> bool {
     let ranks = match cause {
@@ -83,7 +89,7 @@ pub(crate) fn peer_lost(world: &World, rank: u32, status: Option<WaitStatus>) ->
     let lines = &world.lines[rank as usize];
     let (calls, is_complete) = lines.activity.last_call();
     let doing = match calls {
-        0 => "before its first call".into(),
+        0 => "before its first collective".into(),
         _ if is_complete => format!("between two calls, after {}", counted(calls, "call")),
         _ if lines.stamp.has_entered(calls) => {
             format!("in {}, its {}", call_of_peer(world, rank, calls, 0), nth(calls))
@@ -155,7 +161,7 @@ pub(crate) fn words_of_notice(record: &Record) -> String {
 
 fn words_of_record(record: &Record, call: &Call) -> String {
     match record[CALLS] & !FLAGS {
-        MESSAGES => "send or recv".to_owned(),
+        MESSAGES => words_of_transfer(record),
         0 | 1 => call.to_string(),
         calls => format!("a group of {} calls, first {call}", (calls as u32).max(2)),
     }

@@ -32,7 +32,7 @@ use crate::program::Workspace;
 use crate::run::fault::{Fault, Moment};
 use crate::run::hold_up::HoldUp;
 use crate::run::quiesce::{ring_everybody, wait_until_quiet};
-use crate::run::report::{error_of, missing, place_of_trouble};
+use crate::run::report::{error_of, missing, place_of_trouble, timed_out_before};
 use crate::sync::{Cause, Doorbell};
 use meeting::{digest, ID};
 use waiting::not_entered;
@@ -106,6 +106,8 @@ pub(crate) struct RankWorker {
     doings: OnceLock<String>,
     /// What a test has asked to happen.
     pub(crate) fault: Option<Box<Fault>>,
+    /// Whether an earlier call ended the communicator.
+    has_ended_before: bool,
 }
 
 impl RankWorker {
@@ -128,6 +130,7 @@ impl RankWorker {
             has_seen_all: true,
             doings: OnceLock::new(),
             fault: None,
+            has_ended_before: false,
         }
     }
 
@@ -205,6 +208,9 @@ impl RankWorker {
         let own_call = |call: u32, nth: usize| (call == number).then(|| call_in(pass, nth));
         let doings = self.doings.get().map_or("", |doings| doings);
         let late = || {
+            if self.has_ended_before {
+                return timed_out_before(self.rank());
+            }
             let (ranks, words) = missing(world, number, &self.ranks);
             deadline.error(call_in(pass, 0), words + doings + &self.hold_up.borrow().words(&ranks, doings))
         };
@@ -213,6 +219,7 @@ impl RankWorker {
 
     fn prepare(&mut self, world: &World, pass: Pass<'_>) {
         *self.hold_up.get_mut() = HoldUp::default();
+        self.has_ended_before = false;
         self.fit(pass);
         if self.known.id != pass.id() {
             self.recall(pass.id());
@@ -268,6 +275,7 @@ impl RankWorker {
             let lines = &world.lines[rank as usize];
             lines.activity.begin(number);
             if let Some(cause) = world.abort().cause() {
+                self.has_ended_before = true;
                 return Err(cause);
             }
             if let Some(cause) = world.first_death() {
