@@ -16,8 +16,8 @@ use crate::system::process_line::ProcessLine;
 /// The length of a tick. Cited: `USER_HZ` of Linux is 100 on every machine.
 const TICK_S: f64 = 0.01;
 
-/// The share of a CPU below which a process that is ready to run is starved. Chosen.
-const STARVED: f64 = 0.05;
+/// The share of a CPU that is little: a process that is ready to run is starved with it, and one that sleeps needs it for its guard. Chosen.
+const LITTLE: f64 = 0.05;
 
 /// The most ranks of which a timeout says what they did. Chosen.
 const MOST_DESCRIBED: usize = 4;
@@ -70,17 +70,17 @@ impl HoldUp {
         let first_line = first.lines.get(rank as usize).copied().flatten();
         let seconds = second.at?.saturating_duration_since(first.at.unwrap_or(second.at?)).as_secs_f64();
         let used = first_line.map(|line| last.cpu_ticks.saturating_sub(line.cpu_ticks) as f64 * TICK_S);
-        Some(match (last.state, used) {
-            (b'T' | b't', _) => format!("the process of rank {rank} is stopped: continue it by SIGCONT"),
-            (b'R', Some(used)) if used < seconds * STARVED => format!(
+        let (is_known, is_little) = (used.is_some(), used.is_none_or(|used| used < seconds * LITTLE));
+        let used = used.unwrap_or_default();
+        Some(match last.state {
+            b'T' | b't' => format!("the process of rank {rank} is stopped: continue it by SIGCONT"),
+            b'R' if is_little && is_known => format!(
                 "the process of rank {rank} is starved: it is ready to run, and got {used:.2} s of CPU time in the last {seconds:.2} s: \
                  see what else runs"
             ),
-            (_, Some(used)) if used >= TICK_S => {
-                format!("the process of rank {rank} used {used:.2} s of CPU time in the last {seconds:.2} s")
-            }
-            (b'D', _) => format!("the process of rank {rank} waits for a device: see disks and network file systems"),
-            (b'S', _) if tells_sleep => format!("the process of rank {rank} sleeps in code of its own"),
+            b'S' if is_little && tells_sleep => format!("the process of rank {rank} sleeps in code of its own"),
+            b'D' if is_little => format!("the process of rank {rank} waits for a device: see disks and network file systems"),
+            _ if !is_little => format!("the process of rank {rank} used {used:.2} s of CPU time in the last {seconds:.2} s"),
             _ => return None,
         })
     }
