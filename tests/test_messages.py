@@ -188,6 +188,7 @@ def test_ranks_that_end_with_sends_that_nobody_receives_end():
     program = """
     comm = nvcoll.init(timeout=60)
     comm.isend(np.ones(1 << 20), 1 - comm.rank)
+    comm.barrier()
     """
     for status, _, errors in results(start(2, program, "unreceived")):
         assert status == 0 and "send of 1048576 float64 to rank" in errors
