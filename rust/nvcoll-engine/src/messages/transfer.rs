@@ -4,10 +4,9 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::OnceLock;
 
 use nvcoll_core::dtype::DType;
-use nvcoll_core::words::counted;
 
 use crate::error::{Error, Result};
-use crate::sync::record::{Record, CALLS, MESSAGES, WORDS};
+use crate::sync::record::{record_of_message, Record};
 
 /// What matching knows of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,11 +89,7 @@ impl MessageTransfer {
 
     /// Returns a record that says what a rank waits for: this transfer, and `more` others.
     pub(super) fn record(&self, more: usize) -> Record {
-        let is_send = matches!(self.direction, Direction::To(_));
-        let mut record = [0; WORDS];
-        (record[0], record[1]) = (is_send.into(), self.tag.map_or(0, |tag| u64::from(tag) + 1));
-        (record[2], record[3], record[CALLS]) = (self.bytes as u64, more as u64, MESSAGES);
-        record
+        record_of_message(matches!(self.direction, Direction::To(_)), self.tag, self.bytes, more)
     }
 
     /// Ends the transfer, which uses its buffer no more.
@@ -129,14 +124,6 @@ impl MessageTransfer {
 /// Names an array by its elements.
 fn elements(dtype: DType, bytes: usize) -> String {
     format!("{} {dtype}", bytes / dtype.bytes())
-}
-
-/// Says in words what [`MessageTransfer::record`] says. Any words are a record.
-pub(crate) fn words_of_transfer(record: &Record) -> String {
-    let verb = if record[0] == 1 { "send" } else { "recv" };
-    let tag = record[1].checked_sub(1).map_or_else(|| "any tag".to_owned(), |tag| format!("tag {tag}"));
-    let more = if record[3] == 0 { String::new() } else { format!(" and {}", counted(record[3], "more message")) };
-    format!("{verb} of {} with {tag}{more}", counted(record[2], "byte"))
 }
 
 impl Display for MessageTransfer {

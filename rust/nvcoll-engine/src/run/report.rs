@@ -9,8 +9,7 @@ use crate::error::{Error, LostPeer};
 use crate::memory::world::addresses::Addresses;
 use crate::memory::world::rank_lines::RankWords;
 use crate::memory::world::World;
-use crate::messages::transfer::words_of_transfer;
-use crate::sync::record::{CALLS, FLAGS, MESSAGES, PLACE, PLACES};
+use crate::sync::record::{words_of_message, CALLS, FLAGS, MESSAGES, PLACE, PLACES};
 use crate::sync::{Cause, Pair, Record, WaitStatus};
 use crate::system::memory::memory_ran_out;
 
@@ -161,7 +160,7 @@ pub(crate) fn words_of_notice(record: &Record) -> String {
 
 fn words_of_record(record: &Record, call: &Call) -> String {
     match record[CALLS] & !FLAGS {
-        MESSAGES => words_of_transfer(record),
+        MESSAGES => words_of_message(record),
         0 | 1 => call.to_string(),
         calls => format!("a group of {} calls, first {call}", (calls as u32).max(2)),
     }

@@ -4,6 +4,8 @@
 //! that of c-2 when everybody has entered c-1. So two places would do. There are [`PLACES`], which costs nothing per call: the last calls
 //! of a rank can be told when a call hangs. Who reads one of them outside a call, looks at the stamp afterwards (`RecordLine::recent`).
 
+use nvcoll_core::words::counted;
+
 use super::atomic::{fence, AtomicU64, Ordering};
 
 /// How many words a record has.
@@ -69,6 +71,22 @@ impl RecordLine {
         let next = now().wrapping_add(1);
         found.into_iter().filter(|(call, _)| next.wrapping_sub(*call) < PLACES as u32).collect()
     }
+}
+
+/// Returns the record of a wait for a send or a receive, and for `more` others.
+pub(crate) fn record_of_message(is_send: bool, tag: Option<u32>, bytes: usize, more: usize) -> Record {
+    let mut record = [0; WORDS];
+    (record[0], record[1]) = (is_send.into(), tag.map_or(0, |tag| u64::from(tag) + 1));
+    (record[2], record[3], record[CALLS]) = (bytes as u64, more as u64, MESSAGES);
+    record
+}
+
+/// Says in words what the record of a wait for a message says. Any words are one.
+pub(crate) fn words_of_message(record: &Record) -> String {
+    let verb = if record[0] == 1 { "send" } else { "recv" };
+    let tag = record[1].checked_sub(1).map_or_else(|| "any tag".to_owned(), |tag| format!("tag {tag}"));
+    let more = if record[3] == 0 { String::new() } else { format!(" and {}", counted(record[3], "more message")) };
+    format!("{verb} of {} with {tag}{more}", counted(record[2], "byte"))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -193,6 +193,7 @@ impl Communicator {
     /// Returns the last calls of this rank in this communicator, newest first, at most 15. Each call is a number and a description.
     ///
     /// The first call of the communicator has number 1. Any thread may call `recent_calls`, also while another thread is in a call.
+    /// Sends and receives are not among them.
     ///
     /// Example:
     ///     >>> def program(comm):
