@@ -86,6 +86,17 @@ def init(
     return joined.communicator(timeout)
 
 
+def current(timeout: float | None = None) -> Communicator | None:
+    """Returns a communicator of all ranks of the job that this process is in; None if it is in none.
+
+    Args:
+        timeout: seconds that each collective may take; default for calls that do not say.
+    """
+    if _current is None or _current.process != os.getpid():
+        return None
+    return _current.job.communicator(timeout)
+
+
 def finalize() -> None:
     """Leaves the job. The communicators of this process make no call afterwards; ``init`` may join another job.
 

@@ -1,0 +1,321 @@
+"""The calls of a process group, by torch's names.
+
+torch calls a method of a process group in two ways: from ``dist.*`` and from C++ (DDP, functional collectives). Both pass an
+options object. ``opts.asyncOp`` is False only where the program waits: then the call runs at once, on the thread of the program,
+and returns a work that is over. Otherwise nvcoll runs it on the thread of its communicator.
+
+Some calls have two names: `ALIASES` has those of older and newer torch.
+
+Tensors of one call have one dtype and one length where torch.distributed demands it. Unlike gloo, nvcoll compares the calls of all
+ranks and raises at once if they differ, and it accepts strided tensors.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import ReduceOp as _Op
+
+import nvcoll
+from nvcoll.torch.sparse import all_reduce_sparse
+from nvcoll.torch.tensors import Parts, array, movable, only
+from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, torch_error
+
+Tensors = Sequence[torch.Tensor]
+
+_KINDS = _Op.RedOpType
+
+OPS = {
+    _KINDS.SUM: "sum",
+    _KINDS.AVG: "avg",
+    _KINDS.PRODUCT: "prod",
+    _KINDS.MIN: "min",
+    _KINDS.MAX: "max",
+    _KINDS.BAND: "band",
+    _KINDS.BOR: "bor",
+    _KINDS.BXOR: "bxor",
+}
+
+ALIASES = {
+    "_allgather_base": "all_gather_single",
+    "_reduce_scatter_base": "reduce_scatter_single",
+    "alltoall_base": "all_to_all_single",
+    "allgather_into_tensor_coalesced": "all_gather_single_coalesced",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_single_coalesced",
+    "gather_into_tensor": "gather_single",
+    "_start_coalescing": "start_coalescing",
+    "_end_coalescing": "end_coalescing",
+}
+"""The older name of a method, and the newer one."""
+
+
+class Calls:
+    """The calls of a process group on a communicator."""
+
+    _comm: nvcoll.Communicator
+    _timeout_s: float | None
+    _turn: threading.Lock
+
+    # Reductions
+
+    def allreduce(self, tensors: Tensors, opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+        x = only(tensors)
+        if x.layout is not torch.strided:
+            return all_reduce_sparse(self, x, opts)
+        x, op = array(x), op_of(opts)
+        return self._make(opts, tensors, lambda **how: self._comm.all_reduce(x, op, **how))
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
+        xs, op = [array(x) for x in tensors], op_of(opts)
+        return self._make_group(opts, tensors, lambda: [self._comm.all_reduce(x, op) for x in xs])
+
+    def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
+        x, op, root = array(only(tensors)), op_of(opts), opts.rootRank
+        return self._make(opts, tensors, lambda **how: self._comm.reduce(x, op, root=root, **how))
+
+    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> dist.Work:
+        out, op = array(only(outputs)), op_of(opts)
+        parts = self._parts(inputs[0], is_read=True)
+        counts = None if parts.are_even else parts.counts
+        return self._make(
+            opts, outputs, lambda **how: self._comm.reduce_scatter(parts.array, op, counts=counts, out=out, **how)
+        )
+
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
+        out, x, op = array(output), array(input), op_of(opts)
+        self._check_shares(out, x, "input")
+        return self._make(opts, [output], lambda **how: self._comm.reduce_scatter(x, op, out=out, **how))
+
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
+        pairs, op = [(array(out), array(x)) for out, x in zip(outputs, inputs, strict=True)], op_of(opts)
+        return self._make_group(
+            opts, outputs, lambda: [self._comm.reduce_scatter(x, op, out=out) for out, x in pairs]
+        )
+
+    # Copies
+
+    def broadcast(self, tensors: Tensors, opts: Any = None) -> dist.Work:
+        x, root = movable(only(tensors)), opts.rootRank
+        return self._make(opts, tensors, lambda **how: self._comm.broadcast(x, root=root, **how))
+
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
+        x, parts = movable(only(inputs)), self._parts(outputs[0], is_read=False)
+        counts = None if parts.are_even else parts.counts
+        return self._make(
+            opts,
+            outputs[0],
+            lambda **how: self._comm.all_gather(x, counts=counts, out=parts.array, **how),
+            parts.write_back,
+        )
+
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
+        out, x = movable(output), movable(input)
+        self._check_shares(x, out, "output")
+        return self._make(opts, [output], lambda **how: self._comm.all_gather(x, out=out, **how))
+
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
+        pairs = [(movable(out), movable(x)) for out, x in zip(outputs, inputs, strict=True)]
+        return self._make_group(opts, outputs, lambda: [self._comm.all_gather(x, out=out) for out, x in pairs])
+
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
+        xs = [movable(x) for x in inputs]
+        parts = [self._parts([of_rank[k] for of_rank in outputs], is_read=False) for k in range(len(xs))]
+        return self._make_group(
+            opts,
+            [x for of_rank in outputs for x in of_rank],
+            lambda: [self._comm.all_gather(x, out=part.array) for x, part in zip(xs, parts, strict=True)],
+            lambda: [part.write_back() for part in parts] and None,
+        )
+
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> dist.Work:
+        x, root = movable(only(inputs)), opts.rootRank
+        if self._comm.rank != root:
+            return self._make(opts, [], lambda **how: self._comm.gather(x, root=root, **how))
+        parts = self._parts(outputs[0], is_read=False)
+        return self._make(
+            opts,
+            outputs[0],
+            lambda **how: self._comm.gather(x, root=root, out=parts.array, **how),
+            parts.write_back,
+        )
+
+    def gather_single(self, output: torch.Tensor | None, input: torch.Tensor, opts: Any) -> dist.Work:
+        x, root = movable(input), opts.rootRank
+        out = movable(output) if self._comm.rank == root and output is not None else None
+        results = [] if out is None else [output]
+        return self._make(opts, results, lambda **how: self._comm.gather(x, root=root, out=out, **how))
+
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
+        out, root = movable(only(outputs)), opts.rootRank
+        x = self._parts(inputs[0], is_read=True).array if self._comm.rank == root else None
+        return self._make(opts, outputs, lambda **how: self._comm.scatter(x, root=root, out=out, **how))
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_splits: Sequence[int] = (),
+        input_splits: Sequence[int] = (),
+        opts: Any = None,
+    ) -> dist.Work:
+        out, x = movable(output), movable(input)
+        if not output_splits and not input_splits:
+            self._check_divides(x, "input")
+            return self._make(opts, [output], lambda **how: self._comm.all_to_all(x, out=out, **how))
+        rows = {"counts": self._row(x, input_splits), "recv_counts": self._row(out, output_splits)}
+        return self._make(opts, [output], lambda **how: self._comm.all_to_all(x, out=out, **rows, **how))
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
+        sent, received = self._parts(inputs, is_read=True), self._parts(outputs, is_read=False)
+        rows = {"counts": sent.counts, "recv_counts": received.counts}
+        return self._make(
+            opts,
+            outputs,
+            lambda **how: self._comm.all_to_all(sent.array, out=received.array, **rows, **how),
+            received.write_back,
+        )
+
+    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+        return self._make(opts, [], lambda **how: self._comm.barrier(**how))
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        seconds = _seconds(timeout) or self._timeout_s
+        try:
+            self._comm.barrier(timeout=seconds)
+        except nvcoll.Error as error:
+            own = self._comm.rank
+            raise RuntimeError(f"Rank {own} timed out in monitoredBarrier after {seconds} s: {error}") from error
+
+    # Messages
+
+    def send(self, tensors: Tensors, dst: int, tag: int = 0) -> dist.Work:
+        return self._message(tensors, lambda x, s: self._comm.isend(x, dst, tag=tag, timeout=s))
+
+    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> dist.Work:
+        return self._message(tensors, lambda x, s: self._comm.irecv(x, src, tag=tag, timeout=s))
+
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
+        return self._message(tensors, lambda x, s: self._comm.irecv(x, tag=tag, timeout=s))
+
+    # Coalescing: each call of a block runs as it comes
+
+    def start_coalescing(self, device: torch.device | None = None) -> None:
+        return None
+
+    def end_coalescing(self, device: torch.device | None = None) -> dist.Work:
+        return DONE
+
+    # How a call is made
+
+    def _make(self, opts: Any, results: Tensors, call: Callable[..., Any], finish: Finish | None = None) -> dist.Work:
+        """Makes a call at once, or issues it.
+
+        Args:
+            opts: the options, or an op, or None.
+            results: the tensors that the future of the work returns.
+            call: takes ``timeout`` and ``async_op``.
+            finish: what is left to do when the call is over.
+        """
+        timeout = _seconds(getattr(opts, "timeout", None)) or self._timeout_s
+        try:
+            if getattr(opts, "asyncOp", True):
+                return CallWork(call(timeout=timeout, async_op=True), results, finish)
+            with self._turn:
+                call(timeout=timeout)
+        except nvcoll.Error as error:
+            raise torch_error(error) from error
+        if finish is not None:
+            finish()
+        return DONE
+
+    def _make_group(
+        self, opts: Any, results: Tensors, calls: Callable[[], Any], finish: Finish | None = None
+    ) -> dist.Work:
+        """Makes several calls together: see `_make`."""
+        is_async = getattr(opts, "asyncOp", True)
+        timeout = _seconds(getattr(opts, "timeout", None)) or self._timeout_s
+        try:
+            with self._turn, self._comm.group(timeout=timeout, async_op=is_async) as group:
+                calls()
+        except nvcoll.Error as error:
+            raise torch_error(error) from error
+        if group.work is not None:
+            return CallWork(group.work, results, finish)
+        if finish is not None:
+            finish()
+        return DoneWork(results) if is_async else DONE
+
+    def _message(self, tensors: Tensors, begin: Callable[[torch.Tensor, float | None], nvcoll.Work]) -> dist.Work:
+        try:
+            return CallWork(begin(movable(only(tensors)), self._timeout_s), tensors)
+        except nvcoll.Error as error:
+            raise torch_error(error) from error
+
+    def _parts(self, tensors: Tensors, *, is_read: bool) -> Parts:
+        if len(tensors) != self._comm.world_size:
+            raise torch_error(
+                nvcoll.InvalidArgument(f"found a list of {len(tensors)} tensors, expected {self._comm.world_size}")
+            )
+        return Parts(tensors, is_read=is_read)
+
+    def _check_shares(self, part: torch.Tensor, whole: torch.Tensor, name: str) -> None:
+        n = self._comm.world_size
+        if whole.numel() != n * part.numel():
+            raise torch_error(
+                nvcoll.InvalidArgument(
+                    f"the {name} has {whole.numel()} elements, expected {n} x {part.numel()}: all ranks have equal shares"
+                )
+            )
+
+    def _check_divides(self, x: torch.Tensor, name: str) -> None:
+        n = self._comm.world_size
+        if x.numel() and x.shape[0] % n:
+            raise torch_error(
+                nvcoll.InvalidArgument(f"the {name} has {x.shape[0]} rows, expected a multiple of {n}: pass split sizes")
+            )
+
+    def _row(self, x: torch.Tensor, splits: Sequence[int]) -> list[int]:
+        """Returns elements per rank from the split sizes of torch, which count along the first axis."""
+        n = self._comm.world_size
+        if not splits:
+            self._check_divides(x, "tensor")
+            return [x.numel() // n] * n
+        if len(splits) != n or sum(splits) != x.shape[0]:
+            raise torch_error(
+                nvcoll.InvalidArgument(f"split sizes {list(splits)} are not {n} numbers with the sum {x.shape[0]}")
+            )
+        width = x[0].numel() if x.shape[0] else 0
+        return [rows * width for rows in splits]
+
+
+for _old, _new in ALIASES.items():
+    setattr(Calls, _old, getattr(Calls, _new))
+
+
+def op_of(opts: Any) -> Any:
+    """Returns nvcoll's op for torch's options, for a bare op, or for none."""
+    if opts is None:
+        return "sum"
+    op = getattr(opts, "reduceOp", opts)
+    kind = getattr(op, "op", op)
+    known = OPS.get(kind)
+    if known is not None:
+        return known
+    if kind == _KINDS.PREMUL_SUM:
+        factor = op.__getstate__()[1]
+        if isinstance(factor, torch.Tensor):
+            factor = factor.item()
+        return nvcoll.premul_sum(factor)
+    raise torch_error(nvcoll.InvalidArgument(f"found op {kind}, which nvcoll does not have"))
+
+
+def _seconds(timeout: timedelta | None) -> float | None:
+    """Returns the seconds of a timeout; None if it is not set."""
+    if timeout is None or timeout <= timedelta(0):
+        return None
+    return timeout.total_seconds()

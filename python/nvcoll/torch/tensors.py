@@ -1,0 +1,108 @@
+"""Tensors as arrays of nvcoll.
+
+nvcoll calls take one array per rank. torch also passes lists of tensors, one per rank: `Parts` is such a list as one array. It
+is the memory of the tensors if they lie one after the other in one storage, as ``chunk`` makes them; otherwise it is a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from nvcoll import InvalidArgument
+from nvcoll._nvcoll import dtypes
+
+_NAMES = {row.name for row in dtypes()}
+
+KNOWN = frozenset(
+    dtype
+    for dtype in vars(torch).values()
+    if isinstance(dtype, torch.dtype) and str(dtype).removeprefix("torch.") in _NAMES
+)
+"""The dtypes of torch that nvcoll knows."""
+
+
+def only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Returns the tensor of a list of one.
+
+    Raises:
+        InvalidArgument: there are more, or none.
+    """
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise InvalidArgument(f"found {len(tensors)} tensors, expected one: a rank has one device")
+    return tensors[0]
+
+
+def array(x: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor as nvcoll reads it: without autograd, conjugation and negation."""
+    if not x.is_cpu or x.layout is not torch.strided:
+        raise InvalidArgument(_no_array(x))
+    if x.requires_grad:
+        x = x.detach()
+    if x.is_conj() or x.is_neg():
+        raise InvalidArgument("found a lazily conjugated or negated view: pass x.resolve_conj().resolve_neg()")
+    return x
+
+
+def movable(x: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor as nvcoll moves it: bytes, if nvcoll does not know the dtype."""
+    x = array(x)
+    if x.dtype in KNOWN:
+        return x
+    if not x.is_contiguous():
+        raise InvalidArgument(f"found a strided tensor of {x.dtype}, which nvcoll moves as bytes: pass x.contiguous()")
+    return x.flatten().view(torch.uint8)
+
+
+class Parts:
+    """A list of tensors, one per rank, as one array.
+
+    Args:
+        tensors: the tensors; nvcoll moves them.
+        is_read: the call reads them, so a copy has their elements.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], *, is_read: bool) -> None:
+        self._tensors = [movable(x) for x in tensors]
+        if len({x.dtype for x in self._tensors}) > 1:
+            raise InvalidArgument(f"found tensors of several dtypes in one list: {sorted({str(x.dtype) for x in tensors})}")
+        self.counts = [x.numel() for x in self._tensors]
+        adjacent = _adjacent(self._tensors)
+        self.is_copy = adjacent is None
+        if adjacent is not None:
+            self.array = adjacent
+        elif is_read:
+            self.array = torch.cat([x.reshape(-1) for x in self._tensors])
+        else:
+            self.array = torch.empty(sum(self.counts), dtype=self._tensors[0].dtype)
+
+    @property
+    def are_even(self) -> bool:
+        """Whether all tensors have as many elements."""
+        return len(set(self.counts)) <= 1
+
+    def write_back(self) -> None:
+        """Copies the elements of the array to the tensors."""
+        if self.is_copy:
+            for x, part in zip(self._tensors, self.array.split(self.counts), strict=True):
+                x.copy_(part.view(x.shape))
+
+
+def _adjacent(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Returns the memory of tensors that lie one after the other in one storage."""
+    first = tensors[0]
+    storage, at = first.untyped_storage().data_ptr(), first.storage_offset()
+    for x in tensors:
+        if not x.is_contiguous() or x.untyped_storage().data_ptr() != storage or x.storage_offset() != at:
+            return None
+        at += x.numel()
+    return first.as_strided((at - first.storage_offset(),), (1,), first.storage_offset())
+
+
+def _no_array(x: torch.Tensor) -> str:
+    if not x.is_cpu:
+        return f"found a tensor on {x.device}, and nvcoll runs calls of CPU tensors: pass x.cpu()"
+    return f"found a tensor of layout {x.layout}, expected a dense one: pass x.to_dense()"

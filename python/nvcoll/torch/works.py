@@ -1,0 +1,170 @@
+"""``Work`` and ``Future`` of torch for calls of nvcoll.
+
+::
+
+    call made at once       DONE, one object for all
+    call in flight          CallWork ─ wait()        waits for the Work of nvcoll
+                                     ─ get_future()  a Future that ends when the call is over
+
+Some calls end with copies, as of an all_gather into a list of tensors. Whoever first sees that the call is over makes them: the
+thread that waits, or the thread of the call.
+
+Callbacks of a `Future` run on a thread of their own: those of PowerSGD wait for the next call, which must be able to run. A
+future without callbacks ends on the thread of the call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import nvcoll
+
+Finish = Callable[[], None]
+
+
+def torch_error(error: nvcoll.Error) -> RuntimeError:
+    """Returns the exception that programs for torch expect, with the message of nvcoll's."""
+    return dist.DistBackendError(f"{type(error).__name__}: {error}")
+
+
+class DoneWork(dist.Work):
+    """The work of a call that is over."""
+
+    def __init__(self, results: Sequence[torch.Tensor] = ()) -> None:
+        super().__init__()
+        self._results = list(results)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+    def synchronize(self) -> None:
+        return None
+
+    def result(self) -> list[torch.Tensor]:
+        return self._results
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        future.set_result(self._results)
+        return future
+
+
+DONE = DoneWork()
+
+
+class CallWork(dist.Work):
+    """The work of a call in flight.
+
+    Args:
+        work: nvcoll's.
+        results: the tensors that the future returns.
+        finish: what is left to do when the call is over.
+    """
+
+    def __init__(self, work: nvcoll.Work, results: Sequence[torch.Tensor], finish: Finish | None = None) -> None:
+        super().__init__()
+        self._work = work
+        self._results = list(results)
+        self._finish = finish
+        self._finishing = threading.Lock()
+        self._future: _Future | None = None
+        if finish is not None:
+            work._when_done(self._end_quietly)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        seconds = timeout.total_seconds() if timeout is not None else 0.0
+        try:
+            self._work.wait(seconds if seconds > 0 else None)
+        except nvcoll.Error as error:
+            raise torch_error(error) from error
+        self._end()
+        return True
+
+    def is_completed(self) -> bool:
+        if not self._work.done():
+            return False
+        self._end_quietly()
+        return True
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._work.exception() is None
+
+    def exception(self) -> BaseException | None:
+        error = self._work.exception() if self._work.done() else None
+        return torch_error(error) if isinstance(error, nvcoll.Error) else error
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def result(self) -> list[torch.Tensor]:
+        return self._results
+
+    def _source_rank(self) -> int:
+        message = self._work.wait()
+        return int(message.source)
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        if self._future is None:
+            self._future = future = _Future()
+            self._work._when_done(lambda: future._end(self))
+        return self._future
+
+    def _end(self) -> None:
+        """Does what is left to do, once."""
+        with self._finishing:
+            if self._finish is not None:
+                self._finish()
+                self._finish = None
+
+    def _end_quietly(self) -> None:
+        """Does what is left to do if the call has not failed."""
+        if self._work.exception() is None:
+            self._end()
+
+
+class _Future(torch.futures.Future[Any]):
+    """The future of a call in flight."""
+
+    _has_callbacks = False
+
+    def then(self, callback: Callable[..., Any]) -> Any:
+        self._has_callbacks = True
+        return super().then(callback)
+
+    def add_done_callback(self, callback: Callable[..., None]) -> None:
+        self._has_callbacks = True
+        super().add_done_callback(callback)
+
+    def _end(self, work: CallWork) -> None:
+        if self._has_callbacks:
+            _CALLBACKS.submit(self._set, work)
+        else:
+            self._set(work)
+
+    def _set(self, work: CallWork) -> None:
+        error = work.exception()
+        if error is None:
+            work._end()
+            self.set_result(work.result())
+        else:
+            self.set_exception(error)  # type: ignore[arg-type]
+
+
+_CALLBACKS = ThreadPoolExecutor(64, "nvcoll-callbacks")
+"""The threads of callbacks. Chosen: more than the depth to which callbacks wait for callbacks."""

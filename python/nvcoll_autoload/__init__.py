@@ -1,0 +1,80 @@
+"""Registers the backend ``nvcoll`` with torch.distributed. torch calls `register` itself, by two entry points.
+
+| entry point | when torch calls it |
+|---|---|
+| ``torch.backends`` | at the end of ``import torch``; ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` turns it off |
+| ``torch.distributed.backends`` | when a program first names the backend (torch 2.14 and later) |
+
+An exception here would make every ``import torch`` on the machine fail. So this package stands beside ``nvcoll``, imports
+nothing of it, and reports its own failures as warnings. nvcoll is loaded when the first process group is made.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+VARIABLE = "NVCOLL_TORCH"
+"""The environment variable that has nvcoll answer for gloo, with the value `REPLACE`."""
+
+REPLACE = "replace"
+
+
+def register() -> None:
+    """Registers the backend, if torch was built with torch.distributed. Never raises."""
+    try:
+        import torch.distributed as dist
+
+        if dist.is_available():
+            _register(dist)
+    except Exception as error:
+        _warn(f"nvcoll cannot be registered as a backend of torch.distributed: {type(error).__name__}: {error}")
+
+
+def _register(dist: Any) -> None:
+    if "NVCOLL" not in dist.Backend._plugins:
+        dist.Backend.register_backend("nvcoll", _create, extended_api=True, devices=["cpu"])
+    value = os.environ.get(VARIABLE, "")
+    if value == REPLACE:
+        _answer_for_gloo(dist)
+    elif value:
+        _warn(f"{VARIABLE}={value} has no effect: set it to {REPLACE}, or unset it")
+
+
+def _create(options: Any, backend_options: Any) -> Any:
+    """Makes a process group: the function that torch calls for ``init_process_group("nvcoll")`` and for each new group."""
+    from nvcoll.torch import groups
+
+    return groups.create(options, backend_options)
+
+
+def _answer_for_gloo(dist: Any) -> None:
+    """Has torch make a group of nvcoll where a program asks for gloo. The program still sees the name gloo."""
+    plugins = dist.Backend._plugins
+    if "GLOO" in plugins:  # torch 2.14 and later: gloo is registered like any other backend
+        plugins["GLOO"] = plugins["NVCOLL"]
+        return
+    from torch.distributed import distributed_c10d
+
+    made = distributed_c10d._new_process_group_helper
+
+    def make(*arguments: Any, **keywords: Any) -> Any:
+        if len(arguments) > 3:
+            arguments = (*arguments[:3], _renamed(arguments[3]), *arguments[4:])
+        if "backend" in keywords:
+            keywords["backend"] = _renamed(keywords["backend"])
+        return made(*arguments, **keywords)
+
+    distributed_c10d._new_process_group_helper = make
+
+
+def _renamed(backend: Any) -> Any:
+    return "nvcoll" if "gloo" in str(backend).lower() else backend
+
+
+def _warn(message: str) -> None:
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    except Exception:  # the user has turned warnings into errors
+        print(message)
