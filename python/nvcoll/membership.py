@@ -17,6 +17,7 @@ from nvcoll._nvcoll import Communicator, InvalidArgument
 from nvcoll.job import JobSettings, settings
 from nvcoll.rank_counts import tell_at_end
 from nvcoll.report import announce
+from nvcoll.steps import MarkedCounts
 
 JOIN_TIMEOUT_S = 300.0
 """How long a rank waits for the others to join. Chosen: jobs of a busy machine start within minutes."""
@@ -26,6 +27,7 @@ JOIN_TIMEOUT_S = 300.0
 class _Membership:
     settings: JobSettings
     job: _nvcoll.Job
+    counts: MarkedCounts
     process: int
 
 
@@ -80,9 +82,10 @@ def init(
         )
     place = settings(rank, world_size, job)
     joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout)
-    _current = _Membership(place, joined, os.getpid())
+    counts = MarkedCounts(joined.call_counts)
+    _current = _Membership(place, joined, counts, os.getpid())
     announce(joined.call_counts)
-    tell_at_end(joined.call_counts)
+    tell_at_end(counts)
     return joined.communicator(timeout)
 
 
@@ -95,6 +98,20 @@ def current(timeout: float | None = None) -> Communicator | None:
     if _current is None or _current.process != os.getpid():
         return None
     return _current.job.communicator(timeout)
+
+
+def step() -> None:
+    """Marks the end of a step of training, for tables that show calls per step. Without a job it does nothing.
+
+    Optimizers of torch mark their steps themselves.
+    """
+    if _current is not None:
+        _current.counts.mark()
+
+
+def counts() -> MarkedCounts | None:
+    """Returns the counts of this process's calls; None if it is in no job."""
+    return None if _current is None else _current.counts
 
 
 def finalize() -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, launch_named
 from nvcoll.comparison import LAUNCH
 from nvcoll.rank_counts import AnyCalls
+from nvcoll.steps import kind_of
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
@@ -76,12 +77,12 @@ class Pricer:
         """Returns what one call of each kind costs."""
         new: dict[tuple[object, ...], list[AnyCalls]] = {}
         for one in calls:
-            if _key(one) not in self._known:
+            if kind_of(one) not in self._known:
                 new.setdefault((one.collective, one.ranks), []).append(one)
         for of_one_model in new.values():
             for one, price in zip(of_one_model, self._priced(of_one_model), strict=True):
-                self._known[_key(one)] = price
-        return [self._known[_key(one)] for one in calls]
+                self._known[kind_of(one)] = price
+        return [self._known[kind_of(one)] for one in calls]
 
     def _priced(self, calls: Sequence[AnyCalls]) -> Iterable[Price]:
         """Prices calls of one collective among the same ranks."""
@@ -127,11 +128,6 @@ class Pricer:
             return _floor(name, among, call, f"{why}; {error}")
         us, bottleneck = timeline.time_us, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])
         return Price(name, "simulated schedule", us, algorithm=schedule.algorithm, bottleneck=bottleneck, why=why)
-
-
-def _key(one: AnyCalls) -> tuple[object, ...]:
-    """Returns what tells calls apart."""
-    return one.collective, one.root, one.algorithm, one.dtype, one.op, one.nbytes, one.grouped, one.ranks
 
 
 def _of(name: str, one: Prediction) -> Price:

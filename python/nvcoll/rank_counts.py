@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from nvcoll._nvcoll import CallCounts, Calls, Schedule
+from nvcoll.steps import MarkedCounts
 
 VARIABLE = "NVCOLL_COUNTS"
 """The variable of the file: its descriptor, device and inode, and the rank. A program that a rank has started sees the
@@ -37,7 +38,10 @@ variable too. There the descriptor is another file, or none."""
 
 @dataclass(frozen=True)
 class ToldCalls:
-    """Calls of one kind, as a rank has told them; the attributes are those of ``Calls``."""
+    """Calls of one kind, as a rank has told them.
+
+    The attributes are those of ``Calls``. ``in_steps`` is the number of these calls in the steps of training.
+    """
 
     collective: str
     root: int | None
@@ -48,6 +52,7 @@ class ToldCalls:
     grouped: int
     ranks: tuple[int, ...]
     times: int
+    in_steps: int
     schedule: Schedule | None
 
 
@@ -57,6 +62,7 @@ class ToldCounts:
 
     told: Sequence[ToldCalls]
     others: int
+    steps: int
 
     def calls(self) -> Sequence[ToldCalls]:
         """Returns the kinds of calls in the order of their first call."""
@@ -91,7 +97,7 @@ class Inbox:
                 continue
             if line:
                 last[said["rank"]] = said
-        told = [_counts(said) for _, said in sorted(last.items()) if "calls" in said]
+        told = [heard(said) for _, said in sorted(last.items()) if "calls" in said]
         return told, sorted(rank for rank, said in last.items() if "calls" not in said)
 
 
@@ -101,14 +107,14 @@ class _Outbox:
 
     descriptor: int
     rank: int
-    counts: list[CallCounts] = field(default_factory=list)
+    counts: list[MarkedCounts] = field(default_factory=list)
     process: int = field(default_factory=os.getpid)
 
     def write(self, **said: object) -> None:
         os.write(self.descriptor, f"\n{json.dumps({'rank': self.rank} | said)}\n".encode())
 
 
-def tell_at_end(call_counts: CallCounts) -> None:
+def tell_at_end(call_counts: MarkedCounts) -> None:
     """Has this process tell these counts when it ends, if `nvcoll run` has asked for them."""
     if _outbox is None or _outbox.process != os.getpid():
         return
@@ -122,14 +128,20 @@ def _tell() -> None:
     """Tells all calls that this process has counted."""
     if _outbox is None or _outbox.process != os.getpid() or not _outbox.counts:
         return
+    _outbox.write(**said_of(_outbox.counts))
+
+
+def said_of(marked: Sequence[MarkedCounts]) -> dict[str, Any]:
+    """Returns what a rank says about the calls that it has counted, of which `heard` makes them again."""
     schedules: dict[str, int] = {}
     told = []
-    for calls in (one for counts in _outbox.counts for one in counts.calls()):
+    for calls, in_steps in (one for counts in marked for one in counts.calls()):
         values = {name: getattr(calls, name) for name in _NAMES}
         text = calls.schedule and str(calls.schedule)  # a send has none
-        told.append(values | {"schedule": text and schedules.setdefault(text, len(schedules))})
-    others = sum(counts.others for counts in _outbox.counts)
-    _outbox.write(calls=told, others=others, schedules=list(schedules))
+        told.append(values | {"in_steps": in_steps, "schedule": text and schedules.setdefault(text, len(schedules))})
+    others = sum(one.counts.others for one in marked)
+    steps = max((one.steps for one in marked), default=0)
+    return {"calls": told, "others": others, "steps": steps, "schedules": list(schedules)}
 
 
 def _tell_and_end(number: int, _frame: object) -> None:
@@ -139,13 +151,14 @@ def _tell_and_end(number: int, _frame: object) -> None:
     os.kill(os.getpid(), number)
 
 
-def _counts(said: dict[str, Any]) -> ToldCounts:
+def heard(said: dict[str, Any]) -> ToldCounts:
+    """Returns the counts of which a rank has said `said_of`."""
     schedules = [Schedule.parse(text) for text in said["schedules"]]
     told = []
     for one in said["calls"]:
         schedule = None if one["schedule"] is None else schedules[one["schedule"]]
         told.append(ToldCalls(**one | {"ranks": tuple(one["ranks"]), "schedule": schedule}))
-    return ToldCounts(told, said["others"])
+    return ToldCounts(told, said["others"], said["steps"])
 
 
 def _identity(descriptor: int) -> str:
@@ -171,6 +184,6 @@ def _find_outbox() -> _Outbox | None:
 AnyCalls = Calls | ToldCalls
 AnyCounts = CallCounts | ToldCounts
 
-_NAMES = [one.name for one in fields(ToldCalls) if one.name != "schedule"]
+_NAMES = [one.name for one in fields(ToldCalls) if one.name not in ("schedule", "in_steps")]
 _outbox = _find_outbox()
 atexit.register(_tell)

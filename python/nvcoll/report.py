@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import CallCounts, Fabric, InvalidArgument
 from nvcoll._nvcoll import fabric as preset
+from nvcoll.buckets import bucket_hints
 from nvcoll.comparison import LAUNCH
 from nvcoll.failures import listed
 from nvcoll.formatting import counted, escaped, sized
@@ -39,7 +40,7 @@ class ReportRow:
 
     ``nbytes`` are those of the longest buffer of a rank, as nccl-tests counts them. ``grouped`` calls of a group that
     differ in their lengths only are one, of all their bytes: they are launched together. ``algorithm`` is what the
-    program asked for; ``root`` is a place in ``ranks``.
+    program asked for; ``root`` is a place in ``ranks``. ``in_steps`` of the calls are in the steps of training.
     """
 
     collective: str
@@ -51,6 +52,7 @@ class ReportRow:
     ranks: tuple[int, ...]
     grouped: int
     times: int
+    in_steps: int
     prices: tuple[Price, ...]
 
 
@@ -61,7 +63,8 @@ class Total:
     ``trust`` is the accuracy of the calls that take most of the time. ``low_us`` and ``high_us`` are the sums of the
     ends of the 90 % intervals; a call without an interval counts with its time. ``is_least``: some calls have a lower
     bound only. ``unpriced`` calls have no answer and are not in the sum; if no call has an answer, the times are None.
-    ``note`` says which nodes of the machine are idle.
+    ``note`` says which nodes of the machine are idle. ``step_us`` is the time of one step of training, if the program
+    has marked steps, and ``hints`` say which buckets are too small or too large for the machine.
     """
 
     fabric: str
@@ -72,6 +75,8 @@ class Total:
     is_least: bool
     unpriced: int
     note: str | None = None
+    step_us: float | None = None
+    hints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ class Report:
         launch: how every call is launched, as of ``Fabric.predict``.
         silent: ranks that were killed before they told which calls they had counted, those of communicators whose first
             rank they are. Those calls are missing.
+        steps: the number of steps of training that the program has marked.
     """
 
     rows: tuple[ReportRow, ...]
@@ -92,6 +98,7 @@ class Report:
     others: int = 0
     launch: Launch = LAUNCH
     silent: tuple[int, ...] = ()
+    steps: int = 0
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -135,17 +142,23 @@ def machines_of(on: str | Fabric | Iterable[str | Fabric], world_size: int) -> l
 
 def report_of(call_counts: Sequence[AnyCounts], pricers: Sequence[Pricer], silent: Sequence[int] = ()) -> Report:
     """Reports the calls of some nodes or processes together, launched alike everywhere; rank r of each is GPU r."""
-    rows: dict[ReportRow, int] = {}
+    times: Counter[ReportRow] = Counter()
+    in_steps: Counter[ReportRow] = Counter()
     for of_node in call_counts:
         calls: Sequence[AnyCalls] = of_node.calls()
         prices = zip(*(pricer.prices(calls) for pricer in pricers), strict=True)
         for one, of_call in zip(calls, prices, strict=True):
             row = _row(one, of_call)
-            rows[row] = rows.get(row, 0) + one.times
+            times[row] += one.times
+            in_steps[row] += getattr(one, "in_steps", 0)
     # What a rank leads is counted by it, in the order of its program; whose call is the first of all is chance.
-    found = tuple(replace(row, times=rows[row]) for row in sorted(rows, key=lambda row: row.ranks[0]))
-    totals = tuple(_total(pricer.fabric, found, at) for at, pricer in enumerate(pricers))
-    return Report(found, totals, sum(of_node.others for of_node in call_counts), pricers[0].launch, tuple(silent))
+    found = tuple(
+        replace(row, times=times[row], in_steps=in_steps[row]) for row in sorted(times, key=lambda row: row.ranks[0])
+    )
+    steps = max((getattr(of_node, "steps", 0) for of_node in call_counts), default=0)
+    totals = tuple(_total(pricer, found, at, steps) for at, pricer in enumerate(pricers))
+    others = sum(of_node.others for of_node in call_counts)
+    return Report(found, totals, others, pricers[0].launch, tuple(silent), steps)
 
 
 def clock_of(call_counts: CallCounts, pricer: Pricer) -> float:
@@ -180,12 +193,14 @@ def announce(call_counts: CallCounts) -> None:
 def _row(one: AnyCalls, prices: tuple[Price, ...]) -> ReportRow:
     """Returns the row of a kind of call, without how often."""
     what = (one.collective, one.nbytes, one.dtype, one.op, one.algorithm, one.root)
-    return ReportRow(*what, ranks=one.ranks, grouped=one.grouped, times=0, prices=prices)
+    return ReportRow(*what, ranks=one.ranks, grouped=one.grouped, times=0, in_steps=0, prices=prices)
 
 
-def _total(fabric: Fabric, rows: Sequence[ReportRow], at: int) -> Total:
+def _total(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int) -> Total:
     """Adds up what the busiest rank spends on a machine."""
+    fabric = pricer.fabric
     spent: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    in_steps: defaultdict[int, float] = defaultdict(float)
     for row in rows:
         price = row.prices[at]
         if price.time_us is None:
@@ -194,6 +209,7 @@ def _total(fabric: Fabric, rows: Sequence[ReportRow], at: int) -> Total:
         interval = (us, us if low is None else low, us if high is None else high)
         for rank in row.ranks:
             spent[rank] = [sum_ + row.times * one for sum_, one in zip(spent[rank], interval, strict=True)]
+            in_steps[rank] += row.in_steps * us
     us, low, high = max(spent.values(), default=[0.0, 0.0, 0.0])
     unpriced = sum(row.times for row in rows if row.prices[at].time_us is None)
     is_least = any(row.prices[at].way == "floor only" for row in rows)
@@ -202,7 +218,9 @@ def _total(fabric: Fabric, rows: Sequence[ReportRow], at: int) -> Total:
     note = _idle_nodes(fabric, rows)
     if not spent and unpriced:
         return Total(fabric.name, trust, None, None, None, is_least, unpriced, note)
-    return Total(fabric.name, trust, us, low, high, is_least, unpriced, note)
+    step_us = max(in_steps.values(), default=0.0) / steps if steps else None
+    hints = tuple(bucket_hints(pricer, rows, at, steps)) if steps else ()
+    return Total(fabric.name, trust, us, low, high, is_least, unpriced, note, step_us, hints)
 
 
 def _idle_nodes(fabric: Fabric, rows: Sequence[ReportRow]) -> str | None:
@@ -235,12 +253,21 @@ _WAYS = {
 CALL = ("collective", "size", "dtype/op", "run here", "ranks", "calls")
 """The headings of the columns that describe a call."""
 
+PER_STEP = "per step"
+"""The heading of one more such column, if the program has marked steps."""
+
+
+def of_call(report: Report) -> tuple[str, ...]:
+    """Returns the headings of the columns that describe a call."""
+    return (*CALL, PER_STEP) if report.steps else CALL
+
+
 NCCL_USES = "NCCL uses"
 
 
 def headings(report: Report) -> list[str]:
     """Returns the headings of the table of a report."""
-    return [*CALL, *_per_machine(report)]
+    return [*of_call(report), *_per_machine(report)]
 
 
 def _per_machine(report: Report) -> Iterator[str]:
@@ -251,25 +278,28 @@ def _per_machine(report: Report) -> Iterator[str]:
 
 def cells(report: Report) -> list[list[str]]:
     """Returns the lines of the table of a report, and the totals; groups of ranks that read the same are one line."""
-    alike = Counter(_cells(row) for row in report.rows)
+    alike = Counter(_cells(row, report.steps) for row in report.rows)
     lines = [
         [f"{groups} x {cell}" if at == _RANKS and groups > 1 else cell for at, cell in enumerate(line)]
         for line, groups in alike.items()
     ]
     totals = [cell for total in report.totals for cell in (_at_least(total), _interval(total))]
-    return [*lines, ["total", "", "", "", "", "", *totals]]
+    per_step = [cell for total in report.totals for cell in (microseconds(total.step_us), "")]
+    empty = [""] * (len(of_call(report)) - 1)
+    return [*lines, ["total", *empty, *totals], *([["one step", *empty, *per_step]] if report.steps else [])]
 
 
 _RANKS = 4
 """The column that says how many ranks."""
 
 
-def _cells(row: ReportRow) -> tuple[str, ...]:
+def _cells(row: ReportRow, steps: int) -> tuple[str, ...]:
     of = " ".join(filter(None, (row.dtype, row.op)))
     grouped = f" in {counted(row.grouped, 'call')}" if row.grouped > 1 else ""
     size = f"{sized(row.nbytes)}{grouped}" if row.dtype else ""
     prices = [cell for price in row.prices for cell in (microseconds(price.time_us), _by(price))]
-    return row.collective, size, of, row.algorithm, str(len(row.ranks)), str(row.times), *prices
+    per_step = (f"{row.in_steps / steps:.3g}",) if steps else ()
+    return row.collective, size, of, row.algorithm, str(len(row.ranks)), str(row.times), *per_step, *prices
 
 
 def _at_least(total: Total) -> str:
@@ -313,6 +343,8 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
     if any(row.collective == "sendrecv" for row in report.rows):
         yield "sendrecv", "sends, counted by the sender and priced as if both ranks sent at once"
     yield "total", "sum over the calls of the busiest rank; calls overlap neither each other nor compute"
+    if report.steps:
+        yield "one step", f"the average of {counted(report.steps, 'step')} after the first"
     for at, total in enumerate(report.totals):
         most = _most(report.rows, at)
         if most is not None and (bottleneck := most.prices[at].bottleneck):
@@ -323,6 +355,7 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
     found = {price.way for row in report.rows for price in row.prices}
     yield from (("note", meaning) for way, meaning in _WAYS.items() if way in found)
     for at, total in enumerate(report.totals):
+        yield from (("hint", f"{total.fabric}: {words}") for words in total.hints)
         if total.note:
             yield "note", f"{total.fabric}: {total.note}"
         if why := _why_unpriced(report, at):
@@ -354,9 +387,9 @@ def _lines(report: Report) -> Iterator[str]:
         return
     names, rows, width = headings(report), cells(report), terminal_columns()
     is_wide = sum(2 + max(map(len, column)) for column in zip(names, *rows, strict=True)) > width + 2
-    of_call = [*range(len(CALL))]
+    first = len(of_call(report))
     for at in range(len(report.totals)) if is_wide else [None]:
-        columns = [*range(len(names))] if at is None else [*of_call, len(CALL) + 2 * at, len(CALL) + 2 * at + 1]
+        columns = [*range(len(names))] if at is None else [*range(first), first + 2 * at, first + 2 * at + 1]
         table = [[row[column] for column in columns] for row in rows]
         shown = [names[column] for column in columns]
         yield from fitted(shown, table, left=LEFT, optional=OPTIONAL, width=width)

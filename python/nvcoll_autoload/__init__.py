@@ -5,8 +5,8 @@
 | ``torch.backends`` | at the end of ``import torch``; ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` turns it off |
 | ``torch.distributed.backends`` | when a program first names the backend (torch 2.14 and later) |
 
-An exception here would make every ``import torch`` on the machine fail. So this package stands beside ``nvcoll``, imports
-nothing of it, and reports its own failures as warnings. nvcoll is loaded when the first process group is made.
+An exception here would make every ``import torch`` on the machine fail. So this package stands beside ``nvcoll``,
+imports nothing of it, and reports its own failures as warnings. nvcoll is loaded when the first process group is made.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _register(dist: Any) -> None:
 
 
 def _create(options: Any, backend_options: Any) -> Any:
-    """Makes a process group: the function that torch calls for ``init_process_group("nvcoll")`` and for each new group."""
+    """Makes a process group: torch calls this for ``init_process_group("nvcoll")`` and for each new group."""
     from nvcoll.torch import groups
 
     return groups.create(options, backend_options)

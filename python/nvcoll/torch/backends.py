@@ -1,7 +1,7 @@
 """The same calls as a ``Backend`` of torch, which torch 2.14 and later let Python make.
 
-A `Backend` is one device's part of a process group of torch. nvcoll puts one into its own process groups, because parts of torch look
-for it there, and returns it for ``init_process_group("cpu:nvcoll,cuda:nccl")``, where the group is torch's.
+A `Backend` is one device's part of a process group of torch. nvcoll puts one into its own process groups, because parts
+of torch look for it there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if hasattr(_distributed_c10d.Backend, "__init__") and not TYPE_CHECKING:
         def name(self) -> str:
             return "nvcoll"
 
-        def getBackendName(self) -> str:  # noqa: N802, the name is torch's
+        def getBackendName(self) -> str:
             return "nvcoll"
 
         def set_timeout(self, timeout: timedelta) -> None:

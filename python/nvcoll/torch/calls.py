@@ -1,13 +1,12 @@
 """The calls of a process group, by torch's names.
 
-torch calls a method of a process group in two ways: from ``dist.*`` and from C++ (DDP, functional collectives). Both pass an
-options object. ``opts.asyncOp`` is False only where the program waits: then the call runs at once, on the thread of the program,
-and returns a work that is over. Otherwise nvcoll runs it on the thread of its communicator.
+torch calls a method of a process group in two ways: from ``dist.*`` and from C++ (DDP, functional collectives). Both
+pass an options object. ``opts.asyncOp`` is False only where the program waits: then the call runs at once, on the
+thread of the program, and returns a work that is over. Otherwise nvcoll runs it on the thread of its communicator.
 
 Some calls have two names: `ALIASES` has those of older and newer torch.
 
-Tensors of one call have one dtype and one length where torch.distributed demands it. Unlike gloo, nvcoll compares the calls of all
-ranks and raises at once if they differ, and it accepts strided tensors.
+Unlike gloo, nvcoll compares the calls of all ranks and raises at once if they differ, and it accepts strided tensors.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from torch._C._distributed_c10d import ReduceOp as _Op
 
 import nvcoll
 from nvcoll.torch.sparse import all_reduce_sparse
-from nvcoll.torch.tensors import Parts, array, movable, only
-from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, torch_error
+from nvcoll.torch.tensors import Parts, array, movable, only, write_back
+from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, invalid, torch_error
 
 Tensors = Sequence[torch.Tensor]
 
@@ -93,9 +92,7 @@ class Calls:
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
         pairs, op = [(array(out), array(x)) for out, x in zip(outputs, inputs, strict=True)], op_of(opts)
-        return self._make_group(
-            opts, outputs, lambda: [self._comm.reduce_scatter(x, op, out=out) for out, x in pairs]
-        )
+        return self._make_group(opts, outputs, lambda: [self._comm.reduce_scatter(x, op, out=out) for out, x in pairs])
 
     # Copies
 
@@ -129,7 +126,7 @@ class Calls:
             opts,
             [x for of_rank in outputs for x in of_rank],
             lambda: [self._comm.all_gather(x, out=part.array) for x, part in zip(xs, parts, strict=True)],
-            lambda: [part.write_back() for part in parts] and None,
+            lambda: write_back(parts),
         )
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> dist.Work:
@@ -167,16 +164,19 @@ class Calls:
         if not output_splits and not input_splits:
             self._check_divides(x, "input")
             return self._make(opts, [output], lambda **how: self._comm.all_to_all(x, out=out, **how))
-        rows = {"counts": self._row(x, input_splits), "recv_counts": self._row(out, output_splits)}
-        return self._make(opts, [output], lambda **how: self._comm.all_to_all(x, out=out, **rows, **how))
+        sent, received = self._row(x, input_splits), self._row(out, output_splits)
+        return self._make(
+            opts, [output], lambda **how: self._comm.all_to_all(x, counts=sent, recv_counts=received, out=out, **how)
+        )
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
         sent, received = self._parts(inputs, is_read=True), self._parts(outputs, is_read=False)
-        rows = {"counts": sent.counts, "recv_counts": received.counts}
         return self._make(
             opts,
             outputs,
-            lambda **how: self._comm.all_to_all(sent.array, out=received.array, **rows, **how),
+            lambda **how: self._comm.all_to_all(
+                sent.array, counts=sent.counts, recv_counts=received.counts, out=received.array, **how
+            ),
             received.write_back,
         )
 
@@ -258,26 +258,18 @@ class Calls:
 
     def _parts(self, tensors: Tensors, *, is_read: bool) -> Parts:
         if len(tensors) != self._comm.world_size:
-            raise torch_error(
-                nvcoll.InvalidArgument(f"found a list of {len(tensors)} tensors, expected {self._comm.world_size}")
-            )
+            raise invalid(f"found a list of {len(tensors)} tensors, expected {self._comm.world_size}")
         return Parts(tensors, is_read=is_read)
 
     def _check_shares(self, part: torch.Tensor, whole: torch.Tensor, name: str) -> None:
         n = self._comm.world_size
         if whole.numel() != n * part.numel():
-            raise torch_error(
-                nvcoll.InvalidArgument(
-                    f"the {name} has {whole.numel()} elements, expected {n} x {part.numel()}: all ranks have equal shares"
-                )
-            )
+            raise invalid(f"the {name} has {whole.numel()} elements, expected {n} x {part.numel()}")
 
     def _check_divides(self, x: torch.Tensor, name: str) -> None:
         n = self._comm.world_size
         if x.numel() and x.shape[0] % n:
-            raise torch_error(
-                nvcoll.InvalidArgument(f"the {name} has {x.shape[0]} rows, expected a multiple of {n}: pass split sizes")
-            )
+            raise invalid(f"the {name} has {x.shape[0]} rows, expected a multiple of {n}")
 
     def _row(self, x: torch.Tensor, splits: Sequence[int]) -> list[int]:
         """Returns elements per rank from the split sizes of torch, which count along the first axis."""
@@ -286,9 +278,7 @@ class Calls:
             self._check_divides(x, "tensor")
             return [x.numel() // n] * n
         if len(splits) != n or sum(splits) != x.shape[0]:
-            raise torch_error(
-                nvcoll.InvalidArgument(f"split sizes {list(splits)} are not {n} numbers with the sum {x.shape[0]}")
-            )
+            raise invalid(f"split sizes {list(splits)} are not {n} numbers with the sum {x.shape[0]}")
         width = x[0].numel() if x.shape[0] else 0
         return [rows * width for rows in splits]
 
@@ -311,7 +301,7 @@ def op_of(opts: Any) -> Any:
         if isinstance(factor, torch.Tensor):
             factor = factor.item()
         return nvcoll.premul_sum(factor)
-    raise torch_error(nvcoll.InvalidArgument(f"found op {kind}, which nvcoll does not have"))
+    raise invalid(f"found op {kind}, which nvcoll does not have")
 
 
 def _seconds(timeout: timedelta | None) -> float | None:

@@ -2,7 +2,7 @@
 
 ::
 
-    init_process_group("nvcoll")   rank 0 tells the others a job by torch's store; the process joins it like ``nvcoll.init``
+    init_process_group("nvcoll")   rank 0 tells the others a job by torch's store; the process joins it
     new_group(ranks)               the members make a communicator of their own; other ranks do nothing
     destroy_process_group()        the process leaves the job
 
@@ -13,6 +13,7 @@ The timeout of a group is that of each of its calls. A call that fails ends all 
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import uuid
@@ -28,6 +29,7 @@ from nvcoll import _nvcoll, membership
 from nvcoll.failures import listed
 from nvcoll.torch.backends import Backend
 from nvcoll.torch.calls import Calls
+from nvcoll.torch.reporting import Reporting
 from nvcoll.torch.works import torch_error
 
 CPU = torch.device("cpu")
@@ -56,6 +58,7 @@ class ProcessGroup(Calls, dist.ProcessGroup):
         self._store = store
         self._turn = threading.Lock()
         self._job = job
+        self._reporting: Reporting | None = None
         self._splits = 0
         self._name = self._description = ""
         self.set_timeout(timeout)
@@ -75,19 +78,19 @@ class ProcessGroup(Calls, dist.ProcessGroup):
     def name(self) -> str:
         return "nvcoll"
 
-    def getBackendName(self) -> str:  # noqa: N802, the name is torch's
+    def getBackendName(self) -> str:
         return "nvcoll"
 
-    def setGroupName(self, name: str) -> None:  # noqa: N802
+    def setGroupName(self, name: str) -> None:
         self._name = name
 
-    def getGroupName(self) -> str:  # noqa: N802
+    def getGroupName(self) -> str:
         return self._name
 
-    def setGroupDesc(self, description: str) -> None:  # noqa: N802
+    def setGroupDesc(self, description: str) -> None:
         self._description = description
 
-    def getGroupDesc(self) -> str:  # noqa: N802
+    def getGroupDesc(self) -> str:
         return self._description
 
     def get_group_store(self) -> dist.Store:
@@ -125,7 +128,7 @@ class ProcessGroup(Calls, dist.ProcessGroup):
             group._set_group_name(group_name)
         return group
 
-    splitGroup = split_group  # noqa: N815, the name is torch's
+    splitGroup = split_group
 
     def abort(self) -> None:
         """Ends all calls of this group, on all ranks."""
@@ -136,6 +139,8 @@ class ProcessGroup(Calls, dist.ProcessGroup):
         global _world
         if self is _world:
             _world = None
+            if self._reporting is not None:
+                self._reporting.end()
             membership.finalize()
         elif self._job is not None:
             self._job.leave()
@@ -173,6 +178,7 @@ def create(options: Any, _backend_options: Any) -> ProcessGroup:
         ranks = list(options.global_ranks_in_group)
         if not ranks:
             _world = ProcessGroup(_join(options), options.store, options.timeout)
+            _world._reporting = Reporting(options.store, _world.rank(), _world.size())
             return _world
         if _world is not None and hasattr(_world._comm, "subset"):
             return ProcessGroup(_subset(_world._comm, ranks, options.group_id), options.store, options.timeout)
@@ -194,8 +200,8 @@ def _join(options: Any) -> nvcoll.Communicator:
         return nvcoll.init(rank, size, _job_of(options), timeout=seconds, join_timeout=seconds)
     if (current.rank, current.world_size) != (rank, size):
         raise nvcoll.InvalidArgument(
-            f"this process is rank {current.rank} of {current.world_size} of a job of nvcoll, and rank {rank} of {size} "
-            "for torch: call nvcoll.finalize() before"
+            f"this process is rank {current.rank} of {current.world_size} of a job of nvcoll, and rank {rank} of "
+            f"{size} for torch: call nvcoll.finalize() before"
         )
     return current
 
@@ -225,9 +231,7 @@ def _job_of(options: Any) -> str:
 
 
 def _host() -> str:
-    """Returns what identifies this machine for ranks that look for each other: its boot, its network namespace, its name."""
-    import os
-
+    """Returns what identifies this machine for ranks that look for each other: boot, network namespace, name."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
     return f"{boot}/{os.stat('/proc/self/ns/net').st_ino} {socket.gethostname()}"
@@ -237,11 +241,11 @@ def _on_several(hosts: list[str]) -> str | None:
     """Returns the refusal of ranks on several hosts; None if they are on one."""
     if len(set(hosts)) == 1:
         return None
-    names = {}
+    names: dict[str, list[int]] = {}
     for rank, host in enumerate(hosts):
         names.setdefault(host, []).append(rank)
     places = "; ".join(f"{listed(ranks)} on {host.partition(' ')[2]}" for host, ranks in names.items())
     return (
-        f"refused found ranks on several hosts, or in containers with networks of their own ({places}): nvcoll runs on one "
-        "machine, start all ranks on one host"
+        f"refused found ranks on several hosts, or in containers with networks of their own ({places}): nvcoll runs on "
+        "one machine, start all ranks on one host"
     )

@@ -1,7 +1,8 @@
 """Tensors as arrays of nvcoll.
 
-nvcoll calls take one array per rank. torch also passes lists of tensors, one per rank: `Parts` is such a list as one array. It
-is the memory of the tensors if they lie one after the other in one storage, as ``chunk`` makes them; otherwise it is a copy.
+nvcoll calls take one array per rank. torch also passes lists of tensors, one per rank: `Parts` is such a list as one
+array. It is the memory of the tensors if they lie one after the other in one storage, as ``chunk`` makes them;
+otherwise it is a copy.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ class Parts:
 
     def __init__(self, tensors: Sequence[torch.Tensor], *, is_read: bool) -> None:
         self._tensors = [movable(x) for x in tensors]
-        if len({x.dtype for x in self._tensors}) > 1:
-            raise InvalidArgument(f"found tensors of several dtypes in one list: {sorted({str(x.dtype) for x in tensors})}")
+        kinds = sorted({str(x.dtype) for x in tensors})
+        if len(kinds) > 1:
+            raise InvalidArgument(f"found tensors of several dtypes in one list: {', '.join(kinds)}")
         self.counts = [x.numel() for x in self._tensors]
         adjacent = _adjacent(self._tensors)
         self.is_copy = adjacent is None
@@ -89,6 +91,12 @@ class Parts:
         if self.is_copy:
             for x, part in zip(self._tensors, self.array.split(self.counts), strict=True):
                 x.copy_(part.view(x.shape))
+
+
+def write_back(several: Sequence[Parts]) -> None:
+    """Copies the elements of several arrays to their tensors."""
+    for parts in several:
+        parts.write_back()
 
 
 def _adjacent(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:

@@ -6,11 +6,11 @@
     call in flight          CallWork ─ wait()        waits for the Work of nvcoll
                                      ─ get_future()  a Future that ends when the call is over
 
-Some calls end with copies, as of an all_gather into a list of tensors. Whoever first sees that the call is over makes them: the
-thread that waits, or the thread of the call.
+Some calls end with copies, as of an all_gather into a list of tensors. Whoever first sees that the call is over makes
+them: the thread that waits, or the thread of the call.
 
-Callbacks of a `Future` run on a thread of their own: those of PowerSGD wait for the next call, which must be able to run. A
-future without callbacks ends on the thread of the call.
+Callbacks of a `Future` run on a thread of their own: those of PowerSGD wait for the next call, which must be able to
+run. A future without callbacks ends on the thread of the call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ Finish = Callable[[], None]
 
 def torch_error(error: nvcoll.Error) -> RuntimeError:
     """Returns the exception that programs for torch expect, with the message of nvcoll's."""
-    return dist.DistBackendError(f"{type(error).__name__}: {error}")
+    raised: type[RuntimeError] = dist.DistBackendError
+    return raised(f"{type(error).__name__}: {error}")
+
+
+def invalid(message: str) -> RuntimeError:
+    """Returns the exception for arguments that cannot be used."""
+    return torch_error(nvcoll.InvalidArgument(message))
 
 
 class DoneWork(dist.Work):
@@ -163,7 +169,7 @@ class _Future(torch.futures.Future[Any]):
             work._end()
             self.set_result(work.result())
         else:
-            self.set_exception(error)  # type: ignore[arg-type]
+            self.set_exception(error)
 
 
 _CALLBACKS = ThreadPoolExecutor(64, "nvcoll-callbacks")
