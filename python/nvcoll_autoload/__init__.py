@@ -11,6 +11,7 @@ imports nothing of it, and reports its own failures as warnings. nvcoll is loade
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from typing import Any
@@ -50,27 +51,28 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 
 def _answer_for_gloo(dist: Any) -> None:
-    """Has torch make a group of nvcoll where a program asks for gloo. The program still sees the name gloo."""
-    plugins = dist.Backend._plugins
-    if "GLOO" in plugins:  # torch 2.14 and later: gloo is registered like any other backend
-        plugins["GLOO"] = plugins["NVCOLL"]
+    """Has torch make a group of nvcoll where a program asks for gloo.
+
+    The program sees the name gloo from torch 2.14 on. Older torch makes groups of gloo without looking at the registered
+    backends, so the name of the backend is changed on the way, and the program sees the name nvcoll.
+    """
+    if hasattr(dist.Backend, "_ensure_backend_registered"):
+        dist.Backend._plugins["GLOO"] = dist.Backend._plugins["NVCOLL"]
         return
     from torch.distributed import distributed_c10d
 
     made = distributed_c10d._new_process_group_helper
+    if hasattr(made, "made"):
+        return
 
     def make(*arguments: Any, **keywords: Any) -> Any:
-        if len(arguments) > 3:
-            arguments = (*arguments[:3], _renamed(arguments[3]), *arguments[4:])
-        if "backend" in keywords:
-            keywords["backend"] = _renamed(keywords["backend"])
-        return made(*arguments, **keywords)
+        bound = inspect.signature(made).bind(*arguments, **keywords)
+        if "gloo" in str(bound.arguments["backend"]).lower():
+            bound.arguments["backend"] = "nvcoll"
+        return made(*bound.args, **bound.kwargs)
 
+    make.made = made  # type: ignore[attr-defined]
     distributed_c10d._new_process_group_helper = make
-
-
-def _renamed(backend: Any) -> Any:
-    return "nvcoll" if "gloo" in str(backend).lower() else backend
 
 
 def _warn(message: str) -> None:
