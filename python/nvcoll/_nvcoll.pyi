@@ -1149,6 +1149,34 @@ class Communicator:
     def split(
         self, color: int | None, key: int | None = None, *, timeout: float | None = None
     ) -> Communicator | None: ...
+    def subset(self, ranks: Sequence[int], tag: int | None = None, *, timeout: float | None = None) -> Communicator:
+        """Makes a communicator of some ranks. Only these ranks call it, all with the same list and tag.
+
+        `subset` is no call of this communicator: another thread may be in one. Ranks that make several subsets of the same ranks with
+        one tag make them in the same order.
+
+        Args:
+            ranks: ranks of this communicator, in the order that the new communicator gives them. This rank is among them.
+            tag: a whole number from 0 that tells apart subsets of the same ranks. Default: 0.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+
+        Returns:
+            The communicator of these ranks, with the default timeout of this one.
+
+        Raises:
+            InvalidArgument: the list is empty, has a rank twice or one that does not exist, or leaves out the rank that calls.
+            Timeout: a rank of the list has not called it; between threads, `subset` does not wait.
+            PeerLost, Aborted: a rank of the list died, or has no memory or descriptors for the communicator.
+
+        Example:
+            >>> def program(comm):
+            ...     if comm.rank != 1:
+            ...         pair = comm.subset([2, 0])
+            ...         return pair.ranks, pair.rank
+            >>> nvcoll.Node(3).run(program)
+            [((2, 0), 1), None, ((2, 0), 0)]"""
+
+    def _move_in_background(self) -> None: ...
     def shrink(self, *, timeout: float | None = None) -> Communicator:
         """Returns a communicator of the remaining ranks, after a rank was lost.
 

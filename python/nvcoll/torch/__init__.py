@@ -9,10 +9,12 @@
 
 | file | subject |
 |---|---|
-| `groups` | a process group: how ranks find each other, subgroups, the end |
-| `calls` | the calls of a process group, by torch's names |
+| `groups`, `backends` | process groups, and their part for the CPU |
+| `calls`, `sparse` | the calls of a process group, by torch's names |
+| `rendezvous` | how the ranks of a group find each other |
 | `tensors` | lists of tensors as one array, dtypes that nvcoll does not know |
 | `works` | ``Work`` and ``Future`` of a call |
+| `reporting` | what the calls would cost on other machines |
 """
 
 from nvcoll.torch.groups import ProcessGroup, communicator, recent_calls

@@ -11,7 +11,6 @@ Unlike gloo, nvcoll compares the calls of all ranks and raises at once if they d
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,6 +20,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ReduceOp as _Op
 
 import nvcoll
+from nvcoll.torch.rendezvous import Ranks
 from nvcoll.torch.sparse import all_reduce_sparse
 from nvcoll.torch.tensors import Parts, array, movable, only, write_back
 from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, invalid, torch_error
@@ -56,9 +56,31 @@ ALIASES = {
 class Calls:
     """The calls of a process group on a communicator."""
 
-    _comm: nvcoll.Communicator
-    _timeout_s: float | None
-    _turn: threading.Lock
+    def _use(self, ranks: Ranks, timeout: timedelta) -> None:
+        self._comm, self._turn, self._leave = ranks.comm, ranks.turn, ranks.leave
+        self.set_timeout(timeout)
+        self._comm._move_in_background()
+
+    def rank(self) -> int:
+        return self._comm.rank
+
+    def size(self) -> int:
+        return self._comm.world_size
+
+    def getBackendName(self) -> str:
+        return "nvcoll"
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Sets the timeout of calls from now on."""
+        self._timeout = timeout
+        self._timeout_s = timeout.total_seconds()
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self.set_timeout(timeout)
+
+    def abort(self) -> None:
+        """Ends all calls of this group, on all ranks."""
+        self._comm.abort()
 
     # Reductions
 

@@ -110,7 +110,7 @@ impl Work {
     /// Whether the call makes progress only while the program calls `done`. Not public.
     #[getter]
     fn _is_polled(&self) -> bool {
-        self.transfer.is_some()
+        self.transfer.is_some() && !self.member.is_tended()
     }
 
     /// Calls `ring` when the call is over, on any thread. Not public.

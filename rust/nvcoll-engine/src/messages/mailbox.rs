@@ -17,7 +17,7 @@ use crate::run::doings::doings;
 use crate::run::fault::{Fault, Moment};
 use crate::run::quiesce::{ring_everybody, sleep_until_quiet};
 use crate::run::report::{error_of, timed_out_before};
-use crate::sync::atomic::pause;
+use crate::sync::atomic::{pause, AtomicU32, Ordering};
 use crate::sync::backoff::{give_way, Backoff, Next};
 use crate::sync::record::WORDS;
 use crate::sync::{Cause, Doorbell, Pair};
@@ -33,15 +33,18 @@ pub(crate) struct Mailbox {
     doings: String,
     /// The number of sends and receives that it has begun.
     begun: u32,
+    /// The number of threads that need the mailbox now.
+    visitors: Arc<AtomicU32>,
     /// What a test has asked to happen. A step is a move of any transfer.
     fault: Option<Box<Fault>>,
 }
 
 impl Mailbox {
-    /// Makes the mailbox of a rank that has sent nothing yet.
-    pub(crate) fn new(world_size: u32, own: u32) -> Self {
+    /// Makes the mailbox of a rank that has sent nothing yet. A wait that may pause leaves the mailbox to `visitors`.
+    pub(crate) fn new(world_size: u32, own: u32, visitors: Arc<AtomicU32>) -> Self {
         let (outgoing, incoming) = ((0..world_size).map(|_| None).collect(), (0..world_size).map(|_| None).collect());
-        Self { own, outgoing, incoming, matching: Matching::default(), doings: String::new(), begun: 0, fault: None }
+        let (matching, doings) = Default::default();
+        Self { own, outgoing, incoming, matching, doings, begun: 0, visitors, fault: None }
     }
 
     /// Has a fault strike in a send or receive, `calls` after the next.
@@ -191,7 +194,7 @@ impl Mailbox {
             if self.advance(world) {
                 backoff = Backoff::of_rank();
                 self.look_at_limit(world, transfers, limit, world.abort().cause())?;
-                if is_after(pause_at) {
+                if self.is_to_pause(pause_at) {
                     return Ok(());
                 }
                 continue;
@@ -202,7 +205,7 @@ impl Mailbox {
                 continue;
             }
             self.look_at_time(world, transfers, limit, &mut posted)?;
-            if is_after(pause_at) {
+            if self.is_to_pause(pause_at) {
                 return Ok(());
             }
             if next == Next::GiveWay {
@@ -212,11 +215,20 @@ impl Mailbox {
             self.look_who_left(world, transfers, limit)?;
             self.post(world, transfers, &mut posted, false);
             let lines = &world.lines[self.own as usize];
-            let mut has_news =
-                || self.advance(world) || outcome_of(transfers).is_some() || world.abort().cause().is_some();
+            let mut has_news = || {
+                let is_over = self.advance(world) || outcome_of(transfers).is_some() || world.abort().cause().is_some();
+                is_over || self.is_to_pause(pause_at)
+            };
             let until = [limit.deadline.at(), pause_at].into_iter().flatten().min();
             lines.message_bell().sleep(&mut has_news, until);
         }
+    }
+
+    /// Says whether a wait gives the mailbox back for a while: at its time, or to a visitor.
+    #[inline]
+    fn is_to_pause(&self, pause_at: Option<Instant>) -> bool {
+        // Relaxed: a visitor rings after it has come.
+        pause_at.is_some_and(|at| self.visitors.load(Ordering::Relaxed) > 0 || Instant::now() >= at)
     }
 
     /// Moves every transfer once, and ends all if one of some has no time left or nobody to wait for, as [`Mailbox::wait`] does.
@@ -494,11 +506,6 @@ fn outcome_of(transfers: &[Arc<MessageTransfer>]) -> Option<Result<()>> {
         }
     }
     is_over.then_some(Ok(()))
-}
-
-#[inline]
-fn is_after(pause_at: Option<Instant>) -> bool {
-    pause_at.is_some_and(|at| Instant::now() >= at)
 }
 
 /// Makes the stream to a rank.

@@ -1,6 +1,7 @@
 //! Members: one rank of a communicator, which makes its own calls.
 
 mod messaging;
+pub mod tending;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -19,8 +20,10 @@ use crate::messages::mailbox::Mailbox;
 use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
 use crate::ranks::lane::Lane;
+use crate::ranks::member::tending::Tending;
 use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::ranks::node::check_ranks;
+use crate::ranks::subset::{subset, SubsetCounts};
 use crate::ranks::{shrink, split, words};
 use crate::run::by_rank::RankWorker;
 use crate::run::fault::{Fault, Moment, Strike};
@@ -54,6 +57,8 @@ pub struct Member {
     lane: Lane,
     /// Its messages; `None` after the program of the rank has ended.
     messages: Mutex<Option<Mailbox>>,
+    tending: Tending,
+    subsets: SubsetCounts,
     /// The programs of its splits and of the agreements of its groups, after the first.
     programs_of_words: [OnceLock<Arc<Program>>; 2],
 }
@@ -73,7 +78,8 @@ impl Member {
             MemberCalls { number: 0, rank_worker: RankWorker::of_member(world.world_size(), rank), scratch: None };
         _ = world.board(); // made here, since calls allocate nothing
         let (process, calls) = (Process::current(), Mutex::new(Some(calls)));
-        let messages = Mutex::new(Some(Mailbox::new(world.world_size(), rank)));
+        let tending = Tending::default();
+        let messages = Mutex::new(Some(Mailbox::new(world.world_size(), rank, tending.visitors.clone())));
         let member = Arc::new(Self {
             world,
             rank,
@@ -82,6 +88,8 @@ impl Member {
             calls,
             lane: Lane::default(),
             messages,
+            tending,
+            subsets: SubsetCounts::default(),
             programs_of_words: [const { OnceLock::new() }; 2],
         });
         if let Some(end) = member.memberships.add(&member) {
@@ -275,6 +283,35 @@ impl Member {
         })
     }
 
+    /// Makes a communicator of some ranks of this one, in their order. These ranks call it, with the same list and tag, and no others. It is
+    /// no call of this communicator.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a list that is none, or without this rank; [`Error::Overdue`] if a rank has not come before the deadline;
+    /// [`Error::PeerLost`]; [`Error::Interrupted`]; [`Error::NoMemory`] and [`Error::System`], or [`Error::Aborted`] if a peer had none;
+    /// [`Error::Closed`] as [`Member::run`].
+    pub fn subset(
+        &self,
+        ranks: &[u32],
+        tag: u32,
+        deadline: Deadline,
+        unlocked: &impl Unlocked,
+        is_interrupted: &mut (dyn FnMut() -> bool + Send),
+    ) -> Result<Arc<Self>> {
+        if !self.process.is_current() {
+            return Err(FORKED);
+        }
+        if self.world.lines[self.rank as usize].departure.has_ended() {
+            return Err(ENDED);
+        }
+        unlocked.run(|| {
+            let is_interrupted = &mut self.while_messages_move(is_interrupted);
+            let mut limit = WaitLimit { deadline, is_interrupted };
+            let (world, rank) = subset(&self.world, self.rank, &self.subsets, ranks, tag, &mut limit)?;
+            Ok(Self::join(world, rank, self.memberships.clone()))
+        })
+    }
+
     /// Says whether all ranks offer to run the calls of a group mapped. Every rank calls it with its own offer.
     ///
     /// # Errors
@@ -461,7 +498,10 @@ impl Member {
 
     /// Departs, and says whether no thread was in a call.
     fn depart_if_idle(&self) -> bool {
-        let (Ok(mut calls), Ok(mut messages)) = (self.calls.try_lock(), self.messages.try_lock()) else { return false };
+        let _visit = self.come_in();
+        let (Ok(mut calls), Ok(mut messages)) = (self.calls.try_lock(), self.mailbox_of_visitor()) else {
+            return false;
+        };
         self.end_messages(messages.take());
         calls.take().into_iter().for_each(|calls| self.depart(&calls));
         true

@@ -11,6 +11,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::ranks::tender::Tender;
+
 /// The way in which a rank ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RankEnd {
@@ -30,6 +32,8 @@ pub(crate) enum RankEnd {
 pub(crate) struct Memberships<Member> {
     state: Mutex<RankState<Member>>,
     shrinking: Mutex<()>,
+    /// What moves messages of the communicators in the background.
+    pub(crate) tender: Tender<Member>,
 }
 
 #[derive(Debug)]
@@ -40,7 +44,8 @@ struct RankState<Member> {
 
 impl<Member> Default for Memberships<Member> {
     fn default() -> Self {
-        Self { state: Mutex::new(RankState { end: None, members: Vec::new() }), shrinking: Mutex::new(()) }
+        let state = Mutex::new(RankState { end: None, members: Vec::new() });
+        Self { state, shrinking: Mutex::new(()), tender: Tender::default() }
     }
 }
 

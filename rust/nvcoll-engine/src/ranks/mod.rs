@@ -20,5 +20,7 @@ pub(crate) mod rank_end;
 pub mod recorder;
 pub(crate) mod shrink;
 pub(crate) mod split;
+pub(crate) mod subset;
 pub mod team;
+mod tender;
 pub(crate) mod words;

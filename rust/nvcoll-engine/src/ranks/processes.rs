@@ -369,6 +369,12 @@ impl WorldOrigin for ProcessOrigin {
         made
     }
 
+    fn make_subset(&self, number: [u32; 2], ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
+        let mut hasher = DefaultHasher::new();
+        ("subset", self.id, number, &ranks).hash(&mut hasher);
+        make_world(&self.job, [hasher.finish(); 2], ranks, true, limit)
+    }
+
     fn root(&self) -> u64 {
         self.root
     }

@@ -10,7 +10,7 @@
 //!
 //! What it does not do: a rank that waits in its own code, for a lock or a file, posts nothing.
 
-use crate::memory::world::notice::{Notice, RankList, WorldName};
+use crate::memory::world::notice::{Notice, RankList, WorldName, SUBSET};
 use crate::memory::world::World;
 use crate::run::report::{words_of_call, words_of_notice};
 use crate::sync::record::{CALLS, FLAGS, MESSAGES};
@@ -103,6 +103,7 @@ pub(crate) fn name_words(name: &WorldName) -> String {
     match (name.id, name.split) {
         (0, _) => "the communicator of all ranks".to_owned(),
         (_, 0) => format!("the communicator of {}, made by shrink,", list_words(&name.ranks)),
+        (_, SUBSET) => format!("the communicator of {}, made by subset,", list_words(&name.ranks)),
         (_, split) => format!("the communicator of {}, made by split in call {split},", list_words(&name.ranks)),
     }
 }
@@ -171,5 +172,6 @@ mod tests {
         assert_eq!(named(0, 0), "the communicator of all ranks");
         assert_eq!(named(9, 3), "the communicator of ranks 2, 0, made by split in call 3,");
         assert_eq!(named(9, 0), "the communicator of ranks 2, 0, made by shrink,");
+        assert_eq!(named(9, SUBSET), "the communicator of ranks 2, 0, made by subset,");
     }
 }

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::memory::strided::{PlacedArray, TryBudget};
 use nvcoll_engine::messages::transfer::{Direction, Envelope, MessageBuffer, MessageTransfer, TransferEnd};
+use nvcoll_engine::ranks::member::tending::Visit;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::Completion;
 use nvcoll_engine::{Deadline, Error, OriginalArray};
@@ -183,7 +184,9 @@ impl MessageArray {
         deadline: impl FnOnce() -> Deadline,
     ) -> PyResult<()> {
         arrays.iter().try_for_each(|array| array.refuse_in_flight(py))?;
+        let visit = reach(py, member);
         let (begun, refused) = Self::begin_all(arrays, member);
+        drop(visit);
         if refused.is_some() || begun.iter().any(|transfer| !matches!(transfer.outcome(), Some(Ok(_)))) {
             let deadline = deadline();
             let finish = |is_interrupted: &mut dyn FnMut() -> bool| member.finish(&begun, deadline, is_interrupted);
@@ -249,6 +252,7 @@ impl MessageArray {
         self.refuse_in_flight(py)?;
         let (call, arrays, completion) = (self.words(), vec![self.original()], Arc::new(Completion::default()));
         let array = Arc::new(Mutex::new(Some(self)));
+        let visit = reach(py, member);
         let begun = {
             let at_end = Box::new(IssuedMessage { array: array.clone(), completion: completion.clone() });
             let held = array.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,11 +263,24 @@ impl MessageArray {
             // SAFETY: the array stays in its place until it is given back, when the transfer has ended.
             unsafe { (*address).begin(member, Some(at_end)) }
         };
+        drop(visit);
         let transfer = begun.map_err(|error| of_member(py, member, &error))?;
+        if member.is_tended() {
+            member.tend(&transfer, deadline).map_err(|error| of_member(py, member, &error))?;
+        }
         let give_back = Box::new(move || drop(array.lock().unwrap_or_else(PoisonError::into_inner).take()));
         in_flight::add(py, InFlight { call: call.clone(), arrays, completion: completion.clone(), give_back });
         Ok(Work::new(call, completion, result, member.clone()).of_transfer(transfer, deadline))
     }
+}
+
+/// Waits until no other thread uses the mailbox, if messages move in the background, without the GIL: the other thread may need it.
+fn reach<'a>(py: Python<'_>, member: &'a Member) -> Option<Visit<'a>> {
+    let visit = member.visit()?;
+    if !visit.is_free() {
+        py.detach(|| visit.wait());
+    }
+    Some(visit)
 }
 
 /// The end of a transfer whose call has returned.

@@ -19,7 +19,7 @@ use crate::error::{listed, of_member};
 use crate::gil::handoff::InTurn;
 use crate::gil::{interruptible, WithoutGil};
 use crate::group::Group;
-use crate::integers::integer;
+use crate::integers::{integer, items_of, ANY};
 use crate::work::Work;
 
 pub(crate) use point_to_point::Message;
@@ -119,6 +119,60 @@ impl Communicator {
         };
         let member = member.map_err(|error| of_member(py, &self.member, &error))?;
         Ok(member.map(|member| Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member)))
+    }
+
+    /// Makes a communicator of some ranks. Only these ranks call it, all with the same list and tag.
+    ///
+    /// `subset` is no call of this communicator: another thread may be in one. Ranks that make several subsets of the same ranks with
+    /// one tag make them in the same order.
+    ///
+    /// Args:
+    ///     ranks: ranks of this communicator, in the order that the new communicator gives them. This rank is among them.
+    ///     tag: a whole number from 0 that tells apart subsets of the same ranks. Default: 0.
+    ///     timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+    ///
+    /// Returns:
+    ///     The communicator of these ranks, with the default timeout of this one.
+    ///
+    /// Raises:
+    ///     InvalidArgument: the list is empty, has a rank twice or one that does not exist, or leaves out the rank that calls.
+    ///     Timeout: a rank of the list has not called it; between threads, `subset` does not wait.
+    ///     PeerLost, Aborted: a rank of the list died, or has no memory or descriptors for the communicator.
+    ///
+    /// Example:
+    ///     >>> def program(comm):
+    ///     ...     if comm.rank != 1:
+    ///     ...         pair = comm.subset([2, 0])
+    ///     ...         return pair.ranks, pair.rank
+    ///     >>> nvcoll.Node(3).run(program)
+    ///     [((2, 0), 1), None, ((2, 0), 0)]
+    #[pyo3(signature = (ranks, tag=None, *, timeout=None))]
+    fn subset(
+        &self,
+        py: Python<'_>,
+        ranks: &Bound<'_, PyAny>,
+        tag: Option<&Bound<'_, PyAny>>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Self> {
+        let items = items_of("`ranks`", ranks, "a list of ranks")?;
+        let ranks: Vec<u32> =
+            items.iter().map(|rank| integer("a rank of `ranks`", rank, ANY)).collect::<PyResult<_>>()?;
+        let tag = tag.map_or(Ok(0), |tag| integer("`tag`", tag, 0..=i32::MAX))?.unsigned_abs();
+        let deadline = self.endpoint.deadline(timeout);
+        let member = match self.member.share_memory() {
+            true => self.member.subset(&ranks, tag, deadline, &InTurn(py), &mut || false),
+            false => interruptible(|is_interrupted| {
+                self.member.subset(&ranks, tag, deadline, &WithoutGil(py), is_interrupted)
+            })?,
+        };
+        let member = member.map_err(|error| of_member(py, &self.member, &error))?;
+        Ok(Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member))
+    }
+
+    /// Has sends and receives in flight move in the background, from now on: a thread of this process moves them while the program
+    /// computes, or waits in another communicator. Not public.
+    fn _move_in_background(&self) {
+        self.member.move_in_background();
     }
 
     /// Returns a communicator of the remaining ranks, after a rank was lost.

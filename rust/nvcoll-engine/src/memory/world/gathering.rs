@@ -20,11 +20,12 @@ pub(crate) struct GatheringGroups {
     root: u64,
 }
 
-/// Which group: the call of the split and the color, or the attempt and the ranks that are left.
+/// Which group: the call of the split and the color; the attempt and the ranks that are left; or tag, attempt and ranks of a subset.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum GroupKey {
     Split(u32, u32),
     Shrunk(u32, Vec<u32>),
+    Subset([u32; 2], Vec<u32>),
 }
 
 type Gatherings = Mutex<HashMap<GroupKey, Gathering>>;
@@ -67,6 +68,12 @@ impl WorldOrigin for GatheringGroups {
     fn make_shrunk(&self, attempt: u32, ranks: Vec<u32>, _limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
         let origin = || Self { groups: Mutex::default(), shrunk: self.shrunk.clone(), root: self.root };
         Ok(gather(&self.shrunk, GroupKey::Shrunk(attempt, ranks.clone()), ranks, origin))
+    }
+
+    fn make_subset(&self, number: [u32; 2], ranks: Vec<u32>, _limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
+        // Relaxed: as above.
+        let origin = || Self { root: NEXT_ROOT.fetch_add(1, Ordering::Relaxed), ..Self::default() };
+        Ok(gather(&self.groups, GroupKey::Subset(number, ranks.clone()), ranks, origin))
     }
 
     fn root(&self) -> u64 {

@@ -21,7 +21,7 @@ use crate::sync::{Abort, Cause, Deaths};
 use addresses::Addresses;
 use gathering::GatheringGroups;
 use identity::Identity;
-use notice::WorldName;
+use notice::{WorldName, SUBSET};
 use notice_board::NoticeBoard;
 use nvcoll_core::limits::staging_bytes;
 use rank_lines::{RankBells, RankLines, RankWords};
@@ -110,6 +110,12 @@ pub(crate) trait WorldOrigin: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`WorldOrigin::make_group`], and if a rank ended meanwhile.
     fn make_shrunk(&self, attempt: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>>;
+
+    /// Returns the world of some ranks of the run, which ask for the same number, a tag and an attempt. Each of them asks once.
+    ///
+    /// # Errors
+    /// As [`WorldOrigin::make_group`].
+    fn make_subset(&self, number: [u32; 2], ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>>;
 
     /// Returns the number of the world from which this one was shrunk, maybe in several steps.
     fn root(&self) -> u64;
@@ -261,6 +267,11 @@ impl World {
     /// Gives a world that was shrunk from `parent` its name, as [`World::set_parent`] that of a group.
     pub(crate) fn set_shrunk(&self, parent: &Self, attempt: u32) {
         self.set_name(parent, (parent.origin.root(), attempt, &self.ranks), 0);
+    }
+
+    /// Gives a subset of `parent` its name, as [`World::set_parent`] that of a group.
+    pub(crate) fn set_subset(&self, parent: &Self, number: [u32; 2]) {
+        self.set_name(parent, (parent.name().id, number, &self.ranks), SUBSET);
     }
 
     fn set_name(&self, parent: &Self, key: impl Hash, split: u32) {

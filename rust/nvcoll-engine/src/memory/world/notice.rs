@@ -69,11 +69,14 @@ impl RankList {
 pub(crate) struct WorldName {
     /// The same number on every rank, and hardly ever that of another communicator; 0 is the world of all ranks.
     pub(crate) id: u64,
-    /// The number of the call that split it off; 0 if none did: it has all ranks, or was shrunk.
+    /// The number of the call that split it off; 0 if none did: it has all ranks, or was shrunk; [`SUBSET`] of a subset.
     pub(crate) split: u32,
     /// Its ranks, by their numbers in the run.
     pub(crate) ranks: RankList,
 }
+
+/// In the place of a number of a call: the communicator is a subset. No program makes so many calls before it splits.
+pub(crate) const SUBSET: u32 = u32::MAX;
 
 /// How many words the name of a world has.
 pub(crate) const WORLD_NAME_WORDS: usize = 2 + LIST_WORDS;

@@ -10,6 +10,7 @@ use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::messages::mailbox::Mailbox;
 use crate::messages::transfer::{MessageBuffer, MessageTransfer};
+use crate::sync::atomic::pause;
 use crate::sync::condition::{WaitEnd, QUESTION};
 use crate::sync::Cause;
 
@@ -29,7 +30,7 @@ impl Member {
     /// # Errors
     /// [`Error::NoMemory`]; the cause of an abort; `NoPeer` if the receiver has returned; `Closed` and `Busy` as [`Member::run`].
     pub unsafe fn send(&self, buffer: MessageBuffer, to: u32, tag: u32) -> Result<Arc<MessageTransfer>> {
-        let mut mailbox = self.mailbox()?;
+        let mut mailbox = self.mailbox_of_visitor()?;
         // SAFETY: the caller promised it.
         unsafe { mailbox.as_mut().ok_or(ENDED)?.send(&self.world, buffer, to, tag) }
     }
@@ -48,7 +49,7 @@ impl Member {
         from: Option<u32>,
         tag: Option<u32>,
     ) -> Result<Arc<MessageTransfer>> {
-        let mut mailbox = self.mailbox()?;
+        let mut mailbox = self.mailbox_of_visitor()?;
         let mailbox = mailbox.as_mut().ok_or(ENDED)?;
         mailbox.advance(&self.world);
         // SAFETY: the caller promised it.
@@ -71,7 +72,11 @@ impl Member {
         loop {
             match self.mailbox() {
                 Ok(mut mailbox) => {
-                    return mailbox.as_mut().ok_or(ENDED)?.wait(&self.world, transfers, &mut limit, None)
+                    let pause_at = self.is_tended().then(|| Instant::now() + QUESTION);
+                    mailbox.as_mut().ok_or(ENDED)?.wait(&self.world, transfers, &mut limit, pause_at)?;
+                    if pause_at.is_none() {
+                        return Ok(());
+                    }
                 }
                 Err(IN_USE) => {}
                 Err(error) => return Err(error),
@@ -86,7 +91,10 @@ impl Member {
             } else if (limit.is_interrupted)() {
                 self.raise(Cause::Interrupted(self.rank));
             }
-            sleep(LONGEST_SLEEP);
+            match self.is_tended() {
+                true => self.wait_for_visitors(),
+                false => sleep(LONGEST_SLEEP),
+            }
         }
     }
 
@@ -121,6 +129,7 @@ impl Member {
                 }
                 _ => sleep(LONGEST_SLEEP),
             }
+            self.wait_for_visitors();
         }
         WaitEnd::Over
     }
@@ -137,7 +146,8 @@ impl Member {
 
     /// Moves the sends of a rank whose program has ended; says whether some are left.
     pub(crate) fn finish_sends(&self) -> bool {
-        match self.mailbox().as_deref_mut() {
+        let _visit = self.come_in();
+        match self.mailbox_of_visitor().as_deref_mut() {
             Ok(Some(mailbox)) => mailbox.finish_sends(&self.world),
             _ => false,
         }
@@ -163,12 +173,33 @@ impl Member {
         }
     }
 
+    /// Returns the mailbox to a thread that moves transfers; not while a visitor needs it.
     #[inline]
     pub(super) fn mailbox(&self) -> Result<MutexGuard<'_, Option<Mailbox>>> {
         if !self.process.is_current() {
             return Err(FORKED);
         }
-        self.messages.try_lock().map_err(|_| IN_USE)
+        let mailbox = self.messages.try_lock().map_err(|_| IN_USE)?;
+        match self.has_visitors() {
+            false => Ok(mailbox),
+            true => Err(IN_USE),
+        }
+    }
+
+    /// Returns the mailbox to a visitor, or to the only thread that uses it.
+    #[inline]
+    pub(super) fn mailbox_of_visitor(&self) -> Result<MutexGuard<'_, Option<Mailbox>>> {
+        if !self.process.is_current() {
+            return Err(FORKED);
+        }
+        loop {
+            match self.messages.try_lock() {
+                Ok(mailbox) => return Ok(mailbox),
+                // Another thread looks whether a visitor has come: see `Visit`.
+                Err(_) if self.is_tended() => pause(),
+                Err(_) => return Err(IN_USE),
+            }
+        }
     }
 }
 

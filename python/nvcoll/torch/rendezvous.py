@@ -1,0 +1,131 @@
+"""How the ranks of a process group find each other.
+
+::
+
+    default group    rank 0 tells the others the name of a job by torch's store; each process joins it like ``nvcoll.init``
+    another group    its members make a communicator of their own; other ranks do nothing
+    neither          the default group is not of nvcoll: the group is a job of its own
+
+A process that has called ``nvcoll.init`` before stays in that job.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import uuid
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import nvcoll
+from nvcoll import _nvcoll, membership
+from nvcoll.failures import listed
+from nvcoll.torch.reporting import Reporting
+
+_world: nvcoll.Communicator | None = None
+"""The communicator of the default group, if it is of nvcoll."""
+
+
+@dataclass
+class Ranks:
+    """The ranks of a process group.
+
+    Attributes:
+        comm: their communicator.
+        leave: what ends it for this rank.
+        turn: held by the thread that makes a call: torch lets several threads use a group.
+    """
+
+    comm: nvcoll.Communicator
+    leave: Callable[[], None] = lambda: None
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+
+def ranks_of(options: Any) -> Ranks:
+    """Returns the ranks for which torch makes a group.
+
+    Args:
+        options: torch's: store, rank, size, timeout, name, ranks of the default group (none for the default group).
+
+    Raises:
+        InvalidArgument: the ranks are on several hosts, or this process is in another job.
+        Timeout: ranks are missing.
+    """
+    global _world
+    among = list(options.global_ranks_in_group)
+    if not among:
+        _world = _join(options)
+        reporting = Reporting(options.store, options.group_rank, options.group_size)
+        return Ranks(_world, lambda: _leave_world(reporting))
+    if _world is not None:
+        return Ranks(subset(_world, among, options.group_id))
+    seconds = options.timeout.total_seconds()
+    job = _nvcoll.Job(options.group_rank, options.group_size, _job_of(options), None, seconds)
+    return Ranks(job.communicator(seconds), job.leave)
+
+
+def subset(comm: nvcoll.Communicator, ranks: list[int], name: str) -> nvcoll.Communicator:
+    """Makes the communicator of some ranks of another, which call it; ``name`` tells apart groups of the same ranks."""
+    return comm.subset(ranks, zlib.crc32(name.encode()) >> 1)
+
+
+def _leave_world(reporting: Reporting) -> None:
+    global _world
+    _world = None
+    reporting.end()
+    membership.finalize()
+
+
+def _join(options: Any) -> nvcoll.Communicator:
+    """Joins the job of all ranks, unless this process is in one already."""
+    rank, size, seconds = options.group_rank, options.group_size, options.timeout.total_seconds()
+    current = membership.current(seconds)
+    if current is None:
+        return nvcoll.init(rank, size, _job_of(options), timeout=seconds, join_timeout=seconds)
+    if (current.rank, current.world_size) != (rank, size):
+        raise nvcoll.InvalidArgument(
+            f"this process is rank {current.rank} of {current.world_size} of a job of nvcoll, and rank {rank} of "
+            f"{size} for torch: call nvcoll.finalize() before"
+        )
+    return current
+
+
+def _job_of(options: Any) -> str:
+    """Returns the name of a new job, which rank 0 chooses, if all ranks are on one machine.
+
+    Raises:
+        InvalidArgument: they are not.
+    """
+    store, rank, size = options.store, options.group_rank, options.group_size
+    store.set(f"nvcoll/host/{rank}", _host())
+    if rank == 0:
+        hosts = [store.get(f"nvcoll/host/{peer}").decode() for peer in range(size)]
+        store.set("nvcoll/job", _on_several(hosts) or f"ok torch-{uuid.uuid4().hex[:16]}")
+    verdict, _, text = store.get("nvcoll/job").decode().partition(" ")
+    if verdict != "ok":
+        raise nvcoll.InvalidArgument(text)
+    return str(text)
+
+
+def _host() -> str:
+    """Returns what identifies this machine for ranks that look for each other: boot, network namespace, name."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot = file.read().strip()
+    return f"{boot}/{os.stat('/proc/self/ns/net').st_ino} {socket.gethostname()}"
+
+
+def _on_several(hosts: list[str]) -> str | None:
+    """Returns the refusal of ranks on several hosts; None if they are on one."""
+    places: dict[str, list[int]] = {}
+    for rank, host in enumerate(hosts):
+        places.setdefault(host, []).append(rank)
+    if len(places) == 1:
+        return None
+    named = "; ".join(f"{listed(ranks)} on {host.partition(' ')[2]}" for host, ranks in places.items())
+    return (
+        f"refused found ranks on several hosts, or in containers with networks of their own ({named}): nvcoll runs on "
+        "one machine, start all ranks on one host"
+    )

@@ -1,0 +1,155 @@
+//! Messages of a member that move in the background: see `ranks/tender.rs`.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::Member;
+use crate::deadline::{Deadline, WaitLimit};
+use crate::error::Result;
+use crate::messages::transfer::MessageTransfer;
+use crate::ranks::tender::HasMessages;
+use crate::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
+use crate::sync::Doorbell;
+
+/// The sleep of a visitor between two looks. Chosen: a poll takes microseconds.
+const LOOK: Duration = Duration::from_micros(20);
+
+/// What a member knows of its tender.
+#[derive(Debug, Default)]
+pub(crate) struct Tending {
+    is_on: AtomicBool,
+    transfers: Mutex<Vec<(Weak<MessageTransfer>, Deadline)>>,
+    /// The number of threads that need the mailbox now. Threads that wait for a transfer leave it to them.
+    pub(super) visitors: Arc<AtomicU32>,
+}
+
+impl Tending {
+    fn pending(&self) -> Vec<(Arc<MessageTransfer>, Deadline)> {
+        let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        transfers.retain(|(transfer, _)| transfer.upgrade().is_some_and(|transfer| transfer.outcome().is_none()));
+        transfers.iter().filter_map(|(transfer, deadline)| Some((transfer.upgrade()?, *deadline))).collect()
+    }
+}
+
+/// A thread that needs the mailbox of a member for a moment. Its drop gives the mailbox back.
+///
+/// The visitor counts itself, and then looks whether the mailbox is free. A thread that moves transfers locks the mailbox, and then looks
+/// whether there are visitors: if so, it unlocks at once. So when the visitor has found the mailbox free, others lock it for a moment only.
+#[derive(Debug)]
+pub struct Visit<'a>(&'a Member);
+
+impl Visit<'_> {
+    /// Says whether nobody uses the mailbox.
+    pub fn is_free(&self) -> bool {
+        self.0.messages.try_lock().is_ok()
+    }
+
+    /// Waits until nobody uses the mailbox. A thread with the interpreter's lock must not call it.
+    pub fn wait(&self) {
+        while !self.is_free() {
+            sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `wait_for_visitors`, so that the lock is seen free.
+        self.0.tending.visitors.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Member {
+    /// Has messages in flight move in the background, from now on.
+    pub fn move_in_background(&self) {
+        // Relaxed: who calls this begins transfers afterwards.
+        self.tending.is_on.store(true, Ordering::Relaxed);
+    }
+
+    /// Says whether messages in flight move in the background.
+    #[inline]
+    pub fn is_tended(&self) -> bool {
+        // Relaxed: as above.
+        self.tending.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Has a transfer move in the background until it ends or its deadline passes.
+    ///
+    /// # Errors
+    /// `System` if there can be no thread.
+    pub fn tend(self: &Arc<Self>, transfer: &Arc<MessageTransfer>, deadline: Deadline) -> Result<()> {
+        if transfer.outcome().is_some() {
+            return Ok(());
+        }
+        let mut transfers = self.tending.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        transfers.push((Arc::downgrade(transfer), deadline));
+        drop(transfers);
+        self.memberships.tender.tend(self)
+    }
+
+    /// Asks the threads that use the mailbox to leave it, if messages move in the background.
+    pub fn visit(&self) -> Option<Visit<'_>> {
+        if !self.is_tended() || !self.process.is_current() {
+            return None;
+        }
+        // Relaxed: the fence orders it before the look at the lock; it pairs with that in `has_visitors`.
+        self.tending.visitors.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let visit = Visit(self);
+        if !visit.is_free() {
+            Doorbell::ring_all(self.world.lines[self.rank as usize].bells());
+        }
+        Some(visit)
+    }
+
+    /// Visits, and waits until nobody uses the mailbox. A thread with the interpreter's lock must not call it.
+    pub(super) fn come_in(&self) -> Option<Visit<'_>> {
+        let visit = self.visit();
+        visit.as_ref().inspect(|visit| visit.wait());
+        visit
+    }
+
+    /// Says whether a visitor needs the mailbox, to a thread that has just locked it.
+    #[inline]
+    pub(super) fn has_visitors(&self) -> bool {
+        if !self.is_tended() {
+            return false;
+        }
+        fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence.
+        self.tending.visitors.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits until visitors have gone.
+    pub(super) fn wait_for_visitors(&self) {
+        // Acquire: pairs with the Release of a visit's drop.
+        while self.tending.visitors.load(Ordering::Acquire) > 0 {
+            sleep(LOOK);
+        }
+    }
+}
+
+impl HasMessages for Member {
+    fn has_tended(&self) -> bool {
+        !self.tending.pending().is_empty()
+    }
+
+    fn poll_tended(&self) -> bool {
+        let pending = self.tending.pending();
+        if pending.is_empty() {
+            return false;
+        }
+        let transfers: Vec<_> = pending.iter().map(|(transfer, _)| transfer.clone()).collect();
+        let first = pending.iter().min_by_key(|(_, deadline)| (deadline.at().is_none(), deadline.at()));
+        let deadline = first.map_or_else(Deadline::default, |&(_, deadline)| deadline);
+        let Ok(mut mailbox) = self.mailbox() else { return false };
+        let Some(mailbox) = mailbox.as_mut() else { return false };
+        if mailbox.advance(&self.world) {
+            return true;
+        }
+        // The outcomes of the transfers say what went wrong.
+        _ = mailbox.poll(&self.world, &transfers, &mut WaitLimit { deadline, is_interrupted: &mut || false });
+        false
+    }
+}

@@ -1,0 +1,90 @@
+//! Subsets: some ranks of a world form a smaller one, and the others take no part.
+//!
+//! ```text
+//! split     every rank calls it, with a color             a call of the communicator
+//! subset    the ranks of the list call it, with the list   no call: it may run while another thread is in one
+//! ```
+//!
+//! The ranks find each other by the list, a tag and the number of earlier subsets with both. So the ranks of a list must make their
+//! subsets with one tag in the same order, and subsets with other lists or tags do not matter.
+//!
+//! **A subset that fails.** Ranks that are processes fail together, unless the deadline of one passes before another calls it. The one
+//! that comes late then finds the failure and fails too.
+//!
+//! Cost: no barrier; one world, as for a group of a split. Source: `MPI_Comm_create_group` (MPI 3.0).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::deadline::WaitLimit;
+use crate::error::{Error, Result};
+use crate::memory::world::World;
+use crate::ranks::shrink::lost_peer;
+
+/// The number of subsets that a member has made, by tag and ranks.
+#[derive(Debug, Default)]
+pub(crate) struct SubsetCounts(Mutex<HashMap<(u32, Vec<u32>), u32>>);
+
+impl SubsetCounts {
+    fn next(&self, tag: u32, ranks: &[u32]) -> u32 {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry((tag, ranks.to_vec())).or_default();
+        *count += 1;
+        *count
+    }
+}
+
+/// Returns the world of some ranks of `world`, and the rank of `own` there.
+///
+/// # Errors
+/// `Invalid` for a list without `own`, or with a rank twice; else as `WorldOrigin::make_group`.
+pub(crate) fn subset(
+    world: &World,
+    own: u32,
+    counts: &SubsetCounts,
+    ranks: &[u32],
+    tag: u32,
+    limit: &mut WaitLimit<'_>,
+) -> Result<(Arc<World>, u32)> {
+    let place = check(world, own, ranks)?;
+    let of_run: Vec<u32> = ranks.iter().map(|&rank| world.ranks()[rank as usize]).collect();
+    let attempt = counts.next(tag, ranks);
+    let made =
+        world.origin().make_subset([tag, attempt], of_run, limit).map_err(|error| explain(world, ranks, error))?;
+    made.set_subset(world, [tag, attempt]);
+    made.identify(place, "");
+    Ok((made, place))
+}
+
+/// Returns the place of rank `own` in a list of ranks that is one.
+fn check(world: &World, own: u32, ranks: &[u32]) -> Result<u32> {
+    let last = world.world_size() - 1;
+    if let Some(rank) = ranks.iter().find(|&&rank| rank > last) {
+        return Err(Error::Invalid(format!("`ranks` contains {rank}: pass ranks from 0 to {last}")));
+    }
+    if let Some(at) = (1..ranks.len()).find(|&at| ranks[..at].contains(&ranks[at])) {
+        return Err(Error::Invalid(format!("`ranks` contains {} twice: pass each rank once", ranks[at])));
+    }
+    let place = ranks.iter().position(|&rank| rank == own);
+    let missing =
+        || Error::Invalid(format!("`ranks` does not contain rank {own}, which calls: only its ranks call subset"));
+    place.map(|place| place as u32).ok_or_else(missing)
+}
+
+/// Turns the failure of making a world into words about the subset.
+fn explain(world: &World, ranks: &[u32], error: Error) -> Error {
+    match lost_peer(world, error) {
+        Error::Overdue { what, seconds, .. } => {
+            let others: Vec<String> = ranks.iter().map(u32::to_string).collect();
+            Error::Overdue {
+                what: "subset".into(),
+                seconds,
+                missing: format!(
+                    "found no answer while {what} of the run: every rank of the list ({}) must call subset with the same list and tag",
+                    others.join(", ")
+                ),
+            }
+        }
+        error => error,
+    }
+}
