@@ -35,6 +35,12 @@ GRACE_S = 3
 LINGER_S = 1
 """How long a process may outlive its ranks before it counts as leaked. Chosen."""
 
+CONSEQUENCE = "RuntimeError: barrier timeout"
+"""What ranks say in the suite's own barrier if another rank does not come: not the cause."""
+
+OUTSIDE = "outside its case: while it made the default group, or when it waited for the others after the case"
+"""Where a rank stands that does not say where: the suite answers only during a case."""
+
 PR_SET_CHILD_SUBREAPER = 36
 
 PROCESSES = multiprocessing.get_context("fork")
@@ -111,7 +117,7 @@ class Rank:
         with contextlib.suppress(EOFError, OSError):
             self.pipe.send(harness.MultiProcessTestCase.Event.GET_TRACEBACK)
             if self.pipe.poll(2):
-                self.stack = self.pipe.recv()
+                self.stack = "at\n" + self.pipe.recv()
 
     def kill(self) -> None:
         """Ends the rank and what it started."""
@@ -155,12 +161,13 @@ def judge(ranks: list[Rank], case: str, suite: Suite) -> Outcome:
     hung = [number for number, rank in enumerate(ranks) if rank.status == -signal.SIGKILL]
     failed = [number for number, rank in enumerate(ranks) if rank.has_failed and number not in hung]
     outcome.tracebacks = {str(number): ranks[number].words() for number in failed}
-    outcome.tracebacks |= {str(number): f"killed at\n{ranks[number].stack}" for number in hung}
-    if failed:
-        first = failed[0]
-        outcome.result, outcome.reason = "failed", f"rank {first}: {line_of_error(outcome.tracebacks[str(first)])}"
-    elif hung:
-        outcome.result, outcome.reason = "failed", f"hang: ranks {hung} did not end"
+    errors = {number: line_of_error(outcome.tracebacks[str(number)]) for number in failed}
+    outcome.tracebacks |= {str(number): f"killed {ranks[number].stack or OUTSIDE}" for number in hung}
+    if failed or hung:
+        outcome.result = "failed"
+        told = [number for number in failed if not errors[number].endswith(CONSEQUENCE)]
+        first = (told or failed or hung)[0]
+        outcome.reason = f"rank {first}: {errors[first]}" if told or not hung else f"hang: ranks {hung} did not end"
     elif ranks[0].status in SKIPS:
         outcome.result, outcome.reason = "skipped", reason_of(SKIPS[ranks[0].status])
     return outcome
