@@ -135,7 +135,7 @@ class Rank:
         if self.error or "Traceback" in log:
             return self.error or log[log.rindex("Traceback") :]
         ending = signal.Signals(-self.status).name if self.status < 0 else f"exit status {self.status}"
-        return f"the rank ended with {ending}: {log[-500:].strip()}"
+        return f"the rank ended with {ending}\n{log[-2000:]}"
 
 
 def watch(ranks: list[Rank], deadline: float) -> None:
