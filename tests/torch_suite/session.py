@@ -34,6 +34,8 @@ class Session:
         module = module or BACKENDS.get(backend)
         if module:
             importlib.import_module(module)
+        if not hasattr(torch.distributed.Backend, backend.upper()):
+            sys.exit(f"torch knows no backend {backend}: install it, or --import the module that registers it")
 
     def run(self, world_size: int) -> list[Outcome]:
         """Runs the cases; what is skipped under one name is tried under the next."""
