@@ -26,7 +26,9 @@ During handling of the above exception, another exception occurred:
 Traceback (most recent call last):
   File "b.py", line 2, in g
     raise
-RuntimeError: the error, of   two words
+RuntimeError: the error,
+
+of   two lines
 Exception raised from check at x.cpp:1 (most recent call first):
 frame #0: c10::Error
 """
@@ -90,7 +92,7 @@ def test_a_case_that_a_name_was_refused_is_what_it_is_under_the_next_name(outcom
 
 
 def test_the_line_of_an_error_is_the_last_exception_without_the_stack_of_cpp(outcomes):
-    assert outcomes.line_of_error(CHAINED) == "RuntimeError: the error, of two words"
+    assert outcomes.line_of_error(CHAINED) == "RuntimeError: the error, of two lines"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ Source: ours. It does not run anything: see ``ranks.py``.
 """
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Iterable
@@ -29,6 +30,9 @@ REASONS = {
     "backend name": r"",
 }
 """A pattern for each reason to skip; the first that matches counts."""
+
+AFTER_MESSAGE = ("Exception raised from", "frame #", "To execute this test")
+"""How lines begin that torch appends to the message of an error."""
 
 
 @dataclasses.dataclass
@@ -75,10 +79,11 @@ def merge(first: Outcome, second: Outcome) -> Outcome:
 
 
 def line_of_error(traceback: str) -> str:
-    """Returns the line of a traceback that names the error, without the stack of C++ that torch adds."""
+    """Returns the first two lines of a traceback's error as one, without the stack of C++ that torch adds."""
     after = traceback.rpartition("Traceback (most recent call last):\n")[2]
     lines = [line for line in after.splitlines() if line and not line.startswith(" ")]
-    return " ".join(lines[0].split())[:200] if lines else "no words"
+    message = itertools.takewhile(lambda line: not line.startswith(AFTER_MESSAGE), lines)
+    return " ".join(" ".join(itertools.islice(message, 2)).split())[:200]
 
 
 def write(file: Path, backend: str, torch_version: str, outcomes: Iterable[Outcome]) -> None:
