@@ -10,13 +10,16 @@
 | file | subject |
 |---|---|
 | `groups`, `backends` | process groups, and their part for the CPU |
-| `calls`, `sparse` | the calls of a process group, by torch's names |
+| `calls`, `sparse`, `monitored` | the calls of a process group, by torch's names |
 | `rendezvous` | how the ranks of a group find each other |
 | `tensors` | lists of tensors as one array, dtypes that nvcoll does not know |
 | `works` | ``Work`` and ``Future`` of a call |
 | `reporting` | what the calls would cost on other machines |
 """
 
+import nvcoll_autoload
 from nvcoll.torch.groups import ProcessGroup, communicator, recent_calls
+
+nvcoll_autoload.register()
 
 __all__ = ["ProcessGroup", "communicator", "recent_calls"]

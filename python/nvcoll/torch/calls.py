@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ReduceOp as _Op
 
 import nvcoll
+from nvcoll.torch.monitored import monitored_barrier
 from nvcoll.torch.rendezvous import Ranks
 from nvcoll.torch.sparse import all_reduce_sparse
 from nvcoll.torch.tensors import Parts, array, movable, only, write_back
@@ -206,12 +207,8 @@ class Calls:
         return self._make(opts, [], lambda **how: self._comm.barrier(**how))
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        seconds = _seconds(timeout) or self._timeout_s
-        try:
-            self._comm.barrier(timeout=seconds)
-        except nvcoll.Error as error:
-            own = self._comm.rank
-            raise RuntimeError(f"Rank {own} timed out in monitoredBarrier after {seconds} s: {error}") from error
+        limit = self._timeout if timeout is None else timeout
+        monitored_barrier(self._comm, limit, wait_all_ranks=wait_all_ranks)
 
     # Messages
 

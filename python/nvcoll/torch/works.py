@@ -32,7 +32,8 @@ Finish = Callable[[], None]
 def torch_error(error: nvcoll.Error) -> RuntimeError:
     """Returns the exception that programs for torch expect, with the message of nvcoll's."""
     raised: type[RuntimeError] = dist.DistBackendError
-    return raised(f"{type(error).__name__}: {error}")
+    name = "the timeout has passed" if isinstance(error, nvcoll.Timeout) else type(error).__name__
+    return raised(f"{name}: {error}")
 
 
 def invalid(message: str) -> RuntimeError:
