@@ -1,8 +1,8 @@
 """Steps of training: which of a rank's calls belong to one.
 
 A program marks the end of each step (``nvcoll.step()``; optimizers of torch do it). The calls between the first mark
-and the last are those of the steps. So calls that set a program up, as the broadcast of the parameters, and those of the
-first step are not among them.
+and the last are those of the steps. So calls that set a program up, as the broadcast of the parameters, and those of
+the first step are not among them.
 """
 
 from __future__ import annotations

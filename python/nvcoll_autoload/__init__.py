@@ -53,8 +53,8 @@ def _create(options: Any, backend_options: Any) -> Any:
 def _answer_for_gloo(dist: Any) -> None:
     """Has torch make a group of nvcoll where a program asks for gloo.
 
-    The program sees the name gloo from torch 2.14 on. Older torch makes groups of gloo without looking at the registered
-    backends, so the name of the backend is changed on the way, and the program sees the name nvcoll.
+    The program sees the name gloo from torch 2.14 on. Older torch makes groups of gloo without looking at the
+    registered backends, so the name of the backend is changed on the way, and the program sees the name nvcoll.
     """
     if hasattr(dist.Backend, "_ensure_backend_registered"):
         dist.Backend._plugins["GLOO"] = dist.Backend._plugins["NVCOLL"]

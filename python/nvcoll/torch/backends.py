@@ -1,7 +1,8 @@
 """The calls of nvcoll as a ``Backend`` of torch, which torch 2.14 and later let Python make.
 
-A `Backend` is one device's part of a process group. A process group of nvcoll contains one, because parts of torch look for
-it there. In ``init_process_group("cpu:nvcoll,cuda:nccl")`` the group is torch's, and the `Backend` is all of nvcoll's part.
+A `Backend` is one device's part of a process group. A process group of nvcoll contains one, because parts of torch look
+for it there. In ``init_process_group("cpu:nvcoll,cuda:nccl")`` the group is torch's, and the `Backend` is nvcoll's
+part.
 """
 
 from __future__ import annotations

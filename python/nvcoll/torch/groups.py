@@ -130,7 +130,7 @@ def create(options: Any, _backend_options: Any) -> Any:
 
 
 def _is_for_several_backends() -> bool:
-    """Says whether the group has a backend for each of several devices. torch's function that makes it does not tell."""
+    """Says whether the group has several backends, one per device. torch does not tell, so its variables are read."""
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
         frame = frame.f_back  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 ::
 
-    default group    rank 0 tells the others the name of a job by torch's store; each process joins it like ``nvcoll.init``
+    default group    rank 0 tells the others the name of a job by torch's store; each process joins the job
     another group    its members make a communicator of their own; other ranks do nothing
     neither          the default group is not of nvcoll: the group is a job of its own
 
