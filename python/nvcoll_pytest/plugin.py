@@ -1,0 +1,154 @@
+"""``@pytest.mark.ranks(4)``: the test runs on each of four ranks, which are processes that stay from test to test.
+
+In the process of pytest, a marked test is collected and not run: `Pool` runs it, and `verdict` makes one result of those of all
+ranks. Pools are made when a test needs them, and closed at the end. One pool is open at a time: tests of other numbers of
+ranks run faster if they stand together.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MARK = "ranks(n, backend=None, timeout=None, strict=None): run the test on n ranks, each a process of this machine"
+
+TIMEOUT_S = 60.0
+"""How long a test may take that does not say. Chosen."""
+
+POOL = pytest.StashKey[Any]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the options of marked tests."""
+    group = parser.getgroup("ranks", "tests that run on several ranks (nvcoll)")
+    about = "backend of torch.distributed in tests with the mark `ranks`: nvcoll, gloo, or none"
+    group.addoption("--ranks-backend", metavar="NAME", help=f"{about} (default: nvcoll)")
+    group.addoption("--ranks-timeout", metavar="SECONDS", type=float, help=f"limit of such a test ({TIMEOUT_S:g})")
+    group.addoption("--ranks-strict", metavar="NAME", choices=["nccl"], help="refuse what NCCL would refuse: nccl")
+    parser.addini("ranks_backend", about, default="nvcoll")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the mark."""
+    config.addinivalue_line("markers", MARK)
+
+
+def is_worker() -> bool:
+    """Says whether this process is a rank of a pool."""
+    return "NVCOLL_PYTEST_WORKER" in os.environ
+
+
+@pytest.fixture
+def comm() -> Any:
+    """The nvcoll communicator of all ranks of a test with the mark ``ranks``."""
+    from nvcoll_pytest import setting
+
+    if not is_worker():
+        pytest.fail("the fixture `comm` is for tests with the mark `ranks`", pytrace=False)
+    found = setting.communicator()
+    if found is None:
+        pytest.fail("the fixture `comm` needs the backend nvcoll: pass --ranks-backend nvcoll", pytrace=False)
+    return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Runs a marked test on its ranks."""
+    mark = item.get_closest_marker("ranks")
+    if mark is None or is_worker():
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in _reports(item, nextitem, mark):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    item.session._setupstate.teardown_exact(nextitem)
+    return True
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Closes the pool."""
+    pool = config.stash.get(POOL, None)
+    if pool is not None:
+        pool.close()
+
+
+def _reports(item: pytest.Item, nextitem: pytest.Item | None, mark: pytest.Mark) -> Iterator[pytest.TestReport]:
+    from nvcoll_pytest import verdict
+
+    began = time.monotonic()
+    try:
+        world_size, setting = _asked_for(item, mark)
+        pool = _pool(item, world_size)
+        following = nextitem is not None and nextitem.get_closest_marker("ranks")
+        is_like = following and _world_size(following) == world_size
+        results = pool.run(item.nodeid, nextitem.nodeid if nextitem and is_like else None, setting)
+    except (ValueError, RuntimeError) as error:
+        yield verdict._report(item, "setup", "failed", str(error))
+        yield verdict._report(item, "teardown", "passed")
+        return
+    except BaseException:  # pytest-timeout, or Ctrl-C
+        item.config.stash[POOL].close()
+        raise
+    yield from verdict.reports(item, results, time.monotonic() - began)
+
+
+def _world_size(mark: pytest.Mark) -> Any:
+    return mark.args[0] if mark.args else mark.kwargs.get("n")
+
+
+def _asked_for(item: pytest.Item, mark: pytest.Mark) -> tuple[int, dict[str, Any]]:
+    """Returns the number of ranks, and the setting of a test.
+
+    Raises:
+        ValueError: the mark is none, or pytest should debug.
+    """
+    signature = inspect.signature(lambda n, *, backend=None, timeout=None, strict=None: None)
+    try:
+        asked = signature.bind(*mark.args, **mark.kwargs)
+    except TypeError as error:
+        raise ValueError(f"the mark `ranks` has other arguments ({error}): {MARK}") from None
+    asked.apply_defaults()
+    world_size, option = asked.arguments["n"], item.config.getoption
+    if not isinstance(world_size, int) or world_size < 1:
+        raise ValueError(f"the mark `ranks` has {world_size!r}: pass a number of ranks, 1 or more")
+    if option("usepdb"):
+        raise ValueError("--pdb cannot debug a test on several ranks, whose processes have no terminal: leave it out")
+    limits = [asked.arguments["timeout"] or option("ranks_timeout") or TIMEOUT_S]
+    limit = item.get_closest_marker("timeout")
+    if limit is not None and limit.args:
+        limits.append(float(limit.args[0]))
+    backend = asked.arguments["backend"] or option("ranks_backend") or item.config.getini("ranks_backend")
+    strict = asked.arguments["strict"] or option("ranks_strict")
+    setting = {"backend": backend, "timeout_s": min(limits), "strict": strict, "world_size": world_size}
+    return world_size, setting
+
+
+def _pool(item: pytest.Item, world_size: int) -> Any:
+    """Returns the pool of some ranks, which may be new."""
+    from nvcoll_pytest.pool import Pool
+
+    stash = item.config.stash
+    pool = stash.get(POOL, None)
+    if pool is not None and pool.is_open and pool.world_size == world_size:
+        return pool
+    if pool is not None:
+        pool.close()
+    files = dict.fromkeys(str(one.path) for one in item.session.items if one.get_closest_marker("ranks"))
+    arguments = [*_arguments(item.config), *files]
+    stash[POOL] = pool = Pool(world_size, arguments, Path(item.config.invocation_params.dir))
+    return pool
+
+
+def _arguments(config: pytest.Config) -> Sequence[str]:
+    """Returns the arguments of this session without its files and tests."""
+    given = list(getattr(config, "workerinput", {}).get("mainargv", [None, *config.invocation_params.args])[1:])
+    named = set(config.known_args_namespace.file_or_dir) | set(config.args)
+    kept = [str(word) for word in given if str(word) not in named]
+    place = [f"--rootdir={config.rootpath}", *([f"-c={config.inipath}"] if config.inipath else [])]
+    return [*kept, *place]

@@ -1,0 +1,132 @@
+"""A process of a pool: a pytest session that collects the tests like its parent, and runs those that it is told to.
+
+::
+
+    pool    ("run", test, next test, setting)   ──▶   worker
+            ◀──   ("phase", report)             after set-up, call and tear-down
+            ◀──   ("done", last calls)
+
+So fixtures, marks, parameters, conftest files and rewritten assertions work on every rank as they do elsewhere. A rank whose
+test fails ends the calls of the others at once.
+
+Source: pytest-xdist runs tests in other processes in the same way.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+
+from nvcoll_pytest import setting as settings
+from nvcoll_pytest.setting import Setting
+
+STACKS = signal.SIGUSR2
+"""The signal on which a worker writes the stacks of its threads."""
+
+
+class Worker:
+    """The plugin of a worker's session.
+
+    Args:
+        rank: this process.
+        pipe: the connection with the pool.
+    """
+
+    def __init__(self, rank: int, pipe: Connection) -> None:
+        self._rank, self._pipe = rank, pipe
+        self._config: pytest.Config | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> None:
+        """Turns options off that are the parent's business."""
+        self._config = config
+        off = {
+            **{"lf": False, "failedfirst": False, "newfirst": False, "stepwise": False, "cacheclear": False},
+            **{"maxfail": 0, "usepdb": False, "xmlpath": None, "durations": None, "collectonly": False},
+            **{"numprocesses": None, "dist": "no", "tx": [], "timeout": 0, "no_cov": True},
+        }
+        for name, value in off.items():
+            if hasattr(config.option, name):
+                setattr(config.option, name, value)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Prints nothing: what a worker prints is shown if it dies."""
+        config.pluginmanager.unregister(name="terminalreporter")
+
+    def pytest_timeout_set_timer(self) -> bool:
+        """Has pytest-timeout set no timer: the pool has one."""
+        return True
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Runs the tests that the pool names, until it closes the connection."""
+        items = {item.nodeid: item for item in session.items}
+        self._send("ready")
+        while (words := self._receive()) is not None:
+            test, following, setting = words
+            self._run(items.get(test), items.get(following), Setting(**setting))
+        return True
+
+    def _run(self, item: pytest.Item | None, following: pytest.Item | None, setting: Setting) -> None:
+        if item is None:
+            self._send("failed", "this process has not collected the test")
+            return
+        try:
+            settings.begin(setting, self._rank)
+        except Exception as error:
+            settings.fail()
+            settings.end()
+            self._send("failed", f"the ranks could not be joined: {type(error).__name__}: {error}")
+            return
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        calls = settings.last_calls()
+        settings.end()
+        self._send("done", calls)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+        """Ends the calls of the other ranks if the test has failed here."""
+        report = yield
+        if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
+            report.user_properties.append(("nvcoll_calls", settings.last_calls()))
+            settings.fail()
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Sends a report to the pool."""
+        assert self._config is not None
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._send("phase", data)
+
+    def _send(self, kind: str, content: Any = None) -> None:
+        self._pipe.send_bytes(json.dumps([kind, content], default=str).encode())
+
+    def _receive(self) -> Any:
+        try:
+            return json.loads(self._pipe.recv_bytes())
+        except EOFError:
+            return None
+
+
+def main() -> None:
+    """Runs a worker: ``python -m nvcoll_pytest.worker RANK DESCRIPTOR STACKS PARENT ARGUMENT...``."""
+    rank, descriptor, stacks, parent = (int(word) for word in sys.argv[1:5])
+    from nvcoll.bound import end_with_parent
+
+    end_with_parent(parent)
+    faulthandler.register(STACKS, file=stacks, all_threads=True)
+    os.environ["PYTEST_XDIST_AUTO_NUM_WORKERS"] = "0"
+    worker = Worker(rank, Connection(descriptor))
+    pytest.main(sys.argv[5:], plugins=[worker])
+    os._exit(0)  # the pool has closed the connection, and waits for nothing
+
+
+if __name__ == "__main__":
+    main()
