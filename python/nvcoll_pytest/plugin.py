@@ -1,8 +1,7 @@
 """``@pytest.mark.ranks(4)``: the test runs on each of four ranks, which are processes that stay from test to test.
 
 In the process of pytest, a marked test is collected and not run: `Pool` runs it, and `verdict` makes one result of those of all
-ranks. Pools are made when a test needs them, and closed at the end. One pool is open at a time: tests of other numbers of
-ranks run faster if they stand together.
+ranks.
 """
 
 from __future__ import annotations
@@ -83,17 +82,16 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None, mark: pytest.Mark)
 
     began = time.monotonic()
     try:
-        world_size, setting = _asked_for(item, mark)
-        pool = _pool(item, world_size)
-        following = nextitem is not None and nextitem.get_closest_marker("ranks")
-        is_like = following and _world_size(following) == world_size
-        results = pool.run(item.nodeid, nextitem.nodeid if nextitem and is_like else None, setting)
+        setting = _asked_for(item, mark)
+        following = nextitem.get_closest_marker("ranks") if nextitem is not None else None
+        is_like = following is not None and _world_size(following) == setting["world_size"]
+        results = _pool(item).run(item.nodeid, nextitem.nodeid if nextitem and is_like else None, setting)
     except (ValueError, RuntimeError) as error:
         yield verdict._report(item, "setup", "failed", str(error))
         yield verdict._report(item, "teardown", "passed")
         return
     except BaseException:  # pytest-timeout, or Ctrl-C
-        item.config.stash[POOL].close()
+        _pool(item).close()
         raise
     yield from verdict.reports(item, results, time.monotonic() - began)
 
@@ -102,8 +100,8 @@ def _world_size(mark: pytest.Mark) -> Any:
     return mark.args[0] if mark.args else mark.kwargs.get("n")
 
 
-def _asked_for(item: pytest.Item, mark: pytest.Mark) -> tuple[int, dict[str, Any]]:
-    """Returns the number of ranks, and the setting of a test.
+def _asked_for(item: pytest.Item, mark: pytest.Mark) -> dict[str, Any]:
+    """Returns the setting of a test.
 
     Raises:
         ValueError: the mark is none, or pytest should debug.
@@ -125,23 +123,20 @@ def _asked_for(item: pytest.Item, mark: pytest.Mark) -> tuple[int, dict[str, Any
         limits.append(float(limit.args[0]))
     backend = asked.arguments["backend"] or option("ranks_backend") or item.config.getini("ranks_backend")
     strict = asked.arguments["strict"] or option("ranks_strict")
-    setting = {"backend": backend, "timeout_s": min(limits), "strict": strict, "world_size": world_size}
-    return world_size, setting
+    return {"backend": backend, "timeout_s": min(limits), "strict": strict, "world_size": world_size}
 
 
-def _pool(item: pytest.Item, world_size: int) -> Any:
-    """Returns the pool of some ranks, which may be new."""
+def _pool(item: pytest.Item) -> Any:
+    """Returns the pool, which may be new."""
     from nvcoll_pytest.pool import Pool
 
     stash = item.config.stash
     pool = stash.get(POOL, None)
-    if pool is not None and pool.is_open and pool.world_size == world_size:
+    if pool is not None and pool.is_open:
         return pool
-    if pool is not None:
-        pool.close()
     files = dict.fromkeys(str(one.path) for one in item.session.items if one.get_closest_marker("ranks"))
     arguments = [*_arguments(item.config), *files]
-    stash[POOL] = pool = Pool(world_size, arguments, Path(item.config.invocation_params.dir))
+    stash[POOL] = pool = Pool(arguments, Path(item.config.invocation_params.dir))
     return pool
 
 

@@ -7,7 +7,8 @@
                      │  a process ends                                          ├──▶ closed; the next test starts another pool
                      └─ the time is up: stacks and last calls of all ranks      ┘
 
-Each process is in a session of its own and ends with this process (`nvcoll.bound`).
+A test of n ranks runs in the first n processes; the pool grows when a test needs more. Each process is in a session of
+its own and ends with this process (`nvcoll.bound`).
 """
 
 from __future__ import annotations
@@ -69,53 +70,63 @@ class RankResult:
 
 
 class Pool:
-    """The processes of some ranks.
+    """Processes for ranks.
 
     Args:
-        world_size: the number of ranks.
         arguments: the arguments of pytest by which the workers collect the tests.
-        folder: the folder in which they run.
-
-    Raises:
-        RuntimeError: a process has not started; the message has what it printed.
+        place: the folder in which they run.
     """
 
-    def __init__(self, world_size: int, arguments: Sequence[str], folder: Path) -> None:
-        self.world_size = world_size
+    def __init__(self, arguments: Sequence[str], place: Path) -> None:
         self.is_open = True
+        self._arguments, self._place = arguments, place
         self._folder = Path(tempfile.mkdtemp(prefix="nvcoll-ranks-"))
         self._tests = 0
         self._pipes: list[Connection] = []
         self._processes: list[subprocess.Popen[bytes]] = []
+
+    def _grow(self, world_size: int) -> None:
+        """Starts the processes that are missing.
+
+        Raises:
+            RuntimeError: a process has not started; the message has what it printed.
+        """
+        new = range(len(self._pipes), world_size)
         try:
-            for rank in range(world_size):
-                self._start(rank, arguments, folder)
-            self._await_workers()
+            for rank in new:
+                self._start(rank)
+            self._await_workers(new)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, rank: int, arguments: Sequence[str], folder: Path) -> None:
+    def _start(self, rank: int) -> None:
         ours, theirs = Pipe()
         with open(self._folder / f"{rank}.out", "wb") as output, open(self._folder / f"{rank}.stacks", "wb") as stacks:
             command = [sys.executable, "-m", "nvcoll_pytest.worker", str(rank), str(theirs.fileno())]
             process = subprocess.Popen(
-                [*command, str(stacks.fileno()), str(os.getpid()), *arguments],
-                cwd=folder,
+                [*command, str(stacks.fileno()), str(os.getpid()), *self._arguments],
+                cwd=self._place,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 pass_fds=(theirs.fileno(), stacks.fileno()),
-                env=os.environ | {"NVCOLL_PYTEST_WORKER": str(rank), "OMP_NUM_THREADS": "1"},
+                env=os.environ | self._variables(rank),
                 start_new_session=True,
             )
         theirs.close()
         self._pipes.append(ours)
         self._processes.append(process)
 
-    def _await_workers(self) -> None:
+    def _variables(self, rank: int) -> dict[str, str]:
+        """Returns environment variables of a worker. The folder is for files that the ranks of a test share."""
+        ours = {"NVCOLL_PYTEST_WORKER": str(rank), "NVCOLL_PYTEST_FOLDER": str(self._folder)}
+        return ours | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+
+    def _await_workers(self, ranks: Sequence[int]) -> None:
         deadline = time.monotonic() + START_S
-        for rank, pipe in enumerate(self._pipes):
+        for rank in ranks:
+            pipe = self._pipes[rank]
             if not pipe.poll(max(deadline - time.monotonic(), 0)):
                 raise RuntimeError(f"rank {rank} has not started within {START_S:g} s{self._output(rank)}")
             try:
@@ -130,14 +141,18 @@ class Pool:
             test: its node id.
             following: the node id of the next test, whose fixtures stay.
             setting: the fields of `Setting`, without the store.
+
+        Raises:
+            RuntimeError: a process has not started.
         """
+        self._grow(setting["world_size"])
         self._tests += 1
         whole = Setting(**setting, store=str(self._folder / f"store-{self._tests}"))
         words = json.dumps([test, following, asdict(whole)]).encode()
-        results = [RankResult() for _ in self._pipes]
-        for rank, pipe in enumerate(self._pipes):
+        results = [RankResult() for _ in range(whole.world_size)]
+        for rank in range(whole.world_size):
             try:
-                pipe.send_bytes(words)
+                self._pipes[rank].send_bytes(words)
             except OSError:
                 results[rank].failure = self._ending(rank)
         deadline, failed_at = time.monotonic() + whole.timeout_s, None
@@ -177,7 +192,7 @@ class Pool:
             with suppress(OSError):
                 self._processes[rank].send_signal(STACKS)
         time.sleep(STACKS_S)
-        calls = _calls_from_outside([process.pid for process in self._processes])
+        calls = _calls_from_outside([self._processes[rank].pid for rank in pending])
         for rank in pending:
             result = results[rank]
             result.stacks = (self._folder / f"{rank}.stacks").read_text(errors="replace")

@@ -15,7 +15,7 @@ import torch.distributed as dist
 import nvcoll
 from nvcoll.torch.backends import Backend
 from nvcoll.torch.calls import Calls
-from nvcoll.torch.rendezvous import Ranks, ranks_of, subset
+from nvcoll.torch.rendezvous import Ranks, ranks_of
 from nvcoll.torch.works import torch_error
 
 CPU = torch.device("cpu")
@@ -36,7 +36,6 @@ class ProcessGroup(Calls, dist.ProcessGroup):
         super().__init__(ranks.comm.rank, ranks.comm.world_size)
         self._use(ranks, timeout)
         self._store = store
-        self._splits = 0
         self._name = self._description = ""
         if Backend is not None:
             kind = dist.ProcessGroup.BackendType.CUSTOM
@@ -78,11 +77,9 @@ class ProcessGroup(Calls, dist.ProcessGroup):
         device_types: Any = None,
     ) -> ProcessGroup | None:
         """Makes a group of some ranks of this one, which call it."""
-        self._splits += 1
         if self._comm.rank not in ranks:
             return None
-        made = subset(self._comm, ranks, group_name or f"{self._splits}")
-        group = ProcessGroup(Ranks(made), self._store, timeout or self._timeout)
+        group = ProcessGroup(Ranks(self._comm.subset(ranks)), self._store, timeout or self._timeout)
         group._name, group._description = group_name or "", group_desc or ""
         return group
 

@@ -15,7 +15,6 @@ import os
 import socket
 import threading
 import uuid
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,15 +60,10 @@ def ranks_of(options: Any) -> Ranks:
         reporting = Reporting(options.store, options.group_rank, options.group_size)
         return Ranks(_world, lambda: _leave_world(reporting))
     if _world is not None:
-        return Ranks(subset(_world, among, options.group_id))
+        return Ranks(_world.subset(among))
     seconds = options.timeout.total_seconds()
     job = _nvcoll.Job(options.group_rank, options.group_size, _job_of(options), None, seconds)
     return Ranks(job.communicator(seconds), job.leave)
-
-
-def subset(comm: nvcoll.Communicator, ranks: list[int], name: str) -> nvcoll.Communicator:
-    """Makes the communicator of some ranks of another, which call it; ``name`` tells apart groups of the same ranks."""
-    return comm.subset(ranks, zlib.crc32(name.encode()) >> 1)
 
 
 def _leave_world(reporting: Reporting) -> None:

@@ -1,0 +1,299 @@
+"""Every call of torch.distributed on the backend nvcoll, at 2 and 4 ranks, against the result by hand."""
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+dist = pytest.importorskip("torch.distributed")
+
+SIZES = [pytest.param(n, marks=pytest.mark.ranks(n), id=f"{n} ranks") for n in (2, 4)]
+pytestmark = pytest.mark.parametrize("n", SIZES)
+
+SUMMED = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
+MOVED = [*SUMMED, "bool", "uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"]
+
+
+def numbers(dtype, rank, count=5):
+    """Returns elements that differ between ranks, in any dtype."""
+    plain = torch.arange(count) + 3 * rank
+    if dtype.itemsize == 1 and dtype not in (torch.int8, torch.uint8, torch.bool):
+        return plain.to(torch.uint8).view(dtype)
+    return plain.to(dtype)
+
+
+def same(x, y):
+    """Says whether two tensors have the same bits."""
+    return torch.equal(x.contiguous().flatten().view(torch.uint8), y.contiguous().flatten().view(torch.uint8))
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_all_reduce_adds_in_every_dtype(n, name):
+    dtype = getattr(torch, name)
+    x = numbers(dtype, dist.get_rank())
+    dist.all_reduce(x)
+    assert torch.equal(x, sum(numbers(dtype, rank) for rank in range(n)))
+
+
+@pytest.mark.parametrize("op", ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG"])
+def test_every_op(n, op):
+    dtype = torch.float32 if op == "AVG" else torch.int64
+    of_ranks = torch.stack([numbers(dtype, rank) + 1 for rank in range(n)])
+    x = of_ranks[dist.get_rank()].clone()
+    dist.all_reduce(x, getattr(dist.ReduceOp, op))
+    fold = {"SUM": torch.add, "PRODUCT": torch.mul, "MIN": torch.minimum, "MAX": torch.maximum, "AVG": torch.add}
+    fold |= {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+    expected = of_ranks[0]
+    for one in of_ranks[1:]:
+        expected = fold[op](expected, one)
+    assert torch.equal(x, expected / n if op == "AVG" else expected)
+
+
+def test_premul_sum_scales_each_contribution(n):
+    x = torch.ones(4) * (dist.get_rank() + 1)
+    dist.all_reduce(x, dist._make_nccl_premul_sum(0.5))
+    assert torch.equal(x, torch.full((4,), n * (n + 1) / 4))
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_copies_move_every_dtype(n, name):
+    dtype, rank = getattr(torch, name), dist.get_rank()
+    x = numbers(dtype, rank)
+    everything = [torch.empty_like(x) for _ in range(n)]
+    dist.all_gather(everything, x)
+    assert all(same(one, numbers(dtype, peer)) for peer, one in enumerate(everything))
+    joined = torch.empty(5 * n, dtype=dtype)
+    dist.all_gather_into_tensor(joined, x)
+    assert same(joined.view(n, 5), torch.stack(everything))
+    dist.broadcast(x, 1)
+    assert same(x, numbers(dtype, 1))
+    if rank == 0:
+        dist.send(x, n - 1)
+    elif rank == n - 1:
+        y = torch.empty_like(x)
+        dist.recv(y, 0)
+        assert same(x, y)
+
+
+def test_strided_empty_and_scalar_tensors(n):
+    x = torch.arange(24.0).view(4, 6)
+    dist.all_reduce(x[:, ::2])
+    assert torch.equal(x[:, ::2], n * torch.arange(24.0).view(4, 6)[:, ::2])
+    assert torch.equal(x[:, 1::2], torch.arange(24.0).view(4, 6)[:, 1::2])
+    dist.all_reduce(torch.empty(0))
+    scalar = torch.tensor(2.5)
+    dist.all_reduce(scalar)
+    assert scalar.item() == 2.5 * n
+    columns = torch.empty(3, 2 * n).t()  # an output whose rows are not packed
+    dist.all_gather_into_tensor(columns, torch.full((2, 3), float(dist.get_rank())))
+    assert torch.equal(columns, torch.arange(n).repeat_interleave(2)[:, None].expand(2 * n, 3).float())
+
+
+def test_parameters_that_require_grad_are_written(n):
+    x = torch.nn.Parameter(torch.full((3,), float(dist.get_rank())))
+    dist.broadcast(x, 1)
+    dist.all_reduce(x)
+    assert x.requires_grad and torch.equal(x.detach(), torch.full((3,), float(n)))
+
+
+def test_lists_of_tensors(n):
+    rank = dist.get_rank()
+    x = torch.arange(6.0).view(2, 3) + 10 * rank
+    out = torch.empty(2, 3)
+    lists = [torch.full((2, 3), float(peer)) for peer in range(n)]
+    dist.scatter(out, lists if rank == 1 else None, 1)
+    assert torch.equal(out, lists[rank])
+    dist.reduce_scatter(out, lists)
+    assert torch.equal(out, n * lists[rank])
+    gathered = [torch.empty(2, 3) for _ in range(n)] if rank == n - 1 else None
+    dist.gather(x, gathered, n - 1)
+    if gathered:
+        assert torch.equal(torch.stack(gathered)[:, 0, 0], 10.0 * torch.arange(n))
+    whole = torch.empty(n, 2, 3)
+    dist.all_gather(list(whole.unbind()), x)  # one storage: nvcoll needs no copy
+    assert torch.equal(whole[:, 0, 0], 10.0 * torch.arange(n))
+
+
+def test_uneven_lists(n):
+    rank = dist.get_rank()
+    outputs = [torch.empty(peer + 1) for peer in range(n)]
+    dist.all_gather(outputs, torch.full((rank + 1,), float(rank)))
+    assert [one.tolist() for one in outputs] == [[float(peer)] * (peer + 1) for peer in range(n)]
+    outputs = [torch.empty(rank + 1) for _ in range(n)]
+    dist.all_to_all(outputs, [torch.full((peer + 1,), float(rank)) for peer in range(n)])
+    assert [one.tolist() for one in outputs] == [[float(peer)] * (rank + 1) for peer in range(n)]
+    sent, received = [peer + 1 for peer in range(n)], [rank + 1] * n
+    out = torch.empty(sum(received), 2)
+    dist.all_to_all_single(out, torch.full((sum(sent), 2), float(rank)), received, sent)
+    assert torch.equal(out[:, 0], torch.arange(n).repeat_interleave(rank + 1).float())
+
+
+def test_asynchronous_calls_and_their_futures(n):
+    xs = [torch.full((1000,), float(k)) for k in range(8)]
+    works = [dist.all_reduce(x, async_op=True) for x in xs]
+    doubled = [work.get_future().then(lambda future: 2 * future.value()[0]) for work in works]
+    for k, (work, future) in enumerate(zip(works, doubled, strict=True)):
+        work.wait()
+        assert work.is_completed() and xs[k][0] == k * n and future.wait()[0] == 2 * k * n
+    outputs = [torch.empty(3) for _ in range(n)]
+    dist.all_gather(outputs, torch.full((3,), float(dist.get_rank())), async_op=True).wait()
+    assert [one[0].item() for one in outputs] == list(range(n))
+
+
+def test_a_callback_may_wait_for_the_next_call(n):
+    x, y = torch.ones(3), torch.ones(3)
+
+    def reduce_again(_future):
+        return dist.all_reduce(y, async_op=True).get_future().wait()[0]
+
+    assert dist.all_reduce(x, async_op=True).get_future().then(reduce_again).wait()[0] == n
+
+
+def test_two_groups_in_opposite_order(n):
+    groups = [dist.new_group() for _ in range(2)]
+    order = groups if dist.get_rank() % 2 else groups[::-1]
+    xs = {group: torch.ones(1 << 16) for group in order}
+    for work in [dist.all_reduce(xs[group], group=group, async_op=True) for group in order]:
+        work.wait()
+    assert all(x[-1] == n for x in xs.values())
+
+
+def test_messages(n):
+    rank = dist.get_rank()
+    x, y = torch.arange(5.0) + rank, torch.empty(5)
+    ops = [dist.P2POp(dist.isend, x, (rank + 1) % n), dist.P2POp(dist.irecv, y, (rank - 1) % n)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert torch.equal(y, torch.arange(5.0) + (rank - 1) % n)
+    if rank:
+        dist.send(x, 0, tag=rank)
+        dist.send(torch.tensor([rank]), 0)
+    else:
+        for peer in reversed(range(1, n)):
+            dist.recv(y, peer, tag=peer)
+            assert torch.equal(y, torch.arange(5.0) + peer)
+        anybody = torch.empty(1, dtype=torch.int64)
+        assert {dist.recv(anybody) for _ in range(n - 1)} == set(range(1, n))
+
+
+def test_a_large_message_arrives_though_its_sender_waits_in_another_group(n):
+    other, rank = dist.new_group(), dist.get_rank()
+    if rank == 0:
+        work = dist.isend(torch.ones(1 << 20), 1)
+        dist.barrier(other)
+        work.wait()
+    elif rank == 1:
+        x = torch.empty(1 << 20)
+        dist.recv(x, 0)
+        dist.barrier(other)
+        assert x.sum() == 1 << 20
+    else:
+        dist.barrier(other)
+
+
+def test_objects(n):
+    rank = dist.get_rank()
+    found = [None] * n
+    dist.all_gather_object(found, {"rank": rank})
+    assert found == [{"rank": peer} for peer in range(n)]
+    told = ["word", 7] if rank == 1 else [None, None]
+    dist.broadcast_object_list(told, src=1)
+    assert told == ["word", 7]
+    mine = [None]
+    dist.scatter_object_list(mine, list(range(n)) if rank == 0 else None, src=0)
+    assert mine == [rank]
+
+
+def test_coalesced_calls(n):
+    rank = dist.get_rank()
+    xs = [torch.full((k + 1,), float(k)) for k in range(4)]
+    with dist._coalescing_manager():
+        for x in xs:
+            dist.all_reduce(x)
+    assert [x[0].item() for x in xs] == [k * n for k in range(4)]
+    outputs = [torch.empty(3 * n), torch.empty(2 * n)]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for out in outputs:
+            dist.all_gather_into_tensor(out, torch.full((out.numel() // n,), float(rank)))
+    manager.wait()
+    assert torch.equal(outputs[0], torch.arange(n).repeat_interleave(3).float())
+    with dist._coalescing_manager(device=torch.device("cpu")):
+        dist.all_reduce(xs[1])
+    assert xs[1][0] == n * n
+
+
+def test_functional_collectives_with_autograd_and_compiled(n):
+    import torch.distributed._functional_collectives as functional
+
+    group = dist.group.WORLD
+
+    def program(x):
+        return functional.all_reduce(2 * x, "sum", group) + 1
+
+    assert program(torch.ones(3))[0] == 2 * n + 1
+    assert torch.compile(program, backend="aot_eager", fullgraph=True)(torch.ones(3))[0] == 2 * n + 1
+    x = torch.ones(3, requires_grad=True)
+    functional.all_gather_tensor_autograd(x, 0, group).sum().backward()
+    assert torch.equal(x.grad, torch.full((3,), float(n)))
+
+
+def test_sparse_all_reduce(n):
+    rank = dist.get_rank()
+    x = torch.sparse_coo_tensor([[0, rank], [1, 0]], [1.0, 2.0], (n + 1, 2), check_invariants=True)
+    dense = x.to_dense()
+    dist.all_reduce(x)
+    dist.all_reduce(dense)
+    assert torch.equal(x.to_dense(), dense)
+
+
+def test_subgroups_and_meshes(n):
+    from torch.distributed.device_mesh import init_device_mesh
+
+    rank = dist.get_rank()
+    pair = dist.new_group([0, n - 1], use_local_synchronization=True) if rank in (0, n - 1) else None
+    if pair is not None:
+        x = torch.ones(2)
+        dist.all_reduce(x, group=pair)
+        assert x[0] == 2
+        dist.destroy_process_group(pair)
+    mesh = init_device_mesh("cpu", (n // 2, 2), mesh_dim_names=("replicate", "shard"))
+    x = torch.ones(1)
+    dist.all_reduce(x, group=mesh.get_group("shard"))
+    assert x.item() == 2
+    alone = dist.new_group([rank], use_local_synchronization=True)
+    dist.all_reduce(x, group=alone)
+    assert x.item() == 2
+
+
+def test_a_group_beside_a_default_group_of_another_backend(n):
+    dist.destroy_process_group()
+    store = dist.FileStore(f"{os.environ['NVCOLL_PYTEST_FOLDER']}/gloo-{n}", n)
+    dist.init_process_group("gloo", store=store, rank=int(os.environ["RANK"]), world_size=n)
+    group = dist.new_group(backend="nvcoll")
+    x = torch.ones(3)
+    dist.all_reduce(x, group=group)
+    assert x[0] == n
+    dist.barrier()
+
+
+def test_ranks_that_make_different_calls_are_told(n):
+    with pytest.raises(
+        dist.DistBackendError, match="Mismatch: rank 0 called all_reduce of 3 float32.* but rank . called"
+    ):
+        if dist.get_rank() == 0:
+            dist.all_reduce(torch.ones(3))
+        else:
+            dist.broadcast(torch.ones(3), 0)
+
+
+def test_arguments_that_cannot_be_used(n):
+    wrong = [
+        (lambda: dist.all_reduce(torch.empty(3, device="meta")), "found a tensor on meta"),
+        (lambda: dist.all_gather_into_tensor(torch.empty(n * 3 + 1), torch.empty(3)), "expected"),
+        (lambda: dist.reduce_scatter_tensor(torch.empty(3), torch.empty(3)), "expected"),
+        (lambda: dist.all_reduce(torch.ones(3), dist.ReduceOp.BAND), "float32"),
+    ]
+    for call, words in wrong:
+        with pytest.raises((RuntimeError, ValueError), match=words):
+            call()
+    dist.barrier()  # nothing was sent
