@@ -13,9 +13,11 @@ import torch
 import torch.distributed as dist
 
 import nvcoll
+from nvcoll.torch import strict
 from nvcoll.torch.backends import Backend
 from nvcoll.torch.calls import Calls
 from nvcoll.torch.rendezvous import Ranks, ranks_of
+from nvcoll.torch.strict import NcclRules
 from nvcoll.torch.works import torch_error
 
 CPU = torch.device("cpu")
@@ -90,6 +92,10 @@ class ProcessGroup(Calls, dist.ProcessGroup):
         self._leave()
 
 
+class StrictProcessGroup(NcclRules, ProcessGroup):
+    """A process group that refuses what NCCL refuses."""
+
+
 def communicator(group: dist.ProcessGroup | None = None) -> nvcoll.Communicator:
     """Returns the communicator of a process group.
 
@@ -114,6 +120,7 @@ def recent_calls() -> list[tuple[str, list[tuple[int, str]]]]:
 def create(options: Any, _backend_options: Any) -> Any:
     """Makes a process group, or nvcoll's part of one: torch calls this, with the options of `ranks_of`."""
     try:
+        made_by = StrictProcessGroup if strict.is_asked_for() else ProcessGroup
         ranks = ranks_of(options)
     except nvcoll.Error as error:
         raise torch_error(error) from error
@@ -123,7 +130,7 @@ def create(options: Any, _backend_options: Any) -> Any:
                 nvcoll.InvalidArgument('several backends in one group need torch 2.14: pass "nvcoll" alone')
             )
         return Backend(ranks, options.timeout)
-    return ProcessGroup(ranks, options.store, options.timeout)
+    return made_by(ranks, options.store, options.timeout)
 
 
 def _is_for_several_backends() -> bool:
