@@ -143,7 +143,7 @@ def _pool(item: pytest.Item) -> Any:
 def _arguments(config: pytest.Config) -> Sequence[str]:
     """Returns the arguments of this session without its files and tests."""
     given = list(getattr(config, "workerinput", {}).get("mainargv", [None, *config.invocation_params.args])[1:])
-    named = set(config.known_args_namespace.file_or_dir) | set(config.args)
+    named = set(config.option.file_or_dir)
     kept = [str(word) for word in given if str(word) not in named]
     place = [f"--rootdir={config.rootpath}", *([f"-c={config.inipath}"] if config.inipath else [])]
     return [*kept, *place]

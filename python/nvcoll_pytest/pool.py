@@ -105,7 +105,7 @@ class Pool:
         with open(self._folder / f"{rank}.out", "wb") as output, open(self._folder / f"{rank}.stacks", "wb") as stacks:
             command = [sys.executable, "-m", "nvcoll_pytest.worker", str(rank), str(theirs.fileno())]
             process = subprocess.Popen(
-                [*command, str(stacks.fileno()), str(os.getpid()), *self._arguments],
+                [*command, str(stacks.fileno()), str(os.getpid()), *self._arguments, f"--basetemp={self._folder}/tmp-{rank}"],
                 cwd=self._place,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
