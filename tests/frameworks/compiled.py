@@ -66,7 +66,7 @@ def training_step_in_a_graph(here):
 def ddp(here):
     """DDP's own graph breaks: a graph for each bucket, and the hooks of the reducer between them."""
     start, data = model(), batches()
-    made = DDP(copy.deepcopy(start), bucket_cap_mb=0.001)
+    made = DDP(copy.deepcopy(start), bucket_cap_mb=5)
     train(torch.compile(made, backend="aot_eager"), [part(batch, here.rank, here.world_size) for batch in data])
     assert_same(made.module, trained_alone(start, data))
 

@@ -136,11 +136,16 @@ def _outcomes(folder, rank):
 
 
 def _shown(folder, world_size):
-    """Returns for each rank the last feature it began, and the end of what it printed."""
-    shown = []
+    """Returns for each rank the last feature it began and the end of what it printed; once, if ranks failed alike."""
+    shown, alike = [], {}
     for rank in range(world_size):
         last = list(_outcomes(folder, rank).values())[-1:]
         where = f"{last[0]['name'] or 'the end'}: {last[0]['outcome']}" if last else "before the first feature"
         output = (folder / f"output-{rank}").read_text(errors="replace")[-SHOWN:]
+        failure = last[0].get("detail") if last else None
+        if failure in alike:
+            output = f"as rank {alike[failure]}"
+        elif failure:
+            alike[failure] = rank
         shown.append(f"---- rank {rank}, {where}\n{output}")
     return "\n".join(shown)

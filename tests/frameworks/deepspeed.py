@@ -1,0 +1,76 @@
+"""DeepSpeed: ``init_distributed(dist_backend=...)`` makes the process group; ZeRO 1, 2 and 3 train with it."""
+
+import copy
+
+import torch
+from torch import nn
+
+from frameworks.features import feature
+from frameworks.training import RATE, STEPS, assert_same, batches, model, part
+
+LOOSE = 1e-5
+"""The tolerance of parameters of float32, whose roundings are of 6e-8."""
+
+
+def compared(here, stage, dtype=torch.float32, tolerance=LOOSE, **told):
+    """Trains a model with a stage of ZeRO and compares it with one process."""
+    import deepspeed
+
+    # an extension of C++ for inference_all_reduce, which training does not call: its build takes a minute, and needs ninja
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed(dist_backend=here.backend, verbose=False)
+    assert torch.distributed.get_backend() == here.backend
+    start, data = model(torch.float32), batches(dtype=torch.float32)
+    settings = {
+        "train_micro_batch_size_per_gpu": 8 // here.world_size,
+        "optimizer": {"type": "Adam", "params": {"lr": RATE, "eps": 1e-3, "torch_adam": True}},
+        "zero_optimization": {"stage": stage, **told},
+        "bf16": {"enabled": dtype == torch.bfloat16},
+        "steps_per_print": 1000,
+    }
+    trained = copy.deepcopy(start)
+    engine, *_ = deepspeed.initialize(
+        model=trained, model_parameters=list(trained.parameters()), config=settings, dist_init_required=False
+    )
+    for batch in data:
+        x, y = part(batch, here.rank, here.world_size)
+        engine.backward(nn.functional.mse_loss(engine(x.to(dtype)), y.to(dtype)))
+        engine.step()
+    # deepspeed's torch_adam is AdamW
+    alone = copy.deepcopy(start)
+    update = torch.optim.AdamW(alone.parameters(), lr=RATE, eps=1e-3, weight_decay=0)
+    for x, y in data:
+        update.zero_grad()
+        nn.functional.mse_loss(alone(x), y).backward()
+        update.step()
+    with deepspeed.zero.GatheredParameters(list(engine.module.parameters()), enabled=stage == 3):
+        found = {name: value.detach().float().clone() for name, value in engine.module.named_parameters()}
+    assert_same(found, alone, tolerance)
+    engine.destroy()
+
+
+@feature(needs="deepspeed", makes_group=True)
+def zero_0(here):
+    compared(here, 0)
+
+
+@feature(needs="deepspeed", makes_group=True)
+def zero_1(here):
+    compared(here, 1)
+
+
+@feature(needs="deepspeed", makes_group=True)
+def zero_2(here):
+    compared(here, 2)
+
+
+@feature(needs="deepspeed", makes_group=True)
+def zero_3(here):
+    # each parameter is shared out, however small
+    compared(here, 3, stage3_param_persistence_threshold=0)
+
+
+@feature(needs="deepspeed", makes_group=True)
+def zero_3_of_bfloat16(here):
+    # an update of Adam is at most RATE, and the gradients that it is made of have errors of some 2**-8
+    compared(here, 3, torch.bfloat16, RATE * STEPS / 4, stage3_param_persistence_threshold=0)
