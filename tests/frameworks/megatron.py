@@ -7,8 +7,9 @@ tests need to run it as it is:
 
     device="cuda", .cuda()            the CPU in their place (a TorchFunctionMode)
     torch.cuda.current_device()       the CPU
-    torch.cuda.set_device, Stream     nothing
+    torch.cuda.set_device()           nothing
     the tracker of CUDA's RNG         forks nothing: dropout is off, and weights are made on the CPU
+    torch's LayerNorm                 marked for sequence parallel, which Megatron-Core wants Apex or Transformer Engine for
 """
 
 import contextlib
@@ -47,20 +48,31 @@ class Tracker:
         return contextlib.nullcontext()
 
 
+class Norm(torch.nn.LayerNorm):
+    """A LayerNorm whose gradients Megatron-Core adds up over the ranks that share a sequence."""
+
+    def __init__(self, config, hidden_size, eps=1e-5):
+        super().__init__(hidden_size, eps)
+        for parameter in self.parameters():
+            parameter.sequence_parallel = config.sequence_parallel
+
+
 @contextlib.contextmanager
 def on_the_cpu(monkeypatch):
     """Makes Megatron-Core run on CPUs."""
     import megatron.core.tensor_parallel.random as random
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
 
     monkeypatch.setattr(torch.cuda, "current_device", lambda: "cpu")
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(random, "_CUDA_RNG_STATE_TRACKER", Tracker())
     monkeypatch.setattr(random, "_CUDA_RNG_STATE_TRACKER_INITIALIZED", True)
+    monkeypatch.setattr(WrappedTorchNorm, "__new__", lambda _, config, hidden_size, eps=1e-5: Norm(config, hidden_size, eps))
     with Cpu():
         yield
 
 
-def made(tensor, pipeline, virtual=None, **told):
+def made(tensor, pipeline, virtual=None, layers=4, **told):
     """Makes the groups of a layout, and the parts of the GPT that this rank has in it."""
     from megatron.core import parallel_state
     from megatron.core.models.gpt import GPTModel
@@ -70,7 +82,7 @@ def made(tensor, pipeline, virtual=None, **told):
     parallel_state.destroy_model_parallel()
     parallel_state.initialize_model_parallel(tensor, pipeline, virtual, create_gloo_process_groups=False)
     config = TransformerConfig(
-        num_layers=4,
+        num_layers=layers,
         hidden_size=32,
         num_attention_heads=4,
         tensor_model_parallel_size=tensor,
@@ -153,13 +165,14 @@ def step(parts, data):
     return torch.stack([one["loss"] for one in told]).mean() if told else None
 
 
-def compared(tensor=1, pipeline=1, virtual=None, wraps=False, **told):
+def compared(tensor=1, pipeline=1, virtual=None, layers=4, wraps=False, **told):
     """Trains a GPT in a layout, and compares parameters and losses with the same GPT on each rank for itself.
 
     Args:
         tensor: the number of ranks that share each layer.
         pipeline: the number of ranks that share the layers.
         virtual: the number of parts of the layers on each rank.
+        layers: the number of layers.
         wraps: whether Megatron-Core's own data parallel averages gradients.
         told: further settings of Megatron-Core.
     """
@@ -168,7 +181,7 @@ def compared(tensor=1, pipeline=1, virtual=None, wraps=False, **told):
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 
     with pytest.MonkeyPatch.context() as monkeypatch, on_the_cpu(monkeypatch):
-        (alone,) = made(1, 1)
+        (alone,) = made(1, 1, layers=layers)
         update = torch.optim.SGD(alone.parameters(), lr=RATE)
         start = {name: value.detach().clone() for name, value in alone.named_parameters()}
         expected = []
@@ -179,7 +192,7 @@ def compared(tensor=1, pipeline=1, virtual=None, wraps=False, **told):
             update.step()
         whole = dict(alone.named_parameters())
 
-        parts = made(tensor, pipeline, virtual, **told)
+        parts = made(tensor, pipeline, virtual, layers, **told)
         with torch.no_grad():
             for part in parts:
                 for name, parameter in part.named_parameters():
@@ -234,7 +247,13 @@ def pipeline_parallel(here):
 
 @feature(needs="megatron.core", world_sizes=(2,))
 def interleaved_pipeline(here):
-    compared(pipeline=2, virtual=2)
+    """On two ranks Megatron-Core wants sends that overlap: a batch would have two sends to the same rank."""
+    compared(pipeline=2, virtual=2, overlap_p2p_comm=True, batch_p2p_comm=False)
+
+
+@feature(needs="megatron.core", world_sizes=(4,))
+def interleaved_pipeline_of_batches(here):
+    compared(pipeline=4, virtual=2, layers=8)
 
 
 @feature(needs="megatron.core", world_sizes=(2,))
