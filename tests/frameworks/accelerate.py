@@ -20,9 +20,10 @@ def accelerator(**told):
     return Accelerator(cpu=True, **told)
 
 
-def loader(data, size):
+def loader(here, data):
     """Returns a loader of samples in their order. accelerate gives the ranks its batches in turn."""
-    return DataLoader(TensorDataset(*(torch.cat(one) for one in zip(*data, strict=True))), size)
+    samples = TensorDataset(*(torch.cat(one) for one in zip(*data, strict=True)))
+    return DataLoader(samples, len(data[0][0]) // here.world_size)
 
 
 @feature(needs="accelerate")
@@ -31,7 +32,7 @@ def data_parallel(here):
     made = accelerator()
     assert made.num_processes == here.world_size and torch.distributed.get_backend() == here.backend
     trained = copy.deepcopy(start)
-    wrapped, update, samples = made.prepare(trained, optimizer(trained.parameters()), loader(data, 8 // here.world_size))
+    wrapped, update, samples = made.prepare(trained, optimizer(trained.parameters()), loader(here, data))
     assert isinstance(wrapped, nn.parallel.DistributedDataParallel)
     losses = []
     for x, y in samples:
@@ -50,7 +51,7 @@ def accumulated_gradients(here):
     start, data = model(), batches(steps=4)
     made = accelerator(gradient_accumulation_steps=2)
     trained = copy.deepcopy(start)
-    wrapped, update, samples = made.prepare(trained, optimizer(trained.parameters()), loader(data, 8 // here.world_size))
+    wrapped, update, samples = made.prepare(trained, optimizer(trained.parameters()), loader(here, data))
     for x, y in samples:
         with made.accumulate(wrapped):
             made.backward(nn.functional.mse_loss(wrapped(x), y))
@@ -69,7 +70,7 @@ def fully_sharded(here):
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="no_wrap", cpu_ram_efficient_loading=False)
     made = accelerator(fsdp_plugin=plugin)
     trained = copy.deepcopy(start)
-    wrapped, update, samples = made.prepare(trained, optimizer(trained.parameters()), loader(data, 8 // here.world_size))
+    wrapped, update, samples = made.prepare(trained, optimizer(trained.parameters()), loader(here, data))
     for x, y in samples:
         update.zero_grad()
         made.backward(nn.functional.mse_loss(wrapped(x), y))

@@ -45,7 +45,7 @@ def copied(here, start):
 
 
 def compared(here, first, second, save=dcp.save):
-    """Trains with one layout, saves, loads in another layout, trains on; compares with one process that did not stop."""
+    """Trains, saves, loads in another layout, trains on; compares with one process that did not stop."""
     start, data = model(), batches(steps=4)
     made, seen = first(here, start)
     update = optimizer(made.parameters())

@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from frameworks.features import feature
-from frameworks.training import ROUNDING, RATE, assert_same, batches, model, part, train, trained_alone
+from frameworks.training import RATE, ROUNDING, assert_same, batches, model, part, train, trained_alone
 
 
 @feature()

@@ -1,7 +1,7 @@
 """Context parallel: each rank has a part of each sequence, and keys and values go round the ranks.
 
-torch's `context_parallel` patches attention for the kernels of GPUs. For the kernel of the CPU it has no rule, so its own
-steps (`_templated_ring_attention`) are called here with the kernels of the CPU.
+torch's `context_parallel` patches attention for the kernels of GPUs, and has no rule for the kernel of the CPU. So its
+own steps (`_templated_ring_attention`) are called here with the kernels of the CPU.
 """
 
 import copy

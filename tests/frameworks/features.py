@@ -44,6 +44,11 @@ class Feature:
     makes_group: bool = False
     not_on: dict[str, str] = field(default_factory=dict, compare=False)
 
+    @property
+    def full_name(self) -> str:
+        """The name with that of the file: ``ddp.plain``."""
+        return f"{self.file}.{self.name}"
+
 
 def feature(**_told: object) -> Callable[[Callable[[Rank], None]], Callable[[Rank], None]]:
     """Marks a function as a feature.

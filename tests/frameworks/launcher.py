@@ -48,13 +48,12 @@ class Outcome:
 
 
 def launch(
-    file: str, names: Sequence[str], world_size: int, backend: str, folder: Path, makes_group: bool = False
+    names: Sequence[str], world_size: int, backend: str, folder: Path, makes_group: bool = False
 ) -> dict[str, Outcome]:
-    """Runs features of a file.
+    """Runs features, one after the other.
 
     Args:
-        file: the name of the file, without the ending.
-        names: of the features.
+        names: of the features, each with its file: ``ddp.plain``.
         world_size: the number of processes.
         backend: the name of torch's backend.
         folder: an empty folder for what the processes write.
@@ -68,7 +67,7 @@ def launch(
     while left:
         own = folder / str(len(left))
         own.mkdir(parents=True)
-        done, why = _run(file, left, world_size, backend, own, makes_group)
+        done, why = _run(left, world_size, backend, own, makes_group)
         outcomes |= done
         left = left[len(done) :]
         if left:
@@ -78,14 +77,14 @@ def launch(
     return outcomes
 
 
-def _run(file, names, world_size, backend, folder, makes_group):
+def _run(names, world_size, backend, folder, makes_group):
     """Returns the outcomes of the features that passed, and why the processes did not end well, or an empty string."""
     processes = []
     for rank in range(world_size):
         ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
         told = {name: str(value) for name, value in ranks.items()} | {"NVCOLL_TORCH_BACKEND": backend}
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent)]))
-        command = [sys.executable, "-P", "-m", "frameworks.rank", file, str(int(makes_group)), str(folder), *names]
+        command = [sys.executable, "-P", "-m", "frameworks.rank", str(int(makes_group)), str(folder), *names]
         with open(folder / f"output-{rank}", "w") as output:
             environment = os.environ | LISTENING | told | {"PYTHONPATH": path}
             processes.append(

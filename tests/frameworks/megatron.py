@@ -1,7 +1,7 @@
 """Megatron-Core: a GPT of two layers, with tensor, sequence, pipeline and data parallel.
 
-Megatron-Core is written for GPUs: it asks for the current GPU at some two hundred places. `on_the_cpu` is all that these
-tests need to run it as it is:
+Megatron-Core is written for GPUs: some two hundred places ask for the current GPU. `on_the_cpu` is all that these tests
+change:
 
 ::
 
@@ -9,7 +9,7 @@ tests need to run it as it is:
     torch.cuda.current_device()       the CPU
     torch.cuda.set_device()           nothing
     the tracker of CUDA's RNG         forks nothing: dropout is off, and weights are made on the CPU
-    torch's LayerNorm                 marked for sequence parallel, which Megatron-Core wants Apex or Transformer Engine for
+    torch's LayerNorm                 marked for sequence parallel, for which Megatron-Core wants Apex
 """
 
 import contextlib
@@ -67,7 +67,7 @@ def on_the_cpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(random, "_CUDA_RNG_STATE_TRACKER", Tracker())
     monkeypatch.setattr(random, "_CUDA_RNG_STATE_TRACKER_INITIALIZED", True)
-    monkeypatch.setattr(WrappedTorchNorm, "__new__", lambda _, config, hidden_size, eps=1e-5: Norm(config, hidden_size, eps))
+    monkeypatch.setattr(WrappedTorchNorm, "__new__", lambda _, *told, **named: Norm(*told, **named))
     with Cpu():
         yield
 
@@ -230,42 +230,42 @@ def sentences_of_all(number, copies):
     return torch.cat([sentences(number, copy, copies) for copy in range(copies)])
 
 
-@feature(needs="megatron.core", world_sizes=(2,))
+@feature(needs="megatron", world_sizes=(2,))
 def tensor_parallel(here):
     compared(tensor=2)
 
 
-@feature(needs="megatron.core", world_sizes=(2,))
+@feature(needs="megatron", world_sizes=(2,))
 def sequence_parallel(here):
     compared(tensor=2, sequence_parallel=True, wraps=True)
 
 
-@feature(needs="megatron.core", world_sizes=(2, 4))
+@feature(needs="megatron", world_sizes=(2, 4))
 def pipeline_parallel(here):
     compared(pipeline=here.world_size)
 
 
-@feature(needs="megatron.core", world_sizes=(2,))
+@feature(needs="megatron", world_sizes=(2,))
 def interleaved_pipeline(here):
     """On two ranks Megatron-Core wants sends that overlap: a batch would have two sends to the same rank."""
     compared(pipeline=2, virtual=2, overlap_p2p_comm=True, batch_p2p_comm=False)
 
 
-@feature(needs="megatron.core", world_sizes=(4,))
+@feature(needs="megatron", world_sizes=(4,))
 def interleaved_pipeline_of_batches(here):
     compared(pipeline=4, virtual=2, layers=8)
 
 
-@feature(needs="megatron.core", world_sizes=(2,))
+@feature(needs="megatron", world_sizes=(2,))
 def data_parallel(here):
     compared(wraps=True)
 
 
-@feature(needs="megatron.core", world_sizes=(4,))
+@feature(needs="megatron", world_sizes=(4,))
 def tensor_and_pipeline_parallel(here):
     compared(tensor=2, pipeline=2)
 
 
-@feature(needs="megatron.core", world_sizes=(4,))
+@feature(needs="megatron", world_sizes=(4,))
 def tensor_and_data_parallel(here):
     compared(tensor=2, wraps=True)

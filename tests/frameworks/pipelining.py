@@ -54,9 +54,7 @@ def compared(here, kind, stages, **told):
     for x, y in data():
         update.zero_grad()
         losses = []
-        schedule.step(
-            *([x] if 0 in own else []), **({"target": y, "losses": losses} if count - 1 in own else {})
-        )
+        schedule.step(*([x] if 0 in own else []), **({"target": y, "losses": losses} if count - 1 in own else {}))
         update.step()
         update_alone.zero_grad()
         loss = nn.functional.mse_loss(alone(x), y)

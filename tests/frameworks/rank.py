@@ -7,8 +7,8 @@
     a failure   the process ends at once with status 1: its peers may wait in a call, and the launcher ends them
     the end     the process group is destroyed, as a program should
 
-The environment is the one that torchrun gives: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Ranks are clients of
-a store that is there already, as under torchrun.
+The environment is the one that torchrun gives: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Ranks are clients
+of a store that is there already, as under torchrun.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ TIMEOUT = timedelta(seconds=60)
 
 
 def main() -> None:
-    """Runs the features that the command line names: the file, whether they make the group, the folder, names."""
-    file, makes_group, folder, *names = sys.argv[1:]
+    """Runs features. Arguments: whether they make the group, a folder, and ``file.feature`` for each."""
+    makes_group, folder, *names = sys.argv[1:]
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     backend = os.environ["NVCOLL_TORCH_BACKEND"]
     outcomes = open(Path(folder) / f"outcomes-{rank}.jsonl", "a", buffering=1)  # noqa: SIM115
@@ -44,14 +44,14 @@ def main() -> None:
     store = _store(rank, Path(folder) / "port")
     if not int(makes_group):
         dist.init_process_group(backend, timeout=TIMEOUT)
-    module = importlib.import_module(f"frameworks.{file}")
     for name in names:
         outcomes.write(json.dumps({"name": name, "outcome": "begun"}) + "\n")
         own = Path(folder) / name
         own.mkdir(exist_ok=True)
         began = time.monotonic()
         try:
-            getattr(module, name)(Rank(rank, world_size, backend, own))
+            file, function = name.split(".")
+            getattr(importlib.import_module(f"frameworks.{file}"), function)(Rank(rank, world_size, backend, own))
         except BaseException:
             traceback.print_exc()
             told = {"name": name, "outcome": "failed", "detail": traceback.format_exc()}

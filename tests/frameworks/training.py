@@ -1,8 +1,8 @@
 """A tiny model, its data, and its training by plain torch in one process: what each feature is compared with.
 
-Models are of float64 where a feature does not ask for another dtype. Ranks add gradients in another order than one process
-does, so parameters differ by rounding: about 1e-16 an addition. An update that is lost, or counted twice, changes them by
-more than 1e-4. `ROUNDING` lies between.
+Models are of float64 where a feature does not ask for another dtype. Ranks add gradients in another order than one
+process does, so parameters differ by rounding: about 1e-16 an addition. An update that is lost, or counted twice,
+changes them by more than 1e-4. `ROUNDING` lies between.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from torch import nn
 
 ROUNDING = 1e-10
 """The tolerance of parameters and losses of float64. Chosen: see above."""
+
+BFLOAT16 = 2.0**-5
+"""What bfloat16 may change in the update, relative: some roundings of 2**-9 each, in forward, backward and sums."""
 
 STEPS = 3
 RATE = 0.1
@@ -86,3 +89,24 @@ def assert_same(found: nn.Module | dict, expected: nn.Module, tolerance: float =
     for name, value in wanted.items():
         value, got = value.detach(), parameters[name].detach()
         torch.testing.assert_close(got, value, rtol=tolerance, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}")
+
+
+def assert_near(found: nn.Module | dict, start: nn.Module, expected: nn.Module, fraction: float) -> None:
+    """Fails if the parameters of two models differ by more than a part of what the training changed.
+
+    Args:
+        found: the model, or its parameters by name.
+        start: the model before the training.
+        expected: the model of one process.
+        fraction: the part, of the Euclidean norms over all parameters.
+    """
+    parameters = found if isinstance(found, dict) else dict(found.named_parameters())
+    wanted, before = dict(expected.named_parameters()), dict(start.named_parameters())
+    assert parameters.keys() == wanted.keys(), (sorted(parameters), sorted(wanted))
+
+    def norm(differences):
+        return torch.cat([one.detach().double().flatten() for one in differences]).norm().item()
+
+    error = norm(parameters[name] - wanted[name] for name in wanted)
+    change = norm(wanted[name] - before[name] for name in wanted)
+    assert 0 < error <= fraction * change, f"parameters differ by {error / change:.2e} of their change"

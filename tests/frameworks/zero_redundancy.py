@@ -1,4 +1,4 @@
-"""ZeroRedundancyOptimizer: each rank has the optimizer's state of some parameters, and broadcasts these after its update."""
+"""ZeroRedundancyOptimizer: each rank has the optimizer's state of some parameters, and broadcasts its updates."""
 
 import copy
 
