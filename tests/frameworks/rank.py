@@ -7,8 +7,8 @@
     a failure   the process ends at once with status 1: its peers may wait in a call, and the launcher ends them
     the end     the process group is destroyed, as a program should
 
-The environment is the one that torchrun gives: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Ranks are clients
-of a store that is there already, as under torchrun.
+The environment is that of torchrun: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, and ranks are clients of a
+store that is there already.
 """
 
 from __future__ import annotations
