@@ -2,7 +2,8 @@
 
     nvcoll run -n 2 --no-prefix benches/torch_training.py                     # needs torch: pip install '.[torch]'
 
-Both backends run in one job, one after the other in each round, and results are compared. A line has medians over the rounds.
+Both backends run in one job, one after the other in each round, and results are compared. A line has medians over
+the rounds.
 
 *calls*      `dist.all_reduce` of 8 B, 1 MiB and 64 MiB; the tensor is rewritten and checked
 *exposed*    of a step of training: its time minus that of the same step without collectives, in the same round

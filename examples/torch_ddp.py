@@ -1,7 +1,7 @@
 """Trains a small network on several CPU ranks with DistributedDataParallel on nvcoll.
 
-    torchrun --nproc-per-node 4 examples/torch_ddp.py
-    nvcoll run -n 4 --on hgx-h100 examples/torch_ddp.py
+torchrun --nproc-per-node 4 examples/torch_ddp.py
+nvcoll run -n 4 --on hgx-h100 examples/torch_ddp.py
 """
 
 import torch

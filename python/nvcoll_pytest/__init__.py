@@ -1,7 +1,7 @@
 """A plugin of pytest: ``@pytest.mark.ranks(4)`` runs a test on each of four ranks.
 
-pytest imports `plugin` in every run of a user who has nvcoll. So this package stands beside ``nvcoll``, and imports neither
-nvcoll nor torch until a marked test runs.
+pytest imports `plugin` in every run of a user who has nvcoll. So this package stands beside ``nvcoll``, and imports
+neither nvcoll nor torch until a marked test runs.
 
 | file | subject |
 |---|---|

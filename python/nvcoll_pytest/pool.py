@@ -3,9 +3,9 @@
 ::
 
     idle ──run──▶ running ──all ranks are done──▶ idle
-                     │  a rank fails, others do not end within `GRACE_S`        ┐
-                     │  a process ends                                          ├──▶ closed; the next test starts another pool
-                     └─ the time is up: stacks and last calls of all ranks      ┘
+                     │  a rank fails, others do not end within `GRACE_S`     ┐
+                     │  a process ends                                       ├──▶ closed; the next test starts another
+                     └─ the time is up: stacks and last calls of all ranks   ┘
 
 A test of n ranks runs in the first n processes; the pool grows when a test needs more. Each process is in a session of
 its own and ends with this process (`nvcoll.bound`).
@@ -105,7 +105,13 @@ class Pool:
         with open(self._folder / f"{rank}.out", "wb") as output, open(self._folder / f"{rank}.stacks", "wb") as stacks:
             command = [sys.executable, "-m", "nvcoll_pytest.worker", str(rank), str(theirs.fileno())]
             process = subprocess.Popen(
-                [*command, str(stacks.fileno()), str(os.getpid()), *self._arguments, f"--basetemp={self._folder}/tmp-{rank}"],
+                [
+                    *command,
+                    str(stacks.fileno()),
+                    str(os.getpid()),
+                    *self._arguments,
+                    f"--basetemp={self._folder}/tmp-{rank}",
+                ],
                 cwd=self._place,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -135,7 +141,7 @@ class Pool:
                 raise RuntimeError(f"rank {rank} has not started{self._output(rank)}") from None
 
     def run(self, test: str, following: str | None, setting: dict[str, Any]) -> list[RankResult]:
-        """Runs a test on all ranks; returns what each has told. Afterwards the pool is closed if a rank has not come to the end.
+        """Runs a test on all ranks; returns what each has told. If a rank has not come to the end, the pool is closed.
 
         Args:
             test: its node id.

@@ -58,7 +58,7 @@ def begin(setting: Setting, rank: int) -> None:
     import torch.distributed as dist
 
     if setting.backend == "nvcoll":
-        import nvcoll.torch  # noqa: F401, it registers the backend if no entry point has
+        import nvcoll.torch
     store = dist.FileStore(setting.store, setting.world_size)
     timeout = timedelta(seconds=setting.timeout_s + AFTER_TEST_S)
     dist.init_process_group(setting.backend, store=store, rank=rank, world_size=setting.world_size, timeout=timeout)

@@ -8,7 +8,8 @@ some skipped, some not       failed: ranks that make other calls than their peer
 a rank failed                failed, with the traceback of the rank that failed first and not because of another rank
 ===========================  ===========================================================================================
 
-Below the traceback stand what the other ranks raised, the last calls of each rank, and the stacks of those that did not end.
+Below the traceback stand what the other ranks raised, the last calls of each rank, and the stacks of those that did not
+end.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from _pytest._code.code import ExceptionRepr
 
 from nvcoll_pytest.pool import RankResult
 
@@ -143,7 +145,7 @@ def _name(report: pytest.TestReport, rank: int, world_size: int) -> None:
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         crash.message = f"rank {rank} of {world_size}: {crash.message}"
-    if hasattr(report.longrepr, "addsection"):
+    if isinstance(report.longrepr, ExceptionRepr):
         report.longrepr.addsection("rank", f"this is rank {rank} of {world_size}", sep="_")
 
 

@@ -6,8 +6,8 @@
             ◀──   ("phase", report)             after set-up, call and tear-down
             ◀──   ("done", last calls)
 
-So fixtures, marks, parameters, conftest files and rewritten assertions work on every rank as they do elsewhere. A rank whose
-test fails ends the calls of the others at once.
+So fixtures, marks, parameters, conftest files and rewritten assertions work on every rank as they do elsewhere. A rank
+whose test fails ends the calls of the others at once.
 
 Source: pytest-xdist runs tests in other processes in the same way.
 """
@@ -47,7 +47,7 @@ class Worker:
     def pytest_cmdline_main(self, config: pytest.Config) -> None:
         """Turns options off that are the parent's business."""
         self._config = config
-        off = {
+        off: dict[str, object] = {
             **{"lf": False, "failedfirst": False, "newfirst": False, "stepwise": False, "cacheclear": False},
             **{"maxfail": 0, "usepdb": False, "xmlpath": None, "durations": None, "collectonly": False},
             **{"numprocesses": None, "dist": "no", "tx": [], "timeout": 0, "no_cov": True},

@@ -10,7 +10,8 @@ dist = pytest.importorskip("torch.distributed")
 SIZES = [pytest.param(n, marks=pytest.mark.ranks(n), id=f"{n} ranks") for n in (2, 4)]
 pytestmark = pytest.mark.parametrize("n", SIZES)
 
-SUMMED = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
+SUMMED = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8"]
+SUMMED += ["complex64", "complex128"]
 MOVED = [*SUMMED, "bool", "uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"]
 
 
@@ -233,8 +234,9 @@ def test_functional_collectives_with_autograd_and_compiled(n):
     assert program(torch.ones(3))[0] == 2 * n + 1
     assert torch.compile(program, backend="aot_eager", fullgraph=True)(torch.ones(3))[0] == 2 * n + 1
     x = torch.ones(3, requires_grad=True)
-    functional.all_gather_tensor_autograd(x, 0, group).sum().backward()
-    assert torch.equal(x.grad, torch.full((3,), float(n)))
+    weights = torch.arange(3.0 * n)
+    (weights * functional.all_gather_tensor_autograd(x, 0, group)).sum().backward()
+    assert torch.equal(x.grad, n * weights.view(n, 3)[dist.get_rank()])
 
 
 def test_sparse_all_reduce(n):
@@ -278,7 +280,7 @@ def test_a_group_beside_a_default_group_of_another_backend(n):
 
 def test_ranks_that_make_different_calls_are_told(n):
     with pytest.raises(
-        dist.DistBackendError, match="Mismatch: rank 0 called all_reduce of 3 float32.* but rank . called"
+        dist.DistBackendError, match=r"Mismatch: rank 0 called all_reduce of 3 float32.* but rank . called"
     ):
         if dist.get_rank() == 0:
             dist.all_reduce(torch.ones(3))

@@ -24,7 +24,7 @@ from nvcoll.torch.monitored import monitored_barrier
 from nvcoll.torch.rendezvous import Ranks
 from nvcoll.torch.sparse import all_reduce_sparse
 from nvcoll.torch.tensors import Parts, array, movable, only, write_back
-from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, invalid, torch_error
+from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, invalid, leave_untraced, torch_error
 
 Tensors = Sequence[torch.Tensor]
 
@@ -304,6 +304,9 @@ class Calls:
 
 for _old, _new in ALIASES.items():
     setattr(Calls, _old, getattr(Calls, _new))
+
+
+leave_untraced(Calls)
 
 
 def op_of(opts: Any) -> Any:

@@ -20,6 +20,12 @@ from nvcoll.torch.rendezvous import Ranks, ranks_of
 from nvcoll.torch.strict import NcclRules
 from nvcoll.torch.works import torch_error
 
+OLDEST = (2, 11)
+"""The oldest torch that is tested."""
+
+if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
+    raise ImportError(f"found torch {torch.__version__}, expected {'.'.join(map(str, OLDEST))} or later: update torch")
+
 CPU = torch.device("cpu")
 
 

@@ -7,7 +7,7 @@ tensors                strided ones, sparse ones; those on the CPU, where this p
 calls                  recv from any rank, monitored_barrier
 =====================  ===============================================================================================
 
-Calls in another order than those of a peer are refused always. Source: ProcessGroupNCCL.cpp and NCCLUtils.cpp of torch 2.15.
+Calls in another order than those of a peer are refused always. Source: ProcessGroupNCCL.cpp and NCCLUtils.cpp of torch.
 What it does not find: tags, which NCCL ignores; calls that hang with NCCL because streams wait for each other.
 """
 

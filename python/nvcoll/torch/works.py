@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -39,6 +40,19 @@ def torch_error(error: nvcoll.Error) -> RuntimeError:
 def invalid(message: str) -> RuntimeError:
     """Returns the exception for arguments that cannot be used."""
     return torch_error(nvcoll.InvalidArgument(message))
+
+
+def leave_untraced(owner: type) -> None:
+    """Keeps torch.compile from tracing the methods of a class, which are in C++ in other backends.
+
+    DDP calls them from C++ while compiled code runs, and then torch.compile looks at each frame of Python.
+    """
+    from torch._C._dynamo import eval_frame
+
+    skip = eval_frame._FrameAction.SKIP
+    for method in vars(owner).values():
+        if isinstance(method, FunctionType):  # it, and what it calls
+            eval_frame.set_code_exec_strategy(method.__code__, eval_frame._FrameExecStrategy(skip, skip))
 
 
 class DoneWork(dist.Work):
@@ -172,6 +186,9 @@ class _Future(torch.futures.Future[Any]):
         else:
             self.set_exception(error)
 
+
+leave_untraced(CallWork)
+leave_untraced(DoneWork)
 
 _CALLBACKS = ThreadPoolExecutor(64, "nvcoll-callbacks")
 """The threads of callbacks. Chosen: more than the depth to which callbacks wait for callbacks."""
