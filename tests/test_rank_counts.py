@@ -171,7 +171,7 @@ def test_a_script_that_is_its_own_job_of_one_rank_is_counted_without_a_launcher(
 def test_what_a_killed_rank_has_left_of_a_line_spoils_no_other():
     with Inbox() as inbox:
         assert inbox.environment_of(7)[VARIABLE].endswith(":7")
-        whole = '{"rank": 0, "calls": [], "others": 3, "schedules": []}'
+        whole = '{"rank": 0, "calls": [], "others": 3, "steps": 0, "schedules": []}'
         for line in ('{"rank": 1}', '{"rank": 0}', '{"rank": 1, "calls": [', whole):
             os.write(inbox.descriptor, f"\n{line}".encode())
         (told,), silent = inbox.read()
