@@ -46,7 +46,7 @@ from nvcoll._nvcoll import (
 )
 from nvcoll.algorithms import Algorithm, algorithm
 from nvcoll.comparison import Comparison, ComparisonRow, compare
-from nvcoll.membership import finalize, init
+from nvcoll.membership import finalize, init, step
 from nvcoll.node import Node
 from nvcoll.price import Price
 from nvcoll.report import Report, ReportRow
@@ -97,5 +97,6 @@ __all__ = [
     "premul_sum",
     "schedule",
     "spawn",
+    "step",
     "verify",
 ]
