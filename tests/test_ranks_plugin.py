@@ -1,6 +1,6 @@
 """Tests with the mark ``ranks``: every outcome of a test on several ranks, and what pytest shows of it.
 
-The inner sessions run tests of nvcoll alone, so that they need no torch. `tests/torch_backend` runs tests of torch in this way.
+The inner sessions run tests of nvcoll alone, so that they need no torch. `tests/torch_backend` runs tests of torch so.
 """
 
 import os

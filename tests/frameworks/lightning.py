@@ -2,22 +2,27 @@
 
 import copy
 
+import pytest
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from frameworks.features import feature
 from frameworks.training import assert_same, batches, model, optimizer, part, trained_alone
 
 
-def fitted(here, strategy, start, data, **told):
-    """Trains a model with Lightning's Trainer. Returns the model and the Trainer."""
+def fitted(here, strategy, start, data, prepare=lambda module: None, **told):
+    """Trains a model with Lightning's Trainer, after ``prepare(module)``. Returns the model and the Trainer."""
     import lightning
 
     class Module(lightning.LightningModule):
         def __init__(self):
             super().__init__()
             self.model = copy.deepcopy(start)
+
+        def configure_model(self):
+            prepare(self)
 
         def training_step(self, batch, _index):
             x, y = batch
@@ -61,6 +66,26 @@ def data_parallel(here):
     trainer.save_checkpoint(here.folder / "whole.ckpt")
     saved = torch.load(here.folder / "whole.ckpt", weights_only=False)["state_dict"]
     assert_same({name.removeprefix("model."): value for name, value in saved.items()}, alone)
+
+
+@feature(needs="lightning", makes_group=True)
+def sharded(here):
+    """fully_shard by ModelParallelStrategy. Lightning's FSDPStrategy refuses CPUs."""
+    from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
+    from torch.distributed.fsdp import fully_shard
+
+    start, data = model(), batches()
+    with pytest.raises(ValueError, match="The strategy `fsdp` requires a GPU accelerator"):
+        fitted(here, FSDPStrategy(process_group_backend=here.backend), start, data)
+
+    def shard(module):
+        if not isinstance(module.model[0].weight, DTensor):
+            fully_shard(module.model, mesh=module.device_mesh["data_parallel"])
+
+    strategy = ModelParallelStrategy(here.world_size, 1, process_group_backend=here.backend)
+    module, _ = fitted(here, strategy, start, data, shard)
+    found = {name: value.full_tensor() for name, value in module.model.named_parameters()}
+    assert_same(found, trained_alone(start, data))
 
 
 @feature(needs="lightning", makes_group=True)

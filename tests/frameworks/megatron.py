@@ -1,6 +1,6 @@
 """Megatron-Core: a GPT of two layers, with tensor, sequence, pipeline and data parallel.
 
-Megatron-Core is written for GPUs: some two hundred places ask for the current GPU. `on_the_cpu` is all that these tests
+Megatron-Core is written for GPUs: some 280 places ask for a GPU. `on_the_cpu` is all that these tests
 change:
 
 ::

@@ -50,6 +50,18 @@ def test_every_op(n, op):
     assert torch.equal(x, expected / n if op == "AVG" else expected)
 
 
+def test_the_average_of_integers_is_rounded_toward_zero(n):
+    x = torch.tensor([-1 - 2 * dist.get_rank(), 7, dist.get_rank()])
+    total = sum(torch.tensor([-1 - 2 * rank, 7, rank]) for rank in range(n))
+    y, z = x.clone(), torch.empty(3, dtype=torch.int64)
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    dist.reduce_scatter_tensor(z, y.repeat(n), dist.ReduceOp.AVG, async_op=True).wait()
+    dist.reduce(y, 1, dist.ReduceOp.AVG)
+    expected = total.div(n, rounding_mode="trunc")
+    assert torch.equal(x, expected) and torch.equal(z, expected)
+    assert dist.get_rank() != 1 or torch.equal(y, expected)
+
+
 def test_premul_sum_scales_each_contribution(n):
     x = torch.ones(4) * (dist.get_rank() + 1)
     dist.all_reduce(x, dist._make_nccl_premul_sum(0.5))

@@ -1,4 +1,4 @@
-"""Scripts for torch as users start them: with torchrun, unchanged, with a table at the end, on hosts that nvcoll refuses."""
+"""Scripts for torch as users start them: with torchrun, unchanged, with a table at the end, on several hosts."""
 
 import os
 import re

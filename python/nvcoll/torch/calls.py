@@ -89,33 +89,45 @@ class Calls:
         x = only(tensors)
         if x.layout is not torch.strided:
             return all_reduce_sparse(self, x, opts)
-        x, op = array(x), op_of(opts)
-        return self._make(opts, tensors, lambda **how: self._comm.all_reduce(x, op, **how))
+        x = array(x)
+        op, finish = self._reduction(opts, [x])
+        return self._make(opts, tensors, lambda **how: self._comm.all_reduce(x, op, **how), finish)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
-        xs, op = [array(x) for x in tensors], op_of(opts)
-        return self._make_group(opts, tensors, lambda: [self._comm.all_reduce(x, op) for x in xs])
+        xs = [array(x) for x in tensors]
+        op, finish = self._reduction(opts, xs)
+        return self._make_group(opts, tensors, lambda: [self._comm.all_reduce(x, op) for x in xs], finish)
 
     def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
-        x, op, root = array(only(tensors)), op_of(opts), opts.rootRank
-        return self._make(opts, tensors, lambda **how: self._comm.reduce(x, op, root=root, **how))
+        x, root = array(only(tensors)), opts.rootRank
+        op, finish = self._reduction(opts, [x])
+        finish = finish if self._comm.rank == root else None
+        return self._make(opts, tensors, lambda **how: self._comm.reduce(x, op, root=root, **how), finish)
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> dist.Work:
-        out, op = array(only(outputs)), op_of(opts)
+        out = array(only(outputs))
+        op, finish = self._reduction(opts, [out])
         parts = self._parts(inputs[0], is_read=True)
         counts = None if parts.are_even else parts.counts
         return self._make(
-            opts, outputs, lambda **how: self._comm.reduce_scatter(parts.array, op, counts=counts, out=out, **how)
+            opts,
+            outputs,
+            lambda **how: self._comm.reduce_scatter(parts.array, op, counts=counts, out=out, **how),
+            finish,
         )
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
-        out, x, op = array(output), array(input), op_of(opts)
+        out, x = array(output), array(input)
+        op, finish = self._reduction(opts, [out])
         self._check_shares(out, x, "input")
-        return self._make(opts, [output], lambda **how: self._comm.reduce_scatter(x, op, out=out, **how))
+        return self._make(opts, [output], lambda **how: self._comm.reduce_scatter(x, op, out=out, **how), finish)
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
-        pairs, op = [(array(out), array(x)) for out, x in zip(outputs, inputs, strict=True)], op_of(opts)
-        return self._make_group(opts, outputs, lambda: [self._comm.reduce_scatter(x, op, out=out) for out, x in pairs])
+        pairs = [(array(out), array(x)) for out, x in zip(outputs, inputs, strict=True)]
+        op, finish = self._reduction(opts, [out for out, _ in pairs])
+        return self._make_group(
+            opts, outputs, lambda: [self._comm.reduce_scatter(x, op, out=out) for out, x in pairs], finish
+        )
 
     # Copies
 
@@ -230,6 +242,20 @@ class Calls:
         return DONE
 
     # How a call is made
+
+    def _reduction(self, opts: Any, outputs: Tensors) -> tuple[Any, Finish | None]:
+        """Returns nvcoll's op, and what is left to do: NCCL divides the sum of integers by the number of ranks."""
+        op = op_of(opts)
+        whole = [x for x in outputs if not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool)]
+        if op != "avg" or not whole:
+            return op, None
+        n = self._comm.world_size
+
+        def divide() -> None:
+            for x in whole:
+                x.div_(n, rounding_mode="trunc")
+
+        return "sum", divide
 
     def _make(self, opts: Any, results: Tensors, call: Callable[..., Any], finish: Finish | None = None) -> dist.Work:
         """Makes a call at once, or issues it.
