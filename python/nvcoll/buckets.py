@@ -3,8 +3,8 @@
 DDP and FSDP cut what they reduce and gather into buckets. Small buckets cost a latency each. Large buckets start late,
 so they overlap less with compute. For the calls of one kind in a step::
 
-    best      the smallest bucket, a power of two, that takes at most 1.1 x the time of one call with all bytes
-    small     the step takes 1.25 x as long as it would with `best`
+    best      the smallest bucket, a power of two, that takes at most 1.25 x the time of one call with all bytes
+    small     the step takes 1.5 x as long as it would with `best`
     large     the buckets are 8 x `best`, and there are at most 4
 
 Source: ours. The factors are chosen. What it does not know: the time of compute, with which calls overlap.
@@ -28,7 +28,7 @@ BUCKETED = ("all_reduce", "reduce_scatter", "all_gather")
 SMALLEST, LARGEST = 64 << 10, 1 << 30
 """The buckets that are tried, in bytes. Chosen."""
 
-TOLERANCE, TOO_SMALL, TOO_LARGE, FEW = 1.1, 1.25, 8, 4
+TOLERANCE, TOO_SMALL, TOO_LARGE, FEW = 1.25, 1.5, 8, 4
 
 
 def bucket_hints(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int) -> Iterator[str]:
