@@ -17,10 +17,10 @@ use crate::run::doings::doings;
 use crate::run::fault::{Fault, Moment};
 use crate::run::quiesce::{ring_everybody, sleep_until_quiet};
 use crate::run::report::{error_of, timed_out_before};
-use crate::sync::atomic::{pause, AtomicU32, Ordering};
+use crate::sync::atomic::pause;
 use crate::sync::backoff::{give_way, Backoff, Next};
 use crate::sync::record::WORDS;
-use crate::sync::{Cause, Doorbell, Pair};
+use crate::sync::{Cause, Doorbell, Pair, Visitors};
 
 /// The messages of one rank. One thread at a time uses it.
 #[derive(Debug)]
@@ -33,15 +33,15 @@ pub(crate) struct Mailbox {
     doings: String,
     /// The number of sends and receives that it has begun.
     begun: u32,
-    /// The number of threads that need the mailbox now.
-    visitors: Arc<AtomicU32>,
+    /// The threads that need the mailbox now.
+    visitors: Arc<Visitors>,
     /// What a test has asked to happen. A step is a move of any transfer.
     fault: Option<Box<Fault>>,
 }
 
 impl Mailbox {
     /// Makes the mailbox of a rank that has sent nothing yet. A wait that may pause leaves the mailbox to `visitors`.
-    pub(crate) fn new(world_size: u32, own: u32, visitors: Arc<AtomicU32>) -> Self {
+    pub(crate) fn new(world_size: u32, own: u32, visitors: Arc<Visitors>) -> Self {
         let (outgoing, incoming) = ((0..world_size).map(|_| None).collect(), (0..world_size).map(|_| None).collect());
         let (matching, doings) = Default::default();
         Self { own, outgoing, incoming, matching, doings, begun: 0, visitors, fault: None }
@@ -227,8 +227,8 @@ impl Mailbox {
     /// Says whether a wait gives the mailbox back for a while: at its time, or to a visitor.
     #[inline]
     fn is_to_pause(&self, pause_at: Option<Instant>) -> bool {
-        // Relaxed: a visitor rings after it has come.
-        pause_at.is_some_and(|at| self.visitors.load(Ordering::Relaxed) > 0 || Instant::now() >= at)
+        // A visitor rings after it has come.
+        pause_at.is_some_and(|at| self.visitors.are_waiting() || Instant::now() >= at)
     }
 
     /// Moves every transfer once, and ends all if one of some has no time left or nobody to wait for, as [`Mailbox::wait`] does.

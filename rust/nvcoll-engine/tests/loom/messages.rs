@@ -9,7 +9,8 @@ use loom::thread;
 
 use nvcoll_engine::sync::frames::{Frames, FRAMES};
 use nvcoll_engine::sync::offers::{Acceptance, ChunkClaims, Side};
-use nvcoll_engine::sync::Doorbell;
+use nvcoll_engine::sync::try_lock::TryLock;
+use nvcoll_engine::sync::{Doorbell, Visitors};
 
 use crate::{must_fail, Data};
 
@@ -175,4 +176,31 @@ fn sleeper_for_a_frame(publishes_first: bool) {
 fn a_rank_that_sleeps_for_a_message_is_woken() {
     loom::model(|| sleeper_for_a_frame(true));
     must_fail(|| sleeper_for_a_frame(false));
+}
+
+/// A visitor finds the mailbox free and works there without its lock, which stands for the work that needs what the visitor holds. The
+/// holder works under the lock.
+fn visit_of_a_mailbox(looks_at_visitors: bool) {
+    on_both_ends(
+        (Visitors::default(), TryLock::new(()), Data::new()),
+        |(visitors, lock, data)| {
+            visitors.arrive();
+            if lock.take().is_some() {
+                data.write(1);
+            }
+        },
+        move |(visitors, lock, data)| {
+            if let Some(_held) = lock.take() {
+                if !looks_at_visitors || !visitors.are_there() {
+                    data.write(2);
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn nobody_works_under_the_lock_of_a_mailbox_that_a_visitor_has_found_free() {
+    loom::model(|| visit_of_a_mailbox(true));
+    must_fail(|| visit_of_a_mailbox(false));
 }

@@ -9,8 +9,8 @@ use crate::deadline::{Deadline, WaitLimit};
 use crate::error::Result;
 use crate::messages::transfer::MessageTransfer;
 use crate::ranks::tender::HasMessages;
-use crate::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
-use crate::sync::Doorbell;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Doorbell, Visitors};
 
 /// The sleep of a visitor between two looks. Chosen: a poll takes microseconds.
 const LOOK: Duration = Duration::from_micros(20);
@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_micros(20);
 pub(crate) struct Tending {
     is_on: AtomicBool,
     transfers: Mutex<Vec<(Weak<MessageTransfer>, Deadline)>>,
-    /// The number of threads that need the mailbox now. Threads that wait for a transfer leave it to them.
-    pub(super) visitors: Arc<AtomicU32>,
+    /// The threads that need the mailbox now. Threads that wait for a transfer leave it to them.
+    pub(super) visitors: Arc<Visitors>,
 }
 
 impl Tending {
@@ -32,10 +32,7 @@ impl Tending {
     }
 }
 
-/// A thread that needs the mailbox of a member for a moment. Its drop gives the mailbox back.
-///
-/// The visitor counts itself, and then looks whether the mailbox is free. A thread that moves transfers locks the mailbox, and then looks
-/// whether there are visitors: if so, it unlocks at once. So when the visitor has found the mailbox free, others lock it for a moment only.
+/// A thread that needs the mailbox of a member for a moment: see `sync/visitors.rs`. Its drop gives the mailbox back.
 #[derive(Debug)]
 pub struct Visit<'a>(&'a Member);
 
@@ -55,8 +52,7 @@ impl Visit<'_> {
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire in `wait_for_visitors`, so that the lock is seen free.
-        self.0.tending.visitors.fetch_sub(1, Ordering::Release);
+        self.0.tending.visitors.leave();
     }
 }
 
@@ -93,9 +89,7 @@ impl Member {
         if !self.is_tended() || !self.process.is_current() {
             return None;
         }
-        // Relaxed: the fence orders it before the look at the lock; it pairs with that in `has_visitors`.
-        self.tending.visitors.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.tending.visitors.arrive();
         let visit = Visit(self);
         if !visit.is_free() {
             Doorbell::ring_all(self.world.lines[self.rank as usize].bells());
@@ -113,18 +107,12 @@ impl Member {
     /// Says whether a visitor needs the mailbox, to a thread that has just locked it.
     #[inline]
     pub(super) fn has_visitors(&self) -> bool {
-        if !self.is_tended() {
-            return false;
-        }
-        fence(Ordering::SeqCst);
-        // Relaxed: ordered by the fence.
-        self.tending.visitors.load(Ordering::Relaxed) > 0
+        self.is_tended() && self.tending.visitors.are_there()
     }
 
     /// Waits until visitors have gone.
     pub(super) fn wait_for_visitors(&self) {
-        // Acquire: pairs with the Release of a visit's drop.
-        while self.tending.visitors.load(Ordering::Acquire) > 0 {
+        while !self.tending.visitors.have_left() {
             sleep(LOOK);
         }
     }
