@@ -58,7 +58,8 @@ class Calls:
     """The calls of a process group on a communicator."""
 
     def _use(self, ranks: Ranks, timeout: timedelta) -> None:
-        self._comm, self._turn, self._leave = ranks.comm, ranks.turn, ranks.leave
+        self._comm, self._leave = ranks.comm, ranks.leave
+        self._turn, self._issuing = ranks.turn, ranks.issuing
         self.set_timeout(timeout)
         self._comm._move_in_background()
 
@@ -269,7 +270,8 @@ class Calls:
         timeout = _seconds(getattr(opts, "timeout", None)) or self._timeout_s
         try:
             if getattr(opts, "asyncOp", True):
-                return CallWork(call(timeout=timeout, async_op=True), results, finish)
+                with self._issuing:
+                    return CallWork(call(timeout=timeout, async_op=True), results, finish)
             with self._turn:
                 call(timeout=timeout)
         except nvcoll.Error as error:
@@ -281,23 +283,22 @@ class Calls:
     def _make_group(
         self, opts: Any, results: Tensors, calls: Callable[[], Any], finish: Finish | None = None
     ) -> dist.Work:
-        """Makes several calls together: see `_make`."""
-        is_async = getattr(opts, "asyncOp", True)
+        """Makes several calls together: see `_make`. They are issued in any case, so that locks are held briefly."""
         timeout = _seconds(getattr(opts, "timeout", None)) or self._timeout_s
         try:
-            with self._turn, self._comm.group(timeout=timeout, async_op=is_async) as group:
+            with self._turn, self._issuing, self._comm.group(timeout=timeout, async_op=True) as group:
                 calls()
         except nvcoll.Error as error:
             raise torch_error(error) from error
-        if group.work is not None:
-            return CallWork(group.work, results, finish)
-        if finish is not None:
-            finish()
-        return DoneWork(results) if is_async else DONE
+        work = DoneWork(results) if group.work is None else CallWork(group.work, results, finish)
+        if not getattr(opts, "asyncOp", True):
+            work.wait()
+        return work
 
     def _message(self, tensors: Tensors, begin: Callable[[torch.Tensor, float | None], nvcoll.Work]) -> dist.Work:
         try:
-            return CallWork(begin(movable(only(tensors)), self._timeout_s), tensors)
+            with self._issuing:
+                return CallWork(begin(movable(only(tensors)), self._timeout_s), tensors)
         except nvcoll.Error as error:
             raise torch_error(error) from error
 

@@ -6,6 +6,7 @@ The timeout of a group is that of each of its calls. A call that fails ends all 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -48,7 +49,7 @@ class ProcessGroup(Calls, dist.ProcessGroup):
         if Backend is not None:
             kind = dist.ProcessGroup.BackendType.CUSTOM
             self._set_default_backend(kind)
-            self._register_backend(CPU, kind, Backend(Ranks(ranks.comm, turn=ranks.turn), timeout))
+            self._register_backend(CPU, kind, Backend(replace(ranks, leave=lambda: None), timeout))
 
     def name(self) -> str:
         return "nvcoll"

@@ -36,11 +36,13 @@ class Ranks:
         comm: their communicator.
         leave: what ends it for this rank.
         turn: held by the thread that makes a call: torch lets several threads use a group.
+        issuing: held while a call is issued, and while several calls are collected that are launched together.
     """
 
     comm: nvcoll.Communicator
     leave: Callable[[], None] = lambda: None
     turn: threading.Lock = field(default_factory=threading.Lock)
+    issuing: threading.Lock = field(default_factory=threading.Lock)
 
 
 def ranks_of(options: Any) -> Ranks:

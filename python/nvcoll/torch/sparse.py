@@ -10,20 +10,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from nvcoll import InvalidArgument
-from nvcoll.torch.works import DoneWork
+from nvcoll.torch.works import DoneWork, invalid
 
 
 def all_reduce_sparse(group: Any, x: torch.Tensor, opts: Any) -> dist.Work:
     """Adds the entries of all ranks, and makes ``x`` the sum. Runs at once.
 
     Raises:
-        InvalidArgument: the layout is not COO, or the op is not sum.
+        DistBackendError: the layout is not COO, or the op is not sum.
     """
     from nvcoll.torch.calls import op_of
 
     if x.layout is not torch.sparse_coo or op_of(opts) != "sum":
-        raise InvalidArgument(f"found {x.layout} and op {op_of(opts)}: sparse tensors are COO, and their op is sum")
+        raise invalid(f"found {x.layout} and op {op_of(opts)}: sparse tensors are COO, and their op is sum")
     own = x.coalesce()
     comm = group._comm
     lengths = torch.zeros(comm.world_size, dtype=torch.int64)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import torch
 
-from nvcoll import InvalidArgument
 from nvcoll._nvcoll import dtypes
+from nvcoll.torch.works import invalid
 
 _NAMES = {row.name for row in dtypes()}
 
@@ -28,23 +28,23 @@ def only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Returns the tensor of a list of one.
 
     Raises:
-        InvalidArgument: there are more, or none.
+        DistBackendError: there are more, or none.
     """
     if isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:
-        raise InvalidArgument(f"found {len(tensors)} tensors, expected one: a rank has one device")
+        raise invalid(f"found {len(tensors)} tensors, expected one: a rank has one device")
     return tensors[0]
 
 
 def array(x: torch.Tensor) -> torch.Tensor:
     """Returns a tensor as nvcoll reads it: without autograd, conjugation and negation."""
     if not x.is_cpu or x.layout is not torch.strided:
-        raise InvalidArgument(_no_array(x))
+        raise invalid(_no_array(x))
     if x.requires_grad:
         x = x.detach()
     if x.is_conj() or x.is_neg():
-        raise InvalidArgument("found a lazily conjugated or negated view: pass x.resolve_conj().resolve_neg()")
+        raise invalid("found a lazily conjugated or negated view: pass x.resolve_conj().resolve_neg()")
     return x
 
 
@@ -54,7 +54,7 @@ def movable(x: torch.Tensor) -> torch.Tensor:
     if x.dtype in KNOWN:
         return x
     if not x.is_contiguous():
-        raise InvalidArgument(f"found a strided tensor of {x.dtype}, which nvcoll moves as bytes: pass x.contiguous()")
+        raise invalid(f"found a strided tensor of {x.dtype}, which nvcoll moves as bytes: pass x.contiguous()")
     return x.flatten().view(torch.uint8)
 
 
@@ -70,7 +70,7 @@ class Parts:
         self._tensors = [movable(x) for x in tensors]
         kinds = sorted({str(x.dtype) for x in tensors})
         if len(kinds) > 1:
-            raise InvalidArgument(f"found tensors of several dtypes in one list: {', '.join(kinds)}")
+            raise invalid(f"found tensors of several dtypes in one list: {', '.join(kinds)}")
         self.counts = [x.numel() for x in self._tensors]
         adjacent = _adjacent(self._tensors)
         self.is_copy = adjacent is None
