@@ -6,7 +6,8 @@ Both backends run in one job, one after the other in each round, and results are
 the rounds.
 
 *calls*      `dist.all_reduce` of 8 B, 1 MiB and 64 MiB; the tensor is rewritten and checked
-*exposed*    of a step of training: its time minus that of the same step without collectives, in the same round
+*exposed*    of a step of training: its time minus that of the same step whose collectives do nothing, in one round:
+             DDP with a hook that sends nothing, FSDP2 on a mesh of one rank
 """
 
 import statistics
@@ -21,6 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 ROUNDS = 15
 """The number of rounds. Chosen: a line takes seconds."""
+
+ALONE = None
+"""The group of this rank alone."""
 
 CALLS = {8: 200, 1 << 20: 20, 64 << 20: 2}
 """The number of calls in a round, by bytes. Chosen: a round takes milliseconds."""
@@ -38,11 +42,22 @@ def transformer():
     return torch.nn.TransformerEncoder(layer, 8, enable_nested_tensor=False), torch.randn(4, 32, 256)
 
 
-def replicated(model, group):
-    return DistributedDataParallel(model, process_group=group)
+def replicated(model, group, is_alone):
+    made = DistributedDataParallel(model, process_group=group)
+    if is_alone:
+        made.register_comm_hook(None, unsent)
+    return made
 
 
-def sharded(model, group):
+def unsent(_state, bucket):
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def sharded(model, group, is_alone):
+    if is_alone:
+        group = ALONE
     mesh = DeviceMesh.from_group(group, "cpu")
     for part in model.layers if hasattr(model, "layers") else model:
         if any(True for _ in part.parameters()):
@@ -60,10 +75,10 @@ def timed(step):
 def training(make, wrap, groups):
     """Times steps of a model for each group, and without collectives; returns the medians in ms."""
     steps = {}
-    for name, group in [*groups.items(), ("alone", None)]:
+    for name, group in [*groups.items(), ("alone", groups["nvcoll"])]:
         torch.manual_seed(0)
         model, batch = make()
-        trained = model if group is None else wrap(model, group)
+        trained = wrap(model, group, name == "alone")
         optimizer = torch.optim.SGD(trained.parameters(), lr=1e-3)
 
         def step(trained=trained, optimizer=optimizer, batch=batch):
@@ -108,7 +123,9 @@ def calls(nbytes, groups):
 def main():
     dist.init_process_group("nvcoll")
     torch.set_num_threads(1)
+    global ALONE
     groups = {"nvcoll": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
+    ALONE = dist.new_group([dist.get_rank()], use_local_synchronization=True)
     lines = [f"{dist.get_world_size()} ranks, torch {torch.__version__}, one thread each"]
     lines.append(f"{'all_reduce':24}{'nvcoll us':>12}{'gloo us':>12}{'ratio':>8}")
     for nbytes in CALLS:
