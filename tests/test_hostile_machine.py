@@ -125,11 +125,11 @@ def split(comm, _name):
     comm.split(0).all_reduce(np.ones(3))
 
 
-def assert_all_were_told(patterns, found):
-    """Every text is told by a pattern, and every pattern tells a text."""
-    telling = [[pattern for pattern in patterns if re.fullmatch(pattern, text)] for text in found]
+def assert_all_were_told(patterns, found, at_times=()):
+    """Every text is told by a pattern, and every pattern tells a text, except those that do so `at_times`."""
+    telling = [[one for one in (*patterns, *at_times) if re.fullmatch(one, text)] for text in found]
     assert all(telling), [text for text, of in zip(found, telling, strict=True) if not of]
-    assert {one for of in telling for one in of} == {*patterns}, found
+    assert {one for of in telling for one in of} >= {*patterns}, found
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -139,7 +139,8 @@ def test_a_join_ends_for_all_if_a_rank_has_no_descriptors(job, at):
     socket = (
         r"OSError: \[Errno 24\] (no|rank \d cannot) .*(socket|connection|accept).*: Too many open files \(os error 24\)"
     )
-    assert_all_were_told([socket, memory, NOT_RECEIVED], own)
+    # Which of its two last steps lacks descriptors depends on which rank is faster.
+    assert_all_were_told([socket, memory], own, at_times=[NOT_RECEIVED])
     missing = rf"(Closed|Timeout): .*rank {at} .*"
     assert_all_were_told([NOT_SHARED.format(rank=at), missing], others)
 
@@ -148,7 +149,7 @@ def test_a_join_ends_for_all_if_a_rank_has_no_descriptors(job, at):
 def test_a_split_ends_for_all_if_a_rank_has_no_descriptors(job, at):
     own, others = told(job, split, at, "descriptors", range(60))
     memory = [NO_DESCRIPTOR.format(what=what) for what in ("words", "bells", "staging")]
-    assert_all_were_told([*memory, NOT_RECEIVED], own)
+    assert_all_were_told(memory, own, at_times=[NOT_RECEIVED])
     assert_all_were_told([NOT_SHARED.format(rank=at)], others)
 
 
