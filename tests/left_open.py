@@ -49,7 +49,7 @@ def assert_nothing_was_left(before: LeftOpen, rounds: int) -> None:
 
 
 def resident_bytes() -> int:
-    """Returns how much memory this process has touched and not given back, without what the allocator of glibc keeps."""
+    """Returns how much memory this process has touched and not given back, but not what the allocator keeps."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/statm") as statm:
