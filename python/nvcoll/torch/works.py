@@ -162,21 +162,27 @@ class CallWork(dist.Work):
 class _Future(torch.futures.Future[Any]):
     """The future of a call in flight."""
 
-    _has_callbacks = False
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_callbacks = False
+        self._ending = threading.Lock()
 
     def then(self, callback: Callable[..., Any]) -> Any:
-        self._has_callbacks = True
+        with self._ending:
+            self._has_callbacks = True
         return super().then(callback)
 
     def add_done_callback(self, callback: Callable[..., None]) -> None:
-        self._has_callbacks = True
+        with self._ending:
+            self._has_callbacks = True
         super().add_done_callback(callback)
 
     def _end(self, work: CallWork) -> None:
-        if self._has_callbacks:
-            _CALLBACKS.submit(self._set, work)
-        else:
-            self._set(work)
+        with self._ending:  # a callback that is added meanwhile runs where it is added
+            if not self._has_callbacks:
+                self._set(work)
+                return
+        _CALLBACKS.submit(self._set, work)
 
     def _set(self, work: CallWork) -> None:
         error = work.exception()
