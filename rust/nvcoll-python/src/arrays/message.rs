@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::memory::strided::{PlacedArray, TryBudget};
 use nvcoll_engine::messages::transfer::{Direction, Envelope, MessageBuffer, MessageTransfer, TransferEnd};
-use nvcoll_engine::ranks::member::tending::Visit;
+use nvcoll_engine::ranks::member::tending::MailboxVisit;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::Completion;
 use nvcoll_engine::{Deadline, Error, OriginalArray};
@@ -275,7 +275,7 @@ impl MessageArray {
 }
 
 /// Waits until no other thread uses the mailbox, if messages move in the background, without the GIL: the other thread may need it.
-fn reach<'a>(py: Python<'_>, member: &'a Member) -> Option<Visit<'a>> {
+fn reach<'a>(py: Python<'_>, member: &'a Member) -> Option<MailboxVisit<'a>> {
     let visit = member.visit()?;
     if !visit.is_free() {
         py.detach(|| visit.wait());

@@ -195,7 +195,7 @@ impl Member {
         loop {
             match self.messages.try_lock() {
                 Ok(mailbox) => return Ok(mailbox),
-                // Another thread looks whether a visitor has come: see `Visit`.
+                // Another thread looks whether a visitor has come: see `MailboxVisit`.
                 Err(_) if self.is_tended() => pause(),
                 Err(_) => return Err(IN_USE),
             }

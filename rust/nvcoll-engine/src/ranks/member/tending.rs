@@ -34,9 +34,9 @@ impl Tending {
 
 /// A thread that needs the mailbox of a member for a moment: see `sync/visitors.rs`. Its drop gives the mailbox back.
 #[derive(Debug)]
-pub struct Visit<'a>(&'a Member);
+pub struct MailboxVisit<'a>(&'a Member);
 
-impl Visit<'_> {
+impl MailboxVisit<'_> {
     /// Says whether nobody uses the mailbox.
     pub fn is_free(&self) -> bool {
         self.0.messages.try_lock().is_ok()
@@ -50,7 +50,7 @@ impl Visit<'_> {
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for MailboxVisit<'_> {
     fn drop(&mut self) {
         self.0.tending.visitors.leave();
     }
@@ -85,12 +85,12 @@ impl Member {
     }
 
     /// Asks the threads that use the mailbox to leave it, if messages move in the background.
-    pub fn visit(&self) -> Option<Visit<'_>> {
+    pub fn visit(&self) -> Option<MailboxVisit<'_>> {
         if !self.is_tended() || !self.process.is_current() {
             return None;
         }
         self.tending.visitors.arrive();
-        let visit = Visit(self);
+        let visit = MailboxVisit(self);
         if !visit.is_free() {
             Doorbell::ring_all(self.world.lines[self.rank as usize].bells());
         }
@@ -98,7 +98,7 @@ impl Member {
     }
 
     /// Visits, and waits until nobody uses the mailbox. A thread with the interpreter's lock must not call it.
-    pub(super) fn come_in(&self) -> Option<Visit<'_>> {
+    pub(super) fn come_in(&self) -> Option<MailboxVisit<'_>> {
         let visit = self.visit();
         visit.as_ref().inspect(|visit| visit.wait());
         visit
