@@ -213,8 +213,8 @@ def small_group():
 def test_a_rank_that_the_system_kills_for_its_memory_is_told_so(small_group):
     program = """
     comm = nvcoll.init(timeout=60)
-    sys.stdin.readline()
     comm.barrier()
+    sys.stdin.readline()
     if comm.rank == 1:
         np.ones(1 << 28)
     try:
@@ -223,10 +223,11 @@ def test_a_rank_that_the_system_kills_for_its_memory_is_told_so(small_group):
         print(error.signal, error)
     """
     processes = start(2, program, "memory", stdin=True)
-    for process in processes:
+    # rank 0 joins the group, whose count of deaths it reads, after the death of its peer: else both may be killed
+    for process in reversed(processes):
         small_group.write_text(str(process.pid))
-    for process in processes:
         print(file=process.stdin, flush=True)
+        process.wait(WAIT_S)
     (status, out, _), (killed, _, _) = results(processes)
     assert (status, killed) == (0, -signal.SIGKILL)
     assert out.startswith("9 rank 1 ")
