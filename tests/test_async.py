@@ -158,23 +158,44 @@ def test_the_wait_returns_what_the_call_returns_and_strided_arrays_are_written_b
 
 TOUCHES = {
     "a call that blocks": lambda comm, x: comm.broadcast(x),
-    "a call that returns at once": lambda comm, x: comm.all_reduce(np.ones(100), out=x, async_op=True),
     "a call that reads": lambda comm, x: comm.all_gather(x[7:9]),
-    "a row of counts": lambda comm, x: comm.all_to_all(x[:2], counts=[1, 1], async_op=True),
-    "strided": lambda comm, x: comm.all_reduce(x[::3], async_op=True),
+    "a row of counts": lambda comm, x: comm.all_to_all(x[:2], counts=[1, 1]),
+    "strided": lambda comm, x: comm.all_reduce(x[::3]),
+    "a message": lambda comm, x: comm.isend(x[:1], 0),
     "a node": lambda comm, x: nvcoll.Node(1).all_reduce([x]),
     "a plan": lambda comm, x: nvcoll.Node(1).plan("all_reduce", [x]).run(),
 }
 
 
 @pytest.mark.parametrize("touch", TOUCHES)
-def test_an_array_in_flight_is_refused_to_every_other_call_and_both_are_named(touch):
+def test_an_array_in_flight_is_refused_to_other_calls_and_both_are_named(touch):
     def check(comm, x, work):
         with pytest.raises(nvcoll.Busy, match="in flight") as refused:
             TOUCHES[touch](comm, x)
         assert "all_reduce of 100 float64" in str(refused.value) and not work.done()
 
     assert (beside_a_call_in_flight(check)[1] == 3).all()
+
+
+def test_calls_that_were_issued_on_one_communicator_share_arrays_in_the_order_of_issue():
+    def program(comm):
+        x, rows = np.full(1000, comm.rank + 1.0), np.zeros((2, 500))
+        with comm.group(async_op=True) as group:
+            comm.all_reduce(x)  # 3
+        works = [
+            group.work,
+            comm.all_reduce(x, "prod", async_op=True),  # 9
+            comm.all_reduce(x[::2], async_op=True),  # 18, 9
+            comm.all_gather(x[:500], out=rows, async_op=True),
+            comm.all_to_all(x[:2], counts=[1, 1], out=x[2:4], async_op=True),
+        ]
+        for work in works:
+            work.wait()
+        return x.tolist(), rows.tolist()
+
+    for x, rows in nvcoll.Node(2).run(program, timeout=WATCHDOG_S):
+        assert x[4:] == [18, 9] * 498 and rows == [[18, 9] * 250] * 2
+        assert x[2:4] in ([18, 18], [9, 9])
 
 
 def test_an_array_in_flight_is_refused_to_a_group_and_to_another_communicator():

@@ -1177,6 +1177,7 @@ class Communicator:
             [((2, 0), 1), None, ((2, 0), 0)]"""
 
     def _move_in_background(self) -> None: ...
+    def _wait_for_issued(self, timeout: float) -> bool: ...
     def shrink(self, *, timeout: float | None = None) -> Communicator:
         """Returns a communicator of the remaining ranks, after a rank was lost.
 
@@ -1408,7 +1409,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1474,7 +1476,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1539,7 +1542,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1602,7 +1606,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1667,7 +1672,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1734,7 +1740,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1802,7 +1809,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1873,7 +1881,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call, or `counts` and `recv_counts` of two ranks differ.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -1938,7 +1947,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
@@ -2001,7 +2011,8 @@ class Communicator:
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
             Mismatch: another rank made a different call; the message names both.
             Aborted: the program of another rank failed, or a rank called `abort`.
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""

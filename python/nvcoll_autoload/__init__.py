@@ -33,11 +33,16 @@ def register() -> None:
         _warn(f"nvcoll cannot be registered as a backend of torch.distributed: {type(error).__name__}: {error}")
 
 
+def answers_for_gloo() -> bool:
+    """Says whether nvcoll answers for gloo."""
+    return os.environ.get(VARIABLE) == REPLACE
+
+
 def _register(dist: Any) -> None:
     if "NVCOLL" not in dist.Backend._plugins:
         dist.Backend.register_backend("nvcoll", _create, extended_api=True, devices=["cpu"])
     value = os.environ.get(VARIABLE, "")
-    if value == REPLACE:
+    if answers_for_gloo():
         _answer_for_gloo(dist)
     elif value:
         _warn(f"{VARIABLE}={value} has no effect: set it to {REPLACE}, or unset it")

@@ -153,6 +153,37 @@ def test_asynchronous_calls_and_their_futures(n):
     assert [one[0].item() for one in outputs] == list(range(n))
 
 
+def test_calls_of_a_group_share_tensors_in_the_order_of_issue(n):
+    rank = dist.get_rank()
+    x, y, shares = torch.ones(1000), torch.empty(3), [torch.zeros(3) for _ in range(n)]
+    works = [dist.all_reduce(x, async_op=True), dist.all_reduce(x, async_op=True)]
+    dist.all_reduce(x)  # it runs after both
+    assert torch.all(x == n**3) and all(work.is_completed() for work in works)
+    works = [dist.broadcast(part.fill_(rank), 1, async_op=True) for part in shares]
+    works.append(dist.reduce_scatter(y, shares, async_op=True))  # a copy of what the calls before it write
+    for work in works:
+        work.wait()
+    assert torch.all(y == n)
+
+
+def test_calls_are_events_of_the_profiler(n):
+    x, y = torch.ones(5, 3), torch.empty(5 * n, 3)
+
+    def calls():
+        dist.all_reduce(x)
+        dist.all_gather_into_tensor(y, x, async_op=True).wait()
+        dist.barrier()
+
+    calls()
+    with torch.profiler.profile(record_shapes=True) as recorded:
+        calls()
+        with pytest.raises(dist.DistBackendError):
+            dist.group.WORLD.allreduce([x, x])
+    events = [event for event in recorded.events() if event.name.startswith("nvcoll:") and event.is_async]
+    assert [event.name.removeprefix("nvcoll:") for event in events] == ["all_reduce", "all_gather", "barrier"]
+    assert [event.input_shapes for event in events[:2]] == [[[5, 3]]] * 2
+
+
 def test_a_callback_may_wait_for_the_next_call(n):
     x, y = torch.ones(3), torch.ones(3)
 

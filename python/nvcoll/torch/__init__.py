@@ -14,6 +14,7 @@
 | `rendezvous` | how the ranks of a group find each other |
 | `tensors` | lists of tensors as one array, dtypes that nvcoll does not know |
 | `works` | ``Work`` and ``Future`` of a call |
+| `profiling` | events for torch's profiler |
 | `strict` | what NCCL would refuse |
 | `reporting` | what the calls would cost on other machines |
 """

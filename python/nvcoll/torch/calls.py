@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import ReduceOp as _Op
 
 import nvcoll
 from nvcoll.torch.monitored import monitored_barrier
+from nvcoll.torch.profiling import record
 from nvcoll.torch.rendezvous import Ranks
 from nvcoll.torch.sparse import all_reduce_sparse
 from nvcoll.torch.tensors import Parts, array, movable, only, write_back
@@ -273,7 +274,10 @@ class Calls:
                 with self._issuing:
                     return CallWork(call(timeout=timeout, async_op=True), results, finish)
             with self._turn:
-                call(timeout=timeout)
+                try:
+                    call(timeout=timeout)
+                except nvcoll.Busy:  # a call before it uses an array: calls that are issued run in order
+                    call(timeout=timeout, async_op=True).wait()
         except nvcoll.Error as error:
             raise torch_error(error) from error
         if finish is not None:
@@ -286,11 +290,12 @@ class Calls:
         """Makes several calls together: see `_make`. They are issued in any case, so that locks are held briefly."""
         timeout = _seconds(getattr(opts, "timeout", None)) or self._timeout_s
         try:
-            with self._turn, self._issuing, self._comm.group(timeout=timeout, async_op=True) as group:
-                calls()
+            with self._turn, self._issuing:
+                with self._comm.group(timeout=timeout, async_op=True) as group:
+                    calls()
+                work = DoneWork(results) if group.work is None else CallWork(group.work, results, finish)
         except nvcoll.Error as error:
             raise torch_error(error) from error
-        work = DoneWork(results) if group.work is None else CallWork(group.work, results, finish)
         if not getattr(opts, "asyncOp", True):
             work.wait()
         return work
@@ -305,7 +310,16 @@ class Calls:
     def _parts(self, tensors: Tensors, *, is_read: bool) -> Parts:
         if len(tensors) != self._comm.world_size:
             raise invalid(f"found a list of {len(tensors)} tensors, expected {self._comm.world_size}")
-        return Parts(tensors, is_read=is_read)
+        parts = Parts(tensors)
+        if is_read and parts.is_copy:
+            self._wait_for_issued()  # they may write the tensors
+            parts.copy()
+        return parts
+
+    def _wait_for_issued(self) -> None:
+        """Waits for the calls that were issued before."""
+        if not self._comm._wait_for_issued(self._timeout_s):
+            raise torch_error(nvcoll.Timeout(f"calls issued before are in flight after {self._timeout_s:g} s"))
 
     def _check_shares(self, part: torch.Tensor, whole: torch.Tensor, name: str) -> None:
         n = self._comm.world_size
@@ -328,6 +342,8 @@ class Calls:
         width = x[0].numel() if x.shape[0] else 0
         return [rows * width for rows in splits]
 
+
+record(Calls)
 
 for _old, _new in ALIASES.items():
     setattr(Calls, _old, getattr(Calls, _new))

@@ -59,14 +59,13 @@ def movable(x: torch.Tensor) -> torch.Tensor:
 
 
 class Parts:
-    """A list of tensors, one per rank, as one array.
+    """A list of tensors, one per rank, as one array, which is a copy if the tensors lie apart.
 
     Args:
         tensors: the tensors; nvcoll moves them.
-        is_read: the call reads them, so a copy has their elements.
     """
 
-    def __init__(self, tensors: Sequence[torch.Tensor], *, is_read: bool) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._tensors = [movable(x) for x in tensors]
         kinds = sorted({str(x.dtype) for x in tensors})
         if len(kinds) > 1:
@@ -76,8 +75,6 @@ class Parts:
         self.is_copy = adjacent is None
         if adjacent is not None:
             self.array = adjacent
-        elif is_read:
-            self.array = torch.cat([x.reshape(-1) for x in self._tensors])
         else:
             self.array = torch.empty(sum(self.counts), dtype=self._tensors[0].dtype)
 
@@ -86,8 +83,12 @@ class Parts:
         """Whether all tensors have as many elements."""
         return len(set(self.counts)) <= 1
 
+    def copy(self) -> None:
+        """Copies the elements of the tensors to the array."""
+        torch.cat([x.reshape(-1) for x in self._tensors], out=self.array)
+
     def write_back(self) -> None:
-        """Copies the elements of the array to the tensors."""
+        """Copies the elements of the array to the tensors, if it is a copy."""
         if self.is_copy:
             for x, part in zip(self._tensors, self.array.split(self.counts), strict=True):
                 x.copy_(part.view(x.shape))

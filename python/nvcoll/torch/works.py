@@ -105,6 +105,7 @@ class CallWork(dist.Work):
         self._finish = finish
         self._finishing = threading.Lock()
         self._future: _Future | None = None
+        self._event: Any = None
         if finish is not None:
             work._when_done(self._end_quietly)
 
@@ -115,6 +116,8 @@ class CallWork(dist.Work):
         except nvcoll.Error as error:
             raise torch_error(error) from error
         self._end()
+        if self._event is not None:
+            self._event.wait()
         return True
 
     def is_completed(self) -> bool:
@@ -145,6 +148,11 @@ class CallWork(dist.Work):
             self._future = future = _Future()
             self._work._when_done(lambda: future._end(self))
         return self._future
+
+    def end_event(self, event: torch.futures.Future[Any], is_over: torch.futures.Future[None]) -> None:
+        """Has a future end when the call is over, and `wait` wait for the event that ends with it."""
+        self._event = event
+        self._work._when_done(lambda: CALLBACKS.submit(is_over.set_result, None))
 
     def _end(self) -> None:
         """Does what is left to do, once."""
@@ -182,7 +190,7 @@ class _Future(torch.futures.Future[Any]):
             if not self._has_callbacks:
                 self._set(work)
                 return
-        _CALLBACKS.submit(self._set, work)
+        CALLBACKS.submit(self._set, work)
 
     def _set(self, work: CallWork) -> None:
         error = work.exception()
@@ -196,5 +204,5 @@ class _Future(torch.futures.Future[Any]):
 leave_untraced(CallWork)
 leave_untraced(DoneWork)
 
-_CALLBACKS = ThreadPoolExecutor(64, "nvcoll-callbacks")
+CALLBACKS = ThreadPoolExecutor(64, "nvcoll-callbacks")
 """The threads of callbacks. Chosen: more than the depth to which callbacks wait for callbacks."""

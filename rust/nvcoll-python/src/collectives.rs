@@ -139,7 +139,8 @@ macro_rules! text {
     (raises Communicator) => {
         "
     InvalidArgument: an argument cannot be used; the message names argument and rank.
-    Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+    Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+        with `async_op` may share arrays: they run in the order of issue.
     Mismatch: another rank made a different call; the message names both.
     Aborted: the program of another rank failed, or a rank called `abort`.
     Timeout: the deadline passed; the message names the ranks that have not entered the call."

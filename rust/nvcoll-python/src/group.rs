@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use nvcoll_core::words::counted;
 use nvcoll_engine::Error;
 
+use crate::arrays::in_flight::LaneOfRank;
 use crate::arrays::{Kept, Launch, MessageArray};
 use crate::calls::{deadline, Seconds};
 use crate::endpoint::Endpoint;
@@ -184,7 +185,7 @@ impl Group {
         let (call, arrays) = {
             let launch = this.launch();
             let launch = launch.as_ref().expect("the block has ended");
-            launch.check(py)?;
+            launch.check(py, this.endpoint.member().map(LaneOfRank::of))?;
             (format!("a group of {}", counted(launch.len() as u64, "call")), launch.arrays())
         };
         let issued = Issued { call, arrays, result: py.None() };

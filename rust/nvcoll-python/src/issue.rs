@@ -1,7 +1,7 @@
 //! Calls with `async_op=True`: the thread of the caller checks them, and the thread of their communicator (the *lane*) runs them.
 //!
 //! ```text
-//! caller, with the GIL      read and check the arguments, refuse arrays in flight, issue, return a Work
+//! caller, with the GIL      read and check the arguments, refuse arrays in flight elsewhere, issue, return a Work
 //! lane, without the GIL     pack, run, write back, count, finish the completion
 //! caller, with the GIL      give the arrays back (arrays/in_flight.rs)
 //! ```
@@ -20,7 +20,7 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::Completion;
 use nvcoll_engine::{Deadline, Error, OriginalArray};
 
-use crate::arrays::in_flight::{self, InFlight};
+use crate::arrays::in_flight::{self, InFlight, LaneOfRank};
 use crate::arrays::{place_of_rank, Prepared, WordExchange};
 use crate::calls::{deadline, Seconds};
 use crate::counts::Rows;
@@ -73,7 +73,8 @@ pub(crate) fn issue<Held: Send + 'static>(
     };
     member.issue(Box::new(job)).map_err(|error| of_member(py, &member, &error))?;
     let give_back = Box::new(move || drop(held.lock().unwrap_or_else(PoisonError::into_inner).take()));
-    in_flight::add(py, InFlight { call: call.clone(), arrays, completion: completion.clone(), give_back });
+    let lane = Some(LaneOfRank::of(&member));
+    in_flight::add(py, InFlight { call: call.clone(), lane, arrays, completion: completion.clone(), give_back });
     Ok(Work::new(call, completion, result, member))
 }
 
@@ -105,7 +106,7 @@ impl Endpoint {
         result: Py<PyAny>,
         timeout: Option<Seconds>,
     ) -> PyResult<Work> {
-        prepared.refuse_in_flight(py)?;
+        prepared.refuse_in_flight(py, self.member().map(LaneOfRank::of))?;
         let timeout = timeout.or(self.timeout);
         let issued = Issued { call: prepared.call().to_string(), arrays: prepared.arrays(), result };
         issue(py, self, issued, prepared, move |prepared, endpoint, member| {
@@ -113,6 +114,23 @@ impl Endpoint {
             endpoint.count(prepared.program());
             Ok(None)
         })
+    }
+
+    /// Refuses an all_to_all with a row of counts that touches an array in flight, before its ranks exchange the rows; returns the
+    /// arrays of the call.
+    pub(crate) fn refuse_rows_in_flight(
+        &self,
+        py: Python<'_>,
+        request: &Request<'_, '_>,
+        lane: Option<LaneOfRank>,
+    ) -> PyResult<Vec<OriginalArray>> {
+        let rank = self.member().map_or(0, Member::rank);
+        let mut arrays = vec![place_of_rank("x", request.arrays, rank, false)?];
+        if let Some(out) = request.out {
+            arrays.push(place_of_rank("out", out, rank, true)?);
+        }
+        in_flight::check(py, &ROWS_CALL, &arrays, lane, |at| format!("`{}` of rank {rank}", ["x", "out"][at]))?;
+        Ok(arrays)
     }
 
     /// Issues an all_to_all with one row of counts per rank. The ranks exchange the rows first.
@@ -125,13 +143,8 @@ impl Endpoint {
         timeout: Option<Seconds>,
     ) -> PyResult<Work> {
         self.group.refuse_async(py)?;
-        let rank = self.member().map_or(0, Member::rank);
-        let mut arrays = vec![place_of_rank("x", request.arrays, rank, false)?];
-        if let Some(out) = request.out {
-            arrays.push(place_of_rank("out", out, rank, true)?);
-        }
-        let call = "all_to_all with a row of counts".to_owned();
-        in_flight::check(py, &call, &arrays, |at| format!("`{}` of rank {rank}", ["x", "out"][at]))?;
+        let call = ROWS_CALL.to_owned();
+        let arrays = self.refuse_rows_in_flight(py, &request, self.member().map(LaneOfRank::of))?;
         let (timeout, path) = (timeout.or(self.timeout), request.path.map(str::to_owned));
         let own = |object: Option<&Bound<'py, PyAny>>| object.map(|object| object.clone().unbind());
         let held = RowsCall {
@@ -155,6 +168,7 @@ impl Endpoint {
     }
 }
 
+const ROWS_CALL: &str = "all_to_all with a row of counts";
 const PROGRAM_ENDED: Error = Error::Closed("the program ended");
 
 /// The arguments of an all_to_all with a row of counts, and its prepared call after the exchange of the rows.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! issue     check: does an array of the new call share a byte with one in flight, and is one of the two written?   then add
+//!           calls that one communicator runs in the order of issue may share arrays
 //! over      the thread that ran the call finishes its completion; it cannot drop Python objects
 //! settle    a thread with the GIL gives back what calls that are over held
 //! ```
@@ -9,7 +10,7 @@
 //! The list is locked only by threads that hold the GIL, and they keep it meanwhile. So a child of a fork finds it unlocked; it forgets
 //! the entries of its parent, whose threads it does not have.
 //!
-//! **Cost.** A call while nothing is in flight reads one word. Others sort all arrays, n log n.
+//! **Cost.** A call while nothing is in flight reads one word. Others are compared with each call in flight.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 
 use nvcoll_engine::memory::strided::{first_conflict, Conflict, PlacedArray, TryBudget};
+use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::Completion;
 use nvcoll_engine::OriginalArray;
 
@@ -33,10 +35,22 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 pub(crate) struct InFlight {
     /// The call, in words.
     pub(crate) call: String,
+    /// The lane that runs it, after the calls that were issued there before; none for a message, which moves beside them.
+    pub(crate) lane: Option<LaneOfRank>,
     pub(crate) arrays: Vec<OriginalArray>,
     pub(crate) completion: Arc<Completion<Outcome>>,
     /// Gives the arrays back, once the call is over.
     pub(crate) give_back: Box<dyn FnOnce() + Send>,
+}
+
+/// The lane of a rank in a communicator, by the address of its member, which lives as long as its calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LaneOfRank(usize);
+
+impl LaneOfRank {
+    pub(crate) fn of(member: &Member) -> Self {
+        Self(std::ptr::from_ref(member).addr())
+    }
 }
 
 /// Says whether calls are in flight, or were.
@@ -46,7 +60,8 @@ pub(crate) fn any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// Refuses a call whose arrays share a byte with an array in flight, if one of the two is written; `label` names an array.
+/// Refuses a call whose arrays share a byte with an array in flight, if one of the two is written; `label` names an array. A call
+/// that is issued on a lane may share those of the calls before it there.
 ///
 /// # Errors
 /// `Busy`, which names both calls.
@@ -54,30 +69,41 @@ pub(crate) fn check(
     py: Python<'_>,
     call: &dyn Display,
     arrays: &[OriginalArray],
+    lane: Option<LaneOfRank>,
     label: impl Fn(usize) -> String,
 ) -> PyResult<()> {
     settle(py);
     // The lock is free again before the exception is made, since Python may then collect garbage, whose end makes calls.
-    let found = conflict(call, arrays, label);
+    let found = conflict(call, arrays, lane, label);
     found.map_or(Ok(()), |message| Err(raise(py, "Busy", message)))
 }
 
 /// Returns the message about an array that is in flight, if there is one.
-fn conflict(call: &dyn Display, arrays: &[OriginalArray], label: impl Fn(usize) -> String) -> Option<String> {
+fn conflict(
+    call: &dyn Display,
+    arrays: &[OriginalArray],
+    lane: Option<LaneOfRank>,
+    label: impl Fn(usize) -> String,
+) -> Option<String> {
     let in_flight = list();
-    let others = || in_flight.iter().flat_map(|one| one.arrays.iter().map(move |array| (array, &one.call)));
-    let all = arrays.iter().chain(others().map(|(array, _)| array)).enumerate();
-    let mut ranges: Vec<_> =
-        all.map(|(number, array)| PlacedArray::new(array.address, &array.layout, array.is_written, number)).collect();
-    let (own, other, how) = match first_conflict(&mut ranges, &mut TryBudget::of_a_call())? {
-        Conflict::Shared(own, other) => (own, other, "shares memory with"),
-        Conflict::Undecided(own, other) => (own, other, "interleaves with"),
+    let mut others = in_flight.iter().filter(|one| lane.is_none() || one.lane != lane);
+    let (conflict, other) = others.find_map(|one| Some((conflict_of(arrays, &one.arrays)?, &one.call)))?;
+    let (own, how) = match conflict {
+        Conflict::Shared(own, _) => (label(own), "shares memory with"),
+        Conflict::Undecided(own, _) => (label(own), "interleaves with"),
     };
-    let (own, (_, other)) = (label(own), others().nth(other - arrays.len()).expect("calls in flight lie apart"));
     Some(format!(
         "{own} in {call} {how} an array of {other}, which is in flight, and one of the two is written: wait for that call \
          first"
     ))
+}
+
+/// Finds the first conflict between the arrays of two calls, each of which has none in itself.
+fn conflict_of(own: &[OriginalArray], others: &[OriginalArray]) -> Option<Conflict> {
+    let all = own.iter().chain(others).enumerate();
+    let mut ranges: Vec<_> =
+        all.map(|(number, array)| PlacedArray::new(array.address, &array.layout, array.is_written, number)).collect();
+    first_conflict(&mut ranges, &mut TryBudget::of_a_call())
 }
 
 /// Adds a call that [`check`] let pass.

@@ -8,6 +8,7 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::{Deadline, OriginalArray};
 
 use super::bound::BoundArrays;
+use super::in_flight::LaneOfRank;
 use super::message::MessageArray;
 use super::operands::Operands;
 use super::prepared::{Kept, Prepared};
@@ -45,14 +46,15 @@ impl Launch {
         Ok(Self { calls, messages, bound, batch: None })
     }
 
-    /// Refuses a run if a numpy array has moved since its call was kept, or if an array is in flight.
+    /// Refuses a run if a numpy array has moved since its call was kept, or if an array is in flight, other than in calls before it on
+    /// `lane`.
     ///
     /// # Errors
     /// `InvalidArgument`, `Busy`.
-    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn check(&self, py: Python<'_>, lane: Option<LaneOfRank>) -> PyResult<()> {
         self.bound.check(py, "group")?;
-        self.messages.iter().try_for_each(|message| message.refuse_in_flight(py))?;
-        self.calls.iter().try_for_each(|call| call.refuse_in_flight(py))
+        self.messages.iter().try_for_each(|message| message.refuse_in_flight(py, lane))?;
+        self.calls.iter().try_for_each(|call| call.refuse_in_flight(py, lane))
     }
 
     /// Runs the calls for the ranks of `endpoint`, which prepared them, without the GIL.
@@ -60,7 +62,7 @@ impl Launch {
     /// # Errors
     /// Those of [`Launch::check`]; the exceptions of the run.
     pub(crate) fn run(&mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<()> {
-        self.check(py)?;
+        self.check(py, None)?;
         match endpoint.member() {
             None => watched(py, |is_interrupted| {
                 self.gather();

@@ -19,7 +19,7 @@ use nvcoll_engine::{Deadline, Error, OriginalArray};
 
 use super::array::Array;
 use super::bound::BoundArrays;
-use super::in_flight::{self, InFlight};
+use super::in_flight::{self, InFlight, LaneOfRank};
 use super::operands::refuse_conflict;
 use super::source::{self, Owner};
 use crate::error::of_member;
@@ -95,13 +95,13 @@ impl MessageArray {
         self.owner.array().map(Py::as_any)
     }
 
-    /// Refuses an array that shares memory with one in flight.
+    /// Refuses an array that shares memory with one in flight, other than in calls before it on `lane`.
     ///
     /// # Errors
     /// `Busy`.
-    pub(crate) fn refuse_in_flight(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn refuse_in_flight(&self, py: Python<'_>, lane: Option<LaneOfRank>) -> PyResult<()> {
         match in_flight::any() {
-            true => in_flight::check(py, &self.words(), &[self.original()], |_| format!("`{}`", self.argument)),
+            true => in_flight::check(py, &self.words(), &[self.original()], lane, |_| format!("`{}`", self.argument)),
             false => Ok(()),
         }
     }
@@ -183,7 +183,7 @@ impl MessageArray {
         arrays: &[Self],
         deadline: impl FnOnce() -> Deadline,
     ) -> PyResult<()> {
-        arrays.iter().try_for_each(|array| array.refuse_in_flight(py))?;
+        arrays.iter().try_for_each(|array| array.refuse_in_flight(py, None))?;
         let visit = reach(py, member);
         let (begun, refused) = Self::begin_all(arrays, member);
         drop(visit);
@@ -249,7 +249,7 @@ impl MessageArray {
         deadline: Deadline,
         result: Py<PyAny>,
     ) -> PyResult<Work> {
-        self.refuse_in_flight(py)?;
+        self.refuse_in_flight(py, None)?;
         let (call, arrays, completion) = (self.words(), vec![self.original()], Arc::new(Completion::default()));
         let array = Arc::new(Mutex::new(Some(self)));
         let visit = reach(py, member);
@@ -269,7 +269,10 @@ impl MessageArray {
             member.tend(&transfer, deadline).map_err(|error| of_member(py, member, &error))?;
         }
         let give_back = Box::new(move || drop(array.lock().unwrap_or_else(PoisonError::into_inner).take()));
-        in_flight::add(py, InFlight { call: call.clone(), arrays, completion: completion.clone(), give_back });
+        in_flight::add(
+            py,
+            InFlight { call: call.clone(), lane: None, arrays, completion: completion.clone(), give_back },
+        );
         Ok(Work::new(call, completion, result, member.clone()).of_transfer(transfer, deadline))
     }
 }

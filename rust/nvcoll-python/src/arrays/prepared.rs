@@ -27,7 +27,7 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::{Buffers, Deadline, OriginalArray};
 
 use super::bound::BoundArrays;
-use super::in_flight;
+use super::in_flight::{self, LaneOfRank};
 use super::operands::Operands;
 use crate::calls::SharedProgram;
 use crate::endpoint::Endpoint;
@@ -78,7 +78,7 @@ impl Prepared {
 
     #[inline]
     fn execute(&mut self, py: Python<'_>, endpoint: &Endpoint, deadline: Deadline) -> PyResult<()> {
-        self.refuse_in_flight(py)?;
+        self.refuse_in_flight(py, None)?;
         match endpoint.member() {
             None => watched(py, |is_interrupted| {
                 self.operands.gather();
@@ -114,13 +114,13 @@ impl Prepared {
         Ok(())
     }
 
-    /// Refuses the call if an array that it touches is in flight.
+    /// Refuses the call if an array that it touches is in flight, other than in calls before it on `lane`, where it is issued.
     #[inline]
-    pub(crate) fn refuse_in_flight(&self, py: Python<'_>) -> PyResult<()> {
-        match in_flight::any() {
-            true => in_flight::check(py, self.program.call(), &self.operands.arrays(), |at| self.operands.name(at)),
-            false => Ok(()),
+    pub(crate) fn refuse_in_flight(&self, py: Python<'_>, lane: Option<LaneOfRank>) -> PyResult<()> {
+        if !in_flight::any() {
+            return Ok(());
         }
+        in_flight::check(py, self.program.call(), &self.operands.arrays(), lane, |at| self.operands.name(at))
     }
 
     /// Returns the call.

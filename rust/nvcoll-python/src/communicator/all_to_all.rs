@@ -42,7 +42,8 @@ impl Communicator {
     ///
     /// Raises:
     ///     InvalidArgument: an argument cannot be used; the message names argument and rank.
-    ///     Busy: an array is in flight in another call, and one of the two writes it; the message names both.
+    ///     Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+    ///         with `async_op` may share arrays: they run in the order of issue.
     ///     Mismatch: another rank made a different call, or `counts` and `recv_counts` of two ranks differ.
     ///     Aborted: the program of another rank failed, or a rank called `abort`.
     ///     Timeout: the deadline passed; the message names the ranks that have not entered the call.
@@ -81,6 +82,7 @@ impl Communicator {
         if async_op {
             return self.endpoint.issue_rows(py, request, exchange, rows, timeout)?.into_bound_py_any(py);
         }
+        self.endpoint.refuse_rows_in_flight(py, &request, None)?;
         watched_rank(py, &self.member, |is_interrupted| {
             exchange.run_of_rank(&self.member, rows.words_mut(), deadline, is_interrupted)
         })?;
