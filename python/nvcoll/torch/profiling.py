@@ -1,0 +1,86 @@
+"""The calls of a process group as events of torch's profiler: ``nvcoll:all_reduce``, with the shapes of its inputs.
+
+An event begins where the program makes the call and ends when the call is over. Its end is told on a thread of its own,
+some 50 us later, so that torch lists it as asynchronous, as it does with the events of other backends. Where
+``NVCOLL_TORCH=replace`` has nvcoll answer for gloo, events have gloo's names, for which programs look.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.autograd import _profiler_enabled, _record_function_with_args_enter, _record_function_with_args_exit
+
+import nvcoll_autoload
+from nvcoll.torch.works import CALLBACKS, CallWork
+
+EVENTS = {
+    "allreduce": ("all_reduce", 0),
+    "allreduce_coalesced": ("all_reduce", 0),
+    "reduce": ("reduce", 0),
+    "reduce_scatter": ("reduce_scatter", 1),
+    "reduce_scatter_single": ("reduce_scatter", 1),
+    "reduce_scatter_single_coalesced": ("reduce_scatter", 1),
+    "broadcast": ("broadcast", 0),
+    "allgather": ("all_gather", 1),
+    "all_gather_single": ("all_gather", 1),
+    "all_gather_single_coalesced": ("all_gather", 1),
+    "allgather_coalesced": ("all_gather", 1),
+    "gather": ("gather", 1),
+    "gather_single": ("gather", 1),
+    "scatter": ("scatter", 1),
+    "all_to_all_single": ("all_to_all", 1),
+    "alltoall": ("all_to_all", 1),
+    "barrier": ("barrier", None),
+    "send": ("send", 0),
+    "recv": ("recv", 0),
+    "recv_anysource": ("recvAnySource", 0),
+}
+"""The event of each method, and which of its arguments has the inputs. The names are those of gloo."""
+
+
+def record(owner: type) -> None:
+    """Has the methods of a class make events while a profiler records."""
+    prefix = "gloo" if nvcoll_autoload.answers_for_gloo() else "nvcoll"
+    for method, (event, place) in EVENTS.items():
+        setattr(owner, method, _recorded(getattr(owner, method), f"{prefix}:{event}", place))
+
+
+def _recorded(method: Callable[..., dist.Work], event: str, place: int | None) -> Callable[..., dist.Work]:
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any, **keywords: Any) -> dist.Work:
+        if not _profiler_enabled():
+            return method(self, *arguments, **keywords)
+        inputs = _flat(arguments[place]) if place is not None and place < len(arguments) else []
+        begun = _record_function_with_args_enter(event, *inputs)
+        try:
+            work = method(self, *arguments, **keywords)
+        except BaseException:
+            _record_function_with_args_exit(begun)
+            raise
+        _end_with(work, begun)
+        return work
+
+    return call
+
+
+def _end_with(work: dist.Work, begun: Any) -> None:
+    """Ends an event when its call is over."""
+    is_over: torch.futures.Future[None] = torch.futures.Future()
+    event = torch.ops.profiler._call_end_callbacks_on_jit_fut(begun, is_over)
+    if isinstance(work, CallWork):
+        work.end_event(event, is_over)
+    else:
+        CALLBACKS.submit(is_over.set_result, None)
+        event.wait()
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    """Returns the tensors of an argument: a tensor, a list, or a list of lists."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [x for one in value or () for x in _flat(one)]
