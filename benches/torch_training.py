@@ -2,14 +2,15 @@
 
     nvcoll run -n 2 --no-prefix benches/torch_training.py                     # needs torch: pip install '.[torch]'
 
-Both backends run in one job, one after the other in each round, and results are compared. A line has medians over
-the rounds.
+Both backends run in one job, in each round one after the other in random order, and results are compared. A line has
+medians over the rounds.
 
 *calls*      `dist.all_reduce` of 8 B, 1 MiB and 64 MiB; the tensor is rewritten and checked
-*exposed*    of a step of training: its time minus that of the same step whose collectives do nothing, in one round:
-             DDP with a hook that sends nothing, FSDP2 on a mesh of one rank
+*exposed*    of a step of training: its time minus that of the same step in a group of one rank, in one round
 """
 
+import ctypes
+import random
 import statistics
 import sys
 import time
@@ -20,8 +21,11 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-ROUNDS = 15
+ROUNDS = 31
 """The number of rounds. Chosen: a line takes seconds."""
+
+ORDERS = random.Random(0)
+"""The order in each round, the same on all ranks."""
 
 ALONE = None
 """The group of this rank alone."""
@@ -42,22 +46,11 @@ def transformer():
     return torch.nn.TransformerEncoder(layer, 8, enable_nested_tensor=False), torch.randn(4, 32, 256)
 
 
-def replicated(model, group, is_alone):
-    made = DistributedDataParallel(model, process_group=group)
-    if is_alone:
-        made.register_comm_hook(None, unsent)
-    return made
+def replicated(model, group):
+    return DistributedDataParallel(model, process_group=group)
 
 
-def unsent(_state, bucket):
-    future = torch.futures.Future()
-    future.set_result(bucket.buffer())
-    return future
-
-
-def sharded(model, group, is_alone):
-    if is_alone:
-        group = ALONE
+def sharded(model, group):
     mesh = DeviceMesh.from_group(group, "cpu")
     for part in model.layers if hasattr(model, "layers") else model:
         if any(True for _ in part.parameters()):
@@ -66,19 +59,21 @@ def sharded(model, group, is_alone):
 
 
 def timed(step):
+    """Times a step until all ranks have made it, since a rank that waits for a slower one moves no data."""
     dist.barrier()
     began = time.perf_counter()
     result = step()
+    dist.barrier()
     return time.perf_counter() - began, result
 
 
 def training(make, wrap, groups):
     """Times steps of a model for each group, and without collectives; returns the medians in ms."""
     steps = {}
-    for name, group in [*groups.items(), ("alone", groups["nvcoll"])]:
+    for name, group in [*groups.items(), ("alone", ALONE)]:
         torch.manual_seed(0)
         model, batch = make()
-        trained = wrap(model, group, name == "alone")
+        trained = wrap(model, group)
         optimizer = torch.optim.SGD(trained.parameters(), lr=1e-3)
 
         def step(trained=trained, optimizer=optimizer, batch=batch):
@@ -92,8 +87,8 @@ def training(make, wrap, groups):
     found = {name: [] for name in steps}
     for number in range(ROUNDS + 2):
         losses = {}
-        for name, step in steps.items():
-            seconds, losses[name] = timed(step)
+        for name in ORDERS.sample(list(steps), len(steps)):
+            seconds, losses[name] = timed(steps[name])
             if number >= 2:  # DDP makes its buckets anew after the first step
                 found[name].append(1e3 * seconds)
         assert abs(losses["nvcoll"] - losses["gloo"]) < 1e-4 * abs(losses["gloo"]), losses
@@ -108,10 +103,10 @@ def calls(nbytes, groups):
     x, n = torch.empty(nbytes // 4), dist.get_world_size()
     found = {name: [] for name in groups}
     for _ in range(ROUNDS):
-        for name, group in groups.items():
+        for name in ORDERS.sample(list(groups), len(groups)):
             x.fill_(1.0)
 
-            def step(group=group):
+            def step(group=groups[name]):
                 for _ in range(CALLS[nbytes]):
                     dist.all_reduce(x, group=group)
 
@@ -120,7 +115,15 @@ def calls(nbytes, groups):
     return {name: statistics.median(times) for name, times in found.items()}
 
 
+def keep_memory():
+    """Has the process keep the memory that it frees: page faults of new gradients take a third of some steps."""
+    mmap_threshold, trim_threshold = -3, -1  # of glibc's malloc.h
+    libc = ctypes.CDLL(None)
+    assert libc.mallopt(mmap_threshold, 1 << 30) and libc.mallopt(trim_threshold, 2**31 - 1)
+
+
 def main():
+    keep_memory()
     dist.init_process_group("nvcoll")
     torch.set_num_threads(1)
     global ALONE
