@@ -32,7 +32,7 @@ def set_of(case):
 @pytest.fixture(scope="module")
 def outcomes(request, tmp_path_factory):
     """Returns a function that tells how a case ended. It launches the set of the case, for all its cases."""
-    asked = [item.callspec.params["case"] for item in request.session.items if "outcomes" in item.fixturenames]
+    asked = [item.callspec.params["case"] for item in request.session.items if item.module is request.module]
     launched = {}
 
     def outcome(case):
