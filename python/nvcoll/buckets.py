@@ -1,13 +1,14 @@
 """Hints on buckets: are the calls of a training step too small or too large for a machine?
 
-DDP and FSDP cut what they reduce and gather into buckets. Small buckets cost a latency each. Large buckets start late,
-so they overlap less with compute. For the calls of one kind in a step::
+DDP reduces gradients in buckets. FSDP gathers and reduces the parameters of one wrapped module at a time. This file
+calls both buckets. Each small bucket costs a latency. Large buckets start late, so they overlap less with compute. For
+the calls of one kind in a training step::
 
     best      the smallest bucket, a power of two, that takes at most 1.25 x the time of one call with all bytes
     small     the step takes 1.5 x as long as it would with `best`
     large     the buckets are 8 x `best`, and there are at most 4
 
-Source: ours. The factors are chosen. What it does not know: the time of compute, with which calls overlap.
+Source: ours. The factors are chosen. The hints ignore the time of compute and its overlap with calls.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ def _hint(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int) -> Ite
     if calls > 1 and now_us > TOO_SMALL * best_us:
         yield (
             f"{what}: too small, {now_us:,.0f} us a step; buckets of {sized(best)} would take {best_us:,.0f} us "
-            f"(DDP: bucket_cap_mb={_mebibytes(best)})"
+            f"({_advice(rows[0], best)})"
         )
     elif calls <= FEW and nbytes / calls >= TOO_LARGE * best:
         yield (
             f"{what}: larger than needed, so calls start late; buckets of {sized(best)} take {best_us:,.0f} us a step, "
-            f"now {now_us:,.0f} us, and overlap more with compute (DDP: bucket_cap_mb={_mebibytes(best)})"
+            f"now {now_us:,.0f} us, and overlap more with compute ({_advice(rows[0], best)})"
         )
 
 
@@ -85,5 +86,8 @@ def _best(pricer: Pricer, row: ReportRow, nbytes: float) -> tuple[int, float]:
     return round(nbytes), times[-1]
 
 
-def _mebibytes(nbytes: int) -> str:
-    return f"{nbytes / (1 << 20):g}"
+def _advice(row: ReportRow, nbytes: int) -> str:
+    """Returns the setting of DDP or of FSDP that makes buckets of this size."""
+    if row.collective == "all_reduce":
+        return f"DDP: bucket_cap_mb={nbytes / (1 << 20):g}"
+    return "FSDP: wrap modules whose parameters together have this size"

@@ -1,8 +1,8 @@
-"""Steps of training: which of a rank's calls belong to one.
+"""Training steps: the calls of a rank that belong to one.
 
-A program marks the end of each step (``nvcoll.step()``; optimizers of torch do it). The calls between the first mark
-and the last are those of the steps. So calls that set a program up, as the broadcast of the parameters, and those of
-the first step are not among them.
+A program marks the end of each training step by ``nvcoll.step()``; optimizers of torch do it themselves. The calls
+between the first mark and the last belong to training steps. The calls of the set-up, for example the broadcast of the
+parameters, and the calls of the first step are not counted.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import warnings
 from typing import Any
 
 VARIABLE = "NVCOLL_TORCH"
-"""The environment variable that has nvcoll answer for gloo, with the value `REPLACE`."""
+"""The environment variable whose value `REPLACE` replaces gloo by nvcoll."""
 
 REPLACE = "replace"
 
@@ -33,8 +33,8 @@ def register() -> None:
         _warn(f"nvcoll cannot be registered as a backend of torch.distributed: {type(error).__name__}: {error}")
 
 
-def answers_for_gloo() -> bool:
-    """Says whether nvcoll answers for gloo."""
+def replaces_gloo() -> bool:
+    """Says whether nvcoll replaces gloo."""
     return os.environ.get(VARIABLE) == REPLACE
 
 
@@ -42,8 +42,8 @@ def _register(dist: Any) -> None:
     if "NVCOLL" not in dist.Backend._plugins:
         dist.Backend.register_backend("nvcoll", _create, extended_api=True, devices=["cpu"])
     value = os.environ.get(VARIABLE, "")
-    if answers_for_gloo():
-        _answer_for_gloo(dist)
+    if replaces_gloo():
+        _replace_gloo(dist)
     elif value:
         _warn(f"{VARIABLE}={value} has no effect: set it to {REPLACE}, or unset it")
 
@@ -55,11 +55,11 @@ def _create(options: Any, backend_options: Any) -> Any:
     return groups.create(options, backend_options)
 
 
-def _answer_for_gloo(dist: Any) -> None:
-    """Has torch make a group of nvcoll where a program asks for gloo.
+def _replace_gloo(dist: Any) -> None:
+    """Replaces gloo: a program that asks for gloo gets nvcoll.
 
-    The program sees the name gloo from torch 2.14 on. Older torch makes groups of gloo without looking at the
-    registered backends, so the name of the backend is changed on the way, and the program sees the name nvcoll.
+    From torch 2.14 on the program sees the name gloo. Older torch makes groups of gloo without looking at the
+    registered backends. So the name of the backend is changed, and the program sees the name nvcoll.
     """
     if hasattr(dist.Backend, "_ensure_backend_registered"):
         dist.Backend._plugins["GLOO"] = dist.Backend._plugins["NVCOLL"]

@@ -110,7 +110,7 @@ def _asked_for(item: pytest.Item, mark: pytest.Mark) -> dict[str, Any]:
     try:
         asked = signature.bind(*mark.args, **mark.kwargs)
     except TypeError as error:
-        raise ValueError(f"the mark `ranks` has other arguments ({error}): {MARK}") from None
+        raise ValueError(f"unexpected arguments of the mark `ranks` ({error}), expected {MARK}") from None
     asked.apply_defaults()
     world_size, option = asked.arguments["n"], item.config.getoption
     if not isinstance(world_size, int) or world_size < 1:
@@ -122,7 +122,7 @@ def _asked_for(item: pytest.Item, mark: pytest.Mark) -> dict[str, Any]:
     if limit is not None and limit.args:
         limits.append(float(limit.args[0]))
     backend = asked.arguments["backend"] or option("ranks_backend") or item.config.getini("ranks_backend")
-    strict = asked.arguments["strict"] or option("ranks_strict")
+    strict = asked.arguments["strict"] or option("ranks_strict") or os.environ.get("NVCOLL_STRICT") or None
     return {"backend": backend, "timeout_s": min(limits), "strict": strict, "world_size": world_size}
 
 

@@ -95,6 +95,9 @@ def _of_failure(item: pytest.Item, results: Sequence[RankResult], duration_s: fl
     return report
 
 
+NO_CALLS = "none recorded: no rank made a call, or the backend is not nvcoll"
+
+
 def _sections(
     found: list[tuple[int, pytest.TestReport]],
     failed: list[tuple[int, pytest.TestReport]],
@@ -109,7 +112,7 @@ def _sections(
         yield "other ranks", "\n".join(dict.fromkeys(others))
     calls = [(rank, line) for rank, result in enumerate(results) for line in _calls(result)]
     known = "\n".join(f"rank {rank}: {line}" for rank, line in calls)
-    yield "last calls of each rank, newest first", known or "not known: only the backend nvcoll tells them"
+    yield "last calls of each rank, newest first", known or NO_CALLS
     for rank, result in enumerate(results):
         if result.stacks:
             yield f"stacks of rank {rank}", _without_pytest(result.stacks)

@@ -76,7 +76,10 @@ class Worker:
 
     def _run(self, item: pytest.Item | None, following: pytest.Item | None, setting: Setting) -> None:
         if item is None:
-            self._send("failed", "this process has not collected the test")
+            self._send(
+                "failed",
+                "this rank did not collect the test: names of tests must be the same in all processes, not random",
+            )
             return
         try:
             settings.begin(setting, self._rank)

@@ -71,7 +71,7 @@ def test_ranks_on_several_hosts_are_refused_by_name(monkeypatch):
     dist.destroy_process_group()
     monkeypatch.setattr(rendezvous, "_host", lambda: f"{rank} host{rank}")
     store = dist.FileStore(f"{os.environ['NVCOLL_PYTEST_FOLDER']}/hosts-{os.getppid()}", 2)
-    words = "several hosts, or in containers with networks of their own .rank 0 on host0; rank 1 on host1."
+    words = "several hosts, or in containers with separate network namespaces .rank 0 on host0; rank 1 on host1."
     with pytest.raises(dist.DistBackendError, match=words):
         dist.init_process_group("nvcoll", store=store, rank=rank, world_size=2)
 

@@ -21,7 +21,7 @@ class _Backend(Calls, _distributed_c10d.Backend):
 
     Args:
         ranks: the ranks of the group.
-        timeout: of each call.
+        timeout: the timeout of each call.
     """
 
     def __init__(self, ranks: Ranks, timeout: timedelta) -> None:
@@ -44,4 +44,4 @@ def _is_constructible() -> bool:
 
 
 Backend: Any = _Backend if _is_constructible() else None
-"""The class; None where torch lets only C++ make one."""
+"""The class; None before torch 2.14, where Python cannot make a subclass of torch's."""

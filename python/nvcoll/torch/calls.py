@@ -309,7 +309,7 @@ class Calls:
 
     def _parts(self, tensors: Tensors, *, is_read: bool) -> Parts:
         if len(tensors) != self._comm.world_size:
-            raise invalid(f"found a list of {len(tensors)} tensors, expected {self._comm.world_size}")
+            raise invalid(f"found a list of {len(tensors)} tensors, expected {self._comm.world_size}: one per rank")
         parts = Parts(tensors)
         if is_read and parts.is_copy:
             self._wait_for_issued()  # they may write the tensors
@@ -319,17 +319,20 @@ class Calls:
     def _wait_for_issued(self) -> None:
         """Waits for the calls that were issued before."""
         if not self._comm._wait_for_issued(self._timeout_s):
-            raise torch_error(nvcoll.Timeout(f"calls issued before are in flight after {self._timeout_s:g} s"))
+            message = f"earlier calls with async_op are in flight after {self._timeout_s:g} s: raise the timeout"
+            raise torch_error(nvcoll.Timeout(message))
 
     def _check_shares(self, part: torch.Tensor, whole: torch.Tensor, name: str) -> None:
         n = self._comm.world_size
         if whole.numel() != n * part.numel():
-            raise invalid(f"the {name} has {whole.numel()} elements, expected {n} x {part.numel()}")
+            raise invalid(
+                f"the {name} has {whole.numel()} elements, expected {n * part.numel()}: world_size {n} x {part.numel()}"
+            )
 
     def _check_divides(self, x: torch.Tensor, name: str) -> None:
         n = self._comm.world_size
         if x.numel() and x.shape[0] % n:
-            raise invalid(f"the {name} has {x.shape[0]} rows, expected a multiple of {n}")
+            raise invalid(f"the {name} has {x.shape[0]} rows, expected a multiple of {n}: pass split sizes")
 
     def _row(self, x: torch.Tensor, splits: Sequence[int]) -> list[int]:
         """Returns elements per rank from the split sizes of torch, which count along the first axis."""
@@ -338,7 +341,9 @@ class Calls:
             self._check_divides(x, "tensor")
             return [x.numel() // n] * n
         if len(splits) != n or sum(splits) != x.shape[0]:
-            raise invalid(f"split sizes {list(splits)} are not {n} numbers with the sum {x.shape[0]}")
+            raise invalid(
+                f"found split sizes {list(splits)}, expected {n} numbers with the sum {x.shape[0]}, the number of rows"
+            )
         width = x[0].numel() if x.shape[0] else 0
         return [rows * width for rows in splits]
 
@@ -366,7 +371,7 @@ def op_of(opts: Any) -> Any:
         if isinstance(factor, torch.Tensor):
             factor = factor.item()
         return nvcoll.premul_sum(factor)
-    raise invalid(f"found op {kind}, which nvcoll does not have")
+    raise invalid(f"found op {kind}, expected PREMUL_SUM or one of {', '.join(known.name for known in OPS)}")
 
 
 def _seconds(timeout: timedelta | None) -> float | None:

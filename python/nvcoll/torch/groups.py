@@ -1,6 +1,7 @@
 """A process group of torch on a communicator of nvcoll.
 
-The timeout of a group is that of each of its calls. A call that fails ends all later calls of its group, as with NCCL.
+Each call has the timeout of its group. After a mismatch, a timeout or the death of a rank all later calls of the group
+raise the same error, as with NCCL. After a call with invalid arguments the group can be used.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class ProcessGroup(Calls, dist.ProcessGroup):
     """A process group whose calls nvcoll runs. ``init_process_group("nvcoll")`` and ``new_group`` make it.
 
     Args:
-        ranks: its ranks.
+        ranks: the ranks of the group.
         store: torch's store for these ranks.
-        timeout: of each call.
+        timeout: the timeout of each call.
     """
 
     supports_splitting = True
@@ -134,7 +135,10 @@ def create(options: Any, _backend_options: Any) -> Any:
     if _is_for_several_backends():
         if Backend is None:
             raise torch_error(
-                nvcoll.InvalidArgument('several backends in one group need torch 2.14: pass "nvcoll" alone')
+                nvcoll.InvalidArgument(
+                    f"found one backend per device with torch {torch.__version__}, expected torch 2.14 or later: "
+                    'pass "nvcoll" alone'
+                )
             )
         return Backend(ranks, options.timeout)
     return made_by(ranks, options.store, options.timeout)

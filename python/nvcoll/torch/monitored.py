@@ -1,9 +1,9 @@
-"""``monitored_barrier``: a barrier after which rank 0 knows which ranks have not come.
+"""``monitored_barrier``: a barrier after which rank 0 names the ranks that did not arrive.
 
 ::
 
-    another rank    tells rank 0 that it has come, and waits for the answer
-    rank 0          hears each rank until the timeout; then answers, or ends the group and names who is missing
+    another rank    sends a message to rank 0, and waits for the answer
+    rank 0          receives the messages until the timeout; then answers, or ends the group and names the missing ranks
 
 Source: the barrier of gloo in torch, whose words the messages have.
 """

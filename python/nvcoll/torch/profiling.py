@@ -1,8 +1,8 @@
 """The calls of a process group as events of torch's profiler: ``nvcoll:all_reduce``, with the shapes of its inputs.
 
-An event begins where the program makes the call and ends when the call is over. Its end is told on a thread of its own,
-some 50 us later, so that torch lists it as asynchronous, as it does with the events of other backends. Where
-``NVCOLL_TORCH=replace`` has nvcoll answer for gloo, events have gloo's names, for which programs look.
+An event begins where the program makes the call and ends when the call is over. A separate thread ends it, about 50 us
+later (measured), so torch lists it as asynchronous, like the events of other backends. With ``NVCOLL_TORCH=replace``
+events have gloo's names, because programs search for them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ EVENTS = {
 
 
 def record(owner: type) -> None:
-    """Has the methods of a class make events while a profiler records."""
-    prefix = "gloo" if nvcoll_autoload.answers_for_gloo() else "nvcoll"
+    """Replaces the methods of a class by methods that make events while a profiler records."""
+    prefix = "gloo" if nvcoll_autoload.replaces_gloo() else "nvcoll"
     for method, (event, place) in EVENTS.items():
         setattr(owner, method, _recorded(getattr(owner, method), f"{prefix}:{event}", place))
 

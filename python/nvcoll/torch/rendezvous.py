@@ -34,7 +34,7 @@ class Ranks:
 
     Attributes:
         comm: their communicator.
-        leave: what ends it for this rank.
+        leave: a function that takes this rank out of the group.
         turn: held by the thread that makes a call: torch lets several threads use a group.
         issuing: held while a call is issued, and while several calls are collected that are launched together.
     """
@@ -83,8 +83,8 @@ def _join(options: Any) -> nvcoll.Communicator:
         return nvcoll.init(rank, size, _job_of(options), timeout=seconds, join_timeout=seconds)
     if (current.rank, current.world_size) != (rank, size):
         raise nvcoll.InvalidArgument(
-            f"this process is rank {current.rank} of {current.world_size} of a job of nvcoll, and rank {rank} of "
-            f"{size} for torch: call nvcoll.finalize() before"
+            f"this process is rank {current.rank} of {current.world_size} in a job of nvcoll, and torch asks for rank "
+            f"{rank} of {size}: call nvcoll.finalize() before init_process_group"
         )
     return current
 
@@ -122,6 +122,6 @@ def _on_several(hosts: list[str]) -> str | None:
         return None
     named = "; ".join(f"{listed(ranks)} on {host.partition(' ')[2]}" for host, ranks in places.items())
     return (
-        f"refused found ranks on several hosts, or in containers with networks of their own ({named}): nvcoll runs on "
-        "one machine, start all ranks on one host"
+        f"refused found ranks on several hosts, or in containers with separate network namespaces ({named}), expected "
+        "one host: start all ranks there"
     )

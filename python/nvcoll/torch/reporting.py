@@ -84,7 +84,7 @@ _handle: Any = None
 
 
 def mark_steps() -> None:
-    """Has the steps of the first optimizer that makes one mark the steps of training."""
+    """Registers a hook: each `step()` of the first optimizer that steps ends a training step."""
     global _handle
     if _handle is None:
         from torch.optim.optimizer import register_optimizer_step_post_hook

@@ -22,7 +22,10 @@ def all_reduce_sparse(group: Any, x: torch.Tensor, opts: Any) -> dist.Work:
     from nvcoll.torch.calls import op_of
 
     if x.layout is not torch.sparse_coo or op_of(opts) != "sum":
-        raise invalid(f"found {x.layout} and op {op_of(opts)}: sparse tensors are COO, and their op is sum")
+        raise invalid(
+            f"found a tensor of layout {x.layout} and op {op_of(opts)}, expected layout sparse_coo and op sum: "
+            "pass x.to_sparse_coo() or x.to_dense()"
+        )
     own = x.coalesce()
     comm = group._comm
     lengths = torch.zeros(comm.world_size, dtype=torch.int64)

@@ -63,7 +63,7 @@ class NcclRules:
         raise invalid("NCCL cannot receive from any rank: name the source")
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        raise invalid("NCCL has no monitored_barrier: make a group of gloo for it")
+        raise invalid("NCCL has no monitored_barrier: call it on a group with the backend gloo")
 
 
 def _checked(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +96,7 @@ def _complaint(x: torch.Tensor) -> str | None:
     if not x.is_contiguous():
         return f"a strided tensor (shape {tuple(x.shape)}, strides {x.stride()}): pass x.contiguous()"
     if x.dtype not in DTYPES:
-        return f"a tensor of {x.dtype}"
+        return f"a tensor of {x.dtype}: it has no such dtype"
     if x.is_cpu and torch.cuda.is_available():
         return "a tensor on the CPU: move it to the GPU"
     return None

@@ -33,7 +33,7 @@ def only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     if isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:
-        raise invalid(f"found {len(tensors)} tensors, expected one: a rank has one device")
+        raise invalid(f"found a list of {len(tensors)} tensors, expected a list of one tensor")
     return tensors[0]
 
 

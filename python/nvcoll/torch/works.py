@@ -9,8 +9,8 @@
 Some calls end with copies, as of an all_gather into a list of tensors. Whoever first sees that the call is over makes
 them: the thread that waits, or the thread of the call.
 
-Callbacks of a `Future` run on a thread of their own: those of PowerSGD wait for the next call, which must be able to
-run. A future without callbacks ends on the thread of the call.
+Callbacks of a `Future` run on a separate thread. A callback may wait for the next call, as those of PowerSGD do, so it
+must not occupy the thread that runs calls. A future without callbacks ends on the thread of the call.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class CallWork(dist.Work):
     """The work of a call in flight.
 
     Args:
-        work: nvcoll's.
+        work: the work of nvcoll.
         results: the tensors that the future returns.
         finish: what is left to do when the call is over.
     """
@@ -150,7 +150,7 @@ class CallWork(dist.Work):
         return self._future
 
     def end_event(self, event: torch.futures.Future[Any], is_over: torch.futures.Future[None]) -> None:
-        """Has a future end when the call is over, and `wait` wait for the event that ends with it."""
+        """Ends an event of the profiler when the call is over. `wait` returns after the event has ended."""
         self._event = event
         self._work._when_done(lambda: CALLBACKS.submit(is_over.set_result, None))
 
