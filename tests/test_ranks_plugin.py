@@ -212,3 +212,45 @@ def test_left_out(comm):
 """
     session(text, "--word", "seven", "-k", "word", "-x", "-v").assert_outcomes(passed=1, deselected=1)
     assert "--pdb cannot debug a test on several ranks" in text_of(session(text, "--pdb", "-k", "word"))
+
+
+def test_subtests_that_fail_on_a_rank_fail(session):
+    pytest.importorskip("_pytest.subtests")
+    result = session("""
+@pytest.mark.ranks(2)
+def test_parts(subtests):
+    for part in range(3):
+        with subtests.test(part=part):
+            assert part != 1 or os.environ["RANK"] == "0"
+""")
+    assert result.ret == 1 and "rank 1 of 2" in text_of(result)
+
+
+def test_the_limit_of_pytest_timeout_is_that_of_the_ranks(session):
+    result = session(
+        """
+@pytest.mark.ranks(2)
+def test_hangs():
+    time.sleep(100)
+
+def test_of_this_process():
+    pass
+""",
+        "--timeout=6",
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    assert "has not ended within 6 s" in text_of(result)
+
+
+def test_warnings_are_errors(session):
+    session('@pytest.mark.ranks(2)\ndef test_one():\n    pass\n', "-W", "error").assert_outcomes(passed=1)
+
+
+def test_dash_s_prints_what_the_ranks_print(session):
+    result = session('@pytest.mark.ranks(2)\ndef test_one():\n    print("hello of", os.environ["RANK"])\n', "-s")
+    assert "hello of 0" in text_of(result) and "hello of 1" in text_of(result)
+
+
+def test_strict_needs_nvcoll(session):
+    text = text_of(session('@pytest.mark.ranks(2, strict="nccl")\ndef test_one():\n    pass\n'))
+    assert "strict is 'nccl', and needs the backend nvcoll" in text

@@ -1177,7 +1177,6 @@ class Communicator:
             [((2, 0), 1), None, ((2, 0), 0)]"""
 
     def _move_in_background(self) -> None: ...
-    def _wait_for_issued(self, timeout: float) -> bool: ...
     def shrink(self, *, timeout: float | None = None) -> Communicator:
         """Returns a communicator of the remaining ranks, after a rank was lost.
 

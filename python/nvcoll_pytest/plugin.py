@@ -7,6 +7,7 @@ those of all ranks.
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ TIMEOUT_S = 60.0
 """How long a test may take that does not say. Chosen."""
 
 POOL = pytest.StashKey[Any]()
+LIMIT = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +58,15 @@ def comm() -> Any:
     return found
 
 
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Leaves the time of marked tests to the pool, with the limit that pytest-timeout has for the test."""
+    if is_worker() or item.get_closest_marker("ranks") is None:
+        return None
+    item.stash[LIMIT] = float(settings.timeout)
+    return True
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Runs a marked test on its ranks."""
@@ -65,6 +76,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for report in _reports(item, nextitem, mark):
         item.ihook.pytest_runtest_logreport(report=report)
+        if item.config.option.capture == "no":
+            _print_captured(report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     item.session._setupstate.teardown_exact(nextitem)
     return True
@@ -90,10 +103,17 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None, mark: pytest.Mark)
         yield verdict._report(item, "setup", "failed", str(error))
         yield verdict._report(item, "teardown", "passed")
         return
-    except BaseException:  # pytest-timeout, or Ctrl-C
+    except BaseException:  # Ctrl-C
         _pool(item).close()
         raise
     yield from verdict.reports(item, results, time.monotonic() - began)
+
+
+def _print_captured(report: pytest.TestReport) -> None:
+    """Prints what the ranks printed, for ``pytest -s``."""
+    for title, text in report.sections:
+        if title.startswith("Captured std"):
+            print(f"\n{title.removeprefix('Captured ')}\n{text}", end="")
 
 
 def _world_size(mark: pytest.Mark) -> Any:
@@ -117,13 +137,12 @@ def _asked_for(item: pytest.Item, mark: pytest.Mark) -> dict[str, Any]:
         raise ValueError(f"the mark `ranks` has {world_size!r}: pass a number of ranks, 1 or more")
     if option("usepdb"):
         raise ValueError("--pdb cannot debug a test on several ranks, whose processes have no terminal: leave it out")
-    limits = [asked.arguments["timeout"] or option("ranks_timeout") or TIMEOUT_S]
-    limit = item.get_closest_marker("timeout")
-    if limit is not None and limit.args:
-        limits.append(float(limit.args[0]))
+    limit = min(asked.arguments["timeout"] or option("ranks_timeout") or TIMEOUT_S, item.stash.get(LIMIT, math.inf))
     backend = asked.arguments["backend"] or option("ranks_backend") or item.config.getini("ranks_backend")
     strict = asked.arguments["strict"] or option("ranks_strict") or os.environ.get("NVCOLL_STRICT") or None
-    return {"backend": backend, "timeout_s": min(limits), "strict": strict, "world_size": world_size}
+    if strict and (strict != "nccl" or backend != "nvcoll"):
+        raise ValueError(f"strict={strict!r} with the backend {backend}: strict is 'nccl', and needs the backend nvcoll")
+    return {"backend": backend, "timeout_s": limit, "strict": strict, "world_size": world_size}
 
 
 def _pool(item: pytest.Item) -> Any:

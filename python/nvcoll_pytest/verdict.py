@@ -42,11 +42,24 @@ def reports(item: pytest.Item, results: Sequence[RankResult], duration_s: float)
         yield _report(item, "teardown", "passed")
         return
     of_ranks = [[_read(item, phase) for phase in result.phases] for result in results]
+    whole = [[one for one in reports if type(one) is pytest.TestReport] for reports in of_ranks]
     for name in PHASES:
-        phases = [next((one for one in reports if one.when == name), None) for reports in of_ranks]
+        if name == "call":
+            yield from _of_subtests(of_ranks)
+        phases = [next((one for one in reports if one.when == name), None) for reports in whole]
         there = [(rank, one) for rank, one in enumerate(phases) if one is not None]
         if there:
             yield _merged(item, there, results)
+
+
+def _of_subtests(of_ranks: Sequence[Sequence[pytest.TestReport]]) -> Iterator[pytest.TestReport]:
+    """Yields the reports of subtests: those of rank 0, and those that failed on other ranks."""
+    for rank, reports in enumerate(of_ranks):
+        for one in reports:
+            if type(one) is not pytest.TestReport and (rank == 0 or one.failed):
+                if one.failed:
+                    _name(one, rank, len(of_ranks))
+                yield one
 
 
 def _merged(

@@ -31,6 +31,11 @@ STACKS = signal.SIGUSR2
 """The signal on which a worker writes the stacks of its threads."""
 
 
+OWN_ARGUMENTS = ("--capture=fd", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""The last arguments of a worker's session, which hold whatever its parent's say: what a test prints goes to the report,
+and pytest may find this package imported."""
+
+
 class Worker:
     """The plugin of a worker's session.
 
@@ -61,8 +66,9 @@ class Worker:
         """Prints nothing: what a worker prints is shown if it dies."""
         config.pluginmanager.unregister(name="terminalreporter")
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_timeout_set_timer(self) -> bool:
-        """Has pytest-timeout set no timer: the pool has one."""
+        """Turns the timer of pytest-timeout off: the pool has one."""
         return True
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -127,7 +133,7 @@ def main() -> None:
     faulthandler.register(STACKS, file=stacks, all_threads=True)
     os.environ["PYTEST_XDIST_AUTO_NUM_WORKERS"] = "0"
     worker = Worker(rank, Connection(descriptor))
-    pytest.main(sys.argv[5:], plugins=[worker])
+    pytest.main([*sys.argv[5:], *OWN_ARGUMENTS], plugins=[worker])
     os._exit(0)  # the pool has closed the connection, and waits for nothing
 
 

@@ -369,3 +369,69 @@ def test_arguments_that_cannot_be_used(n):
         with pytest.raises(dist.DistBackendError, match=words):
             call()
     dist.barrier()  # nothing was sent
+
+
+def test_the_average_of_unsigned_integers(n):
+    for name in ("uint8", "uint16", "uint32", "uint64"):
+        x = torch.full((3,), 2 * dist.get_rank() + 1).to(getattr(torch, name))
+        assert dist.all_reduce(x, dist.ReduceOp.AVG, async_op=True).get_future().wait()[0].tolist() == [n] * 3
+
+
+def test_ddp_is_told_of_a_call_that_fails(n):
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel(torch.nn.Linear(3, 3))
+    model(torch.ones(1, 3)).sum().backward()
+    dist.barrier()
+    if dist.get_rank() == 0:
+        with pytest.raises(dist.DistBackendError, match="Mismatch: rank 0 called broadcast"):
+            dist.broadcast(torch.ones(5), 0)
+    else:  # C++ of torch waits for this call
+        with pytest.raises(RuntimeError, match="Mismatch: rank 0 called broadcast"):
+            model(torch.ones(1, 3)).sum().backward()
+
+
+def test_futures_end_with_the_error_of_their_call(n):
+    if dist.get_rank() == 0:
+        with pytest.raises(dist.DistBackendError):
+            dist.broadcast(torch.ones(5), 0)
+        return
+    future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+    later = future.then(lambda done: done.value())
+    for one in (future, later):
+        with pytest.raises(RuntimeError, match="Mismatch"):
+            one.wait()
+
+
+def test_inference_mode(n):
+    with torch.inference_mode():
+        outputs = [torch.zeros(4) for _ in range(n)]
+        work = dist.all_gather(outputs, torch.full((4,), float(dist.get_rank())), async_op=True)
+        assert work.get_future().then(lambda _: 3).wait() == 3
+    assert [one[0].item() for one in outputs] == list(range(n))
+
+
+def test_lists_are_issued_though_calls_before_them_wait_for_other_groups(n):
+    groups = [dist.new_group() for _ in range(2)]
+    x, y, out = torch.ones(4), torch.ones(2), torch.zeros(3)
+    parts = [torch.ones(3) for _ in range(n)]
+    works = []
+    if dist.get_rank() == 0:
+        works.append(dist.all_reduce(x, group=groups[0], async_op=True))
+        works.append(dist.reduce_scatter(out, parts, group=groups[0], async_op=True))
+        works.append(dist.all_reduce(y, group=groups[1], async_op=True))
+    else:
+        dist.all_reduce(y, group=groups[1])
+        works.append(dist.all_reduce(x, group=groups[0], async_op=True))
+        works.append(dist.reduce_scatter(out, parts, group=groups[0], async_op=True))
+    for work in works:
+        work.wait()
+    assert x[0] == y[0] == out[0] == n
+
+
+def test_a_device_id(n):
+    dist.destroy_process_group()
+    store = dist.FileStore(f"{os.environ['NVCOLL_PYTEST_FOLDER']}/device-{n}", n)
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("nvcoll", store=store, rank=rank, world_size=n, device_id=torch.device("cpu", 0))
+    dist.barrier()

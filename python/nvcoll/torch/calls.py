@@ -61,6 +61,7 @@ class Calls:
     def _use(self, ranks: Ranks, timeout: timedelta) -> None:
         self._comm, self._leave = ranks.comm, ranks.leave
         self._turn, self._issuing = ranks.turn, ranks.issuing
+        self._in_flight: list[CallWork] = []
         self.set_timeout(timeout)
         self._comm._move_in_background()
 
@@ -255,7 +256,10 @@ class Calls:
 
         def divide() -> None:
             for x in whole:
-                x.div_(n, rounding_mode="trunc")
+                if x.dtype.is_signed:
+                    x.div_(n, rounding_mode="trunc")
+                else:  # torch does not divide all of these
+                    x.numpy()[...] //= n
 
         return "sum", divide
 
@@ -272,7 +276,7 @@ class Calls:
         try:
             if getattr(opts, "asyncOp", True):
                 with self._issuing:
-                    return CallWork(call(timeout=timeout, async_op=True), results, finish)
+                    return self._issued(CallWork(call(timeout=timeout, async_op=True), results, finish))
             with self._turn:
                 try:
                     call(timeout=timeout)
@@ -293,7 +297,9 @@ class Calls:
             with self._turn, self._issuing:
                 with self._comm.group(timeout=timeout, async_op=True) as group:
                     calls()
-                work = DoneWork(results) if group.work is None else CallWork(group.work, results, finish)
+                if group.work is None:
+                    return DoneWork(results)
+                work = self._issued(CallWork(group.work, results, finish))
         except nvcoll.Error as error:
             raise torch_error(error) from error
         if not getattr(opts, "asyncOp", True):
@@ -312,15 +318,21 @@ class Calls:
             raise invalid(f"found a list of {len(tensors)} tensors, expected {self._comm.world_size}: one per rank")
         parts = Parts(tensors)
         if is_read and parts.is_copy:
-            self._wait_for_issued()  # they may write the tensors
+            self._wait_for_writers(tensors)
             parts.copy()
         return parts
 
-    def _wait_for_issued(self) -> None:
-        """Waits for the calls that were issued before."""
-        if not self._comm._wait_for_issued(self._timeout_s):
-            message = f"earlier calls with async_op are in flight after {self._timeout_s:g} s: raise the timeout"
-            raise torch_error(nvcoll.Timeout(message))
+    def _issued(self, work: CallWork) -> CallWork:
+        """Notes a call in flight, and forgets those that are over."""
+        self._in_flight = [one for one in self._in_flight if not one.is_over()]
+        self._in_flight.append(work)
+        return work
+
+    def _wait_for_writers(self, tensors: Tensors) -> None:
+        """Waits for the calls in flight that write to the memory of tensors; not for others, whose peers may wait too."""
+        for work in self._in_flight:
+            if work.writes(tensors):
+                work.wait(self._timeout)
 
     def _check_shares(self, part: torch.Tensor, whole: torch.Tensor, name: str) -> None:
         n = self._comm.world_size

@@ -95,6 +95,9 @@ class ProcessGroup(Calls, dist.ProcessGroup):
 
     splitGroup = split_group
 
+    def eager_connect_single_device(self, device: torch.device | None = None) -> None:
+        """Does nothing: the ranks are connected. ``init_process_group(device_id=...)`` calls it."""
+
     def shutdown(self) -> None:
         """Leaves the group: the end of ``destroy_process_group``."""
         self._leave()

@@ -4,13 +4,15 @@
 
     call made at once       DONE, one object for all
     call in flight          CallWork ─ wait()        waits for the Work of nvcoll
-                                     ─ get_future()  a Future that ends when the call is over
+                                     ─ get_future()  a Future that ends when the call is over, or with its error
 
 Some calls end with copies, as of an all_gather into a list of tensors. Whoever first sees that the call is over makes
 them: the thread that waits, or the thread of the call.
 
-Callbacks of a `Future` run on a separate thread. A callback may wait for the next call, as those of PowerSGD do, so it
-must not occupy the thread that runs calls. A future without callbacks ends on the thread of the call.
+A `Future` ends on a separate thread, which runs its callbacks. A callback may wait for the next call, as those of PowerSGD
+do, so it must not occupy the thread that runs calls. DDP reads futures in C++, which does not see the exception of
+``Future.set_exception``, and takes what it finds for tensors. So a future is the result of a callback: torch tells C++ of
+an exception that a callback raises.
 """
 
 from __future__ import annotations
@@ -104,7 +106,8 @@ class CallWork(dist.Work):
         self._results = list(results)
         self._finish = finish
         self._finishing = threading.Lock()
-        self._future: _Future | None = None
+        self._future: torch.futures.Future[Any] | None = None
+        self._is_inference = torch.is_inference_mode_enabled()
         self._event: Any = None
         if finish is not None:
             work._when_done(self._end_quietly)
@@ -126,6 +129,15 @@ class CallWork(dist.Work):
         self._end_quietly()
         return True
 
+    def is_over(self) -> bool:
+        """Says whether the call is over, well or not."""
+        return self._work.done()
+
+    def writes(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Says whether the call writes to the memory of tensors."""
+        written = {x.untyped_storage().data_ptr() for x in self._results}
+        return any(x.untyped_storage().data_ptr() in written for x in tensors)
+
     def is_success(self) -> bool:
         return self.is_completed() and self._work.exception() is None
 
@@ -145,9 +157,18 @@ class CallWork(dist.Work):
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         if self._future is None:
-            self._future = future = _Future()
-            self._work._when_done(lambda: future._end(self))
+            is_over: torch.futures.Future[None] = torch.futures.Future()
+            self._future = is_over.then(lambda _: self._outcome())
+            self._work._when_done(lambda: CALLBACKS.submit(is_over.set_result, None))
         return self._future
+
+    def _outcome(self) -> list[torch.Tensor]:
+        """Returns the results of a call that is over, or raises its error."""
+        error = self.exception()
+        if error is not None:
+            raise error
+        self._end()
+        return self._results
 
     def end_event(self, event: torch.futures.Future[Any], is_over: torch.futures.Future[None]) -> None:
         """Ends an event of the profiler when the call is over. `wait` returns after the event has ended."""
@@ -156,7 +177,7 @@ class CallWork(dist.Work):
 
     def _end(self) -> None:
         """Does what is left to do, once."""
-        with self._finishing:
+        with self._finishing, torch.inference_mode(self._is_inference):
             if self._finish is not None:
                 self._finish()
                 self._finish = None
@@ -165,40 +186,6 @@ class CallWork(dist.Work):
         """Does what is left to do if the call has not failed."""
         if self._work.exception() is None:
             self._end()
-
-
-class _Future(torch.futures.Future[Any]):
-    """The future of a call in flight."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._has_callbacks = False
-        self._ending = threading.Lock()
-
-    def then(self, callback: Callable[..., Any]) -> Any:
-        with self._ending:
-            self._has_callbacks = True
-        return super().then(callback)
-
-    def add_done_callback(self, callback: Callable[..., None]) -> None:
-        with self._ending:
-            self._has_callbacks = True
-        super().add_done_callback(callback)
-
-    def _end(self, work: CallWork) -> None:
-        with self._ending:  # a callback that is added meanwhile runs where it is added
-            if not self._has_callbacks:
-                self._set(work)
-                return
-        CALLBACKS.submit(self._set, work)
-
-    def _set(self, work: CallWork) -> None:
-        error = work.exception()
-        if error is None:
-            work._end()
-            self.set_result(work.result())
-        else:
-            self.set_exception(error)
 
 
 leave_untraced(CallWork)

@@ -191,11 +191,6 @@ impl Member {
         self.lane.is_busy()
     }
 
-    /// Waits until no issued call is in flight, and says whether that was so in time.
-    pub fn wait_for_issued(&self, deadline: Deadline, is_interrupted: &mut dyn FnMut() -> bool) -> bool {
-        self.lane.wait_until_empty(&mut WaitLimit { deadline, is_interrupted }) == WaitEnd::Over
-    }
-
     /// Has the member depart after the calls in flight.
     pub(crate) fn depart_in_turn(self: &Arc<Self>) -> Result<()> {
         let member = self.clone();

@@ -13,11 +13,11 @@ use pyo3::types::PyTuple;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
 
-use crate::calls::{deadline, Seconds};
+use crate::calls::Seconds;
 use crate::endpoint::Endpoint;
 use crate::error::{listed, of_member};
 use crate::gil::handoff::InTurn;
-use crate::gil::{interruptible, patiently, WithoutGil};
+use crate::gil::{interruptible, WithoutGil};
 use crate::group::Group;
 use crate::integers::{integer, items_of, ANY};
 use crate::work::Work;
@@ -173,13 +173,6 @@ impl Communicator {
     /// computes, or waits in another communicator. Not public.
     fn _move_in_background(&self) {
         self.member.move_in_background();
-    }
-
-    /// Waits until no call that this rank issued here is in flight, at most `timeout` seconds; says whether that is so. Not public.
-    fn _wait_for_issued(&self, py: Python<'_>, timeout: Seconds) -> PyResult<bool> {
-        patiently(py, &self.member, |is_interrupted| {
-            self.member.wait_for_issued(deadline(Some(timeout)), is_interrupted)
-        })
     }
 
     /// Returns a communicator of the remaining ranks, after a rank was lost.
