@@ -139,9 +139,11 @@ def _asked_for(item: pytest.Item, mark: pytest.Mark) -> dict[str, Any]:
         raise ValueError("--pdb cannot debug a test on several ranks, whose processes have no terminal: leave it out")
     limit = min(asked.arguments["timeout"] or option("ranks_timeout") or TIMEOUT_S, item.stash.get(LIMIT, math.inf))
     backend = asked.arguments["backend"] or option("ranks_backend") or item.config.getini("ranks_backend")
-    strict = asked.arguments["strict"] or option("ranks_strict") or os.environ.get("NVCOLL_STRICT") or None
+    strict = asked.arguments["strict"] or option("ranks_strict")
     if strict and (strict != "nccl" or backend != "nvcoll"):
-        raise ValueError(f"strict={strict!r} with the backend {backend}: strict is 'nccl', and needs the backend nvcoll")
+        raise ValueError(f"found strict={strict!r} with backend {backend}: strict is 'nccl', and needs nvcoll")
+    if not strict and backend == "nvcoll":
+        strict = os.environ.get("NVCOLL_STRICT") or None
     return {"backend": backend, "timeout_s": limit, "strict": strict, "world_size": world_size}
 
 

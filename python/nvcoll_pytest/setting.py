@@ -28,6 +28,7 @@ class Setting:
         timeout_s: how long the test may take.
         strict: the library whose refusals nvcoll imitates; None for none.
         store: the file through which the ranks of this test find each other.
+        port: a free port, for tests that initialize torch.distributed themselves.
     """
 
     world_size: int
@@ -35,6 +36,7 @@ class Setting:
     timeout_s: float
     strict: str | None
     store: str
+    port: int
 
 
 def begin(setting: Setting, rank: int) -> None:
@@ -44,6 +46,8 @@ def begin(setting: Setting, rank: int) -> None:
         LOCAL_RANK=str(rank),
         WORLD_SIZE=str(setting.world_size),
         LOCAL_WORLD_SIZE=str(setting.world_size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(setting.port),
     )
     if setting.strict is None:
         os.environ.pop("NVCOLL_STRICT", None)

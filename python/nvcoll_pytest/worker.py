@@ -32,8 +32,8 @@ STACKS = signal.SIGUSR2
 
 
 OWN_ARGUMENTS = ("--capture=fd", "-W", "ignore::pytest.PytestAssertRewriteWarning")
-"""The last arguments of a worker's session, which hold whatever its parent's say: what a test prints goes to the report,
-and pytest may find this package imported."""
+"""The last arguments of a worker's session: what a test prints goes to the report, and this package is imported before
+pytest could rewrite it."""
 
 
 class Worker:

@@ -107,3 +107,13 @@ def test_a_process_that_is_a_rank_of_nvcoll_stays_in_its_job():
     assert nvcoll.torch.communicator().ranks == comm.ranks and x[0] == 2
     with pytest.raises(nvcoll.InvalidArgument, match="already"):
         nvcoll.init(rank, 2, "another")
+
+
+@pytest.mark.parametrize("backend", ["nvcoll", "gloo"])
+@pytest.mark.ranks(2, backend="none")
+def test_a_test_may_initialize_torch_itself(backend):
+    dist.init_process_group(backend)
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    assert x[0] == 2
+    dist.destroy_process_group()

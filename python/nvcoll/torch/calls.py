@@ -329,7 +329,7 @@ class Calls:
         return work
 
     def _wait_for_writers(self, tensors: Tensors) -> None:
-        """Waits for the calls in flight that write to the memory of tensors; not for others, whose peers may wait too."""
+        """Waits for the calls in flight that write to the memory of tensors. Peers may wait in others."""
         for work in self._in_flight:
             if work.writes(tensors):
                 work.wait(self._timeout)

@@ -9,10 +9,10 @@
 Some calls end with copies, as of an all_gather into a list of tensors. Whoever first sees that the call is over makes
 them: the thread that waits, or the thread of the call.
 
-A `Future` ends on a separate thread, which runs its callbacks. A callback may wait for the next call, as those of PowerSGD
-do, so it must not occupy the thread that runs calls. DDP reads futures in C++, which does not see the exception of
-``Future.set_exception``, and takes what it finds for tensors. So a future is the result of a callback: torch tells C++ of
-an exception that a callback raises.
+A `Future` ends on a separate thread, which runs its callbacks. A callback may wait for the next call, as those of
+PowerSGD do, so it must not occupy the thread that runs calls. DDP reads futures in C++, which does not see the
+exception of ``Future.set_exception``, and takes it for tensors. So a future is the result of a callback: torch tells
+C++ of an exception that a callback raises.
 """
 
 from __future__ import annotations

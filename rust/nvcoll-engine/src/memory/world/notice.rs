@@ -33,6 +33,10 @@ impl FromIterator<u32> for RankList {
     fn from_iter<I: IntoIterator<Item = u32>>(ranks: I) -> Self {
         let mut list = Self::default();
         for rank in ranks {
+            // A rank may be awaited several times, once per step.
+            if list.first().any(|listed| listed == rank) {
+                continue;
+            }
             if let Some(place) = list.first.get_mut(list.total) {
                 *place = rank as u16;
             }
@@ -145,7 +149,8 @@ mod tests {
     #[test]
     fn words_give_back_a_notice_with_the_first_ranks_of_long_lists() {
         let world = WorldName { id: u64::MAX, split: u32::MAX, ranks: (0..1024).collect() };
-        let awaited = [7, 4095].into_iter().collect();
+        let awaited: RankList = [7, 4095, 7].into_iter().collect();
+        assert_eq!(awaited.total, 2, "each rank once");
         let notice = Notice { world, call: u32::MAX, record: [9; WORDS], awaited, since_ns: 1, until_ns: 0 };
         assert_eq!(Notice::of_words(&notice.words()).as_ref(), Some(&notice));
         assert_eq!((notice.world.ranks.first().count(), notice.world.ranks.total), (LISTED, 1024));
