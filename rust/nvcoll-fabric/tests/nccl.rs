@@ -91,10 +91,16 @@ fn pcie_goes_at_the_speed_of_its_slowest_hop() {
 
 #[test]
 fn several_nodes_go_at_the_speed_of_their_network_cards() {
-    // 8 x 50 GB/s behind PCIe 5 x16 (48): eight rings of 48 are more than NVLink has (370.8), eight of 45 fit.
-    let h100 = model("2.27.7", &nodes("hgx-h100", 4, "ib-ndr-8"));
-    let ring = h100.channels(Ring).unwrap();
-    assert_eq!((ring.count, ring.network_gbps, ring.network_class), (8, 45.0, PathClass::Pxn));
+    // 8 x 50 GB/s behind PCIe 5 x16 (48). A ring that leaves by the card by which it came needs NVLink (370.8) to reach that
+    // card, and eight of 45 fit. Rings that leave by the card of their last GPU do not, and eight of 48 fit: since 2.20.3, where
+    // that need not be 15 % faster.
+    let several = nodes("hgx-h100", 4, "ib-ndr-8");
+    let ring = |version| model(version, &several).channels(Ring).unwrap();
+    let old = ring("2.19.4");
+    assert_eq!((old.count, old.network_gbps, old.network_class), (8, 45.0, PathClass::Pxn));
+    let h100 = model("2.27.7", &several);
+    let new = ring("2.27.7");
+    assert_eq!((new.count, new.network_gbps, new.network_class), (8, 48.0, PathClass::Pix));
     // Heads carry their own channel twice: (8 + 1) x 40 = 360; the cards could do 48.
     let nvls = h100.channels(NvlsTree).unwrap();
     assert_eq!((nvls.count, nvls.node_gbps, nvls.network_gbps), (8, 40.0, 48.0));
@@ -170,7 +176,7 @@ fn points_computed_by_hand_on_several_nodes() {
     let model4 = model("2.30.7", &nodes("hgx-h100", 4, "ib-ndr-8"));
     let ring = pair(&model4, "all_reduce", GIB, Ring, Simple);
     let latency = (8.4 + 56.0 * 3.4 + 6.0 * 14.0) * 1.4;
-    assert_eq!(ring.time_ps, ps(latency + gib / (1000.0 * (360.0 * 32.0 / 62.0))));
+    assert_eq!(ring.time_ps, ps(latency + gib / (1000.0 * (384.0 * 32.0 / 62.0))));
     // NVLS tree: the least of 59.5, 48 and 45.5 per channel; 2 log2(4) crossings.
     let nvls_tree = pair(&model4, "all_reduce", GIB, NvlsTree, Simple);
     assert_eq!(nvls_tree.time_ps, ps(25.0 + 4.0 * 20.9 + gib / (1000.0 * (8.0 * 45.5 * 32.0 / 62.0))));
@@ -406,6 +412,20 @@ fn named(name: &str) -> Fabric {
     let Some((node, by)) = name.split_once('+') else { return preset(name).unwrap() };
     let (node, count) = node.rsplit_once('x').unwrap();
     nodes(node, count.parse().unwrap(), by)
+}
+
+#[test]
+fn a_gpu_over_c2c_is_near_its_card_since_2_27_and_relays_since_2_28() {
+    // Four GH200 per node, a card at each: rings of 24 GB/s in every version, and trees over C2C and PXN.
+    let several = nodes("gh200-4", 4, "slingshot-4");
+    let seen = |version, algorithm| {
+        let channels = model(version, &several).channels(algorithm).unwrap();
+        (f64::from(channels.count) * channels.network_gbps, channels.network_class)
+    };
+    assert_eq!(seen("2.18.5", Ring), (96.0, PathClass::Phb));
+    assert_eq!(seen("2.26.5", Ring), (96.0, PathClass::Phb));
+    assert_eq!(seen("2.27.3", Ring), (96.0, PathClass::P2c));
+    assert_eq!(seen("2.30.7", Ring), (96.0, PathClass::Pxn));
 }
 
 #[test]

@@ -74,6 +74,34 @@ pub(super) enum Duplicate {
     First,
 }
 
+/// The network cards by which a channel may leave a node, if that is faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Crossing {
+    /// The card by which it came.
+    Never,
+    /// Any card.
+    Any,
+    /// Any card, and every second channel takes the way of the one before it in the other direction.
+    Alternating,
+    /// Rings alternate; trees take any card.
+    AlternatingRings,
+}
+
+/// The way in which the search counts the link from a GPU to the processor of its own package (C2C).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum C2cUse {
+    /// It is not known: the GPU hangs at PCIe.
+    Pcie,
+    /// A path over it to a network card is one through the processor.
+    Link,
+    /// Such a path has a class of its own.
+    OwnClass,
+    /// Other GPUs send over it too (PXN).
+    Relay,
+}
+
 /// The bytes at which the plateau of a ring over several nodes begins: one of both is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,6 +210,9 @@ struct Era {
     max_channels: Option<usize>,
     p2p_over_intel_part: Option<f64>,
     duplicate: Option<Duplicate>,
+    crossing: Option<Crossing>,
+    crossing_price: Option<f64>,
+    c2c: Option<C2cUse>,
     nvlink_gbps: Option<Vec<(u32, f64)>>,
     socket_gbps: Option<BTreeMap<Processor, f64>>,
     speeds_gbps: Option<Speeds>,
@@ -258,6 +289,10 @@ pub(super) struct VersionConstants {
     pub(super) max_channels: usize,
     pub(super) p2p_over_intel_part: f64,
     pub(super) duplicate: Duplicate,
+    pub(super) crossing: Crossing,
+    /// The part by which a graph that crosses must be faster.
+    pub(super) crossing_price: f64,
+    pub(super) c2c: C2cUse,
     pub(super) nvlink_gbps: f64,
     socket_gbps: BTreeMap<Processor, f64>,
     pub(super) speeds_node: Vec<f64>,
@@ -377,6 +412,9 @@ impl VersionConstants {
             max_channels: last!(max_channels).expect(whole),
             p2p_over_intel_part: last!(p2p_over_intel_part).expect(whole),
             duplicate: last!(duplicate).expect(whole),
+            crossing: last!(crossing).expect(whole),
+            crossing_price: last!(crossing_price).expect(whole),
+            c2c: last!(c2c).expect(whole),
             nvlink_gbps: at(last!(nvlink_gbps)),
             socket_gbps: last!(socket_gbps).expect(whole),
             speeds_node: speeds(last!(speeds_gbps.node)),

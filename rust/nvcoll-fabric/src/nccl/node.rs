@@ -12,11 +12,11 @@
 //! what is taken can be given back exactly. Source: NCCL v2.30.7, src/graph/{topo.h, topo.cc, paths.cc}.
 //!
 //! NCCL counts traffic that has no peer access along the same links, through the processor: it does not know of the memory
-//! in between. Beside it (not modelled): the eighth of reverse traffic of GPUs before 8.0, C2C, NICs that are merged.
+//! in between. Not modelled: NICs that are merged; GB200 before 2.26, where NCCL takes C2C for NVLink to the processor.
 
 use std::collections::BTreeMap;
 
-use super::constants::{pcie_lane_gbps, processor_of, Processor, VersionConstants};
+use super::constants::{pcie_lane_gbps, processor_of, C2cUse, Processor, VersionConstants};
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
@@ -52,6 +52,8 @@ pub(super) struct TopologyPath {
     pub(super) links: Vec<usize>,
     /// PCIe carries more than the data: an Intel processor splits it.
     pub(super) is_split: bool,
+    /// The link in the other direction that carries an eighth of the traffic: from a GPU before 8.0 that receives from a card.
+    pub(super) echo: Option<usize>,
     /// The narrowest link, in thousandths of GB/s.
     pub(super) width: i64,
 }
@@ -86,6 +88,8 @@ pub(super) struct NodeTopology {
     pub(super) processor: Processor,
     /// How much more PCIe carries where an Intel processor splits it.
     pub(super) split_part: f64,
+    c2c: C2cUse,
+    has_echo: bool,
 }
 
 /// The ranks that take part, sorted into nodes.
@@ -201,6 +205,8 @@ impl NodeTopology {
             capacity,
             processor,
             split_part: constants.p2p_over_intel_part,
+            c2c: constants.c2c,
+            has_echo: constants.sm < 80,
         };
         node.join_gpus(fabric, &ranks.first)?;
         node.join_nics(fabric, &ranks.first, &nics);
@@ -242,7 +248,7 @@ impl NodeTopology {
 
     fn path(&self, class: PathClass, links: Vec<usize>) -> TopologyPath {
         let width = links.iter().map(|&link| self.capacity[link]).min().unwrap_or(0);
-        TopologyPath { class, links, is_split: class == PathClass::Phb && self.processor.is_intel(), width }
+        TopologyPath { class, links, is_split: class == PathClass::Phb && self.processor.is_intel(), echo: None, width }
     }
 
     fn join_gpus(&mut self, fabric: &Fabric, gpus: &[usize]) -> Result<()> {
@@ -320,7 +326,12 @@ impl NodeTopology {
         let class = match (passed(DeviceKind::Socket), passed(DeviceKind::PcieSwitch)) {
             (0, 0..=1) => PathClass::Pix,
             (0, _) => PathClass::Pxb,
-            (1, _) if links.iter().any(|&link| fabric.links[link].medium.family == LinkFamily::C2c) => PathClass::P2c,
+            (1, _)
+                if self.c2c >= C2cUse::OwnClass
+                    && links.iter().any(|&link| fabric.links[link].medium.family == LinkFamily::C2c) =>
+            {
+                PathClass::P2c
+            }
             (1, _) => PathClass::Phb,
             _ => PathClass::Sys,
         };
@@ -341,7 +352,8 @@ impl NodeTopology {
                 let into = self.over_pcie(fabric, nic, gpu).zip(wire(nic, false));
                 let into = into.map(|(path, wire)| self.path(path.class, [vec![wire], path.links].concat()));
                 self.out.push(out);
-                self.into.push(into.map(|path| TopologyPath { is_split: false, ..path }));
+                let echo = |path: &TopologyPath| self.has_echo.then(|| reverse(fabric, *path.links.last()?)).flatten();
+                self.into.push(into.map(|path| TopologyPath { is_split: false, echo: echo(&path), ..path }));
             }
         }
         self.take_nvlink_to_the_nic();
@@ -350,15 +362,16 @@ impl NodeTopology {
     /// Sends through the GPU beside a network card where that avoids the processor (PXN).
     fn take_nvlink_to_the_nic(&mut self) {
         let direct = self.out.clone();
+        let furthest = if self.c2c == C2cUse::Relay { PathClass::P2c } else { PathClass::Pxb };
         let at = |gpu: usize, nic: usize| direct[gpu * self.nics + nic].as_ref();
         let mut better = Vec::new();
         for (gpu, nic) in (0..self.gpus).flat_map(|gpu| (0..self.nics).map(move |nic| (gpu, nic))) {
-            if at(gpu, nic).is_some_and(|path| path.class <= PathClass::Pxb) {
+            if at(gpu, nic).is_some_and(|path| path.class <= furthest) {
                 continue;
             }
             let by = (0..self.gpus).find(|&by| {
                 by != gpu
-                    && at(by, nic).is_some_and(|path| path.class <= PathClass::Pxb)
+                    && at(by, nic).is_some_and(|path| path.class <= furthest)
                     && self.between(gpu, by).is_some_and(|path| path.class == PathClass::Nvl)
             });
             let Some(by) = by else { continue };
@@ -417,4 +430,10 @@ fn assumed(fabric: &Fabric, link: &Link, constants: &VersionConstants, processor
         LinkFamily::Xgmi => return Err(unable(fabric, "NCCL does not know xGMI between GPUs: RCCL does".to_owned())),
     };
     Ok(thousandths(gbps))
+}
+
+/// Returns the link in the other direction.
+fn reverse(fabric: &Fabric, link: usize) -> Option<usize> {
+    let of = &fabric.links[link];
+    fabric.links.iter().position(|other| (other.from, other.to) == (of.to, of.from) && other.medium == of.medium)
 }

@@ -19,9 +19,12 @@
 //! | DGX-1, V100 | 6 x 20 | | NVIDIA's rings of the cube mesh |
 //! | Blackwell x 8, PCIe, two AMD sockets | none: 0.1 GB/s, 2 channels after doubling | | voipmonitor/rtx6kpro (2.28.3); NVIDIA/nccl#2113 |
 //!
-//! Not modelled: channels that change the network card, SHARP, two channels where NVLink has two halves.
+//! Over several nodes a channel comes by a network card and leaves by the same one, or, where that is faster, by another
+//! (`NCCL_CROSS_NIC` 2, the default; [`Crossing`] has the rule of each version).
+//!
+//! Not modelled: SHARP, two channels where NVLink has two halves.
 
-use super::constants::{Duplicate, NvlsBandwidth, VersionConstants};
+use super::constants::{Crossing, Duplicate, NvlsBandwidth, VersionConstants};
 use super::node::{NodeTopology, PathClass, TopologyPath};
 
 /// The pattern of a channel.
@@ -51,6 +54,7 @@ pub(super) struct ChannelGraph {
     pub(super) inter: PathClass,
     /// Whether every channel visits the GPUs in one order.
     pub(super) is_same: bool,
+    crossing: Crossing,
     order: Vec<Vec<usize>>,
 }
 
@@ -58,7 +62,17 @@ impl ChannelGraph {
     pub(super) fn none(pattern: GraphPattern) -> Self {
         let (intra, inter) = (PathClass::Local, PathClass::Local);
         let (intra_gbps, inter_gbps, order) = (0.0, 0.0, Vec::new());
-        Self { pattern, channels: 0, intra_gbps, inter_gbps, intra, inter, is_same: false, order }
+        Self {
+            pattern,
+            channels: 0,
+            intra_gbps,
+            inter_gbps,
+            intra,
+            inter,
+            is_same: false,
+            crossing: Crossing::Never,
+            order,
+        }
     }
 
     /// For each channel, the order of the GPUs.
@@ -76,8 +90,19 @@ struct Goal {
     intra_class: PathClass,
     inter_class: PathClass,
     is_same: bool,
+    /// Whether a channel may leave by another network card than that by which it came.
+    crossing: Crossing,
+    crossing_price: f64,
     least: usize,
     most: usize,
+}
+
+impl Goal {
+    /// Returns by what a graph with this goal must exceed another one to be taken for it: crossing has its price.
+    fn worth(&self, best: &ChannelGraph) -> f64 {
+        let crosses = |crossing| f64::from(u8::from(crossing != Crossing::Never));
+        1.0 + (crosses(self.crossing) - crosses(best.crossing)) * self.crossing_price
+    }
 }
 
 /// The speed of the last resort: one channel in the order of the ranks. Cited (src/graph/search.cc, all versions).
@@ -92,6 +117,8 @@ struct Trial<'a> {
     capacity: Vec<i64>,
     goal: Goal,
     order: Vec<Vec<usize>>,
+    /// The network cards by which each channel comes and leaves.
+    cards: Vec<(usize, usize)>,
     best: ChannelGraph,
     visits: u32,
     is_perfect: bool,
@@ -108,25 +135,23 @@ enum GpuOrder {
 impl Trial<'_> {
     /// Reserves bandwidth on a path: on all its links, or on none.
     fn take(&mut self, path: &TopologyPath, speed: i64) -> bool {
-        let split = (speed as f64 * self.split_part()).round() as i64;
-        let need = |link: usize| if path.is_split && self.node.is_pcie[link] { split } else { speed };
-        for (taken, &link) in path.links.iter().enumerate() {
-            if self.capacity[link] < need(link) {
-                for &link in &path.links[..taken] {
-                    self.capacity[link] += need(link);
-                }
-                return false;
-            }
-            self.capacity[link] -= need(link);
+        let needs = self.needs(path, speed);
+        if needs.iter().any(|&(link, need)| self.capacity[link] < need) {
+            return false;
         }
+        needs.iter().for_each(|&(link, need)| self.capacity[link] -= need);
         true
     }
 
     fn give(&mut self, path: &TopologyPath, speed: i64) {
+        self.needs(path, speed).iter().for_each(|&(link, need)| self.capacity[link] += need);
+    }
+
+    /// Returns the links that a path uses, and how much of each.
+    fn needs(&self, path: &TopologyPath, speed: i64) -> Vec<(usize, i64)> {
         let split = (speed as f64 * self.split_part()).round() as i64;
-        for &link in &path.links {
-            self.capacity[link] += if path.is_split && self.node.is_pcie[link] { split } else { speed };
-        }
+        let need = |&link: &usize| (link, if path.is_split && self.node.is_pcie[link] { split } else { speed });
+        path.links.iter().map(need).chain(path.echo.map(|link| (link, speed / 8))).collect()
     }
 
     fn split_part(&self) -> f64 {
@@ -152,6 +177,9 @@ impl Trial<'_> {
             return;
         }
         for nic in (0..self.node.nics).map(|i| (nth + i) % self.node.nics) {
+            if self.twin(nth).is_some_and(|(_, left_by)| nic != left_by) {
+                continue;
+            }
             if is_replay {
                 self.start(Some(nic), self.order[nth - 1][0], GpuOrder::Replay);
                 continue;
@@ -163,6 +191,29 @@ impl Trial<'_> {
                 self.start(Some(nic), gpu, GpuOrder::Merit);
             }
         }
+    }
+
+    /// Returns the cards of the channel whose way a channel of alternating rings takes in the other direction: every second one.
+    fn twin(&self, channel: usize) -> Option<(usize, usize)> {
+        (self.goal.crossing == Crossing::Alternating && channel % 2 == 1).then(|| self.cards[channel - 1])
+    }
+
+    /// Returns the cards by which a channel that came by `nic` may leave from a GPU, the nearest first. `returned` is the number of
+    /// GPUs that have sent to the network: the second takes the card of the first.
+    fn ways_out(&self, channel: usize, gpu: usize, nic: usize, returned: usize) -> Vec<usize> {
+        if self.goal.crossing == Crossing::Never || self.goal.pattern == GraphPattern::Tree {
+            return vec![nic];
+        }
+        if returned > 0 {
+            return vec![self.cards[channel].1];
+        }
+        if let Some((came_by, _)) = self.twin(channel) {
+            return vec![came_by];
+        }
+        let class = |&nic: &usize| self.node.out(gpu, nic).map(|path| path.class);
+        let mut nics: Vec<usize> = (0..self.node.nics).filter(|nic| class(nic).is_some()).collect();
+        nics.sort_by_key(class);
+        nics
     }
 
     /// Returns the GPUs nearest to a network card, the one with the card's number first.
@@ -187,7 +238,9 @@ impl Trial<'_> {
             }
         }
         self.order.push(vec![gpu]);
+        self.cards.extend(nic.map(|nic| (nic, nic)));
         self.visit(nic, by, 0);
+        self.cards.truncate(self.order.len() - 1);
         self.order.pop();
         if let Some(path) = path {
             self.give(path, self.goal.inter);
@@ -210,12 +263,16 @@ impl Trial<'_> {
         };
         if let Some(nic) = nic.filter(|_| places.get(returned) == Some(&length)) {
             let speed = self.goal.inter / part;
-            let Some(path) = self.node.out(last, nic).filter(|path| path.class <= self.goal.inter_class) else {
-                return;
-            };
-            if self.take(path, speed) {
-                self.visit(Some(nic), by, returned + 1);
-                self.give(path, speed);
+            for out in self.ways_out(channel, last, nic, returned) {
+                let node = self.node;
+                let Some(path) = node.out(last, out).filter(|path| path.class <= self.goal.inter_class) else {
+                    continue;
+                };
+                if self.take(path, speed) {
+                    self.cards[channel].1 = out;
+                    self.visit(Some(nic), by, returned + 1);
+                    self.give(path, speed);
+                }
             }
         } else if length < gpus {
             for next in self.next_gpus(channel, by) {
@@ -270,7 +327,8 @@ impl Trial<'_> {
         let channels = self.order.len();
         let total = |channels: usize, gbps: f64| channels as f64 * gbps;
         let intra_gbps = self.goal.intra as f64 / 1000.0;
-        let is_more = total(channels, intra_gbps) > total(self.best.channels, self.best.intra_gbps);
+        let least = total(self.best.channels, self.best.intra_gbps) * self.goal.worth(&self.best);
+        let is_more = total(channels, intra_gbps) > least;
         if channels >= self.goal.least && is_more {
             self.best = ChannelGraph {
                 pattern: self.goal.pattern,
@@ -280,6 +338,7 @@ impl Trial<'_> {
                 intra: self.goal.intra_class,
                 inter: self.goal.inter_class,
                 is_same: self.goal.is_same,
+                crossing: self.goal.crossing,
                 order: self.order.clone(),
             };
             self.is_perfect = channels == self.goal.most;
@@ -311,7 +370,7 @@ fn bound(node: &NodeTopology, goal: &Goal) -> usize {
 /// Tries a goal and replaces `best` by a graph that moves more. Returns whether no more channels are possible.
 fn attempt(node: &NodeTopology, goal: Goal, best: &mut ChannelGraph) -> bool {
     let can = bound(node, &goal).min(goal.most);
-    let more = can as f64 * goal.intra as f64 / 1000.0 > best.channels as f64 * best.intra_gbps;
+    let more = can as f64 * goal.intra as f64 / 1000.0 > best.channels as f64 * best.intra_gbps * goal.worth(best);
     if can < goal.least || !more {
         return false;
     }
@@ -319,7 +378,8 @@ fn attempt(node: &NodeTopology, goal: Goal, best: &mut ChannelGraph) -> bool {
     let (capacity, order) = (node.capacity.clone(), Vec::new());
     let taken = std::mem::replace(best, ChannelGraph::none(goal.pattern));
     let within = Goal { most: can, ..goal };
-    let mut trial = Trial { node, capacity, goal: within, order, best: taken, visits, is_perfect: false };
+    let mut trial =
+        Trial { node, capacity, goal: within, order, cards: Vec::new(), best: taken, visits, is_perfect: false };
     trial.next_channel();
     *best = trial.best;
     trial.is_perfect && can == goal.most
@@ -383,31 +443,58 @@ fn lay(
     let inner = if node.gpus > 1 { node.classes(false) } else { none.clone() };
     let outer = if node.nics > 0 { node.classes(true) } else { none };
     let mut best = ChannelGraph::none(pattern);
+    let crossings = crossings(node, constants, pattern);
+    let crossing_price = constants.crossing_price;
     for &speed in &speeds[start..] {
         if best.channels > 0 && speed / best.inter_gbps <= 0.49 {
             break;
         }
         let speed = to_thousandths(speed);
-        for &inter_class in &outer {
-            for &intra_class in &inner {
-                for (&pattern, is_same) in patterns.iter().flat_map(|pattern| [(pattern, true), (pattern, false)]) {
-                    let (intra, inter) = (speed, speed);
-                    let goal = Goal { pattern, intra, inter, intra_class, inter_class, is_same, least, most };
-                    let is_perfect = attempt(node, goal, &mut best);
-                    if is_perfect || to_thousandths(best.channels as f64 * best.inter_gbps) >= node.total {
-                        return best;
+        for &crossing in crossings {
+            for &inter_class in &outer {
+                for &intra_class in &inner {
+                    for (&pattern, is_same) in patterns.iter().flat_map(|pattern| [(pattern, true), (pattern, false)]) {
+                        let (intra, inter) = (speed, speed);
+                        let goal = Goal {
+                            pattern,
+                            intra,
+                            inter,
+                            intra_class,
+                            inter_class,
+                            is_same,
+                            crossing,
+                            crossing_price,
+                            least,
+                            most,
+                        };
+                        let is_perfect = attempt(node, goal, &mut best);
+                        if is_perfect || to_thousandths(best.channels as f64 * best.inter_gbps) >= node.total {
+                            return best;
+                        }
+                    }
+                    if best.channels > 0 && intra_class >= best.intra {
+                        break;
                     }
                 }
-                if best.channels > 0 && intra_class >= best.intra {
+                if best.channels > 0 && inter_class >= best.inter && inter_class >= PathClass::Pxn {
                     break;
                 }
-            }
-            if best.channels > 0 && inter_class >= best.inter && inter_class >= PathClass::Pxn {
-                break;
             }
         }
     }
     best
+}
+
+/// Returns the uses of network cards that a search tries, in this order.
+fn crossings(node: &NodeTopology, constants: &VersionConstants, pattern: GraphPattern) -> &'static [Crossing] {
+    match (constants.crossing, pattern) {
+        _ if node.nics < 2 || pattern == GraphPattern::Tree => &[Crossing::Never],
+        (Crossing::Never, _) => &[Crossing::Never],
+        (Crossing::AlternatingRings, GraphPattern::BalancedTree) | (Crossing::Any, _) => {
+            &[Crossing::Never, Crossing::Any]
+        }
+        (Crossing::AlternatingRings | Crossing::Alternating, _) => &[Crossing::Never, Crossing::Alternating],
+    }
 }
 
 /// Splits channels that are faster than the threads of a channel: two of half the speed.
@@ -448,9 +535,25 @@ fn raise(
         at -= 1;
         tried = to_thousandths(speeds[at]);
         let (intra_class, inter_class, is_same) = (best.intra, best.inter, best.is_same);
+        let (crossing, crossing_price) = (best.crossing, constants.crossing_price);
         let inter = if is_ring { tried } else { inter };
         let pattern = best.pattern;
-        attempt(node, Goal { pattern, intra: tried, inter, intra_class, inter_class, is_same, least, most }, best);
+        attempt(
+            node,
+            Goal {
+                pattern,
+                intra: tried,
+                inter,
+                intra_class,
+                inter_class,
+                is_same,
+                crossing,
+                crossing_price,
+                least,
+                most,
+            },
+            best,
+        );
     }
 }
 
