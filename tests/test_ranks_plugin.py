@@ -254,3 +254,32 @@ def test_dash_s_prints_what_the_ranks_print(session):
 def test_strict_needs_nvcoll(session):
     text = text_of(session('@pytest.mark.ranks(2, strict="nccl")\ndef test_one():\n    pass\n'))
     assert "strict is 'nccl', and needs nvcoll" in text
+
+
+def test_a_failure_that_is_expected_may_fail_other_ranks(session):
+    session("""
+@pytest.mark.ranks(2)
+@pytest.mark.xfail(raises=ZeroDivisionError)
+def test_one(comm):
+    if comm.rank:
+        1 / 0
+    comm.barrier()
+""").assert_outcomes(xfailed=1)
+
+
+def test_a_fixture_of_other_tests_that_fails_at_its_end_is_an_error(session):
+    result = session("""
+@pytest.fixture(scope="module")
+def resource():
+    yield
+    raise RuntimeError("the end of the fixture")
+
+def test_of_this_process(resource):
+    pass
+
+@pytest.mark.ranks(2)
+def test_one():
+    pass
+""")
+    result.assert_outcomes(passed=2, errors=1)
+    assert "the end of the fixture" in text_of(result)

@@ -10,6 +10,7 @@ import inspect
 import math
 import os
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,17 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         if item.config.option.capture == "no":
             _print_captured(report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    item.session._setupstate.teardown_exact(nextitem)
+    try:
+        item.session._setupstate.teardown_exact(nextitem)
+    except Exception:  # a fixture of tests that ran before, in this process
+        item.ihook.pytest_runtest_logreport(report=_of_teardown(item))
     return True
+
+
+def _of_teardown(item: pytest.Item) -> pytest.TestReport:
+    from nvcoll_pytest import verdict
+
+    return verdict._report(item, "teardown", "failed", traceback.format_exc())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

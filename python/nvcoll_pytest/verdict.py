@@ -67,8 +67,9 @@ def _merged(
 ) -> pytest.TestReport:
     """Merges the reports of a phase."""
     expected = [one for _, one in there if one.skipped and hasattr(one, "wasxfail")]
-    # A rank that passes beside one that fails as expected is no surprise.
-    failed = [(rank, one) for rank, one in there if one.failed and not (expected and _message(one) == UNEXPECTED)]
+    failed = [(rank, one) for rank, one in there if one.failed]
+    if expected:  # that another rank passes, or fails because of it, is no surprise
+        failed = [(rank, one) for rank, one in failed if _message(one) != UNEXPECTED and not _is_consequence(one)]
     skipped = [(rank, one) for rank, one in there if one.skipped and not hasattr(one, "wasxfail")]
     if failed:
         rank, report = min(failed, key=lambda pair: (_is_consequence(pair[1]), pair[1].stop))

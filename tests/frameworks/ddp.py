@@ -84,6 +84,16 @@ def power_sgd_hook(here):
 
 
 @feature()
+def powersgd_with_several_buckets(here):
+    """Callbacks of several buckets make calls. Ranks that make them in different orders have different parameters."""
+    state = powerSGD_hook.PowerSGDState(
+        None, matrix_approximation_rank=16, start_powerSGD_iter=2, min_compression_rate=0.01
+    )
+    prepare = lambda ddp: ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)  # noqa: E731
+    compared(here, prepare, 1e-5, bucket_cap_mb=0.001)
+
+
+@feature()
 def python_hook(here):
     def average(calls, bucket):
         calls.append(bucket.index())

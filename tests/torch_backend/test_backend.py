@@ -435,3 +435,64 @@ def test_a_device_id(n):
     rank = int(os.environ["RANK"])
     dist.init_process_group("nvcoll", store=store, rank=rank, world_size=n, device_id=torch.device("cpu", 0))
     dist.barrier()
+
+
+def test_callbacks_that_make_calls_make_them_in_one_order(n):
+    for _ in range(10):
+        xs = [torch.full((3,), float(k)) for k in range(8)]
+
+        def again(future, k):
+            y = torch.full((3,), float(10 * k))
+            return future.value()[0] + dist.all_reduce(y, async_op=True).get_future().wait()[0]
+
+        futures = [
+            dist.all_reduce(x, async_op=True).get_future().then(lambda future, k=k: again(future, k))
+            for k, x in enumerate(xs)
+        ]
+        assert [future.wait()[0].item() for future in futures] == [11 * k * n for k in range(8)]
+
+
+def test_several_threads_wait_for_their_messages(n):
+    import threading
+
+    failures = []
+
+    def exchange(tag):
+        try:
+            for k in range(50):
+                x, y = torch.full((5,), float(k)), torch.zeros(5)
+                sent = dist.P2POp(dist.isend, x, (dist.get_rank() + 1) % n, tag=tag)
+                received = dist.P2POp(dist.irecv, y, (dist.get_rank() - 1) % n, tag=tag)
+                for work in dist.batch_isend_irecv([sent, received]):
+                    work.wait()
+                assert torch.all(y == k)
+        except BaseException as error:  # of Rust too
+            failures.append(error)
+
+    threads = [threading.Thread(target=exchange, args=(tag,)) for tag in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_call_that_was_waited_for_holds_no_tensor(n):
+    import weakref
+
+    x = torch.ones(1000)
+    seen = weakref.ref(x)
+    dist.all_reduce(x, async_op=True).wait()
+    del x
+    assert seen() is None
+
+
+def test_a_store_serves_one_group_after_another(n):
+    rank = int(os.environ["RANK"])
+    store = dist.FileStore(f"{os.environ['NVCOLL_PYTEST_FOLDER']}/again-{n}", n)
+    for _ in range(3):
+        dist.destroy_process_group()
+        dist.init_process_group("nvcoll", store=store, rank=rank, world_size=n)
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        assert x[0] == n

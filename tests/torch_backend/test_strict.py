@@ -13,6 +13,7 @@ REFUSED = {
     "a tensor of torch.int16": lambda: dist.broadcast(torch.ones(4, dtype=torch.int16), 0),
     "for torch.bool": lambda: dist.all_reduce(torch.ones(4, dtype=torch.bool), dist.ReduceOp.AVG),
     "a tensor of layout torch.sparse_coo": lambda: dist.all_reduce(torch.ones(2, 2).to_sparse()),
+    "NCCL scales": lambda: dist.all_reduce(torch.ones(4, dtype=torch.int64), dist._make_nccl_premul_sum(2)),
     "cannot receive from any rank": lambda: dist.recv(torch.ones(4)),
     "has no monitored_barrier": lambda: dist.group.WORLD.monitored_barrier(),
 }
@@ -33,3 +34,16 @@ def test_nccl_does_not_refuse():
     group = dist.new_group([0, 1])
     dist.all_reduce(torch.ones(3), group=group)
     assert x[0] == 1
+    dist.all_reduce(torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last))
+    dist.all_gather([torch.ones(4, 2).t() for _ in range(2)], torch.ones(2, 4))  # torch copies such lists
+    if dist.get_rank():
+        dist.send(torch.ones(4, 2).t(), 0)
+    else:
+        dist.recv(torch.ones(2, 4), 1)
+
+
+@pytest.mark.skipif(not hasattr(dist.Backend, "_ensure_backend_registered"), reason="needs torch 2.14")
+def test_groups_that_are_split_off_refuse_too():
+    group = dist.split_group(split_ranks=[[0, 1]])
+    with pytest.raises(RuntimeError, match="a strided tensor"):
+        dist.all_reduce(torch.ones(4, 4)[:, 1], group=group)

@@ -61,7 +61,7 @@ class Calls:
     def _use(self, ranks: Ranks, timeout: timedelta) -> None:
         self._comm, self._leave = ranks.comm, ranks.leave
         self._turn, self._issuing = ranks.turn, ranks.issuing
-        self._in_flight: list[CallWork] = []
+        self._in_flight: set[CallWork] = set()
         self.set_timeout(timeout)
         self._comm._move_in_background()
 
@@ -323,14 +323,12 @@ class Calls:
         return parts
 
     def _issued(self, work: CallWork) -> CallWork:
-        """Notes a call in flight, and forgets those that are over."""
-        self._in_flight = [one for one in self._in_flight if not one.is_over()]
-        self._in_flight.append(work)
+        work.note_in(self._in_flight)
         return work
 
     def _wait_for_writers(self, tensors: Tensors) -> None:
         """Waits for the calls in flight that write to the memory of tensors. Peers may wait in others."""
-        for work in self._in_flight:
+        for work in list(self._in_flight):
             if work.writes(tensors):
                 work.wait(self._timeout)
 

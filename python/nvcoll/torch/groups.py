@@ -89,7 +89,7 @@ class ProcessGroup(Calls, dist.ProcessGroup):
         """Makes a group of some ranks of this one, which call it."""
         if self._comm.rank not in ranks:
             return None
-        group = ProcessGroup(Ranks(self._comm.subset(ranks)), self._store, timeout or self._timeout)
+        group = type(self)(Ranks(self._comm.subset(ranks)), self._store, timeout or self._timeout)
         group._name, group._description = group_name or "", group_desc or ""
         return group
 

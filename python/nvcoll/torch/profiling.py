@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.autograd import _profiler_enabled, _record_function_with_args_enter, _record_function_with_args_exit
 
 import nvcoll_autoload
-from nvcoll.torch.works import CALLBACKS, CallWork
+from nvcoll.torch.works import CallWork, later
 
 EVENTS = {
     "allreduce": ("all_reduce", 0),
@@ -75,7 +75,7 @@ def _end_with(work: dist.Work, begun: Any) -> None:
     if isinstance(work, CallWork):
         work.end_event(event, is_over)
     else:
-        CALLBACKS.submit(is_over.set_result, None)
+        later(is_over.set_result, None)
         event.wait()
 
 

@@ -96,11 +96,13 @@ def _job_of(options: Any) -> str:
         InvalidArgument: they are not.
     """
     store, rank, size = options.store, options.group_rank, options.group_size
-    store.set(f"nvcoll/host/{rank}", _host())
+    # A store may outlive a group: that of torchrun serves the next init_process_group too.
+    turn = store.add(f"nvcoll/turns/{rank}", 1)
+    store.set(f"nvcoll/host/{turn}/{rank}", _host())
     if rank == 0:
-        hosts = [store.get(f"nvcoll/host/{peer}").decode() for peer in range(size)]
-        store.set("nvcoll/job", _on_several(hosts) or f"ok torch-{uuid.uuid4().hex[:16]}")
-    verdict, _, text = store.get("nvcoll/job").decode().partition(" ")
+        hosts = [store.get(f"nvcoll/host/{turn}/{peer}").decode() for peer in range(size)]
+        store.set(f"nvcoll/job/{turn}", _on_several(hosts) or f"ok torch-{uuid.uuid4().hex[:16]}")
+    verdict, _, text = store.get(f"nvcoll/job/{turn}").decode().partition(" ")
     if verdict != "ok":
         raise nvcoll.InvalidArgument(text)
     return str(text)

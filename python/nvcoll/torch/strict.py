@@ -36,6 +36,9 @@ DTYPES = frozenset(
     }
 )
 
+SCALED = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+"""The dtypes of PREMUL_SUM."""
+
 CHECKED = (
     *("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_single"),
     *("reduce_scatter_single_coalesced", "broadcast", "allgather", "all_gather_single", "all_gather_single_coalesced"),
@@ -73,8 +76,14 @@ def _checked(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         for x in tensors:
             if complaint := _complaint(x):
                 raise invalid(f"{name}: NCCL refuses {complaint}")
+        for x in _single([*arguments, *keywords.values()]) if name not in ("send", "recv") else ():
+            if not _is_dense(x):
+                how = f"(shape {tuple(x.shape)}, strides {x.stride()}): pass x.contiguous()"
+                raise invalid(f"{name}: NCCL refuses a strided tensor {how}")
         for options in (one for one in (*arguments, *keywords.values()) if hasattr(one, "reduceOp")):
             op = op_of(options)
+            if not isinstance(op, str) and not all(x.dtype in SCALED for x in tensors):
+                raise invalid(f"{name}: NCCL scales half, float, double and bfloat16 only, found {tensors[0].dtype}")
             if op in ("band", "bor", "bxor") or (op == "avg" and any(x.dtype is torch.bool for x in tensors)):
                 raise invalid(f"{name}: NCCL refuses the op {op} for {tensors[0].dtype}")
         return call(self, *arguments, **keywords)
@@ -90,11 +99,24 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
+def _single(values: Any) -> Iterator[torch.Tensor]:
+    """Yields the tensors that are no entries of lists with one tensor per rank: torch copies such lists for NCCL."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from (x for x in value if isinstance(x, torch.Tensor))
+
+
+def _is_dense(x: torch.Tensor) -> bool:
+    """Says whether the elements are packed, in the order of rows or of channels."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return x.is_contiguous() or (x.dim() in formats and x.is_contiguous(memory_format=formats[x.dim()]))
+
+
 def _complaint(x: torch.Tensor) -> str | None:
     if x.layout is not torch.strided:
         return f"a tensor of layout {x.layout}: pass a dense one"
-    if not x.is_contiguous():
-        return f"a strided tensor (shape {tuple(x.shape)}, strides {x.stride()}): pass x.contiguous()"
     if x.dtype not in DTYPES:
         return f"a tensor of {x.dtype}: it has no such dtype"
     if x.is_cpu and torch.cuda.is_available():

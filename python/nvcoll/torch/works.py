@@ -9,17 +9,18 @@
 Some calls end with copies, as of an all_gather into a list of tensors. Whoever first sees that the call is over makes
 them: the thread that waits, or the thread of the call.
 
-A `Future` ends on a separate thread, which runs its callbacks. A callback may wait for the next call, as those of
-PowerSGD do, so it must not occupy the thread that runs calls. DDP reads futures in C++, which does not see the
-exception of ``Future.set_exception``, and takes it for tensors. So a future is the result of a callback: torch tells
-C++ of an exception that a callback raises.
+A callback of a `Future` may make calls, as those of PowerSGD do. Ranks must make calls in one order, so ``then`` waits
+for the call and runs the callback at once, on the thread of the program. NCCL too runs callbacks where they are added.
+Futures end on separate threads, since C++ may have callbacks that wait for the next call (``collect_all``).
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from types import FunctionType
 from typing import Any
@@ -106,7 +107,8 @@ class CallWork(dist.Work):
         self._results = list(results)
         self._finish = finish
         self._finishing = threading.Lock()
-        self._future: torch.futures.Future[Any] | None = None
+        self._future: _Future | None = None
+        self._in_flight: set[CallWork] = set()
         self._is_inference = torch.is_inference_mode_enabled()
         self._event: Any = None
         if finish is not None:
@@ -118,6 +120,7 @@ class CallWork(dist.Work):
             self._work.wait(seconds if seconds > 0 else None)
         except nvcoll.Error as error:
             raise torch_error(error) from error
+        self._in_flight.discard(self)
         self._end()
         if self._event is not None:
             self._event.wait()
@@ -128,10 +131,6 @@ class CallWork(dist.Work):
             return False
         self._end_quietly()
         return True
-
-    def is_over(self) -> bool:
-        """Says whether the call is over, well or not."""
-        return self._work.done()
 
     def writes(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Says whether the call writes to the memory of tensors."""
@@ -157,23 +156,33 @@ class CallWork(dist.Work):
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         if self._future is None:
-            is_over: torch.futures.Future[None] = torch.futures.Future()
-            self._future = is_over.then(lambda _: self._outcome())
-            self._work._when_done(lambda: CALLBACKS.submit(is_over.set_result, None))
+            self._future = future = _Future()
+            self._work._when_done(lambda: later(self._end_future, future))
         return self._future
 
-    def _outcome(self) -> list[torch.Tensor]:
-        """Returns the results of a call that is over, or raises its error."""
+    def _end_future(self, future: _Future) -> None:
         error = self.exception()
-        if error is not None:
-            raise error
-        self._end()
-        return self._results
+        try:
+            if error is None:
+                self._end()
+        except Exception as found:
+            error = found
+        if error is None:
+            future.set_result(self._results)
+        else:
+            future.set_exception(error)
+        self._in_flight.discard(self)
+
+    def note_in(self, in_flight: set[CallWork]) -> None:
+        """Adds this work to those in flight, until the program has seen that it is over."""
+        in_flight.difference_update([one for one in in_flight if one._work.done()])
+        in_flight.add(self)
+        self._in_flight = in_flight
 
     def end_event(self, event: torch.futures.Future[Any], is_over: torch.futures.Future[None]) -> None:
         """Ends an event of the profiler when the call is over. `wait` returns after the event has ended."""
         self._event = event
-        self._work._when_done(lambda: CALLBACKS.submit(is_over.set_result, None))
+        self._work._when_done(lambda: later(is_over.set_result, None))
 
     def _end(self) -> None:
         """Does what is left to do, once."""
@@ -188,8 +197,65 @@ class CallWork(dist.Work):
             self._end()
 
 
+class _Future(torch.futures.Future[Any]):
+    """The future of a call in flight."""
+
+    def then(self, callback: Callable[..., Any]) -> Any:
+        self._await()
+        return super().then(callback)
+
+    def add_done_callback(self, callback: Callable[..., None]) -> None:
+        self._await()
+        super().add_done_callback(callback)
+
+    def set_exception(self, error: Any) -> None:
+        """Ends the future with an error. C++, which does not see torch's exceptions of futures, reads `_Failed`."""
+
+        def raise_error(_failed: Any) -> None:
+            raise error
+
+        self._set_unwrap_func(raise_error)
+        self.set_result(_Failed(error))
+
+    def _await(self) -> None:
+        with suppress(Exception):  # the callback finds the error
+            self.wait()
+
+
+class _Failed:
+    """The result of a future whose call has failed: it raises the error where C++, as of DDP, looks for its tensors.
+
+    Args:
+        error: the error of the call.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> Any:
+        raise self._error
+
+
 leave_untraced(CallWork)
 leave_untraced(DoneWork)
+leave_untraced(_Future)
 
-CALLBACKS = ThreadPoolExecutor(64, "nvcoll-callbacks")
-"""The threads of callbacks. Chosen: more than the depth to which callbacks wait for callbacks."""
+
+def later(function: Callable[..., Any], *arguments: Any) -> None:
+    """Runs a function on a separate thread."""
+    global _threads
+    if _threads is None:
+        _threads = ThreadPoolExecutor(64, "nvcoll-callbacks")  # chosen: more than wait for each other
+    _threads.submit(function, *arguments)
+
+
+_threads: ThreadPoolExecutor | None = None
+
+
+def _forget_threads() -> None:
+    """Forgets the threads, which the child of a fork does not have."""
+    global _threads
+    _threads = None
+
+
+os.register_at_fork(after_in_child=_forget_threads)

@@ -162,7 +162,13 @@ impl Work {
             let until: Deadline = deadline(timeout);
             let end = patiently(py, &self.member, |is_interrupted| match &self.transfer {
                 None => self.completion.wait(until.at(), is_interrupted),
-                Some((transfer, deadline)) => self.member.drive(transfer, *deadline, until.at(), is_interrupted),
+                Some((transfer, deadline)) => {
+                    match self.member.drive(transfer, *deadline, until.at(), is_interrupted) {
+                        // Another thread may have ended the transfer, and be about to tell the completion.
+                        WaitEnd::Over => self.completion.wait(until.at(), is_interrupted),
+                        end => end,
+                    }
+                }
             })?;
             match end {
                 WaitEnd::Over => {}
