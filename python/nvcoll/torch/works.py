@@ -175,7 +175,9 @@ class CallWork(dist.Work):
 
     def note_in(self, in_flight: set[CallWork]) -> None:
         """Adds this work to those in flight, until the program has seen that it is over."""
-        in_flight.difference_update([one for one in in_flight if one._work.done()])
+        for one in list(in_flight):  # other threads discard theirs meanwhile
+            if one._work.done():
+                in_flight.discard(one)
         in_flight.add(self)
         self._in_flight = in_flight
 
