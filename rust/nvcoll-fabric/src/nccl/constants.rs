@@ -77,7 +77,7 @@ pub(super) enum Duplicate {
 /// The network cards by which a channel may leave a node, if that is faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Crossing {
+pub(super) enum NicCrossing {
     /// The card by which it came.
     Never,
     /// Any card.
@@ -210,7 +210,7 @@ struct Era {
     max_channels: Option<usize>,
     p2p_over_intel_part: Option<f64>,
     duplicate: Option<Duplicate>,
-    crossing: Option<Crossing>,
+    crossing: Option<NicCrossing>,
     crossing_price: Option<f64>,
     c2c: Option<C2cUse>,
     nvlink_gbps: Option<Vec<(u32, f64)>>,
@@ -289,7 +289,7 @@ pub(super) struct VersionConstants {
     pub(super) max_channels: usize,
     pub(super) p2p_over_intel_part: f64,
     pub(super) duplicate: Duplicate,
-    pub(super) crossing: Crossing,
+    pub(super) crossing: NicCrossing,
     /// The part by which a graph that crosses must be faster.
     pub(super) crossing_price: f64,
     pub(super) c2c: C2cUse,

@@ -20,11 +20,11 @@
 //! | Blackwell x 8, PCIe, two AMD sockets | none: 0.1 GB/s, 2 channels after doubling | | voipmonitor/rtx6kpro (2.28.3); NVIDIA/nccl#2113 |
 //!
 //! Over several nodes a channel comes by a network card and leaves by the same one, or, where that is faster, by another
-//! (`NCCL_CROSS_NIC` 2, the default; [`Crossing`] has the rule of each version).
+//! (`NCCL_CROSS_NIC` 2, the default; [`NicCrossing`] has the rule of each version).
 //!
 //! Not modelled: SHARP, two channels where NVLink has two halves.
 
-use super::constants::{Crossing, Duplicate, NvlsBandwidth, VersionConstants};
+use super::constants::{Duplicate, NicCrossing, NvlsBandwidth, VersionConstants};
 use super::node::{NodeTopology, PathClass, TopologyPath};
 
 /// The pattern of a channel.
@@ -54,7 +54,7 @@ pub(super) struct ChannelGraph {
     pub(super) inter: PathClass,
     /// Whether every channel visits the GPUs in one order.
     pub(super) is_same: bool,
-    crossing: Crossing,
+    crossing: NicCrossing,
     order: Vec<Vec<usize>>,
 }
 
@@ -70,7 +70,7 @@ impl ChannelGraph {
             intra,
             inter,
             is_same: false,
-            crossing: Crossing::Never,
+            crossing: NicCrossing::Never,
             order,
         }
     }
@@ -91,7 +91,7 @@ struct Goal {
     inter_class: PathClass,
     is_same: bool,
     /// Whether a channel may leave by another network card than that by which it came.
-    crossing: Crossing,
+    crossing: NicCrossing,
     crossing_price: f64,
     least: usize,
     most: usize,
@@ -100,7 +100,7 @@ struct Goal {
 impl Goal {
     /// Returns by what a graph with this goal must exceed another one to be taken for it: crossing has its price.
     fn worth(&self, best: &ChannelGraph) -> f64 {
-        let crosses = |crossing| f64::from(u8::from(crossing != Crossing::Never));
+        let crosses = |crossing| f64::from(u8::from(crossing != NicCrossing::Never));
         1.0 + (crosses(self.crossing) - crosses(best.crossing)) * self.crossing_price
     }
 }
@@ -195,13 +195,13 @@ impl Trial<'_> {
 
     /// Returns the cards of the channel whose way a channel of alternating rings takes in the other direction: every second one.
     fn twin(&self, channel: usize) -> Option<(usize, usize)> {
-        (self.goal.crossing == Crossing::Alternating && channel % 2 == 1).then(|| self.cards[channel - 1])
+        (self.goal.crossing == NicCrossing::Alternating && channel % 2 == 1).then(|| self.cards[channel - 1])
     }
 
     /// Returns the cards by which a channel that came by `nic` may leave from a GPU, the nearest first. `returned` is the number of
     /// GPUs that have sent to the network: the second takes the card of the first.
     fn ways_out(&self, channel: usize, gpu: usize, nic: usize, returned: usize) -> Vec<usize> {
-        if self.goal.crossing == Crossing::Never || self.goal.pattern == GraphPattern::Tree {
+        if self.goal.crossing == NicCrossing::Never || self.goal.pattern == GraphPattern::Tree {
             return vec![nic];
         }
         if returned > 0 {
@@ -486,14 +486,16 @@ fn lay(
 }
 
 /// Returns the uses of network cards that a search tries, in this order.
-fn crossings(node: &NodeTopology, constants: &VersionConstants, pattern: GraphPattern) -> &'static [Crossing] {
+fn crossings(node: &NodeTopology, constants: &VersionConstants, pattern: GraphPattern) -> &'static [NicCrossing] {
     match (constants.crossing, pattern) {
-        _ if node.nics < 2 || pattern == GraphPattern::Tree => &[Crossing::Never],
-        (Crossing::Never, _) => &[Crossing::Never],
-        (Crossing::AlternatingRings, GraphPattern::BalancedTree) | (Crossing::Any, _) => {
-            &[Crossing::Never, Crossing::Any]
+        _ if node.nics < 2 || pattern == GraphPattern::Tree => &[NicCrossing::Never],
+        (NicCrossing::Never, _) => &[NicCrossing::Never],
+        (NicCrossing::AlternatingRings, GraphPattern::BalancedTree) | (NicCrossing::Any, _) => {
+            &[NicCrossing::Never, NicCrossing::Any]
         }
-        (Crossing::AlternatingRings | Crossing::Alternating, _) => &[Crossing::Never, Crossing::Alternating],
+        (NicCrossing::AlternatingRings | NicCrossing::Alternating, _) => {
+            &[NicCrossing::Never, NicCrossing::Alternating]
+        }
     }
 }
 
