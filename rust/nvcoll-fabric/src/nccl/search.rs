@@ -98,6 +98,22 @@ struct Goal {
 }
 
 impl Goal {
+    /// Returns the goal that a graph has reached, with other numbers of channels.
+    fn like(graph: &ChannelGraph, constants: &VersionConstants, least: usize, most: usize) -> Self {
+        Self {
+            pattern: graph.pattern,
+            intra: to_thousandths(graph.intra_gbps),
+            inter: to_thousandths(graph.inter_gbps),
+            intra_class: graph.intra,
+            inter_class: graph.inter,
+            is_same: graph.is_same,
+            crossing: graph.crossing,
+            crossing_price: constants.crossing_price,
+            least,
+            most,
+        }
+    }
+
     /// Returns by what a graph with this goal must exceed another one to be taken for it: crossing has its price.
     fn worth(&self, best: &ChannelGraph) -> f64 {
         let crosses = |crossing| f64::from(u8::from(crossing != NicCrossing::Never));
@@ -443,46 +459,47 @@ fn lay(
     let inner = if node.gpus > 1 { node.classes(false) } else { none.clone() };
     let outer = if node.nics > 0 { node.classes(true) } else { none };
     let mut best = ChannelGraph::none(pattern);
-    let crossings = crossings(node, constants, pattern);
-    let crossing_price = constants.crossing_price;
     for &speed in &speeds[start..] {
         if best.channels > 0 && speed / best.inter_gbps <= 0.49 {
             break;
         }
         let speed = to_thousandths(speed);
-        for &crossing in crossings {
-            for &inter_class in &outer {
-                for &intra_class in &inner {
-                    for (&pattern, is_same) in patterns.iter().flat_map(|pattern| [(pattern, true), (pattern, false)]) {
-                        let (intra, inter) = (speed, speed);
-                        let goal = Goal {
-                            pattern,
-                            intra,
-                            inter,
-                            intra_class,
-                            inter_class,
-                            is_same,
-                            crossing,
-                            crossing_price,
-                            least,
-                            most,
-                        };
-                        let is_perfect = attempt(node, goal, &mut best);
-                        if is_perfect || to_thousandths(best.channels as f64 * best.inter_gbps) >= node.total {
-                            return best;
-                        }
-                    }
-                    if best.channels > 0 && intra_class >= best.intra {
-                        break;
-                    }
-                }
-                if best.channels > 0 && inter_class >= best.inter && inter_class >= PathClass::Pxn {
-                    break;
-                }
+        for &crossing in crossings(node, constants, pattern) {
+            let goal = Goal { intra: speed, inter: speed, crossing, ..Goal::like(&best, constants, least, most) };
+            if lay_at(node, goal, patterns, (&inner, &outer), &mut best) {
+                return best;
             }
         }
     }
     best
+}
+
+/// Tries classes of paths from the best on, with the speed and the use of network cards of a goal: those inside the node
+/// (`inner`) and to the network (`outer`). Returns whether nothing can be better.
+fn lay_at(
+    node: &NodeTopology,
+    goal: Goal,
+    patterns: &[GraphPattern],
+    (inner, outer): (&[PathClass], &[PathClass]),
+    best: &mut ChannelGraph,
+) -> bool {
+    for &inter_class in outer {
+        for &intra_class in inner {
+            for (&pattern, is_same) in patterns.iter().flat_map(|pattern| [(pattern, true), (pattern, false)]) {
+                let is_perfect = attempt(node, Goal { pattern, intra_class, inter_class, is_same, ..goal }, best);
+                if is_perfect || to_thousandths(best.channels as f64 * best.inter_gbps) >= node.total {
+                    return true;
+                }
+            }
+            if best.channels > 0 && intra_class >= best.intra {
+                break;
+            }
+        }
+        if best.channels > 0 && inter_class >= best.inter && inter_class >= PathClass::Pxn {
+            break;
+        }
+    }
+    false
 }
 
 /// Returns the uses of network cards that a search tries, in this order.
@@ -536,26 +553,8 @@ fn raise(
     while at > 0 && (is_ring || tried == to_thousandths(best.intra_gbps) && tried < 2 * inter) {
         at -= 1;
         tried = to_thousandths(speeds[at]);
-        let (intra_class, inter_class, is_same) = (best.intra, best.inter, best.is_same);
-        let (crossing, crossing_price) = (best.crossing, constants.crossing_price);
         let inter = if is_ring { tried } else { inter };
-        let pattern = best.pattern;
-        attempt(
-            node,
-            Goal {
-                pattern,
-                intra: tried,
-                inter,
-                intra_class,
-                inter_class,
-                is_same,
-                crossing,
-                crossing_price,
-                least,
-                most,
-            },
-            best,
-        );
+        attempt(node, Goal { intra: tried, inter, ..Goal::like(best, constants, least, most) }, best);
     }
 }
 
