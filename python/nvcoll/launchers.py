@@ -13,6 +13,7 @@ Sources: the documentation of each launcher, as its row says. Checked by running
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -136,3 +137,12 @@ def _ancestor(name: str) -> str | None:
             return f"{process}-{fields[19]}"
         process = int(fields[1])
     return None
+
+
+def torch_environment(world_size: int) -> dict[str, str]:
+    """Returns the variables of ``torch.distributed.init_process_group`` that are the same for all ranks."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]  # rank 0 binds it again; a program that takes it meanwhile makes rank 0 fail
+    sizes = {"WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size)}
+    return sizes | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

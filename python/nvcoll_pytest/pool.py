@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -147,14 +146,17 @@ class Pool:
         Args:
             test: its node id.
             following: the node id of the next test, whose fixtures stay.
-            setting: the fields of `Setting`, without the store and the port.
+            setting: the fields of `Setting`, without the store and the environment.
 
         Raises:
             RuntimeError: a process has not started.
         """
+        from nvcoll.launchers import torch_environment
+
         self._grow(setting["world_size"])
         self._tests += 1
-        whole = Setting(**setting, store=str(self._folder / f"store-{self._tests}"), port=_free_port())
+        store, environment = str(self._folder / f"store-{self._tests}"), torch_environment(setting["world_size"])
+        whole = Setting(**setting, store=store, environment=environment)
         words = json.dumps([test, following, asdict(whole)]).encode()
         results = [RankResult() for _ in range(whole.world_size)]
         for rank in range(whole.world_size):
@@ -229,13 +231,6 @@ class Pool:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    """Returns a port of this machine that no process uses now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _calls_from_outside(processes: Sequence[int]) -> dict[int, list[str]]:

@@ -28,7 +28,7 @@ class Setting:
         timeout_s: how long the test may take.
         strict: the library whose refusals nvcoll imitates; None for none.
         store: the file through which the ranks of this test find each other.
-        port: a free port, for tests that initialize torch.distributed themselves.
+        environment: variables that are the same for all ranks, for tests that initialize torch.distributed themselves.
     """
 
     world_size: int
@@ -36,19 +36,12 @@ class Setting:
     timeout_s: float
     strict: str | None
     store: str
-    port: int
+    environment: dict[str, str]
 
 
 def begin(setting: Setting, rank: int) -> None:
     """Makes this process rank ``rank`` of a test."""
-    os.environ.update(
-        RANK=str(rank),
-        LOCAL_RANK=str(rank),
-        WORLD_SIZE=str(setting.world_size),
-        LOCAL_WORLD_SIZE=str(setting.world_size),
-        MASTER_ADDR="127.0.0.1",
-        MASTER_PORT=str(setting.port),
-    )
+    os.environ.update(setting.environment, RANK=str(rank), LOCAL_RANK=str(rank))
     if setting.strict is None:
         os.environ.pop("NVCOLL_STRICT", None)
     else:

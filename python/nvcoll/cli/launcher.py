@@ -26,7 +26,6 @@ import math
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -39,6 +38,7 @@ from types import FrameType
 from nvcoll import bound, job
 from nvcoll.cli.lines import Lines
 from nvcoll.failures import ending, listed
+from nvcoll.launchers import torch_environment
 from nvcoll.rank_counts import Inbox
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -141,7 +141,7 @@ class _Job:
     def start(self, script: Sequence[str], world_size: int) -> None:
         """Starts the ranks; none after a signal."""
         name, token = job.fresh("run")
-        of_torch = _torch_environment(world_size)
+        of_torch = torch_environment(world_size)
         python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
         for number in range(world_size):
             place = job.environment_of(number, world_size, name, token) | of_torch
@@ -283,15 +283,6 @@ class _Job:
         if self._killed:
             message += f"; {listed(self._killed)} did not end within {GRACE_S:g} s, and had to be killed"
         return Failure(status if status > 0 else 128 - status, message)
-
-
-def _torch_environment(world_size: int) -> dict[str, str]:
-    """Returns the variables of ``torch.distributed.init_process_group`` that are the same for all ranks."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]  # rank 0 binds it again; a program that takes it meanwhile makes rank 0 fail
-    sizes = {"WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size)}
-    return sizes | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
 def _signal(rank: Rank, number: int) -> None:

@@ -276,7 +276,7 @@ class Calls:
         try:
             if getattr(opts, "asyncOp", True):
                 with self._issuing:
-                    return self._issued(CallWork(call(timeout=timeout, async_op=True), results, finish))
+                    return CallWork(call(timeout=timeout, async_op=True), results, finish, self._in_flight)
             with self._turn:
                 try:
                     call(timeout=timeout)
@@ -299,7 +299,7 @@ class Calls:
                     calls()
                 if group.work is None:
                     return DoneWork(results)
-                work = self._issued(CallWork(group.work, results, finish))
+                work = CallWork(group.work, results, finish, self._in_flight)
         except nvcoll.Error as error:
             raise torch_error(error) from error
         if not getattr(opts, "asyncOp", True):
@@ -321,10 +321,6 @@ class Calls:
             self._wait_for_writers(tensors)
             parts.copy()
         return parts
-
-    def _issued(self, work: CallWork) -> CallWork:
-        work.note_in(self._in_flight)
-        return work
 
     def _wait_for_writers(self, tensors: Tensors) -> None:
         """Waits for the calls in flight that write to the memory of tensors. Peers may wait in others."""

@@ -76,7 +76,7 @@ def _checked(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         for x in tensors:
             if complaint := _complaint(x):
                 raise invalid(f"{name}: NCCL refuses {complaint}")
-        for x in _single([*arguments, *keywords.values()]) if name not in ("send", "recv") else ():
+        for x in _tensors([*arguments, *keywords.values()], nested=False) if name not in ("send", "recv") else ():
             if not _is_dense(x):
                 how = f"(shape {tuple(x.shape)}, strides {x.stride()}): pass x.contiguous()"
                 raise invalid(f"{name}: NCCL refuses a strided tensor {how}")
@@ -91,21 +91,13 @@ def _checked(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
+def _tensors(values: Any, *, nested: bool = True) -> Iterator[torch.Tensor]:
+    """Yields the tensors of arguments; with `nested` also those of lists in lists, which torch copies for NCCL."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
         elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)
-
-
-def _single(values: Any) -> Iterator[torch.Tensor]:
-    """Yields the tensors that are no entries of lists with one tensor per rank: torch copies such lists for NCCL."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from (x for x in value if isinstance(x, torch.Tensor))
+            yield from _tensors(value) if nested else (x for x in value if isinstance(x, torch.Tensor))
 
 
 def _is_dense(x: torch.Tensor) -> bool:

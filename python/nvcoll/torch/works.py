@@ -99,16 +99,27 @@ class CallWork(dist.Work):
         work: the work of nvcoll.
         results: the tensors that the future returns.
         finish: what is left to do when the call is over.
+        in_flight: the works of a group. This one is among them until the program has seen that it is over.
     """
 
-    def __init__(self, work: nvcoll.Work, results: Sequence[torch.Tensor], finish: Finish | None = None) -> None:
+    def __init__(
+        self,
+        work: nvcoll.Work,
+        results: Sequence[torch.Tensor],
+        finish: Finish | None = None,
+        in_flight: set[CallWork] | None = None,
+    ) -> None:
         super().__init__()
         self._work = work
         self._results = list(results)
         self._finish = finish
         self._finishing = threading.Lock()
         self._future: _Future | None = None
-        self._in_flight: set[CallWork] = set()
+        self._in_flight: set[CallWork] = set() if in_flight is None else in_flight
+        for one in list(self._in_flight):  # other threads discard theirs meanwhile
+            if one._work.done():
+                self._in_flight.discard(one)
+        self._in_flight.add(self)
         self._is_inference = torch.is_inference_mode_enabled()
         self._event: Any = None
         if finish is not None:
@@ -172,14 +183,6 @@ class CallWork(dist.Work):
         else:
             future.set_exception(error)
         self._in_flight.discard(self)
-
-    def note_in(self, in_flight: set[CallWork]) -> None:
-        """Adds this work to those in flight, until the program has seen that it is over."""
-        for one in list(in_flight):  # other threads discard theirs meanwhile
-            if one._work.done():
-                in_flight.discard(one)
-        in_flight.add(self)
-        self._in_flight = in_flight
 
     def end_event(self, event: torch.futures.Future[Any], is_over: torch.futures.Future[None]) -> None:
         """Ends an event of the profiler when the call is over. `wait` returns after the event has ended."""
