@@ -50,6 +50,10 @@ PRIORS = {
     "startup_us.hopper": (15.0, 0.5),
     "ll_gbps.hopper": (130.0, 0.4),
     "ll_channel_gbps": (11.7, 0.3),
+    "hop_us.ll.nvlink.ampere": (1.0, 0.7),
+    "hop_us.ll.nvlink.blackwell": (1.0, 0.7),
+    "hop_us.ll128.nvlink.ampere": (2.5, 0.7),
+    "hop_us.ll128.nvlink.blackwell": (2.5, 0.7),
     "hop_us.ll.staged": (1.5, 0.4),
     "nvls.hopper": (0.74, 0.1),
     "nvls.blackwell": (0.62, 0.1),
@@ -67,15 +71,23 @@ PRIORS = {
     "network.tree_inner": (1.05, 0.05),
     "network.ring_startup_us": (50.0, 0.7),
     "network.hop_us.ib": (1.0, 1.0),
+    "network.hop_us.slingshot": (1.0, 1.0),
     "network.hop_us.roce": (1.0, 1.0),
     "network.hop_us.efa": (50.0, 0.7),
     "network.hop_us.tcp": (45.0, 0.7),
     "network.tree_ll_gbps": (20.0, 1.0),
-    "network.ring_ll_gbps": (20.0, 1.0),
+    "network.ring_ll_channel_gbps": (8.0, 1.0),
+    "network.tree_ll_gbps.slingshot": (10.0, 1.0),
+    "network.ring_ll_channel_gbps.slingshot": (4.0, 1.0),
+    "network.sends": (0.85, 0.1),
+    "network.nvlstree_loops": (0.7, 0.5),
+    "network.channel_gbps": (20.0, 0.3),
+    "network.message_us": (4.0, 0.7),
+    "send_channel_gbps.ampere": (14.0, 0.3),
 }
 """Prior of each fitted constant: its value, and the spread of its logarithm."""
 
-TIES = {"startup_us.blackwell": "startup_us.hopper"}
+TIES = {"startup_us.blackwell": "startup_us.hopper", "send_channel_gbps.volta": "send_channel_gbps.ampere"}
 """Constants without measurements, and the constants whose values they have."""
 
 WEIGHTS = dict(zip(bands(), (1.0, 0.7, 1.5, 6.0), strict=True))
@@ -102,8 +114,8 @@ TRUST_HEAD = """\
 # factor   90 % of measurements lie between the time over it and the time times it; systems weigh equal, and each was
 #          predicted by constants that were fitted without its family
 #
-# A band in which fewer than five systems of the class were measured borrows the widest factor of its scope (one node, a
-# rack, several nodes), and is not validated."""
+# A band in which fewer than five systems of the class were measured borrows the factor of its scope (one node, a rack,
+# several nodes; all of its systems), and is not validated."""
 
 PRIOR_WEIGHT, SOFT = 0.3, 0.05
 """Weight of a prior relative to a system; error at which the loss turns from squares to absolute values."""
@@ -139,7 +151,7 @@ class Problem:
                 for at, group in enumerate(self.groups)
                 if (group.system.scope == "several nodes") == is_network and group.system.family != without
             ]
-            free = np.array([at for at, name in enumerate(self.names) if ("network" in name) == is_network])
+            free = np.array([at for at, name in enumerate(self.names) if is_of_networks(name) == is_network])
             logs = self._fit(logs, free, members, most)
         return logs
 
@@ -155,6 +167,11 @@ class Problem:
         fitted = start.copy()
         fitted[free] = found.x
         return fitted
+
+
+def is_of_networks(name: str) -> bool:
+    """Says whether a constant is fitted to rows of several nodes. Hops are: on one node most launches hide them."""
+    return "network" in name or name.startswith("hop_us.ll.nvlink") or name.startswith("hop_us.ll128.nvlink")
 
 
 def cell(row: judging.Row) -> tuple[str, bool, str]:

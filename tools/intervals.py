@@ -6,10 +6,10 @@ quantile, a jackknife says: each family is left out in turn, and the least level
 others holds 90 % of the rows of a left-out system, on average over systems. With few systems that is a higher one
 than 90 %, which is what their small number costs. Quantiles are interpolated.
 
-A cell of fewer than five systems is not validated and borrows the widest of its scope (one node, a rack, several
-nodes), where all its classes of few systems together count as one more. Where the scope has as few itself, the widest
-of all. An interval says on how many systems of its own cell it stands; :func:`covered` judges those that stand on
-their own apart from those that are borrowed.
+A cell of fewer than five systems is not validated and borrows that of its scope: one node, a rack, several nodes, each
+with all of its systems. Where the scope has as few itself, it borrows the widest of all. An interval says on how many
+systems of its own cell it stands; :func:`covered` judges those that stand on their own apart from those that are
+borrowed.
 """
 
 from __future__ import annotations
@@ -85,32 +85,22 @@ class Widths:
 
     own: Mapping[Cell, float]
     systems: Mapping[Cell, int]
-    scopes: Mapping[str, str]
 
     @classmethod
     def of(cls, judged: Iterable[Judged]) -> Widths:
         """Measures them."""
         cells: dict[Cell, list[Residual]] = defaultdict(list)
         members: dict[Cell, set[str]] = defaultdict(set)
-        scopes: dict[str, str] = {}
         for item in judged:
             row, system = item.row, item.row.system
             size = abs(math.log(row.time_us / item.prediction.time_us))
-            scopes[system.fabric_class] = system.scope
             for where in (system.fabric_class, system.scope):
                 cells[where, kind(row.collective), row.band].append((system.system_id, system.family, size))
                 members[where, kind(row.collective), row.band].add(system.system_id)
-        few = [name for name in scopes if all(len(members[name, of, at]) < FEWEST_SYSTEMS for of, at in _places())]
-        for (where, of, band), found in list(cells.items()):
-            if where in few:
-                rest = f"few of {scopes[where]}", of, band
-                cells[rest] += found
-                members[rest] |= members[where, of, band]
         known = {
             cell: math.exp(quantile(found)) for cell, found in cells.items() if len(members[cell]) >= FEWEST_SYSTEMS
         }
-        scopes |= {f"few of {scope}": scope for scope in set(scopes.values())}
-        return cls(known, {cell: len(found) for cell, found in members.items()}, scopes)
+        return cls(known, {cell: len(found) for cell, found in members.items()})
 
     def stands_on(self, fabric_class: str, of: str, band: str) -> int:
         """Returns on how many systems the factor of a cell stands; 0 if it is borrowed."""
@@ -119,16 +109,10 @@ class Widths:
 
     def factor(self, fabric_class: str, scope: str, of: str, band: str) -> float:
         """Returns the factor of a cell, its own or what it borrows."""
-        own = self.own.get((fabric_class, of, band))
-        return own if own is not None else self._widest(scope, of, band)
-
-    def _widest(self, scope: str, of: str, band: str) -> float:
-        """The widest of a scope in a band; of all scopes and collectives, if the scope has too few systems."""
-        places = {scope} | {name for name, where in self.scopes.items() if where == scope}
-        here = {where: factor for (where, what, at), factor in self.own.items() if (what, at) == (of, band)}
-        there = [factor for where, factor in here.items() if where in places]
-        anywhere = [factor for (_, _, at), factor in self.own.items() if at == band]
-        return max(there or anywhere or [math.e])
+        for where in (fabric_class, scope):
+            if (where, of, band) in self.own:
+                return self.own[where, of, band]
+        return max((factor for (_, _, at), factor in self.own.items() if at == band), default=math.e)
 
 
 def with_intervals(judged: Sequence[Judged]) -> list[Judged]:

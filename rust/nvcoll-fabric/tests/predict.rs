@@ -80,10 +80,11 @@ fn each_channel_after_the_first_is_added_whatever_the_collective_and_the_launch(
 
 #[test]
 fn one_process_takes_its_time_for_the_pairs_of_an_all_to_all_besides_the_bytes() {
-    let values = [("launch.per_peer_us", 0.5), ("efficiency.nvlink3", 0.5), ("start_us.simple", 10.0)];
+    let start = [("start_us.simple", 10.0), ("hop_us.simple.nvlink", 5.0)];
+    let values = [("launch.per_peer_us", 0.5), ("efficiency.nvlink3", 0.5), start[0], start[1]];
     let call = CollectiveCall { launch: Launch::SingleProcess, ..call(Pattern::AllToAll) };
     let found = with_round_constants("hgx-a100", &values, &call, 1024 * MIB);
-    assert!(is_near(found, 10.0 + 896.0 * MIB as f64 / 150e3 + 0.5 * 56.0), "{found}");
+    assert!(is_near(found, 10.0 + 5.0 + 896.0 * MIB as f64 / 150e3 + 0.5 * 56.0), "{found}");
 }
 
 #[test]
@@ -432,7 +433,7 @@ fn the_cards_bound_an_all_to_all_however_many_nodes_there_are() {
         let outside = f64::from(nodes - 1) / f64::from(nodes);
         let line_us = nbytes as f64 * 8.0 * outside / 400e3;
         let found = predicted(&fabric, &call(Pattern::AllToAll), nbytes);
-        assert!(found.us > line_us && found.us < 1.2 * line_us, "{nodes}: {found:?}");
+        assert!(found.us > line_us && found.us < 1.35 * line_us, "{nodes}: {found:?}");
         assert!(found.bottleneck.starts_with("network cards"), "{found:?}");
     }
 }

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
+use super::nvls::TreeChunks;
+use super::sends::SendRules;
 use super::{NcclAlgorithm, Protocol};
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
@@ -205,6 +207,8 @@ struct Era {
     nvls_heads: Option<usize>,
     nvls_part: Option<Vec<(u32, f64)>>,
     nvls_channels: Option<Vec<(u32, u32, u32, u32)>>,
+    nvls_tree_chunks: Option<TreeChunks>,
+    sends: Option<SendRules>,
     nvls_tree_size_part_from_sm: Option<u32>,
     ll128: Option<Ll128>,
     max_channels: Option<usize>,
@@ -284,6 +288,8 @@ pub(super) struct VersionConstants {
     pub(super) nvls_heads: usize,
     pub(super) nvls_part: f64,
     nvls_channels: Vec<(u32, u32, u32, u32)>,
+    pub(super) nvls_tree_chunks: TreeChunks,
+    pub(super) sends: SendRules,
     pub(super) nvls_tree_size_part: bool,
     pub(super) ll128: Ll128,
     pub(super) max_channels: usize,
@@ -407,6 +413,8 @@ impl VersionConstants {
             nvls_heads: last!(nvls_heads).expect(whole),
             nvls_part: at(last!(nvls_part)),
             nvls_channels: last!(nvls_channels).expect(whole),
+            nvls_tree_chunks: last!(nvls_tree_chunks).expect(whole),
+            sends: last!(sends).expect(whole),
             nvls_tree_size_part: last!(nvls_tree_size_part_from_sm).is_some_and(|from| sm >= from),
             ll128: last!(ll128).expect(whole),
             max_channels: last!(max_channels).expect(whole),
@@ -542,7 +550,7 @@ mod tests {
             ("2.18.2", "v2.18.1-1"),
             ("2.16.2", "v2.16.5-1"), // no older era of 2.16: not across the border to 2.15
             ("2.28.0", "v2.28.3-1"),
-            ("2.22.3", "v2.21.5-1"), // 2.22 changed nothing
+            ("2.13.4", "v2.12.12-1"), // 2.13 changed nothing
             ("2.19.4", "v2.19.4-1"),
             ("3.0.0", "v2.30.7-1"),
         ] {

@@ -32,6 +32,8 @@ pub(super) struct CostModel<'a> {
     pub(super) nvls: &'a ChannelGraph,
     /// The number of channels of collectives.
     pub(super) channels: u32,
+    /// The number of channels of NVLS.
+    pub(super) nvls_channels: u32,
 }
 
 impl CostModel<'_> {
@@ -311,7 +313,7 @@ impl CostModel<'_> {
     /// Returns the largest number of channels of a call of `nbytes`: each thread must have some work.
     pub(super) fn used_channels(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> u32 {
         if matches!(algorithm, NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree) {
-            return self.constants.nvls_channels(self.nodes);
+            return self.nvls_channels;
         }
         if algorithm == NcclAlgorithm::Pat {
             return self.channels;

@@ -38,10 +38,14 @@
 mod constants;
 mod cost;
 mod node;
+mod nvls;
 mod search;
+mod sends;
 
 pub use constants::Processor;
 pub use node::PathClass;
+pub(crate) use nvls::NvlsChunks;
+pub(crate) use sends::SendChannels;
 
 use serde::Deserialize;
 
@@ -52,6 +56,7 @@ use constants::{NvlsBandwidth, VersionConstants};
 use cost::CostModel;
 use node::{NodeRanks, NodeTopology};
 use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER};
+use nvls::NvlsShape;
 use search::{ChannelGraph, GraphPattern};
 
 /// An algorithm of NCCL, in the order in which ties are broken.
@@ -181,6 +186,8 @@ pub struct Model {
     tree: ChannelGraph,
     nvls: ChannelGraph,
     channels: u32,
+    nvls_chunks: NvlsChunks,
+    sends: SendChannels,
 }
 
 impl Model {
@@ -236,8 +243,30 @@ impl Model {
         if constants.sm >= 90 && ranks.nodes > 1 && ring.intra_gbps > 45.0 && channels < 16 {
             channels *= 2;
         }
-        let (fabric, processor) = (fabric.name.clone(), node.processor);
-        Ok(Self { fabric, constants, processor, ranks: ranks.count, nodes: ranks.nodes, ring, tree, nvls, channels })
+        let nvls_chunks = NvlsChunks::of(&NvlsShape {
+            sm: constants.sm,
+            nodes: ranks.nodes,
+            gpus: ranks.first.len() as u32,
+            channels: constants.nvls_channels(ranks.nodes),
+            card_gbps: node.cards.iter().min().map_or(0.0, |&card| card as f64 / 1000.0),
+            to_card: nvls.inter,
+            rule: constants.nvls_tree_chunks,
+            asked: None,
+        });
+        let sends = SendChannels::of(&node, &constants, (ranks.count, ranks.nodes), channels);
+        Ok(Self {
+            fabric: fabric.name.clone(),
+            processor: node.processor,
+            ranks: ranks.count,
+            nodes: ranks.nodes,
+            constants,
+            ring,
+            tree,
+            nvls,
+            channels,
+            nvls_chunks,
+            sends,
+        })
     }
 
     /// Returns the tag whose constants these are.
@@ -325,7 +354,18 @@ impl Model {
             tree: &self.tree,
             nvls: &self.nvls,
             channels: self.channels,
+            nvls_channels: self.nvls_chunks.channels,
         }
+    }
+
+    /// Returns the channels of sends.
+    pub(crate) fn sends(&self) -> SendChannels {
+        self.sends
+    }
+
+    /// Returns the channels and chunks of NVLS.
+    pub(crate) fn nvls_chunks(&self) -> NvlsChunks {
+        self.nvls_chunks
     }
 
     fn candidate(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> Candidate {

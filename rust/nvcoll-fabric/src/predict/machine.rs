@@ -49,6 +49,7 @@ impl NodeNetwork {
             Some("efa") => "efa",
             Some("ethernet" | "tcpxo") => "tcp",
             Some("roce") => "roce",
+            Some("slingshot") => "slingshot",
             _ => "ib",
         }
     }

@@ -17,18 +17,19 @@
 //! | `machine`, `params` | what of a fabric matters; the constants that hold on it |
 //! | `bottleneck`, `cuts` | links and cuts that hold up a pattern before the links of GPUs do |
 //! | `pattern`, `selection` | the collectives there are; which algorithm and protocols are weighed |
-//! | `ring`, `nvls`, `tree`, `sends` | the closed forms; their documentation has the formulas |
+//! | `ring`, `nvls`, `tree`, `pat`, `sends` | the closed forms; their documentation has the formulas |
 //! | `breakdown`, `prediction` | what a time is made of; what a caller gets |
 //! | `simulation_settings` | the same constants as settings of the event simulator |
 //! | `trust` | intervals, and on how many systems they were seen |
 //!
-//! **Bytes and time.** A larger call of the same algorithm, protocol and chunk never takes less time. It may where one of them
-//! changes: NCCL takes larger chunks in the switch from some size on, and its own formula, not the time, takes the algorithm.
+//! **Bytes and time.** A larger call of the same algorithm, protocol, chunk and channels never takes less time. It may where one
+//! of them changes: NCCL takes larger chunks in the switch, and more channels for a send, from some size on, and its own
+//! formula, not the time, takes algorithm and protocol.
 //! Wider links may make a small call slower on Volta and Ampere: NCCL lays more channels over them, and each takes its time to
 //! start.
 //!
-//! **What is not modelled.** SHARP, tuner plugins and environment variables; NVLS of other collectives than all_reduce; PAT;
-//! what else runs on the machine; the processor, on which most of a small call's time depends. LaunchParams from CUDA graphs: no
+//! **What is not modelled.** SHARP and tuner plugins; buffers that the user registers, without which NCCL does not run
+//! all_gather and reduce_scatter by NVLS; what else runs on the machine; the processor, on which most of a small call's time depends. LaunchParams from CUDA graphs: no
 //! public measurement says what it saves.
 
 mod bottleneck;
@@ -38,6 +39,7 @@ mod cuts;
 mod machine;
 mod nvls;
 mod params;
+mod pat;
 mod pattern;
 mod prediction;
 mod ring;
@@ -317,9 +319,7 @@ fn params_of(
     model: Option<&Model>,
     constants: &Constants,
 ) -> ModelParams {
-    // Rings run with twice the channels that the search found.
-    let channels = model.and_then(|model| model.channels(NcclAlgorithm::Ring));
-    ModelParams::of(machine, bottlenecks, constants, channels.map(|channels| 2 * channels.count))
+    ModelParams::of(machine, bottlenecks, constants, model)
 }
 
 const LAST_RESORT: &str = "rings, since NCCL's search finds none and it would run one channel as a last resort";

@@ -5,6 +5,7 @@ use super::constants::Constants;
 use super::machine::{Interconnect, MachineSummary, NodeNetwork};
 use super::pattern::Pattern;
 use crate::hardware::gpus::Generation;
+use crate::nccl::{Model, NcclAlgorithm, NvlsChunks, SendChannels};
 
 /// Channels of GPUs whose number NCCL's model does not tell: RCCL's on MI300X. Chosen.
 const CHANNELS: f64 = 32.0;
@@ -37,15 +38,22 @@ pub(super) struct NetworkParams {
     pub(super) gpu_gbps: f64,
     /// The GB/s that the GPUs of a node bring to their cards, where that is less than the cards reach.
     pub(super) egress_gbps: Option<f64>,
-    /// The microseconds that rings with Simple need, from 4 MiB on, until they run at full rate.
+    /// The microseconds that rings with Simple need until they run at full rate.
     pub(super) ring_startup_us: f64,
-    /// The GB/s that LL reaches over the network.
-    pub(super) ring_ll_gbps: f64,
+    /// The GB/s of a node's cards under sends between many GPUs, and of a channel of sends.
+    pub(super) sends_gbps: f64,
+    pub(super) channel_gbps: f64,
+    /// The microseconds in which a GPU's proxy sends to one peer, and receives from it.
+    pub(super) message_us: f64,
+    /// The GB/s that a channel of a ring reaches with LL over the network.
+    pub(super) ring_ll_channel_gbps: f64,
     pub(super) tree_ll_gbps: f64,
     /// The most bytes in flight at each level of a tree.
     pub(super) in_flight: f64,
     /// The part of half a GPU's rate that trees inside a node reach.
     pub(super) inner: f64,
+    /// The loops of the switch that are in flight at each level of a tree over nodes.
+    pub(super) nvlstree_loops: f64,
     /// The part of its rate that the switch keeps under a tree over nodes.
     pub(super) nvlstree: f64,
     pub(super) hops: HopTimes,
@@ -61,9 +69,7 @@ pub(super) struct NvlsParams {
     /// The loops until the three stages are full.
     pub(super) fill_loops: f64,
     pub(super) start_us: f64,
-    pub(super) channels: f64,
-    /// Whether Blackwell's rule of chunks holds, or Hopper's.
-    pub(super) is_blackwell: bool,
+    pub(super) chunks: NvlsChunks,
 }
 
 /// The parameters of launching, which depend on how the program calls NCCL.
@@ -103,6 +109,9 @@ pub(super) struct ModelParams {
     pub(super) ll128_channel_gbps: Option<f64>,
     pub(super) hops: HopTimes,
     pub(super) nvls: Option<NvlsParams>,
+    /// NCCL's channels of sends, and the GB/s of one over NVLink; none where they are not known.
+    pub(super) sends: Option<SendChannels>,
+    pub(super) send_channel_gbps: Option<f64>,
     pub(super) inter_node: Option<NetworkParams>,
     pub(super) crossings: Crossings,
     /// The cut that limits sends, for each of [`Pattern::ALL`].
@@ -131,32 +140,42 @@ impl Crossings {
 }
 
 impl ModelParams {
-    /// Selects the constants of a machine. `channels` is the number of NCCL's channels, if its model knows the machine.
+    /// Selects the constants of a machine. `model` is NCCL's, if it knows the machine.
     pub(super) fn of(
         machine: &MachineSummary,
         bottlenecks: &Bottlenecks,
         constants: &Constants,
-        channels: Option<u32>,
+        model: Option<&Model>,
     ) -> Self {
         let at = |names: &[&str]| constants.at(&names.join("."));
         let age = age(machine.generation);
         let is_nvlink = machine.interconnect == Interconnect::Nvlink;
         let (nodes, local) = (f64::from(machine.nodes), f64::from(machine.local()));
-        let channels = channels.map_or(CHANNELS, f64::from);
+        // Rings run with twice the channels that the search found.
+        let channels = model.and_then(|model| model.channels(NcclAlgorithm::Ring));
+        let channels = channels.map_or(CHANNELS, |channels| f64::from(2 * channels.count));
         let (bidirectional_gbps, one_way_gbps) = rates(machine, constants);
         // Over several nodes the network's own start-up takes its place.
         let has_startup = is_nvlink && machine.nodes == 1;
         let of_age = |name: &str| if has_startup { constants.of(&[name, age]).unwrap_or(0.0) } else { 0.0 };
-        let hops = |interconnect: &str| HopTimes {
-            ll: at(&["hop_us.ll", interconnect]),
-            ll128: constants.of(&["hop_us.ll128", interconnect]).unwrap_or(0.0),
-            simple: at(&["hop_us.simple", interconnect]),
+        // Over NVLink the generation matters.
+        let of_interconnect = |protocol: &str, interconnect: &str| {
+            let own = constants.of(&["hop_us", protocol, interconnect, age]);
+            own.or_else(|| constants.of(&["hop_us", protocol, interconnect])).unwrap_or(0.0)
         };
-        let nvls = machine.folds.then(|| nvls(machine, constants)).flatten();
+        let hops = |interconnect: &str| HopTimes {
+            ll: of_interconnect("ll", interconnect),
+            ll128: of_interconnect("ll128", interconnect),
+            simple: of_interconnect("simple", interconnect),
+        };
+        let chunks = model.map(Model::nvls_chunks).filter(|_| machine.folds);
+        let nvls = chunks.and_then(|chunks| nvls(machine, constants, chunks));
         let staged = machine.host.map_or(f64::INFINITY, |(_, gbps)| gbps * at(&["staged.both_ways"]) * local);
         let most = if machine.is_direct { bottlenecks.egress.unwrap_or(f64::INFINITY) } else { staged };
         let cards_gbps = |network: &NodeNetwork| network.line_gbps * at(&["network.ring"]);
         let parts = |network: &NodeNetwork| local.min(f64::from(network.cards));
+        let of_stack =
+            |name: &str, network: &NodeNetwork| constants.of(&[name, network.stack()]).unwrap_or_else(|| at(&[name]));
         let inter_node = machine.network.as_ref().map(|network| NetworkParams {
             software_us: at(&["network.hop_us", network.stack()]),
             line_gbps: network.line_gbps,
@@ -167,10 +186,14 @@ impl ModelParams {
             gpu_gbps: of_one_gpu(machine, constants, cards_gbps(network) / parts(network)).min(most),
             egress_gbps: Some(most).filter(|&egress| egress < cards_gbps(network)),
             ring_startup_us: at(&["network.ring_startup_us"]),
-            ring_ll_gbps: at(&["network.ring_ll_gbps"]),
-            tree_ll_gbps: at(&["network.tree_ll_gbps"]),
+            sends_gbps: most.min(network.line_gbps * at(&["network.sends"])),
+            channel_gbps: at(&["network.channel_gbps"]),
+            message_us: at(&["network.message_us"]),
+            ring_ll_channel_gbps: of_stack("network.ring_ll_channel_gbps", network),
+            tree_ll_gbps: of_stack("network.tree_ll_gbps", network),
             in_flight: at(&["network.tree_chunk_kib"]) * KIB * 16.0,
             inner: at(&["network.tree_inner"]),
+            nvlstree_loops: at(&["network.nvlstree_loops"]),
             nvlstree: at(&["network.nvlstree"]),
             hops: hops("network"),
         });
@@ -193,6 +216,8 @@ impl ModelParams {
             ll128_channel_gbps: machine.has_ll128().then(|| at(&["ll128_channel_gbps"])),
             hops: hops(machine.interconnect.name()),
             nvls,
+            sends: model.map(Model::sends),
+            send_channel_gbps: is_nvlink.then(|| at(&["send_channel_gbps", age])),
             inter_node,
             crossings: Crossings {
                 ring_gbps: bottlenecks.gbps(TrafficPattern::Ring),
@@ -247,10 +272,10 @@ fn rates(machine: &MachineSummary, constants: &Constants) -> (f64, f64) {
     }
 }
 
-fn nvls(machine: &MachineSummary, constants: &Constants) -> Option<NvlsParams> {
-    let (age, channels) = match machine.generation {
-        Generation::Hopper => ("hopper", 16.0),
-        Generation::Blackwell => ("blackwell", 32.0),
+fn nvls(machine: &MachineSummary, constants: &Constants, chunks: NvlsChunks) -> Option<NvlsParams> {
+    let age = match machine.generation {
+        Generation::Hopper => "hopper",
+        Generation::Blackwell => "blackwell",
         _ => return None,
     };
     Some(NvlsParams {
@@ -258,7 +283,6 @@ fn nvls(machine: &MachineSummary, constants: &Constants) -> Option<NvlsParams> {
         chunk_us: constants.at("nvls.chunk_us"),
         fill_loops: constants.at("nvls.fill_loops"),
         start_us: constants.of(&["nvls.start_us", age])?,
-        channels,
-        is_blackwell: age == "blackwell",
+        chunks,
     })
 }

@@ -17,12 +17,9 @@
 
 use super::bottleneck::{TrafficPattern, NARROWER};
 use super::breakdown::{us, Carrier, TimeBreakdown};
-use super::params::{HopTimes, ModelParams, NetworkParams};
+use super::params::{HopTimes, ModelParams};
 use super::pattern::Pattern;
 use crate::nccl::Protocol;
-
-/// The bytes up to which the start-up of Simple over a network grows in proportion. Chosen.
-const STARTED_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// The bytes of a step that one channel moves before the others join. Fitted with the rate of a channel.
 const ALONE_BYTES: f64 = 4096.0;
@@ -98,7 +95,8 @@ pub(super) fn ring(
     };
     let (start_up, hops, step_us) = match protocol {
         Protocol::Ll => {
-            let over_network = inter_node.map_or(0.0, |network| us(steps.bytes, network.ring_ll_gbps));
+            let over_network =
+                inter_node.map_or(0.0, |network| us(steps.bytes, channels * network.ring_ll_channel_gbps));
             let step = ll_us(params, steps.bytes, gbps).max(over_network);
             (params.start_ll_us, steps.hops(params, |hops| hops.ll), step)
         }
@@ -111,8 +109,8 @@ pub(super) fn ring(
             )
         }
         Protocol::Simple => {
-            let started = |network: &NetworkParams| network.ring_startup_us * (nbytes / STARTED_BYTES).min(1.0);
-            let start_up = params.start_simple_us + params.startup_us + inter_node.map_or(0.0, started);
+            let over_network = inter_node.map_or(0.0, |network| network.ring_startup_us);
+            let start_up = params.start_simple_us + params.startup_us + over_network;
             (start_up, steps.hops(params, |hops| hops.simple), us(steps.bytes, gbps))
         }
     };

@@ -1,15 +1,13 @@
-//! Selection of the algorithm and the protocol of a call: NCCL's own formula selects the algorithm, the predicted time selects
-//! the protocol.
+//! Selection of the algorithm and the protocol of a call: NCCL's own formula selects both.
 //!
-//! This rule errs least where NCCL's choice is known. Selecting both by the formula, or both by the predicted time, errs more on
-//! rows of 64 KiB to 1 MiB and on several nodes. An algorithm without a closed form is skipped, and the formula's next one is
-//! selected. Where NCCL has no model of the GPUs, rings are selected, or trees over nodes if they are faster. The same holds
-//! where NCCL's search finds no ring and would run one channel as a last resort.
+//! A pair without a closed form is skipped, and the formula's next one is selected. Where NCCL has no model of the GPUs, the
+//! fastest ring is selected, or tree over nodes if that is faster. The same holds where NCCL's search finds no ring and would
+//! run one channel as a last resort.
 
 use super::breakdown::TimeBreakdown;
 use super::params::ModelParams;
 use super::pattern::Pattern;
-use super::{nvls, ring, sends, tree};
+use super::{nvls, pat, ring, sends, tree};
 use crate::nccl::{Candidate, Model, NcclAlgorithm, Protocol};
 use crate::units::PS_PER_US;
 
@@ -53,7 +51,7 @@ pub(super) fn spent(params: &ModelParams, pattern: Pattern, pair: AlgoProto, nby
     let is_all_reduce = pattern == Pattern::AllReduce;
     let channels = pair.channels.map_or(params.channels, f64::from);
     match pair.algorithm {
-        None => Some(sends::sends(params, pattern, nbytes)),
+        None => Some(sends::sends(params, pattern, pair.protocol, nbytes)),
         Some(NcclAlgorithm::Ring) => ring::ring(params, pattern, pair.protocol, nbytes, channels, false),
         Some(NcclAlgorithm::Tree) if is_all_reduce && params.inter_node.is_none() => {
             ring::ring(params, pattern, pair.protocol, nbytes, channels, true)
@@ -66,6 +64,7 @@ pub(super) fn spent(params: &ModelParams, pattern: Pattern, pair: AlgoProto, nby
         {
             Some(nvls::nvls(params.nvls.as_ref()?, params.ranks, nbytes))
         }
+        Some(NcclAlgorithm::Pat) if pair.protocol == Protocol::Simple => pat::pat(params, pattern, nbytes),
         Some(_) => None,
     }
 }
@@ -79,7 +78,10 @@ pub(super) fn select(
     nbytes: u64,
 ) -> Selection {
     if pattern.is_of_sends() {
-        let pair = AlgoProto { algorithm: None, protocol: Protocol::Simple, channels: None };
+        let message = sends::message(pattern, params.ranks, nbytes as f64) as u64;
+        let of_message = params.sends.map(|sends| sends.of_message(message));
+        let (channels, protocol) = of_message.map_or((None, Protocol::Simple), |(count, p)| (Some(count), p));
+        let pair = AlgoProto { algorithm: None, protocol, channels };
         let is_free = forced == AlgorithmFilter::default();
         return Selection { pairs: if is_free { vec![pair] } else { Vec::new() }, ..Selection::default() };
     }
@@ -102,8 +104,7 @@ pub(super) fn select(
     // The sort is stable: among equals NCCL takes the first.
     considered.sort_by_key(|candidate| candidate.time_ps);
     let pair = |c: &&Candidate| has_form(c.algorithm, c.protocol, Some(c.channels));
-    let first = considered.iter().find_map(pair).and_then(|pair| pair.algorithm);
-    let pairs: Vec<AlgoProto> = considered.iter().filter_map(pair).filter(|pair| pair.algorithm == first).collect();
+    let pairs: Vec<AlgoProto> = considered.iter().find_map(pair).into_iter().collect();
     let chosen = candidates.iter().filter_map(|candidate| candidate.time_ps).min();
     Selection {
         pairs,

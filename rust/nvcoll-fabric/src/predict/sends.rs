@@ -6,55 +6,149 @@
 //! sendrecv            a GPU sends S to the next; between nodes one GPU of each does, over its own part of the cards
 //!                     the narrowest link or cut on the way bounds the rate (`bottleneck.rs`, `cuts.rs`)
 //! own part            GPUs share the cards of a node evenly; with fewer cards than GPUs, a GPU uses the nearest card alone
+//! channels            NCCL's rule gives a message some of them (`nccl/sends.rs`); peers have them at once, up to the total
+//!                     rate <= channels x rate of a channel; to another node, of sendrecv, likewise
+//! peers outside       the proxy of a GPU serves them one after the other
+//! start-up            of Simple between several peers of a node: that of rings, in proportion to a channel's part up to a chunk
+//! LL                  half of the bytes are flags
 //! ```
 
 use super::bottleneck::TrafficPattern;
 use super::breakdown::{us, Carrier, TimeBreakdown};
-use super::params::ModelParams;
+use super::params::{ModelParams, NetworkParams};
 use super::pattern::Pattern;
+use crate::nccl::Protocol;
 
-/// Returns the time of a collective of sends and receives.
-pub(super) fn sends(params: &ModelParams, pattern: Pattern, nbytes: f64) -> TimeBreakdown {
-    let (n, local) = (params.ranks, params.local);
-    let inside = nbytes * pattern.sent(n);
+/// Returns the time of a collective of sends.
+pub(super) fn sends(params: &ModelParams, pattern: Pattern, protocol: Protocol, nbytes: f64) -> TimeBreakdown {
+    let sides = Sides::of(params, pattern, nbytes);
+    let inside = inside(params, pattern, protocol, nbytes, &sides);
+    let Some(network) = &params.inter_node else { return inside };
+    let outside = outside(params, network, pattern, protocol, &sides);
+    if outside.us() > inside.us() {
+        outside
+    } else {
+        TimeBreakdown { of_cards: outside.of_cards, ..inside }
+    }
+}
+
+/// Returns the bytes that a rank sends to one peer.
+pub(super) fn message(pattern: Pattern, ranks: f64, nbytes: f64) -> f64 {
+    if pattern == Pattern::SendRecv {
+        nbytes
+    } else {
+        nbytes / ranks
+    }
+}
+
+/// The message to a peer, and the peers of a rank on its node and on others.
+struct Sides {
+    message: f64,
+    /// The channels of a message; none where NCCL's rules are not known.
+    channels: Option<f64>,
+    peers_inside: f64,
+    peers_outside: f64,
+}
+
+impl Sides {
+    fn of(params: &ModelParams, pattern: Pattern, nbytes: f64) -> Self {
+        let (n, local) = (params.ranks, params.local);
+        let message = message(pattern, n, nbytes);
+        let (peers_inside, peers_outside) = match pattern {
+            Pattern::SendRecv => (1.0, 1.0),
+            _ => (local - 1.0, n - local),
+        };
+        let channels = params.sends.map(|sends| f64::from(sends.of_message(message as u64).0));
+        Self { message, channels, peers_inside, peers_outside }
+    }
+
+    /// Returns the additional start-up of Simple between several peers of a node.
+    fn startup(&self, params: &ModelParams) -> f64 {
+        let (Some(sends), Some(channels)) = (params.sends, self.channels) else { return 0.0 };
+        let filled = (self.message / channels / sends.chunk as f64).min(1.0);
+        if self.peers_inside > 1.0 {
+            params.startup_us * filled
+        } else {
+            0.0
+        }
+    }
+
+    /// Returns how many channels of a rank's total are busy with so many peers.
+    fn busy(&self, params: &ModelParams, peers: f64) -> Option<f64> {
+        let total = params.sends.map(|sends| f64::from(sends.total))?;
+        Some((self.channels? * peers).min(total))
+    }
+}
+
+/// Bytes on links per byte of data.
+fn wire(protocol: Protocol) -> f64 {
+    if protocol == Protocol::Ll {
+        2.0
+    } else {
+        1.0
+    }
+}
+
+/// Returns the time of the sends between GPUs of a node.
+fn inside(params: &ModelParams, pattern: Pattern, protocol: Protocol, nbytes: f64, sides: &Sides) -> TimeBreakdown {
+    let sent = nbytes * pattern.sent(params.ranks);
     let cut = params.cuts[pattern as usize];
-    let hops = if pattern == Pattern::SendRecv { params.hops.simple } else { 0.0 };
-    let by_gpus = us(inside, params.bidirectional_gbps * cut.map_or(1.0, |cut| cut.part));
+    let of_links = params.bidirectional_gbps * cut.map_or(1.0, |cut| cut.part);
+    let of_channels = match (sides.busy(params, sides.peers_inside), params.send_channel_gbps) {
+        (Some(busy), Some(channel)) => us(sides.message * sides.peers_inside, busy * channel),
+        _ => 0.0,
+    };
+    let by_gpus = us(sent, of_links).max(of_channels);
     let by_narrow = us(nbytes, params.crossings.gbps(TrafficPattern::Sends(pattern)));
     let (bytes, carrier, load) = match by_narrow > by_gpus {
         true => (by_narrow, Carrier::InnerLink(TrafficPattern::Sends(pattern)), nbytes),
-        false => (by_gpus, cut.map_or(Carrier::Links, Carrier::Cut), inside),
+        false => (by_gpus, cut.map_or(Carrier::Links, Carrier::Cut), sent),
     };
-    let by_links = TimeBreakdown {
-        start_up: params.start_simple_us,
+    let (start_up, hops) = match protocol {
+        Protocol::Ll => (params.start_ll_us, params.hops.ll),
+        _ => (params.start_simple_us + sides.startup(params), params.hops.simple),
+    };
+    TimeBreakdown {
+        start_up,
         network: 0.0,
         hops,
         channels: 0.0,
         fill: 0.0,
-        bytes,
+        bytes: bytes * wire(protocol),
         carrier,
         load,
         of_cards: 0.0,
-    };
-    let Some(network) = &params.inter_node else { return by_links };
-    let outside = nbytes / n * (n - local);
+    }
+}
+
+/// Returns the time of the sends to other nodes.
+fn outside(
+    params: &ModelParams,
+    network: &NetworkParams,
+    pattern: Pattern,
+    protocol: Protocol,
+    sides: &Sides,
+) -> TimeBreakdown {
+    let outside = sides.message * sides.peers_outside;
     let (load, gbps, parts) = match pattern {
-        Pattern::AllToAll => (outside * local, network.ring_gbps, 1.0),
-        Pattern::SendRecv => (nbytes, network.gpu_gbps, network.parts),
+        Pattern::AllToAll => (outside * params.local, network.sends_gbps, 1.0),
         _ => (outside, network.gpu_gbps, network.parts),
     };
-    let by_cards = TimeBreakdown {
-        network: network.software_us,
-        hops: network.hops.simple,
-        bytes: us(load, gbps),
+    let channels = sides.busy(params, sides.peers_outside).map_or(f64::INFINITY, |busy| busy * network.channel_gbps);
+    let bytes = us(load, gbps).max(us(outside, channels)) * wire(protocol);
+    let (start_up, hops) = match protocol {
+        Protocol::Ll => (params.start_ll_us, network.hops.ll),
+        _ => (params.start_simple_us, network.hops.simple),
+    };
+    TimeBreakdown {
+        start_up,
+        network: network.software_us + sides.peers_outside * network.message_us,
+        hops,
+        channels: 0.0,
+        fill: 0.0,
+        bytes,
         carrier: Carrier::Cards,
         load: load * parts,
         of_cards: load * parts,
-        ..by_links
-    };
-    if by_cards.us() > by_links.us() {
-        by_cards
-    } else {
-        TimeBreakdown { of_cards: by_cards.of_cards, ..by_links }
     }
 }

@@ -94,7 +94,7 @@ impl SimulationSettings<'_> {
         };
         let (start, switch_wire) = match by_switch {
             Some(nvls) => {
-                let loop_us = nvls.loop_us(params.local, nvls.chunk_of(params.local, nbytes as f64));
+                let loop_us = nvls.loop_us(params.local, nvls.chunk_of(nbytes as f64));
                 (nvls.start_us + nvls.fill_loops * loop_us, self.predictor.switch_wire(nbytes as f64))
             }
             None => (start + self.predictor.channels_us(protocol, nbytes), wire),
@@ -146,7 +146,7 @@ impl Predictor {
         let Some(nvls) = &self.params.nvls else { return WIRE };
         let gpus = self.params.local;
         let moved = us(nbytes * (1.0 + 1.0 / gpus), self.params.bidirectional_gbps);
-        let taken = us(nbytes, nvls.steady_gbps(gpus, nvls.chunk_of(gpus, nbytes)));
+        let taken = us(nbytes, nvls.steady_gbps(gpus, nvls.chunk_of(nbytes)));
         if moved > 0.0 {
             (taken / moved * f64::from(WIRE)).round() as u32
         } else {

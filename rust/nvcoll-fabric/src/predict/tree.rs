@@ -4,7 +4,7 @@
 //! rate = min(inside, cards of a node; half of that with more than two nodes, because up and down share the cards)
 //! inside: Tree, half the rate of a GPU; NVLSTree, the rate of NVLS at that chunk
 //! time = start + hops inside + levels (hop + software + bytes in flight / rate) + S / rate        levels = 2 depth
-//! in flight: Tree, an eighth of S, from 32 to 512 KiB on each of 16 channels; NVLSTree, one loop of the switch
+//! in flight: Tree, an eighth of S, from 32 to 512 KiB on each of 16 channels; NVLSTree, a part of a loop of the switch
 //! LL: at most a quarter of the narrower rate, and at most the rate of LL over a network;  LL128: 15/16 of the rate
 //! ```
 //!
@@ -67,16 +67,16 @@ pub(super) fn tree(
         },
         (NcclAlgorithm::NvlsTree, Protocol::Simple) => {
             let nvls = params.nvls?;
-            let (ops, chunk) = (nvls.channels * params.local, nvls.chunk(params.local, nbytes));
+            let (ops, chunk) = (nvls.chunks.operations() as f64, nvls.chunks.chunk_of_tree(nbytes) as f64);
             let gbps = nvls.steady_gbps(params.local, chunk) * network.nvlstree;
-            let one_loop = (ops * chunk).min(nbytes);
+            let in_flight = network.nvlstree_loops * (ops * chunk).min(nbytes);
             Inside {
                 gbps,
                 start_up: nvls.start_us,
                 hops: 0.0,
-                fill: nvls.fill_loops * us(one_loop, gbps),
+                fill: nvls.fill_loops * us(in_flight, gbps),
                 hop: network.hops.simple,
-                in_flight: one_loop,
+                in_flight,
                 by: (Carrier::FoldingSwitch, 1.0 + 1.0 / params.local),
             }
         }

@@ -1,0 +1,245 @@
+//! The channels of sends and receives: how many a message gets, and its protocol.
+//!
+//! ```text
+//! total       the channels of collectives, up to a power of two
+//! per peer    over NVLink 2 x what the path has of one link, over PCIe 2, over the network by the version;
+//!             the least over all peers, up to a power of two
+//! a message   begins with so few channels that all ranks find room in the total; twice as many, up to those per peer, while a
+//!             part of it is longer than the longest
+//! LL          up to 16 KiB on a channel
+//! ```
+//!
+//! The lengths are in chunks, which `NCCL_P2P_NVL_CHUNKSIZE` and its like set. So a send between two of eight GPUs on an NVSwitch
+//! has 4 of 32 channels up to 64 MiB, and all of them only above 256 MiB.
+//! Source: NCCL src/enqueue.cc, src/graph/paths.cc and src/init.cc at the tags of `versions.toml`; before 2.14 src/group.cc.
+
+use serde::Deserialize;
+
+use super::constants::{Processor, VersionConstants};
+use super::node::{NodeTopology, PathClass};
+use super::Protocol;
+
+/// The rules of a version. Lengths are in chunks: on one node, and on several.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendRules {
+    network: NetworkChannels,
+    spread: Spread,
+    ll: SmallSends,
+    least_part: (f64, f64),
+    longest_part: (f64, f64),
+    /// KiB of a chunk over NVLink, over PCIe, and on several nodes.
+    chunk_kib: (u64, u64, u64),
+    /// Whether the chunks of several nodes are twice as long with Arm processors, from compute capability 10.0 on.
+    is_long_on_arm: bool,
+}
+
+/// The channels to a peer on another node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum NetworkChannels {
+    /// Two.
+    Two,
+    /// Two; one if all ranks would have more than four times the total; at least one for each network card of a GPU.
+    TwoOrFewer,
+    /// By the rate of a GPU's cards; fewer if all ranks find no room.
+    ByRate,
+}
+
+/// Where a message begins with fewer channels, so that all ranks find room in the total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Spread {
+    /// On one node; the channels per peer are bounded there too, by four times the total.
+    OneNode,
+    /// Everywhere.
+    Everywhere,
+}
+
+/// The messages that are sent with LL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SmallSends {
+    /// None.
+    Never,
+    /// Those whose parts are short enough.
+    Part,
+    /// Those that the channels per peer could carry so.
+    MostChannels,
+    /// Those that their channels carry so.
+    OwnChannels,
+}
+
+/// Cited: the bytes of a channel up to which a message is sent with LL (`NCCL_P2P_LL_THRESHOLD`).
+const LL_BYTES: u64 = 16 << 10;
+
+/// Cited: GB/s to another node for which NCCL counts one channel (`NCCL_P2P_PER_CHANNEL_NET_BW`, src/graph/paths.cc).
+const NETWORK_CHANNEL_GBPS: u32 = 14;
+
+/// Cited: sends that one channel runs at a time (`NCCL_MAX_DEV_WORK_P2P_PER_BATCH`, src/include/device.h).
+const SENDS_AT_ONCE: u32 = 8;
+
+/// The channels of sends between some ranks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct SendChannels {
+    /// The number of channels.
+    pub(crate) total: u32,
+    /// The most and the fewest for a message.
+    most: u32,
+    fewest: u32,
+    /// The bytes of a chunk.
+    pub(crate) chunk: u64,
+    least_part: u64,
+    longest_part: u64,
+    ll: SmallSends,
+}
+
+impl SendChannels {
+    /// Counts the channels between `ranks` on `nodes`, of which collectives have `channels`.
+    pub(super) fn of(
+        node: &NodeTopology,
+        constants: &VersionConstants,
+        (ranks, nodes): (u32, u32),
+        channels: u32,
+    ) -> Self {
+        let rules = &constants.sends;
+        let total = channels.next_power_of_two();
+        let is_one_node = nodes == 1;
+        let mut most = per_peer(node, constants, (ranks, nodes), total).next_power_of_two().min(total);
+        let halved = |mut count: u32, room: u32| {
+            while u64::from(count) * u64::from(ranks) > u64::from(room) && count > 1 {
+                count /= 2;
+            }
+            count
+        };
+        if rules.network == NetworkChannels::ByRate && !is_one_node {
+            let batches = ranks.div_ceil(SENDS_AT_ONCE);
+            while u64::from(most) * u64::from(batches) > u64::from(total) && most > 1 {
+                most /= 2;
+            }
+        }
+        let fewest = if is_one_node || rules.spread == Spread::Everywhere { halved(most, total) } else { most };
+        if is_one_node && rules.spread == Spread::OneNode {
+            most = halved(most, 4 * total);
+        }
+        let of_nodes = |(one, several): (f64, f64)| if is_one_node { one } else { several };
+        let chunk = rules.chunk(node, constants.sm, is_one_node);
+        let bytes = |chunks: f64| (chunk as f64 * chunks) as u64;
+        let (least_part, longest_part) = (bytes(of_nodes(rules.least_part)), bytes(of_nodes(rules.longest_part)));
+        Self { total, most, fewest, chunk, least_part, longest_part, ll: rules.ll }
+    }
+
+    /// Returns the number of channels of a message of `nbytes`, and its protocol.
+    pub(crate) fn of_message(&self, nbytes: u64) -> (u32, Protocol) {
+        let mut channels = self.fewest.min(nbytes.div_ceil(self.least_part).max(1) as u32);
+        let mut part = self.least_part.max(nbytes.div_ceil(u64::from(channels)));
+        while part > self.longest_part && channels <= self.most / 2 {
+            channels *= 2;
+            part = nbytes.div_ceil(u64::from(channels));
+        }
+        let is_ll = match self.ll {
+            SmallSends::Never => false,
+            SmallSends::Part => part <= LL_BYTES,
+            SmallSends::MostChannels => nbytes <= u64::from(self.most) * LL_BYTES,
+            SmallSends::OwnChannels => nbytes <= u64::from(channels) * LL_BYTES,
+        };
+        (channels, if is_ll { Protocol::Ll } else { Protocol::Simple })
+    }
+}
+
+impl SendRules {
+    fn chunk(&self, node: &NodeTopology, sm: u32, is_one_node: bool) -> u64 {
+        let (nvlink, pcie, network) = self.chunk_kib;
+        let is_long = self.is_long_on_arm && node.processor == Processor::Arm && sm >= 100;
+        let kib = match is_one_node {
+            true if node.classes(false).iter().all(|&class| class <= PathClass::Nvb) => nvlink,
+            true => pcie,
+            false if is_long => 2 * network,
+            false => network,
+        };
+        kib << 10
+    }
+}
+
+/// Returns the least number of channels to a peer, before it is rounded.
+fn per_peer(node: &NodeTopology, constants: &VersionConstants, (ranks, nodes): (u32, u32), total: u32) -> u32 {
+    let link = constants.nvlink_gbps * 1000.0;
+    let pairs = (0..node.gpus).flat_map(|a| (0..node.gpus).filter(move |&b| b != a).map(move |b| (a, b)));
+    let inside = pairs.filter_map(|(a, b)| node.between(a, b)).map(|path| match path.class {
+        PathClass::Nvl => 2 * (path.width as f64 / link).max(1.0) as u32,
+        _ => 2,
+    });
+    let inside = inside.min().unwrap_or(u32::MAX);
+    if nodes == 1 {
+        return inside.min(total);
+    }
+    let outside = (0..node.gpus).map(|gpu| {
+        let (cards, gbps) = cards(node, gpu);
+        match constants.sends.network {
+            NetworkChannels::Two => 2,
+            NetworkChannels::TwoOrFewer => cards.max(if 2 * ranks > 4 * total { 1 } else { 2 }),
+            NetworkChannels::ByRate if cards == 0 => 2,
+            NetworkChannels::ByRate => cards.max((gbps as u32).div_ceil(NETWORK_CHANNEL_GBPS)),
+        }
+    });
+    inside.min(outside.min().unwrap_or(2)).min(total)
+}
+
+/// Returns the number of a GPU's nearest cards that fill its way to the processor, and their GB/s.
+fn cards(node: &NodeTopology, gpu: usize) -> (u32, f64) {
+    let paths = || (0..node.nics).filter_map(|nic| node.out(gpu, nic));
+    let Some(nearest) = paths().map(|path| path.class).min() else { return (0, 0.0) };
+    let most = node.leaving[gpu].1;
+    let (mut count, mut sum) = (0, 0);
+    for path in paths().filter(|path| path.class == nearest) {
+        if count > 0 && sum >= most {
+            break;
+        }
+        count += 1;
+        sum += path.width;
+    }
+    (count, sum as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Model, Protocol};
+    use crate::preset::preset;
+
+    fn channels(fabric: &str, version: &str, mib: u64) -> u32 {
+        Model::of(version, &preset(fabric).unwrap()).unwrap().sends().of_message(mib << 20).0
+    }
+
+    /// Seen in sendrecv of eight B200: 84.6, 168, 332 and 625 GB/s from 64 to 512 MiB.
+    #[test]
+    fn a_message_between_two_of_eight_gpus_has_twice_the_channels_from_each_64_mib_on() {
+        let found = [1, 64, 65, 128, 129, 256, 257, 512].map(|mib| channels("hgx-b200", "2.27.7", mib));
+        assert_eq!(found, [4, 4, 8, 8, 16, 16, 32, 32]);
+    }
+
+    #[test]
+    fn fewer_gpus_leave_more_channels_to_a_message() {
+        assert_eq!(channels("hgx-h100[0-1]", "2.27.7", 1), 16);
+        assert_eq!(channels("hgx-h100[0-3]", "2.27.7", 1), 8);
+    }
+
+    /// The total of channels of two nodes is 16: two go to a peer until 2.28, and from 2.29.2 on 50 GB/s need four.
+    #[test]
+    fn a_peer_on_another_node_has_two_channels_until_the_rate_of_the_card_counts() {
+        let versions = ["2.18.5", "2.21.5", "2.28.9", "2.29.2", "2.30.7"];
+        let found = versions.map(|version| channels("hgx-h100x2+ib-ndr-8", version, 64));
+        assert_eq!(found, [2, 2, 2, 4, 4]);
+    }
+
+    #[test]
+    fn ll_ends_at_16_kib_of_a_channel() {
+        let protocol = |version: &str, kib: u64| {
+            let model = Model::of(version, &preset("hgx-h100").unwrap()).unwrap();
+            model.sends().of_message(kib << 10).1
+        };
+        // 64 KiB are the least part: one channel until then. Before 2.29 what all channels could carry counts.
+        assert_eq!([16, 17, 64].map(|kib| protocol("2.30.7", kib)), [Protocol::Ll, Protocol::Simple, Protocol::Simple]);
+        assert_eq!([64, 512, 513].map(|kib| protocol("2.28.9", kib)), [Protocol::Ll, Protocol::Ll, Protocol::Simple]);
+        assert_eq!(protocol("2.12.12", 1), Protocol::Simple);
+    }
+}
