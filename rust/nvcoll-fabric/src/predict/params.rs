@@ -12,6 +12,10 @@ const CHANNELS: f64 = 32.0;
 
 const KIB: f64 = 1024.0;
 
+/// The longest message that is sent before the receiver is asked, on networks where that shows. Seen between 2 and 4 KiB of LL,
+/// half of which are flags, on Slingshot (gh200_2n4_alps_boeschf and others).
+const EAGER_BYTES: f64 = 4.0 * KIB;
+
 /// The time of a step to the next GPU under each protocol, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct HopTimes {
@@ -25,6 +29,8 @@ pub(super) struct HopTimes {
 pub(super) struct NetworkParams {
     /// The microseconds that its software adds to every hop.
     pub(super) software_us: f64,
+    /// The microseconds that it adds to a hop with a message so long that the receiver is asked first.
+    pub(super) rendezvous_us: f64,
     /// GB/s of a node's cards at line rate.
     pub(super) line_gbps: f64,
     /// The GB/s that these cards reach in a long transfer.
@@ -139,6 +145,13 @@ impl Crossings {
     }
 }
 
+impl NetworkParams {
+    /// Returns the microseconds that software adds to a hop whose message has `bytes` on the wire.
+    pub(super) fn software_us(&self, bytes: f64) -> f64 {
+        self.software_us + if bytes > EAGER_BYTES { self.rendezvous_us } else { 0.0 }
+    }
+}
+
 impl ModelParams {
     /// Selects the constants of a machine. `model` is NCCL's, if it knows the machine.
     pub(super) fn of(
@@ -174,10 +187,9 @@ impl ModelParams {
         let most = if machine.is_direct { bottlenecks.egress.unwrap_or(f64::INFINITY) } else { staged };
         let cards_gbps = |network: &NodeNetwork| network.line_gbps * at(&["network.ring"]);
         let parts = |network: &NodeNetwork| local.min(f64::from(network.cards));
-        let of_stack =
-            |name: &str, network: &NodeNetwork| constants.of(&[name, network.stack()]).unwrap_or_else(|| at(&[name]));
         let inter_node = machine.network.as_ref().map(|network| NetworkParams {
             software_us: at(&["network.hop_us", network.stack()]),
+            rendezvous_us: constants.of(&["network.rendezvous_us", network.stack()]).unwrap_or(0.0),
             line_gbps: network.line_gbps,
             cards_gbps: cards_gbps(network),
             ring_gbps: most.min(cards_gbps(network)),
@@ -189,8 +201,8 @@ impl ModelParams {
             sends_gbps: most.min(network.line_gbps * at(&["network.sends"])),
             channel_gbps: at(&["network.channel_gbps"]),
             message_us: at(&["network.message_us"]),
-            ring_ll_channel_gbps: of_stack("network.ring_ll_channel_gbps", network),
-            tree_ll_gbps: of_stack("network.tree_ll_gbps", network),
+            ring_ll_channel_gbps: at(&["network.ring_ll_channel_gbps"]),
+            tree_ll_gbps: at(&["network.tree_ll_gbps"]),
             in_flight: at(&["network.tree_chunk_kib"]) * KIB * 16.0,
             inner: at(&["network.tree_inner"]),
             nvlstree_loops: at(&["network.nvlstree_loops"]),
@@ -227,9 +239,7 @@ impl ModelParams {
             },
             cuts: bottlenecks.cuts,
             launching: LaunchParams {
-                single_process_us: at(&["launch.single_process_us"])
-                    * local
-                    * (local / 8.0).powf(at(&["launch.growth"])),
+                single_process_us: at(&["launch.single_process_us"]) + local * at(&["launch.per_gpu_us"]),
                 per_peer_us: at(&["launch.per_peer_us"]) * local * (local - 1.0),
                 framework_us: at(&["launch.framework_us"]),
             },

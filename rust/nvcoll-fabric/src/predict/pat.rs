@@ -25,7 +25,7 @@ pub(super) fn pat(params: &ModelParams, pattern: Pattern, nbytes: f64) -> Option
     let moved = nbytes * (params.ranks - 1.0) / params.ranks;
     Some(TimeBreakdown {
         start_up: params.start_simple_us,
-        network: steps * network.software_us,
+        network: steps * network.software_us(nbytes / params.channels),
         hops: steps * network.hops.simple / OVERLAP + RANK_US * params.ranks,
         channels: 0.0,
         fill: 0.0,

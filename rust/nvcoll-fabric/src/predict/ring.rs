@@ -93,6 +93,7 @@ pub(super) fn ring(
         (false, true) => (Carrier::InnerLink(round), moved * steps.crossing),
         (false, false) => (Carrier::Links, moved),
     };
+    let message = steps.bytes / channels * if protocol == Protocol::Ll { 2.0 } else { 1.0 };
     let (start_up, hops, step_us) = match protocol {
         Protocol::Ll => {
             let over_network =
@@ -117,7 +118,7 @@ pub(super) fn ring(
     Some(TimeBreakdown {
         start_up,
         channels: (channels - 1.0) * params.channel_us,
-        network: inter_node.map_or(0.0, |network| steps.crossings * network.software_us),
+        network: inter_node.map_or(0.0, |network| steps.crossings * network.software_us(message)),
         hops,
         fill: 0.0,
         bytes: steps.times * step_us,

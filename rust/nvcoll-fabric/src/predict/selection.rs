@@ -57,7 +57,7 @@ pub(super) fn spent(params: &ModelParams, pattern: Pattern, pair: AlgoProto, nby
             ring::ring(params, pattern, pair.protocol, nbytes, channels, true)
         }
         Some(algorithm @ (NcclAlgorithm::Tree | NcclAlgorithm::NvlsTree)) if is_all_reduce => {
-            tree::tree(params, algorithm, pair.protocol, nbytes)
+            tree::tree(params, algorithm, pair.protocol, nbytes, channels)
         }
         Some(NcclAlgorithm::Nvls)
             if is_all_reduce && params.inter_node.is_none() && pair.protocol == Protocol::Simple =>

@@ -142,7 +142,8 @@ fn outside(
     };
     TimeBreakdown {
         start_up,
-        network: network.software_us + sides.peers_outside * network.message_us,
+        network: network.software_us(sides.message / sides.channels.unwrap_or(1.0) * wire(protocol))
+            + sides.peers_outside * network.message_us,
         hops,
         channels: 0.0,
         fill: 0.0,

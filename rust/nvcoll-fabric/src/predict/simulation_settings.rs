@@ -70,7 +70,9 @@ impl SimulationSettings<'_> {
             ));
         }
         let inter_node = params.inter_node.as_ref();
-        let network_hop = |of: fn(&HopTimes) -> f64| inter_node.map(|network| of(&network.hops) + network.software_us);
+        let network_hop = |of: fn(&HopTimes) -> f64| {
+            inter_node.map(|network| of(&network.hops) + network.software_us(step_bytes as f64))
+        };
         if protocol == Protocol::Ll128 && params.ll128_channel_gbps.is_none() {
             return unable(
                 "LL128 is used over NVLink from Ampere on; between nodes, where the network keeps 128 bytes together"

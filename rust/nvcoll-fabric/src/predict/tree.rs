@@ -24,6 +24,7 @@ pub(super) fn tree(
     algorithm: NcclAlgorithm,
     protocol: Protocol,
     nbytes: f64,
+    channels: f64,
 ) -> Option<TimeBreakdown> {
     let network = params.inter_node.as_ref()?;
     let chain = |hop: f64| 2.0 * (params.local - 1.0) * hop;
@@ -82,7 +83,8 @@ pub(super) fn tree(
         }
         _ => return None,
     };
-    Some(over(network, params, nbytes, &inside))
+    let message = nbytes / channels * if protocol == Protocol::Ll { 2.0 } else { 1.0 };
+    Some(over(network, params, (nbytes, message), &inside))
 }
 
 /// The part of a tree inside a node.
@@ -106,7 +108,13 @@ fn levels(nodes: f64) -> f64 {
     2.0 * (below + (nodes - power) / power).max(1.0)
 }
 
-fn over(network: &NetworkParams, params: &ModelParams, nbytes: f64, inside: &Inside) -> TimeBreakdown {
+/// Returns the time of a call of so many bytes, whose messages have so many on the wire.
+fn over(
+    network: &NetworkParams,
+    params: &ModelParams,
+    (nbytes, message): (f64, f64),
+    inside: &Inside,
+) -> TimeBreakdown {
     let shared = if params.nodes > 2.0 { 2.0 } else { 1.0 };
     let gbps = inside.gbps.min(network.tree_gbps / shared);
     let levels = levels(params.nodes);
@@ -117,7 +125,7 @@ fn over(network: &NetworkParams, params: &ModelParams, nbytes: f64, inside: &Ins
     };
     TimeBreakdown {
         start_up: inside.start_up,
-        network: levels * network.software_us,
+        network: levels * network.software_us(message),
         hops: inside.hops + levels * inside.hop,
         channels: 0.0,
         fill: inside.fill + levels * us(inside.in_flight.min(nbytes), gbps),
