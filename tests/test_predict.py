@@ -115,7 +115,7 @@ def test_a_version_that_lacks_the_switch_runs_rings():
         (("all_reduce", [8, 1 << 60]), {}, "nbytes"),
         (("all_reduce", 8), {"launch": "graph"}, "CUDA graph"),
         (("all_reduce", 8), {"launch": "mpi"}, "process_per_gpu, single_process, framework"),
-        (("all_reduce", 8), {"algorithm": "ring"}, "Ring"),
+        (("all_reduce", 8), {"algorithm": "rings"}, "Ring"),
         (("all_reduce", 8), {"algorithm": "NVLSTree"}, "NVLSTree"),
         (("all_reduce", 8), {"protocol": "LL64"}, "LL128"),
         (("all_to_all", 8), {"protocol": "LL"}, "sends and receives"),

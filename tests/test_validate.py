@@ -184,11 +184,12 @@ def test_the_shipped_table_can_be_read_and_hangs_together():
 
 def test_a_system_that_turns_nvls_off_is_predicted_without_it():
     owners = {item.system.system_id: item.system for item in judging.read(SHIPPED)}
-    off = nccl_estimate.built(owners["gb200_32n4_oci_2rack"])
-    on = nccl_estimate.built(owners["gb300_32n4_oci_2rack"])
-    assert "switch_reduction" not in off.abilities and "switch_reduction" in on.abilities
+    off, on = owners["gb200_32n4_oci_2rack"], owners["gb300_32n4_oci_2rack"]
+    assert nccl_estimate.settings(off) == {"NCCL_NVLS_ENABLE": "0"} and nccl_estimate.settings(on) == {}
+    machine = nccl_estimate.built(off)
+    assert machine.predict("all_reduce", MIB, algorithm="NVLSTree").algorithm == "NVLSTree"
     with pytest.raises(InvalidArgument, match="NVLS"):
-        off.predict("all_reduce", MIB, algorithm="NVLSTree")
+        machine.predict("all_reduce", MIB, algorithm="NVLSTree", settings=nccl_estimate.settings(off))
 
 
 def test_fabrics_and_networks_of_the_shipped_table_are_presets():

@@ -38,7 +38,12 @@ def built(system: System) -> Fabric:
     one = fabric(system.fabric)
     if system.network and system.n_gpus > one.world_size:
         one = cluster(one, nodes=system.n_gpus // one.world_size, network=system.network)
-    return one.without_nvls() if system.facts.get("nvls") == "off" else one
+    return one
+
+
+def settings(system: System) -> dict[str, str]:
+    """Returns the environment variables of NCCL that a system sets."""
+    return {"NCCL_NVLS_ENABLE": "0"} if system.facts.get("nvls") == "off" else {}
 
 
 def machine(system: System) -> Fabric | None:
@@ -62,7 +67,9 @@ def estimates(rows: Iterable[Row]) -> dict[Call, NcclEstimate]:
         if one is None:
             continue
         try:
-            answers = one.nccl(collective, nbytes, version=version(system.facts["nccl_version"]))
+            answers = one.nccl(
+                collective, nbytes, version=version(system.facts["nccl_version"]), settings=settings(system)
+            )
         except InvalidArgument:
             continue
         found |= {(system.system_id, collective, answer.nbytes): answer for answer in answers}

@@ -19,7 +19,7 @@ from nvcoll._nvcoll import Trial, nccl_versions
 
 from intervals import with_intervals
 from judging import Judged, Prediction, Row, System
-from nccl_estimate import machine, version
+from nccl_estimate import machine, settings, version
 
 LAUNCHES = {"torch_bench": "framework", "unknown": "process_per_gpu"}
 """Launches of the table that predictions name otherwise. An unknown launch is predicted as the usual one."""
@@ -69,6 +69,7 @@ def calls(rows: Iterable[Row]) -> list[Calls]:
                 algorithm=algorithm or None,
                 protocol=protocol or None,
                 version=known_version(system.facts["nccl_version"]),
+                settings=settings(system),
             )
         except InvalidArgument:
             continue

@@ -202,6 +202,16 @@ class PatternRow(NamedTuple):
     name: str
     is_of_sends: bool
 
+class SettingRow(NamedTuple):
+    """An environment variable of NCCL that `settings=` takes. `since` is the first version that reads it, from 2.8.4; `default`
+    is None if it depends on the machine or the version."""
+
+    name: str
+    since: str
+    values: str
+    default: int | None
+    changes: str
+
 class CoefficientRow(NamedTuple):
     """A coefficient of the cost model; `per_second` of its units are a second."""
 
@@ -2616,9 +2626,6 @@ class Fabric:
             InvalidArgument: `first` is not a whole number from 0.
             KeyboardInterrupt: Ctrl-C ended the search for routes."""
 
-    def without_nvls(self) -> Fabric:
-        """Returns the machine with NVLS turned off, as ``NCCL_NVLS_ENABLE=0`` does."""
-
     def route(self, source: int, target: int) -> tuple[list[str], str]:
         """Returns the names of the devices on the route between two ranks, and the kind of the route.
 
@@ -2676,7 +2683,14 @@ class Fabric:
     @overload
     def floor(self, collective: str, nbytes: _Sizes) -> list[float]: ...
     @overload
-    def nccl(self, collective: str, nbytes: _Size, *, version: str | None = None) -> NcclEstimate:
+    def nccl(
+        self,
+        collective: str,
+        nbytes: _Size,
+        *,
+        version: str | None = None,
+        settings: Mapping[str, str | int] | None = None,
+    ) -> NcclEstimate:
         """Returns the algorithm that NCCL's tuning model selects for a collective among all GPUs, and its estimate.
 
         The model is a port of the public source. It answers which algorithm NCCL selects, not how long a call takes: it has no
@@ -2689,17 +2703,27 @@ class Fabric:
                 and reduce_scatter.
             version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest with known constants. Another version has
                 the constants of the last known version before it.
+            settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
+                is set.
 
         Returns:
             An `NcclEstimate`, in microseconds; for several sizes a list in their order.
 
         Raises:
-            InvalidArgument: NCCL has no model of the collective; a size or a version is unknown; NCCL does not know a GPU or a link.
+            InvalidArgument: NCCL has no model of the collective; a size or a version is unknown; NCCL does not know a GPU or a link;
+                a setting is unknown, has a wrong value, is not read by the version, or leaves NCCL no algorithm.
 
         Source: github.com/NVIDIA/nccl, src/graph/tuning.cc and search.cc, at the tags of ``versions.toml``."""
 
     @overload
-    def nccl(self, collective: str, nbytes: _Sizes, *, version: str | None = None) -> list[NcclEstimate]: ...
+    def nccl(
+        self,
+        collective: str,
+        nbytes: _Sizes,
+        *,
+        version: str | None = None,
+        settings: Mapping[str, str | int] | None = None,
+    ) -> list[NcclEstimate]: ...
     @overload
     def predict(
         self,
@@ -2710,6 +2734,7 @@ class Fabric:
         algorithm: str | None = None,
         protocol: str | None = None,
         version: str | None = None,
+        settings: Mapping[str, str | int] | None = None,
     ) -> Prediction:
         """Predicts how long a collective of NCCL takes among all GPUs.
 
@@ -2723,9 +2748,11 @@ class Fabric:
                 and reduce_scatter.
             launch: ``process_per_gpu``: a process per GPU; ``single_process``: one process for all GPUs of a node;
                 ``framework``: a process per GPU that calls from torch or a similar framework.
-            algorithm: an algorithm of NCCL, as ``Ring``. Default: NCCL's tuning model selects it.
-            protocol: a protocol of NCCL, as ``LL``. Default: the fastest.
+            algorithm: an algorithm of NCCL, as ``Ring``, in any case. Default: NCCL's tuning model selects it.
+            protocol: a protocol of NCCL, as ``LL``, in any case. Default: the fastest.
             version: a version of NCCL, as ``2.27.7``. Default: the newest with known constants.
+            settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
+                is set.
 
         Returns:
             A `Prediction`, in microseconds; for several sizes a list in their order. A fabric keeps the work that is equal for
@@ -2733,7 +2760,8 @@ class Fabric:
 
         Raises:
             InvalidArgument: a name or a version is unknown; the fabric cannot run the algorithm or the protocol; the fabric has
-                one GPU, or nodes that differ."""
+                one GPU, or nodes that differ; a setting is unknown, has a wrong value, is not read by the version, or changes
+                the time in a way that nvcoll cannot predict."""
 
     @overload
     def predict(
@@ -2745,6 +2773,7 @@ class Fabric:
         algorithm: str | None = None,
         protocol: str | None = None,
         version: str | None = None,
+        settings: Mapping[str, str | int] | None = None,
     ) -> list[Prediction]: ...
     @overload
     def simulate(
@@ -2895,7 +2924,7 @@ class Prediction:
 
     @property
     def floor_us(self) -> float:
-        """The lower bound in microseconds: no schedule takes less."""
+        """The lower bound in microseconds: no schedule takes less, on the machine as the settings leave it."""
 
     @property
     def nccl_us(self) -> float | None:
@@ -2935,6 +2964,7 @@ class Trial:
         algorithm: str | None = None,
         protocol: str | None = None,
         version: str | None = None,
+        settings: Mapping[str, str | int] | None = None,
     ) -> Trial: ...
     @property
     def fabric_class(self) -> str:
@@ -3160,6 +3190,9 @@ class CriticalPiece:
 
 def nccl_versions() -> list[str]:
     """Returns the versions of NCCL with known constants, from the oldest."""
+
+def nccl_settings() -> list[SettingRow]:
+    """Returns the environment variables of NCCL that `settings=` takes."""
 
 def fabric(name: str) -> Fabric:
     """Returns a machine by name.

@@ -26,7 +26,7 @@ OPTIONS = {
     "--parallel_init": "there is nothing to set up in parallel: leave it out",
     "-J": "pass --json",
     "--nccl": "pass --nccl-version VERSION",
-    "--algo": "pass -a",
+    "--algo": "pass -a; with predict --algorithm",
     "--world-size": "pass -n",
     "--nproc-per-node": "pass -n RANKS",
     "--nproc_per_node": "pass -n RANKS",

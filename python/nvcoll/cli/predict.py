@@ -97,8 +97,15 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
         yield one.fabric.name, one.fabric.title, *told, *_apart(one)
 
 
+def _launched(question: Question) -> str:
+    """Says how the call is launched, and what is set and forced."""
+    given = [f"{name}={value}" for name, value in question.settings.items()]
+    forced = " ".join(name for name in (question.algorithm, question.protocol) if name)
+    return ", ".join([f"launched {question.launch}", *given, *([f"forced: {forced}"] if forced else [])])
+
+
 def _show_machines(question: Question, answers: Sequence[Answer]) -> None:
-    print_labelled("", f"{question.collective} {sized(question.sizes[0])}, launched {question.launch}", label=0)
+    print_labelled("", f"{question.collective} {sized(question.sizes[0])}, {_launched(question)}", label=0)
     heads = ("machine", "description", *TIMES, LINK, "vs best", BAR, *APART)
     print_table(
         heads,
@@ -123,7 +130,7 @@ def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
 def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
     one, (link, network) = answers[0].fabric, answers[0].fabric.port_rates()
     links = f"link {_rate(link)} GB/s" + ("" if network is None else f", {_rate(network)} GB/s out of the node")
-    head = f"{one.name}   {one.title}   {question.collective}, launched {question.launch}   {links}"
+    head = f"{one.name}   {one.title}   {question.collective}, {_launched(question)}   {links}"
     print_labelled("", head, label=0)
     print_table(
         ("size", *TIMES, *APART),
@@ -151,7 +158,7 @@ def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
 def _show_buckets(question: Question, answers: Sequence[Answer]) -> None:
     assert question.bucket is not None
     size, bucket = sized(question.sizes[0]), sized(question.bucket)
-    title = f"{question.collective} {size} in buckets of {bucket}, one after the other, launched {question.launch}"
+    title = f"{question.collective} {size} in buckets of {bucket}, one after the other, {_launched(question)}"
     print_labelled("", title, label=0)
     rows = []
     for one in answers:
@@ -196,6 +203,19 @@ def _accuracy(question: Question, answer: Answer, found: Sequence[Prediction]) -
     return sizes.accuracy(found, lambda nbytes: question.predict(answer.fabric, nbytes))
 
 
+def _faster(answers: Sequence[Answer]) -> Iterator[tuple[str, str]]:
+    """Yields a line if a setting makes NCCL clearly faster, with the size at which it saves most."""
+    known = [(one.faster, one.nbytes) for one in answers if one.faster]
+    if not known:
+        return
+    best, nbytes = max(known, key=lambda pair: pair[0].saved)
+    found = best.prediction
+    time = f"{duration(found.time_us)}, 90 %: {duration(found.low_us, found.high_us)}"
+    where = f" at {sized(nbytes)}" if len(answers) > 1 else ""
+    more = f"; less too at {counted(len(known) - 1, 'other size')}" if len(known) > 1 else ""
+    yield answers[0].fabric.name, f"{best.setting} would take {100 * best.saved:.0f} % less{where} ({time}){more}"
+
+
 def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yields notes on machines: NCCL's version, the accuracy of predictions, who chooses, why there is no answer."""
     firsts = [answers[0] for answers in found]
@@ -205,6 +225,7 @@ def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tu
     yield "accuracy", [(one.fabric.name, _accuracy(question, one, some)) for one, some in judged]
     chosen = [(one.fabric.name, one.prediction.choice) for one in firsts if one.prediction]
     yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
+    yield "faster", [line for answers in found for line in _faster(answers)]
     yield "no time", [(one.fabric.name, one.why_no_prediction) for one in firsts if one.why_no_prediction]
     yield "no NCCL", [(one.fabric.name, one.why_no_nccl) for one in firsts if one.why_no_nccl]
 
@@ -237,7 +258,8 @@ def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
         rows.append([one.to_json(min(times, default=None)) for one in at_size])
     by_machine = [row for of_machine in zip(*rows, strict=True) for row in of_machine]
     head = {"schema": JSON_SCHEMA, "collective": question.collective, "launch": question.launch}
-    return json.dumps({**head, "predictions": by_machine}, indent=2)
+    given = {"settings": dict(question.settings), "forced": [question.algorithm, question.protocol]}
+    return json.dumps({**head, **given, "predictions": by_machine}, indent=2)
 
 
 def panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
@@ -288,6 +310,23 @@ def _sizes(begin: str, end: str | None, factor: float | None, bucket: str | None
     return list(sizes.sweep(first, sizes.parse(end) if end else first, factor, None))
 
 
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    """Reads ``--env NAME=VALUE``.
+
+    Raises:
+        InvalidArgument: one has no value, or a name occurs twice.
+    """
+    settings: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise InvalidArgument(f"--env {one} has no value: pass --env {one}=VALUE")
+        if name in settings:
+            raise InvalidArgument(f"--env {name} is given twice: pass it once")
+        settings[name] = value
+    return settings
+
+
 def _check(question: Question, on: Sequence[Fabric], plot_file: Path | None, trace: Path | None) -> None:
     if plot_file is not None:
         plot.check(plot_file)
@@ -315,6 +354,11 @@ def predict(
     nccl_version: Annotated[
         str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest known.")
     ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="Environment variable of NCCL, as NCCL_ALGO=Tree; repeatable.")
+    ] = None,
+    algorithm: Annotated[str | None, typer.Option(help="Predict this algorithm of NCCL, as Ring.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="Predict this protocol of NCCL, as LL.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot_file: Annotated[
         Path | None, typer.Option("--plot", help="Draw busbw over sizes to this file: .svg, .png or .pdf.")
@@ -328,7 +372,8 @@ def predict(
     Example: nvcoll predict all_reduce -b 1G --on hgx-h100,rtx4090-4-staged
     """
     nbytes, on_these = _sizes(begin, end, factor, bucket), machines(on, gpu)
-    question = Question(collective, nbytes, launch, nccl_version, None if bucket is None else sizes.parse(bucket))
+    size = None if bucket is None else sizes.parse(bucket)
+    question = Question(collective, nbytes, launch, nccl_version, size, _settings(env or ()), algorithm, protocol)
     _check(question, on_these, plot_file, trace)
     found = ask_all(question, on_these)
     if as_json:

@@ -2,12 +2,15 @@
 
 A row has three answers. The *prediction* is the time of the call. *NCCL's own estimate* is the time by which NCCL
 chooses. The *floor* is the lower bound for any schedule. An answer that is missing is None, with the reason beside it.
+
+An algorithm that NCCL weighs and does not choose is *faster* if its predicted time is at least 10 % less, if each of
+the two times is outside the interval of the other, and if both predictions are validated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction, collectives, patterns
@@ -15,6 +18,13 @@ from nvcoll.cli import hints
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
+
+
+LEAST_SAVED = 0.1
+"""The least part of the time that a faster algorithm saves. Chosen."""
+
+LISTS_BY_COLLECTIVE = (2, 24)
+"""The first version whose NCCL_ALGO has a list per collective. Others then keep theirs; source: src/graph/tuning.cc."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,17 @@ class Buckets:
 
 
 @dataclass(frozen=True)
+class Faster:
+    """A setting of NCCL with which a call is predicted to be faster."""
+
+    setting: str
+    """As ``NCCL_ALGO=allreduce:Tree``."""
+    prediction: Prediction
+    saved: float
+    """The part of the time that it saves."""
+
+
+@dataclass(frozen=True)
 class Answer:
     """A call of one size on one machine."""
 
@@ -42,6 +63,7 @@ class Answer:
     nccl: NcclEstimate | None = None
     why_no_nccl: str | None = None
     buckets: Buckets | None = None
+    faster: Faster | None = None
 
     @property
     def times_floor(self) -> float | None:
@@ -80,6 +102,8 @@ class Answer:
             "nccl_estimate_us": way and way.time_us,
             "nccl_is_last_resort": bool(self.nccl and self.nccl.is_last_resort),
             "why_no_estimate": self.why_no_nccl,
+            "faster_setting": self.faster and self.faster.setting,
+            "faster_us": self.faster and self.faster.prediction.time_us,
             "bucket_bytes": self.buckets and self.buckets.nbytes,
             "buckets": self.buckets and self.buckets.count,
             "bucket_us": self.buckets and self.buckets.each.time_us,
@@ -98,6 +122,9 @@ class Question:
     launch: Launch
     version: str | None
     bucket: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    algorithm: str | None = None
+    protocol: str | None = None
 
     def ask(self, one: Fabric) -> list[Answer]:
         """Asks one machine.
@@ -119,7 +146,7 @@ class Question:
                 raise
             why_no_prediction = str(error)
         try:
-            estimates = one.nccl(self.collective, self.sizes, version=self.version)
+            estimates = one.nccl(self.collective, self.sizes, version=self.version, settings=self.settings)
         except InvalidArgument as error:
             why_no_nccl = str(error) if is_contract else f"NCCL has no cost model of {self.collective}"
         return [
@@ -132,13 +159,49 @@ class Question:
                 nccl,
                 why_no_nccl,
                 self._buckets(one, size) if found else None,
+                self._faster(one, found, nccl) if found and nccl else None,
             )
             for size, found, nccl in zip(self.sizes, predictions, estimates, strict=True)
         ]
 
     def predict(self, one: Fabric, sizes: Sequence[int]) -> list[Prediction]:
         """Predicts the collective on one machine."""
-        return one.predict(self.collective, sizes, launch=self.launch, version=self.version)
+        return self._predict(one, sizes, self.algorithm)
+
+    def _predict(self, one: Fabric, sizes: Sequence[int], algorithm: str | None) -> list[Prediction]:
+        return one.predict(
+            self.collective,
+            sizes,
+            launch=self.launch,
+            algorithm=algorithm,
+            protocol=self.protocol,
+            version=self.version,
+            settings=self.settings,
+        )
+
+    def _faster(self, one: Fabric, found: Prediction, nccl: NcclEstimate) -> Faster | None:
+        """Finds the fastest algorithm that is clearly faster than the one that NCCL chooses."""
+        is_forced = self.algorithm or "NCCL_ALGO" in self.settings
+        if is_forced or self.bucket is not None or not found.trust.startswith("validated"):
+            return None
+        others = {way.algorithm for way in nccl.candidates if way.time_us is not None} - {found.algorithm}
+        faster = []
+        for algorithm in sorted(others):
+            try:
+                (other,) = self._predict(one, [found.nbytes], algorithm)
+            except InvalidArgument:  # it has no closed form
+                continue
+            saved = 1 - other.time_us / found.time_us
+            is_apart = other.time_us < found.low_us and other.high_us < found.time_us
+            if saved >= LEAST_SAVED and is_apart and other.trust.startswith("validated"):
+                faster.append(Faster(self._forcing(algorithm, nccl.tag), other, saved))
+        return max(faster, key=lambda one: one.saved, default=None)
+
+    def _forcing(self, algorithm: str, tag: str) -> str:
+        """Returns the setting that makes a version of NCCL take an algorithm."""
+        version = tuple(int(number) for number in tag.removeprefix("v").split("-")[0].split("."))
+        only = f"{self.collective.replace('_', '')}:" if version >= LISTS_BY_COLLECTIVE else ""
+        return f"NCCL_ALGO={only}{algorithm}"
 
     def _buckets(self, one: Fabric, nbytes: int) -> Buckets | None:
         """Cuts a call into buckets, of which the last has the rest, and adds up their times."""

@@ -45,6 +45,14 @@ pub enum Error {
         /// What was asked, and what there is instead.
         message: String,
     },
+    /// A setting of NCCL with a value that cannot be honoured.
+    #[error("{variable}: {message}")]
+    Setting {
+        /// The variable of the environment.
+        variable: &'static str,
+        /// What was found, and what to pass.
+        message: String,
+    },
     /// A schedule that cannot run anywhere: the verifier refuses it too.
     #[error("{schedule} cannot run: {message}")]
     Schedule {
@@ -75,7 +83,7 @@ pub(crate) fn shortened(name: &str) -> Cow<'_, str> {
 /// Says which of the known names may be meant: one that is at most a third of its letters away.
 fn suggestion(name: &str, known: &str) -> String {
     let wanted = name.to_ascii_lowercase();
-    let nearest = known.split(", ").map(|known| (edits(&wanted, known), known)).min();
+    let nearest = known.split(", ").map(|known| (edits(&wanted, &known.to_ascii_lowercase()), known)).min();
     let is_near = |(edits, known): &(usize, &str)| *edits > 0 && 3 * edits <= known.len();
     nearest.filter(is_near).map_or_else(String::new, |(_, known)| format!("did you mean {known}? "))
 }

@@ -111,6 +111,7 @@ pub(crate) fn of_fabric(py: Python<'_>, error: &FabricError) -> PyErr {
         FabricError::Unknown { .. }
         | FabricError::Description { .. }
         | FabricError::NoPath { .. }
+        | FabricError::Setting { .. }
         | FabricError::Unable { .. } => "InvalidArgument",
         FabricError::Schedule { .. } => "BuildError",
         FabricError::Interrupted => return PyKeyboardInterrupt::new_err(()),

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use nvcoll_fabric::cluster::{self, networks};
 use nvcoll_fabric::hardware::{gpus, media};
 use nvcoll_fabric::import::{TextFormat as FormatRow, FORMATS};
+use nvcoll_fabric::nccl::NcclSettings;
 use nvcoll_fabric::ports::PortRates;
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::rates::RateMatrix;
@@ -137,11 +138,6 @@ impl Fabric {
         all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect()
     }
 
-    /// Returns the machine with NVLS turned off, as ``NCCL_NVLS_ENABLE=0`` does.
-    fn without_nvls(&self) -> Self {
-        self.0.without_nvls().into()
-    }
-
     /// The devices: (name, kind, node or None, chips).
     #[getter]
     fn devices(&self) -> Vec<(&str, &'static str, Option<u32>, u32)> {
@@ -257,7 +253,7 @@ impl Fabric {
     ///     InvalidArgument: the collective is unknown or has no lower bound; a size is out of range.
     fn floor<'py>(&self, py: Python<'py>, collective: &str, nbytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (contract, sizes) = (collective_named(py, collective)?, sizes_of(nbytes)?);
-        let floor = py.detach(|| self.1.floor(contract.name, || self.0.floor(contract)));
+        let floor = py.detach(|| self.1.floor(contract.name, &NcclSettings::default(), || self.0.floor(contract)));
         let floor = floor.map_err(|error| of_fabric(py, &error))?;
         let us = |&nbytes: &u64| floor.time(nbytes) as f64 / PS_PER_US as f64;
         sizes.answers(py, sizes.all().iter().map(us).collect())

@@ -4,37 +4,52 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nvcoll_fabric::floor::Floor;
+use nvcoll_fabric::nccl::NcclSettings;
 use nvcoll_fabric::predict::Predictor;
 use nvcoll_fabric::{Fabric, Result};
 
-/// The predictors of a fabric by version of NCCL, and its lower bounds by collective.
+/// The version of NCCL, by default the newest, and its settings.
+type PredictorKey = (Option<String>, NcclSettings);
+
+/// The predictors of a fabric by version and settings of NCCL, and its lower bounds by collective and settings.
 #[derive(Default)]
 pub(crate) struct FabricCache {
-    predictors: Mutex<HashMap<Option<String>, Arc<Predictor>>>,
-    floors: Mutex<HashMap<&'static str, Floor>>,
+    predictors: Mutex<HashMap<PredictorKey, Arc<Predictor>>>,
+    floors: Mutex<HashMap<(&'static str, NcclSettings), Floor>>,
 }
 
 impl FabricCache {
-    /// Returns the predictor of a version of NCCL, by default the newest.
-    pub(crate) fn predictor(&self, fabric: &Fabric, version: Option<&str>) -> Result<Arc<Predictor>> {
-        let key = version.map(str::to_owned);
+    /// Returns the predictor of a version of NCCL, by default the newest, and of settings.
+    pub(crate) fn predictor(
+        &self,
+        fabric: &Fabric,
+        version: Option<&str>,
+        settings: &NcclSettings,
+    ) -> Result<Arc<Predictor>> {
+        let key = (version.map(str::to_owned), settings.clone());
         let known = self.predictors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         if let Some(predictor) = known {
             return Ok(predictor);
         }
-        let made = Arc::new(Predictor::of(fabric, version)?);
+        let made = Arc::new(Predictor::with_settings(fabric, version, settings)?);
         self.predictors.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone());
         Ok(made)
     }
 
-    /// Returns the lower bound of a collective; `find` computes it the first time.
-    pub(crate) fn floor(&self, name: &'static str, find: impl FnOnce() -> Result<Floor>) -> Result<Floor> {
-        let known = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+    /// Returns the lower bound of a collective under settings; `find` computes it the first time.
+    pub(crate) fn floor(
+        &self,
+        name: &'static str,
+        settings: &NcclSettings,
+        find: impl FnOnce() -> Result<Floor>,
+    ) -> Result<Floor> {
+        let key = (name, settings.clone());
+        let known = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         if let Some(floor) = known {
             return Ok(floor);
         }
         let made = find()?;
-        self.floors.lock().unwrap_or_else(PoisonError::into_inner).insert(name, made);
+        self.floors.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made);
         Ok(made)
     }
 }

@@ -34,6 +34,7 @@ mod registries;
 mod request;
 mod rows;
 mod schedule;
+mod settings;
 mod simulate;
 mod sizes;
 mod team;
@@ -80,6 +81,7 @@ fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     registries::register(module)?;
     fabric::register(module)?;
     nccl::register(module)?;
+    settings::register(module)?;
     prediction::register(module)?;
     timeline::register(module)?;
     gil::register(module)?;

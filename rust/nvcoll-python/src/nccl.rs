@@ -4,13 +4,14 @@ use pyo3::prelude::*;
 
 use nvcoll_core::collective::Collective;
 use nvcoll_core::words::counted;
-use nvcoll_fabric::nccl::{Candidate, Model};
+use nvcoll_fabric::nccl::{Candidate, Model, NcclSettings};
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Result;
 
 use crate::error::of_fabric;
 use crate::fabric::Fabric;
 use crate::schedule::collective_named;
+use crate::settings::settings_of;
 use crate::sizes::sizes_of;
 use crate::units::{sized, timed};
 
@@ -104,25 +105,29 @@ impl Fabric {
     ///         and reduce_scatter.
     ///     version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest with known constants. Another version has
     ///         the constants of the last known version before it.
+    ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
+    ///         is set.
     ///
     /// Returns:
     ///     An `NcclEstimate`, in microseconds; for several sizes a list in their order.
     ///
     /// Raises:
-    ///     InvalidArgument: NCCL has no model of the collective; a size or a version is unknown; NCCL does not know a GPU or a link.
+    ///     InvalidArgument: NCCL has no model of the collective; a size or a version is unknown; NCCL does not know a GPU or a link;
+    ///         a setting is unknown, has a wrong value, is not read by the version, or leaves NCCL no algorithm.
     ///
     /// Source: github.com/NVIDIA/nccl, src/graph/tuning.cc and search.cc, at the tags of ``versions.toml``.
-    #[pyo3(signature = (collective, nbytes, *, version=None))]
+    #[pyo3(signature = (collective, nbytes, *, version=None, settings=None))]
     fn nccl<'py>(
         &self,
         py: Python<'py>,
         collective: &str,
         nbytes: &Bound<'py, PyAny>,
         version: Option<&str>,
+        settings: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let contract = collective_named(py, collective)?;
-        let sizes = sizes_of(nbytes)?;
-        sizes.answers(py, self.weighed(py, contract, sizes.all(), version)?)
+        let (sizes, settings) = (sizes_of(nbytes)?, settings_of(settings)?);
+        sizes.answers(py, self.weighed(py, contract, sizes.all(), version, &settings)?)
     }
 }
 
@@ -133,10 +138,11 @@ impl Fabric {
         collective: &'static Collective,
         sizes: &[u64],
         version: Option<&str>,
+        settings: &NcclSettings,
     ) -> PyResult<Vec<NcclEstimate>> {
         let version = version.or_else(|| Model::versions().last().copied()).unwrap_or_default();
         let weigh = || -> Result<(Model, Vec<Vec<Candidate>>)> {
-            let model = Model::of(version, self.hardware())?;
+            let model = Model::with_settings(version, self.hardware(), settings)?;
             let rows = sizes.iter().map(|&nbytes| in_order(&model, collective, nbytes)).collect::<Result<_>>()?;
             Ok((model, rows))
         };

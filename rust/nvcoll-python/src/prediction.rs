@@ -9,12 +9,13 @@ use pyo3::types::PyDict;
 use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
 use nvcoll_fabric::predict::{AlgorithmFilter, Candidates, CollectiveCall, Launch, Pattern, Predictor};
-use nvcoll_fabric::{Error, Result};
+use nvcoll_fabric::Result;
 
 use crate::error::of_fabric;
 use crate::fabric::Fabric;
 use crate::rows::{ConstantRow, PatternRow};
 use crate::schedule::in_notebook;
+use crate::settings::settings_of;
 use crate::sizes::sizes_of;
 use crate::units::{sized, timed};
 
@@ -45,7 +46,7 @@ pub(crate) struct Prediction {
     algbw: f64,
     /// algbw times nccl-tests' factor, decimal GB/s.
     busbw: f64,
-    /// The lower bound in microseconds: no schedule takes less.
+    /// The lower bound in microseconds: no schedule takes less, on the machine as the settings leave it.
     floor_us: f64,
     /// The estimate of NCCL's own tuning model, in microseconds; None where it has no model or is at its last resort.
     nccl_us: Option<f64>,
@@ -88,19 +89,9 @@ impl Display for Prediction {
 
 /// Reads the arguments of a prediction.
 fn call_of(collective: &str, launch: &str, algorithm: Option<&str>, protocol: Option<&str>) -> Result<CollectiveCall> {
-    let unknown = |kind, name: &str, known: String| Error::Unknown { kind, name: name.to_owned(), known };
-    let algorithm = algorithm.map(|name| {
-        let known = || NcclAlgorithm::ALL.map(NcclAlgorithm::name).join(", ");
-        NcclAlgorithm::ALL
-            .into_iter()
-            .find(|a| a.name() == name)
-            .ok_or_else(|| unknown("algorithm of NCCL", name, known()))
-    });
-    let protocol = protocol.map(|name| {
-        let known = || Protocol::ALL.map(Protocol::name).join(", ");
-        Protocol::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| unknown("protocol of NCCL", name, known()))
-    });
-    let forced = AlgorithmFilter { algorithm: algorithm.transpose()?, protocol: protocol.transpose()? };
+    let algorithm = algorithm.map(NcclAlgorithm::named).transpose()?;
+    let protocol = protocol.map(Protocol::named).transpose()?;
+    let forced = AlgorithmFilter { algorithm, protocol };
     Ok(CollectiveCall { pattern: Pattern::named(collective)?, launch: Launch::named(launch)?, forced })
 }
 
@@ -118,9 +109,11 @@ impl Fabric {
     ///         and reduce_scatter.
     ///     launch: ``process_per_gpu``: a process per GPU; ``single_process``: one process for all GPUs of a node;
     ///         ``framework``: a process per GPU that calls from torch or a similar framework.
-    ///     algorithm: an algorithm of NCCL, as ``Ring``. Default: NCCL's tuning model selects it.
-    ///     protocol: a protocol of NCCL, as ``LL``. Default: the fastest.
+    ///     algorithm: an algorithm of NCCL, as ``Ring``, in any case. Default: NCCL's tuning model selects it.
+    ///     protocol: a protocol of NCCL, as ``LL``, in any case. Default: the fastest.
     ///     version: a version of NCCL, as ``2.27.7``. Default: the newest with known constants.
+    ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
+    ///         is set.
     ///
     /// Returns:
     ///     A `Prediction`, in microseconds; for several sizes a list in their order. A fabric keeps the work that is equal for
@@ -128,8 +121,9 @@ impl Fabric {
     ///
     /// Raises:
     ///     InvalidArgument: a name or a version is unknown; the fabric cannot run the algorithm or the protocol; the fabric has
-    ///         one GPU, or nodes that differ.
-    #[pyo3(signature = (collective, nbytes, *, launch="process_per_gpu", algorithm=None, protocol=None, version=None))]
+    ///         one GPU, or nodes that differ; a setting is unknown, has a wrong value, is not read by the version, or changes
+    ///         the time in a way that nvcoll cannot predict.
+    #[pyo3(signature = (collective, nbytes, *, launch="process_per_gpu", algorithm=None, protocol=None, version=None, settings=None))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one Python function")]
     fn predict<'py>(
         &self,
@@ -140,12 +134,14 @@ impl Fabric {
         algorithm: Option<&str>,
         protocol: Option<&str>,
         version: Option<&str>,
+        settings: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let sizes = sizes_of(nbytes)?;
+        let (sizes, settings) = (sizes_of(nbytes)?, settings_of(settings)?);
         let rows = py.detach(|| {
             let call = call_of(collective, launch, algorithm, protocol)?;
-            let predictor = self.cache().predictor(self.hardware(), version)?;
-            let floor = self.cache().floor(call.pattern.name(), || call.pattern.floor(self.hardware()))?;
+            let predictor = self.cache().predictor(self.hardware(), version, &settings)?;
+            let find = || call.pattern.floor(Predictor::seen(self.hardware(), &settings)?.as_ref());
+            let floor = self.cache().floor(call.pattern.name(), &settings, find)?;
             let predict = |&size: &u64| Ok(predictor.predict(&call, &predictor.weigh(&call, size)?, &floor));
             let rows = sizes.all().iter().map(predict).collect::<Result<Vec<_>>>()?;
             Ok((predictor, call, rows))
@@ -193,7 +189,7 @@ pub(crate) struct Trial {
 impl Trial {
     /// Weighs the calls; arguments as of :meth:`Fabric.predict`.
     #[new]
-    #[pyo3(signature = (fabric, collective, nbytes, *, launch="process_per_gpu", algorithm=None, protocol=None, version=None))]
+    #[pyo3(signature = (fabric, collective, nbytes, *, launch="process_per_gpu", algorithm=None, protocol=None, version=None, settings=None))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one Python function")]
     fn new(
         py: Python<'_>,
@@ -204,10 +200,12 @@ impl Trial {
         algorithm: Option<&str>,
         protocol: Option<&str>,
         version: Option<&str>,
+        settings: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        let settings = settings_of(settings)?;
         let made = || {
             let call = call_of(collective, launch, algorithm, protocol)?;
-            let predictor = Predictor::of(fabric.hardware(), version)?;
+            let predictor = Predictor::with_settings(fabric.hardware(), version, &settings)?;
             let weighed = nbytes.iter().map(|&size| predictor.weigh(&call, size)).collect::<Result<_>>()?;
             Ok(Self { predictor, call, weighed })
         };

@@ -138,6 +138,16 @@ rows! {
         is_of_sends: bool,
     }
 
+    /// An environment variable of NCCL that `settings=` takes. `since` is the first version that reads it, from 2.8.4; `default`
+    /// is None if it depends on the machine or the version.
+    SettingRow {
+        name: &'static str,
+        since: String,
+        values: &'static str,
+        default: Option<u64>,
+        changes: &'static str,
+    }
+
     /// A coefficient of the cost model; `per_second` of its units are a second.
     CoefficientRow {
         name: &'static str,

@@ -233,7 +233,10 @@ impl Asked<'_> {
         mut find: impl FnMut(&Simulation, Ps) -> Result<T>,
     ) -> Result<Vec<T>> {
         let (fabric, dtype) = (self.fabric.hardware(), self.dtype);
-        let predictor = self.launch.map(|_| self.fabric.cache().predictor(fabric, None)).transpose()?;
+        let predictor = self
+            .launch
+            .map(|_| self.fabric.cache().predictor(fabric, None, &nccl::NcclSettings::default()))
+            .transpose()?;
         let fitted = predictor.as_ref().map(|predictor| predictor.simulation_settings(fabric, self.schedule));
         let mut prepared: Option<Simulation> = None;
         let mut one = |(&count, &slice_bytes): (&u64, &u64)| {

@@ -177,12 +177,6 @@ impl std::fmt::Display for Evidence {
 }
 
 impl Fabric {
-    /// Returns the machine with NVLS turned off, as `NCCL_NVLS_ENABLE=0` does: its switches neither reduce nor multicast.
-    pub fn without_nvls(&self) -> Self {
-        let abilities = Abilities { multicast: false, switch_reduction: false, ..self.abilities };
-        Self { abilities, ..self.clone() }
-    }
-
     /// Returns the positions of the GPUs in `devices`: rank r is the r-th.
     pub fn gpus(&self) -> Vec<usize> {
         self.of_kind(DeviceKind::Gpu).collect()

@@ -90,6 +90,24 @@ pub(super) enum NicCrossing {
     AlternatingRings,
 }
 
+/// What NCCL_ALGO does: its rule, from the oldest version to the newest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum AlgoRule {
+    /// It is of all_reduce. Who names neither ring nor tree gets both.
+    AllReduceOnly,
+    /// It is of all collectives, and the others keep their rings. Who names neither ring nor tree gets both, also beside NVLS.
+    RingStaysBesideNvls,
+    /// The same, unless NVLS is named on one node, or NVLSTree on several.
+    RingStays,
+    /// A collective that is left nothing gets rings, with every protocol.
+    RingIsBackup,
+    /// A collective that is left nothing gets rings, with the protocols that it is left.
+    RingIsBackupByProtocol,
+    /// A collective that is left nothing fails. Each may have a list of its own.
+    ByFunction,
+}
+
 /// The way in which the search counts the link from a GPU to the processor of its own package (C2C).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -217,6 +235,7 @@ struct Era {
     crossing: Option<NicCrossing>,
     crossing_price: Option<f64>,
     c2c: Option<C2cUse>,
+    algo_rule: Option<AlgoRule>,
     nvlink_gbps: Option<Vec<(u32, f64)>>,
     socket_gbps: Option<BTreeMap<Processor, f64>>,
     speeds_gbps: Option<Speeds>,
@@ -299,6 +318,7 @@ pub(super) struct VersionConstants {
     /// The part by which a graph that crosses must be faster.
     pub(super) crossing_price: f64,
     pub(super) c2c: C2cUse,
+    pub(super) algo_rule: AlgoRule,
     pub(super) nvlink_gbps: f64,
     socket_gbps: BTreeMap<Processor, f64>,
     pub(super) speeds_node: Vec<f64>,
@@ -319,7 +339,8 @@ pub(super) fn versions() -> Vec<&'static str> {
     table().era.iter().map(|era| era.version.as_str()).collect()
 }
 
-fn numbers(version: &str) -> Option<Vec<u32>> {
+/// Returns the numbers of a version, as `2.27.7`, `v2.27.7-1` or `2.27`.
+pub(super) fn numbers(version: &str) -> Option<Vec<u32>> {
     let stem = version.trim_start_matches('v').split(['-', '+']).next()?;
     let numbers: Option<Vec<u32>> = stem.split('.').map(|part| part.parse().ok()).collect();
     numbers.filter(|numbers| numbers.len() >= 2)
@@ -423,6 +444,7 @@ impl VersionConstants {
             crossing: last!(crossing).expect(whole),
             crossing_price: last!(crossing_price).expect(whole),
             c2c: last!(c2c).expect(whole),
+            algo_rule: last!(algo_rule).expect(whole),
             nvlink_gbps: at(last!(nvlink_gbps)),
             socket_gbps: last!(socket_gbps).expect(whole),
             speeds_node: speeds(last!(speeds_gbps.node)),

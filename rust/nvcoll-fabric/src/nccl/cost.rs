@@ -18,6 +18,7 @@
 use super::constants::{Hop, Ll128, NvlsBandwidth, Processor, VersionConstants};
 use super::node::PathClass;
 use super::search::{ChannelGraph, GraphPattern};
+use super::settings::NcclSettings;
 use super::{Function, NcclAlgorithm, Protocol};
 
 /// The inputs of NCCL's cost model: constants of the version, ranks, nodes, and the channels that its search found.
@@ -34,6 +35,7 @@ pub(super) struct CostModel<'a> {
     pub(super) channels: u32,
     /// The number of channels of NVLS.
     pub(super) nvls_channels: u32,
+    pub(super) settings: &'a NcclSettings,
 }
 
 impl CostModel<'_> {
@@ -80,14 +82,18 @@ impl CostModel<'_> {
         if self.constants.base_us(algorithm, protocol).is_none() {
             return Some("the version does not have the algorithm");
         }
-        if protocol == Protocol::Ll128 && !self.has_ll128(self.graph(algorithm)) {
-            return Some("LL128 needs NVLink, a network card near the GPU and a GPU for which the version allows it");
+        if !self.settings.allows_algorithm(self.constants.algo_rule, function, algorithm, self.nodes) {
+            return Some("NCCL_ALGO leaves it out");
+        }
+        if let Some(why) = self.why_not_protocol(function, algorithm, protocol) {
+            return Some(why);
         }
         match algorithm {
             NcclAlgorithm::Ring | NcclAlgorithm::Tree => None,
             _ if protocol != Protocol::Simple => Some("the algorithm has only Simple"),
             NcclAlgorithm::Pat if self.nodes != self.ranks => Some("PAT needs one GPU per node"),
             NcclAlgorithm::Pat => None,
+            _ if self.settings.nvls == Some(false) => Some("NCCL_NVLS_ENABLE turns it off"),
             _ if self.nvls.channels < 2 => {
                 Some("NVLS needs Hopper or later, more than two GPUs and a switch that folds")
             }
@@ -97,6 +103,23 @@ impl CostModel<'_> {
                 Some("NVLS gathers among no more GPUs than it has heads")
             }
             NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => None,
+        }
+    }
+
+    /// Returns why NCCL does not consider a protocol; none if it does. Who names LL128 gets it, whatever the machine.
+    pub(super) fn why_not_protocol(
+        &self,
+        function: Function,
+        algorithm: NcclAlgorithm,
+        protocol: Protocol,
+    ) -> Option<&'static str> {
+        match self.settings.allows_protocol(function, protocol) {
+            Some(true) => None,
+            Some(false) => Some("NCCL_PROTO leaves it out"),
+            None if protocol == Protocol::Ll128 && !self.has_ll128(self.graph(algorithm)) => {
+                Some("LL128 needs NVLink, a network card near the GPU and a GPU for which the version allows it")
+            }
+            None => None,
         }
     }
 

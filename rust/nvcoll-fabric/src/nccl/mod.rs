@@ -32,7 +32,7 @@
 //! 16 there are) its estimate means nothing: see [`Model::is_last_resort`].
 //!
 //! **What is not here.** CollNet (SHARP) and tuner plugins; sends and receives, so all_to_all, gather and scatter, for which
-//! NCCL has no model; environment variables; the latency that a network plugin reports of a card (InfiniBand's reports
+//! NCCL has no model; the latency that a network plugin reports of a card (InfiniBand's reports
 //! none); several calls in one group; fp8's penalty on rings of more than eight ranks.
 
 mod constants;
@@ -41,18 +41,20 @@ mod node;
 mod nvls;
 mod search;
 mod sends;
+mod settings;
 
 pub use constants::Processor;
 pub use node::PathClass;
 pub(crate) use nvls::NvlsChunks;
 pub(crate) use sends::SendChannels;
+pub use settings::{CrossNic, NcclSettings, Variable, VARIABLES};
 
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::units::{Ps, PS_PER_US};
-use constants::{NvlsBandwidth, VersionConstants};
+use constants::{AlgoRule, NvlsBandwidth, VersionConstants};
 use cost::CostModel;
 use node::{NodeRanks, NodeTopology};
 use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER};
@@ -89,6 +91,16 @@ impl NcclAlgorithm {
             Self::Pat => "PAT",
         }
     }
+
+    /// Finds an algorithm by the name that NCCL prints, in any case.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub fn named(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name));
+        let known = || Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| Error::Unknown { kind: "algorithm of NCCL", name: name.to_owned(), known: known() })
+    }
 }
 
 /// A protocol of NCCL.
@@ -113,6 +125,16 @@ impl Protocol {
             Self::Ll128 => "LL128",
             Self::Simple => "Simple",
         }
+    }
+
+    /// Finds a protocol by the name that NCCL prints, in any case.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub fn named(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name));
+        let known = || Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| Error::Unknown { kind: "protocol of NCCL", name: name.to_owned(), known: known() })
     }
 }
 
@@ -188,6 +210,9 @@ pub struct Model {
     channels: u32,
     nvls_chunks: NvlsChunks,
     sends: SendChannels,
+    /// Without the settings.
+    own_channels: u32,
+    settings: NcclSettings,
 }
 
 impl Model {
@@ -202,7 +227,15 @@ impl Model {
     /// [`Error::Unknown`] for a version before the first known one; [`Error::Unable`] for GPUs or links that NCCL does not
     /// know, or nodes with unlike numbers of ranks; [`Error::NoPath`] if ranks cannot reach each other.
     pub fn of(version: &str, fabric: &Fabric) -> Result<Self> {
-        Self::told(version, fabric, None)
+        Self::told(version, fabric, None, &NcclSettings::default())
+    }
+
+    /// Makes the model with settings of NCCL.
+    ///
+    /// # Errors
+    /// As [`Model::of`]; [`Error::Setting`] for a setting that the version does not read.
+    pub fn with_settings(version: &str, fabric: &Fabric, settings: &NcclSettings) -> Result<Self> {
+        Self::told(version, fabric, None, settings)
     }
 
     /// Makes the model with processors of a make that the fabric does not tell: with one socket there is nothing to tell it.
@@ -210,15 +243,16 @@ impl Model {
     /// # Errors
     /// As [`Model::of`].
     pub fn with_processor(version: &str, fabric: &Fabric, processor: Processor) -> Result<Self> {
-        Self::told(version, fabric, Some(processor))
+        Self::told(version, fabric, Some(processor), &NcclSettings::default())
     }
 
-    fn told(version: &str, fabric: &Fabric, processor: Option<Processor>) -> Result<Self> {
+    fn told(version: &str, fabric: &Fabric, processor: Option<Processor>, settings: &NcclSettings) -> Result<Self> {
         let constants = VersionConstants::of(version, fabric.gpu, &fabric.name)?;
+        settings.check(constants.tag, &constants::numbers(constants.tag).unwrap_or_default())?;
         let part = fabric.excerpt();
         let seen = part.as_ref().unwrap_or(fabric);
         let mut ranks = NodeRanks::of(seen)?;
-        let node = NodeTopology::of(seen, &ranks, &constants, processor)?;
+        let node = NodeTopology::of(seen, &ranks, &constants, processor, settings)?;
         // Only the number of nodes depends on the nodes that an excerpt leaves out.
         ranks.count = fabric.world_size();
         ranks.nodes = ranks.count / ranks.first.len().max(1) as u32;
@@ -234,7 +268,8 @@ impl Model {
             ring.channels = ring.channels.min(tree.channels);
             tree.channels = ring.channels;
         }
-        let folds = fabric.abilities.multicast && fabric.abilities.switch_reduction;
+        let is_allowed = settings.nvls != Some(false);
+        let folds = fabric.abilities.multicast && fabric.abilities.switch_reduction && is_allowed;
         if folds && constants.sm >= 90 && constants.nvls != NvlsBandwidth::None && node.gpus > 2 {
             nvls = search::find_nvls(&node, &constants);
         }
@@ -243,17 +278,22 @@ impl Model {
         if constants.sm >= 90 && ranks.nodes > 1 && ring.intra_gbps > 45.0 && channels < 16 {
             channels *= 2;
         }
-        let nvls_chunks = NvlsChunks::of(&NvlsShape {
-            sm: constants.sm,
-            nodes: ranks.nodes,
-            gpus: ranks.first.len() as u32,
-            channels: constants.nvls_channels(ranks.nodes),
-            card_gbps: node.cards.iter().min().map_or(0.0, |&card| card as f64 / 1000.0),
-            to_card: nvls.inter,
-            rule: constants.nvls_tree_chunks,
-            asked: None,
-        });
-        let sends = SendChannels::of(&node, &constants, (ranks.count, ranks.nodes), channels);
+        let own_channels = channels;
+        let channels = settings.ring_channels(own_channels, constants.max_channels as u32);
+        let nvls_chunks = NvlsChunks::of(
+            &NvlsShape {
+                sm: constants.sm,
+                nodes: ranks.nodes,
+                gpus: ranks.first.len() as u32,
+                channels: constants.nvls_channels(ranks.nodes),
+                most_channels: constants.max_channels as u32,
+                card_gbps: node.cards.iter().min().map_or(0.0, |&card| card as f64 / 1000.0),
+                to_card: nvls.inter,
+                rule: constants.nvls_tree_chunks,
+            },
+            settings,
+        );
+        let sends = SendChannels::of(&node, &constants, settings, (ranks.count, ranks.nodes), channels);
         Ok(Self {
             fabric: fabric.name.clone(),
             processor: node.processor,
@@ -266,6 +306,8 @@ impl Model {
             channels,
             nvls_chunks,
             sends,
+            own_channels,
+            settings: settings.clone(),
         })
     }
 
@@ -323,7 +365,13 @@ impl Model {
             return Ok(vec![alone]);
         }
         let pairs = NcclAlgorithm::ALL.into_iter().flat_map(|a| Protocol::ALL.into_iter().map(move |p| (a, p)));
-        Ok(pairs.map(|(algorithm, protocol)| self.candidate(function, algorithm, protocol, nbytes)).collect())
+        let mut candidates: Vec<Candidate> = pairs.map(|(a, p)| self.candidate(function, a, p, nbytes)).collect();
+        if candidates.iter().all(|candidate| candidate.time_ps.is_none()) {
+            for candidate in candidates.iter_mut().filter(|candidate| self.is_backup(function, candidate)) {
+                *candidate = self.timed(function, candidate.algorithm, candidate.protocol, nbytes);
+            }
+        }
+        Ok(candidates)
     }
 
     /// Returns what NCCL would take: the least time, and among equals the first.
@@ -335,8 +383,29 @@ impl Model {
         let considered = candidates.into_iter().filter(|candidate| candidate.time_ps.is_some());
         considered.min_by_key(|candidate| candidate.time_ps).ok_or_else(|| Error::Unable {
             fabric: self.fabric.clone(),
-            message: format!("NCCL would find no way for {}", collective.name),
+            message: format!("NCCL would find no way for {}{}", collective.name, self.named_lists()),
         })
+    }
+
+    /// Names the lists that may have left nothing, after a colon.
+    fn named_lists(&self) -> String {
+        let lists = self.settings.names().iter().filter(|name| ["NCCL_ALGO", "NCCL_PROTO"].contains(name));
+        let lists = lists.copied().collect::<Vec<_>>().join(" and ");
+        if lists.is_empty() {
+            lists
+        } else {
+            format!(": {lists} leaves none that it has here")
+        }
+    }
+
+    /// Returns the channels of rings and trees with the settings, and those that NCCL would lay by itself.
+    pub fn ring_channels(&self) -> (u32, u32) {
+        (self.channels, self.own_channels)
+    }
+
+    /// Returns the channels of NVLS with the settings, and those that the version has by itself.
+    pub fn nvls_channels(&self) -> (u32, u32) {
+        (self.nvls_chunks.channels, self.nvls_chunks.own_channels)
     }
 
     /// Returns the largest number of channels of a call of `nbytes`.
@@ -355,6 +424,7 @@ impl Model {
             nvls: &self.nvls,
             channels: self.channels,
             nvls_channels: self.nvls_chunks.channels,
+            settings: &self.settings,
         }
     }
 
@@ -368,13 +438,30 @@ impl Model {
         self.nvls_chunks
     }
 
+    /// Says whether NCCL takes a pair where its settings leave nothing.
+    fn is_backup(&self, function: Function, candidate: &Candidate) -> bool {
+        let (algorithm, protocol) = (candidate.algorithm, candidate.protocol);
+        let is_left = || self.cost_model().why_not_protocol(function, algorithm, protocol).is_none();
+        algorithm == NcclAlgorithm::Ring
+            && match self.constants.algo_rule {
+                AlgoRule::RingIsBackup => true,
+                AlgoRule::RingIsBackupByProtocol => is_left(),
+                _ => false,
+            }
+    }
+
     fn candidate(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> Candidate {
-        let cost_model = self.cost_model();
-        let why_disabled = cost_model.why_not(function, algorithm, protocol);
+        let why_disabled = self.cost_model().why_not(function, algorithm, protocol);
         if why_disabled.is_some() {
             let (channels, bandwidth_gbps, latency_us, time_ps) = (0, 0.0, 0.0, None);
             return Candidate { algorithm, protocol, channels, bandwidth_gbps, latency_us, time_ps, why_disabled };
         }
+        self.timed(function, algorithm, protocol, nbytes)
+    }
+
+    /// Estimates the time of a pair that NCCL considers.
+    fn timed(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> Candidate {
+        let cost_model = self.cost_model();
         let bandwidth_gbps =
             cost_model.algbw_gbps(function, algorithm, protocol) * cost_model.size_part(algorithm, protocol, nbytes);
         let latency_us = cost_model.latency_us(function, algorithm, protocol)

@@ -17,6 +17,7 @@
 use std::collections::BTreeMap;
 
 use super::constants::{pcie_lane_gbps, processor_of, C2cUse, Processor, VersionConstants};
+use super::settings::{CrossNic, NcclSettings};
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
@@ -88,6 +89,8 @@ pub(super) struct NodeTopology {
     pub(super) processor: Processor,
     /// How much more PCIe carries where an Intel processor splits it.
     pub(super) split_part: f64,
+    /// The network cards by which channels leave.
+    pub(super) cross_nic: CrossNic,
     c2c: C2cUse,
     has_echo: bool,
 }
@@ -176,6 +179,7 @@ impl NodeTopology {
         ranks: &NodeRanks,
         constants: &VersionConstants,
         told: Option<Processor>,
+        settings: &NcclSettings,
     ) -> Result<Self> {
         let processor = told.map_or_else(|| processor(fabric), Ok)?;
         let home = domains(fabric);
@@ -205,11 +209,15 @@ impl NodeTopology {
             capacity,
             processor,
             split_part: constants.p2p_over_intel_part,
+            cross_nic: settings.cross_nic,
             c2c: constants.c2c,
             has_echo: constants.sm < 80,
         };
-        node.join_gpus(fabric, &ranks.first)?;
+        node.join_gpus(fabric, &ranks.first, settings.p2p_level)?;
         node.join_nics(fabric, &ranks.first, &nics);
+        if !settings.is_pxn_disabled {
+            node.take_nvlink_to_the_nic();
+        }
         node.sum(fabric, &ranks.first);
         if ranks.nodes > 1 && node.out.iter().all(Option::is_none) {
             return Err(Error::NoPath {
@@ -251,7 +259,8 @@ impl NodeTopology {
         TopologyPath { class, links, is_split: class == PathClass::Phb && self.processor.is_intel(), echo: None, width }
     }
 
-    fn join_gpus(&mut self, fabric: &Fabric, gpus: &[usize]) -> Result<()> {
+    /// Finds the paths between GPUs. Without peer access on paths beyond `p2p_level` the processor's memory is between.
+    fn join_gpus(&mut self, fabric: &Fabric, gpus: &[usize], p2p_level: Option<PathClass>) -> Result<()> {
         let mut nvlinks = vec![Vec::new(); fabric.devices.len()];
         for (position, link) in fabric.links.iter().enumerate().filter(|(_, l)| l.medium.family == LinkFamily::Nvlink) {
             nvlinks[link.from].push(position);
@@ -261,7 +270,10 @@ impl NodeTopology {
             for (b, &to) in gpus.iter().enumerate().filter(|(b, _)| *b != a) {
                 let found = self.over_nvlink(fabric, from, to, &nvlinks);
                 let found = found.or_else(|| self.over_gpu(fabric, (from, to), gpus, &nvlinks));
-                let path = found.or_else(|| self.over_host(fabric, from, to)).ok_or_else(|| Error::NoPath {
+                let found = found.or_else(|| self.over_host(fabric, from, to));
+                let is_reached = |path: &TopologyPath| p2p_level.is_none_or(|level| path.class <= level);
+                let found = found.filter(is_reached).or_else(|| self.over_memory(fabric, from, to));
+                let path = found.ok_or_else(|| Error::NoPath {
                     fabric: fabric.name.clone(),
                     from: fabric.devices[from].name.clone(),
                     to: fabric.devices[to].name.clone(),
@@ -308,7 +320,16 @@ impl NodeTopology {
 
     fn over_host(&self, fabric: &Fabric, from: usize, to: usize) -> Option<TopologyPath> {
         let direct = self.over_pcie(fabric, from, to)?;
-        if fabric.abilities.peer_access || direct.class >= PathClass::Phb {
+        if fabric.abilities.peer_access {
+            return Some(direct);
+        }
+        self.over_memory(fabric, from, to)
+    }
+
+    /// Up to a socket and down again.
+    fn over_memory(&self, fabric: &Fabric, from: usize, to: usize) -> Option<TopologyPath> {
+        let direct = self.over_pcie(fabric, from, to)?;
+        if direct.class >= PathClass::Phb {
             return Some(direct);
         }
         let up_and_down = fabric.of_kind(DeviceKind::Socket).filter_map(|socket| {
@@ -356,7 +377,6 @@ impl NodeTopology {
                 self.into.push(into.map(|path| TopologyPath { is_split: false, echo: echo(&path), ..path }));
             }
         }
-        self.take_nvlink_to_the_nic();
     }
 
     /// Sends through the GPU beside a network card where that avoids the processor (PXN).

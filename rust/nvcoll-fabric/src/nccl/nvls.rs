@@ -13,6 +13,7 @@
 use serde::Deserialize;
 
 use super::node::PathClass;
+use super::settings::NcclSettings;
 
 const KIB: u64 = 1 << 10;
 
@@ -33,6 +34,8 @@ pub(super) enum TreeChunks {
 pub(crate) struct NvlsChunks {
     /// The number of channels.
     pub(crate) channels: u32,
+    /// That number without settings.
+    pub(crate) own_channels: u32,
     /// The GPUs of a node.
     gpus: u32,
     longest: u64,
@@ -44,23 +47,23 @@ pub(super) struct NvlsShape {
     pub(super) sm: u32,
     pub(super) nodes: u32,
     pub(super) gpus: u32,
-    /// The channels of the version.
+    /// The channels of the version, and the most that it has of anything.
     pub(super) channels: u32,
+    pub(super) most_channels: u32,
     /// GB/s of the slowest card, and the path to it.
     pub(super) card_gbps: f64,
     pub(super) to_card: PathClass,
     pub(super) rule: TreeChunks,
-    /// The longest chunk that a setting or the network asks for.
-    pub(super) asked: Option<u64>,
 }
 
 impl NvlsChunks {
-    pub(super) fn of(shape: &NvlsShape) -> Self {
+    pub(super) fn of(shape: &NvlsShape, settings: &NcclSettings) -> Self {
         let (tuned_channels, tuned, tuned_tree) = match shape.rule {
             TreeChunks::ByCards if shape.sm >= 100 && shape.nodes > 1 => tuned(shape),
             _ => (None, 128 * KIB, None),
         };
-        let longest = shape.asked.unwrap_or(tuned);
+        let longest = settings.nvls_chunk_bytes.unwrap_or(tuned);
+        let own_channels = tuned_channels.unwrap_or(shape.channels);
         let of_rule = match shape.rule {
             TreeChunks::OfBuffers => 512 * KIB,
             TreeChunks::ShortFromFour if shape.nodes >= 4 => 64 * KIB,
@@ -72,7 +75,13 @@ impl NvlsChunks {
             TreeChunks::ByCards => tuned_tree.unwrap_or(of_rule).min(longest),
             _ => of_rule,
         };
-        Self { channels: tuned_channels.unwrap_or(shape.channels), gpus: shape.gpus, longest, longest_of_tree }
+        Self {
+            channels: settings.channels_of_nvls(own_channels, shape.most_channels),
+            own_channels,
+            gpus: shape.gpus,
+            longest,
+            longest_of_tree,
+        }
     }
 
     /// Returns the number of chunks that are in the switch at a time.

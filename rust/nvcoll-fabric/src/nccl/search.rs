@@ -26,6 +26,7 @@
 
 use super::constants::{Duplicate, NicCrossing, NvlsBandwidth, VersionConstants};
 use super::node::{NodeTopology, PathClass, TopologyPath};
+use super::settings::CrossNic;
 
 /// The pattern of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -504,13 +505,16 @@ fn lay_at(
 
 /// Returns the uses of network cards that a search tries, in this order.
 fn crossings(node: &NodeTopology, constants: &VersionConstants, pattern: GraphPattern) -> &'static [NicCrossing] {
-    match (constants.crossing, pattern) {
+    match (constants.crossing, pattern, node.cross_nic) {
         _ if node.nics < 2 || pattern == GraphPattern::Tree => &[NicCrossing::Never],
-        (NicCrossing::Never, _) => &[NicCrossing::Never],
-        (NicCrossing::AlternatingRings, GraphPattern::BalancedTree) | (NicCrossing::Any, _) => {
+        (NicCrossing::Never, ..) | (_, _, CrossNic::Never) => &[NicCrossing::Never],
+        (NicCrossing::Alternating, _, CrossNic::Always) => &[NicCrossing::Alternating],
+        // Rings that may cross freely do not alternate.
+        (_, _, CrossNic::Always) => &[NicCrossing::Any],
+        (NicCrossing::AlternatingRings, GraphPattern::BalancedTree, _) | (NicCrossing::Any, ..) => {
             &[NicCrossing::Never, NicCrossing::Any]
         }
-        (NicCrossing::AlternatingRings | NicCrossing::Alternating, _) => {
+        (NicCrossing::AlternatingRings | NicCrossing::Alternating, ..) => {
             &[NicCrossing::Never, NicCrossing::Alternating]
         }
     }

@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use super::constants::{Processor, VersionConstants};
 use super::node::{NodeTopology, PathClass};
+use super::settings::NcclSettings;
 use super::Protocol;
 
 /// The rules of a version. Lengths are in chunks: on one node, and on several.
@@ -76,6 +77,10 @@ const LL_BYTES: u64 = 16 << 10;
 /// Cited: GB/s to another node for which NCCL counts one channel (`NCCL_P2P_PER_CHANNEL_NET_BW`, src/graph/paths.cc).
 const NETWORK_CHANNEL_GBPS: u32 = 14;
 
+/// Cited: the bytes of a channel's buffer under Simple, and the steps into which it is divided (src/init.cc, src/include/device.h).
+const BUFFER_BYTES: u64 = 4 << 20;
+const STEPS: u64 = 8;
+
 /// Cited: sends that one channel runs at a time (`NCCL_MAX_DEV_WORK_P2P_PER_BATCH`, src/include/device.h).
 const SENDS_AT_ONCE: u32 = 8;
 
@@ -99,20 +104,24 @@ impl SendChannels {
     pub(super) fn of(
         node: &NodeTopology,
         constants: &VersionConstants,
+        settings: &NcclSettings,
         (ranks, nodes): (u32, u32),
         channels: u32,
     ) -> Self {
         let rules = &constants.sends;
-        let total = channels.next_power_of_two();
+        let total =
+            channels.min(settings.max_p2p_channels.unwrap_or(u32::MAX)).max(settings.min_p2p_channels.unwrap_or(1));
+        let total = total.min(constants.max_channels as u32).next_power_of_two();
         let is_one_node = nodes == 1;
-        let mut most = per_peer(node, constants, (ranks, nodes), total).next_power_of_two().min(total);
+        let set = settings.channels_per_net_peer;
+        let mut most = per_peer(node, constants, set, (ranks, nodes), total).next_power_of_two().min(total);
         let halved = |mut count: u32, room: u32| {
             while u64::from(count) * u64::from(ranks) > u64::from(room) && count > 1 {
                 count /= 2;
             }
             count
         };
-        if rules.network == NetworkChannels::ByRate && !is_one_node {
+        if rules.network == NetworkChannels::ByRate && !is_one_node && set.is_none() {
             let batches = ranks.div_ceil(SENDS_AT_ONCE);
             while u64::from(most) * u64::from(batches) > u64::from(total) && most > 1 {
                 most /= 2;
@@ -123,7 +132,7 @@ impl SendChannels {
             most = halved(most, 4 * total);
         }
         let of_nodes = |(one, several): (f64, f64)| if is_one_node { one } else { several };
-        let chunk = rules.chunk(node, constants.sm, is_one_node);
+        let chunk = rules.chunk(node, constants.sm, settings, is_one_node);
         let bytes = |chunks: f64| (chunk as f64 * chunks) as u64;
         let (least_part, longest_part) = (bytes(of_nodes(rules.least_part)), bytes(of_nodes(rules.longest_part)));
         Self { total, most, fewest, chunk, least_part, longest_part, ll: rules.ll }
@@ -148,21 +157,30 @@ impl SendChannels {
 }
 
 impl SendRules {
-    fn chunk(&self, node: &NodeTopology, sm: u32, is_one_node: bool) -> u64 {
+    fn chunk(&self, node: &NodeTopology, sm: u32, settings: &NcclSettings, is_one_node: bool) -> u64 {
         let (nvlink, pcie, network) = self.chunk_kib;
+        let set = |bytes: Option<u64>, kib: u64| bytes.unwrap_or(kib << 10);
+        let (nvlink, pcie) = (set(settings.p2p_nvl_chunk_bytes, nvlink), set(settings.p2p_pci_chunk_bytes, pcie));
+        let network = set(settings.p2p_net_chunk_bytes, network);
         let is_long = self.is_long_on_arm && node.processor == Processor::Arm && sm >= 100;
-        let kib = match is_one_node {
+        let chunk = match is_one_node {
             true if node.classes(false).iter().all(|&class| class <= PathClass::Nvb) => nvlink,
             true => pcie,
             false if is_long => 2 * network,
             false => network,
         };
-        kib << 10
+        chunk.min(settings.buffer_bytes.unwrap_or(BUFFER_BYTES) / STEPS).max(1)
     }
 }
 
 /// Returns the least number of channels to a peer, before it is rounded.
-fn per_peer(node: &NodeTopology, constants: &VersionConstants, (ranks, nodes): (u32, u32), total: u32) -> u32 {
+fn per_peer(
+    node: &NodeTopology,
+    constants: &VersionConstants,
+    set: Option<u32>,
+    (ranks, nodes): (u32, u32),
+    total: u32,
+) -> u32 {
     let link = constants.nvlink_gbps * 1000.0;
     let pairs = (0..node.gpus).flat_map(|a| (0..node.gpus).filter(move |&b| b != a).map(move |b| (a, b)));
     let inside = pairs.filter_map(|(a, b)| node.between(a, b)).map(|path| match path.class {
@@ -174,6 +192,9 @@ fn per_peer(node: &NodeTopology, constants: &VersionConstants, (ranks, nodes): (
         return inside.min(total);
     }
     let outside = (0..node.gpus).map(|gpu| {
+        if let Some(set) = set {
+            return set;
+        }
         let (cards, gbps) = cards(node, gpu);
         match constants.sends.network {
             NetworkChannels::Two => 2,

@@ -16,6 +16,7 @@
 //! | [`constants`] | a number per physical effect and generation, with unit, source and range |
 //! | `machine`, `params` | what of a fabric matters; the constants that hold on it |
 //! | `bottleneck`, `cuts` | links and cuts that hold up a pattern before the links of GPUs do |
+//! | `set_fabric` | the machine as NCCL's settings leave it |
 //! | `pattern`, `selection` | the collectives there are; which algorithm and protocols are weighed |
 //! | `ring`, `nvls`, `tree`, `pat`, `sends` | the closed forms; their documentation has the formulas |
 //! | `breakdown`, `prediction` | what a time is made of; what a caller gets |
@@ -28,8 +29,12 @@
 //! Wider links may make a small call slower on Volta and Ampere: NCCL lays more channels over them, and each takes its time to
 //! start.
 //!
+//! **Settings.** A variable of [`NcclSettings`] that changes the time of a call, and of which the closed forms know nothing, is an
+//! error ([`Predictor::weigh`]).
+//!
 //! **What is not modelled.** SHARP and tuner plugins; buffers that the user registers, without which NCCL does not run
-//! all_gather and reduce_scatter by NVLS; what else runs on the machine; the processor, on which most of a small call's time depends. LaunchParams from CUDA graphs: no
+//! all_gather and reduce_scatter by NVLS; what else runs on the machine; the processor, on which most of a small call's time
+//! depends. Launching from CUDA graphs: no
 //! public measurement says what it saves.
 
 mod bottleneck;
@@ -45,6 +50,7 @@ mod prediction;
 mod ring;
 mod selection;
 mod sends;
+mod set_fabric;
 mod simulation_settings;
 mod tree;
 mod trust;
@@ -54,10 +60,12 @@ pub use prediction::Prediction;
 pub use selection::AlgorithmFilter;
 pub use simulation_settings::SimulationSettings;
 
+use std::borrow::Cow;
+
 use crate::error::{Error, Result};
 use crate::floor::Floor;
 use crate::hardware::{Evidence, Fabric};
-use crate::nccl::{Model, NcclAlgorithm, Protocol};
+use crate::nccl::{Model, NcclAlgorithm, NcclSettings, Protocol};
 use bottleneck::Bottlenecks;
 use breakdown::TimeBreakdown;
 use constants::Constants;
@@ -142,6 +150,7 @@ impl Fabric {
 #[derive(Debug, Clone)]
 pub struct Predictor {
     fabric: String,
+    settings: NcclSettings,
     machine: MachineSummary,
     bottlenecks: Bottlenecks,
     params: ModelParams,
@@ -175,16 +184,31 @@ impl Predictor {
     /// [`Error::Unknown`] for a version before the first known one; [`Error::Unable`] for one GPU or unlike nodes;
     /// [`Error::NoPath`] if GPUs cannot reach each other.
     pub fn of(fabric: &Fabric, version: Option<&str>) -> Result<Self> {
+        Self::with_settings(fabric, version, &NcclSettings::default())
+    }
+
+    /// Makes the predictor of a fabric on which NCCL runs with settings.
+    ///
+    /// # Errors
+    /// As [`Predictor::of`]; [`Error::Setting`] for a setting that the version does not read, or that cannot be honoured on the
+    /// machine.
+    pub fn with_settings(fabric: &Fabric, version: Option<&str>, settings: &NcclSettings) -> Result<Self> {
+        let (whole, set) = (fabric, Self::seen(fabric, settings)?);
+        let fabric = set.as_ref();
         let part = fabric.excerpt();
         let seen = part.as_ref().unwrap_or(fabric);
         let machine = MachineSummary::of_part(fabric, seen)?;
         let newest = Model::versions().last().copied().unwrap_or_default();
-        let (model, chooses) = match Model::of(version.unwrap_or(newest), fabric) {
+        let (model, chooses) = match Model::with_settings(version.unwrap_or(newest), whole, settings) {
             Ok(model) if model.is_last_resort() => (None, LAST_RESORT.to_owned()),
             Ok(model) => (Some(model), "NCCL's own cost model".to_owned()),
-            Err(error @ Error::Unknown { .. }) => return Err(error),
+            Err(error @ (Error::Unknown { .. } | Error::Setting { .. })) => return Err(error),
             Err(error) => (None, format!("rings, since NCCL's model does not know this machine: {error}")),
         };
+        if let (None, [variable, ..]) = (&model, settings.names()) {
+            let message = format!("NCCL's choice on {} is not known: {chooses}", fabric.name);
+            return Err(Error::Setting { variable, message });
+        }
         let mut bottlenecks = Bottlenecks::of(seen, &machine, model.as_ref())?;
         let constants = Constants::shipped();
         let params = params_of(&machine, &bottlenecks, model.as_ref(), &constants);
@@ -193,7 +217,16 @@ impl Predictor {
         }
         bottlenecks.egress = cuts::egress(fabric, &machine, &params);
         let params = params_of(&machine, &bottlenecks, model.as_ref(), &constants);
-        Ok(Self { fabric: fabric.name.clone(), machine, bottlenecks, params, model, chooses })
+        let (fabric, settings) = (fabric.name.clone(), settings.clone());
+        Ok(Self { fabric, settings, machine, bottlenecks, params, model, chooses })
+    }
+
+    /// Returns the machine as the settings leave it: without NVLS, or without peer access.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a level of peer access that leaves it to some pairs of GPUs only.
+    pub fn seen<'a>(fabric: &'a Fabric, settings: &NcclSettings) -> Result<Cow<'a, Fabric>> {
+        set_fabric::set_fabric(fabric, settings)
     }
 
     /// Returns the link that limits a traffic pattern, which must have one.
@@ -230,16 +263,57 @@ impl Predictor {
     /// Finds the algorithms and protocols that a call of `nbytes` may run by; bytes as nccl-tests counts them.
     ///
     /// # Errors
-    /// [`Error::Unable`] if what is forced is not possible here, or has no closed form.
+    /// [`Error::Unable`] if what is forced is not possible here, or has no closed form; [`Error::Setting`] for a setting that
+    /// changes the time, and of which there is no closed form.
     pub fn weigh(&self, call: &CollectiveCall, nbytes: u64) -> Result<Candidates> {
         let selection = selection::select(self.model.as_ref(), &self.params, call.pattern, call.forced, nbytes);
         if selection.pairs.is_empty() {
-            return Err(self.refusal(call, selection.why_not));
+            return Err(self.refusal(call, nbytes, selection.why_not));
+        }
+        if let Some((pair, variable)) = selection.pairs.iter().find_map(|pair| Some((pair, self.untimed(*pair)?))) {
+            let what = pair.algorithm.map_or("sends", NcclAlgorithm::name);
+            let message = format!("nvcoll does not know how it changes the time of {what} here: leave it out");
+            return Err(Error::Setting { variable, message });
         }
         Ok(Candidates { nbytes, selection })
     }
 
-    fn refusal(&self, call: &CollectiveCall, why: Option<&'static str>) -> Error {
+    /// Returns the first setting that changes the time of a pair, and of which its closed form knows nothing.
+    fn untimed(&self, pair: AlgoProto) -> Option<&'static str> {
+        let model = self.model.as_ref()?;
+        let names = match pair.algorithm {
+            None => vec!["NCCL_PXN_DISABLE"],
+            Some(NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree) => {
+                let (set, own) = model.nvls_channels();
+                if set == own {
+                    vec![]
+                } else {
+                    vec!["NCCL_NVLS_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MIN_CTAS"]
+                }
+            }
+            // More channels take longer to start, of which there is a closed form; fewer may carry less.
+            Some(_) => {
+                let (set, own) = model.ring_channels();
+                let of_channels = if set < own { &["NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS"][..] } else { &[] };
+                let of_simple = if pair.protocol == Protocol::Simple { &["NCCL_BUFFSIZE"][..] } else { &[] };
+                [of_channels, of_simple].concat()
+            }
+        };
+        names.into_iter().find(|name| self.settings.differs(name))
+    }
+
+    fn refusal(&self, call: &CollectiveCall, nbytes: u64, why: Option<&'static str>) -> Error {
+        // Without anything forced, it is the settings that leave nothing, or nothing that has a closed form.
+        let collective = call.pattern.collective().filter(|_| call.forced == AlgorithmFilter::default());
+        match collective.and_then(|collective| Some(self.model.as_ref()?.choice(collective, nbytes))) {
+            Some(Ok(found)) => {
+                let (name, algorithm) = (call.pattern.name(), found.algorithm.name());
+                let message = format!("NCCL takes {algorithm} for {name}, of which there is no prediction here");
+                return Error::Unable { fabric: self.fabric.clone(), message };
+            }
+            Some(Err(error)) => return error,
+            None => {}
+        }
         let algorithm = call.forced.algorithm.map_or("any algorithm", NcclAlgorithm::name);
         let protocol = call.forced.protocol.map_or("any protocol", |protocol| protocol.name());
         let why = match (call.pattern.is_of_sends(), why) {

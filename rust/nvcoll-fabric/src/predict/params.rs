@@ -164,9 +164,13 @@ impl ModelParams {
         let age = age(machine.generation);
         let is_nvlink = machine.interconnect == Interconnect::Nvlink;
         let (nodes, local) = (f64::from(machine.nodes), f64::from(machine.local()));
-        // Rings run with twice the channels that the search found.
-        let channels = model.and_then(|model| model.channels(NcclAlgorithm::Ring));
-        let channels = channels.map_or(CHANNELS, |channels| f64::from(2 * channels.count));
+        // Rings run with twice the channels that the search found, or with those of the settings.
+        let of_model = |model: &Model| {
+            let (set, own) = model.ring_channels();
+            let found = model.channels(NcclAlgorithm::Ring)?.count;
+            Some(f64::from(if set == own { 2 * found } else { set }))
+        };
+        let channels = model.and_then(of_model).unwrap_or(CHANNELS);
         let (bidirectional_gbps, one_way_gbps) = rates(machine, constants);
         // Over several nodes the network's own start-up takes its place.
         let has_startup = is_nvlink && machine.nodes == 1;

@@ -1,0 +1,79 @@
+//! The machine as NCCL's settings leave it: without NVLS, or with GPUs that do not reach each other's memory.
+//!
+//! ```text
+//! NCCL_NVLS_ENABLE=0            the switch neither reduces nor multicasts
+//! NCCL_P2P_LEVEL, _DISABLE      NVLink is beyond the level: no NVLink, traffic is host-staged
+//!                               every path over PCIe is beyond it: traffic over PCIe is host-staged
+//! ```
+//!
+//! A level between the paths over PCIe of one machine is refused: the closed forms have one rate for all of them. Without a
+//! level, GPUs with peer access use it on every path, as the measured machines do.
+
+use std::borrow::Cow;
+
+use super::machine::{Interconnect, MachineSummary};
+use crate::error::{Error, Result};
+use crate::hardware::{Abilities, Fabric};
+use crate::nccl::{NcclSettings, PathClass};
+
+/// Returns the machine that NCCL uses under its settings.
+///
+/// # Errors
+/// [`Error::Setting`] for a level that leaves some paths and takes others; those of [`MachineSummary::of`].
+pub(super) fn set_fabric<'a>(fabric: &'a Fabric, settings: &NcclSettings) -> Result<Cow<'a, Fabric>> {
+    let mut set = Cow::Borrowed(fabric);
+    if settings.nvls == Some(false) {
+        let abilities = Abilities { multicast: false, switch_reduction: false, ..fabric.abilities };
+        set = Cow::Owned(Fabric { abilities, ..fabric.clone() });
+    }
+    let Some(level) = settings.p2p_level else { return Ok(set) };
+    let part = set.excerpt();
+    let part = part.as_ref().unwrap_or(&set);
+    let machine = MachineSummary::of(part)?;
+    let (over_nvlink, over_host) = classes(part, &machine)?;
+    let is_beyond = |class: &PathClass| *class > level;
+    let refuse = |message: &str| Err(Error::Setting { variable: "NCCL_P2P_LEVEL", message: message.to_owned() });
+    let loses_nvlink = over_nvlink.iter().any(is_beyond);
+    if loses_nvlink && !over_nvlink.iter().all(is_beyond) {
+        return refuse("it leaves some GPUs NVLink and takes it from others, of which there is no closed form");
+    }
+    if loses_nvlink && machine.folds {
+        return refuse(
+            "NCCL keeps NVLS without peer access, of which there is no closed form: pass NCCL_NVLS_ENABLE=0 too",
+        );
+    }
+    let loses_host = fabric.abilities.peer_access && over_host.iter().any(is_beyond);
+    if loses_host && !over_host.iter().all(is_beyond) {
+        return refuse("it leaves some pairs of GPUs peer access over PCIe and takes it from others, of which there is no closed form");
+    }
+    if loses_nvlink || loses_host {
+        let mut changed = set.into_owned();
+        changed.abilities.peer_access = false;
+        if loses_nvlink {
+            changed.links.retain(|link| !link.medium.family.joins_gpus());
+        }
+        set = Cow::Owned(changed);
+    }
+    Ok(set)
+}
+
+/// Returns the classes of the paths between GPUs of the first node, over NVLink and over PCIe.
+fn classes(fabric: &Fabric, machine: &MachineSummary) -> Result<(Vec<PathClass>, Vec<PathClass>)> {
+    let gpus = fabric.gpus();
+    let local = gpus.iter().take_while(|&&gpu| fabric.devices[gpu].node == fabric.devices[gpus[0]].node).count() as u32;
+    let words = fabric.matrix_among(local, &nvcoll_core::interrupt::Interrupt::never())?;
+    let is_mesh = machine.interconnect == Interconnect::Nvlink;
+    let (mut over_nvlink, mut over_host) = (Vec::new(), Vec::new());
+    for word in words.iter().flatten().filter(|word| *word != "X") {
+        match word.as_str() {
+            // NCCL passes another GPU there.
+            "PIX" | "PXB" | "PHB" | "SYS" if is_mesh => over_nvlink.push(PathClass::Nvb),
+            "PIX" => over_host.push(PathClass::Pix),
+            "PXB" => over_host.push(PathClass::Pxb),
+            "PHB" => over_host.push(PathClass::Phb),
+            "SYS" => over_host.push(PathClass::Sys),
+            _ => over_nvlink.push(PathClass::Nvl),
+        }
+    }
+    Ok((over_nvlink, over_host))
+}
