@@ -67,7 +67,7 @@ def test_a_description_is_text_or_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "written in no format that is read: pass nvidia-smi topo -m"),
+        ("", "written in no format that is read: pass .*nvidia-smi topo -m"),
         ("rocm-smi", ".*, or ".join(re.escape(row.name) for row in text_formats())),
         ("sources = []", "missing field"),
         (TWO.replace('"gpu1"', '"gpu7"'), "gpu7"),
@@ -100,11 +100,46 @@ def test_what_machines_print_is_text_or_a_file(tmp_path):
             assert nvcoll.Fabric.from_file(source, gpu=gpu).world_size == 2
     with pytest.raises(nvcoll.InvalidArgument, match="pass gpu"):
         nvcoll.Fabric.from_text(SMI)
+    listed = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)\n" + SMI
+    assert nvcoll.Fabric.from_text(listed) == nvcoll.Fabric.from_text(listed, gpu="h100-sxm")
+    with pytest.raises(nvcoll.InvalidArgument, match="gpu is h200, but it is about GPUs h100-sxm"):
+        nvcoll.Fabric.from_text(listed, gpu="h200")
+    (tmp_path / "powershell.txt").write_text(listed.replace("\n", "\r\n"), encoding="utf-16")
+    assert "NV18" in cli("fabric", str(tmp_path / "powershell.txt")).stdout
+    known = XML.replace('class="0x030200"', 'class="0x030200" vendor="0x10de" device="0x2331"')
+    (tmp_path / "known.xml").write_text(known)
+    assert "H100 PCIe" in cli("fabric", str(tmp_path / "known.xml")).stdout
     with pytest.raises(nvcoll.InvalidArgument, match="leave `gpu` out"):
         nvcoll.Fabric.from_text(TWO, gpu="h100-sxm")
     assert "NV18" in cli("fabric", str(tmp_path / "topo.txt"), "--gpu", "h200").stdout
     assert "--gpu" in cli("fabric", str(tmp_path / "topo.xml"), status=2).stderr
     assert "99" in cli("fabric", str(tmp_path / "topo.xml"), "--gpu", "rtx99", status=2).stderr
+
+
+def dump_of(links: list[int], device: str) -> str:
+    """What NCCL dumps on a board of eight GPUs with a link to each switch chip. Made for this test."""
+    chips = "".join(f'<nvlink target="c{n}" count="{count}" tclass="0x068000"/>' for n, count in enumerate(links))
+    pci = f'class="0x030200" vendor="0x10de" device="{device}" link_speed="32 GT/s" link_width="16"'
+    card = '<pci busid="n{n}" class="0x020700"><nic><net name="mlx5_{n}" speed="400000"/></nic></pci>'
+    gpu = '<pci busid="{n}" ' + pci + '><gpu dev="{n}" rank="{n}">' + chips + "</gpu></pci>"
+    switches = ['<pci busid="s" class="0x060400">' + (gpu + card).replace("{n}", str(n)) + "</pci>" for n in range(8)]
+    sockets = [f'<cpu numaid="{n}">{"".join(switches[4 * n : 4 * n + 4])}</cpu>' for n in range(2)]
+    return f'<system version="1">{"".join(sockets)}</system>'
+
+
+@pytest.mark.parametrize(
+    ("board", "links", "device"),
+    [("hgx-h100", [5, 5, 4, 4], "0x2330"), ("hgx-h200", [5, 5, 4, 4], "0x2335"), ("hgx-b200", [9, 9], "0x2901")],
+)
+def test_a_dump_is_the_board_that_wrote_it_alone_and_in_a_cluster(tmp_path, board, links, device):
+    file = tmp_path / "nccl.xml"
+    file.write_text(dump_of(links, device))
+    for nodes in ("", "x2+ib-ndr-8", "x4+ib-ndr-8"):
+        dumped, known = named(f"{file}{nodes}"), named(f"{board}{nodes}")
+        assert dumped.matrix() == known.matrix(), nodes
+        for nbytes in (256 << 20, 1 << 30, 8 << 30):
+            times = [one.predict("all_reduce", nbytes).time_us for one in (dumped, known)]
+            assert times[0] == pytest.approx(times[1], rel=0.02), (nodes, nbytes)
 
 
 def test_nodes_and_a_network_make_a_cluster():

@@ -3220,8 +3220,8 @@ class TextFormat:
         """The usual ending of file names, as ``.txt``."""
 
     @property
-    def needs_gpu(self) -> bool:
-        """Whether the caller passes the model of the GPUs."""
+    def takes_gpu(self) -> bool:
+        """Whether the caller may pass the model of the GPUs, because some texts do not name it."""
 
 def text_formats() -> list[TextFormat]:
     """Returns every text format of machines."""

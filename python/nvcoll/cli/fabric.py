@@ -119,9 +119,7 @@ def fabric(
     name: Annotated[
         str | None, typer.Argument(help="A machine, NODExNODES+NETWORK, or a file. Default: list all machines.")
     ] = None,
-    gpu: Annotated[
-        str | None, typer.Option(help="The GPU model, for a file of nvidia-smi topo -m (.txt) or NCCL (.xml).")
-    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw the machine to this file.")] = None,
 ) -> None:
     """Prints the links and bandwidths of a machine. Without a name, lists all machines.

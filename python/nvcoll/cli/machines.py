@@ -38,8 +38,8 @@ OF_A_GPU = {
 }
 """The machine that a user probably means by the name of a GPU."""
 
-_NEEDS_GPU = {one.ending: one.needs_gpu for one in text_formats()}
-"""The endings of names of files, and whether such a file leaves the model of its GPUs open."""
+_TAKES_GPU = {one.ending: one.takes_gpu for one in text_formats()}
+"""The endings of names of files, and whether such a file may leave the model of its GPUs open."""
 
 _CLUSTER = re.compile(r"(?P<file>.+)x(?P<nodes>[0-9]+)\+(?P<network>[^+]+)", re.IGNORECASE)
 
@@ -51,7 +51,7 @@ On = Annotated[
         show_default=False,
     ),
 ]
-Gpu = Annotated[str | None, typer.Option(help="The GPU model, for files of nvidia-smi topo -m (.txt) or NCCL (.xml).")]
+Gpu = Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")]
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch
 
@@ -63,14 +63,14 @@ else:
 def _split(name: str) -> tuple[str, int | None, str]:
     """Returns file, nodes and network of ``FILExNODES+NETWORK``; any other name comes back alone."""
     found = _CLUSTER.fullmatch(name)
-    if found is not None and Path(found["file"]).suffix in _NEEDS_GPU:
+    if found is not None and Path(found["file"]).suffix in _TAKES_GPU:
         return found["file"], int(found["nodes"]), found["network"]
     return name, None, ""
 
 
 def takes_gpu(name: str) -> bool:
-    """Says whether a machine is named by a file that leaves the model of its GPUs open."""
-    return _NEEDS_GPU.get(Path(_split(name)[0]).suffix, False)
+    """Says whether a machine is named by a file that may leave the model of its GPUs open."""
+    return _TAKES_GPU.get(Path(_split(name)[0]).suffix, False)
 
 
 def named(name: str, gpu: str | None = None) -> Fabric:
@@ -88,7 +88,7 @@ def named(name: str, gpu: str | None = None) -> Fabric:
     file, nodes, network = _split(name)
     if gpu is not None and not takes_gpu(name):
         raise InvalidArgument(f"--gpu is for files of nvidia-smi and NCCL: {name} names its GPUs itself")
-    if Path(file).suffix not in _NEEDS_GPU:
+    if Path(file).suffix not in _TAKES_GPU:
         return preset(_without_alias(name))
     one = Fabric.from_file(file, gpu=gpu)
     return one if nodes is None else cluster(one, nodes=nodes, network=network)

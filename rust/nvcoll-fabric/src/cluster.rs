@@ -7,9 +7,9 @@
 //! ```
 //!
 //! NICs are spread evenly over the GPUs of a node: the k-th of m hangs where GPU k g/m of g hangs, at its PCIe switch or
-//! socket. A node that has cards of its own, as most that are read from a file, keeps those that lie nearest to these GPUs;
-//! its other cards (for storage, for management) are left out. A rack of NVLink is one node, and each of its trays has the
-//! NICs of a node: the k-th of every tray is on rail k.
+//! socket. A node that has cards of its own, as most that are read from a file, keeps those that lie nearest to these GPUs,
+//! of the speed of the network first; its other cards (for storage, for management) are left out. A rack of NVLink is one
+//! node, and each of its trays has the NICs of a node: the k-th of every tray is on rail k.
 //! A network is one row of `hardware/networks.toml`: its medium, ports per NIC, NICs per node, and the PCIe behind a NIC.
 //! Source: NVIDIA DGX SuperPOD reference architecture (rail-optimised fat tree).
 
@@ -105,7 +105,7 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
         return Err(wrong("the node has a network already: pass a single node".to_owned()));
     }
     let (node, cards) = &if node.of_kind(DeviceKind::Nic).next().is_some() {
-        with_own_cards(node, &gpus, network.nics as usize).map_err(&wrong)?
+        with_own_cards(node, &gpus, network).map_err(&wrong)?
     } else {
         let host = media::named(&network.host_medium)?;
         let seats = seats(node, &gpus, network.nics).map_err(&wrong)?;
@@ -136,11 +136,24 @@ struct Card {
     lanes: u32,
 }
 
-/// Divides a node that has cards into the node without them and the cards that join a network of `nics` rails: for rail k
-/// the card that is nearest to the GPU which the rail belongs to, and on no other rail.
-fn with_own_cards(node: &Fabric, gpus: &[usize], nics: usize) -> std::result::Result<(Fabric, Vec<Card>), String> {
+/// Chosen: what a card says of its speed and the line rate of a network may differ by this part, as 180 and 200 Gbit/s do.
+const SPEED_TOLERANCE: f64 = 0.15;
+
+/// Divides a node that has cards into the node without them and the cards that join a network: for rail k of each tray the
+/// card that is nearest to the GPU which the rail belongs to, and on no other rail. Cards of the network's speed, or of an
+/// unknown one, come first; the node's sources say where the network's speed replaces that of its cards.
+fn with_own_cards(
+    node: &Fabric,
+    gpus: &[usize],
+    network: &Network,
+) -> std::result::Result<(Fabric, Vec<Card>), String> {
     let mut free: Vec<usize> = node.of_kind(DeviceKind::Nic).collect();
-    if free.len() < nics {
+    let (nics, trays) = (network.nics as usize, trays(node, gpus));
+    let mbits =
+        media::named(&network.medium).map_err(|error| error.to_string())?.lane_gbps * 8e3 * f64::from(network.ports);
+    let other_speed =
+        |at: usize| node.devices[at].port_mbits.filter(|own| (f64::from(*own) / mbits - 1.0).abs() > SPEED_TOLERANCE);
+    if free.len() < nics * trays.len() {
         let message = "take a network with as many, or a node without cards";
         return Err(format!("the node has {} network cards, the network {nics} per node: {message}", free.len()));
     }
@@ -157,10 +170,12 @@ fn with_own_cards(node: &Fabric, gpus: &[usize], nics: usize) -> std::result::Re
             kept.len().saturating_sub(1)
         })
         .collect();
-    let mut cards = Vec::with_capacity(nics);
-    for rail in 0..nics {
-        let away = hops_on_host(node, gpus[rail * gpus.len() / nics]);
-        let nearest = (0..free.len()).min_by_key(|&at| (away[free[at]], at)).expect("there are as many cards as rails");
+    let (mut cards, mut replaced) = (Vec::with_capacity(nics * trays.len()), None);
+    for (tray, rail) in trays.iter().flat_map(|tray| (0..nics).map(move |rail| (tray, rail))) {
+        let away = hops_on_host(node, tray[rail * tray.len() / nics]);
+        let place = |&at: &usize| (other_speed(free[at]).is_some(), away[free[at]], at);
+        let nearest = (0..free.len()).min_by_key(place).expect("there are as many cards as rails");
+        replaced = replaced.or(other_speed(free[nearest]));
         let nic = free.remove(nearest);
         let link = node.links.iter().find(|link| link.to == nic && !is_nic(link.from));
         let link = link.ok_or_else(|| format!("{} hangs at nothing", node.devices[nic].name))?;
@@ -169,7 +184,26 @@ fn with_own_cards(node: &Fabric, gpus: &[usize], nics: usize) -> std::result::Re
     let is_kept = |link: &&Link| !is_nic(link.from) && !is_nic(link.to);
     let moved = |link: &Link| Link { from: places[link.from], to: places[link.to], ..*link };
     let links = node.links.iter().filter(is_kept).map(moved).collect();
-    Ok((Fabric { devices: kept, links, ..node.clone() }, cards))
+    let mut sources = node.sources.clone();
+    if let Some(own) = replaced {
+        let own = f64::from(own) / 1e3;
+        sources.push(format!(
+            "network cards of {} have {own} Gbit/s, not the {} of {}",
+            node.name,
+            mbits / 1e3,
+            network.name
+        ));
+    }
+    Ok((Fabric { devices: kept, links, sources, ..node.clone() }, cards))
+}
+
+/// Groups the GPUs of a node by their tray.
+fn trays(node: &Fabric, gpus: &[usize]) -> Vec<Vec<usize>> {
+    let mut trays: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
+    for &gpu in gpus {
+        trays.entry(node.devices[gpu].tray).or_default().push(gpu);
+    }
+    trays.into_values().collect()
 }
 
 /// Returns the number of links over PCIe and between sockets from a GPU to each device; `u32::MAX` to what it does not reach.
@@ -198,12 +232,8 @@ fn seats(node: &Fabric, gpus: &[usize], nics: u32) -> std::result::Result<Vec<us
         let own = |link: &&Link| link.from == gpu && is_host(node.devices[link.to].kind);
         node.links.iter().find(own).map(|link| link.to)
     };
-    let mut trays: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
-    for &gpu in gpus {
-        trays.entry(node.devices[gpu].tray).or_default().push(gpu);
-    }
-    let nics = nics as usize;
-    let at = trays.values().flat_map(|tray| (0..nics).map(move |nic| tray[nic * tray.len() / nics]));
+    let (nics, trays) = (nics as usize, trays(node, gpus));
+    let at = trays.iter().flat_map(|tray| (0..nics).map(move |nic| tray[nic * tray.len() / nics]));
     let seat = |gpu: usize| {
         host_of(gpu).ok_or_else(|| format!("{} hangs at no PCIe switch or socket", node.devices[gpu].name))
     };
@@ -218,7 +248,8 @@ impl Fabric {
             let message = format!("{} is no medium of networks", medium.name);
             return Err(Error::Description { origin: network.name.clone(), message });
         }
-        let switch = |name| Device { name, kind: DeviceKind::NetworkSwitch, node: None, tray: None, chips: 1 };
+        let kind = DeviceKind::NetworkSwitch;
+        let switch = |name| Device { name, kind, node: None, tray: None, chips: 1, port_mbits: None };
         self.devices.extend((0..network.nics).map(|rail| switch(format!("rail{rail}"))));
         let rails = network.nics as usize;
         if rails > 1 {
@@ -239,7 +270,8 @@ impl Fabric {
         let port = media::named(&network.medium)?;
         for (nic, card) in cards.iter().enumerate() {
             let (at, name) = (self.devices.len(), format!("n{nth}.nic{nic}"));
-            self.devices.push(Device { name, kind: DeviceKind::Nic, node: Some(nth), tray: None, chips: 1 });
+            let (kind, node) = (DeviceKind::Nic, Some(nth));
+            self.devices.push(Device { name, kind, node, tray: None, chips: 1, port_mbits: None });
             self.join(first + card.seat, at, card.medium, card.lanes);
             self.join(at, nic % network.nics as usize, port, network.ports);
         }

@@ -36,6 +36,51 @@ fn a_node_with_cards_keeps_those_that_are_near_its_gpus() {
 }
 
 #[test]
+fn cards_of_the_speed_of_the_network_come_first_and_another_speed_is_said() {
+    // Beside each GPU a card for storage, and behind another switch one for the network.
+    let pci =
+        |bus: &str, inside: &str| format!(r#"<pci busid="{bus}" class="0x060400" link_width="16">{inside}</pci>"#);
+    let card = |mbits: u32| {
+        let port = format!(r#"<nic><net name="mlx5_0" speed="{mbits}"/></nic>"#);
+        format!(r#"<pci busid="c{mbits}" class="0x020700" link_width="16">{port}</pci>"#)
+    };
+    let gpu = |n: u32| format!(r#"<pci busid="{n}" class="0x030200"/>{}"#, card(100_000));
+    let seats: String = (0..4).map(|n| pci("s", &gpu(n)) + &pci("n", &card(400_000))).collect();
+    let text = format!(r#"<system><cpu numaid="0">{seats}</cpu></system>"#);
+    let node = Fabric::from_text(&text, Some("l40s"), "node.xml").unwrap();
+    let speeds: Vec<_> = node.of_kind(DeviceKind::Nic).filter_map(|nic| node.devices[nic].port_mbits).collect();
+    assert_eq!(speeds, [100_000, 400_000].repeat(4));
+    let said = |by: &str| {
+        let pair = cluster(&node, 2, network(by).unwrap()).unwrap();
+        pair.sources.iter().filter(|source| source.contains("network cards of")).cloned().collect::<Vec<_>>()
+    };
+    assert!(said("ib-ndr-4").is_empty() && said("efa-100-4").is_empty());
+    assert_eq!(said("ib-xdr-4"), ["network cards of node.xml have 100 Gbit/s, not the 800 of ib-xdr-4"]);
+    let pair = cluster(&node, 2, network("ib-ndr-4").unwrap()).unwrap();
+    let seat = |nic: &str| pair.links.iter().find(|link| link.to == pair.device(nic).unwrap()).unwrap().from;
+    assert_ne!(seat("n0.nic0"), pair.links.iter().find(|link| link.from == pair.gpus()[0]).unwrap().to);
+}
+
+#[test]
+fn each_tray_of_a_rack_has_the_cards_of_a_node() {
+    let gpu = |n: u32| {
+        let inside = r#"<nvlink target="s" count="18" tclass="0x068000"/><c2c bw="1" count="1"/>"#;
+        format!(r#"<pci busid="{n}" class="0x030200"><gpu sm="100">{inside}</gpu></pci>"#)
+    };
+    let card = r#"<pci busid="c" class="0x020700"><nic><net name="mlx5_0" speed="400000"/></nic></pci>"#;
+    let cpu = |host: u32, n: u32| {
+        let head = format!(r#"<cpu host_hash="{host}" numaid="{n}" arch="arm64">"#);
+        format!("{head}{}{}{card}{card}</cpu>", gpu(2 * n), gpu(2 * n + 1))
+    };
+    let hosts: String = (0..2).map(|host| cpu(host, 0) + &cpu(host, 1)).collect();
+    let rack = Fabric::from_text(&format!("<system>{hosts}</system>"), None, "rack.xml").unwrap();
+    let two = cluster(&rack, 2, network("roce-400-4").unwrap()).unwrap();
+    let board = preset("gb200-8x2+roce-400-4").unwrap();
+    assert_eq!(two.of_kind(DeviceKind::Nic).count(), board.of_kind(DeviceKind::Nic).count());
+    assert_eq!(two.alone().unwrap(), board.alone().unwrap());
+}
+
+#[test]
 fn too_few_cards_and_a_network_that_is_there_already_are_refused() {
     let error = cluster(&node(), 2, network("ib-ndr-8").unwrap()).unwrap_err().to_string();
     assert!(error.contains("the node has 6 network cards, the network 8 per node"), "{error}");
@@ -46,16 +91,26 @@ fn too_few_cards_and_a_network_that_is_there_already_are_refused() {
 
 #[test]
 fn every_format_reads_its_own_text_and_the_unknown_is_told_of_all() {
-    let texts = [(".txt", NODE), (".xml", "<graphs/>"), (".toml", "gpu = 3")];
-    for (ending, text) in texts {
-        let format = FORMATS.iter().find(|format| format.ending == ending).unwrap();
-        let gpu = format.needs_gpu().then_some("h100-sxm");
-        if let Err(error) = Fabric::from_text(text, gpu, "text") {
-            assert!(!error.to_string().contains("no format"), "{error}");
+    let amd = "Link Type between two GPUs\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n";
+    let texts = [
+        ("rocm-smi --showtopo", amd),
+        ("nvidia-smi topo -m", NODE),
+        ("NCCL's topology in XML", "<graphs/>"),
+        ("a description in TOML", "gpu = 3"),
+    ];
+    for (name, text) in texts {
+        let format = FORMATS.iter().find(|format| format.name == name).unwrap();
+        let gpu = format.takes_gpu().then_some(if text == amd { "mi210" } else { "h100-sxm" });
+        match Fabric::from_text(text, gpu, "text") {
+            Ok(fabric) => assert!(fabric.sources[0].starts_with(name), "{:?}", fabric.sources),
+            Err(error) => assert!(!error.to_string().contains("no format"), "{error}"),
         }
-        let other = if gpu.is_some() { None } else { Some("h100-sxm") };
-        let error = Fabric::from_text(text, other, "text").unwrap_err().to_string();
-        assert!(error.contains("gpu"), "{error}");
+        if gpu.is_none() {
+            let error = Fabric::from_text(text, Some("h100-sxm"), "text").unwrap_err().to_string();
+            assert!(error.contains("leave `gpu` out"), "{error}");
+        }
+        let alike = FORMATS.iter().filter(|other| other.ending == format.ending);
+        assert!(alike.into_iter().all(|other| other.takes_gpu() == format.takes_gpu()), "{name}");
     }
     assert_eq!(texts.len(), FORMATS.len(), "a format has no text here");
     let error = Fabric::from_text("GPU memory is full", None, "text").unwrap_err().to_string();

@@ -118,6 +118,116 @@ fn a_blank_affinity_leaves_the_column_after_it_where_it_is() {
     assert_eq!(read(text, "a6000").unwrap().of_kind(DeviceKind::Socket).count(), 2);
 }
 
+/// What nvidia-smi prints of GPUs of which all are joined alike, each on the NUMA node that is given. Made for this test.
+fn on_nodes(word: &str, nodes: &[&str]) -> String {
+    let names: Vec<String> = (0..nodes.len()).map(|gpu| format!("GPU{gpu}")).collect();
+    let row = |(at, node): (usize, &&str)| {
+        let cells: Vec<&str> = (0..nodes.len()).map(|to| if to == at { " X " } else { word }).collect();
+        format!("GPU{at}\t{}\t0-7\t{node}\t\tN/A\n", cells.join("\t"))
+    };
+    let rows: String = nodes.iter().enumerate().map(row).collect();
+    format!("\t{}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n{rows}", names.join("\t"))
+}
+
+/// The socket of each GPU.
+fn sockets_of(fabric: &Fabric) -> Vec<String> {
+    let is_host = |at: usize| matches!(fabric.devices[at].kind, DeviceKind::Socket | DeviceKind::PcieSwitch);
+    let up = |from: usize| fabric.links.iter().find(|link| link.from == from && is_host(link.to)).unwrap().to;
+    let socket = |gpu: usize| fabric.devices[up(gpu)].name.clone();
+    fabric.gpus().into_iter().map(socket).collect()
+}
+
+#[test]
+fn numa_nodes_of_one_socket_are_one_socket() {
+    for (gpu, nodes, sockets) in [
+        ("a100-sxm", &["3", "3", "1", "1", "7", "7", "5", "5"][..], &[0, 0, 0, 0, 1, 1, 1, 1][..]),
+        ("h100-sxm", &["0", "0", "0", "1", "2", "2", "2", "3"], &[0, 0, 0, 0, 1, 1, 1, 1]),
+        ("h100-sxm", &["0", "0", "1", "1"], &[0, 0, 1, 1]),
+        ("h100-sxm", &["0", "0", "0", "0"], &[0, 0, 0, 0]),
+        ("h100-sxm", &["1", "1", "1", "1"], &[0, 0, 0, 0]),
+        ("h100-sxm", &["N/A", "N/A", "N/A", "N/A"], &[0, 0, 0, 0]),
+        ("gb200", &["0,3-9,11-17", "0,3-9,11-17", "1,19-25,27-33", ""], &[0, 0, 1, 1]),
+        ("gh200", &["0", "1", "2", "3"], &[0, 1, 2, 3]),
+    ] {
+        let links = if gpu == "a100-sxm" { "NV12" } else { "NV18" };
+        let fabric = read(&on_nodes(if gpu == "gh200" { "NV6" } else { links }, nodes), gpu).unwrap();
+        let expected: Vec<String> = sockets.iter().map(|socket| format!("socket{socket}")).collect();
+        assert_eq!(sockets_of(&fabric), expected, "{gpu} {nodes:?}");
+        let is_told = fabric.sources.iter().any(|source| source.contains("NPS, SNC"));
+        assert_eq!(is_told, nodes.contains(&"3") && gpu != "gh200", "{nodes:?}");
+    }
+    let tray = read(&on_nodes("NV18", &["0", "0", "1", "1"]), "gb200").unwrap();
+    assert_eq!(tray.alone().unwrap(), preset("gb200-4").unwrap().alone().unwrap());
+}
+
+#[test]
+fn sys_tells_sockets_where_no_affinity_does() {
+    let mesh = preset("dgx1-v100").unwrap();
+    let fabric = read(&printed(&mesh), "v100-sxm").unwrap();
+    let halves = [[0; 4], [1; 4]].concat().iter().map(|socket| format!("socket{socket}")).collect::<Vec<_>>();
+    assert_eq!(sockets_of(&fabric), halves);
+    let apart = on_nodes("SYS", &["", "", "", ""]);
+    let fabric = read(&apart, "l40s").unwrap();
+    assert_eq!(sockets_of(&fabric), ["socket0", "socket0", "socket1", "socket1"], "each has half");
+    let with_processors = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\nGPU0\t X \tNV12\tNV12\tNV12\t0-31\n\
+        GPU1\tNV12\t X \tNV12\tNV12\t0-31\nGPU2\tNV12\tNV12\t X \tNV12\t32-63\nGPU3\tNV12\tNV12\tNV12\t X \t32-63\n";
+    let fabric = read(with_processors, "a100-sxm").unwrap();
+    assert_eq!(sockets_of(&fabric), ["socket0", "socket0", "socket1", "socket1"]);
+}
+
+#[test]
+fn a_gpu_without_nvlinks_beside_others_with_them_leaves_nobody_nvls() {
+    let whole = on_nodes("NV18", &["0", "0", "1", "1"]);
+    assert!(read(&whole, "b200").unwrap().abilities.switch_reduction);
+    let cells = |line: &str, at: usize| -> String {
+        let cell = |(column, cell): (usize, &str)| match (at, column) {
+            (2, 1..=4) if column != 3 => "NODE".to_owned(),
+            (0 | 1 | 3, 3) => "NODE".to_owned(),
+            _ => cell.to_owned(),
+        };
+        line.split('\t').enumerate().map(cell).collect::<Vec<_>>().join("\t")
+    };
+    let (header, rows) = whole.split_once('\n').unwrap();
+    let down: Vec<String> = rows.lines().enumerate().map(|(at, line)| cells(line, at)).collect();
+    let fabric = read(&format!("{header}\n{}\n", down.join("\n")), "b200").unwrap();
+    assert_eq!(fabric.matrix().unwrap()[0], ["X", "NV18", "PHB", "NV18"]);
+    assert!(!fabric.abilities.switch_reduction && !fabric.abilities.multicast);
+}
+
+#[test]
+fn the_model_is_that_of_nvidia_smi_in_the_same_text() {
+    let matrix = printed(&preset("hgx-h100").unwrap());
+    let list: String = (0..8).map(|gpu| format!("GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu})\n")).collect();
+    let table = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4 |\n\
+                 | GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |\n\
+                 |   0  NVIDIA H100 80GB HBM3          On  |   00000000:19:00.0 Off |                    0 |\n";
+    let without = |text: &str| Fabric::from_text(text, None, "text");
+    for beside in [&list, table] {
+        for text in [format!("{beside}\n{matrix}"), format!("{matrix}\n{beside}")] {
+            let fabric = without(&text).unwrap();
+            assert_eq!((fabric.gpu.name.as_str(), fabric.world_size()), ("h100-sxm", 8));
+            assert_eq!(read(&text, "h100-sxm").unwrap(), fabric);
+            let error = read(&text, "h200").unwrap_err().to_string();
+            assert!(error.contains("gpu is h200, but it is about GPUs h100-sxm: leave `gpu` out"), "{error}");
+        }
+    }
+    let error = without(&matrix).unwrap_err().to_string();
+    assert!(error.contains("pass gpu, as --gpu h100-sxm; it fits h100-sxm, h200"), "{error}");
+    let unknown = format!("{}\n{matrix}", list.replace("H100 80GB HBM3", "Z900"));
+    let error = without(&unknown).unwrap_err().to_string();
+    assert!(error.contains("it is about NVIDIA Z900, which is no known GPU"), "{error}");
+    let told = read(&unknown, "b200").unwrap();
+    assert!(told.sources.iter().any(|source| source == "NVIDIA Z900 is taken for B200 SXM, as told"));
+    assert_eq!(without(&printed(&preset("hgx-a100").unwrap())).unwrap().gpu.name, "a100-sxm", "only it fits");
+    assert_eq!(without(&printed(&preset("dgx2").unwrap())).unwrap().gpu.name, "v100-sxm", "only it fits");
+}
+
+#[test]
+fn windows_writes_the_same_machine() {
+    let windows = read(&format!("\u{feff}{}", BRIDGES.replace('\n', "\r\n")), "a6000").unwrap();
+    assert_eq!(windows, read(BRIDGES, "a6000").unwrap());
+}
+
 #[test]
 fn a_switch_with_fewer_links_than_the_gpu_has_is_that_of_another_gpu() {
     let text = printed(&preset("hgx-a100").unwrap());

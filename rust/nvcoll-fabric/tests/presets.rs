@@ -29,6 +29,23 @@ fn every_row_has_a_name_of_its_own_a_source_and_numbers_that_can_be() {
 }
 
 #[test]
+fn texts_name_one_model_each() {
+    let mut known = BTreeSet::new();
+    for gpu in gpus::all() {
+        let by = &gpu.known_by;
+        assert!(!by.pci.is_empty() && !by.names.is_empty(), "{}", gpu.name);
+        assert_eq!(by.gfx.is_some(), gpu.sm.is_none(), "{}: AMD's have an instruction set", gpu.name);
+        let vendor = if gpu.sm.is_some() { "10de:" } else { "1002:" };
+        assert!(by.pci.iter().all(|id| id.starts_with(vendor) && id.len() == 9), "{}", gpu.name);
+        for name in by.pci.iter().chain(&by.names) {
+            assert!(known.insert(name.to_ascii_lowercase()), "{name} names two models");
+        }
+        assert!(gpu.c2c.iter().all(|medium| media::named(medium).unwrap().family == LinkFamily::C2c), "{}", gpu.name);
+        assert!(gpu.full_board.is_none_or(|all| all > 1 && gpu.nvlinks > 0 && !gpu.needs_bridge), "{}", gpu.name);
+    }
+}
+
+#[test]
 fn every_preset_has_a_name_of_its_own_and_joins_all_its_gpus() {
     let mut names = BTreeSet::new();
     for fabric in presets() {

@@ -49,36 +49,36 @@ impl From<Hardware> for Fabric {
 
 #[pymethods]
 impl Fabric {
-    /// Reads a machine from a text: the output of ``nvidia-smi topo -m``, NCCL's ``NCCL_TOPO_DUMP_FILE``, or TOML. nvcoll
-    /// recognises the format.
+    /// Reads a machine from a text: the output of ``nvidia-smi topo -m``, ``rocm-smi --showtopo`` or ``amd-smi topology``, the
+    /// ``NCCL_TOPO_DUMP_FILE`` of NCCL or RCCL, or TOML. nvcoll recognises the format.
     ///
     /// Args:
     ///     text: the text.
-    ///     gpu: the model of the GPUs, as ``h100-sxm``. All formats but TOML need it.
+    ///     gpu: the model of the GPUs, as ``h100-sxm``, if the text does not name it.
     ///
     /// Raises:
-    ///     InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, is missing, or is
-    ///         given for TOML.
+    ///     InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, is missing,
+    ///         contradicts the text, or is given for TOML.
     #[staticmethod]
     #[pyo3(signature = (text, *, gpu=None))]
     fn from_text(py: Python<'_>, text: &str, gpu: Option<&str>) -> PyResult<Self> {
         Hardware::from_text(text, gpu, "text").map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
-    /// Reads a machine from a file in a format of :meth:`from_text`. The name of the file does not matter.
+    /// Reads a machine from a file in a format of :meth:`from_text`, in UTF-8 or UTF-16. The name of the file does not matter.
     ///
     /// Args:
     ///     path: str or path-like.
-    ///     gpu: the model of the GPUs, as ``h100-sxm``. All formats but TOML need it.
+    ///     gpu: the model of the GPUs, as ``h100-sxm``, if the text does not name it.
     ///
     /// Raises:
-    ///     InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, is missing, or is
-    ///         given for TOML.
+    ///     InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, is missing,
+    ///         contradicts the text, or is given for TOML.
     ///     OSError: the file cannot be read.
     #[staticmethod]
     #[pyo3(signature = (path, *, gpu=None))]
     fn from_file(py: Python<'_>, path: PathBuf, gpu: Option<&str>) -> PyResult<Self> {
-        let text = std::fs::read_to_string(&path).map_err(|error| of_file(py, &error, &path))?;
+        let text = std::fs::read(&path).and_then(text_of).map_err(|error| of_file(py, &error, &path))?;
         let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
         Hardware::from_text(&text, gpu, &name).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
@@ -334,6 +334,18 @@ fn fabrics() -> Vec<Fabric> {
     presets().iter().cloned().map(Fabric::from).collect()
 }
 
+/// Returns the text of a file: UTF-8, or UTF-16 with its byte order mark, which PowerShell writes where it redirects.
+fn text_of(bytes: Vec<u8>) -> std::io::Result<String> {
+    let invalid = |message: String| std::io::Error::new(std::io::ErrorKind::InvalidData, message);
+    match bytes.as_slice() {
+        [0xff, 0xfe, rest @ ..] if rest.len().is_multiple_of(2) => {
+            let units = rest.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+            char::decode_utf16(units).collect::<Result<_, _>>().map_err(|error| invalid(error.to_string()))
+        }
+        _ => String::from_utf8(bytes).map_err(|error| invalid(error.to_string())),
+    }
+}
+
 /// A text format of machines, which :meth:`Fabric.from_text` reads. Made by :func:`text_formats`.
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct TextFormat {
@@ -341,14 +353,14 @@ pub(crate) struct TextFormat {
     name: &'static str,
     /// The usual ending of file names, as ``.txt``.
     ending: &'static str,
-    /// Whether the caller passes the model of the GPUs.
-    needs_gpu: bool,
+    /// Whether the caller may pass the model of the GPUs, because some texts do not name it.
+    takes_gpu: bool,
 }
 
 /// Returns every text format of machines.
 #[pyfunction]
 fn text_formats() -> Vec<TextFormat> {
-    let row = |one: &FormatRow| TextFormat { name: one.name, ending: one.ending, needs_gpu: one.needs_gpu() };
+    let row = |one: &FormatRow| TextFormat { name: one.name, ending: one.ending, takes_gpu: one.takes_gpu() };
     FORMATS.iter().map(row).collect()
 }
 

@@ -159,7 +159,8 @@ impl Fabric {
             let node = (devices.kind != DeviceKind::NetworkSwitch).then_some(0);
             let tray_of = |gpus: u32| gpus_per_tray.map(|each| gpus / each);
             let tray = (devices.kind == DeviceKind::Gpu).then(|| tray_of(self.world_size())).flatten();
-            self.devices.push(Device { name, kind: devices.kind, node, tray, chips: devices.chips });
+            let (kind, chips) = (devices.kind, devices.chips);
+            self.devices.push(Device { name, kind, node, tray, chips, port_mbits: None });
         }
         Ok(())
     }

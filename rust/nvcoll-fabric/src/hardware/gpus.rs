@@ -32,8 +32,26 @@ pub struct Gpu {
     pub pcie: String,
     /// The lanes of that.
     pub pcie_lanes: u32,
+    /// The medium of its coherent link to a processor, which it then has instead of PCIe.
+    pub c2c: Option<String>,
+    /// The number of GPUs of the one board that has so many, on which every GPU is linked to every other, if there is one.
+    pub full_board: Option<u32>,
+    /// How texts name it.
+    pub known_by: KnownBy,
     /// Where the numbers are from.
     pub source: String,
+}
+
+/// How texts name a model of GPU.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownBy {
+    /// Vendor and device of PCI, as `10de:2330`.
+    pub pci: Vec<String>,
+    /// How names that `nvidia-smi -L` and `amd-smi` print begin, without the maker's.
+    pub names: Vec<String>,
+    /// AMD's name of its instruction set, as `gfx942`.
+    pub gfx: Option<String>,
 }
 
 impl Gpu {
@@ -51,22 +69,46 @@ pub enum Generation {
     Kepler,
     /// P100.
     Pascal,
-    /// V100.
+    /// V100, TITAN V.
     Volta,
-    /// T4, RTX 20.
+    /// T4, RTX 20, TITAN RTX.
     Turing,
-    /// A100, RTX 30.
+    /// A100, A10, A30, A40, RTX 30.
     Ampere,
-    /// L4, L40S, RTX 40.
+    /// L4, L20, L40S, RTX 40.
     Ada,
     /// H100, H200, GH200, H20.
     Hopper,
-    /// B200, B300, GB200, GB300, RTX 50.
+    /// B200, B300, GB200, GB300, RTX 50, RTX PRO 6000.
     Blackwell,
-    /// MI250X.
+    /// MI210, MI250X; MI50 and MI100 are counted here, because no constant of older ones is known.
     Cdna2,
-    /// MI300X.
+    /// MI300X, MI325X; MI355X is counted here, because no constant of CDNA 4 is known.
     Cdna3,
+}
+
+/// Makers, as they stand before the names of models.
+const MAKERS: [&str; 4] = ["NVIDIA ", "Tesla ", "AMD ", "Instinct "];
+
+/// Finds a model by the name that `nvidia-smi -L` or `amd-smi` prints, as `NVIDIA A100-SXM4-80GB`.
+pub(crate) fn of_printed_name(printed: &str) -> Option<&'static Gpu> {
+    let name = MAKERS.iter().fold(printed.trim(), |name, maker| match name.get(..maker.len()) {
+        Some(start) if start.eq_ignore_ascii_case(maker) => &name[maker.len()..],
+        _ => name,
+    });
+    let is_whole = |rest: &str| {
+        !rest.starts_with(|letter: char| letter.is_alphanumeric()) && !rest.contains("PCIe") && !rest.contains("NVL")
+    };
+    let begins = |start: &&String| {
+        name.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start) && is_whole(&name[start.len()..]))
+    };
+    let length = |gpu: &'static Gpu| gpu.known_by.names.iter().filter(&begins).map(String::len).max();
+    all().iter().filter_map(|gpu| Some((length(gpu)?, gpu))).max_by_key(|(length, _)| *length).map(|(_, gpu)| gpu)
+}
+
+/// Finds a model by vendor and device of PCI, as `10de:2330`.
+pub(crate) fn of_pci(id: &str) -> Option<&'static Gpu> {
+    all().iter().find(|gpu| gpu.known_by.pci.iter().any(|known| known == id))
 }
 
 #[derive(Deserialize)]

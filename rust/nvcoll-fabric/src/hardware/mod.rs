@@ -58,6 +58,8 @@ pub struct Device {
     pub tray: Option<u32>,
     /// The number of its chips.
     pub chips: u32,
+    /// Of a network card, the Mbit/s of its ports together, where a text says it.
+    pub port_mbits: Option<u32>,
 }
 
 /// What a device is.

@@ -4,14 +4,18 @@
 //! reads it; names of files decide nothing. The command line, the Python binding and the message about an unknown text
 //! all go through this table.
 
+mod amd_smi;
 mod description;
+mod model;
+mod nccl_dump;
 mod nccl_xml;
 mod nvidia_smi;
+mod sockets;
 
 use crate::error::{Error, Result};
 use crate::hardware::gpus::{self, Gpu};
 use crate::hardware::media::Medium;
-use crate::hardware::{media, Abilities, Device, DeviceKind, Fabric};
+use crate::hardware::{Abilities, Device, DeviceKind, Fabric};
 
 /// A format in which a machine can be described.
 #[derive(Debug)]
@@ -30,49 +34,54 @@ pub struct TextFormat {
 /// Reads a text; the last argument is what errors call it.
 #[derive(Debug)]
 enum Reader {
-    /// The text names its GPUs.
+    /// The text names its GPUs in a field of their own.
     NamesGpus(fn(&str, &str) -> Result<Fabric>),
-    /// The caller names the GPUs, because the text does not.
-    NeedsGpu(fn(&str, &'static Gpu, &str) -> Result<Fabric>),
+    /// The caller names the GPUs where the text does not.
+    TakesGpu(fn(&str, Option<&'static Gpu>, &str) -> Result<Fabric>),
 }
 
 /// Every format, in the order in which texts are tried.
-pub static FORMATS: &[TextFormat] = &[nvidia_smi::FORMAT, nccl_xml::FORMAT, description::FORMAT];
+pub static FORMATS: &[TextFormat] = &[amd_smi::FORMAT, nvidia_smi::FORMAT, nccl_xml::FORMAT, description::FORMAT];
 
 impl TextFormat {
-    /// Says whether the caller has to name the model of the GPUs.
-    pub fn needs_gpu(&self) -> bool {
-        matches!(self.reader, Reader::NeedsGpu(_))
+    /// Says whether the caller may name the model of the GPUs, because some texts do not.
+    pub fn takes_gpu(&self) -> bool {
+        matches!(self.reader, Reader::TakesGpu(_))
     }
 }
 
 impl Fabric {
-    /// Reads a machine from a text of any known format. `gpu` is the model of its GPUs, for formats that do not name
-    /// one; `origin` is what errors call the text.
+    /// Reads a machine from a text of any known format. `gpu` is the model of its GPUs, for texts that do not name one;
+    /// `origin` is what errors call the text.
     ///
     /// # Errors
-    /// [`Error::Description`] if no format recognises the text, if `gpu` is missing or not wanted, or with what is wrong
-    /// in the text; [`Error::Unknown`] for a GPU that no table has.
+    /// [`Error::Description`] if no format recognises the text, if `gpu` is missing, contradicts the text or is not wanted,
+    /// or with what is wrong in the text; [`Error::Unknown`] for a GPU that no table has.
     pub fn from_text(text: &str, gpu: Option<&str>, origin: &str) -> Result<Fabric> {
         let wrong = |message: String| Err(Error::Description { origin: origin.to_owned(), message });
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let Some(format) = FORMATS.iter().find(|format| (format.is_written_so)(text)) else {
             let known: Vec<String> = FORMATS.iter().map(|one| format!("{} ({})", one.name, one.made_by)).collect();
             return wrong(format!("it is written in no format that is read: pass {}", known.join(", or ")));
         };
         match (&format.reader, gpu) {
             (Reader::NamesGpus(read), None) => read(text, origin),
-            (Reader::NeedsGpu(read), Some(gpu)) => read(text, gpus::named(gpu)?, origin),
+            (Reader::TakesGpu(read), gpu) => read(text, gpu.map(gpus::named).transpose()?, origin),
             (Reader::NamesGpus(_), Some(_)) => wrong(format!("{} names its GPUs itself: leave `gpu` out", format.name)),
-            (Reader::NeedsGpu(_), None) => {
-                wrong(format!("{} does not say which GPUs it is about: pass gpu, as --gpu h100-sxm", format.name))
-            }
         }
     }
 }
 
-/// Checks that NVLinks are those of the model: where every GPU has equally few at a switch, it is another model.
+/// What editors on Windows put before a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Checks that NVLinks are those of the model: where every GPU has equally few at a switch, or the model's NVLinks need a
+/// bridge, it is another model.
 fn check_switch_links(lanes: &[u32], gpu: &Gpu) -> std::result::Result<(), String> {
     match lanes {
+        [_, ..] if gpu.needs_bridge => {
+            Err(format!("NVLinks of a {} lead over a bridge, here they lead to a switch: it is another GPU", gpu.title))
+        }
         [first, others @ ..] if *first < gpu.nvlinks && others.iter().all(|other| other == first) => Err(format!(
             "every GPU has {first} NVLinks to the switch, a {} has {}: it is another GPU",
             gpu.title, gpu.nvlinks
@@ -83,42 +92,33 @@ fn check_switch_links(lanes: &[u32], gpu: &Gpu) -> std::result::Result<(), Strin
 
 /// Returns the abilities of a machine with GPUs of a model and no NVSwitch.
 fn abilities_of(gpu: &Gpu) -> Abilities {
-    let is_for_games = gpu.title.contains("GeForce");
+    let is_for_games = ["GeForce", "TITAN RTX"].iter().any(|name| gpu.title.contains(name));
     Abilities { peer_access: !is_for_games, multicast: false, switch_reduction: false, gpu_direct: !is_for_games }
 }
 
-/// GPUs with this many NVLinks have a switch that reduces and multicasts: Hopper and later. Cited: NVIDIA H100 datasheet.
-const LINKS_OF_HOPPER: u32 = 18;
+/// The NVSwitch of GPUs of this compute capability and later reduces and multicasts. Cited: NCCL, `src/transport/nvls.cc`.
+const FIRST_SM_OF_NVLS: u32 = 90;
 
 impl Fabric {
     fn add(&mut self, name: String, kind: DeviceKind) -> usize {
-        self.devices.push(Device { name, kind, node: Some(0), tray: None, chips: 1 });
+        self.devices.push(Device { name, kind, node: Some(0), tray: None, chips: 1, port_mbits: None });
         self.devices.len() - 1
     }
 
-    /// Adds an NVSwitch and joins GPUs to it, each by its number of NVLinks. The switch has NVLS if the GPUs are Hopper or later.
+    /// Adds an NVSwitch and joins GPUs to it, each by its number of NVLinks. The switch has NVLS if the GPUs are Hopper or
+    /// later and every GPU of the machine is joined to it.
     fn add_nvswitch(&mut self, medium: &'static Medium, lanes: impl IntoIterator<Item = (usize, u32)>) {
         let switch = self.add("nvswitch".to_owned(), DeviceKind::Nvswitch);
-        lanes.into_iter().for_each(|(gpu, lanes)| self.join(gpu, switch, medium, lanes));
-        let has_nvls = self.gpu.nvlinks >= LINKS_OF_HOPPER;
+        let mut joined = 0;
+        for (gpu, lanes) in lanes {
+            self.join(gpu, switch, medium, lanes);
+            joined += 1;
+        }
+        let is_new = self.gpu.sm.is_some_and(|sm| sm >= FIRST_SM_OF_NVLS);
+        let has_nvls = is_new && joined == self.world_size();
+        if is_new && !has_nvls {
+            self.sources.push("a GPU without a link to NVSwitch leaves the machine without NVLS".to_owned());
+        }
         (self.abilities.multicast, self.abilities.switch_reduction) = (has_nvls, has_nvls);
     }
-
-    /// Adds a socket with its memory, and joins it to all earlier sockets by the medium `between`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Unknown`] for a medium that no table has.
-    fn add_socket(&mut self, between: &str) -> Result<usize> {
-        let others: Vec<usize> = self.of_kind(DeviceKind::Socket).collect();
-        let socket = self.add(format!("socket{}", others.len()), DeviceKind::Socket);
-        let memory = self.add(format!("memory{}", others.len()), DeviceKind::Memory);
-        self.join(socket, memory, media::named(MEMORY)?, MEMORY_CHANNELS);
-        let between = media::named(between)?;
-        others.iter().for_each(|&other| self.join(other, socket, between, 1));
-        Ok(socket)
-    }
 }
-
-/// The memory of a socket, which no format describes. Chosen.
-const MEMORY: &str = "ddr4";
-const MEMORY_CHANNELS: u32 = 6;

@@ -1,33 +1,39 @@
 //! A node from NCCL's topology in XML: what `NCCL_TOPO_DUMP_FILE` writes and `NCCL_TOPO_FILE` reads; RCCL's too.
 //!
 //! ```text
-//! <system> <cpu numaid vendor modelid>                       a socket, with its memory
+//! <system> <cpu host_hash numaid vendor modelid>         a NUMA node of a host; `sockets.rs` tells its socket
 //!            <pci class="0x060400" link_speed link_width>    a PCIe switch; its link is the one above it
-//!              <pci class="0x030200"> <gpu rank>             a GPU
-//!                <nvlink target count tclass/>               NVLinks to a GPU, or (class 0x068000) to an NVSwitch
-//!              <pci class="0x020700"> <nic> <net name/>      a NIC
+//!              <pci class="0x030200" vendor device>          a GPU; its model is known by vendor and device, or by what fits
+//!                <gpu rank sm gcn>
+//!                  <nvlink target count tclass/>             NVLinks to a GPU, an NVSwitch (0x068000) or a processor (0x068001)
+//!                  <xgmi target count/> <c2c/>               Infinity Fabric to a GPU; a coherent link to the processor
+//!              <pci class="0x020700"> <nic> <net speed/>     a NIC and the Mbit/s of its port
 //! ```
 //!
 //! A dump has one `<nvlink>` for each NVSwitch chip that a GPU is linked to (four on an H100 board: 5 + 5 + 4 + 4 links).
 //! Transfers are striped over all chips, so the links add up to one link to one switch.
 //!
-//! Files that clouds ship list PCIe only and leave the rest to NCCL, which finds it when it runs. Such a file is refused if
+//! Files that clouds ship list PCIe only and leave the rest to NCCL, which finds it when it runs. Such a file is completed if
+//! it has as many GPUs as the one board on which all GPUs of the model are linked to each other. Otherwise it is refused if
 //! it has no GPUs, or no NVLinks between GPUs whose links are soldered to the board: nothing would say that the answer is
-//! that of another machine. A link without speed has that of the GPU's model. Ranks are the GPUs in the order of the file.
-//! The caller says the model.
+//! that of another machine. A link without speed has that of the GPU's model.
+//!
+//! The dump of a rack of NVLink has several hosts (`nccl_dump.rs`): each is a tray of one node.
 
 use std::collections::{BTreeMap, HashMap};
 
 use roxmltree::{Document, Node, NodeId, ParsingOptions};
 
-use super::{abilities_of, check_switch_links, Reader, TextFormat};
+use super::nccl_dump::{bus_of, child, in_one_root, is_link, kind_of, number, Dump, NVSWITCH_CLASS, PROCESSOR_CLASS};
+use super::{abilities_of, check_switch_links, sockets, Reader, TextFormat};
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 use crate::hardware::media::{self, Medium};
 use crate::hardware::{DeviceKind, Fabric};
+use crate::preset::presets;
 
-/// The class of PCI devices that NVSwitch chips have. Cited: NCCL, `src/graph/topo.cc`; 0x068001 are processors of POWER9.
-const NVSWITCH_CLASS: &str = "0x068000";
+/// The medium of NVLinks to processors of POWER9.
+const TO_POWER9: &str = "nvlink2-cpu";
 
 /// Chosen: the largest files of single machines have some hundred elements.
 const MOST_ELEMENTS: u32 = 1 << 16;
@@ -37,19 +43,24 @@ pub(super) const FORMAT: TextFormat = TextFormat {
     ending: ".xml",
     made_by: "NCCL_TOPO_DUMP_FILE",
     is_written_so: |text| text.trim_start().starts_with('<'),
-    reader: Reader::NeedsGpu(read),
+    reader: Reader::TakesGpu(read),
 };
 
-/// Reads a topology of a node with GPUs of this model; `origin` is what to call it in errors.
+/// Reads a topology of a node; `told` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
 ///
 /// # Errors
-/// [`Error::Description`] if it is no such document, has no GPU, or lacks the NVLinks that the model must have.
-fn read(text: &str, gpu: &'static Gpu, origin: &str) -> Result<Fabric> {
+/// [`Error::Description`] if it is no such document, has no GPU, does not say of which model, or lacks the NVLinks that the
+/// model must have.
+fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
     let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
     let options = ParsingOptions { nodes_limit: MOST_ELEMENTS, ..ParsingOptions::default() };
-    let document = Document::parse_with_options(text, options).map_err(|error| wrong(error.to_string()))?;
-    let mut reading = Reading::new(gpu, origin);
-    reading.read(&document).map_err(wrong)?;
+    let text = in_one_root(text);
+    let document = Document::parse_with_options(&text, options).map_err(|error| wrong(error.to_string()))?;
+    let dump = Dump::of(&document).map_err(wrong)?;
+    let clues = dump.clues().map_err(wrong)?;
+    let mut reading = Reading::new(clues.settle(told).map_err(wrong)?, origin);
+    reading.read(&dump).map_err(wrong)?;
+    reading.fabric.sources.extend(clues.substitution(reading.fabric.gpu));
     Ok(reading.fabric)
 }
 
@@ -58,10 +69,12 @@ struct Reading<'a> {
     fabric: Fabric,
     /// The device that an element became.
     device_of: HashMap<NodeId, usize>,
-    /// The GPU at a bus address.
-    at_bus: HashMap<&'a str, usize>,
+    /// The GPU at a bus address of a host.
+    at_bus: HashMap<(usize, &'a str), usize>,
     /// For each GPU, the number of its NVLinks to switches.
     to_switch: BTreeMap<usize, u32>,
+    /// The number of links from a GPU to another, as the first lists them.
+    direct: BTreeMap<(usize, usize), u32>,
 }
 
 impl<'a> Reading<'a> {
@@ -73,65 +86,118 @@ impl<'a> Reading<'a> {
             devices: Vec::new(),
             links: Vec::new(),
             abilities: abilities_of(gpu),
-            sources: vec![format!("NCCL topology {origin}; rates of {}", gpu.source)],
+            sources: vec![format!("NCCL's topology in XML of {origin}; rates of {}", gpu.source)],
         };
-        Self { fabric, device_of: HashMap::new(), at_bus: HashMap::new(), to_switch: BTreeMap::new() }
+        let (at_bus, to_switch) = (HashMap::new(), BTreeMap::new());
+        Self { fabric, device_of: HashMap::new(), at_bus, to_switch, direct: BTreeMap::new() }
     }
 
-    fn read(&mut self, document: &'a Document<'_>) -> std::result::Result<(), String> {
-        let root = document.root_element();
-        if root.tag_name().name() != "system" {
-            return Err(format!("it is a <{}>: a topology is a <system>", root.tag_name().name()));
-        }
-        self.add_gpus(root);
-        if self.at_bus.is_empty() {
-            return Err("it lists no GPU: NCCL adds them when it runs; pass what NCCL_TOPO_DUMP_FILE wrote".to_owned());
-        }
-        for element in root.descendants() {
+    fn read(&mut self, dump: &Dump<'a, '_>) -> std::result::Result<(), String> {
+        self.add_gpus(dump)?;
+        self.add_sockets(dump)?;
+        for element in dump.root.descendants() {
             match element.tag_name().name() {
-                "cpu" => self.add_socket(element),
                 "pci" => self.add_pci(element),
                 "net" => self.add_nic(element),
                 _ => Ok(()),
             }?;
         }
-        let direct = root.descendants().filter(|element| matches!(element.tag_name().name(), "nvlink" | "xgmi"));
-        let mut is_any = false;
-        for link in direct {
-            is_any = true;
-            self.add_nvlink(link)?;
+        for link in dump.root.descendants().filter(is_link) {
+            self.add_link(link, dump.host_of(link))?;
         }
-        self.join_switch()?;
+        let is_any = !self.direct.is_empty() || !self.to_switch.is_empty();
+        self.join_gpus()?;
         if !is_any && self.fabric.gpu.nvlinks > 0 {
-            self.accept_without_nvlinks()?;
+            self.complete(dump)?;
         }
-        self.fabric.title =
-            format!("{} x {}, as NCCL's topology has it", self.fabric.world_size(), self.fabric.gpu.title);
+        self.check_hosts(dump)?;
+        let (n, gpu) = (self.fabric.world_size(), &self.fabric.gpu.title);
+        self.fabric.title = format!("{n} x {gpu}, as NCCL's topology has it");
         Ok(())
     }
 
-    /// Joins the GPUs that have links to NVSwitch chips to one switch.
-    fn join_switch(&mut self) -> std::result::Result<(), String> {
+    /// Joins the GPUs that have links to NVSwitch chips to one switch, and the pairs that have links to each other.
+    fn join_gpus(&mut self) -> std::result::Result<(), String> {
         let lanes: Vec<u32> = self.to_switch.values().copied().collect();
         check_switch_links(&lanes, self.fabric.gpu)?;
         if !lanes.is_empty() {
             let medium = self.nvlink()?;
             self.fabric.add_nvswitch(medium, self.to_switch.iter().map(|(&gpu, &lanes)| (gpu, lanes)));
         }
+        for (&(from, to), &lanes) in &self.direct {
+            let (gpu, back) = (self.fabric.gpu, self.direct.get(&(to, from)).copied());
+            if lanes > gpu.nvlinks && gpu.nvlinks > 0 {
+                return Err(format!(
+                    "two GPUs are joined by {lanes} links, a {} has {}: it is another GPU",
+                    gpu.title, gpu.nvlinks
+                ));
+            }
+            // Both ends list the links, as a rule.
+            if from < to || back.is_none() {
+                let medium = self.nvlink()?;
+                self.fabric.join(from, to, medium, lanes.max(back.unwrap_or(0)));
+            }
+        }
         Ok(())
     }
 
-    /// Refuses a file without NVLinks, unless there is one GPU only or the model may do without.
-    fn accept_without_nvlinks(&mut self) -> std::result::Result<(), String> {
+    /// Adds the links that a file without any leaves to NCCL, if the number of GPUs leaves no doubt about them.
+    fn complete(&mut self, dump: &Dump<'_, '_>) -> std::result::Result<(), String> {
         let (n, gpu) = (self.fabric.world_size(), self.fabric.gpu);
-        if n > 1 && gpu.has_soldered_nvlinks() {
+        if n < 2 || !gpu.has_soldered_nvlinks() {
+            self.fabric.sources.push("it lists no NVLink: there is no bridge".to_owned());
+            return Ok(());
+        }
+        let is_of_running_job = dump.gpus.iter().any(|element| child(*element, "gpu").is_some());
+        if gpu.full_board != Some(n) || is_of_running_job {
+            let is_such = |board: &&Fabric| board.gpu == gpu && board.world_size() >= n;
+            let boards: Vec<&str> = presets().iter().filter(is_such).map(|board| board.name.as_str()).collect();
+            let reason = match is_of_running_job {
+                true => "they were down when NCCL wrote it; pass a dump with them",
+                false => "such a file (NCCL_TOPO_FILE) leaves them to NCCL; pass what NCCL_TOPO_DUMP_FILE wrote on the machine",
+            };
+            let names = if boards.is_empty() { "one that nvcoll fabric lists".to_owned() } else { boards.join(", ") };
             return Err(format!(
-                "it lists no NVLink, and {n} x {} have them: such a file (NCCL_TOPO_FILE) leaves them to NCCL; pass what \
-                 NCCL_TOPO_DUMP_FILE wrote on the machine, or name a board, as nvcoll fabric lists them",
+                "it lists no NVLink, and {n} x {} have them: {reason}, or name a machine: {names}",
                 gpu.title
             ));
         }
-        self.fabric.sources.push("it lists no NVLink: there is no bridge".to_owned());
+        let medium = self.nvlink()?;
+        let what = match gpu.nvlinks % (n - 1) {
+            0 => {
+                let gpus = self.fabric.gpus();
+                for (nth, &from) in gpus.iter().enumerate() {
+                    gpus[nth + 1..].iter().for_each(|&to| self.fabric.join(from, to, medium, gpu.nvlinks / (n - 1)));
+                }
+                format!("{} between every pair", gpu.nvlinks / (n - 1))
+            }
+            _ => {
+                let gpus = self.fabric.gpus();
+                self.fabric.add_nvswitch(medium, gpus.into_iter().map(|at| (at, gpu.nvlinks)));
+                format!("{} of each GPU to NVSwitch", gpu.nvlinks)
+            }
+        };
+        self.fabric
+            .sources
+            .push(format!("it lists no links between GPUs; added as on every board of {n} x {}: {what}", gpu.title));
+        Ok(())
+    }
+
+    /// Refuses several hosts that are not one domain of NVLink.
+    fn check_hosts(&self, dump: &Dump<'_, '_>) -> std::result::Result<(), String> {
+        let mut hosts: Vec<usize> = dump.gpus.iter().map(|gpu| dump.host_of(*gpu)).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let is_rack = self.fabric.gpu.c2c.is_some() && self.to_switch.len() == dump.gpus.len();
+        if hosts.len() > 1 && !is_rack {
+            return Err(format!(
+                "it has GPUs of {} hosts, and NVLinks of {} do not join hosts: pass the <system> of one, and add nodes and \
+                 network to its name, as nccl.xmlx{}+ib-ndr-8",
+                hosts.len(),
+                self.fabric.gpu.title,
+                hosts.len()
+            ));
+        }
         Ok(())
     }
 
@@ -142,20 +208,41 @@ impl<'a> Reading<'a> {
     }
 
     /// GPUs come first among the devices, whatever the order of the rest.
-    fn add_gpus(&mut self, root: Node<'a, '_>) {
-        for element in root.descendants().filter(|element| element.tag_name().name() == "pci") {
-            if let (Some(DeviceKind::Gpu), Some(bus)) = (kind_of(element), element.attribute("busid")) {
-                let number = self.at_bus.len();
-                let at = self.fabric.add(format!("gpu{number}"), DeviceKind::Gpu);
-                self.device_of.insert(element.id(), at);
-                self.at_bus.insert(bus, at);
+    fn add_gpus(&mut self, dump: &Dump<'a, '_>) -> std::result::Result<(), String> {
+        for (number, element) in dump.gpus.iter().enumerate() {
+            let host = dump.host_of(*element);
+            let at = self.fabric.add(format!("gpu{number}"), DeviceKind::Gpu);
+            self.fabric.devices[at].tray = (dump.hosts.len() > 1).then_some(host as u32);
+            self.device_of.insert(element.id(), at);
+            let bus = bus_of(*element);
+            if self.at_bus.insert((host, bus), at).is_some() {
+                return Err(format!("two GPUs have busid {bus}: tell hosts apart by host_hash or a <system> each"));
             }
         }
+        Ok(())
     }
 
-    fn add_socket(&mut self, element: Node<'a, '_>) -> std::result::Result<(), String> {
-        let socket = self.fabric.add_socket(between_sockets(element)).map_err(|error| error.to_string())?;
-        self.device_of.insert(element.id(), socket);
+    /// Adds the sockets of every host that has anything on them, and joins those of one host.
+    fn add_sockets(&mut self, dump: &Dump<'a, '_>) -> std::result::Result<(), String> {
+        let mut is_divided = false;
+        for nodes in &dump.hosts {
+            let nodes: Vec<_> = nodes.iter().filter(|node| node.children().any(|child| child.is_element())).collect();
+            let numbers: Vec<u32> =
+                nodes.iter().map(|node| node.attribute("numaid").and_then(|id| id.parse().ok()).unwrap_or(0)).collect();
+            let are_sockets = nodes.iter().any(|node| matches!(node.attribute("arch"), Some("arm64" | "ppc64")));
+            let (sockets, of_several) = sockets::of_nodes(&numbers, are_sockets);
+            is_divided |= of_several;
+            let mut added: Vec<usize> = Vec::new();
+            for number in 0..sockets.iter().max().map_or(0, |last| last + 1) {
+                let mut of_socket = nodes.iter().zip(&sockets).filter(|(_, socket)| **socket == number);
+                let between = of_socket.next().map_or("upi1", |(node, _)| between_sockets(**node, self.fabric.gpu));
+                added.push(self.fabric.add_socket(&added, between).map_err(|error| error.to_string())?);
+            }
+            self.device_of.extend(nodes.iter().zip(&sockets).map(|(node, &socket)| (node.id(), added[socket])));
+        }
+        if is_divided {
+            self.fabric.sources.push(sockets::DIVIDED.to_owned());
+        }
         Ok(())
     }
 
@@ -176,43 +263,60 @@ impl<'a> Reading<'a> {
             None => return Ok(()),
         };
         self.device_of.insert(element.id(), at);
-        let (medium, lanes) = self.link_of(element)?;
-        self.fabric.join(above, at, medium, lanes);
+        match self.fabric.gpu.c2c.as_deref().filter(|_| self.fabric.devices[at].kind == DeviceKind::Gpu) {
+            Some(c2c) => self.fabric.join(self.socket_of(element)?, at, named(c2c)?, 1),
+            None => {
+                let (medium, lanes) = self.link_of(element)?;
+                self.fabric.join(above, at, medium, lanes);
+            }
+        }
         Ok(())
     }
 
-    /// Adds a network device whose card is not on PCIe, as in virtual machines.
+    /// Adds a network device: a port of the card around it, or a card that is not on PCIe, as in virtual machines.
     fn add_nic(&mut self, element: Node<'a, '_>) -> std::result::Result<(), String> {
         let above = self.above(element).ok_or_else(|| "a <net> is outside of any <cpu>".to_owned())?;
-        if self.fabric.devices[above].kind == DeviceKind::Nic {
-            return Ok(());
+        let at = match self.fabric.devices[above].kind {
+            DeviceKind::Nic => above,
+            _ => {
+                let number = self.fabric.of_kind(DeviceKind::Nic).count();
+                let at = self.fabric.add(format!("nic{number}"), DeviceKind::Nic);
+                let (medium, lanes) = (named(&self.fabric.gpu.pcie)?, self.fabric.gpu.pcie_lanes);
+                self.fabric.join(above, at, medium, lanes);
+                at
+            }
+        };
+        let speed: Option<u32> =
+            element.attribute("speed").and_then(|speed| speed.parse().ok()).filter(|speed| *speed > 0);
+        if let Some(mbits) = speed {
+            let port = &mut self.fabric.devices[at].port_mbits;
+            *port = Some(port.unwrap_or(0).saturating_add(mbits));
         }
-        let number = self.fabric.of_kind(DeviceKind::Nic).count();
-        let nic = self.fabric.add(format!("nic{number}"), DeviceKind::Nic);
-        self.fabric.join(above, nic, named(&self.fabric.gpu.pcie)?, self.fabric.gpu.pcie_lanes);
         Ok(())
     }
 
-    fn add_nvlink(&mut self, element: Node<'a, '_>) -> std::result::Result<(), String> {
+    fn add_link(&mut self, element: Node<'a, '_>, host: usize) -> std::result::Result<(), String> {
         let own = self.above(element).filter(|&at| self.fabric.devices[at].kind == DeviceKind::Gpu);
         let own = own.ok_or_else(|| "a link is outside of any GPU".to_owned())?;
-        let (lanes, medium) = (number(element, "count")?, self.nvlink()?);
+        let lanes = number(element, "count")?;
+        let gpu = &self.fabric.devices[own].name;
         if lanes == 0 {
-            let gpu = &self.fabric.devices[own].name;
             return Err(format!("count of a link of {gpu} is 0: leave out links that are not there"));
         }
-        match (element.attribute("tclass"), element.attribute("target").and_then(|bus| self.at_bus.get(bus))) {
+        let target = element.attribute("target").unwrap_or("nothing");
+        match (element.attribute("tclass"), self.at_bus.get(&(host, target))) {
             (Some(NVSWITCH_CLASS), _) => *self.to_switch.entry(own).or_default() += lanes,
-            // Both ends list the link.
-            (_, Some(&other)) if own < other => self.fabric.join(own, other, medium, lanes),
-            (_, Some(_)) => (),
-            (_, None) => {
-                return Err(format!(
-                    "a link of {} leads to {}, which is not there",
-                    self.fabric.devices[own].name,
-                    element.attribute("target").unwrap_or("nothing")
-                ))
+            (Some(PROCESSOR_CLASS), _) => {
+                let socket = self.socket_of(element)?;
+                self.fabric.join(own, socket, named(TO_POWER9)?, lanes);
             }
+            (_, Some(&other)) if own == other => {
+                return Err(format!(
+                    "a link of {gpu} leads to itself ({target}): write the busid of the other GPU, or leave the link out"
+                ));
+            }
+            (_, Some(&other)) => *self.direct.entry((own, other)).or_default() += lanes,
+            (_, None) => return Err(format!("a link of {gpu} leads to {target}, which is not there")),
         }
         Ok(())
     }
@@ -220,6 +324,13 @@ impl<'a> Reading<'a> {
     /// The device of the nearest element around this one that is a device.
     fn above(&self, element: Node<'a, '_>) -> Option<usize> {
         element.ancestors().skip(1).find_map(|around| self.device_of.get(&around.id()).copied())
+    }
+
+    /// The socket around an element.
+    fn socket_of(&self, element: Node<'a, '_>) -> std::result::Result<usize, String> {
+        let cpu = element.ancestors().find(|around| around.has_tag_name("cpu"));
+        let socket = cpu.and_then(|cpu| self.device_of.get(&cpu.id()).copied());
+        socket.ok_or_else(|| format!("{} is outside of any <cpu>", bus_of(element)))
     }
 
     /// What joins a PCI device to what is above it.
@@ -249,41 +360,15 @@ fn named(medium: &str) -> std::result::Result<&'static Medium, String> {
     media::named(medium).map_err(|error| error.to_string())
 }
 
-fn bus_of<'a>(element: Node<'a, '_>) -> &'a str {
-    element.attribute("busid").unwrap_or("a <pci>")
-}
-
-fn number(element: Node<'_, '_>, attribute: &str) -> std::result::Result<u32, String> {
-    let text = element.attribute(attribute).unwrap_or("");
-    let most = |number: &u32| *number <= 1024;
-    text.trim()
-        .parse()
-        .ok()
-        .filter(most)
-        .ok_or_else(|| format!("{attribute} is `{text}`: it should be a number up to 1024"))
-}
-
-/// What a PCI device is, by its class; one that contains others is a switch.
-fn kind_of(element: Node<'_, '_>) -> Option<DeviceKind> {
-    let has = |tag: &str| element.children().any(|child| child.tag_name().name() == tag);
-    match element.attribute("class").map(|class| class.get(..4).unwrap_or("")) {
-        Some("0x03" | "0x12") => Some(DeviceKind::Gpu),
-        Some("0x02") => Some(DeviceKind::Nic),
-        _ if has("gpu") => Some(DeviceKind::Gpu),
-        _ if has("nic") => Some(DeviceKind::Nic),
-        _ if has("pci") => Some(DeviceKind::PcieSwitch),
-        _ => None,
-    }
-}
-
 /// What joins sockets of this kind. Cited: the models by which NCCL tells them apart (`src/graph/topo.h`).
-fn between_sockets(cpu: Node<'_, '_>) -> &'static str {
+fn between_sockets<'g>(cpu: Node<'_, '_>, gpu: &'g Gpu) -> &'g str {
     let model = cpu.attribute("modelid").and_then(|model| model.parse().ok()).unwrap_or(0);
-    match (cpu.attribute("vendor"), model) {
-        (Some("AuthenticAMD"), _) => "epyc",
-        (Some("GenuineIntel"), 143 | 207 | 173) => "upi2",
-        (Some("GenuineIntel"), 85 | 106) => "upi1",
-        (Some("GenuineIntel"), _) => "qpi",
-        _ => "upi1",
+    match (cpu.attribute("arch"), cpu.attribute("vendor"), model) {
+        (Some("ppc64"), ..) => "xbus",
+        (_, Some("AuthenticAMD"), _) => "epyc",
+        (_, Some("GenuineIntel"), 143 | 207 | 173) => "upi2",
+        (_, Some("GenuineIntel"), 85 | 106) => "upi1",
+        (_, Some("GenuineIntel"), _) => "qpi",
+        _ => sockets::between(gpu),
     }
 }

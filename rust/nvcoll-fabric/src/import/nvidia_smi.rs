@@ -9,10 +9,13 @@
 //!
 //! What the words leave open is settled so:
 //!
-//! - the model of the GPUs, and with it the generations of its links, is said by the caller: words count links only;
+//! - the model of the GPUs, and with it the generations of its links, is that of `nvidia-smi` or `nvidia-smi -L` in the same
+//!   text, or is said by the caller: words count links only;
 //! - if the NVLinks of a row are more than the GPU has, they lead to an NVSwitch; otherwise straight to the other GPU;
 //! - devices that PIX joins hang at one PCIe switch; switches that PXB joins hang at one above them;
-//! - sockets are what PIX, PXB, PHB and NODE tie together, and equal NUMA affinities; what nothing ties is on the first.
+//! - NUMA nodes are what PIX, PXB, PHB and NODE tie together, and equal NUMA affinities; `sockets.rs` tells their sockets;
+//! - without affinities, SYS leads from one of two sockets to the other; where it cannot, each has half of the GPUs. A device
+//!   of which nothing is known is on the socket of the one before it.
 //!
 //! Terminals lose tabs and escapes: cells that stand together (`PXBNODE`, `SYSSYS`, `NIC11CPU Affinity`) are split by the
 //! words that there are, and `[4m` without its escape is left out.
@@ -25,9 +28,10 @@ use std::collections::BTreeMap;
 
 use nvcoll_core::connected_components::connected_components;
 
-use super::{abilities_of, check_switch_links, Reader, TextFormat};
+use super::model::ModelClues;
+use super::{abilities_of, check_switch_links, sockets, Reader, TextFormat};
 use crate::error::{Error, Result};
-use crate::hardware::gpus::Gpu;
+use crate::hardware::gpus::{self, Gpu};
 use crate::hardware::{media, Device, DeviceKind, Fabric};
 
 /// Chosen: more devices than any node has.
@@ -107,15 +111,16 @@ fn numbered_name(word: &str) -> Option<(&str, &str)> {
     (!number.is_empty()).then(|| word.split_at(end))
 }
 
-/// Returns the NUMA affinity from what follows the cells of a row: the column after the affinity to processors, which may
-/// be blank where tabs divide columns.
-fn numa_of(rest: &str) -> Option<String> {
+/// Returns the affinities to processors and to NUMA nodes from what follows the cells of a row: two columns, of which the
+/// first may be blank where tabs divide columns.
+fn affinities_of(rest: &str) -> [Option<String>; 2] {
     let rest = rest.trim_start_matches(' ');
-    let column = match rest.contains('\t') {
-        true => rest.strip_prefix('\t').unwrap_or(rest).split('\t').nth(1),
-        false => rest.split_whitespace().nth(1),
+    let columns: Vec<&str> = match rest.contains('\t') {
+        true => rest.strip_prefix('\t').unwrap_or(rest).split('\t').collect(),
+        false => rest.split_whitespace().collect(),
     };
-    column.map(str::trim).filter(|cell| !cell.is_empty() && *cell != "N/A").map(str::to_owned)
+    let known = |cell: &&str| !cell.is_empty() && *cell != "N/A";
+    [0, 1].map(|at| columns.get(at).map(|cell| cell.trim()).filter(known).map(str::to_owned))
 }
 
 /// What the text says.
@@ -124,8 +129,8 @@ struct TopologyMatrix {
     names: Vec<String>,
     /// For each pair (smaller position first), its word.
     words: BTreeMap<(usize, usize), Connection>,
-    /// For each device, its NUMA affinity.
-    numa: Vec<Option<String>>,
+    /// For each device, its affinities to processors and to NUMA nodes.
+    affinities: Vec<[Option<String>; 2]>,
 }
 
 pub(super) const FORMAT: TextFormat = TextFormat {
@@ -133,19 +138,24 @@ pub(super) const FORMAT: TextFormat = TextFormat {
     ending: ".txt",
     made_by: "what it prints",
     is_written_so: |text| text.lines().map(plain).any(|line| line.split_whitespace().next().is_some_and(is_gpu)),
-    reader: Reader::NeedsGpu(read),
+    reader: Reader::TakesGpu(read),
 };
 
-/// Reads the matrix of a node with GPUs of this model; `origin` is what to call it in errors. GPUs of GeForce are taken to
-/// reach each other over NVLink only.
+/// Reads the matrix of a node; `told` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
+/// GPUs of GeForce are taken to reach each other over NVLink only.
 ///
 /// # Errors
-/// [`Error::Description`] with the line, if it is no such matrix, or one that is cut off.
-fn read(text: &str, gpu: &'static Gpu, origin: &str) -> Result<Fabric> {
+/// [`Error::Description`] with the line, if it is no such matrix, one that is cut off, or not of which model.
+fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
     let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
     let matrix = TopologyMatrix::read(text).map_err(wrong)?;
+    let mut clues = matrix.clues();
+    clues.names_in(text.lines());
+    let gpu = clues.settle(told).map_err(wrong)?;
     matrix.check_nvlinks(gpu).map_err(wrong)?;
-    matrix.build(gpu, origin)
+    let mut fabric = matrix.build(gpu, origin)?;
+    fabric.sources.extend(clues.substitution(gpu));
+    Ok(fabric)
 }
 
 impl TopologyMatrix {
@@ -159,7 +169,7 @@ impl TopologyMatrix {
         if names.len() > MOST_DEVICES {
             return Err(format!("it names {} devices: at most {MOST_DEVICES} are read", names.len()));
         }
-        let mut matrix = TopologyMatrix { numa: vec![None; names.len()], names, words: BTreeMap::new() };
+        let mut matrix = TopologyMatrix { affinities: vec![[None, None]; names.len()], names, words: BTreeMap::new() };
         for (number, line) in lines {
             matrix.read_row(&line).map_err(|message| format!("line {}: {message}", number + 1))?;
         }
@@ -189,7 +199,7 @@ impl TopologyMatrix {
                 Cell::Joined(_) => return Err(format!("{pair} is `{found}`, it should be X")),
             }
         }
-        self.numa[row] = numa_of(rest);
+        self.affinities[row] = affinities_of(rest);
         Ok(())
     }
 
@@ -206,7 +216,7 @@ impl TopologyMatrix {
         for (nth, &a) in gpus.iter().enumerate() {
             if let Some(&b) = gpus[nth + 1..].iter().find(|&&b| self.word(a, b).is_none()) {
                 return Err(format!(
-                    "it does not say how {} and {} are joined: it is cut off",
+                    "it does not say how {} and {} are joined: it is cut off; pass all rows of GPUs",
                     self.names[a], self.names[b]
                 ));
             }
@@ -219,6 +229,17 @@ impl TopologyMatrix {
             Some(Connection::Nvlinks(links)) => links,
             _ => 0,
         }
+    }
+
+    /// Returns what the numbers of NVLinks say of the model: more than any GPU has lead to a switch.
+    fn clues(&self) -> ModelClues {
+        let gpus = self.gpus();
+        let of_row = |a: usize| gpus.iter().filter(move |&&b| b != a).map(move |&b| self.nvlinks(a, b));
+        let most = gpus.iter().map(|&gpu| of_row(gpu).sum()).max().unwrap_or(0);
+        let widest = gpus.iter().flat_map(|&gpu| of_row(gpu)).max().unwrap_or(0);
+        let is_switched = gpus::all().iter().all(|gpu| gpu.nvlinks < most);
+        let to_switch = is_switched.then_some(widest);
+        ModelClues { most_links: if is_switched { widest } else { most }, to_switch, ..ModelClues::default() }
     }
 
     fn check_nvlinks(&self, gpu: &Gpu) -> std::result::Result<(), String> {
@@ -254,8 +275,14 @@ impl TopologyMatrix {
             sources: vec![format!("nvidia-smi topo -m of {origin}; rates of {}", gpu.source)],
         };
         let kind = |name: &str| if is_gpu(name) { DeviceKind::Gpu } else { DeviceKind::Nic };
-        let device =
-            |name: &String| Device { name: name.to_lowercase(), kind: kind(name), node: Some(0), tray: None, chips: 1 };
+        let device = |name: &String| Device {
+            name: name.to_lowercase(),
+            kind: kind(name),
+            node: Some(0),
+            tray: None,
+            chips: 1,
+            port_mbits: None,
+        };
         fabric.devices = self.names.iter().map(device).collect();
         self.add_nvlinks(&mut fabric)?;
         self.add_host(&mut fabric)?;
@@ -284,19 +311,17 @@ impl TopologyMatrix {
 
     /// PCIe switches, sockets and their memory.
     fn add_host(&self, fabric: &mut Fabric) -> Result<()> {
-        let (medium, lanes) = (media::named(&fabric.gpu.pcie)?, fabric.gpu.pcie_lanes);
-        let [behind_one, behind_several, sockets] = [
-            &[Connection::Pix][..],
-            &[Connection::Pix, Connection::Pxb],
-            &[Connection::Pix, Connection::Pxb, Connection::Phb, Connection::Node],
-        ]
-        .map(|words| self.tied(words));
-        let sockets = self.with_affinity(&sockets);
-        let mut socket_of = vec![0; self.names.len()];
+        let gpu = fabric.gpu;
+        let (medium, lanes) = (media::named(&gpu.pcie)?, gpu.pcie_lanes);
+        let [behind_one, behind_several] =
+            [&[Connection::Pix][..], &[Connection::Pix, Connection::Pxb]].map(|words| self.tied(words));
+        let (socket_of, is_divided) = self.sockets(gpu);
+        if is_divided {
+            fabric.sources.push(sockets::DIVIDED.to_owned());
+        }
         let mut seats = Vec::new();
-        for (number, members) in sockets.iter().enumerate() {
-            members.iter().for_each(|&at| socket_of[at as usize] = number);
-            seats.push(fabric.add_socket(BETWEEN_SOCKETS)?);
+        for _ in 0..socket_of.iter().max().map_or(1, |last| last + 1) {
+            seats.push(fabric.add_socket(&seats, sockets::between(gpu))?);
         }
         let mut switches = 0;
         for above in &behind_several {
@@ -317,7 +342,13 @@ impl TopologyMatrix {
                     switches += 1;
                     fabric.join(at, top, medium, lanes);
                 }
-                below.iter().for_each(|&device| fabric.join(device as usize, at, medium, lanes));
+                for &device in below {
+                    let c2c = gpu.c2c.as_deref().filter(|_| fabric.devices[device as usize].kind == DeviceKind::Gpu);
+                    match c2c.map(media::named).transpose()? {
+                        Some(c2c) => fabric.join(device as usize, seat, c2c, 1),
+                        None => fabric.join(device as usize, at, medium, lanes),
+                    }
+                }
             }
         }
         Ok(())
@@ -328,34 +359,96 @@ impl TopologyMatrix {
         connected_components(self.names.len() as u32, pairs.map(|(&(a, b), _)| (a as u32, b as u32)))
     }
 
-    /// Sockets: what equal affinities tie as well; devices of which nothing is known are on the first.
-    fn with_affinity(&self, sockets: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    /// Returns the socket of each device, and whether sockets have several NUMA nodes.
+    fn sockets(&self, gpu: &Gpu) -> (Vec<usize>, bool) {
         let n = self.names.len();
-        let known =
-            |group: &Vec<u32>| group.len() > 1 || self.numa[group[0] as usize].is_some() || self.is_apart(group[0]);
-        let first = sockets.iter().find(|group| known(group)).map_or(0, |group| group[0]);
+        let numbers = self.numa_nodes();
         let mut ties: Vec<(u32, u32)> = Vec::new();
-        for group in sockets {
+        for group in self.tied(&[Connection::Pix, Connection::Pxb, Connection::Phb, Connection::Node]) {
             ties.extend(group.windows(2).map(|pair| (pair[0], pair[1])));
-            if !known(group) {
-                ties.push((first, group[0]));
-            }
         }
         for a in 0..n {
-            let same = (a + 1..n).find(|&b| self.numa[a].is_some() && self.numa[a] == self.numa[b]);
+            let same = (a + 1..n).find(|&b| numbers[a].is_some() && numbers[a] == numbers[b]);
             ties.extend(same.map(|b| (a as u32, b as u32)));
         }
-        connected_components(n as u32, ties)
+        let nodes = connected_components(n as u32, ties);
+        let mut node_of = vec![0; n];
+        nodes.iter().enumerate().for_each(|(node, members)| members.iter().for_each(|&at| node_of[at as usize] = node));
+        let number_of = |members: &Vec<u32>| members.iter().find_map(|&at| numbers[at as usize]);
+        let numbered: Vec<(usize, u32)> =
+            nodes.iter().enumerate().filter_map(|(node, members)| Some((node, number_of(members)?))).collect();
+        let all: Vec<u32> = numbered.iter().map(|(_, number)| *number).collect();
+        let (sockets, is_divided) = sockets::of_nodes(&all, gpu.c2c.is_some());
+        let mut socket_of: Vec<Option<usize>> = vec![None; nodes.len()];
+        numbered.iter().zip(&sockets).for_each(|((node, _), &socket)| socket_of[*node] = Some(socket));
+        // With two nodes or none, SYS leads to the other socket. Of several nodes, SYS says nothing about sockets.
+        if all.len() <= 2 && sockets.iter().all(|&socket| socket < 2) {
+            self.spread_over_sys(&node_of, &mut socket_of);
+        }
+        let is_torn = |(&(a, b), _): (&(usize, usize), &Connection)| {
+            socket_of[node_of[a]].is_none_or(|socket| socket_of[node_of[b]] == Some(socket))
+        };
+        if all.is_empty() && self.words.iter().filter(|(_, word)| **word == Connection::Sys).any(is_torn) {
+            let of_gpus: Vec<usize> =
+                (0..nodes.len()).filter(|&node| is_gpu(&self.names[nodes[node][0] as usize])).collect();
+            socket_of.fill(None);
+            of_gpus.iter().enumerate().for_each(|(nth, &node)| socket_of[node] = Some(2 * nth / of_gpus.len()));
+        }
+        let mut before = [0, 0];
+        let mut of_device = Vec::with_capacity(n);
+        for (at, &node) in node_of.iter().enumerate() {
+            let before = &mut before[usize::from(is_gpu(&self.names[at]))];
+            *before = *socket_of[node].get_or_insert(*before);
+            of_device.push(*before);
+        }
+        let places: Vec<u32> = of_device.iter().map(|&socket| socket as u32).collect();
+        (sockets::of_nodes(&places, true).0, is_divided)
     }
 
-    /// Says whether SYS sets a device apart from another.
-    fn is_apart(&self, at: u32) -> bool {
-        self.words.iter().any(|(&(a, b), word)| *word == Connection::Sys && (a == at as usize || b == at as usize))
+    /// Returns the number of the NUMA node of each device: from the NUMA affinities, or where there are none, from the order of
+    /// the affinities to processors, if these differ.
+    fn numa_nodes(&self) -> Vec<Option<u32>> {
+        let first = |cell: &String| cell.split([',', '-']).next()?.trim().parse().ok();
+        let numbers: Vec<Option<u32>> = self.affinities.iter().map(|[_, numa]| numa.as_ref().and_then(first)).collect();
+        let mut processors: Vec<&String> = self.affinities.iter().filter_map(|[cpu, _]| cpu.as_ref()).collect();
+        processors.sort_unstable();
+        processors.dedup();
+        if numbers.iter().any(Option::is_some) || processors.len() < 2 {
+            return numbers;
+        }
+        processors.sort_by_key(|cell| (first(cell), cell.as_str()));
+        let place = |cell: &String| processors.iter().position(|known| *known == cell).map(|at| at as u32);
+        self.affinities.iter().map(|[cpu, _]| cpu.as_ref().and_then(place)).collect()
+    }
+
+    /// Sets NUMA nodes of which no number is known on one of two sockets: not on that to which SYS leads from them, if it leads
+    /// to one only.
+    fn spread_over_sys(&self, node_of: &[usize], socket_of: &mut [Option<usize>]) {
+        let mut apart = vec![Vec::new(); socket_of.len()];
+        for (&(a, b), _) in self.words.iter().filter(|(_, word)| **word == Connection::Sys) {
+            apart[node_of[a]].push(node_of[b]);
+            apart[node_of[b]].push(node_of[a]);
+        }
+        if socket_of.iter().all(Option::is_none) {
+            if let Some(first) = apart.iter().position(|others| !others.is_empty()) {
+                socket_of[first] = Some(0);
+            }
+        }
+        let mut is_settled = false;
+        while !is_settled {
+            is_settled = true;
+            for node in 0..socket_of.len() {
+                let mut others: Vec<usize> = apart[node].iter().filter_map(|&other| socket_of[other]).collect();
+                others.sort_unstable();
+                others.dedup();
+                if let (None, [one]) = (socket_of[node], others.as_slice()) {
+                    socket_of[node] = Some(1 - one);
+                    is_settled = false;
+                }
+            }
+        }
     }
 }
-
-/// What sockets are joined by: words do not say. Chosen: the slowest that NCCL counts of this decade.
-const BETWEEN_SOCKETS: &str = "upi1";
 
 fn is_gpu(name: &str) -> bool {
     name.strip_prefix("GPU")

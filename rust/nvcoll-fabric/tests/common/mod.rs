@@ -8,7 +8,7 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::lower::lower;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
-use nvcoll_fabric::hardware::gpus::{Generation, Gpu};
+use nvcoll_fabric::hardware::gpus::{Generation, Gpu, KnownBy};
 use nvcoll_fabric::hardware::media::{LinkFamily, Medium};
 use nvcoll_fabric::hardware::{Abilities, Device, DeviceKind, Fabric, Link};
 
@@ -40,13 +40,17 @@ pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
         needs_bridge: false,
         pcie: "pcie5".to_owned(),
         pcie_lanes: 16,
+        c2c: None,
+        full_board: None,
+        known_by: KnownBy::default(),
         source: "made for a test".to_owned(),
     };
     let name = |(nth, kind): (usize, &DeviceKind)| {
         let before = kinds[..nth].iter().filter(|other| *other == kind).count();
         format!("{kind:?}{before}").to_lowercase()
     };
-    let device = |(nth, &kind)| Device { name: name((nth, &kind)), kind, node: Some(0), tray: None, chips: 1 };
+    let device =
+        |(nth, &kind)| Device { name: name((nth, &kind)), kind, node: Some(0), tray: None, chips: 1, port_mbits: None };
     Fabric {
         name: "made".to_owned(),
         title: "made for a test".to_owned(),
