@@ -179,7 +179,7 @@ def test_the_shipped_table_can_be_read_and_hangs_together():
         assert owner.family and owner.fabric and owner.facts["source"], owner.system_id
         assert (owner.launch == "unknown") == (not owner.facts["launch_source"]), owner.system_id
         assert nodes > 1 or not owner.network, owner.system_id
-        assert owner.facts["nvls"] in ("", "off"), owner.system_id
+        assert all(name.startswith("NCCL_") for name in nccl_estimate.settings(owner)), owner.system_id
 
 
 def test_a_system_that_turns_nvls_off_is_predicted_without_it():

@@ -43,7 +43,7 @@ def built(system: System) -> Fabric:
 
 def settings(system: System) -> dict[str, str]:
     """Returns the environment variables of NCCL that a system sets."""
-    return {"NCCL_NVLS_ENABLE": "0"} if system.facts.get("nvls") == "off" else {}
+    return dict(one.split("=") for one in system.facts.get("settings", "").split())
 
 
 def machine(system: System) -> Fabric | None:

@@ -151,14 +151,6 @@ class OpRow(NamedTuple):
     name: str
     dtypes: list[str]
 
-class NetworkRow(NamedTuple):
-    """A network between nodes; `gbps` is the line rate of a node one way, in GB/s."""
-
-    name: str
-    title: str
-    gbps: float
-    source: str
-
 class MediumRow(NamedTuple):
     """A medium of links. `lane_gbps` is the line rate of one lane or link one way, in GB/s; `efficiency` is the part of it
     that a long transfer reaches; `latency_ns` passes until the first byte is across."""
@@ -2606,7 +2598,7 @@ class Fabric:
 
     @property
     def abilities(self) -> list[str]:
-        """The abilities: some of `peer_access`, `multicast`, `switch_reduction`, `gpu_direct`."""
+        """The abilities: some of `peer_access`, `multicast`, `switch_reduction`, `gpu_direct`, `forwards`."""
 
     @property
     def devices(self) -> list[tuple[str, str, int | None, int]]:
@@ -3226,19 +3218,85 @@ class TextFormat:
 def text_formats() -> list[TextFormat]:
     """Returns every text format of machines."""
 
-def cluster(node: str | Fabric, *, nodes: int, network: str) -> Fabric:
+@final
+class Network:
+    """A network between nodes: its cards, ports and switches. Made by :func:`networks`, :meth:`from_text` and :meth:`from_file`;
+    :func:`cluster` takes it."""
+
+    @staticmethod
+    def from_text(text: str) -> Network:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin."""
+
+    @staticmethod
+    def from_file(path: str | PathLike[str]) -> Network:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    @property
+    def title(self) -> str:
+        """The description in a few words."""
+
+    @property
+    def gbps(self) -> float:
+        """The line rate of the cards of a node, or of a tray of a rack, one way, in GB/s."""
+
+    @property
+    def source(self) -> str:
+        """The source of the numbers."""
+
+def cluster(node: str | Fabric, *, nodes: int, network: str | PathLike[str] | Network) -> Fabric:
     """Returns a machine of equal nodes and a network.
 
     Args:
         node: the name of a machine, or a `Fabric` of one node.
         nodes: the number of nodes, from 1.
-        network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node.
+        network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node; a `Network`; or a file that
+            describes one, as a path or as a name that ends in ``.toml``.
 
     Raises:
-        InvalidArgument: a name is unknown, or no NIC can be attached to the node."""
+        InvalidArgument: a name is unknown, no NIC can be attached to the node, or the description of the network is wrong or
+            holds fewer nodes.
+        OSError: the file cannot be read."""
 
-def networks() -> list[NetworkRow]:
-    """Returns every network between nodes."""
+def networks() -> list[Network]:
+    """Returns every network between nodes that is shipped."""
 
 def media() -> list[MediumRow]:
     """Returns every medium of links."""

@@ -1,10 +1,10 @@
 """A machine as a picture: devices are boxes, links are lines, and faster links are thicker.
 
-`nvcoll.machine_layout` places the boxes. A line stands for both directions of a link. Hovering shows the medium, the
-number of lanes and the rate of one direction: the line rate, and the rate of long transfers. Below the picture each
-kind of link is listed once, with the same rates. Arcs join GPUs with direct links. Lines of networks are drawn last, so
-they cross other parts, and they end in dots. The colours are those of `nvcoll.drawing`, in light and dark mode.
-Source: ours.
+`nvcoll.machine_layout` and `nvcoll.network_layout` place the boxes. A line stands for both directions of a link.
+Hovering shows the medium, the number of lanes and the rate of one direction: the line rate, and the rate of long
+transfers. Below the picture each kind of link is listed once, with the same rates. Arcs join GPUs with direct links.
+Lines of networks are drawn last, so they cross other parts, and they end in dots. The colours are those of
+`nvcoll.drawing`, in light and dark mode. Source: ours.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from itertools import pairwise
 
+from nvcoll import network_layout
 from nvcoll._nvcoll import Fabric, media
 from nvcoll.drawing import BAND, COLOURS, DARK, FAINT, GRID, INK, PAPER, TEXT_GLYPH, TITLE_GLYPH, document, text
 from nvcoll.formatting import counted, escaped
@@ -26,6 +27,7 @@ FILLS = {
     "memory": PAPER,
     "nic": COLOURS["fold"],
     "network_switch": COLOURS["fold"],
+    "node": PAPER,
 }
 """The colour of a device: that of the links between such devices."""
 
@@ -63,7 +65,8 @@ def svg(fabric: Fabric) -> str:
 
     Returns:
         A self-contained SVG document: one element of class `device` for each device, one of class `link` for each
-        pair of devices and medium that joins them. Of more than three equal nodes, one is drawn for all.
+        pair of devices and medium that joins them. Of more than three equal nodes, one is drawn for all. Of more than
+        three that hang at different switches, the tiers of switches are drawn, with nodes as boxes.
 
     Example:
         >>> import nvcoll
@@ -71,7 +74,7 @@ def svg(fabric: Fabric) -> str:
         >>> machine_drawing.svg(nvcoll.fabric("hgx-h100"))[:4]
         '<svg'
     """
-    layout = Layout.of(fabric)
+    layout = network_layout.of(fabric) if network_layout.has_groups(fabric) else Layout.of(fabric)
     title = f"{fabric.name}: {fabric.title}"
     able = ", ".join(ability.replace("_", " ") for ability in fabric.abilities)
     hint = f"{counted(fabric.world_size, 'GPU')}, {fabric.gpu}; {able or 'moves bytes, nothing else'}; {fabric.trust}"
@@ -99,12 +102,17 @@ MEDIA = {row.name: (row.title, row.family) for row in media()}
 
 
 def _family(cable: Cable) -> str:
-    return MEDIA[cable.medium][1]
+    return _medium(cable)[1]
+
+
+def _medium(cable: Cable) -> tuple[str, str]:
+    """Returns the title and the family of a link's medium. Media of a rate of one's own are of networks."""
+    return MEDIA.get(cable.medium, (cable.medium, "network"))
 
 
 def _rates(cable: Cable) -> str:
     """Describes a link: its medium, its lanes and its rates one way."""
-    title, family = MEDIA[cable.medium]
+    title, family = _medium(cable)
     what = f"{title} x{cable.lanes}" if family == "pcie" else f"{cable.lanes} x {title}"
     return f"{what}: {cable.line_gbps:.4g} GB/s one way at line rate, {cable.used_gbps:.3g} in use"
 
@@ -121,8 +129,8 @@ def _legend(layout: Layout) -> list[tuple[Cable, str]]:
 
 
 def _stroke(cable: Cable) -> str:
-    """Returns the thickness of a line, which grows by the same amount for each doubling of the rate."""
-    width = max(0.8, min(0.9 * math.log2(cable.line_gbps / 8), 7.0))
+    """Returns the thickness of a line. It grows by the same amount for each doubling of the rate of all links."""
+    width = max(0.8, min(0.9 * math.log2(cable.line_gbps * cable.times / 8), 7.0))
     return f'stroke="{LINES[_family(cable)]}" stroke-width="{width:.1f}" fill="none"'
 
 
@@ -194,7 +202,7 @@ def _line(layout: Layout, cable: Cable) -> str:
     times = f"{cable.times} times " if cable.times > 1 else ""
     head = f'<g class="link"><title>{escaped(f"{cable.a} - {cable.b}: {times}{_rates(cable)}")}</title>'
     parts = [head, f'<path d="{path}" {_stroke(cable)}/>']
-    if _family(cable) == "network":
+    if _family(cable) == "network" and not layout.has_tiers:
         ends = [layout.spots[name] for name in (cable.a, cable.b)]
         x = _crossing(layout, cable, *ends)
         dots = (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{LINES["network"]}"/>' for y in _edges(*ends))
@@ -221,6 +229,8 @@ def _path(layout: Layout, cable: Cable) -> tuple[str, tuple[float, float, str] |
     if kind == "gpu":
         return _arc(left, right, left.bottom, 4 / 3 * depth(layout.spots, cable) - 10 * cable.aside), None
     row = (spot for spot in layout.spots.values() if spot.y == a.y)
+    if layout.has_tiers:
+        return _arc(left, right, left.y, -4 / 3 * depth(layout.spots, cable)), None
     between = any(left.right <= spot.x < right.x for spot in row)
     if between:
         return _arc(left, right, left.y, -4 / 3 * (layout.size.box + 1.6 * layout.size.row)), None

@@ -166,6 +166,8 @@ class Layout:
     height: float = 0
     equal_nodes: int = 1
     """The number of equal nodes that each node of the picture stands for."""
+    has_tiers: bool = False
+    """Whether it shows tiers of switches, with groups of nodes as boxes."""
 
     @classmethod
     def of(cls, fabric: Fabric) -> Layout:

@@ -91,11 +91,15 @@ def _show(one: Fabric) -> None:
     print_labelled("", f"able to: {able}", label=0)
     # Nodes of a cluster are equal: two of them have every kind of pair.
     first = max(MOST_PRINTED, 2 * n // one.nodes)
-    tables = [
+    tables: list[tuple[str, Sequence[Sequence[str]], str]] = [
         ("connections, as nvidia-smi topo -m prints them", one.matrix(first=first), ""),
         ("from row to column, one pair at a time, GB/s", _gbps(one.alone(first=first)), " GB/s"),
-        ("from row to column, all pairs at once, GB/s", _gbps(one.at_once(first=first)), " GB/s"),
     ]
+    try:
+        tables.append(("from row to column, all pairs at once, GB/s", _gbps(one.at_once(first=first)), " GB/s"))
+    except InvalidArgument as error:
+        # The network is too large and uneven for it; all else can be said.
+        print_labelled("note", str(error))
     of_pairs = [(heading, value + unit) for heading, cells, unit in tables if (value := _equal(cells)) is not None]
     print()
     for heading, value in of_pairs:
@@ -117,7 +121,7 @@ def _show(one: Fabric) -> None:
 
 def fabric(
     name: Annotated[
-        str | None, typer.Argument(help="A machine, NODExNODES+NETWORK, or a file. Default: list all machines.")
+        str | None, typer.Argument(help="A machine, a file, or NODExNODES+NETWORK (files too). Default: list all.")
     ] = None,
     gpu: Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw the machine to this file.")] = None,

@@ -61,9 +61,9 @@ else:
 
 
 def _split(name: str) -> tuple[str, int | None, str]:
-    """Returns file, nodes and network of ``FILExNODES+NETWORK``; any other name comes back alone."""
+    """Returns node, nodes and network of a cluster with a file in its name; any other name comes back alone."""
     found = _CLUSTER.fullmatch(name)
-    if found is not None and Path(found["file"]).suffix in _TAKES_GPU:
+    if found is not None and (Path(found["file"]).suffix in _TAKES_GPU or Path(found["network"]).suffix == ".toml"):
         return found["file"], int(found["nodes"]), found["network"]
     return name, None, ""
 
@@ -74,11 +74,11 @@ def takes_gpu(name: str) -> bool:
 
 
 def named(name: str, gpu: str | None = None) -> Fabric:
-    """Returns the machine of a name, a file, ``NODExNODES+NETWORK`` or ``FILExNODES+NETWORK``.
+    """Returns the machine of a name, a file, or ``NODExNODES+NETWORK``; node and network may be files.
 
     Args:
         name: a preset or its alias, some GPUs of one (``hgx-h100[0-3]``), a cluster, or a file that ends in .toml,
-            .txt or .xml.
+            .txt or .xml. The file of a network ends in .toml.
         gpu: the model of the GPUs of a file that does not name it.
 
     Raises:
@@ -88,9 +88,7 @@ def named(name: str, gpu: str | None = None) -> Fabric:
     file, nodes, network = _split(name)
     if gpu is not None and not takes_gpu(name):
         raise InvalidArgument(f"--gpu is for files of nvidia-smi and NCCL: {name} names its GPUs itself")
-    if Path(file).suffix not in _TAKES_GPU:
-        return preset(_without_alias(name))
-    one = Fabric.from_file(file, gpu=gpu)
+    one = Fabric.from_file(file, gpu=gpu) if Path(file).suffix in _TAKES_GPU else preset(_without_alias(file))
     return one if nodes is None else cluster(one, nodes=nodes, network=network)
 
 

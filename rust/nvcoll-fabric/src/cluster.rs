@@ -2,89 +2,24 @@
 //!
 //! ```text
 //! n0.gpu0 ─ n0.pcie0 ─ n0.nic0 ──┐                  ┌── n1.nic0 ─ …
-//! n0.gpu1 ─ n0.pcie1 ─ n0.nic1 ─┐└─ rail0 ─ spine   │              rail r joins the r-th NICs of all nodes;
-//!                               └── rail1 ───┘ └────┴── …          the spine joins the rails, and blocks nothing
+//! n0.gpu1 ─ n0.pcie1 ─ n0.nic1 ─┐└─ rail0 ─ spine   │              rail r joins the r-th NICs of all nodes; the spine
+//!                               └── rail1 ───┘ └────┴── …          joins the rails, and blocks nothing; or other tiers
 //! ```
 //!
 //! NICs are spread evenly over the GPUs of a node: the k-th of m hangs where GPU k g/m of g hangs, at its PCIe switch or
 //! socket. A node that has cards of its own, as most that are read from a file, keeps those that lie nearest to these GPUs,
 //! of the speed of the network first; its other cards (for storage, for management) are left out. A rack of NVLink is one
 //! node, and each of its trays has the NICs of a node: the k-th of every tray is on rail k.
-//! A network is one row of `hardware/networks.toml`: its medium, ports per NIC, NICs per node, and the PCIe behind a NIC.
-//! Source: NVIDIA DGX SuperPOD reference architecture (rail-optimised fat tree).
+//! A network is described by [`Network`]: one row of `hardware/networks.toml`, or a file of the user. `switches.rs` builds
+//! what stands between the nodes. Source: NVIDIA DGX SuperPOD reference architecture (rail-optimised fat tree).
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
-
-use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::hardware::media::{self, LinkFamily, Medium};
+use crate::hardware::media::{self, Medium};
 use crate::hardware::{Device, DeviceKind, Fabric, Link};
-use crate::units::Rate;
-
-/// A network.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Network {
-    /// What it is called, as `ib-ndr-8`: medium and NICs per node.
-    pub name: String,
-    /// What it is, in a few words.
-    pub title: String,
-    /// The medium of a port.
-    pub medium: String,
-    /// How many ports of it a NIC has.
-    pub ports: u32,
-    /// How many NICs a node has, or a tray of a rack, each on a rail of its own.
-    pub nics: u32,
-    /// The PCIe generation behind a NIC, as a medium.
-    pub host_medium: String,
-    /// Its lanes.
-    pub host_lanes: u32,
-    /// Whether NICs reach the memory of GPUs; otherwise what they send is staged.
-    pub gpu_direct: bool,
-    /// Where the numbers are from.
-    pub source: String,
-}
-
-impl Network {
-    /// Returns what all NICs of a node send together, at line rate.
-    ///
-    /// # Errors
-    /// [`Error::Unknown`] for a medium that no table has.
-    pub fn line_rate(&self) -> Result<Rate> {
-        let port = media::named(&self.medium)?.lane_gbps;
-        Ok(Rate::from_gbps(port * f64::from(self.ports * self.nics)))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NetworksFile {
-    network: Vec<Network>,
-}
-
-/// Returns every network.
-pub fn networks() -> &'static [Network] {
-    static TABLE: OnceLock<Vec<Network>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        toml::from_str::<NetworksFile>(include_str!("hardware/networks.toml"))
-            .expect("a test reads the table that is shipped")
-            .network
-    })
-}
-
-/// Finds a network by name.
-///
-/// # Errors
-/// [`Error::Unknown`].
-pub fn network(name: &str) -> Result<&'static Network> {
-    networks().iter().find(|network| network.name == name).ok_or_else(|| Error::Unknown {
-        kind: "network",
-        name: name.to_owned(),
-        known: networks().iter().map(|network| network.name.as_str()).collect::<Vec<_>>().join(", "),
-    })
-}
+pub use crate::network::{network, networks, Network};
+use crate::switches::Joined;
 
 /// Chosen: as many GPUs as any cluster has that people ask about; the graph takes some 500 bytes for each.
 const MOST_GPUS: u32 = 1 << 17;
@@ -92,8 +27,9 @@ const MOST_GPUS: u32 = 1 << 17;
 /// Joins `nodes` copies of `node` by a network.
 ///
 /// # Errors
-/// [`Error::Description`] if there are no nodes or too many, if the node is a cluster itself, if it has nothing to which a
-/// NIC could be attached, or if it has cards of its own that are fewer than the network's.
+/// [`Error::Description`] if there are no nodes or too many, more than the network holds too, if the node is a cluster
+/// itself, if it has nothing to which a NIC could be attached, or if it has cards of its own that are fewer than the network's;
+/// and with the field of a network that is wrong.
 pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     let name = format!("{}x{nodes}+{}", node.name, network.name);
     let wrong = |message: String| Error::Description { origin: name.clone(), message };
@@ -122,9 +58,11 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     };
     all.abilities.gpu_direct &= network.gpu_direct;
     all.name.clone_from(&name);
-    all.add_rails(network, nodes * trays)?;
-    for nth in 0..nodes {
-        all.add_node(node, nth, network, cards)?;
+    let Joined { leaves, has_joined_rails } = all.add_switches(network, nodes, trays)?;
+    // What is for another rail goes over NVLink to the GPU beside it.
+    all.abilities.forwards |= !has_joined_rails;
+    for (nth, leaves) in (0..).zip(&leaves) {
+        all.add_node(node, nth, network, cards, leaves)?;
     }
     Ok(all)
 }
@@ -241,25 +179,7 @@ fn seats(node: &Fabric, gpus: &[usize], nics: u32) -> std::result::Result<Vec<us
 }
 
 impl Fabric {
-    /// Adds a rail for each NIC of a box, at the position of its number. `boxes` is the number of boxes.
-    fn add_rails(&mut self, network: &Network, boxes: u32) -> Result<()> {
-        let medium = media::named(&network.medium)?;
-        if medium.family != LinkFamily::Network {
-            let message = format!("{} is no medium of networks", medium.name);
-            return Err(Error::Description { origin: network.name.clone(), message });
-        }
-        let kind = DeviceKind::NetworkSwitch;
-        let switch = |name| Device { name, kind, node: None, tray: None, chips: 1, port_mbits: None };
-        self.devices.extend((0..network.nics).map(|rail| switch(format!("rail{rail}"))));
-        let rails = network.nics as usize;
-        if rails > 1 {
-            self.devices.push(switch("spine".to_owned()));
-            (0..rails).for_each(|rail| self.join(rail, rails, medium, network.ports * boxes));
-        }
-        Ok(())
-    }
-
-    fn add_node(&mut self, node: &Fabric, nth: u32, network: &Network, cards: &[Card]) -> Result<()> {
+    fn add_node(&mut self, node: &Fabric, nth: u32, network: &Network, cards: &[Card], leaves: &[usize]) -> Result<()> {
         let first = self.devices.len();
         let named =
             |device: &Device| Device { name: format!("n{nth}.{}", device.name), node: Some(nth), ..device.clone() };
@@ -267,13 +187,13 @@ impl Fabric {
         for link in &node.links {
             self.links.push(Link { from: first + link.from, to: first + link.to, ..*link });
         }
-        let port = media::named(&network.medium)?;
+        let port = network.port()?;
         for (nic, card) in cards.iter().enumerate() {
             let (at, name) = (self.devices.len(), format!("n{nth}.nic{nic}"));
             let (kind, node) = (DeviceKind::Nic, Some(nth));
             self.devices.push(Device { name, kind, node, tray: None, chips: 1, port_mbits: None });
             self.join(first + card.seat, at, card.medium, card.lanes);
-            self.join(at, nic % network.nics as usize, port, network.ports);
+            self.join(at, leaves[nic % leaves.len()], port, network.ports);
         }
         Ok(())
     }

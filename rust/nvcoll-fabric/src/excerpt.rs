@@ -3,7 +3,7 @@
 //! What is said of a pair of nodes, the classes of paths inside a node and to its network cards, and the links that one node
 //! sends over, are the same in the excerpt. Predictions and NCCL's model ask for nothing else; the number of nodes and ranks
 //! they take from the whole. So their work does not depend on the number of nodes, but for one look at each link, which
-//! finds out that the nodes are alike.
+//! finds out that the nodes are alike. What joins groups of nodes is asked of the whole (`predict/cuts.rs`).
 
 use crate::equal_nodes::EqualNodes;
 use crate::hardware::Fabric;
@@ -14,7 +14,7 @@ const KEPT_NODES: usize = 3;
 impl Fabric {
     /// Returns the excerpt that stands for this cluster; none for three nodes or fewer, and for nodes that are not alike.
     pub(crate) fn excerpt(&self) -> Option<Fabric> {
-        let equal_nodes = EqualNodes::of(self).filter(|equal_nodes| equal_nodes.nodes > KEPT_NODES)?;
+        let equal_nodes = EqualNodes::in_groups(self).filter(|equal_nodes| equal_nodes.nodes > KEPT_NODES)?;
         Some(equal_nodes.first(self, KEPT_NODES))
     }
 }

@@ -19,12 +19,15 @@
 //! For all_gather the worst of all 2^n cuts is found: if every GPU offers x and each can receive n x, no cut is in the way; a
 //! maximal flow finds that out or a cut S that lets less through, and x becomes B(S)/s (Dinkelbach, 1967). GPUs may pass on
 //! what they receive, and what is staged passes memory. Between nodes, where no switch folds, the volume of all_reduce is
-//! bounded for nodes as it is for GPUs. all_to_all is bounded by GPUs, nodes, and halves of all and of a node only.
+//! bounded for nodes as it is for GPUs. all_to_all is bounded by GPUs, nodes, halves of all and of a node, and by what joins
+//! groups of nodes to the others. Of many groups some are looked at.
 //!
 //! Links count at line rate: efficiencies are fitted to measurements, some of which exceed them, and no measurement may fall
 //! below a floor. Source: the cut bound of ForestColl (Zhao et al., 2024), the volume of Patarasuk and Yuan (2009).
 
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::iter;
 
 use nvcoll_core::collective::{Collective, CollectiveKind};
 
@@ -66,10 +69,11 @@ impl Fabric {
         if self.world_size() == 1 {
             return Ok(Floor { algbw: None, latency: 0 });
         }
-        let latency = match EqualNodes::of(self) {
+        let latency = match (EqualNodes::of(self), EqualNodes::in_groups(self)) {
             // Between two ranks of equal nodes no quickest way needs more than three nodes.
-            Some(equal_nodes) => equal_nodes.first(self, 3).reach()?,
-            None => self.reach()?,
+            (Some(equal_nodes), _) => equal_nodes.first(self, 3).reach()?,
+            (None, Some(_)) => self.least_latency()?,
+            (None, None) => self.reach()?,
         };
         let cuts = Cuts::of(self, rate);
         let n = cuts.gpus.len() as u64;
@@ -108,6 +112,30 @@ impl Fabric {
     }
 }
 
+impl Fabric {
+    /// Returns the latency from rank 0 to the farthest other over the quickest links, whatever the routes (Dijkstra 1959):
+    /// no more than [`Fabric::reach`], which looks at every pair of ranks.
+    fn least_latency(&self) -> Result<Ps> {
+        let (gpus, mut leaving) = (self.gpus(), vec![Vec::new(); self.devices.len()]);
+        self.links.iter().for_each(|link| leaving[link.from].push((link.to, link.latency())));
+        let mut latencies = vec![Ps::MAX; self.devices.len()];
+        let mut waiting = BinaryHeap::from([Reverse((0, gpus[0]))]);
+        while let Some(Reverse((latency, at))) = waiting.pop() {
+            if latency < latencies[at] {
+                latencies[at] = latency;
+                waiting.extend(leaving[at].iter().map(|(to, more)| Reverse((latency + more, *to))));
+            }
+        }
+        let unreached = (0..gpus.len()).find(|&rank| latencies[gpus[rank]] == Ps::MAX);
+        // It says why there is no way.
+        unreached.map_or(Ok(()), |rank| self.route(0, rank as u32).map(|_| ()))?;
+        Ok(gpus.iter().map(|&gpu| latencies[gpu]).max().unwrap_or(0))
+    }
+}
+
+/// The most groups of nodes of which each cut is looked at. Chosen: a flow in a graph of hundreds takes milliseconds.
+const MOST_GROUPS: usize = 16;
+
 /// Cuts of a fabric, in bytes per second.
 struct Cuts {
     flows: FlowNetwork,
@@ -115,6 +143,11 @@ struct Cuts {
     gpus: Vec<usize>,
     /// For each node, its GPUs. Nodes of a cluster are alike.
     nodes: Vec<Vec<usize>>,
+    /// For each group of nodes that can change places, these nodes.
+    groups: Vec<Vec<usize>>,
+    /// For each node, what leaves it; for each device, too.
+    out: Vec<u64>,
+    ports: Vec<u64>,
 }
 
 impl Cuts {
@@ -122,8 +155,23 @@ impl Cuts {
         let gpus = fabric.gpus();
         let mut of_node: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
         gpus.iter().for_each(|&gpu| of_node.entry(fabric.devices[gpu].node).or_default().push(gpu));
-        let nodes = of_node.into_values().collect();
-        Self { flows: FlowNetwork::of(fabric, rate), gpus, nodes }
+        let (mut leaving, mut ports) = (vec![0; fabric.nodes() as usize], vec![0; fabric.devices.len()]);
+        for link in &fabric.links {
+            ports[link.from] += rate(link).0;
+            let node = fabric.devices[link.from].node.filter(|&node| fabric.devices[link.to].node != Some(node));
+            node.into_iter().for_each(|node| leaving[node as usize] += rate(link).0);
+        }
+        let out = of_node.keys().map(|node| node.map_or(0, |node| leaving[node as usize])).collect();
+        let nodes: Vec<Vec<usize>> = of_node.into_values().collect();
+        let groups = match EqualNodes::in_groups(fabric).filter(|found| found.nodes == nodes.len()) {
+            None => (0..nodes.len()).map(|node| vec![node]).collect(),
+            Some(found) => {
+                let mut groups = vec![Vec::new(); found.groups.len()];
+                found.group_of.iter().enumerate().for_each(|(node, &group)| groups[group].push(node));
+                groups
+            }
+        };
+        Self { flows: FlowNetwork::of(fabric, rate), gpus, nodes, groups, out, ports }
     }
 
     /// What some GPUs can send to all others.
@@ -133,44 +181,61 @@ impl Cuts {
         self.flows.between(inside, &others)
     }
 
-    /// Returns the GPUs but the first that stand for all others: of equal nodes those of the first two.
-    fn others(&self) -> &[usize] {
-        let nodes = if self.flows.has_equal_nodes() { 2 } else { self.nodes.len() };
-        let gpus: usize = self.nodes.iter().take(nodes).map(Vec::len).sum();
-        &self.gpus[1..gpus]
+    /// Returns the groups at which cuts are looked at, the first among them.
+    fn some_groups(&self) -> impl Iterator<Item = &Vec<usize>> {
+        self.groups.iter().step_by(self.groups.len().div_ceil(MOST_GROUPS))
+    }
+
+    /// Returns the GPUs but the first that stand for all others: those of the first two nodes of its group, and of a node of
+    /// each other group.
+    fn others(&self) -> Vec<usize> {
+        let gpus = |(nth, group): (usize, &Vec<usize>)| {
+            let nodes = if nth == 0 { 2 } else { 1 };
+            group.iter().take(nodes).flat_map(|&node| self.nodes[node].clone()).collect::<Vec<_>>()
+        };
+        self.some_groups().enumerate().flat_map(gpus).filter(|&gpu| gpu != self.gpus[0]).collect()
     }
 
     /// The least that the first GPU can send to another.
     fn rate_of_first(&self) -> u64 {
-        let rates = self.others().iter().map(|&other| self.flows.between(&self.gpus[..1], &[other]));
+        let rates = self.others().into_iter().map(|other| self.flows.between(&self.gpus[..1], &[other]));
         rates.min().unwrap_or(UNBOUNDED)
     }
 
     /// The least that another GPU can send to the first.
     fn rate_to_first(&self) -> u64 {
-        let rates = self.others().iter().map(|&other| self.flows.between(&[other], &self.gpus[..1]));
+        let rates = self.others().into_iter().map(|other| self.flows.between(&[other], &self.gpus[..1]));
         rates.min().unwrap_or(UNBOUNDED)
     }
 
     fn all_reduce(&self, folds_in_switch: bool) -> u64 {
         let (n, cut) = (self.gpus.len() as u64, self.rate_of_first().min(self.rate_to_first()));
-        let of_nodes = if self.nodes.len() > 1 { self.volume(&self.nodes) } else { UNBOUNDED };
+        let of_nodes = if self.nodes.len() > 1 { self.volume(true) } else { UNBOUNDED };
         let port = || self.nodes[0].iter().map(|&gpu| self.from(&[gpu])).min().unwrap_or(UNBOUNDED);
         let of_gpus = match (folds_in_switch, self.nodes.len()) {
             // A schedule need not use the switch: two GPUs that exchange their buffers send N each.
             (true, 1) => times(port(), n, (n + 1).min(2 * (n - 1))),
             (true, _) => port(),
-            (false, _) => self.volume(&self.gpus.iter().map(|&gpu| vec![gpu]).collect::<Vec<_>>()),
+            (false, _) => self.volume(false),
         };
         cut.min(of_nodes).min(of_gpus)
     }
 
-    /// The algbw of an all_reduce among parties whose switches do not fold.
-    fn volume(&self, parties: &[Vec<usize>]) -> u64 {
-        let alike = if self.flows.has_equal_nodes() { self.nodes.len() } else { 1 };
-        let of_first = &parties[..parties.len() / alike];
-        let sent = alike as u64 * of_first.iter().map(|party| self.from(party)).sum::<u64>();
-        sent / (2 * (parties.len() as u64 - 1))
+    /// The algbw of an all_reduce among parties whose switches do not fold: nodes, or GPUs.
+    fn volume(&self, are_nodes: bool) -> u64 {
+        let parties = |node: usize| self.nodes[node].chunks(if are_nodes { self.nodes[node].len() } else { 1 });
+        let (mut sent, mut count) = (0, 0);
+        for (nth, group) in self.groups.iter().enumerate() {
+            // Of further groups what leaves the ports, which is no less than what can flow.
+            let of_first: u64 = match (nth < MOST_GROUPS, are_nodes) {
+                (true, _) => parties(group[0]).map(|party| self.from(party)).sum(),
+                (false, true) => self.out[group[0]],
+                (false, false) => self.nodes[group[0]].iter().map(|&gpu| self.ports[gpu]).sum(),
+            };
+            sent += of_first * group.len() as u64;
+            count += (parties(group[0]).len() * group.len()) as u64;
+        }
+        sent / (2 * (count - 1))
     }
 
     /// The most that each GPU can offer so that every other can receive it from all.
@@ -191,11 +256,18 @@ impl Cuts {
         let half = |gpus: &[usize]| gpus.len().div_ceil(2);
         let halves = [&self.gpus[..half(&self.gpus)], &self.nodes[0][..half(&self.nodes[0])]];
         let halves = halves.into_iter().take(self.nodes.len());
+        let first = |groups: usize| self.groups[..groups].iter().flatten().flat_map(|&node| self.nodes[node].clone());
+        let by = self.groups.len().div_ceil(MOST_GROUPS);
+        let joined: Vec<Vec<usize>> = iter::once(1)
+            .chain((by..self.groups.len()).step_by(by))
+            .take_while(|&groups| groups < self.groups.len())
+            .map(|groups| first(groups).collect())
+            .collect();
         let algbw = |inside: &[usize]| {
             let s = inside.len() as u64;
             times(self.from(inside), n, s * (n - s))
         };
-        singles.chain(nodes).chain(halves).map(algbw).min().unwrap_or(UNBOUNDED)
+        singles.chain(nodes).chain(halves).chain(joined.iter().map(Vec::as_slice)).map(algbw).min().unwrap_or(UNBOUNDED)
     }
 }
 

@@ -19,19 +19,25 @@ type FlowEnd = (usize, bool);
 
 /// A fabric as a network of flows.
 ///
-/// Of equal nodes it keeps the first. For each question, nodes whose GPUs take part in the same way become one node, with
-/// capacities as many times as large: the smallest cut that lies next to the sources is unique, so it treats such nodes
-/// alike, and no cut is missed.
+/// Of equal nodes it keeps one of each group. For each question, nodes of a group whose GPUs take part in the same way become
+/// one node, with capacities as many times as large: the smallest cut that lies next to the sources is unique, so it treats
+/// such nodes alike, and no cut is missed.
 pub(crate) struct FlowNetwork {
-    /// Edges between shared devices, and those of the first node; all edges where nodes differ.
-    edges: Vec<(FlowEnd, FlowEnd, u64)>,
+    /// Edges between shared devices; all edges where nodes differ.
+    edges: Vec<FlowEdge>,
     devices: usize,
     /// The devices that no node has, or all.
     shared: usize,
-    /// The devices of a node, and the number of nodes; both 0 where nodes differ.
+    /// The devices of a node; 0 where nodes differ.
     node_devices: usize,
-    nodes: usize,
+    /// For each node the number of its group; empty where nodes differ.
+    group_of: Vec<usize>,
+    /// For each group, the edges of a node, whose devices have their numbers in the first node of all.
+    of_group: Vec<Vec<FlowEdge>>,
 }
+
+/// An edge and its capacity.
+type FlowEdge = (FlowEnd, FlowEnd, u64);
 
 /// What a device does in a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,28 +59,38 @@ struct MergedNetwork {
 
 impl FlowNetwork {
     pub(crate) fn of(fabric: &Fabric, rate: impl Fn(&Link) -> Rate) -> Self {
-        Self::with(fabric, rate, EqualNodes::of(fabric))
+        Self::with(fabric, rate, EqualNodes::in_groups(fabric))
     }
 
     fn with(fabric: &Fabric, rate: impl Fn(&Link) -> Rate, equal_nodes: Option<EqualNodes>) -> Self {
-        let links =
-            equal_nodes.map_or(fabric.links.len(), |equal_nodes| equal_nodes.shared_links + equal_nodes.node_links);
-        let mut edges = Vec::new();
-        for link in &fabric.links[..links] {
-            edges.extend(ends(fabric, link).into_iter().map(|(from, to)| (from, to, rate(link).0)));
-        }
+        let edges = |links: &[Link], moved: &dyn Fn(FlowEnd) -> FlowEnd| -> Vec<FlowEdge> {
+            let edge = |link: &Link| {
+                let rate = rate(link).0;
+                ends(fabric, link).into_iter().map(move |(from, to)| (moved(from), moved(to), rate))
+            };
+            links.iter().flat_map(edge).collect()
+        };
         let devices = fabric.devices.len();
-        match equal_nodes {
-            None => Self { edges, devices, shared: devices, node_devices: 0, nodes: 0 },
-            Some(EqualNodes { shared_devices: shared, node_devices, nodes, .. }) => {
-                Self { edges, devices, shared, node_devices, nodes }
-            }
+        let Some(found) = equal_nodes else {
+            let edges = edges(&fabric.links, &|end| end);
+            return Self { edges, devices, shared: devices, node_devices: 0, group_of: vec![], of_group: vec![] };
+        };
+        let shared = found.shared_devices;
+        let of_group = found.groups.iter().map(|&(node, _)| {
+            let moved = |(at, is_behind): FlowEnd| match at < shared {
+                true => (at, is_behind),
+                false => (at - node * found.node_devices, is_behind),
+            };
+            edges(&fabric.links[found.links_of(node)], &moved)
+        });
+        Self {
+            edges: edges(&fabric.links[..found.shared_links], &|end| end),
+            devices,
+            shared,
+            node_devices: found.node_devices,
+            of_group: of_group.collect(),
+            group_of: found.group_of,
         }
-    }
-
-    /// Says whether nodes are equal_nodes: then one stands for all.
-    pub(crate) fn has_equal_nodes(&self) -> bool {
-        self.nodes > 0
     }
 
     /// Returns what the devices `from` can send to the devices `to`.
@@ -127,13 +143,14 @@ impl FlowNetwork {
 
     /// Makes the network of a question.
     fn merged(&self, parts: &[FlowRole]) -> MergedNetwork {
-        let mut classes: HashMap<&[FlowRole], usize> = HashMap::new();
-        let (mut class_of, mut sizes) = (Vec::with_capacity(self.nodes), Vec::new());
-        for node in 0..self.nodes {
+        let mut classes: HashMap<(usize, &[FlowRole]), usize> = HashMap::new();
+        let (mut class_of, mut sizes, mut groups) = (Vec::with_capacity(self.group_of.len()), Vec::new(), Vec::new());
+        for (node, &group) in self.group_of.iter().enumerate() {
             let first = self.shared + node * self.node_devices;
-            let class = *classes.entry(&parts[first..first + self.node_devices]).or_insert(sizes.len());
+            let class = *classes.entry((group, &parts[first..first + self.node_devices])).or_insert(sizes.len());
             if class == sizes.len() {
                 sizes.push(0);
+                groups.push(group);
             }
             sizes[class] += 1;
             class_of.push(class);
@@ -141,11 +158,10 @@ impl FlowNetwork {
         let half = self.shared + sizes.len() * self.node_devices;
         let mut network = MaxFlow::new(2 * half + 2);
         for &(from, to, capacity) in &self.edges {
-            if from.0.max(to.0) < self.shared {
-                network.add(self.place(from, 0, half), self.place(to, 0, half), capacity);
-                continue;
-            }
-            for (class, &size) in sizes.iter().enumerate() {
+            network.add(self.place(from, 0, half), self.place(to, 0, half), capacity);
+        }
+        for (class, (&size, &group)) in sizes.iter().zip(&groups).enumerate() {
+            for &(from, to, capacity) in &self.of_group[group] {
                 network.add(self.place(from, class, half), self.place(to, class, half), capacity * size);
             }
         }
@@ -209,6 +225,7 @@ fn is_staged(fabric: &Fabric) -> bool {
 mod tests {
     use super::{FlowNetwork, FlowRole, Link};
     use crate::cluster::{cluster, network};
+    use crate::network::{Network, Tier};
     use crate::preset::preset;
     use proptest::prelude::*;
 
@@ -220,9 +237,12 @@ mod tests {
             let (node, net) = [
                 ("hgx-h100", "ib-ndr-8"), ("dgx1-v100", "ib-hdr-4"), ("rtx4090-4-staged", "ib-ndr-1"), ("gh200-4", "slingshot-4"),
             ][which];
-            let all = cluster(&preset(node).unwrap(), nodes, network(net).unwrap()).unwrap();
+            let tier = |children, part| Tier { children, oversubscription: part, ..Tier::default() };
+            let tree = Network { tiers: vec![tier(Some(2), Some(2.0)), tier(None, None)], ..network(net).unwrap().clone() };
+            let net = if nodes > 4 { &tree } else { network(net).unwrap() };
+            let all = cluster(&preset(node).unwrap(), nodes, net).unwrap();
             let (few, whole) = (FlowNetwork::of(&all, Link::line_rate), FlowNetwork::with(&all, Link::line_rate, None));
-            prop_assert!(few.has_equal_nodes() && !whole.has_equal_nodes());
+            prop_assert!(!few.group_of.is_empty() && whole.group_of.is_empty());
             let gpus = all.gpus();
             let of = |part: u8| gpus.iter().zip(drawn.iter().cycle()).filter(|(_, &drawn)| drawn == part).map(|(&gpu, _)| gpu).collect::<Vec<_>>();
             let (from, to) = (of(0), of(1));

@@ -13,6 +13,7 @@
 //! | [`preset`] | the machines that are shipped, one TOML file each |
 //! | [`import`] | machines from text: what nvidia-smi and NCCL print, descriptions in TOML |
 //! | [`cluster`] | several nodes and the network between them |
+//! | [`network`], `switches` | the network that is shipped or described; its tiers of switches |
 //! | `equal_nodes` | clusters of equal nodes: a few nodes answer for all |
 //! | [`route`] | which links a transfer between two GPUs crosses |
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
@@ -38,12 +39,14 @@ mod matrix;
 mod max_flow;
 pub mod max_min;
 pub mod nccl;
+pub mod network;
 pub mod ports;
 pub mod predict;
 pub mod preset;
 pub mod rates;
 pub mod route;
 pub mod simulate;
+mod switches;
 pub mod units;
 
 pub use error::{Error, Result};

@@ -3,7 +3,7 @@
 //! The first is what a bandwidth test of two GPUs prints; the second, every ordered pair sending at the same time, is what an
 //! all_to_all meets. On an NVSwitch they differ by the number of GPUs; on a hybrid cube mesh some pairs keep their own link.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use nvcoll_core::interrupt::{Interrupt, UNITS_PER_QUESTION};
 
@@ -17,6 +17,9 @@ use crate::units::Rate;
 
 /// The work of a search in the units in which interrupts count. Chosen: some microseconds, against steps of nanoseconds.
 const UNITS_PER_ROUTE: usize = (UNITS_PER_QUESTION / 64) as usize;
+
+/// The most GPUs of which every pair is searched, counting nodes that can change places once. Chosen: half a minute.
+const MOST_SEARCHED: u32 = 512;
 
 /// For each rank, the rate that it reaches to each other rank, `None` to itself.
 pub type RateMatrix = Vec<Vec<Option<Rate>>>;
@@ -71,14 +74,25 @@ impl Fabric {
     }
 
     /// Returns the rate of each pair of the first ranks when every pair of all ranks sends, both ways. In a cluster of equal
-    /// nodes, pairs that differ in their nodes only have one rate: routes are searched in two nodes.
+    /// nodes, pairs that differ only in the nodes of two groups have one rate: routes are searched in two nodes of each
+    /// group. Where a hash takes the ways of flows, all pairs are searched.
     ///
     /// # Errors
-    /// [`Error::NoPath`]; [`Error::Interrupted`].
+    /// [`Error::NoPath`]; [`Error::Interrupted`]; [`Error::Unable`] if there are too many pairs to search.
     pub fn at_once_among(&self, ranks: u32, interrupt: &Interrupt) -> Result<RateMatrix> {
         let shown = ranks.min(self.world_size()) as usize;
-        if let Some(equal_nodes) = EqualNodes::of(self) {
-            return self.at_once_of_equal_nodes(&equal_nodes, shown, interrupt);
+        let equal_nodes = EqualNodes::in_groups(self).filter(|_| !self.has_parallel_ways());
+        let groups = equal_nodes.as_ref().map_or(self.nodes(), |found| found.groups.len() as u32);
+        let searched = self.world_size() / self.nodes().max(1) * groups;
+        if searched > MOST_SEARCHED {
+            let message = format!(
+                "rates of all pairs at once are for {MOST_SEARCHED} GPUs at most, not {searched} (of nodes at the same \
+                 switches one counts, unless a hash selects paths): take fewer nodes, or simulate a schedule"
+            );
+            return Err(Error::Unable { fabric: self.name.clone(), message });
+        }
+        if let Some(equal_nodes) = equal_nodes {
+            return self.at_once_of_groups(&equal_nodes, shown, interrupt);
         }
         let routes = self.routes_among(self.world_size(), interrupt)?;
         let all: Vec<&[usize]> = routes.iter().flatten().map(|route| route.links.as_slice()).collect();
@@ -88,36 +102,50 @@ impl Fabric {
         Ok(flat.chunks(routes.len()).take(shown).map(|row| row[..shown].to_vec()).collect())
     }
 
-    /// Shares links among classes of pairs: those inside a node by their two GPUs, and those between nodes by theirs. A link
-    /// of the first node stands for the same link of every node.
-    fn at_once_of_equal_nodes(
-        &self,
-        equal_nodes: &EqualNodes,
-        shown: usize,
-        interrupt: &Interrupt,
-    ) -> Result<RateMatrix> {
-        let few = equal_nodes.first(self, 3);
-        let (local, nodes) = (few.world_size() / 3, equal_nodes.nodes as u64);
-        let routes = few.routes_among(2 * local, interrupt)?;
-        let classes: Vec<Vec<(usize, u64)>> = routes[..local as usize]
-            .iter()
-            .flat_map(|row| row.iter().enumerate())
-            .map(|(to, route)| {
-                // Flows of this class that each node sends, which each node receives too.
-                let flows = if to < local as usize { 1 } else { nodes - 1 };
-                let crossed = |&link: &usize| match link < equal_nodes.shared_links {
-                    true => (link, nodes * flows),
-                    false => (equal_nodes.link_in_first(link), flows),
+    /// Shares links among classes of pairs: the groups of their nodes, their GPUs in these, and whether the nodes are one. A
+    /// link of the first node of a group stands for the same link of every node of it.
+    fn at_once_of_groups(&self, equal_nodes: &EqualNodes, shown: usize, interrupt: &Interrupt) -> Result<RateMatrix> {
+        let EqualNodes { groups, group_of, nodes, .. } = equal_nodes;
+        let local = self.world_size() as usize / nodes;
+        let second = |group: usize| (0..*nodes).filter(|&node| group_of[node] == group).nth(1);
+        // Two nodes for each class of pairs of nodes, the node of the sender being the first of its group.
+        let mut places: HashMap<(usize, usize, bool), usize> = HashMap::new();
+        let mut ends = Vec::new();
+        for (from, &(sender, _)) in groups.iter().enumerate() {
+            for (to, &(receiver, _)) in groups.iter().enumerate() {
+                let other = if from == to { second(from) } else { Some(receiver) };
+                let own = Some(sender).filter(|_| from == to);
+                for (node, is_one) in own.map(|node| (node, true)).into_iter().chain(other.map(|node| (node, false))) {
+                    places.insert((from, to, is_one), ends.len());
+                    ends.push((from, to, is_one, sender, node));
+                }
+            }
+        }
+        let (mut router, mut classes) = (Router::of(self), Vec::with_capacity(ends.len() * local * local));
+        for &(from, to, is_one, sender, receiver) in &ends {
+            let own = usize::from(from == to);
+            // Flows of a class that a node of the sender's group sends, and that one of the receiver's group receives.
+            let (sent, received) = if is_one { (1, 1) } else { (groups[to].1 - own, groups[from].1 - own) };
+            interrupt.check(UNITS_PER_ROUTE * local * local).map_err(|_| Error::Interrupted)?;
+            for (i, j) in (0..local).flat_map(|i| (0..local).map(move |j| (i, j))) {
+                let route = router.route(self, (sender * local + i) as u32, (receiver * local + j) as u32)?;
+                let crossed = |&link: &usize| match link.checked_sub(equal_nodes.shared_links) {
+                    None => (link, (sent * groups[from].1) as u64),
+                    Some(nth) => {
+                        let node = nth / equal_nodes.node_links;
+                        let first = equal_nodes.links_of(groups[group_of[node]].0).start;
+                        let flows = if node == sender { sent } else { received };
+                        (first + nth % equal_nodes.node_links, flows as u64)
+                    }
                 };
-                route.links.iter().map(crossed).collect()
-            })
-            .collect();
-        let capacities = &few.capacities()[..equal_nodes.shared_links + equal_nodes.node_links];
-        let rates = share_among_many(&classes, capacities);
-        let (local, width) = (local as usize, 2 * local as usize);
+                classes.push(route.links.iter().map(crossed).collect::<Vec<_>>());
+            }
+        }
+        let rates = share_among_many(&classes, &self.capacities());
         let rate = |from: usize, to: usize| {
-            let column = to % local + if from / local == to / local { 0 } else { local };
-            Some(rates[from % local * width + column]).filter(|_| from != to)
+            let (sender, receiver) = (from / local, to / local);
+            let place = places[&(group_of[sender], group_of[receiver], sender == receiver)];
+            Some(rates[(place * local + from % local) * local + to % local]).filter(|_| from != to)
         };
         Ok((0..shown).map(|from| (0..shown).map(|to| rate(from, to)).collect()).collect())
     }
@@ -146,7 +174,9 @@ mod tests {
     use super::share;
     use crate::cluster::{cluster, network};
     use crate::equal_nodes::EqualNodes;
+    use crate::network::{Network, Tier};
     use crate::preset::preset;
+    use crate::Fabric;
 
     #[test]
     fn one_node_stands_for_all_equal_nodes() {
@@ -156,17 +186,24 @@ mod tests {
             ("rtx4090-4-staged", "ib-ndr-1"),
             ("hgx-a100-4", "ib-hdr-4"),
         ] {
-            let all = cluster(&preset(node).unwrap(), 4, network(net).unwrap()).unwrap();
-            assert!(EqualNodes::of(&all).is_some(), "{}", all.name);
-            let routes = all.routes().unwrap();
-            let flat: Vec<&[usize]> = routes.iter().flatten().map(|route| route.links.as_slice()).collect();
-            let found = all.at_once().unwrap();
-            for (found, (rate, route)) in found.iter().flatten().zip(share(&flat, &all.capacities()).iter().zip(&flat))
-            {
-                match found {
-                    None => assert!(route.is_empty()),
-                    Some(found) => assert!(found.0.abs_diff(rate.0) <= rate.0 / 1_000_000, "{found:?}, not {rate:?}"),
-                }
+            let shipped = network(net).unwrap();
+            let tier = |children, part| Tier { children, oversubscription: part, ..Tier::default() };
+            let tree = Network { tiers: vec![tier(Some(2), Some(2.0)), tier(None, None)], ..shipped.clone() };
+            for (nodes, network) in [(4, shipped), (5, &tree)] {
+                is_as_if_each_pair_were_searched(&cluster(&preset(node).unwrap(), nodes, network).unwrap());
+            }
+        }
+    }
+
+    fn is_as_if_each_pair_were_searched(all: &Fabric) {
+        assert!(EqualNodes::in_groups(all).is_some(), "{}", all.name);
+        let routes = all.routes().unwrap();
+        let flat: Vec<&[usize]> = routes.iter().flatten().map(|route| route.links.as_slice()).collect();
+        let found = all.at_once().unwrap();
+        for (found, (rate, route)) in found.iter().flatten().zip(share(&flat, &all.capacities()).iter().zip(&flat)) {
+            match found {
+                None => assert!(route.is_empty()),
+                Some(found) => assert!(found.0.abs_diff(rate.0) <= rate.0 / 1_000_000, "{found:?}, not {rate:?}"),
             }
         }
     }

@@ -8,14 +8,20 @@
 //! ```
 //!
 //! The first that exists is taken, over the fewest links; among equals the widest, then the first described. GPUs that share
-//! a PCIe switch or socket with as many network cards use one each: of two ways that are equal the own card's. Links between
-//! GPUs are not passed on: a GPU forwards nothing by itself, an algorithm that wants that has a step there.
+//! a PCIe switch or socket with as many network cards use one each: of two ways that are equal the own card's. Of ways over
+//! other switches of the network that are equal, a hash of the two GPUs takes one, as static ECMP does; both directions of a
+//! pair are hashed apart.
+//!
+//! Links between GPUs are not passed on, because a GPU forwards nothing by itself: an algorithm that wants that has a step
+//! there. Where GPUs forward (an ability), way 1 leads through other GPUs, too, of equal ways by a hash; and way 4 leads
+//! through the GPU of the sender's node whose card hangs at the same switch as the receiver's (NCCL's PXN).
 //! Source: the order of NCCL's path types (`src/graph/paths.cc`: NVL, PIX, PXB, PHB, SYS, NET).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use crate::equal_nodes::EqualNodes;
+use nvcoll_core::connected_components::connected_components;
+
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
@@ -91,6 +97,16 @@ impl Fabric {
         }
     }
 
+    /// Says whether switches of the network are joined in several ways.
+    pub(crate) fn has_parallel_ways(&self) -> bool {
+        let mut number = vec![None; self.devices.len()];
+        let switches = self.of_kind(DeviceKind::NetworkSwitch).zip(0..).map(|(at, nth)| number[at] = Some(nth)).count();
+        let edge = |link: &Link| number[link.from].zip(number[link.to]).filter(|(from, to)| from < to);
+        let edges: BTreeSet<(u32, u32)> = self.links.iter().filter_map(edge).collect();
+        // A forest has as many edges and trees as places.
+        edges.len() + connected_components(switches as u32, edges.iter().copied()).len() != switches
+    }
+
     /// Fewest links, then widest, then first described.
     pub(crate) fn shortest(
         &self,
@@ -113,8 +129,10 @@ pub struct Router {
     nearest: BTreeMap<usize, Option<usize>>,
     /// For each device, the links that leave it, by the node to which they lead: to what stands between nodes first.
     leaving: Vec<Vec<usize>>,
-    /// Whether all nodes are alike.
-    has_equal_nodes: bool,
+    /// Whether there are more nodes than the two between which a search looks for a way.
+    has_other_nodes: bool,
+    /// Whether a hash takes one of equal ways between switches, or between GPUs that forward.
+    is_hashed: bool,
     /// The best way to each device, and the number of the search that found it.
     best: Vec<(u64, Reached)>,
     search: u64,
@@ -135,7 +153,8 @@ impl Router {
             gpus: fabric.gpus(),
             memories: fabric.of_kind(DeviceKind::Memory).collect(),
             nearest: BTreeMap::new(),
-            has_equal_nodes: EqualNodes::of(fabric).is_some(),
+            has_other_nodes: fabric.nodes() > 2,
+            is_hashed: fabric.has_parallel_ways() || fabric.abilities.forwards,
             best: vec![(0, (0, Reverse(Rate(0)), 0)); leaving.len()],
             leaving,
             search: 0,
@@ -171,7 +190,9 @@ impl Router {
     }
 
     fn over_nvlink(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
-        let path = self.shortest(fabric, a, b, |kind| kind == DeviceKind::Nvswitch, LinkFamily::joins_gpus)?;
+        let forwards = fabric.abilities.forwards;
+        let is_passed = |kind| kind == DeviceKind::Nvswitch || forwards && kind == DeviceKind::Gpu;
+        let path = self.shortest(fabric, a, b, is_passed, LinkFamily::joins_gpus)?;
         Some((path, RouteKind::Nvlink))
     }
 
@@ -187,6 +208,10 @@ impl Router {
     }
 
     fn over_network(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<(Vec<usize>, RouteKind)> {
+        if let Some((inside, by)) = self.beside_card_of(fabric, a, b) {
+            let (outside, _) = self.over_network(fabric, by, b)?;
+            return Some(([inside, outside].concat(), RouteKind::Network));
+        }
         let own = [self.own_card(fabric, a), self.own_card(fabric, b)];
         if fabric.abilities.gpu_direct {
             return Some((self.off_host(fabric, a, b, own)?, RouteKind::Network));
@@ -195,6 +220,25 @@ impl Router {
         let between = self.off_host(fabric, from, to, own)?;
         let path = [self.on_host(fabric, a, from)?, between, self.on_host(fabric, to, b)?].concat();
         Some((path, RouteKind::Network))
+    }
+
+    /// Where GPUs forward, the way over NVLink to the GPU of `a`'s node whose card hangs at the switch of `b`'s card.
+    fn beside_card_of(&mut self, fabric: &Fabric, a: usize, b: usize) -> Option<(Vec<usize>, usize)> {
+        if !fabric.abilities.forwards {
+            return None;
+        }
+        let node = fabric.devices[a].node;
+        let own = self.gpus.iter().copied().filter(|&gpu| fabric.devices[gpu].node == node);
+        let (wanted, near) = (self.own_switch(fabric, b)?, self.own_switch(fabric, a));
+        let by = own.into_iter().find(|&gpu| near != Some(wanted) && self.own_switch(fabric, gpu) == Some(wanted))?;
+        let (path, _) = self.over_nvlink(fabric, a, by)?;
+        Some((path, by))
+    }
+
+    /// The switch at which a GPU's own card hangs.
+    fn own_switch(&self, fabric: &Fabric, gpu: usize) -> Option<usize> {
+        let ends = self.leaving[self.own_card(fabric, gpu)?].iter().map(|&link| fabric.links[link].to);
+        ends.into_iter().find(|&at| fabric.devices[at].kind == DeviceKind::NetworkSwitch)
     }
 
     /// Over NICs and what joins them, among equal ways over the NICs that are somebody's own.
@@ -261,7 +305,7 @@ impl Router {
         is_taken: impl Fn(LinkFamily) -> bool,
         is_avoided: impl Fn(usize) -> bool,
     ) -> Option<Vec<usize>> {
-        if self.has_equal_nodes {
+        if self.has_other_nodes {
             let mut seen = vec![None, fabric.devices[a].node, fabric.devices[b].node];
             seen.sort_unstable();
             seen.dedup();
@@ -273,8 +317,8 @@ impl Router {
         self.search(fabric, (a, b), is_passed, is_taken, is_avoided, None)
     }
 
-    /// Fewest links, then widest, then fewest devices that are avoided, then first described (Dijkstra, 1959, on all of
-    /// these), over the devices of some nodes or of all; those between nodes are of the node that is none.
+    /// Fewest links, then widest, then fewest devices that are avoided, then least hash, then first described (Dijkstra,
+    /// 1959, on all of these), over the devices of some nodes or of all; those between nodes are of the node that is none.
     fn search(
         &mut self,
         fabric: &Fabric,
@@ -287,8 +331,8 @@ impl Router {
         self.search += 1;
         #[cfg(test)]
         crate::excerpt::work::add(1);
-        let mut waiting = BinaryHeap::from([Reverse((0u32, Reverse(Rate(u64::MAX)), 0u32, a, usize::MAX))]);
-        while let Some(Reverse((hops, narrowest, avoided, at, by))) = waiting.pop() {
+        let mut waiting = BinaryHeap::from([Reverse((0u32, Reverse(Rate(u64::MAX)), 0u32, 0u64, a, usize::MAX))]);
+        while let Some(Reverse((hops, narrowest, avoided, hashed, at, by))) = waiting.pop() {
             if self.best[at].0 == self.search {
                 continue;
             }
@@ -313,7 +357,11 @@ impl Router {
                 if is_taken(medium.family) {
                     let rate = narrowest.0.min(fabric.links[link].rate());
                     let avoided = avoided + u32::from(is_avoided(to));
-                    waiting.push(Reverse((hops + 1, Reverse(rate), avoided, to, link)));
+                    let is_one_of =
+                        |at: usize| matches!(fabric.devices[at].kind, DeviceKind::NetworkSwitch | DeviceKind::Gpu);
+                    let is_drawn = self.is_hashed && is_one_of(at) && is_one_of(to);
+                    let hashed = hashed + if is_drawn { hash(a, b, to) } else { 0 };
+                    waiting.push(Reverse((hops + 1, Reverse(rate), avoided, hashed, to, link)));
                 }
             }
         }
@@ -332,9 +380,22 @@ impl Router {
     }
 }
 
+/// Returns what a switch draws for the flow between two GPUs: the least of equal ways is taken (SplitMix64, Steele et al., 2014).
+fn hash(a: usize, b: usize, switch: usize) -> u64 {
+    let mut mixed = ((a as u64) << 42) ^ ((b as u64) << 21) ^ switch as u64;
+    for _ in 0..2 {
+        mixed = mixed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^= mixed >> 31;
+    }
+    mixed >> 8
+}
+
 /// Says whether a path comes back to devices between nodes after it was in a node. One that does not is the one that a
 /// search of a cluster of equal nodes finds, too: what leads through a third node leads through the copy in one of the two as
-/// well, so nothing is shorter or wider; and among equals links between nodes, being described first, win.
+/// well, so nothing is shorter or wider; and among equals links between nodes, being described first, win. In other clusters
+/// it is the way that is taken: nodes do not pass on what is for others as long as switches do.
 fn goes_round(fabric: &Fabric, path: &[usize]) -> bool {
     let is_between = |device: usize| fabric.devices[device].node.is_none();
     let entries = path.iter().map(|&link| &fabric.links[link]).filter(|l| !is_between(l.from) && is_between(l.to));
@@ -358,25 +419,13 @@ mod tests {
             let node = preset(node).unwrap();
             let all = cluster(&node, 4, network(net).unwrap()).unwrap();
             let (mut few, mut whole) = (Router::of(&all), Router::of(&all));
-            assert!(few.has_equal_nodes, "{}", all.name);
-            whole.has_equal_nodes = false;
+            assert!(few.has_other_nodes, "{}", all.name);
+            whole.has_other_nodes = false;
             for (from, to) in (0..all.world_size()).flat_map(|from| (0..all.world_size()).map(move |to| (from, to))) {
                 let route = few.route(&all, from, to).unwrap();
                 assert_eq!(route, whole.route(&all, from, to).unwrap(), "{from} -> {to} of {}", all.name);
                 assert!(!goes_round(&all, &route.links));
             }
         }
-    }
-
-    #[test]
-    fn nodes_that_differ_are_no_copies() {
-        let mut all = cluster(&preset("hgx-h100").unwrap(), 3, network("ib-ndr-8").unwrap()).unwrap();
-        assert!(Router::of(&all).has_equal_nodes);
-        let last = all.links.len() - 1;
-        all.links[last].lanes += 1;
-        assert!(!Router::of(&all).has_equal_nodes);
-        all.links.remove(last);
-        assert!(!Router::of(&all).has_equal_nodes);
-        assert!(!Router::of(&preset("hgx-h100").unwrap()).has_equal_nodes);
     }
 }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-use nvcoll_fabric::cluster::{self, networks};
+use nvcoll_fabric::cluster;
 use nvcoll_fabric::hardware::{gpus, media};
 use nvcoll_fabric::import::{TextFormat as FormatRow, FORMATS};
 use nvcoll_fabric::nccl::NcclSettings;
+use nvcoll_fabric::network::{self, networks, Network as Described};
 use nvcoll_fabric::ports::PortRates;
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::rates::RateMatrix;
@@ -18,7 +19,7 @@ use crate::error::{of_fabric, of_file};
 use crate::fabric_cache::FabricCache;
 use crate::gil::{interrupt, raised};
 use crate::integers::integer;
-use crate::rows::{GpuRow, MediumRow, NetworkRow};
+use crate::rows::{GpuRow, MediumRow};
 use crate::schedule::{collective_named, in_notebook};
 use crate::sizes::sizes_of;
 
@@ -125,7 +126,7 @@ impl Fabric {
         self.0.sources.clone()
     }
 
-    /// The abilities: some of `peer_access`, `multicast`, `switch_reduction`, `gpu_direct`.
+    /// The abilities: some of `peer_access`, `multicast`, `switch_reduction`, `gpu_direct`, `forwards`.
     #[getter]
     fn abilities(&self) -> Vec<&'static str> {
         let able = self.0.abilities;
@@ -134,6 +135,7 @@ impl Fabric {
             ("multicast", able.multicast),
             ("switch_reduction", able.switch_reduction),
             ("gpu_direct", able.gpu_direct),
+            ("forwards", able.forwards),
         ];
         all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect()
     }
@@ -364,36 +366,115 @@ fn text_formats() -> Vec<TextFormat> {
     FORMATS.iter().map(row).collect()
 }
 
+/// A network between nodes: its cards, ports and switches. Made by :func:`networks`, :meth:`from_text` and :meth:`from_file`;
+/// :func:`cluster` takes it.
+#[pyclass(frozen, module = "nvcoll", eq)]
+#[derive(PartialEq)]
+pub(crate) struct Network(Described);
+
+#[pymethods]
+impl Network {
+    /// Reads the description of a network in TOML.
+    ///
+    /// Args:
+    ///     text: the description.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a field is missing, unknown or wrong; the message names it.
+    #[staticmethod]
+    fn from_text(py: Python<'_>, text: &str) -> PyResult<Self> {
+        Described::from_text(text, "text").map(Self).map_err(|error| of_fabric(py, &error))
+    }
+
+    /// Reads the description of a network from a file in TOML.
+    ///
+    /// Args:
+    ///     path: str or path-like.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a field is missing, unknown or wrong; the message names it.
+    ///     OSError: the file cannot be read.
+    #[staticmethod]
+    fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let text = std::fs::read_to_string(&path).map_err(|error| of_file(py, &error, &path))?;
+        Described::from_text(&text, &path.display().to_string()).map(Self).map_err(|error| of_fabric(py, &error))
+    }
+
+    /// The name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The description in a few words.
+    #[getter]
+    fn title(&self) -> &str {
+        &self.0.title
+    }
+
+    /// The line rate of the cards of a node, or of a tray of a rack, one way, in GB/s.
+    #[getter]
+    fn gbps(&self, py: Python<'_>) -> PyResult<f64> {
+        self.0.line_rate().map(Rate::gbps).map_err(|error| of_fabric(py, &error))
+    }
+
+    /// The source of the numbers.
+    #[getter]
+    fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nvcoll.Network {}: {}>", self.0.name, self.0.title)
+    }
+}
+
 /// Returns a machine of equal nodes and a network.
 ///
 /// Args:
 ///     node: the name of a machine, or a `Fabric` of one node.
 ///     nodes: the number of nodes, from 1.
-///     network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node.
+///     network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node; a `Network`; or a file that
+///         describes one, as a path or as a name that ends in ``.toml``.
 ///
 /// Raises:
-///     InvalidArgument: a name is unknown, or no NIC can be attached to the node.
+///     InvalidArgument: a name is unknown, no NIC can be attached to the node, or the description of the network is wrong or
+///         holds fewer nodes.
+///     OSError: the file cannot be read.
 #[pyfunction]
 #[pyo3(name = "cluster", signature = (node, *, nodes, network))]
-fn make_cluster(py: Python<'_>, node: &Bound<'_, PyAny>, nodes: &Bound<'_, PyAny>, network: &str) -> PyResult<Fabric> {
+fn make_cluster(
+    py: Python<'_>,
+    node: &Bound<'_, PyAny>,
+    nodes: &Bound<'_, PyAny>,
+    network: &Bound<'_, PyAny>,
+) -> PyResult<Fabric> {
     let nodes = integer("nodes", nodes, 1..=u32::MAX)?;
     let node = match node.cast::<Fabric>() {
         Ok(fabric) => fabric.get().0.clone(),
         Err(_) => preset(&node.extract::<String>()?).map_err(|error| of_fabric(py, &error))?,
     };
-    let made = cluster::network(network).and_then(|network| cluster::cluster(&node, nodes, network));
-    made.map(Fabric::from).map_err(|error| of_fabric(py, &error))
+    let between = described(network)?;
+    py.detach(|| cluster::cluster(&node, nodes, &between)).map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }
 
-/// Returns every network between nodes.
+/// Reads a network: an object, a name, or a file.
+fn described(from: &Bound<'_, PyAny>) -> PyResult<Described> {
+    let py = from.py();
+    if let Ok(network) = from.cast::<Network>() {
+        return Ok(network.get().0.clone());
+    }
+    match from.extract::<String>() {
+        Ok(name) if !name.ends_with(".toml") => network::network(&name).cloned().map_err(|error| of_fabric(py, &error)),
+        _ => Ok(Network::from_file(py, from.extract()?)?.0),
+    }
+}
+
+/// Returns every network between nodes that is shipped.
 #[pyfunction]
 #[pyo3(name = "networks")]
-fn all_networks(py: Python<'_>) -> PyResult<Vec<NetworkRow>> {
-    let row = |network: &'static cluster::Network| {
-        let gbps = network.line_rate().map_err(|error| of_fabric(py, &error))?.gbps();
-        Ok(NetworkRow { name: &network.name, title: &network.title, gbps, source: &network.source })
-    };
-    networks().iter().map(row).collect()
+fn all_networks() -> Vec<Network> {
+    networks().iter().cloned().map(Network).collect()
 }
 
 /// Returns every medium of links.
@@ -430,6 +511,7 @@ fn all_gpus() -> Vec<GpuRow> {
 /// Adds the class and the functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Fabric>()?;
+    module.add_class::<Network>()?;
     module.add_function(wrap_pyfunction!(fabric, module)?)?;
     module.add_class::<TextFormat>()?;
     module.add_function(wrap_pyfunction!(fabrics, module)?)?;

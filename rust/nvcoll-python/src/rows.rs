@@ -87,14 +87,6 @@ rows! {
         dtypes: Vec<&'static str>,
     }
 
-    /// A network between nodes; `gbps` is the line rate of a node one way, in GB/s.
-    NetworkRow {
-        name: &'static str,
-        title: &'static str,
-        gbps: f64,
-        source: &'static str,
-    }
-
     /// A medium of links. `lane_gbps` is the line rate of one lane or link one way, in GB/s; `efficiency` is the part of it
     /// that a long transfer reaches; `latency_ns` passes until the first byte is across.
     MediumRow {

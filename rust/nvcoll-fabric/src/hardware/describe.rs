@@ -3,7 +3,7 @@
 //! ```toml
 //! gpu = "rtx3090"
 //! abilities = { peer_access = false, multicast = false, switch_reduction = false, gpu_direct = false }
-//! sources = ["..."]
+//! sources = ["..."]                  `abilities` may have `forwards = true`, too
 //! gpus_per_tray = 4                  of a rack, whose trays have network cards each; without it, one box
 //!
 //! [[machines]]                       one or more: what of it there is, under a name
@@ -93,11 +93,7 @@ impl Description {
     /// # Errors
     /// [`Error::Description`] with what is wrong.
     pub(crate) fn parse(text: &str, origin: &str) -> Result<Self> {
-        toml::from_str(text).map_err(|error| {
-            let line = error.span().map(|span| text[..span.start].lines().count().max(1));
-            let place = line.map_or_else(String::new, |line| format!("line {line}: "));
-            wrong(origin, format!("{place}{}", error.message()))
-        })
+        read(text, origin)
     }
 
     /// Makes one of its machines.
@@ -129,6 +125,18 @@ impl Description {
             None => Ok(fabric),
         }
     }
+}
+
+/// Reads TOML; `origin` is what to call it in errors.
+///
+/// # Errors
+/// [`Error::Description`] with the line and what is wrong there.
+pub(crate) fn read<T: de::DeserializeOwned>(text: &str, origin: &str) -> Result<T> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| text[..span.start].lines().count().max(1));
+        let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+        wrong(origin, format!("{place}{}", error.message()))
+    })
 }
 
 fn wrong(origin: &str, message: String) -> Error {

@@ -1,6 +1,6 @@
 //! What links are made of: one row per medium, in `media.toml`.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Deserialize;
 
@@ -22,6 +22,9 @@ pub struct Medium {
     pub efficiency: f64,
     /// Nanoseconds until the first byte is across.
     pub latency_ns: u64,
+    /// The longest chunk of NVLS in KiB that the network's plugin sets for NCCL; none if it leaves NCCL's own.
+    #[serde(default)]
+    pub nvls_chunk_kib: Option<u64>,
     /// Where the numbers are from, and whether they are cited or fitted.
     pub source: String,
 }
@@ -89,5 +92,34 @@ pub fn named(name: &str) -> Result<&'static Medium> {
         kind: "medium",
         name: name.to_owned(),
         known: all().iter().map(|medium| medium.name.as_str()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// Returns a medium of networks with another rate in Gbit/s, efficiency or latency: the same one for the same numbers, so that
+/// links of equal media are equal. One for each combination stays in memory.
+pub(crate) fn altered(
+    base: &'static Medium,
+    gbit: Option<f64>,
+    efficiency: Option<f64>,
+    latency_ns: Option<u64>,
+) -> &'static Medium {
+    static MADE: Mutex<Vec<&'static Medium>> = Mutex::new(Vec::new());
+    let mut wanted = Medium {
+        lane_gbps: gbit.map_or(base.lane_gbps, |gbit| gbit / 8.0),
+        efficiency: efficiency.unwrap_or(base.efficiency),
+        latency_ns: latency_ns.unwrap_or(base.latency_ns),
+        ..base.clone()
+    };
+    if let Some(gbit) = gbit.filter(|_| wanted.lane_gbps != base.lane_gbps) {
+        let first = |text: &str, by: char| text.split(by).next().unwrap_or_default().to_owned();
+        wanted.name = format!("{}-{gbit}", first(&base.name, '-'));
+        wanted.title = format!("{} {gbit} Gbit/s", first(&base.title, ' '));
+    }
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = all().iter().chain(made.iter().copied()).find(|medium| **medium == wanted);
+    known.unwrap_or_else(|| {
+        let medium: &'static Medium = Box::leak(Box::new(wanted));
+        made.push(medium);
+        medium
     })
 }

@@ -139,6 +139,9 @@ pub struct Abilities {
     pub switch_reduction: bool,
     /// Network cards reach GPU memory.
     pub gpu_direct: bool,
+    /// GPUs pass on what is sent to others: over NVLink or its like, and to the card of a GPU that has it.
+    #[serde(default)]
+    pub forwards: bool,
 }
 
 /// How well predictions of a fabric are known.

@@ -93,7 +93,13 @@ fn check_switch_links(lanes: &[u32], gpu: &Gpu) -> std::result::Result<(), Strin
 /// Returns the abilities of a machine with GPUs of a model and no NVSwitch.
 fn abilities_of(gpu: &Gpu) -> Abilities {
     let is_for_games = ["GeForce", "TITAN RTX"].iter().any(|name| gpu.title.contains(name));
-    Abilities { peer_access: !is_for_games, multicast: false, switch_reduction: false, gpu_direct: !is_for_games }
+    Abilities {
+        peer_access: !is_for_games,
+        multicast: false,
+        switch_reduction: false,
+        gpu_direct: !is_for_games,
+        forwards: false,
+    }
 }
 
 /// The NVSwitch of GPUs of this compute capability and later reduces and multicasts. Cited: NCCL, `src/transport/nvls.cc`.

@@ -290,6 +290,7 @@ impl Model {
                 card_gbps: node.cards.iter().min().map_or(0.0, |&card| card as f64 / 1000.0),
                 to_card: nvls.inter,
                 rule: constants.nvls_tree_chunks,
+                of_plugin: seen.links.iter().find_map(|link| link.medium.nvls_chunk_kib).map(|kib| kib << 10),
             },
             settings,
         );

@@ -6,8 +6,8 @@
 //! NVLS tree    256 KiB below 32 operations of the longest, 128 KiB below 16, 64 KiB below 4, 32 KiB below 1
 //! ```
 //!
-//! The longest chunk is 128 KiB (`NCCL_NVLS_CHUNKSIZE`); networks of AWS and Google set 512 KiB, which is a property of the
-//! network (`hardware/networks.toml`). That of a tree depends on version, nodes and network cards.
+//! The longest chunk is 128 KiB, or `NCCL_NVLS_CHUNKSIZE`, which the plugin of a network may set (`hardware/media.toml`). That of
+//! a tree depends on version, nodes and network cards.
 //! Source: NCCL src/enqueue.cc and src/transport/nvls.cc at the tags of `versions.toml`.
 
 use serde::Deserialize;
@@ -54,6 +54,8 @@ pub(super) struct NvlsShape {
     pub(super) card_gbps: f64,
     pub(super) to_card: PathClass,
     pub(super) rule: TreeChunks,
+    /// The longest chunk that the network's plugin sets.
+    pub(super) of_plugin: Option<u64>,
 }
 
 impl NvlsChunks {
@@ -62,7 +64,7 @@ impl NvlsChunks {
             TreeChunks::ByCards if shape.sm >= 100 && shape.nodes > 1 => tuned(shape),
             _ => (None, 128 * KIB, None),
         };
-        let longest = settings.nvls_chunk_bytes.unwrap_or(tuned);
+        let longest = settings.nvls_chunk_bytes.or(shape.of_plugin).unwrap_or(tuned);
         let own_channels = tuned_channels.unwrap_or(shape.channels);
         let of_rule = match shape.rule {
             TreeChunks::OfBuffers => 512 * KIB,

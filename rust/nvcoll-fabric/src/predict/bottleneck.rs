@@ -32,7 +32,7 @@ pub(super) struct Bottleneck {
     pub(super) line_gbps: f64,
 }
 
-/// A cut that limits sends on a mesh: the GPU's line rate in GB/s, and the part of its rate that passes the cut.
+/// A cut that limits sends on a mesh or in a network: the GPU's line rate in GB/s, and the part of its rate that passes the cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cut {
     pub(super) part: f64,
@@ -51,6 +51,8 @@ pub(super) struct Bottlenecks {
     pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
     /// GB/s that the GPUs of a node bring to its cards, if there are several nodes.
     pub(super) egress: Option<f64>,
+    /// The link between switches that limits rings over nodes more than the cards do.
+    pub(super) network: Option<Bottleneck>,
 }
 
 /// The pairs of GPUs between which bytes move.

@@ -2,10 +2,15 @@
 //!
 //! ```text
 //! mesh     sends: the cuts of `floor.rs` with the rates of links in use; GPUs forward
+//! network  sends: the same cuts, where they let less through than they would if switches blocked nothing
+//!          rings and trees: the link between switches with the least rate for each card whose ring crosses it, where a ring
+//!          visits the nodes in the order of ranks
 //! egress   the largest flow from all GPUs of a node to its cards, with the rates of links in use
 //! ```
+//!
+//! Trees between nodes are taken to be held up as rings are. How a hash spreads the flows of sends is not known here.
 
-use super::bottleneck::{Cut, NARROWER};
+use super::bottleneck::{Bottleneck, Cut, NARROWER};
 use super::machine::{Interconnect, MachineSummary};
 use super::params::ModelParams;
 use super::pattern::Pattern;
@@ -13,6 +18,8 @@ use crate::error::Result;
 use crate::flow_network::FlowNetwork;
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
+use crate::max_flow::UNBOUNDED;
+use crate::route::Router;
 use crate::units::Rate;
 
 /// Finds the cut of the fabric that limits a pattern of sends more than the links of the GPUs do.
@@ -26,15 +33,66 @@ pub(super) fn cut(
     pattern: Pattern,
 ) -> Result<Option<Cut>> {
     // The ports of a switch are those of its GPUs. Without NVLink there is one route, and GPUs do not forward.
-    if machine.interconnect != Interconnect::Nvlink || machine.has_switch || !pattern.is_of_sends() {
+    let is_mesh = machine.interconnect == Interconnect::Nvlink && !machine.has_switch;
+    // Of the other patterns of sends one card of a node sends or receives, than which no tier is narrower.
+    let is_wide = pattern != Pattern::AllToAll || !fabric.has_tiers();
+    if !pattern.is_of_sends() || !is_mesh && is_wide {
         return Ok(None);
     }
     let gpu_gbps = |algbw: Option<Rate>| algbw.map(|rate| rate.gbps() * pattern.sent(params.ranks));
     let in_use = |link: &Link| in_use(fabric, machine, params, link);
     let gbps = gpu_gbps(pattern.bound(fabric, in_use)?.algbw).unwrap_or(f64::INFINITY);
+    if !is_mesh {
+        // More than all GPUs send; sums of such rates still fit.
+        let unblocked = |link: &Link| if is_between(fabric, link) { Rate(UNBOUNDED << 12) } else { in_use(link) };
+        let open = gpu_gbps(pattern.bound(fabric, unblocked)?.algbw).unwrap_or(f64::INFINITY);
+        if gbps >= NARROWER * open {
+            return Ok(None);
+        }
+    }
     let line_gbps = gpu_gbps(pattern.floor(fabric)?.algbw).unwrap_or(f64::INFINITY);
     let part = gbps / params.bidirectional_gbps;
     Ok((part < NARROWER).then_some(Cut { part, line_gbps }))
+}
+
+/// Says whether a link joins two switches of a network.
+fn is_between(fabric: &Fabric, link: &Link) -> bool {
+    [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == DeviceKind::NetworkSwitch)
+}
+
+/// The most nodes whose links to the next are looked at. Chosen: groups repeat.
+const MOST_NODES: u32 = 256;
+
+/// Finds the link between switches that limits rings over the nodes more than their cards do; its rate is that of a node.
+///
+/// # Errors
+/// [`crate::Error::NoPath`].
+pub(super) fn network(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams) -> Result<Option<Bottleneck>> {
+    let Some(between) = machine.network.as_ref().filter(|_| fabric.has_tiers()) else { return Ok(None) };
+    let (local, mut router) = (machine.local(), Router::of(fabric));
+    let used = local.min(between.cards);
+    let mut crossings = vec![0u32; fabric.links.len()];
+    for node in 0..machine.nodes.min(MOST_NODES) {
+        for gpu in (0..used).map(|card| card * local / used) {
+            let next = (node + 1) % machine.nodes * local;
+            for link in router.route(fabric, node * local + gpu, next + gpu)?.links {
+                crossings[link] += 1;
+            }
+        }
+    }
+    let is_crossed = |(link, &times): &(&Link, &u32)| times > 0 && is_between(fabric, link);
+    let found = fabric.links.iter().zip(&crossings).filter(is_crossed).map(|(link, &times)| {
+        let part = f64::from(used) / f64::from(times);
+        let ends = [link.from, link.to].map(|end| fabric.devices[end].name.as_str());
+        Bottleneck {
+            name: format!("{} to {} ({})", ends[0], ends[1], link.medium.name),
+            gbps: in_use(fabric, machine, params, link).gbps() * part,
+            line_gbps: link.line_rate().gbps() * part,
+        }
+    });
+    let narrowest = found.reduce(|least, next| if next.gbps < least.gbps { next } else { least });
+    let cards = params.inter_node.as_ref().map_or(0.0, |network| network.cards_gbps);
+    Ok(narrowest.filter(|narrow| narrow.gbps < NARROWER * cards))
 }
 
 /// Returns the GB/s that the GPUs of the first node can bring to its network cards; none for one node.

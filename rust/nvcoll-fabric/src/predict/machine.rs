@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Generation;
-use crate::hardware::media::{LinkFamily, Medium};
+use crate::hardware::media::{self, LinkFamily, Medium};
 use crate::hardware::{DeviceKind, Fabric, Link};
 
 /// The interconnect over which the GPUs of a node reach each other.
@@ -94,7 +94,7 @@ pub(super) struct MachineSummary {
     /// Whether the machine is a rack: GPUs at Grace processors, trays that NVSwitches join.
     pub(super) is_rack: bool,
     pub(super) network: Option<NodeNetwork>,
-    /// The links that its GPUs lack, for which reason measurements of machines with this GPU do not apply.
+    /// What it has or lacks, for which reason measurements of machines with this GPU or network do not apply.
     pub(super) lacks: Option<String>,
 }
 
@@ -162,7 +162,8 @@ impl MachineSummary {
         };
         let (least, whole) = (node.iter().map(lanes).min().unwrap_or(0), fabric.gpu.nvlinks);
         let lacks = (has_switch && least < whole)
-            .then(|| format!("a GPU has {least} of the {whole} NVLinks of {}", fabric.gpu.title));
+            .then(|| format!("a GPU has {least} of the {whole} NVLinks of {}", fabric.gpu.title))
+            .or_else(|| unmeasured(fabric, network.as_ref()));
         let (generation, is_amd) = (fabric.gpu.generation, fabric.gpu.sm.is_none());
         Ok(Self {
             ranks,
@@ -300,6 +301,19 @@ fn sharers(fabric: &Fabric, node: &[usize], line_gbps: f64) -> f64 {
         load[link] += line_gbps / fabric.links[link].line_rate().gbps();
     }
     load.into_iter().fold(1.0, f64::max)
+}
+
+/// Says what no measured machine has of a network, or of GPUs that forward.
+fn unmeasured(fabric: &Fabric, network: Option<&NodeNetwork>) -> Option<String> {
+    if fabric.has_parallel_ways() {
+        return Some("a hash spreads flows over its switches, of which `simulate` knows more".to_owned());
+    }
+    if fabric.abilities.forwards {
+        return Some("its GPUs forward, as no measured machine's do; `simulate` runs any schedule".to_owned());
+    }
+    let medium = network?.medium;
+    let is_shipped = media::all().iter().any(|shipped| std::ptr::eq(shipped, medium));
+    (!is_shipped).then(|| format!("no measured network has such ports ({})", medium.name))
 }
 
 /// The cards of the node in which a GPU is.

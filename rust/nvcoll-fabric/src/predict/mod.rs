@@ -35,7 +35,8 @@
 //! **What is not modelled.** SHARP and tuner plugins; buffers that the user registers, without which NCCL does not run
 //! all_gather and reduce_scatter by NVLS; what else runs on the machine; the processor, on which most of a small call's time
 //! depends. Launching from CUDA graphs: no
-//! public measurement says what it saves.
+//! public measurement says what it saves. Of the network between nodes its cards and its narrowest tier are; how flows
+//! meet in its switches is what [`crate::simulate`] knows.
 
 mod bottleneck;
 mod breakdown;
@@ -134,6 +135,7 @@ impl Fabric {
             let mut bottlenecks = Bottlenecks::of(seen, &machine, None)?;
             let params = |bottlenecks: &Bottlenecks| params_of(&machine, bottlenecks, None, &Constants::shipped());
             bottlenecks.egress = cuts::egress(self, &machine, &params(&bottlenecks));
+            bottlenecks.network = cuts::network(self, &machine, &params(&bottlenecks))?;
             Ok::<_, Error>(!is_narrow(&bottlenecks, &params(&bottlenecks)))
         };
         let is_narrow_as_laid =
@@ -216,6 +218,7 @@ impl Predictor {
             bottlenecks.cuts[pattern as usize] = cuts::cut(fabric, &machine, &params, pattern)?;
         }
         bottlenecks.egress = cuts::egress(fabric, &machine, &params);
+        bottlenecks.network = cuts::network(fabric, &machine, &params)?;
         let params = params_of(&machine, &bottlenecks, model.as_ref(), &constants);
         let (fabric, settings) = (fabric.name.clone(), settings.clone());
         Ok(Self { fabric, settings, machine, bottlenecks, params, model, chooses })

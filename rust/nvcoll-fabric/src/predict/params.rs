@@ -35,7 +35,7 @@ pub(super) struct NetworkParams {
     pub(super) line_gbps: f64,
     /// The GB/s that these cards reach in a long transfer.
     pub(super) cards_gbps: f64,
-    /// The GB/s that rings and trees reach, limited by the path from the node's GPUs to the cards too.
+    /// The GB/s that rings and trees reach, limited by the path from the node's GPUs to the cards and by switches too.
     pub(super) ring_gbps: f64,
     pub(super) tree_gbps: f64,
     /// The number of parts in which GPUs share the cards: one for each GPU, or for each card if cards are fewer.
@@ -46,7 +46,8 @@ pub(super) struct NetworkParams {
     pub(super) egress_gbps: Option<f64>,
     /// The microseconds that rings with Simple need until they run at full rate.
     pub(super) ring_startup_us: f64,
-    /// The GB/s of a node's cards under sends between many GPUs, and of a channel of sends.
+    /// The GB/s that the sends of all GPUs of a node reach, limited by the path to the cards but not by switches; and those
+    /// of a channel of sends.
     pub(super) sends_gbps: f64,
     pub(super) channel_gbps: f64,
     /// The microseconds in which a GPU's proxy sends to one peer, and receives from it.
@@ -189,6 +190,8 @@ impl ModelParams {
         let nvls = chunks.and_then(|chunks| nvls(machine, constants, chunks));
         let staged = machine.host.map_or(f64::INFINITY, |(_, gbps)| gbps * at(&["staged.both_ways"]) * local);
         let most = if machine.is_direct { bottlenecks.egress.unwrap_or(f64::INFINITY) } else { staged };
+        let most_of_sends = most;
+        let most = most.min(bottlenecks.network.as_ref().map_or(f64::INFINITY, |narrow| narrow.gbps));
         let cards_gbps = |network: &NodeNetwork| network.line_gbps * at(&["network.ring"]);
         let parts = |network: &NodeNetwork| local.min(f64::from(network.cards));
         let inter_node = machine.network.as_ref().map(|network| NetworkParams {
@@ -199,10 +202,10 @@ impl ModelParams {
             ring_gbps: most.min(cards_gbps(network)),
             tree_gbps: most.min(network.line_gbps * at(&["network.tree"])),
             parts: parts(network),
-            gpu_gbps: of_one_gpu(machine, constants, cards_gbps(network) / parts(network)).min(most),
+            gpu_gbps: of_one_gpu(machine, constants, cards_gbps(network) / parts(network)).min(most_of_sends),
             egress_gbps: Some(most).filter(|&egress| egress < cards_gbps(network)),
             ring_startup_us: at(&["network.ring_startup_us"]),
-            sends_gbps: most.min(network.line_gbps * at(&["network.sends"])),
+            sends_gbps: most_of_sends.min(network.line_gbps * at(&["network.sends"])),
             channel_gbps: at(&["network.channel_gbps"]),
             message_us: at(&["network.message_us"]),
             ring_ll_channel_gbps: at(&["network.ring_ll_channel_gbps"]),

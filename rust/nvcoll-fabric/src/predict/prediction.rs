@@ -2,6 +2,7 @@
 
 use super::breakdown::{us, Carrier, TimeBreakdown};
 use super::machine::{self, MachineSummary};
+use super::pattern::Pattern;
 use super::selection::AlgoProto;
 use super::{trust, Candidates, CollectiveCall, Launch, Predictor};
 use crate::floor::Floor;
@@ -11,9 +12,23 @@ use crate::units::PS_PER_US;
 /// The name of a class without measurements.
 const UNSEEN: &str = "";
 
-const CUT: &str = "the narrowest cut of the fabric";
+/// Names the cut that limits sends, or any schedule.
+fn cut(machine: &MachineSummary) -> &'static str {
+    match machine.network.is_some() && machine.has_switch {
+        true => "the narrowest cut of the network",
+        false => "the narrowest cut of the fabric",
+    }
+}
 
-const EGRESS: &str = "the way from GPUs to network cards";
+/// Names what limits the bytes of a node on their way to other nodes more than its cards do. Of sends no link between switches
+/// does, but a cut.
+fn egress(predictor: &Predictor, pattern: Pattern) -> Option<&str> {
+    let network = predictor.params.inter_node.as_ref()?;
+    match predictor.bottlenecks.network.as_ref().filter(|_| !pattern.is_of_sends()) {
+        Some(narrow) => Some(&narrow.name),
+        None => (network.sends_gbps < network.cards_gbps).then_some("the way from GPUs to network cards"),
+    }
+}
 
 /// The predicted time of a call. Times are in microseconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +75,7 @@ pub(super) fn made(
     let time: f64 = parts.iter().map(|part| part.1).sum::<f64>().max(floor_us);
     let longest = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0);
     // No measured system has such a bottleneck, or a GPU without some of its NVLinks: the class does not apply.
-    let unseen = if longest == "bytes" { unseen(predictor, &spent) } else { None };
+    let unseen = if longest == "bytes" { unseen(predictor, call.pattern, &spent) } else { None };
     let machine = &predictor.machine;
     let class = if unseen.is_some() || machine.lacks.is_some() { UNSEEN } else { predictor.class() };
     let limit = limit(machine, &spent, longest);
@@ -124,14 +139,17 @@ fn parts(spent: &TimeBreakdown, launch_us: f64, missing_us: f64) -> Vec<(&'stati
 }
 
 /// Names a bottleneck that no measured system has, and returns the part of its line rate that the prediction assumes.
-fn unseen(predictor: &Predictor, spent: &TimeBreakdown) -> Option<(String, f64)> {
+fn unseen(predictor: &Predictor, pattern: Pattern, spent: &TimeBreakdown) -> Option<(String, f64)> {
     match spent.carrier {
         Carrier::InnerLink(round) => {
             let narrow = predictor.bottleneck(round);
             Some((narrow.name.clone(), narrow.gbps / narrow.line_gbps))
         }
-        Carrier::Cut(cut) => Some((CUT.to_owned(), cut.part * predictor.params.bidirectional_gbps / cut.line_gbps)),
-        Carrier::Cards => predictor.params.inter_node.as_ref()?.egress_gbps.map(|_| (EGRESS.to_owned(), 1.0)),
+        Carrier::Cut(limit) => {
+            let part = limit.part * predictor.params.bidirectional_gbps / limit.line_gbps;
+            Some((cut(&predictor.machine).to_owned(), part))
+        }
+        Carrier::Cards => egress(predictor, pattern).map(|by| (by.to_owned(), 1.0)),
         Carrier::Links | Carrier::FoldingSwitch => None,
     }
 }
@@ -158,12 +176,18 @@ fn bottleneck(
         "hops" => format!("latency of the steps from GPU to GPU, {}", of_time(spent.hops)),
         "fill" => format!("filling the pipeline, {}", of_time(spent.fill)),
         "floor" => "the narrowest cut of the fabric".to_owned(),
-        _ => carried(predictor, pair, spent, percent),
+        _ => carried(predictor, call.pattern, pair, spent, percent),
     }
 }
 
 /// Describes the part of the machine that limits the bytes, and the part of its line rate that the call reaches.
-fn carried(predictor: &Predictor, pair: AlgoProto, spent: &TimeBreakdown, percent: impl Fn(f64) -> f64) -> String {
+fn carried(
+    predictor: &Predictor,
+    pattern: Pattern,
+    pair: AlgoProto,
+    spent: &TimeBreakdown,
+    percent: impl Fn(f64) -> f64,
+) -> String {
     let (params, machine) = (&predictor.params, &predictor.machine);
     let flags = if pair.protocol == Protocol::Ll { 2.0 } else { 1.0 };
     let of_line_rate = |busy: f64| format!("at {busy:.0} % of line rate");
@@ -178,12 +202,11 @@ fn carried(predictor: &Predictor, pair: AlgoProto, spent: &TimeBreakdown, percen
     let busy = percent(us(spent.load * flags, line)).min(100.0);
     let words = match (spent.carrier, machine.interconnect) {
         (Carrier::Cards, _) => {
-            let egress = params.inter_node.as_ref().and_then(|network| network.egress_gbps);
-            let by = egress.map_or(String::new(), |_| format!("{EGRESS}; "));
+            let by = egress(predictor, pattern).map_or(String::new(), |by| format!("{by}; "));
             return format!("{by}network cards {}{note}", of_line_rate(busy));
         }
         (Carrier::InnerLink(round), _) => format!("{} {}{note}", predictor.bottleneck(round).name, of_line_rate(busy)),
-        (Carrier::Cut(_), _) => format!("{CUT} {}", of_line_rate(busy)),
+        (Carrier::Cut(_), _) => format!("{} {}", cut(machine), of_line_rate(busy)),
         (Carrier::FoldingSwitch, _) => {
             let each_way = 1.0 + 1.0 / params.local;
             format!("GPU ports {} (NVLS: a port carries {each_way:.3} x the size each way)", of_line_rate(busy))

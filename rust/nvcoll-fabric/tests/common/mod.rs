@@ -57,7 +57,13 @@ pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
         gpu: Box::leak(Box::new(gpu)),
         devices: kinds.iter().enumerate().map(device).collect(),
         links: Vec::new(),
-        abilities: Abilities { peer_access: true, multicast: true, switch_reduction: true, gpu_direct: true },
+        abilities: Abilities {
+            peer_access: true,
+            multicast: true,
+            switch_reduction: true,
+            gpu_direct: true,
+            forwards: false,
+        },
         sources: Vec::new(),
     }
 }
