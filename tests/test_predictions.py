@@ -17,15 +17,17 @@ ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data" / "nccl-tests"
 PAGES = ROOT / "docs" / "predictions.md", ROOT / "docs" / "maintainers" / "how-predictions-are-judged.md"
 PAGE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-SMALL, MIDDLE, LARGE, LARGEST = intervals.bands()
+MIB = 1 << 20
 
 BARS = {
-    ("one node", "all_reduce", SMALL): 0.15,
-    ("one node", "all_reduce", LARGE): 0.10,
-    ("one node", "all_reduce", LARGEST): 0.04,
-    **{("one node", "others", band): 0.10 for band in intervals.bands()},
-    ("several nodes", "all_reduce", SMALL): 0.20,
-    ("several nodes", "all_reduce", LARGEST): 0.12,
+    (scope, collective, band): bar / 100
+    for (scope, collective), bars in {
+        ("one node", "all_reduce"): (12, 12, 8, 3),
+        ("one node", "others"): (25, 25, 20, 8),
+        ("several nodes", "all_reduce"): (20, 20, 15, 8),
+        ("several nodes", "others"): (30, 30, 25, 12),
+    }.items()
+    for band, bar in zip(intervals.bands(), bars, strict=True)
 }
 """What the median of each cell must not exceed."""
 
@@ -57,7 +59,7 @@ def beside(name):
 
 
 CLASSES = {
-    "MI300X and MI250X over a network": "amd_multinode",
+    "MI300X, MI355X over a network": "amd_multinode",
     "MI300X on one node": "amd_xgmi",
     "several NVLink racks": "mnnvl_multi_rack",
     "one NVLink rack (GB200, GB300)": "mnnvl_nvl72",
@@ -67,9 +69,10 @@ CLASSES = {
     "nodes over Slingshot": "multinode_slingshot",
     "nodes over TCP": "multinode_tcp",
     "nodes over TCPX": "multinode_tcpx",
-    "4 x A100 mesh": "nvlink_mesh",
+    "4 x A100, 4 x H100": "nvlink_mesh",
     "DGX-1 V100": "nvlink_mesh_v100",
-    "HGX B200": "nvswitch_blackwell_nvls",
+    "two GPUs, NVLink bridge": "nvlink_bridge",
+    "HGX B200, B300": "nvswitch_blackwell_nvls",
     "HGX H100, H200": "nvswitch_hopper_nvls",
     "DGX-2, HGX A100": "nvswitch_no_nvls",
     "PCIe, host-staged": "pcie_host_staged",
@@ -112,18 +115,25 @@ def test_every_scope_is_on_the_page_with_todays_figures():
     assert scopes("nvcoll : NCCL") == pairs
 
 
+SIZES = {"<= 1 MiB": (0, MIB - 1), "1 - 128 MiB": (MIB, 128 * MIB - 1), ">= 128 MiB": (128 * MIB, 1 << 62)}
+"""The bytes of the columns of the page for users."""
+
+
 def test_every_class_is_on_the_page_with_todays_figures():
-    cells, groups = judging.cells(left_out()), defaultdict(list)
+    groups = defaultdict(list)
     for item in left_out():
-        if item.row.collective == "all_reduce":
-            groups[item.row.system.fabric_class].append(item)
+        groups[item.row.system.fabric_class].append(item)
     found = {CLASSES[row["machines"]]: row for row in table("| machines |")}
     assert sorted(found) == sorted(groups)
     for name, members in groups.items():
-        bands = [cells.get((name, "all_reduce", band)) for band in intervals.bands()]
-        medians = [percent(cell.median) if cell else "-" for cell in bands]
-        assert [found[name][band] for band in intervals.bands()] == medians, name
-        assert found[name]["systems"] == str(len(judging.by_system(members))), name
+        shown = [str(len(judging.by_system(members)))]
+        for is_all_reduce in (True, False):
+            for low, high in SIZES.values():
+                inside = [one for one in members if low <= one.row.nbytes <= high]
+                cell = judging.cell(one for one in inside if (one.row.collective == "all_reduce") == is_all_reduce)
+                shown.append(percent(cell.median) if cell else "-")
+        columns = [f"{of}{size}" for of in ("", "others ") for size in SIZES]
+        assert [found[name][column] for column in ("systems", *columns)] == shown, name
 
 
 def test_validated_cells_contain_the_share_of_rows_that_the_page_has():

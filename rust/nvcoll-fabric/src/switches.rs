@@ -102,7 +102,14 @@ impl Fabric {
     }
 
     fn add_switch(&mut self, name: String, chips: u32) -> usize {
-        self.devices.push(Device { name, kind: DeviceKind::NetworkSwitch, node: None, tray: None, chips, port_mbits: None });
+        self.devices.push(Device {
+            name,
+            kind: DeviceKind::NetworkSwitch,
+            node: None,
+            tray: None,
+            chips,
+            port_mbits: None,
+        });
         self.devices.len() - 1
     }
 

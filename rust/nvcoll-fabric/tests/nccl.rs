@@ -232,7 +232,8 @@ fn a_printed_tuning_table_is_met_to_its_last_digit() {
     // Two cards of 10 Gbit/s each.
     let mut fabric = nodes("rtx5090-2-staged[0]", 2, "ib-ndr-2");
     let (name, title, family, source) = ("ethernet-10".to_owned(), String::new(), LinkFamily::Network, String::new());
-    let medium = Medium { name, title, family, lane_gbps: 1.25, efficiency: 1.0, latency_ns: 0, source };
+    let medium =
+        Medium { name, title, family, lane_gbps: 1.25, efficiency: 1.0, latency_ns: 0, nvls_chunk_kib: None, source };
     let medium: &Medium = Box::leak(Box::new(medium));
     fabric
         .links

@@ -291,7 +291,7 @@ fn a_way_to_cards_that_is_no_narrower_takes_no_trust_away_and_a_narrower_one_tak
         assert_eq!(says, found.trust.starts_with("validated"), "{name}: {found:?}");
     }
     let found = large(&preset("h100-pcie-1x2+ib-ndr-1").unwrap());
-    assert!(found.bottleneck.starts_with("PCIe"), "its own link is the way, {found:?}");
+    assert!(found.bottleneck.starts_with("network cards"), "its own link is no narrower, {found:?}");
 }
 
 #[test]
@@ -520,15 +520,7 @@ fn validated_names_the_node_counts_and_more_nodes_are_extrapolated() {
 
 #[test]
 fn a_network_that_is_not_the_bottleneck_validates_nothing() {
-    for name in [
-        "rtx4090-8-staged",
-        "rtx4090-8-stagedx2+ib-ndr-8",
-        "rtx4090-8-p2px2+ib-ndr-8",
-        "gb10-1x2+ib-ndr-1",
-        "dgx1-v100",
-        "dgx1-v100x2+ib-edr-4",
-        "hgx-a100-4x2+ib-hdr-4",
-    ] {
+    for name in ["rtx4090-8-stagedx2+ib-ndr-8", "rtx4090-8-p2px2+ib-ndr-8", "dgx1-v100"] {
         let fabric = preset(name).unwrap();
         for nbytes in [8, 16 * MIB, 1024 * MIB] {
             let found = predicted(&fabric, &call(Pattern::AllReduce), nbytes);

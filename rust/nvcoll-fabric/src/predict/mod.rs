@@ -385,8 +385,10 @@ impl Predictor {
 /// Says whether a link that is not at a GPU, or the path from GPUs to the cards, limits a ring.
 fn is_narrow(bottlenecks: &Bottlenecks, params: &ModelParams) -> bool {
     let of_ring = bottlenecks.gbps(bottleneck::TrafficPattern::Ring).min(params.bidirectional_gbps);
-    let is_egress =
-        |network: &NetworkParams| network.egress_gbps.is_some() && network.ring_gbps < bottleneck::NARROWER * of_ring;
+    let is_between = bottlenecks.network.is_some();
+    let is_egress = |network: &NetworkParams| {
+        (network.egress_gbps.is_some() || is_between) && network.ring_gbps < bottleneck::NARROWER * of_ring
+    };
     of_ring < params.bidirectional_gbps || params.inter_node.as_ref().is_some_and(is_egress)
 }
 

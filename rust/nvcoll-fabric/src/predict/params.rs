@@ -203,7 +203,7 @@ impl ModelParams {
             tree_gbps: most.min(network.line_gbps * at(&["network.tree"])),
             parts: parts(network),
             gpu_gbps: of_one_gpu(machine, constants, cards_gbps(network) / parts(network)).min(most_of_sends),
-            egress_gbps: Some(most).filter(|&egress| egress < cards_gbps(network)),
+            egress_gbps: Some(most_of_sends).filter(|&egress| egress < cards_gbps(network)),
             ring_startup_us: at(&["network.ring_startup_us"]),
             sends_gbps: most_of_sends.min(network.line_gbps * at(&["network.sends"])),
             channel_gbps: at(&["network.channel_gbps"]),

@@ -26,7 +26,7 @@ fn egress(predictor: &Predictor, pattern: Pattern) -> Option<&str> {
     let network = predictor.params.inter_node.as_ref()?;
     match predictor.bottlenecks.network.as_ref().filter(|_| !pattern.is_of_sends()) {
         Some(narrow) => Some(&narrow.name),
-        None => (network.sends_gbps < network.cards_gbps).then_some("the way from GPUs to network cards"),
+        None => network.egress_gbps.map(|_| "the way from GPUs to network cards"),
     }
 }
 

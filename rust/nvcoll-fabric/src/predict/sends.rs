@@ -25,10 +25,12 @@ pub(super) fn sends(params: &ModelParams, pattern: Pattern, protocol: Protocol, 
     let inside = inside(params, pattern, protocol, nbytes, &sides);
     let Some(network) = &params.inter_node else { return inside };
     let outside = outside(params, network, pattern, protocol, &sides);
-    if outside.us() > inside.us() {
+    // Both happen at once, and what waits for the network waits in either case.
+    if outside.bytes >= inside.bytes {
         outside
     } else {
-        TimeBreakdown { of_cards: outside.of_cards, ..inside }
+        let TimeBreakdown { network, hops, of_cards, .. } = outside;
+        TimeBreakdown { network, hops, of_cards, ..inside }
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn medium(family: LinkFamily, gbps: f64, latency_ns: u64) -> &'static
         lane_gbps: gbps,
         efficiency: 1.0,
         latency_ns,
+        nvls_chunk_kib: None,
         source,
     }))
 }
