@@ -95,8 +95,8 @@ def refused_by_named(name):
 
 @pytest.mark.parametrize("sweep", [("-b", "1M", "-e", "1G", "-f", "4"), ("-b", "100M", "-e", "1G", "-f", "10")])
 def test_the_size_from_which_a_prediction_is_validated_does_not_depend_on_the_sweep(sweep):
-    text = cli("predict", "all_reduce", "--on", "hgx-h100", *sweep).stdout
-    assert "accuracy    hgx-h100: not validated; from 128 MiB validated on" in text
+    text = cli("predict", "all_reduce", "--on", "hgx-b200", *sweep).stdout
+    assert "accuracy    hgx-b200: not validated; from 128 MiB validated on" in text
 
 
 def test_spaces_and_capitals_in_a_list_of_machines_do_not_matter():

@@ -65,7 +65,7 @@ def test_in_the_switch_time_leaps_only_where_chunks_grow():
     before, after = zip(*(board.predict("all_reduce", [at - 1, at], algorithm="NVLS") for at in leaps), strict=True)
     ratios = [late.time_us / early.time_us for early, late in zip(before, after, strict=True)]
     # The first loop takes longer with larger chunks, all others are faster.
-    assert 0.99 < ratios[0] < 1.03 and max(ratios[1:]) < 0.97, ratios
+    assert 0.99 < ratios[0] < 1.06 and max(ratios[1:]) < 0.97, ratios
     bounds = [1, *leaps, 64 * 1024 * mib]
     for low, high in pairwise(bounds):
         steps = [low + (high - 1 - low) * step // 40 for step in range(41)]

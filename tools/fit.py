@@ -103,8 +103,8 @@ wait for the receiver, by rules that no description has.
 """
 
 ODD_FAMILIES = {"thomaslie"}
-"""Families that are left out of the fit, not of the errors: GPUs and cards that reach each other through host bridges and
-sockets, of which the processor passes on half as much as others.
+"""Families that are left out of the fit, not of the errors: GPUs and cards that reach each other through host bridges
+and sockets, of which the processor passes on half as much as others.
 """
 
 TRUST_HEAD = """\

@@ -34,7 +34,7 @@ pub(crate) struct Prediction {
     algorithm: &'static str,
     /// The protocol as NCCL prints it: `LL`, `LL128`, `Simple`.
     protocol: &'static str,
-    /// The most channels that NCCL gives the call; None if it does not know the machine, and for sends and receives.
+    /// The most channels that NCCL gives the call, or one message of a call of sends; None if NCCL's choice is not known.
     channels: Option<u32>,
     /// The predicted time in microseconds; never less than the lower bound.
     time_us: f64,
@@ -110,7 +110,7 @@ impl Fabric {
     ///     launch: ``process_per_gpu``: a process per GPU; ``single_process``: one process for all GPUs of a node;
     ///         ``framework``: a process per GPU that calls from torch or a similar framework.
     ///     algorithm: an algorithm of NCCL, as ``Ring``, in any case. Default: NCCL's tuning model selects it.
-    ///     protocol: a protocol of NCCL, as ``LL``, in any case. Default: the fastest.
+    ///     protocol: a protocol of NCCL, as ``LL``, in any case. Default: the one that NCCL chooses.
     ///     version: a version of NCCL, as ``2.27.7``. Default: the newest with known constants.
     ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
     ///         is set.

@@ -25,7 +25,7 @@ use super::Protocol;
 #[serde(deny_unknown_fields)]
 pub(super) struct SendRules {
     network: NetworkChannels,
-    spread: Spread,
+    spread: SendSpread,
     ll: SmallSends,
     least_part: (f64, f64),
     longest_part: (f64, f64),
@@ -50,7 +50,7 @@ enum NetworkChannels {
 /// Where a message begins with fewer channels, so that all ranks find room in the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Spread {
+enum SendSpread {
     /// On one node; the channels per peer are bounded there too, by four times the total.
     OneNode,
     /// Everywhere.
@@ -127,8 +127,8 @@ impl SendChannels {
                 most /= 2;
             }
         }
-        let fewest = if is_one_node || rules.spread == Spread::Everywhere { halved(most, total) } else { most };
-        if is_one_node && rules.spread == Spread::OneNode {
+        let fewest = if is_one_node || rules.spread == SendSpread::Everywhere { halved(most, total) } else { most };
+        if is_one_node && rules.spread == SendSpread::OneNode {
             most = halved(most, 4 * total);
         }
         let of_nodes = |(one, several): (f64, f64)| if is_one_node { one } else { several };

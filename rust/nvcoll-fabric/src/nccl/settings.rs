@@ -101,9 +101,28 @@ macro_rules! number {
     };
 }
 
+/// Makes the setter of a field that is a number of bytes from `least` on.
+macro_rules! bytes {
+    ($field:ident, $least:expr) => {
+        |settings, name, text| {
+            let value = whole(name, text)?;
+            if value < $least {
+                return Err(wrong(name, format!("`{text}` is too short: pass {} bytes or more", $least)));
+            }
+            settings.$field = Some(value);
+            Ok(())
+        }
+    };
+}
+
 const FIRST: [u32; 3] = [2, 8, 4];
 const COUNT: &str = "a whole number from 1";
-const BYTES: &str = "bytes, a whole number from 1";
+const CHUNK: &str = "bytes, from 16384";
+const BUFFER: &str = "bytes, from 131072";
+
+/// Chosen: the least bytes of a chunk, and of a buffer of eight of them. Shorter ones cost more than the closed forms know.
+const LEAST_CHUNK: u64 = 16 << 10;
+const LEAST_BUFFER: u64 = 8 * LEAST_CHUNK;
 
 /// Every variable that is known.
 #[rustfmt::skip] // one row per variable
@@ -112,16 +131,16 @@ pub const VARIABLES: [Variable; 20] = [
     Variable { name: "NCCL_PROTO", since: FIRST, values: "`ll,simple`; `^ll128`; `allreduce:ll`", default: None, changes: "the protocols among which NCCL chooses", set: set_protocols },
     Variable { name: "NCCL_NVLS_ENABLE", since: [2, 17, 1], values: "0, 1, 2", default: Some(2), changes: "0: no NVLS and no NVLSTree", set: set_nvls },
     Variable { name: "NCCL_NVLS_NCHANNELS", since: [2, 17, 1], values: COUNT, default: None, changes: "the channels of NVLS", set: number!(nvls_channels) },
-    Variable { name: "NCCL_NVLS_CHUNKSIZE", since: [2, 21, 5], values: BYTES, default: None, changes: "the largest chunk of NVLS", set: number!(nvls_chunk_bytes) },
+    Variable { name: "NCCL_NVLS_CHUNKSIZE", since: [2, 21, 5], values: CHUNK, default: None, changes: "the largest chunk of NVLS", set: bytes!(nvls_chunk_bytes, LEAST_CHUNK) },
     Variable { name: "NCCL_CROSS_NIC", since: FIRST, values: "0, 1, 2", default: Some(2), changes: "the network cards by which a channel leaves a node", set: set_cross_nic },
     Variable { name: "NCCL_MIN_CTAS", since: [2, 17, 1], values: COUNT, default: None, changes: "the least channels", set: number!(min_ctas) },
     Variable { name: "NCCL_MAX_CTAS", since: [2, 17, 1], values: COUNT, default: None, changes: "the most channels", set: number!(max_ctas) },
     Variable { name: "NCCL_MIN_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the least channels of rings and trees", set: number!(min_channels) },
     Variable { name: "NCCL_MAX_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the most channels of rings and trees", set: number!(max_channels) },
-    Variable { name: "NCCL_BUFFSIZE", since: FIRST, values: BYTES, default: None, changes: "the buffer of a channel under Simple", set: number!(buffer_bytes) },
-    Variable { name: "NCCL_P2P_NET_CHUNKSIZE", since: [2, 14, 3], values: BYTES, default: Some(131072), changes: "the chunk of a send to another node", set: number!(p2p_net_chunk_bytes) },
-    Variable { name: "NCCL_P2P_NVL_CHUNKSIZE", since: [2, 16, 2], values: BYTES, default: Some(524288), changes: "the chunk of a send over NVLink", set: number!(p2p_nvl_chunk_bytes) },
-    Variable { name: "NCCL_P2P_PCI_CHUNKSIZE", since: [2, 16, 2], values: BYTES, default: Some(131072), changes: "the chunk of a send over PCIe", set: number!(p2p_pci_chunk_bytes) },
+    Variable { name: "NCCL_BUFFSIZE", since: FIRST, values: BUFFER, default: None, changes: "the buffer of a channel under Simple", set: bytes!(buffer_bytes, LEAST_BUFFER) },
+    Variable { name: "NCCL_P2P_NET_CHUNKSIZE", since: [2, 14, 3], values: CHUNK, default: Some(131072), changes: "the chunk of a send to another node", set: bytes!(p2p_net_chunk_bytes, LEAST_CHUNK) },
+    Variable { name: "NCCL_P2P_NVL_CHUNKSIZE", since: [2, 16, 2], values: CHUNK, default: Some(524288), changes: "the chunk of a send over NVLink", set: bytes!(p2p_nvl_chunk_bytes, LEAST_CHUNK) },
+    Variable { name: "NCCL_P2P_PCI_CHUNKSIZE", since: [2, 16, 2], values: CHUNK, default: Some(131072), changes: "the chunk of a send over PCIe", set: bytes!(p2p_pci_chunk_bytes, LEAST_CHUNK) },
     Variable { name: "NCCL_MIN_P2P_NCHANNELS", since: FIRST, values: COUNT, default: Some(1), changes: "the least channels of sends", set: number!(min_p2p_channels) },
     Variable { name: "NCCL_MAX_P2P_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the most channels of sends", set: number!(max_p2p_channels) },
     Variable { name: "NCCL_NCHANNELS_PER_NET_PEER", since: [2, 12, 7], values: COUNT, default: None, changes: "the channels of sends to one peer in another node", set: number!(channels_per_net_peer) },

@@ -35,6 +35,9 @@ const FEWEST_SYSTEMS: u32 = 5;
 /// Chosen: the part of itself by which the logarithm of a factor grows with each doubling of nodes.
 const GROWTH_PER_DOUBLING: f64 = 0.5;
 
+/// Chosen: the most by which the logarithm of a factor grows, for as many nodes as one likes.
+const MOST_GROWTH: f64 = 3.0;
+
 /// Where bands of sizes end, in bytes; the last has no end.
 const BANDS: [u64; 3] = [64 << 10, (1 << 20) - 1, (128 << 20) - 1];
 
@@ -125,5 +128,5 @@ pub(super) fn factor(class: &str, pattern: Pattern, nbytes: u64, nodes: u32) -> 
     let most = found.map_or(0, |row| if row.nodes[at].1 > 0 { row.nodes[at].1 } else { row.most_nodes() });
     // Of several nodes two are the fewest, and what was borrowed was measured on two at least.
     let doublings = (f64::from(nodes) / f64::from(most.max(2))).log2().max(0.0);
-    factor.powf(1.0 + GROWTH_PER_DOUBLING * doublings)
+    factor.powf((1.0 + GROWTH_PER_DOUBLING * doublings).min(MOST_GROWTH))
 }
