@@ -237,7 +237,7 @@ def test_what_is_refuted_is_not_compared_in_python():
 
 @pytest.mark.parametrize("listed", ["64M,1G", "1K..1G", "127M,129M"])
 def test_the_size_from_which_predictions_are_validated_does_not_depend_on_the_sweep(listed):
-    text = cli("compare", "ring", "--on", "hgx-h100", "--sizes", listed).stdout
+    text = cli("compare", "ring", "--on", "hgx-b200", "--sizes", listed).stdout
     assert "of NCCL's times: not validated; from 128 MiB validated on" in text
     assert "algorithms are simulated, not validated" in text
 

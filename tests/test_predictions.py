@@ -115,7 +115,7 @@ def test_every_scope_is_on_the_page_with_todays_figures():
     assert scopes("nvcoll : NCCL") == pairs
 
 
-SIZES = {"<= 1 MiB": (0, MIB - 1), "1 - 128 MiB": (MIB, 128 * MIB - 1), ">= 128 MiB": (128 * MIB, 1 << 62)}
+SIZES = {"< 1 MiB": (0, MIB - 1), "1 - 128 MiB": (MIB, 128 * MIB - 1), ">= 128 MiB": (128 * MIB, 1 << 62)}
 """The bytes of the columns of the page for users."""
 
 

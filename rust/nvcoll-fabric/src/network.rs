@@ -1,8 +1,8 @@
 //! Networks between nodes: what a node has of one, and the switches above.
 //!
 //! ```toml
-//! name = "fat-tree-4to1"
-//! title = "3-level fat tree, 4:1 below the core"
+//! name = "fat-tree-2to1"
+//! title = "2-level fat tree on rails, 2:1"
 //! source = "..."
 //! medium = "ib-ndr"             a shipped medium: rate, efficiency, latency, and the software that `predict` assumes
 //! port_gbit = 300               another rate of a port; also `efficiency`, `latency_ns`
@@ -12,10 +12,10 @@
 //! host_lanes = 16
 //! ecmp = "static"               parallel switches are devices of their own, and a flow takes one; otherwise all share evenly
 //!
-//! [[tiers]]                     from the cards up; without any, a switch for each rail and a spine that blocks nothing
+//! [[tiers]]                     from the cards up; without any, a switch for each rail and a non-blocking spine
 //! rails = true                  card k of every node at switch k; otherwise all cards of a node at one switch
 //! children = 16                 nodes below one group of switches; in further tiers, groups of the tier below
-//! uplinks = 8                   links from one switch up, or `oversubscription = 2`; without either, none is lost
+//! uplinks = 8                   links from one switch up, or `oversubscription = 2`; default: no oversubscription
 //!
 //! [[tiers]]
 //! switches = 4                  parallel switches of a group; on each rail, if `rails`
@@ -143,7 +143,7 @@ fn yes() -> bool {
     true
 }
 
-/// The network of an empty description: a switch for each rail, and a spine that blocks nothing.
+/// The network of an empty description: a switch for each rail, and a non-blocking spine.
 fn rails_and_spine() -> Vec<Tier> {
     let rails = Tier { name: Some("rail".to_owned()), rails: true, ..Tier::default() };
     vec![rails, Tier { name: Some("spine".to_owned()), ..Tier::default() }]

@@ -1,12 +1,12 @@
 //! The channels and chunks of NVLS and of its tree over nodes.
 //!
 //! ```text
-//! operations   channels x GPUs of a node: what is in the switch at a time
-//! NVLS         the chunk is the longest; 64 KiB below 64 operations of it, then 32 KiB below 8, then 16 KiB below 2
-//! NVLS tree    256 KiB below 32 operations of the longest, 128 KiB below 16, 64 KiB below 4, 32 KiB below 1
+//! operations   channels x GPUs of a node: chunks in the switch at a time
+//! NVLS         the largest chunk; 64 KiB if bytes < 64 x operations x chunk; then 32 KiB if < 8 x; then 16 KiB if < 2 x
+//! NVLS tree    the same with 256 KiB and 32 x, 128 KiB and 16 x, 64 KiB and 4 x, 32 KiB and 1 x
 //! ```
 //!
-//! The longest chunk is 128 KiB, or `NCCL_NVLS_CHUNKSIZE`, which the plugin of a network may set (`hardware/media.toml`). That of
+//! The largest chunk is 128 KiB (Blackwell on several nodes: up to 256 KiB), or `NCCL_NVLS_CHUNKSIZE`, which the plugin of a network may set (`hardware/media.toml`). That of
 //! a tree depends on version, nodes and network cards.
 //! Source: NCCL src/enqueue.cc and src/transport/nvls.cc at the tags of `versions.toml`.
 

@@ -4,8 +4,8 @@
 //! total       the channels of collectives, up to a power of two
 //! per peer    over NVLink 2 x what the path has of one link, over PCIe 2, over the network by the version;
 //!             the least over all peers, up to a power of two
-//! a message   begins with so few channels that all ranks find room in the total; twice as many, up to those per peer, while a
-//!             part of it is longer than the longest
+//! a message   starts with few enough channels that all ranks fit in the total; doubles them, up to those per peer, while a
+//!             part exceeds the largest
 //! LL          up to 16 KiB on a channel
 //! ```
 //!

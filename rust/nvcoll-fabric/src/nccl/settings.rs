@@ -6,8 +6,8 @@
 //! (NCCL_P2P_NET_CHUNKSIZE, 524288)                 ┘               └─▶ Predictor::of          the time
 //! ```
 //!
-//! NCCL passes over a name that it does not know, and over much that is wrong in a value: `4M` is 4 bytes to it. Here all of this
-//! is an error. A variable is an error too for a version that does not read it yet.
+//! NCCL ignores unknown names and most wrong values: it reads `4M` as 4 bytes. nvcoll raises an error for each, and for a variable
+//! that the version does not read.
 //!
 //! **Sources.** github.com/NVIDIA/nccl, all tags from v2.8.4-1 to v2.30.7-1: the lists, src/graph/tuning.cc (`parseList`); what
 //! they leave, src/graph/tuning.cc and src/enqueue.cc ([`AlgoRule`]); numbers, src/misc/param.cc; levels, src/graph/paths.cc
@@ -133,18 +133,18 @@ pub const VARIABLES: [Variable; 20] = [
     Variable { name: "NCCL_NVLS_NCHANNELS", since: [2, 17, 1], values: COUNT, default: None, changes: "the channels of NVLS", set: number!(nvls_channels) },
     Variable { name: "NCCL_NVLS_CHUNKSIZE", since: [2, 21, 5], values: CHUNK, default: None, changes: "the largest chunk of NVLS", set: bytes!(nvls_chunk_bytes, LEAST_CHUNK) },
     Variable { name: "NCCL_CROSS_NIC", since: FIRST, values: "0, 1, 2", default: Some(2), changes: "the network cards by which a channel leaves a node", set: set_cross_nic },
-    Variable { name: "NCCL_MIN_CTAS", since: [2, 17, 1], values: COUNT, default: None, changes: "the least channels", set: number!(min_ctas) },
-    Variable { name: "NCCL_MAX_CTAS", since: [2, 17, 1], values: COUNT, default: None, changes: "the most channels", set: number!(max_ctas) },
-    Variable { name: "NCCL_MIN_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the least channels of rings and trees", set: number!(min_channels) },
-    Variable { name: "NCCL_MAX_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the most channels of rings and trees", set: number!(max_channels) },
+    Variable { name: "NCCL_MIN_CTAS", since: [2, 17, 1], values: COUNT, default: None, changes: "the minimum channels", set: number!(min_ctas) },
+    Variable { name: "NCCL_MAX_CTAS", since: [2, 17, 1], values: COUNT, default: None, changes: "the maximum channels", set: number!(max_ctas) },
+    Variable { name: "NCCL_MIN_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the minimum channels of rings and trees", set: number!(min_channels) },
+    Variable { name: "NCCL_MAX_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the maximum channels of rings and trees", set: number!(max_channels) },
     Variable { name: "NCCL_BUFFSIZE", since: FIRST, values: BUFFER, default: None, changes: "the buffer of a channel under Simple", set: bytes!(buffer_bytes, LEAST_BUFFER) },
     Variable { name: "NCCL_P2P_NET_CHUNKSIZE", since: [2, 14, 3], values: CHUNK, default: Some(131072), changes: "the chunk of a send to another node", set: bytes!(p2p_net_chunk_bytes, LEAST_CHUNK) },
     Variable { name: "NCCL_P2P_NVL_CHUNKSIZE", since: [2, 16, 2], values: CHUNK, default: Some(524288), changes: "the chunk of a send over NVLink", set: bytes!(p2p_nvl_chunk_bytes, LEAST_CHUNK) },
     Variable { name: "NCCL_P2P_PCI_CHUNKSIZE", since: [2, 16, 2], values: CHUNK, default: Some(131072), changes: "the chunk of a send over PCIe", set: bytes!(p2p_pci_chunk_bytes, LEAST_CHUNK) },
-    Variable { name: "NCCL_MIN_P2P_NCHANNELS", since: FIRST, values: COUNT, default: Some(1), changes: "the least channels of sends", set: number!(min_p2p_channels) },
-    Variable { name: "NCCL_MAX_P2P_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the most channels of sends", set: number!(max_p2p_channels) },
+    Variable { name: "NCCL_MIN_P2P_NCHANNELS", since: FIRST, values: COUNT, default: Some(1), changes: "the minimum channels of sends", set: number!(min_p2p_channels) },
+    Variable { name: "NCCL_MAX_P2P_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the maximum channels of sends", set: number!(max_p2p_channels) },
     Variable { name: "NCCL_NCHANNELS_PER_NET_PEER", since: [2, 12, 7], values: COUNT, default: None, changes: "the channels of sends to one peer in another node", set: number!(channels_per_net_peer) },
-    Variable { name: "NCCL_P2P_LEVEL", since: FIRST, values: "LOC, NVL, NVB, PIX, PXB, PHB, SYS; 0 to 5", default: None, changes: "the furthest path on which GPUs reach each other's memory", set: set_p2p_level },
+    Variable { name: "NCCL_P2P_LEVEL", since: FIRST, values: "LOC, NVL, NVB, PIX, PXB, PHB, SYS; 0 to 5", default: None, changes: "the longest path with peer access", set: set_p2p_level },
     Variable { name: "NCCL_P2P_DISABLE", since: FIRST, values: "0, 1", default: Some(0), changes: "1: all traffic between GPUs passes host memory", set: set_p2p_disable },
     Variable { name: "NCCL_PXN_DISABLE", since: [2, 12, 7], values: "0, 1", default: Some(0), changes: "1: no GPU sends over the network card of another", set: set_pxn },
 ];

@@ -1,4 +1,14 @@
 //! The constants that hold on one machine: by its generation, its links and its network, in GB/s and microseconds.
+//!
+//! | parameters | selected by |
+//! |---|---|
+//! | start-up, start of a channel, rates of LL, hops over NVLink | generation of the GPU |
+//! | other hops, rates of links in use | what joins the GPUs of a node |
+//! | software and rendezvous of a hop between nodes | the network's software (`NodeNetwork::stack`) |
+//! | rates between nodes | the cards; the way from GPUs to them, and for rings and trees the links between switches, if narrower |
+//! | channels and chunks | NCCL's rules of the version (`crate::nccl`) |
+//!
+//! A fit makes these parameters for each trial, so nothing here searches a fabric.
 
 use super::bottleneck::{Bottlenecks, Cut, TrafficPattern};
 use super::constants::Constants;

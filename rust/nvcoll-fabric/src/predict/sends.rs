@@ -1,15 +1,16 @@
 //! Collectives that NCCL builds of sends and receives: all_to_all, gather, scatter, and nccl-tests' sendrecv.
 //!
 //! ```text
-//! all_to_all          a GPU sends and receives S (n-1)/n; the cards of a node carry S/n for each GPU of it and GPU outside it
+//! all_to_all          a GPU sends and receives S (n-1)/n; the cards of a node carry S/n per pair of one GPU inside and one outside
 //! gather, scatter     the root receives, or sends, S (n-1)/n; bytes from other nodes pass its own part of the cards
 //! sendrecv            a GPU sends S to the next; between nodes one GPU of each does, over its own part of the cards
 //!                     the narrowest link or cut on the way bounds the rate (`bottleneck.rs`, `cuts.rs`)
 //! own part            GPUs share the cards of a node evenly; with fewer cards than GPUs, a GPU uses the nearest card alone
 //! channels            NCCL's rule gives a message some of them (`nccl/sends.rs`); peers have them at once, up to the total
-//!                     rate <= channels x rate of a channel; to another node, of sendrecv, likewise
+//!                     rate <= channels x rate of a channel, inside a node and between nodes
+//! time                the larger of the bytes inside and between nodes
 //! peers outside       the proxy of a GPU serves them one after the other
-//! start-up            of Simple between several peers of a node: that of rings, in proportion to a channel's part up to a chunk
+//! start-up            Simple, several peers of a node: that of rings x min(1, bytes of a channel / chunk)
 //! LL                  half of the bytes are flags
 //! ```
 
