@@ -111,7 +111,8 @@ fn numbers_are_read_as_c_reads_them_and_the_last_value_of_a_name_holds() {
 #[test]
 fn every_variable_that_is_a_number_has_a_field() {
     let settings = read(
-        "NCCL_P2P_NET_CHUNKSIZE=1 NCCL_P2P_NVL_CHUNKSIZE=2 NCCL_P2P_PCI_CHUNKSIZE=3 NCCL_NVLS_CHUNKSIZE=4 NCCL_NVLS_NCHANNELS=5 \
+        "NCCL_P2P_NET_CHUNKSIZE=16384 NCCL_P2P_NVL_CHUNKSIZE=16385 NCCL_P2P_PCI_CHUNKSIZE=16386 \
+         NCCL_NVLS_CHUNKSIZE=16387 NCCL_NVLS_NCHANNELS=5 \
          NCCL_MIN_P2P_NCHANNELS=6 NCCL_MAX_P2P_NCHANNELS=7 NCCL_NCHANNELS_PER_NET_PEER=8 NCCL_MIN_NCHANNELS=9 \
          NCCL_MAX_NCHANNELS=10",
     )
@@ -122,7 +123,7 @@ fn every_variable_that_is_a_number_has_a_field() {
         settings.p2p_pci_chunk_bytes,
         settings.nvls_chunk_bytes,
     ];
-    assert_eq!(bytes, [1, 2, 3, 4].map(Some));
+    assert_eq!(bytes, [16384, 16385, 16386, 16387].map(Some));
     let counts = [
         settings.nvls_channels,
         settings.min_p2p_channels,
@@ -132,6 +133,15 @@ fn every_variable_that_is_a_number_has_a_field() {
         settings.max_channels,
     ];
     assert_eq!(counts, [5, 6, 7, 8, 9, 10].map(Some));
+}
+
+#[test]
+fn chunks_and_buffers_that_are_too_short_are_refused() {
+    for text in
+        ["NCCL_P2P_NVL_CHUNKSIZE=1", "NCCL_P2P_NET_CHUNKSIZE=16383", "NCCL_NVLS_CHUNKSIZE=100", "NCCL_BUFFSIZE=131071"]
+    {
+        assert!(refused(read(text)).contains("is too short: pass "), "{text}");
+    }
 }
 
 #[test]
@@ -149,6 +159,8 @@ fn a_version_that_does_not_read_a_variable_yet_refuses_it() {
             "ring"
         } else if variable.name == "NCCL_PROTO" {
             "ll"
+        } else if variable.values.starts_with("bytes") {
+            "131072"
         } else {
             "1"
         };
