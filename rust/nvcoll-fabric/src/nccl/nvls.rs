@@ -6,8 +6,8 @@
 //! NVLS tree    the same with 256 KiB and 32 x, 128 KiB and 16 x, 64 KiB and 4 x, 32 KiB and 1 x
 //! ```
 //!
-//! The largest chunk is 128 KiB (Blackwell on several nodes: up to 256 KiB), or `NCCL_NVLS_CHUNKSIZE`, which the plugin of a network may set (`hardware/media.toml`). That of
-//! a tree depends on version, nodes and network cards.
+//! The largest chunk is 128 KiB (Blackwell on several nodes: up to 256 KiB), or `NCCL_NVLS_CHUNKSIZE`, which the plugin of a
+//! network may set (`hardware/media.toml`). That of a tree depends on version, nodes and network cards.
 //! Source: NCCL src/enqueue.cc and src/transport/nvls.cc at the tags of `versions.toml`.
 
 use serde::Deserialize;
@@ -66,16 +66,11 @@ impl NvlsChunks {
         };
         let longest = settings.nvls_chunk_bytes.or(shape.of_plugin).unwrap_or(tuned);
         let own_channels = tuned_channels.unwrap_or(shape.channels);
-        let of_rule = match shape.rule {
-            TreeChunks::OfBuffers => 512 * KIB,
-            TreeChunks::ShortFromFour if shape.nodes >= 4 => 64 * KIB,
-            TreeChunks::ShortFromFour => 512 * KIB,
-            TreeChunks::ByCards if shape.nodes >= 4 => 64 * KIB,
-            TreeChunks::ByCards => longest,
-        };
+        let from_four = |otherwise: u64| if shape.nodes >= 4 { 64 * KIB } else { otherwise };
         let longest_of_tree = match shape.rule {
-            TreeChunks::ByCards => tuned_tree.unwrap_or(of_rule).min(longest),
-            _ => of_rule,
+            TreeChunks::OfBuffers => 512 * KIB,
+            TreeChunks::ShortFromFour => from_four(512 * KIB),
+            TreeChunks::ByCards => tuned_tree.unwrap_or_else(|| from_four(longest)).min(longest),
         };
         Self {
             channels: settings.channels_of_nvls(own_channels, shape.most_channels),

@@ -115,21 +115,13 @@ impl SendChannels {
         let is_one_node = nodes == 1;
         let set = settings.channels_per_net_peer;
         let mut most = per_peer(node, constants, set, (ranks, nodes), total).next_power_of_two().min(total);
-        let halved = |mut count: u32, room: u32| {
-            while u64::from(count) * u64::from(ranks) > u64::from(room) && count > 1 {
-                count /= 2;
-            }
-            count
-        };
         if rules.network == NetworkChannels::ByRate && !is_one_node && set.is_none() {
-            let batches = ranks.div_ceil(SENDS_AT_ONCE);
-            while u64::from(most) * u64::from(batches) > u64::from(total) && most > 1 {
-                most /= 2;
-            }
+            most = halved(most, ranks.div_ceil(SENDS_AT_ONCE), total);
         }
-        let fewest = if is_one_node || rules.spread == SendSpread::Everywhere { halved(most, total) } else { most };
+        let fewest =
+            if is_one_node || rules.spread == SendSpread::Everywhere { halved(most, ranks, total) } else { most };
         if is_one_node && rules.spread == SendSpread::OneNode {
-            most = halved(most, 4 * total);
+            most = halved(most, ranks, 4 * total);
         }
         let of_nodes = |(one, several): (f64, f64)| if is_one_node { one } else { several };
         let chunk = rules.chunk(node, constants.sm, settings, is_one_node);
@@ -169,8 +161,16 @@ impl SendRules {
             false if is_long => 2 * network,
             false => network,
         };
-        chunk.min(settings.buffer_bytes.unwrap_or(BUFFER_BYTES) / STEPS).max(1)
+        chunk.min(settings.buffer_bytes.unwrap_or(BUFFER_BYTES) / STEPS)
     }
+}
+
+/// Halves a number of channels until so many takers find room for it.
+fn halved(mut channels: u32, takers: u32, room: u32) -> u32 {
+    while u64::from(channels) * u64::from(takers) > u64::from(room) && channels > 1 {
+        channels /= 2;
+    }
+    channels
 }
 
 /// Returns the least number of channels to a peer, before it is rounded.
@@ -191,10 +191,7 @@ fn per_peer(
     if nodes == 1 {
         return inside.min(total);
     }
-    let outside = (0..node.gpus).map(|gpu| {
-        if let Some(set) = set {
-            return set;
-        }
+    let own = (0..node.gpus).map(|gpu| {
         let (cards, gbps) = cards(node, gpu);
         match constants.sends.network {
             NetworkChannels::Two => 2,
@@ -203,7 +200,8 @@ fn per_peer(
             NetworkChannels::ByRate => cards.max((gbps as u32).div_ceil(NETWORK_CHANNEL_GBPS)),
         }
     });
-    inside.min(outside.min().unwrap_or(2)).min(total)
+    let outside = set.or_else(|| own.min()).unwrap_or(2);
+    inside.min(outside).min(total)
 }
 
 /// Returns the number of a GPU's nearest cards that fill its way to the processor, and their GB/s.

@@ -1,6 +1,16 @@
 //! The parts of a call's time, and the part of the machine that limits its bytes.
 
 use super::bottleneck::{Cut, TrafficPattern};
+use crate::nccl::Protocol;
+
+/// Returns the bytes on links per byte of data: with LL, half of them are flags.
+pub(super) fn wire(protocol: Protocol) -> f64 {
+    if protocol == Protocol::Ll {
+        2.0
+    } else {
+        1.0
+    }
+}
 
 /// The part of the machine that limits the rate of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]

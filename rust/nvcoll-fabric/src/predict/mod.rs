@@ -133,7 +133,8 @@ impl Fabric {
         // long, is asked only where this one is too narrow.
         let is_wide_in_order = || {
             let mut bottlenecks = Bottlenecks::of(seen, &machine, None)?;
-            let params = |bottlenecks: &Bottlenecks| params_of(&machine, bottlenecks, None, &Constants::shipped());
+            let params =
+                |bottlenecks: &Bottlenecks| ModelParams::of(&machine, bottlenecks, &Constants::shipped(), None);
             bottlenecks.egress = cuts::egress(self, &machine, &params(&bottlenecks));
             bottlenecks.network = cuts::network(self, &machine, &params(&bottlenecks))?;
             Ok::<_, Error>(!is_narrow(&bottlenecks, &params(&bottlenecks)))
@@ -213,13 +214,13 @@ impl Predictor {
         }
         let mut bottlenecks = Bottlenecks::of(seen, &machine, model.as_ref())?;
         let constants = Constants::shipped();
-        let params = params_of(&machine, &bottlenecks, model.as_ref(), &constants);
+        let params = ModelParams::of(&machine, &bottlenecks, &constants, model.as_ref());
         for pattern in Pattern::ALL {
             bottlenecks.cuts[pattern as usize] = cuts::cut(fabric, &machine, &params, pattern)?;
         }
         bottlenecks.egress = cuts::egress(fabric, &machine, &params);
         bottlenecks.network = cuts::network(fabric, &machine, &params)?;
-        let params = params_of(&machine, &bottlenecks, model.as_ref(), &constants);
+        let params = ModelParams::of(&machine, &bottlenecks, &constants, model.as_ref());
         let (fabric, settings) = (fabric.name.clone(), settings.clone());
         Ok(Self { fabric, settings, machine, bottlenecks, params, model, chooses })
     }
@@ -239,7 +240,7 @@ impl Predictor {
 
     /// Replaces the constants; a fit does so for each trial.
     pub fn set(&mut self, constants: &Constants) {
-        self.params = params_of(&self.machine, &self.bottlenecks, self.model.as_ref(), constants);
+        self.params = ModelParams::of(&self.machine, &self.bottlenecks, constants, self.model.as_ref());
     }
 
     /// Returns the class of systems, in the table of measurements, to which the fabric belongs.
@@ -390,15 +391,6 @@ fn is_narrow(bottlenecks: &Bottlenecks, params: &ModelParams) -> bool {
         (network.egress_gbps.is_some() || is_between) && network.ring_gbps < bottleneck::NARROWER * of_ring
     };
     of_ring < params.bidirectional_gbps || params.inter_node.as_ref().is_some_and(is_egress)
-}
-
-fn params_of(
-    machine: &MachineSummary,
-    bottlenecks: &Bottlenecks,
-    model: Option<&Model>,
-    constants: &Constants,
-) -> ModelParams {
-    ModelParams::of(machine, bottlenecks, constants, model)
 }
 
 const LAST_RESORT: &str = "rings, since NCCL's search finds none and it would run one channel as a last resort";

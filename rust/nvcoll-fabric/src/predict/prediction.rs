@@ -1,12 +1,12 @@
 //! A prediction: the time, its interval, its parts, and the bottleneck.
 
-use super::breakdown::{us, Carrier, TimeBreakdown};
+use super::breakdown::{us, wire, Carrier, TimeBreakdown};
 use super::machine::{self, MachineSummary};
 use super::pattern::Pattern;
 use super::selection::AlgoProto;
 use super::{trust, Candidates, CollectiveCall, Launch, Predictor};
 use crate::floor::Floor;
-use crate::nccl::{NcclAlgorithm, Protocol};
+use crate::nccl::NcclAlgorithm;
 use crate::units::PS_PER_US;
 
 /// The name of a class without measurements.
@@ -189,7 +189,7 @@ fn carried(
     percent: impl Fn(f64) -> f64,
 ) -> String {
     let (params, machine) = (&predictor.params, &predictor.machine);
-    let flags = if pair.protocol == Protocol::Ll { 2.0 } else { 1.0 };
+    let flags = wire(pair.protocol);
     let of_line_rate = |busy: f64| format!("at {busy:.0} % of line rate");
     let note = if flags > 1.0 { " (LL: half of the bytes are flags)" } else { "" };
     let cards_gbps = params.inter_node.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);

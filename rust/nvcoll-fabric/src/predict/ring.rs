@@ -16,7 +16,7 @@
 //! holds over NVLink: a channel moves the first 4 KiB of a step alone.
 
 use super::bottleneck::{TrafficPattern, NARROWER};
-use super::breakdown::{us, Carrier, TimeBreakdown};
+use super::breakdown::{us, wire, Carrier, TimeBreakdown};
 use super::params::{HopTimes, ModelParams};
 use super::pattern::Pattern;
 use crate::nccl::Protocol;
@@ -93,7 +93,7 @@ pub(super) fn ring(
         (false, true) => (Carrier::InnerLink(round), moved * steps.crossing),
         (false, false) => (Carrier::Links, moved),
     };
-    let message = steps.bytes / channels * if protocol == Protocol::Ll { 2.0 } else { 1.0 };
+    let message = steps.bytes / channels * wire(protocol);
     let (start_up, hops, step_us) = match protocol {
         Protocol::Ll => {
             let over_network =

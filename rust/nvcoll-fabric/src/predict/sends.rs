@@ -15,7 +15,7 @@
 //! ```
 
 use super::bottleneck::TrafficPattern;
-use super::breakdown::{us, Carrier, TimeBreakdown};
+use super::breakdown::{us, wire, Carrier, TimeBreakdown};
 use super::params::{ModelParams, NetworkParams};
 use super::pattern::Pattern;
 use crate::nccl::Protocol;
@@ -80,15 +80,6 @@ impl Sides {
     fn busy(&self, params: &ModelParams, peers: f64) -> Option<f64> {
         let total = params.sends.map(|sends| f64::from(sends.total))?;
         Some((self.channels? * peers).min(total))
-    }
-}
-
-/// Bytes on links per byte of data.
-fn wire(protocol: Protocol) -> f64 {
-    if protocol == Protocol::Ll {
-        2.0
-    } else {
-        1.0
     }
 }
 

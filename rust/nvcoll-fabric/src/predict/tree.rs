@@ -11,7 +11,7 @@
 //! The depth of the trees is log2 of the nodes, interpolated linearly between powers of two.
 
 use super::bottleneck::TrafficPattern;
-use super::breakdown::{us, Carrier, TimeBreakdown};
+use super::breakdown::{us, wire, Carrier, TimeBreakdown};
 use super::params::{ModelParams, NetworkParams};
 use crate::nccl::{NcclAlgorithm, Protocol};
 
@@ -83,7 +83,7 @@ pub(super) fn tree(
         }
         _ => return None,
     };
-    let message = nbytes / channels * if protocol == Protocol::Ll { 2.0 } else { 1.0 };
+    let message = nbytes / channels * wire(protocol);
     Some(over(network, params, (nbytes, message), &inside))
 }
 
