@@ -23,8 +23,8 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::Completion;
 use nvcoll_engine::OriginalArray;
 
+use crate::calls::work::Outcome;
 use crate::error::raise;
-use crate::work::Outcome;
 
 static IN_FLIGHT: Mutex<Vec<InFlight>> = Mutex::new(Vec::new());
 

@@ -12,7 +12,7 @@ use super::in_flight::LaneOfRank;
 use super::message::MessageArray;
 use super::operands::Operands;
 use super::prepared::{Kept, Prepared};
-use crate::endpoint::Endpoint;
+use crate::calls::endpoint::Endpoint;
 use crate::gil::{watched, watched_rank};
 
 /// Kept calls that run as one batch.

@@ -22,9 +22,9 @@ use super::bound::BoundArrays;
 use super::in_flight::{self, InFlight, LaneOfRank};
 use super::operands::refuse_conflict;
 use super::source::{self, Owner};
+use crate::calls::work::{Failure, Outcome, Work};
 use crate::error::of_member;
 use crate::gil::watched_rank;
-use crate::work::{Failure, Outcome, Work};
 
 /// The envelope of a message, once it was received.
 pub(crate) type ReceivedEnvelope = Arc<Mutex<Option<Envelope>>>;

@@ -29,8 +29,8 @@ use nvcoll_engine::{Buffers, Deadline, OriginalArray};
 use super::bound::BoundArrays;
 use super::in_flight::{self, LaneOfRank};
 use super::operands::Operands;
-use crate::calls::SharedProgram;
-use crate::endpoint::Endpoint;
+use crate::calls::choices::SharedProgram;
+use crate::calls::endpoint::Endpoint;
 use crate::gil::{watched, watched_rank};
 
 /// A call that can run once.

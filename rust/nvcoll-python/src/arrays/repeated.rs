@@ -22,9 +22,9 @@ use nvcoll_engine::{Buffers, Deadline};
 
 use super::prepared::Prepared;
 use super::{in_flight, numpy};
-use crate::calls::SharedProgram;
+use crate::calls::choices::SharedProgram;
+use crate::calls::request::Request;
 use crate::gil::watched_rank;
-use crate::request::Request;
 
 /// The number of calls that a communicator remembers. Chosen: more than a training step has kinds of calls.
 const MOST_REMEMBERED: usize = 16;

@@ -11,7 +11,7 @@ use nvcoll_engine::program::call_counts::{CallCounts as Engine, CountedCall};
 
 use crate::error::of_core;
 use crate::gil::interrupt;
-use crate::schedule::Schedule;
+use crate::schedules::schedule::Schedule;
 
 /// Counts the calls of a node, or of a rank that is a process, by kind. Not public: reports tabulate it.
 ///

@@ -11,10 +11,10 @@
 
 use pyo3::prelude::*;
 
-use crate::calls::Seconds;
-use crate::communicator::Communicator;
-use crate::node::Node;
-use crate::request::Request;
+use crate::calls::choices::Seconds;
+use crate::calls::communicator::Communicator;
+use crate::calls::node::Node;
+use crate::calls::request::Request;
 
 macro_rules! text {
     (input Node each) => {

@@ -9,9 +9,9 @@ use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Result;
 
 use crate::error::of_fabric;
-use crate::fabric::Fabric;
-use crate::schedule::collective_named;
-use crate::settings::settings_of;
+use crate::machines::fabric::Fabric;
+use crate::machines::settings::settings_of;
+use crate::schedules::schedule::collective_named;
 use crate::sizes::sizes_of;
 use crate::units::{sized, timed};
 

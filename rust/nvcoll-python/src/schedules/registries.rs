@@ -19,7 +19,7 @@ use crate::arrays::roofline;
 use crate::error::of_core;
 use crate::integers::integer;
 use crate::rows::{AlgorithmRow, CollectiveRow, DtypeRow, OpRow, ParameterRow};
-use crate::schedule::collective_named;
+use crate::schedules::schedule::collective_named;
 
 /// Returns all registered algorithms.
 #[pyfunction]

@@ -16,11 +16,11 @@ use nvcoll_fabric::units::{Rate, PS_PER_US};
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
 use crate::error::{of_fabric, of_file};
-use crate::fabric_cache::FabricCache;
 use crate::gil::{interrupt, raised};
 use crate::integers::integer;
+use crate::machines::fabric_cache::FabricCache;
 use crate::rows::{GpuRow, MediumRow};
-use crate::schedule::{collective_named, in_notebook};
+use crate::schedules::schedule::{collective_named, in_notebook};
 use crate::sizes::sizes_of;
 
 /// Rates in decimal GB/s, row by row.

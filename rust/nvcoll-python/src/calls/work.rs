@@ -22,7 +22,7 @@ use nvcoll_engine::sync::{Completion, WaitEnd};
 use nvcoll_engine::{Deadline, Error};
 
 use crate::arrays::in_flight;
-use crate::calls::{deadline, Seconds};
+use crate::calls::choices::{deadline, Seconds};
 use crate::error::{of_engine, of_member, raise};
 use crate::gil::{attached, patiently};
 

@@ -20,11 +20,11 @@ use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::{Deadline, Error};
 
 use crate::arrays::{Caller, MessageArray, Operands, Prepared, RepeatedCalls};
-use crate::calls::{deadline, Seconds, SharedProgram};
+use crate::calls::choices::{deadline, Seconds, SharedProgram};
+use crate::calls::group::OpenGroup;
+use crate::calls::request::{Checked, Request};
 use crate::error::{of_engine, of_member};
 use crate::gil::WithoutGil;
-use crate::group::OpenGroup;
-use crate::request::{Checked, Request};
 
 /// The number of counters that a communicator keeps. Chosen: more than a training step has calls.
 const MOST_COUNTERS: usize = 16;

@@ -21,7 +21,7 @@ use crate::error::{invalid, of_engine};
 use crate::gil::WithoutGil;
 use crate::integers::integer;
 use crate::rows::{AutoChoice, CandidateRow, CoefficientRow, CostModel};
-use crate::schedule::{collective_named, path_named};
+use crate::schedules::schedule::{collective_named, path_named};
 
 /// Reads `tuning=`. Default: the table that the environment names, else the shipped table.
 pub(crate) fn of_option(py: Python<'_>, file: Option<PathBuf>) -> PyResult<Arc<Tuning>> {

@@ -9,11 +9,11 @@ use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::Deadline;
 
 use crate::arrays::{Caller, Contract, Operands, Passed};
-use crate::calls::{choose, Reduction};
+use crate::calls::choices::{choose, Reduction};
 use crate::counts::{self, Table};
 use crate::error::invalid;
 use crate::integers::integer;
-use crate::schedule::path_named;
+use crate::schedules::schedule::path_named;
 
 /// An argument that may be left out.
 pub(crate) type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;

@@ -14,14 +14,14 @@ use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, LinkSharing, Settings,
 use nvcoll_fabric::units::Ps;
 use nvcoll_fabric::{Error, Result};
 
-use crate::conditions::{damages_of, slowdowns_of, starts_of};
 use crate::error::{invalid, of_core, of_fabric};
-use crate::fabric::Fabric;
 use crate::gil::{interrupt, watched_in_fabric};
 use crate::integers::integer;
-use crate::schedule::{collective_named, written, Schedule};
+use crate::machines::conditions::{damages_of, slowdowns_of, starts_of};
+use crate::machines::fabric::Fabric;
+use crate::machines::timeline::{micros, Timeline};
+use crate::schedules::schedule::{collective_named, written, Schedule};
 use crate::sizes::{sizes_of, Sizes};
-use crate::timeline::{micros, Timeline};
 
 /// The most steps of a simulation, over all tiles. Each has a record of 32 bytes. Chosen: 2 GiB, and minutes.
 const MOST_STEPS: u64 = 1 << 26;

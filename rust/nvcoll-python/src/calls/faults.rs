@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use nvcoll_engine::run::fault::{Moment, Strike};
 
-use crate::communicator::Communicator;
+use crate::calls::communicator::Communicator;
 use crate::error::{invalid, of_engine};
 
 /// Has a fault strike this rank in a call of a communicator. Not public.

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use nvcoll_engine::Error;
 
 use crate::arrays::Kept;
-use crate::calls::{deadline, Seconds, SharedProgram};
-use crate::endpoint::Endpoint;
+use crate::calls::choices::{deadline, Seconds, SharedProgram};
+use crate::calls::endpoint::Endpoint;
 use crate::error::of_engine;
 
 /// A call that runs again and again on the same arrays. Made by `Node.plan`.

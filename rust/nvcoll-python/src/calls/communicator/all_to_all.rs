@@ -7,11 +7,11 @@ use nvcoll_core::collective::ALL_TO_ALL;
 
 use super::Communicator;
 use crate::arrays::WordExchange;
-use crate::calls::Seconds;
+use crate::calls::choices::Seconds;
+use crate::calls::request::Request;
 use crate::counts::{self, Rows, Table};
 use crate::error::invalid;
 use crate::gil::watched_rank;
-use crate::request::Request;
 
 #[pymethods]
 impl Communicator {

@@ -12,10 +12,10 @@ use nvcoll_fabric::predict::{AlgorithmFilter, Candidates, CollectiveCall, Launch
 use nvcoll_fabric::Result;
 
 use crate::error::of_fabric;
-use crate::fabric::Fabric;
+use crate::machines::fabric::Fabric;
+use crate::machines::settings::settings_of;
 use crate::rows::{ConstantRow, PatternRow};
-use crate::schedule::in_notebook;
-use crate::settings::settings_of;
+use crate::schedules::schedule::in_notebook;
 use crate::sizes::sizes_of;
 use crate::units::{sized, timed};
 

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 
 use nvcoll_engine::ranks::node::OccupiedNode;
 
-use crate::calls::Seconds;
-use crate::communicator::Communicator;
+use crate::calls::choices::Seconds;
+use crate::calls::communicator::Communicator;
 use crate::error::of_engine;
 use crate::integers::integer;
 

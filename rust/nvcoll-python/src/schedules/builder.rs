@@ -14,7 +14,7 @@ use nvcoll_core::schedule::Aliasing;
 use crate::error::{invalid, of_core};
 use crate::gil::interrupt;
 use crate::integers::{integer, ANY};
-use crate::schedule::{collective_named, roles, Schedule};
+use crate::schedules::schedule::{collective_named, roles, Schedule};
 
 /// Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it.
 #[pyclass(name = "View", module = "nvcoll", frozen, from_py_object)]

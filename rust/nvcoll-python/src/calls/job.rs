@@ -8,9 +8,9 @@ use nvcoll_engine::ranks::mesh::JobSettings;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::processes::ProcessRank;
 
-use crate::call_counts::CallCounts;
-use crate::calls::{deadline, Seconds};
-use crate::communicator::Communicator;
+use crate::calls::call_counts::CallCounts;
+use crate::calls::choices::{deadline, Seconds};
+use crate::calls::communicator::Communicator;
 use crate::error::of_engine;
 use crate::gil::interruptible;
 

@@ -22,13 +22,13 @@ use nvcoll_engine::{Deadline, Error, OriginalArray};
 
 use crate::arrays::in_flight::{self, InFlight, LaneOfRank};
 use crate::arrays::{place_of_rank, Prepared, WordExchange};
-use crate::calls::{deadline, Seconds};
+use crate::calls::choices::{deadline, Seconds};
+use crate::calls::endpoint::Endpoint;
+use crate::calls::request::Request;
+use crate::calls::work::{Failure, Outcome, Work};
 use crate::counts::Rows;
-use crate::endpoint::Endpoint;
 use crate::error::of_member;
 use crate::gil::attached;
-use crate::request::Request;
-use crate::work::{Failure, Outcome, Work};
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {

@@ -22,11 +22,11 @@ use nvcoll_engine::Error;
 
 use crate::arrays::in_flight::LaneOfRank;
 use crate::arrays::{Kept, Launch, MessageArray};
-use crate::calls::{deadline, Seconds};
-use crate::endpoint::Endpoint;
+use crate::calls::choices::{deadline, Seconds};
+use crate::calls::endpoint::Endpoint;
+use crate::calls::issue::{issue, Issued};
+use crate::calls::work::Work;
 use crate::error::{invalid, of_engine};
-use crate::issue::{issue, Issued};
-use crate::work::Work;
 
 /// The calls of an endpoint while its group is open.
 #[derive(Default)]

@@ -17,7 +17,7 @@ use nvcoll_engine::Deadline;
 
 use crate::error::{invalid, of_core};
 use crate::integers::{items_of, shown};
-use crate::schedule::written;
+use crate::schedules::schedule::written;
 
 /// The op that multiplies each contribution by the scalar of its rank and adds. Made by `nvcoll.premul_sum`.
 #[pyclass(name = "PremulSum", module = "nvcoll", frozen)]

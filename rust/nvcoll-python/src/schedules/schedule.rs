@@ -28,7 +28,7 @@ use crate::counts::row as counts_of_parts;
 use crate::error::{invalid, of_core, of_engine};
 use crate::gil::{interrupt, raised, WithoutGil};
 use crate::integers::{integer, ANY};
-use crate::refuted::refuted;
+use crate::schedules::refuted::refuted;
 
 /// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by `Algorithm.schedule` or by `parse`.
 /// `str` returns the text that `parse` reads.

@@ -9,9 +9,9 @@ use nvcoll_engine::messages::MOST_TAG;
 
 use super::Communicator;
 use crate::arrays::{MessageArray, ReceivedEnvelope};
-use crate::calls::Seconds;
+use crate::calls::choices::Seconds;
+use crate::calls::work::Work;
 use crate::integers::integer;
-use crate::work::Work;
 
 /// A received message. In a group or after `irecv`, its attributes are None until the receive has ended.
 #[pyclass(name = "Message", module = "nvcoll", frozen)]

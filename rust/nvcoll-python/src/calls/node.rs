@@ -12,18 +12,18 @@ use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::ranks::node::Node as Engine;
 use nvcoll_engine::Deadline;
 
-use crate::call_counts::CallCounts;
-use crate::calls::Seconds;
-use crate::endpoint::Endpoint;
+use crate::calls::call_counts::CallCounts;
+use crate::calls::choices::Seconds;
+use crate::calls::endpoint::Endpoint;
+use crate::calls::group::Group;
+use crate::calls::plan::Plan;
+use crate::calls::request::Request;
+use crate::calls::team::Team;
+use crate::calls::tuning::estimates;
 use crate::error::{invalid, of_engine};
-use crate::group::Group;
 use crate::integers::integer;
-use crate::plan::Plan;
-use crate::request::Request;
 use crate::rows::AutoChoice;
-use crate::schedule::collective_named;
-use crate::team::Team;
-use crate::tuning::estimates;
+use crate::schedules::schedule::collective_named;
 
 /// Ranks in this process: a node of virtual GPUs.
 #[pyclass(name = "Node", module = "nvcoll._nvcoll", subclass, frozen)]
@@ -49,7 +49,7 @@ impl Node {
         if let Some(name) = isa {
             engine.programs_mut().set_isa(isa_named(py, name)?).map_err(|e| of_engine(py, &e))?;
         }
-        engine.programs_mut().set_tuning(crate::tuning::of_option(py, tuning)?);
+        engine.programs_mut().set_tuning(crate::calls::tuning::of_option(py, tuning)?);
         Ok(Self { endpoint: Endpoint::of_node(engine) })
     }
 
@@ -72,7 +72,7 @@ impl Node {
     /// The tuning table of `auto`: machine, caches in bytes, and the coefficients of each mode.
     #[getter]
     fn tuning<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        crate::tuning::as_dict(py, self.endpoint.node().programs().tuning())
+        crate::calls::tuning::as_dict(py, self.endpoint.node().programs().tuning())
     }
 
     /// Returns the algorithm that `auto` selects for a call, and its estimate of each candidate.

@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use nvcoll_fabric::simulate::{self, Critical, DelayReason, LinkUse, Timeline as Simulated};
 use nvcoll_fabric::units::{Ps, PS_PER_US};
 
-use crate::fabric::Fabric;
-use crate::schedule::{in_notebook, Schedule, Step};
+use crate::machines::fabric::Fabric;
+use crate::schedules::schedule::{in_notebook, Schedule, Step};
 use crate::units::timed;
 
 /// One direction of a link: from, to, bytes that crossed it, busy microseconds.

@@ -13,14 +13,14 @@ use pyo3::types::PyTuple;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
 
-use crate::calls::Seconds;
-use crate::endpoint::Endpoint;
+use crate::calls::choices::Seconds;
+use crate::calls::endpoint::Endpoint;
+use crate::calls::group::Group;
+use crate::calls::work::Work;
 use crate::error::{listed, of_member};
 use crate::gil::handoff::InTurn;
 use crate::gil::{interruptible, WithoutGil};
-use crate::group::Group;
 use crate::integers::{integer, items_of, ANY};
-use crate::work::Work;
 
 pub(crate) use point_to_point::Message;
 
@@ -277,7 +277,7 @@ impl Communicator {
         Self { endpoint: Endpoint::of_rank(node, member.clone(), timeout), member }
     }
 
-    /// Refuses to end the program of the rank while a group is open: see [`crate::group::OpenGroup::check_left`].
+    /// Refuses to end the program of the rank while a group is open: see [`crate::calls::group::OpenGroup::check_left`].
     pub(crate) fn check_left(&self, py: Python<'_>) -> PyResult<()> {
         self.endpoint.group.check_left(py)
     }
