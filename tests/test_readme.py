@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 README = Path(__file__).parent.parent / "README.md"
+GATE = README.parent / ".ci" / "run"
 
 
 def test_every_program_of_the_readme_runs_in_order():
@@ -16,3 +17,11 @@ def test_every_program_of_the_readme_runs_in_order():
 
 def test_a_program_stands_before_line_25():
     assert "```python" in "\n".join(README.read_text().splitlines()[:24])
+
+
+def test_the_gate_runs_the_two_commands_of_the_readme_as_they_stand():
+    block = re.search(r"## Install and test\n.*?```\n(.*?)```", README.read_text(), re.DOTALL)
+    assert block is not None
+    commands = block[1].splitlines()
+    assert len(commands) == 2
+    assert set(commands) <= set(GATE.read_text().splitlines())
