@@ -21,8 +21,8 @@ import numpy as np
 import nvcoll
 from nvcoll._nvcoll import auto_candidates, collectives
 from nvcoll.cli import sizes
-from nvcoll.cli.explain import estimates
-from nvcoll.cli.rounds import MODES, Call, measure
+from nvcoll.cli.bench.explain import estimates
+from nvcoll.cli.bench.rounds import MODES, Call, measure
 
 Times = dict[str, "np.ndarray[Any, Any]"]
 

@@ -28,9 +28,9 @@ import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import bus_factor, roofline
-from nvcoll.cli import baselines
+from nvcoll.cli.bench import baselines
+from nvcoll.cli.bench.timing import Reduction, count_unequal, dtype_named, layout_of
 from nvcoll.cli.operands import FOLDS, Operands, distinct, writes_its_arrays
-from nvcoll.cli.timing import Reduction, count_unequal, dtype_named, layout_of
 
 Array = np.ndarray[Any, Any]
 

@@ -14,7 +14,7 @@ import numpy as np
 import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, collectives, dtypes, ops
-from nvcoll.cli.timing import dtype_named
+from nvcoll.cli.bench.timing import dtype_named
 
 HAS_ROOT = {row.name: row.has_root for row in collectives()}
 CAN_BE_IN_PLACE = {row.name: row.can_be_in_place for row in collectives()}

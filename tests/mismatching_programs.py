@@ -33,7 +33,7 @@ import numpy as np
 from processes import open_things
 
 import nvcoll
-from nvcoll import membership
+from nvcoll.ranks import membership
 
 LIMIT_S = 60.0
 """The watchdog of a call."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import nvcoll
-from nvcoll.job import settings
+from nvcoll.ranks.job import settings
 
 
 class TellingTwoError(Exception):

@@ -14,7 +14,7 @@ from left_open import resident_bytes
 
 import nvcoll
 from nvcoll._nvcoll import dtypes
-from nvcoll.cli.timing import dtype_named
+from nvcoll.cli.bench.timing import dtype_named
 
 NODES = {n: nvcoll.Node(n) for n in (1, 2, 3, 4)}
 

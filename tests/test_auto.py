@@ -9,7 +9,7 @@ import pytest
 
 import nvcoll
 from nvcoll._nvcoll import algorithms, auto_candidates, collectives, cost_model
-from nvcoll.cli import rounds, tune
+from nvcoll.cli.bench import rounds, tune
 
 WITH_DATA = [row.name for row in collectives() if row.name != "barrier"]
 DECISION = """

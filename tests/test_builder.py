@@ -229,7 +229,7 @@ def test_all_parameters_stand_in_names_reprs_and_texts():
 
 
 def test_values_are_written_without_blanks_and_read_back_as_they_were():
-    from nvcoll import parameters
+    from nvcoll.authoring import parameters
 
     @nvcoll.algorithm("all_reduce")
     def anything(b, value=None):

@@ -15,9 +15,11 @@ from command_line import PROGRAM, file_of_mine, refused, run
 from process_ranks import Job
 
 import nvcoll
-from nvcoll.cli import bench_tables, process_cases, sizes
+from nvcoll.cli import sizes
+from nvcoll.cli.bench import process_cases
+from nvcoll.cli.bench import tables as bench_tables
+from nvcoll.cli.bench.timing import Case, Reduction, baselines_of
 from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, HAS_ROOT
-from nvcoll.cli.timing import Case, Reduction, baselines_of
 
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
 TIMED = [row.name for row in nvcoll._nvcoll.collectives() if nvcoll._nvcoll.bus_factor(row.name, 2) > 0]
@@ -169,7 +171,7 @@ def test_json_holds_every_round_and_its_quartiles(bench_json):
 
 
 def test_a_wrong_element_is_counted_said_and_status_1(monkeypatch, capsys):
-    from nvcoll.cli import bench, timing
+    from nvcoll.cli.bench import bench, timing
 
     class Broken(timing.Candidate):
         def run(self, is_counted):
@@ -185,7 +187,7 @@ def test_a_wrong_element_is_counted_said_and_status_1(monkeypatch, capsys):
 
 
 def test_every_round_times_in_an_order_of_its_own():
-    from nvcoll.cli import timing
+    from nvcoll.cli.bench import timing
 
     case = timing.Case(nvcoll.Node(2), "all_reduce", timing.Reduction("float32", "sum", 2), 16)
     for name in ALGORITHMS:
@@ -206,7 +208,8 @@ def test_every_round_times_in_an_order_of_its_own():
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("collective", TIMED)
 def test_data_is_rewritten_before_every_call(collective, in_place):
-    from nvcoll.cli import operands, timing
+    from nvcoll.cli import operands
+    from nvcoll.cli.bench import timing
 
     in_place = in_place and operands.CAN_BE_IN_PLACE[collective]
     case = timing.Case(nvcoll.Node(3), collective, timing.Reduction("float32", "sum", 3), 16, root=0)
@@ -248,7 +251,8 @@ def test_bench_times_every_collective_beside_its_baseline_and_nothing_is_wrong(c
 @pytest.mark.parametrize("collective", TIMED)
 def test_a_baseline_gives_what_the_collective_promises(collective):
     """For float32 sums in rank order numpy's loop gives the oracle's bits, as a memcpy does: of one thread or two."""
-    from nvcoll.cli import baselines, operands, timing
+    from nvcoll.cli import operands
+    from nvcoll.cli.bench import baselines, timing
 
     op = "sum" if operands.FOLDS[collective] else None
     root = 1 if operands.HAS_ROOT[collective] and op is None else 0

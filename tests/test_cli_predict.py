@@ -10,8 +10,8 @@ import pytest
 import nvcoll
 from nvcoll.cli import sizes
 from nvcoll.cli.machines import ALIASES, OF_A_GPU, machines, named
-from nvcoll.cli.predict import duration, panel
-from nvcoll.cli.prediction_rows import Question, ask_all
+from nvcoll.cli.predict.predict import duration, panel
+from nvcoll.cli.predict.rows import Question, ask_all
 
 MIB = 1 << 20
 

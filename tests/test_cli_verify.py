@@ -8,8 +8,8 @@ import pytest
 from command_line import file_of_mine, refused, run
 
 import nvcoll
-from nvcoll.cli import explain
-from nvcoll.cli.timing import Spread
+from nvcoll.cli.bench import explain
+from nvcoll.cli.bench.timing import Spread
 
 
 @pytest.fixture

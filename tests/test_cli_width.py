@@ -5,7 +5,7 @@ import os
 import pytest
 from command_line import file_of_mine, run
 
-from nvcoll.tables import abbreviated, fitted, labelled
+from nvcoll.text.tables import abbreviated, fitted, labelled
 
 CLUSTERS = "hgx-h100x4+ib-ndr-8,rtx4090-8-stagedx2+ib-ndr-8"
 

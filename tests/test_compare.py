@@ -9,8 +9,8 @@ import pytest
 
 import nvcoll
 from nvcoll._nvcoll import algorithms, fabrics, patterns
-from nvcoll.cli import compare
-from nvcoll.comparison import (
+from nvcoll.cli.predict import compare
+from nvcoll.cost.comparison import (
     FINER,
     LAUNCH,
     MOST_PAIRS,

@@ -28,7 +28,7 @@ from process_ranks import Job, Order
 import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, machine, ops
-from nvcoll.cli.timing import dtype_named
+from nvcoll.cli.bench.timing import dtype_named
 
 RANK_ORDER = [row.name for row in algorithms() if row.collective == "all_reduce" and row.order == "rank"]
 EXAMPLES = int(os.environ.get("NVCOLL_EXAMPLES", "300"))

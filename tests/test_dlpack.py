@@ -7,7 +7,7 @@ import pytest
 
 import nvcoll
 from nvcoll._nvcoll import dtypes
-from nvcoll.cli.timing import dtype_named
+from nvcoll.cli.bench.timing import dtype_named
 
 READ_ONLY, IS_COPIED = 1, 2
 UNVERSIONED, VERSIONED = b"dltensor", b"dltensor_versioned"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 import nvcoll
-from nvcoll import drawing
 from nvcoll._nvcoll import algorithms
+from nvcoll.draw import drawing
 
 SVG = "{http://www.w3.org/2000/svg}"
 

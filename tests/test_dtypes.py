@@ -9,7 +9,7 @@ import pytest
 import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import dtypes, machine, ops
-from nvcoll.cli.timing import dtype_named
+from nvcoll.cli.bench.timing import dtype_named
 
 FLOAT8 = [getattr(ml_dtypes, row.name) for row in dtypes() if row.name.startswith("float8")]
 NODES = {isa: nvcoll.Node(2, isa=isa) for isa in machine()["isas"]}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nvcoll
-from nvcoll.job import TOKEN, TOKEN_BYTES, environment_of, fresh, settings
-from nvcoll.launchers import LAUNCHERS, OTHERS, OURS, name_of_job
+from nvcoll.ranks.job import TOKEN, TOKEN_BYTES, environment_of, fresh, settings
+from nvcoll.ranks.launchers import LAUNCHERS, OTHERS, OURS, name_of_job
 
 PAGE = (Path(__file__).parent.parent / "docs" / "launching.md").read_text()
 NOT_PODS = [row for row in OTHERS if not row.numbers_pods]

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from left_open import assert_nothing_was_left, left_open
 from processes import children, wait_for_ends
 
-from nvcoll.cli import launcher
-from nvcoll.cli.lines import Lines
-from nvcoll.rank_counts import Inbox
+from nvcoll.cli.run import launcher
+from nvcoll.cli.run.lines import Lines
+from nvcoll.ranks.rank_counts import Inbox
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="ranks are processes on Linux only")
 
@@ -41,7 +41,7 @@ def meet():
 SLEEP = "time.sleep(600)\n"
 """What ranks do that are to be ended."""
 
-GRACE = "from nvcoll.cli import launcher, main\nlauncher.GRACE_S = 0.2\nmain()\n"
+GRACE = "from nvcoll.cli import main\nfrom nvcoll.cli.run import launcher\nlauncher.GRACE_S = 0.2\nmain()\n"
 """The program, with less patience."""
 
 
@@ -101,7 +101,7 @@ def told(job, count):
 
 
 def test_every_rank_has_its_place_in_one_job_with_one_token(script):
-    show = script("from nvcoll import job\nfound = job.settings()\nprint(found, found.token.hex())\n")
+    show = script("from nvcoll.ranks import job\nfound = job.settings()\nprint(found, found.token.hex())\n")
     jobs = []
     for _ in range(2):
         lines = by_rank(run(3, show)[0])
@@ -221,7 +221,7 @@ def test_pieces_become_lines_of_their_ranks(pieces, is_prefixed):
 
 
 def test_a_line_that_is_shown_before_its_end_goes_on_and_others_begin_on_a_new_line(monkeypatch):
-    monkeypatch.setattr("nvcoll.cli.lines.PATIENCE_S", 0.0)
+    monkeypatch.setattr("nvcoll.cli.run.lines.PATIENCE_S", 0.0)
     with tempfile.TemporaryFile() as file:
         lines = Lines(file.fileno(), is_prefixed=True)
         for rank, piece in ((0, b"one"), (0, b" two"), (1, b"other\n"), (0, b" three\n")):

@@ -8,8 +8,8 @@ import command_line
 import pytest
 
 import nvcoll
-from nvcoll import drawing, machine_drawing
 from nvcoll._nvcoll import fabrics, media
+from nvcoll.draw import drawing, machine_drawing
 
 SVG = "{http://www.w3.org/2000/svg}"
 

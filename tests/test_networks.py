@@ -8,9 +8,9 @@ import command_line
 import pytest
 
 import nvcoll
-from nvcoll import machine_drawing
 from nvcoll._nvcoll import networks
 from nvcoll.cli.machines import named
+from nvcoll.draw import machine_drawing
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples" / "networks"

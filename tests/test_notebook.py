@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import nvcoll
-from nvcoll import drawing, notebook
 from nvcoll._nvcoll import algorithms
+from nvcoll.draw import drawing, notebook
 
 EVIL = "<script>alert('1')</script>&\"</table>"
 

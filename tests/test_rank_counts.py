@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from command_line import LIMIT_S, PROGRAM
 
-from nvcoll.rank_counts import VARIABLE, Inbox
+from nvcoll.ranks.rank_counts import VARIABLE, Inbox
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="ranks are processes on Linux only")
 

@@ -13,7 +13,7 @@ import pytest
 import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll._nvcoll import nccl_settings
-from nvcoll.cli.prediction_rows import Question
+from nvcoll.cli.predict.rows import Question
 
 MIB, GIB = 1 << 20, 1 << 30
 ROOT = Path(__file__).parent.parent

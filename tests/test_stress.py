@@ -20,7 +20,7 @@ from drawn import HAS_ROOT, OF_ONE_PART, ROWS, Call, Choice, forms_of, pairs_of
 import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, ops
-from nvcoll.cli.timing import dtype_named
+from nvcoll.cli.bench.timing import dtype_named
 
 ROUNDS = int(os.environ.get("NVCOLL_STRESS_ROUNDS", "100"))
 FIRST = int(os.environ.get("NVCOLL_STRESS_FIRST", "0"))

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 import nvcoll
-from nvcoll import timelines
 from nvcoll._nvcoll import algorithms
+from nvcoll.draw import timelines
 
 MIB = 1 << 20
 SVG = "{http://www.w3.org/2000/svg}"

@@ -12,7 +12,7 @@ from command_line import refused, run
 from processes import is_running, open_things, start, wait_until
 
 import nvcoll
-from nvcoll import recorders
+from nvcoll.ranks import recorders
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="ranks that are processes need Linux"),

@@ -25,7 +25,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from nvcoll.formatting import counted
+from nvcoll.text.formatting import counted
 
 from judging import BANDS, Judged, Key, Prediction, Row, in_order
 

@@ -8,7 +8,7 @@ from numpy import ufunc
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
-from nvcoll.algorithms import Algorithm
+from nvcoll.authoring.algorithms import Algorithm
 
 __version__: str
 

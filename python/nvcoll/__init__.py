@@ -45,13 +45,13 @@ from nvcoll._nvcoll import (
     schedule,
     verify,
 )
-from nvcoll.algorithms import Algorithm, algorithm
-from nvcoll.comparison import Comparison, ComparisonRow, compare
-from nvcoll.membership import finalize, init, step
-from nvcoll.node import Node
-from nvcoll.price import Price
-from nvcoll.report import Report, ReportRow
-from nvcoll.spawning import spawn
+from nvcoll.authoring.algorithms import Algorithm, algorithm
+from nvcoll.cost.comparison import Comparison, ComparisonRow, compare
+from nvcoll.cost.price import Price
+from nvcoll.cost.report import Report, ReportRow
+from nvcoll.ranks.membership import finalize, init, step
+from nvcoll.ranks.node import Node
+from nvcoll.ranks.spawning import spawn
 
 __all__ = [
     "Aborted",

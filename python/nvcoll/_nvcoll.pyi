@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, final, ov
 from numpy import ufunc
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
-from nvcoll.algorithms import Algorithm
+from nvcoll.authoring.algorithms import Algorithm
 
 _OpName: TypeAlias = Literal["sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor", "mean"]
 _AlgorithmName: TypeAlias = Literal[

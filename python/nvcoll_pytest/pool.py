@@ -8,7 +8,7 @@
                      └─ the time is up: stacks and last calls of all ranks   ┘
 
 A test of n ranks runs in the first n processes; the pool grows when a test needs more. Each process is in a session of
-its own and ends with this process (`nvcoll.bound`).
+its own and ends with this process (`nvcoll.ranks.bound`).
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Pool:
         Raises:
             RuntimeError: a process has not started.
         """
-        from nvcoll.launchers import torch_environment
+        from nvcoll.ranks.launchers import torch_environment
 
         self._grow(setting["world_size"])
         self._tests += 1
@@ -210,7 +210,7 @@ class Pool:
             result.failure = why if is_late else f"has not ended within {GRACE_S:g} s after another rank had failed"
 
     def _ending(self, rank: int) -> str:
-        from nvcoll.failures import ending
+        from nvcoll.ranks.failures import ending
 
         status = self._processes[rank].wait()
         return f"its process {ending(status)}{self._output(rank)}"
@@ -236,7 +236,7 @@ class Pool:
 def _calls_from_outside(processes: Sequence[int]) -> dict[int, list[str]]:
     """Returns where ranks of nvcoll are, by process, without asking them: they may be stuck."""
     try:
-        from nvcoll import recorders
+        from nvcoll.ranks import recorders
 
         found, _ = recorders.jobs()
         ranks = [rank for job in found for rank in job.ranks if rank.pid in processes]

@@ -63,7 +63,7 @@ def begin(setting: Setting, rank: int) -> None:
 
 def communicator() -> Any:
     """Returns the communicator of all ranks of the running test; None if torch's group is not of nvcoll."""
-    from nvcoll import membership
+    from nvcoll.ranks import membership
 
     return membership.current()
 
@@ -75,7 +75,7 @@ def last_calls() -> list[str]:
             found = group.recent_calls()
             if found:
                 return [f"{name}: call {number}, {call}" for name, calls in found for number, call in calls]
-    if "nvcoll.membership" in sys.modules:
+    if "nvcoll.ranks.membership" in sys.modules:
         with suppress(Exception):
             return [f"call {number}, {call}" for number, call in communicator().recent_calls()]
     return []
@@ -83,8 +83,8 @@ def last_calls() -> list[str]:
 
 def fail() -> None:
     """Ends the calls of the other ranks, because the test has failed here."""
-    if "nvcoll.membership" in sys.modules:
-        from nvcoll import membership
+    if "nvcoll.ranks.membership" in sys.modules:
+        from nvcoll.ranks import membership
 
         membership.fail()
 
@@ -94,8 +94,8 @@ def end() -> None:
     steps: list[Callable[[], Any]] = []
     if (torch := sys.modules.get("torch")) is not None and torch.distributed.is_initialized():
         steps.append(torch.distributed.destroy_process_group)
-    if "nvcoll.membership" in sys.modules:
-        from nvcoll import membership
+    if "nvcoll.ranks.membership" in sys.modules:
+        from nvcoll.ranks import membership
 
         steps.append(membership.finalize)
     for step in steps:

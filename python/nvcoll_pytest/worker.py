@@ -127,7 +127,7 @@ class Worker:
 def main() -> None:
     """Runs a worker: ``python -m nvcoll_pytest.worker RANK DESCRIPTOR STACKS PARENT ARGUMENT...``."""
     rank, descriptor, stacks, parent = (int(word) for word in sys.argv[1:5])
-    from nvcoll.bound import end_with_parent
+    from nvcoll.ranks.bound import end_with_parent
 
     end_with_parent(parent)
     faulthandler.register(STACKS, file=stacks, all_threads=True)

@@ -1,7 +1,7 @@
 """Charts of docs/answers.md: dot plots and lines over powers of ten, and matrices as colours.
 
-Each function returns parts of an SVG; `page` puts parts into a document in the style of `nvcoll.drawing`. Coordinates
-are pixels, rounded to tenths: the same numbers give the same file.
+Each function returns parts of an SVG; `page` puts parts into a document in the style of `nvcoll.draw.drawing`.
+Coordinates are pixels, rounded to tenths: the same numbers give the same file.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from nvcoll.drawing import FAINT, GRID, INK, PAPER, document, text
-from nvcoll.formatting import escaped
-from nvcoll.machine_drawing import IN_THE_DARK, LINES
+from nvcoll.draw.drawing import FAINT, GRID, INK, PAPER, document, text
+from nvcoll.draw.machine_drawing import IN_THE_DARK, LINES
+from nvcoll.text.formatting import escaped
 
 BUS, SWITCH, NETWORK, MESH = LINES["pcie"], LINES["nvlink"], LINES["network"], LINES["c2c"]
 """Colours of PCIe, NVLink, networks and meshes, as in the pictures of machines."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import nvcoll
 from nvcoll._nvcoll import bus_factor, media
-from nvcoll.formatting import sized
+from nvcoll.text.formatting import sized
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]

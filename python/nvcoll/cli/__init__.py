@@ -25,8 +25,11 @@ from typer.core import TyperGroup
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import collectives, machine
-from nvcoll.cli import algorithms, bench, compare, explain, fabric, hints, info, predict, run, schedules, trace
-from nvcoll.tables import aligned
+from nvcoll.cli import algorithms, fabric, hints, info, schedules
+from nvcoll.cli.bench import bench, explain
+from nvcoll.cli.predict import compare, predict
+from nvcoll.cli.run import run, trace
+from nvcoll.text.tables import aligned
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 

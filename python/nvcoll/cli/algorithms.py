@@ -18,8 +18,8 @@ from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import collectives
 from nvcoll.cli import hints
 from nvcoll.cli.schedules import Ranks
-from nvcoll.formatting import counted
-from nvcoll.tables import print_labelled, print_table
+from nvcoll.text.formatting import counted
+from nvcoll.text.tables import print_labelled, print_table
 
 PAGE_RANKS = 8
 """The world size of the page. Chosen: a node."""

@@ -14,12 +14,12 @@ from typing import Annotated
 
 import typer
 
-from nvcoll import machine_drawing
 from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
 from nvcoll.cli import plot
 from nvcoll.cli.machines import named
-from nvcoll.formatting import counted
-from nvcoll.tables import print_labelled, print_table, terminal_columns
+from nvcoll.draw import machine_drawing
+from nvcoll.text.formatting import counted
+from nvcoll.text.tables import print_labelled, print_table, terminal_columns
 
 MOST_PRINTED = 16
 """GPUs of which a matrix is printed. Chosen: what a wide terminal holds; of a larger machine the first are shown."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from nvcoll import Algorithm, Error, InvalidArgument, Schedule
-from nvcoll import parameters as parameters_of
+from nvcoll.authoring import parameters as parameters_of
 
 SPEC = re.compile(r"(.*):([^:()]*)(?:\((.*)\))?", re.DOTALL)
 

@@ -10,8 +10,8 @@ from typing import Any
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import dtypes, machine, ops
-from nvcoll.formatting import sized
-from nvcoll.tables import print_labelled
+from nvcoll.text.formatting import sized
+from nvcoll.text.tables import print_labelled
 
 
 def _ranges(numbers: list[int]) -> str:

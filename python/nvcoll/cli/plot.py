@@ -10,8 +10,8 @@ from typing import Any
 import typer
 
 from nvcoll import InvalidArgument
-from nvcoll.cli.timing import Case
-from nvcoll.formatting import sized
+from nvcoll.cli.bench.timing import Case
+from nvcoll.text.formatting import sized
 
 SUFFIXES = (".svg", ".png", ".pdf")
 FLOOR: dict[str, Any] = {"color": "0.6", "linestyle": "--"}

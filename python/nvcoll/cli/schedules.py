@@ -13,11 +13,12 @@ from typing import Annotated, Any
 import typer
 
 import nvcoll
-from nvcoll import InvalidArgument, Proof, Refuted, Schedule, drawing
+from nvcoll import InvalidArgument, Proof, Refuted, Schedule
 from nvcoll._nvcoll import MAX_RUNNING_RANKS, MAX_WORLD_SIZE, collectives, why
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll.cli import files, hints, plot
-from nvcoll.formatting import EXPRESSIONS, counted, shortened
+from nvcoll.draw import drawing
+from nvcoll.text.formatting import EXPRESSIONS, counted, shortened
 
 ALL_WORLD_SIZES = range(1, 18)
 

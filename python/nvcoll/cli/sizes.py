@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf
 
 from nvcoll._nvcoll import InvalidArgument, Prediction, parse_size
-from nvcoll.formatting import sized
+from nvcoll.text.formatting import sized
 
 MOST_SIZES = 1000
 """The most sizes of a sweep. Chosen: more are a slip of the keys."""

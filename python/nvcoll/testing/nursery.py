@@ -8,9 +8,9 @@
     "ended", their reports ◀─────────────────────  collect      ◀──  report, count what is left, end
     "reaped", statuses     ◀──  collect what is left
 
-Each run has its own launcher, because a fault may kill the launcher. Ranks end with their launcher (nvcoll.bound). The
-nursery is the subreaper of all ranks: a process that a rank leaves running becomes a child of the nursery. The nursery
-answers when it has no more children.
+Each run has its own launcher, because a fault may kill the launcher. Ranks end with it (nvcoll.ranks.bound). The
+nursery is the subreaper of all ranks: a process that a rank leaves running becomes a child of the nursery. It answers
+when it has no more children.
 
 The nursery forks, so it starts no threads. The linear algebra library of numpy may start threads. It handles forks
 itself.
@@ -40,11 +40,11 @@ from typing import Any
 
 import numpy as np
 
-from nvcoll import bound, job, membership
 from nvcoll._nvcoll import Communicator, Error
-from nvcoll.failures import text_of
-from nvcoll.node import Node
-from nvcoll.spawned import raised, returned
+from nvcoll.ranks import bound, job, membership
+from nvcoll.ranks.failures import text_of
+from nvcoll.ranks.node import Node
+from nvcoll.ranks.spawned import raised, returned
 from nvcoll.testing.faults import Fault
 from nvcoll.testing.residue import Residue, children, residue, residue_since
 

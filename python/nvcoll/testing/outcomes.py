@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nvcoll.failures import ending, text_of
+from nvcoll.ranks.failures import ending, text_of
 from nvcoll.testing.residue import Residue
 
 

@@ -23,9 +23,9 @@ from multiprocessing import spawn
 from multiprocessing.connection import Connection
 from typing import Any
 
-from nvcoll import job
 from nvcoll._nvcoll import Error, InvalidArgument
-from nvcoll.failures import text_of
+from nvcoll.ranks import job
+from nvcoll.ranks.failures import text_of
 from nvcoll.testing.faults import Fault
 from nvcoll.testing.nursery import REPORT_S, Order, Report
 from nvcoll.testing.outcomes import Outcome, Run

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import nvcoll
-from nvcoll import _nvcoll, membership
-from nvcoll.failures import listed
+from nvcoll import _nvcoll
+from nvcoll.ranks import membership
+from nvcoll.ranks.failures import listed
 from nvcoll.torch.reporting import Reporting
 
 _world: nvcoll.Communicator | None = None

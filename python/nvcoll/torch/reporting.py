@@ -6,7 +6,7 @@
     at the end     ranks tell rank 0 their counts by torch's store; rank 0 prints the table to standard error
 
 The end is ``destroy_process_group``, or the end of the process. ``nvcoll run -n 4 --on hgx-h100`` collects the same
-counts in its own way (`nvcoll.rank_counts`), and needs no variable.
+counts in its own way (`nvcoll.ranks.rank_counts`), and needs no variable.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from nvcoll import membership
-from nvcoll.price import Pricer
-from nvcoll.rank_counts import heard, said_of
-from nvcoll.report import machines_of, report_of
+from nvcoll.cost.price import Pricer
+from nvcoll.cost.report import machines_of, report_of
+from nvcoll.ranks import membership
+from nvcoll.ranks.rank_counts import heard, said_of
 
 VARIABLE = "NVCOLL_REPORT"
 """The machines, separated by commas."""

@@ -7,7 +7,7 @@
 //!
 //! A caller may write blanks, defaults and any order. Two names are the same algorithm if their canonical spellings are equal.
 //! The registry lists an algorithm under its name. It lists the algorithm again with an argument if tests and tables should
-//! include that program too. Algorithms written in Python declare their own parameters (`nvcoll/parameters.py`).
+//! include that program too. Algorithms written in Python declare their own parameters (`nvcoll/authoring/parameters.py`).
 
 use super::{of, Algorithm, Build};
 use crate::builder::Builder;

@@ -104,7 +104,7 @@ impl Work {
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        py.import(intern!(py, "nvcoll.awaiting"))?.call_method1(intern!(py, "outcome"), (slf,))
+        py.import(intern!(py, "nvcoll.ranks.awaiting"))?.call_method1(intern!(py, "outcome"), (slf,))
     }
 
     /// Whether the call makes progress only while the program calls `done`. Not public.

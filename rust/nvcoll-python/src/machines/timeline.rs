@@ -98,7 +98,7 @@ impl Timeline {
     /// Raises:
     ///     InvalidArgument: spans were not kept.
     fn trace<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("nvcoll.trace")?.call_method1("trace", (slf,))
+        slf.py().import("nvcoll.draw.perfetto")?.call_method1("trace", (slf,))
     }
 
     /// Writes :meth:`trace` to a file, which <https://ui.perfetto.dev> opens.
@@ -110,7 +110,7 @@ impl Timeline {
     ///     InvalidArgument: spans were not kept.
     ///     OSError: the file cannot be written.
     fn save_trace(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>) -> PyResult<()> {
-        slf.py().import("nvcoll.trace")?.call_method1("save", (slf, path))?;
+        slf.py().import("nvcoll.draw.perfetto")?.call_method1("save", (slf, path))?;
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Timeline {
     #[pyo3(signature = (*others))]
     fn to_svg<'py>(slf: &Bound<'py, Self>, others: Vec<Bound<'py, Self>>) -> PyResult<Bound<'py, PyAny>> {
         let all: Vec<&Bound<'py, Self>> = [slf].into_iter().chain(&others).collect();
-        slf.py().import("nvcoll.timelines")?.call_method1("svg", (all,))
+        slf.py().import("nvcoll.draw.timelines")?.call_method1("svg", (all,))
     }
 
     /// Returns a picture for notebooks, or None if spans were not kept or it is too large.

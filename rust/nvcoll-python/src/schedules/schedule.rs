@@ -322,9 +322,9 @@ impl Schedule {
     }
 }
 
-/// Calls a function of `nvcoll.notebook`. The module is imported here, because few programs run in a notebook.
+/// Calls a function of `nvcoll.draw.notebook`. The module is imported here, because few programs run in a notebook.
 pub(crate) fn in_notebook<'py>(function: &str, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    object.py().import("nvcoll.notebook")?.call_method1(function, (object,))
+    object.py().import("nvcoll.draw.notebook")?.call_method1(function, (object,))
 }
 
 /// One step of a schedule, on one queue of one rank: it folds its sources into its destinations.

@@ -1,0 +1,1 @@
+"""Algorithms that users write in Python, and their parameters."""

@@ -1,0 +1,1 @@
+"""Commands that measure: ``nvcoll bench``, ``explain`` and ``tune``."""

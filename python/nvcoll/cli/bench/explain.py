@@ -1,0 +1,154 @@
+"""``nvcoll explain``: the choice of ``auto`` for a call, and its reason: estimates and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+import nvcoll
+from nvcoll import InvalidArgument
+from nvcoll._nvcoll import AutoChoice, CandidateRow, auto_candidates, collectives, cost_model, dtypes, machine
+from nvcoll._nvcoll import algorithms as registry
+from nvcoll.cli import hints, sizes
+from nvcoll.cli.bench.rounds import MODES, Call, measure
+from nvcoll.cli.bench.timing import Spread, check_memory, layout_of
+from nvcoll.cli.operands import HAS_ROOT, root_of
+from nvcoll.cli.schedules import OutOfPlace, Ranks
+from nvcoll.text.formatting import counted, sized
+from nvcoll.text.tables import print_labelled, print_table
+
+DEFAULT_SIZE = "64K"
+
+
+def estimates(node: nvcoll.Node, mode: str, call: Call) -> AutoChoice:
+    """Returns the choice of auto, its reason, and the estimate of each candidate."""
+    path, by_rank = MODES[mode]
+    return node.estimates(
+        call.collective,
+        call.count,
+        call.dtype,
+        root=call.root if call.has_root else None,
+        path=path,
+        in_place=call.in_place,
+        by_rank=by_rank,
+    )
+
+
+def _bytes(nbytes: float) -> str:
+    return sized(round(nbytes)) if nbytes < 1024 else f"{nbytes / 1024:.0f} KiB"
+
+
+def _micros(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g}" if seconds < 1e-3 else f"{seconds * 1e6:.0f}"
+
+
+def _check(collective: str, dtype: str) -> int:
+    """Returns the bytes of an element."""
+    known = [name for name in HAS_ROOT if name != "barrier"]
+    if collective not in known:
+        raise InvalidArgument(hints.of_collective(collective, known))
+    elements = {row.name: row.nbytes for row in dtypes()}
+    if dtype not in elements:
+        raise InvalidArgument(f"no dtype is called `{dtype}`: choose from {', '.join(elements)}")
+    return elements[dtype]
+
+
+def explain(
+    collective: Annotated[str | None, typer.Argument(help="A collective.")] = None,
+    size: Annotated[str, typer.Option("-b", "--bytes", help="Size of a rank's longer buffer: 64K, 1M.")] = DEFAULT_SIZE,
+    ranks: Ranks = 8,
+    path: Annotated[str, typer.Option(help="The path: mapped or staged.")] = "mapped",
+    by_rank: Annotated[bool, typer.Option("--by-rank", help="Each rank makes the call, as in Node.run.")] = False,
+    root: Annotated[int | None, typer.Option(help="The root, if there is one; default: 0.")] = None,
+    dtype: Annotated[str, typer.Option("-d", "--datatype", "--dtype", help="The dtype of the elements.")] = "float32",
+    out_of_place: OutOfPlace = False,
+    rounds: Annotated[int, typer.Option(help="Number of timed rounds; 0: estimates only.", min=0)] = 20,
+) -> None:
+    """Prints the algorithm that auto chooses for a call, and why: bytes, estimate and measured time of each candidate.
+
+    Example: nvcoll explain all_gather -b 64K -n 8
+    """
+    if collective is None:
+        raise InvalidArgument(f"name a collective ({', '.join(row.name for row in collectives())})")
+    if collective == "barrier":
+        known = next(row.name for row in registry() if row.collective == collective)
+        print(f"{collective}, {counted(ranks, 'rank')}")
+        print(f"auto chooses {known}: it is the only algorithm, and no data is moved; see nvcoll show {collective}")
+        return
+    element, root_rank = _check(collective, dtype), root_of(collective, ranks, root)
+    if path not in ("mapped", "staged"):
+        raise InvalidArgument(f"no path is called `{path}`: choose from mapped, staged")
+    if by_rank and path == "staged":
+        raise InvalidArgument("--by-rank is for mapped ranks: staged calls are by rank whoever makes them")
+    mode = "staged" if path == "staged" else "ranks" if by_rank else "tile"
+    call = Call(collective, sizes.parse(size) // element, ranks, dtype, not out_of_place, root_rank)
+    node = nvcoll.Node(ranks)
+    chosen, why, candidates = estimates(node, mode, call)
+    seconds = {}
+    if candidates and rounds:
+        check_memory(layout_of(collective, ranks, call.count, call.root), (call.in_place,), 2, element)
+        timed = measure(node, mode, call, [candidate.algorithm for candidate in candidates], rounds)
+        seconds = {name: Spread.of(times) for name, times in timed.items()}
+    place = "in place" if call.in_place else "out of place"
+    how = "every rank calls for itself" if by_rank else "one caller"
+    size = sized(call.count * element)
+    title = f"{collective} {size} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}"
+    print_labelled("", title, label=0)
+    print_labelled("", f"auto chooses {chosen}: {why}", label=0)
+    print()
+    if candidates:
+        print_candidates(candidates, chosen, seconds)
+    else:
+        words = (
+            f"no estimates: with more than {cost_model().most_ranks} ranks it would take long to count every candidate"
+        )
+        print_labelled("", words, label=0)
+    others = [
+        row.name for row in registry() if row.collective == collective and row.name not in auto_candidates(collective)
+    ]
+    print()
+    print_labelled("", f"by name only, since their bits differ: {', '.join(others) or 'none'}", label=0)
+    print_labelled("", f"table: {node.tuning['machine']}", label=0)
+    for words in advice(chosen, str(node.tuning["machine"]), seconds):
+        print_labelled("note", words)
+
+
+def is_of_this_cpu(tuned: str) -> bool:
+    """Says whether a tuning table was fitted on this model of processor."""
+    cpu = machine()["cpu"]
+    return cpu is not None and tuned.startswith(f"{cpu},")
+
+
+def advice(chosen: str, tuned: str, seconds: dict[str, Spread]) -> Iterator[str]:
+    """Yields what the user should know: a candidate was faster than auto's, or the tuning table is of another CPU.
+
+    Args:
+        chosen: the candidate that auto chooses.
+        tuned: the machine of the tuning table.
+        seconds: times of the candidates; empty if nothing was measured.
+    """
+    fastest = min(seconds, key=lambda name: seconds[name].median, default=chosen)
+    if fastest != chosen and seconds[fastest].high < seconds[chosen].low:
+        yield f"{fastest} was faster here than {chosen}, which auto chooses: pass algorithm='{fastest}', or tune"
+    if not is_of_this_cpu(tuned):
+        here = machine()["cpu"] or "unknown CPU"
+        yield (
+            f"the tuning table is of another CPU than this one ({here}), so estimates may be off: "
+            "nvcoll bench --tune --save tuning.toml measures this one, NVCOLL_TUNING=tuning.toml uses the result"
+        )
+
+
+def print_candidates(rows: Sequence[CandidateRow], chosen: str, seconds: dict[str, Spread]) -> None:
+    """Prints one line per candidate; the choice of auto has an arrow."""
+    headings = ("candidate", "moved", "waits", "steps", "estimate us", "measured us", "estimate/measured", "")
+    table = []
+    for row in rows:
+        spread = seconds.get(row.algorithm)
+        measured = "-" if spread is None else _micros(spread.median)
+        ratio = "-" if spread is None else f"{row.seconds / spread.median:.2f}"
+        mark = "<- auto" if row.algorithm == chosen else ""
+        counts = (_bytes(row.moved_bytes), str(row.waits), str(row.steps))
+        table.append((row.algorithm, *counts, _micros(row.seconds), measured, ratio, mark))
+    print_table(headings, table, left=("candidate",), optional=("steps", "estimate/measured"))

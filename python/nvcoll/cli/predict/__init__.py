@@ -1,0 +1,1 @@
+"""Commands that ask a model: ``nvcoll predict`` and ``compare``."""

@@ -1,0 +1,387 @@
+"""``nvcoll predict``: how long an NCCL collective takes on machines that you do not have, and what limits it.
+
+The table keeps three answers apart (`nvcoll.cli.predict.rows`): the predicted time with its interval comes first;
+NCCL's own estimate and the lower bound stand behind a bar.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, algorithms, schedule
+from nvcoll.cli import plot, sizes
+from nvcoll.cli.machines import Gpu, Launch, On, machines
+from nvcoll.cli.predict.rows import Answer, Question, ask_all
+from nvcoll.cost.comparison import LAUNCH, PROTOCOLS, protocols_on, timeline
+from nvcoll.text.formatting import counted, sized
+from nvcoll.text.tables import print_labelled, print_table
+
+DEFAULT_SIZE = "1M"
+JSON_SCHEMA = "nvcoll.predict/1"
+
+BLOCKS = 12
+"""The length of the bar of the slowest machine. Chosen."""
+
+FORMULA = "NCCL's own cost model"
+"""The value of `Prediction.choice` that needs no note."""
+
+OURS = {
+    "Ring": ("ring", "chain"),
+    "Tree": ("tree",),
+    "NVLS": ("nvswitch",),
+    "NVLSTree": ("two_level",),
+    "PAT": ("pat",),
+    "SendRecv": ("direct",),
+}
+"""For each algorithm of NCCL, our algorithms of the same kind; `--trace` takes the first that the collective has."""
+
+
+def duration(microseconds: float, *others: float) -> str:
+    """Writes a time, or several with dashes between, in the unit of the first."""
+    scale, unit = next((row for row in ((1e6, "s"), (1e3, "ms")) if microseconds >= row[0]), (1.0, "us"))
+    scaled = [time / scale for time in (microseconds, *others)]
+    return f"{'-'.join(f'{time:.1f}' if scaled[0] < 100 else f'{time:.0f}' for time in scaled)} {unit}"
+
+
+def _way(found: Prediction | None) -> str:
+    return f"{found.algorithm}/{found.protocol}" if found else "-"
+
+
+def _rate(gbps: float | None) -> str:
+    return "-" if gbps is None else f"{gbps:.1f}" if gbps < 100 else f"{gbps:.0f}"
+
+
+def _apart(answer: Answer) -> tuple[str, str, str, str]:
+    """Returns the other two answers: a bar, NCCL's estimate, the lower bound, the prediction as a multiple of it."""
+    estimate = answer.nccl.chosen.time_us if answer.nccl and not answer.nccl.is_last_resort else None
+    times = "-" if answer.times_floor is None else f"{answer.times_floor:.2f}"
+    return "|", "-" if estimate is None else duration(estimate), duration(answer.floor), times
+
+
+TIMES = ("NCCL picks", "time", "90 % interval", "busbw GB/s")
+APART = ("|", "NCCL est.", "lower bound", "x bound")
+BAR = ""
+"""The heading of the bars."""
+
+LINK = "link GB/s"
+
+
+def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
+    """Yields a row for each machine."""
+    times = [one.prediction.time_us for one in answers if one.prediction]
+    for one in answers:
+        found, (link, network) = one.prediction, one.fabric.port_rates()
+        links = _rate(link) if network is None else f"{_rate(link)}, {_rate(network)} out"
+        if found is None:
+            told: tuple[str, ...] = ("-", "-", "-", "-", links, "-", "")
+        else:
+            slower = found.time_us / min(times)
+            blocks = "█" * round(BLOCKS * found.time_us / max(times)) if slower > 1 else ""
+            interval = duration(found.low_us, found.high_us)
+            told = (
+                _way(found),
+                duration(found.time_us),
+                interval,
+                _rate(found.busbw),
+                links,
+                f"{slower:.1f}x",
+                blocks,
+            )
+        yield one.fabric.name, one.fabric.title, *told, *_apart(one)
+
+
+def _launched(question: Question) -> str:
+    """Says how the call is launched, and what is set and forced."""
+    given = [f"{name}={value}" for name, value in question.settings.items()]
+    forced = " ".join(name for name in (question.algorithm, question.protocol) if name)
+    return ", ".join([f"launched {question.launch}", *given, *([f"forced: {forced}"] if forced else [])])
+
+
+def _show_machines(question: Question, answers: Sequence[Answer]) -> None:
+    print_labelled("", f"{question.collective} {sized(question.sizes[0])}, {_launched(question)}", label=0)
+    heads = ("machine", "description", *TIMES, LINK, "vs best", BAR, *APART)
+    print_table(
+        heads,
+        [*_machine_rows(answers)],
+        left=("machine", "description", TIMES[0], BAR),
+        optional=(BAR, "description", LINK, "x bound", "|", "NCCL est.", "vs best", "busbw GB/s"),
+    )
+    _print_lines("bottleneck", [(one.fabric.name, one.prediction.bottleneck) for one in answers if one.prediction])
+
+
+def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
+    """Yields a row for each size of one machine."""
+    for one in answers:
+        found = one.prediction
+        if found is None:
+            yield sized(one.nbytes), "-", "-", "-", "-", *_apart(one)
+        else:
+            times = (duration(found.time_us), duration(found.low_us, found.high_us))
+            yield sized(one.nbytes), _way(found), *times, _rate(found.busbw), *_apart(one)
+
+
+def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
+    one, (link, network) = answers[0].fabric, answers[0].fabric.port_rates()
+    links = f"link {_rate(link)} GB/s" + ("" if network is None else f", {_rate(network)} GB/s out of the node")
+    head = f"{one.name}   {one.title}   {question.collective}, {_launched(question)}   {links}"
+    print_labelled("", head, label=0)
+    print_table(
+        ("size", *TIMES, *APART),
+        [*_size_rows(answers)],
+        left=(TIMES[0],),
+        optional=("x bound", "|", "NCCL est.", "busbw GB/s"),
+    )
+    _print_lines("bottleneck", _bounds(answers))
+
+
+def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
+    """Returns what limits successive sizes; sizes with the same limit but for its percentage are one range."""
+    told = [
+        (one, re.sub(r",? ?(at )?\d+ % of (the time|line rate)", "", one.prediction.bottleneck))
+        for one in answers
+        if one.prediction
+    ]
+    ranges = []
+    for words, group in groupby(told, key=lambda pair: pair[1]):
+        first, *rest = [sized(one.nbytes) for one, _ in group]
+        ranges.append((f"{first} to {rest[-1]}" if rest else first, words))
+    return ranges
+
+
+def _show_buckets(question: Question, answers: Sequence[Answer]) -> None:
+    assert question.bucket is not None
+    size, bucket = sized(question.sizes[0]), sized(question.bucket)
+    title = f"{question.collective} {size} in buckets of {bucket}, one after the other, {_launched(question)}"
+    print_labelled("", title, label=0)
+    rows = []
+    for one in answers:
+        found, cut = one.prediction, one.buckets
+        if found is None or cut is None:
+            rows.append((one.fabric.name, one.fabric.title, *["-"] * 7))
+            continue
+        each, total = duration(cut.each.time_us), duration(cut.total)
+        against = f"{cut.total / found.time_us:.2f}x"
+        whole = (duration(found.time_us), against)
+        way = (_way(cut.each), str(cut.count), each, total, duration(cut.low, cut.high), *whole)
+        rows.append((one.fabric.name, one.fabric.title, *way))
+    heads = (
+        *("machine", "description", TIMES[0]),
+        *("buckets", "one bucket", "all buckets", "90 % interval", "one call", "all / one"),
+    )
+    print_table(
+        heads,
+        rows,
+        left=("machine", "description", TIMES[0]),
+        optional=("description", TIMES[0], "one call", "buckets"),
+    )
+
+
+def _print_lines(what: str, lines: Iterable[tuple[str, str]]) -> None:
+    lines = list(lines)
+    widest = max((len(name) for name, _ in lines), default=0)
+    for number, (name, words) in enumerate(lines):
+        said = words.replace(f"{name}: ", "")  # errors name the machine themselves
+        print_labelled("" if number else what, f"{name + ':':{widest + 1}} {said}")
+
+
+def _model(question: Question, tag: str) -> str:
+    """Names the version whose cost model is used, and says why if you asked for another."""
+    asked = (question.version or "").removeprefix("v")
+    why = "" if tag.removeprefix("v").startswith(asked) else f", the newest that is known and not newer than {asked}"
+    return f"NCCL {tag}{why}"
+
+
+def _accuracy(question: Question, answer: Answer, found: Sequence[Prediction]) -> str:
+    """Returns the accuracy of the predictions for one machine."""
+    return sizes.accuracy(found, lambda nbytes: question.predict(answer.fabric, nbytes))
+
+
+def _faster(answers: Sequence[Answer]) -> Iterator[tuple[str, str]]:
+    """Yields a line if a setting makes NCCL clearly faster, with the size at which it saves most."""
+    known = [(one.faster, one.nbytes) for one in answers if one.faster]
+    if not known:
+        return
+    best, nbytes = max(known, key=lambda pair: pair[0].saved)
+    found = best.prediction
+    time = f"{duration(found.time_us)}, 90 %: {duration(found.low_us, found.high_us)}"
+    where = f" at {sized(nbytes)}" if len(answers) > 1 else ""
+    more = f"; less too at {counted(len(known) - 1, 'other size')}" if len(known) > 1 else ""
+    yield answers[0].fabric.name, f"{best.setting} would take {100 * best.saved:.0f} % less{where} ({time}){more}"
+
+
+def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yields notes on machines: NCCL's version, the accuracy of predictions, who chooses, why there is no answer."""
+    firsts = [answers[0] for answers in found]
+    known = [[one.prediction for one in answers if one.prediction] for answers in found]
+    yield "model", [(one.fabric.name, _model(question, one.nccl.tag)) for one in firsts if one.nccl]
+    judged = [(one, some) for one, some in zip(firsts, known, strict=True) if some]
+    yield "accuracy", [(one.fabric.name, _accuracy(question, one, some)) for one, some in judged]
+    chosen = [(one.fabric.name, one.prediction.choice) for one in firsts if one.prediction]
+    yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
+    yield "faster", [line for answers in found for line in _faster(answers)]
+    yield "no time", [(one.fabric.name, one.why_no_prediction) for one in firsts if one.why_no_prediction]
+    yield "no NCCL", [(one.fabric.name, one.why_no_nccl) for one in firsts if one.why_no_nccl]
+
+
+def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
+    if question.bucket is not None:
+        _show_buckets(question, [answers[0] for answers in found])
+    elif len(question.sizes) == 1:
+        _show_machines(question, [answers[0] for answers in found])
+    else:
+        for answers in found:
+            _show_sizes(question, answers)
+            print()
+    for what, lines in _notes(question, found):
+        _print_lines(what, lines)
+    if question.bucket is not None:
+        print_labelled("note", "a bucket takes the time of a call of its own; overlap with compute is not modelled")
+        return
+    print_labelled(
+        "columns",
+        "NCCL est. = NCCL's tuning model; lower bound = no schedule is faster; x bound = time / lower bound",
+    )
+    print_labelled("", "link = line rate of a GPU, one way. With NVLS (the switch reduces) busbw can exceed it")
+
+
+def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
+    rows = []
+    for at_size in zip(*found, strict=True):
+        times = [one.prediction.time_us for one in at_size if one.prediction]
+        rows.append([one.to_json(min(times, default=None)) for one in at_size])
+    by_machine = [row for of_machine in zip(*rows, strict=True) for row in of_machine]
+    head = {"schema": JSON_SCHEMA, "collective": question.collective, "launch": question.launch}
+    given = {"settings": dict(question.settings), "forced": [question.algorithm, question.protocol]}
+    return json.dumps({**head, **given, "predictions": by_machine}, indent=2)
+
+
+def panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
+    """Returns the curves of busbw over sizes, for each machine with its interval and its upper bound."""
+    curves = []
+    for at, answers in enumerate(answers for answers in found if answers[0].prediction):
+        told = [one.prediction for one in answers if one.prediction]
+        busbw = [
+            [one.busbw * one.time_us / us for one, us in zip(told, times, strict=True)]
+            for times in ([p.high_us for p in told], [p.low_us for p in told], [p.floor_us for p in told])
+        ]
+        style = {"color": f"C{at}"}
+        name = answers[0].fabric.name
+        curves.append(plot.Curve(name, [p.busbw for p in told], (busbw[0], busbw[1]), {**style, "marker": "."}))
+        curves.append(plot.Curve(f"{name}, bound", busbw[2], style={**style, "linestyle": "--", "linewidth": 1}))
+    return plot.Panel(f"{question.collective}, predicted, launch: {question.launch}", question.sizes, curves)
+
+
+def _trace(answer: Answer, collective: str, launch: Launch, file: Path) -> str:
+    """Writes the schedule that does what NCCL would pick as a trace; returns what it is."""
+    found, one = answer.prediction, answer.fabric
+    assert found is not None
+    known = [row.name for row in algorithms() if row.collective == collective]
+    ours = next((name for name in OURS.get(found.algorithm, ()) if name in known), None)
+    if ours is None:
+        raise InvalidArgument(f"no {collective} algorithm of ours does what {found.algorithm} does: nothing to trace")
+    run = schedule(collective, ours, world_size=one.world_size)
+    protocol = PROTOCOLS[found.protocol]
+    line = timeline(one, run, answer.nbytes, [protocol] if protocol in protocols_on(one) else ["simple"], launch)
+    try:
+        line.save_trace(file)
+    except OSError as error:
+        raise InvalidArgument(f"`{file}` cannot be written: {error.strerror}") from None
+    return f"{ours}, {protocol}, {counted(line.tiles, 'tile')}, {duration(line.time_us)} in virtual time"
+
+
+def _sizes(begin: str, end: str | None, factor: float | None, bucket: str | None) -> list[int]:
+    """Returns the sizes of ``-b``, ``-e`` and ``-f``.
+
+    Raises:
+        InvalidArgument: one that is no size, or that would be ignored.
+    """
+    if end is None and factor is not None:
+        raise InvalidArgument("-f is the factor of a sweep: pass -e, its last size")
+    if end is not None and bucket is not None:
+        raise InvalidArgument("--bucket cuts one size: leave out -e")
+    first = sizes.parse(begin)
+    return list(sizes.sweep(first, sizes.parse(end) if end else first, factor, None))
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    """Reads ``--env NAME=VALUE``.
+
+    Raises:
+        InvalidArgument: one has no value, or a name occurs twice.
+    """
+    settings: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise InvalidArgument(f"--env {one} has no value: pass --env {one}=VALUE")
+        if name in settings:
+            raise InvalidArgument(f"--env {name} is given twice: pass it once")
+        settings[name] = value
+    return settings
+
+
+def _check(question: Question, on: Sequence[Fabric], plot_file: Path | None, trace: Path | None) -> None:
+    if plot_file is not None:
+        plot.check(plot_file)
+        if len(question.sizes) == 1:
+            raise InvalidArgument("--plot draws over sizes, and there is one: pass -e")
+    if trace is not None and (len(question.sizes) > 1 or len(on) > 1):
+        raise InvalidArgument("--trace writes one call: pass one size and one machine")
+    if question.bucket is not None and not 0 < question.bucket <= question.sizes[0]:
+        raise InvalidArgument(f"--bucket is {question.bucket} bytes: pass at least 1, and at most -b")
+
+
+def predict(
+    collective: Annotated[str, typer.Argument(help="A collective, as all_reduce.")],
+    begin: Annotated[str, typer.Option("-b", "--minbytes", help="Size, as nccl-tests counts it: 64K.")] = DEFAULT_SIZE,
+    end: Annotated[str | None, typer.Option("-e", "--maxbytes", help="The last size of a sweep.")] = None,
+    factor: Annotated[
+        float | None, typer.Option("-f", "--stepfactor", help="The factor between sizes; default: 2.")
+    ] = None,
+    on: On = None,
+    gpu: Gpu = None,
+    launch: Launch = LAUNCH,
+    bucket: Annotated[
+        str | None, typer.Option(help="Divide -b bytes into buckets of this size, sent one after another: 25MiB.")
+    ] = None,
+    nccl_version: Annotated[
+        str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest known.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="Environment variable of NCCL, as NCCL_ALGO=Tree; repeatable.")
+    ] = None,
+    algorithm: Annotated[str | None, typer.Option(help="Predict this algorithm of NCCL, as Ring.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="Predict this protocol of NCCL, as LL.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", help="Draw busbw over sizes to this file: .svg, .png or .pdf.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write the simulated schedule to this file, for ui.perfetto.dev.")
+    ] = None,
+) -> None:
+    """Predicts the time of an NCCL collective on machines, with its 90 % interval, its bottleneck and a lower bound.
+
+    Example: nvcoll predict all_reduce -b 1G --on hgx-h100,rtx4090-4-staged
+    """
+    nbytes, on_these = _sizes(begin, end, factor, bucket), machines(on, gpu)
+    size = None if bucket is None else sizes.parse(bucket)
+    question = Question(collective, nbytes, launch, nccl_version, size, _settings(env or ()), algorithm, protocol)
+    _check(question, on_these, plot_file, trace)
+    found = ask_all(question, on_these)
+    if as_json:
+        print(_json(question, found))
+    else:
+        _show(question, found)
+    if plot_file is not None:
+        plot.draw_panels([panel(question, found)], "busbw, GB/s", plot_file, is_log=len(found) > 1)
+        typer.echo(f"drawn to {plot_file}", err=True)
+    if trace is not None:
+        typer.echo(f"traced to {trace}: {_trace(found[0][0], collective, launch, trace)}", err=True)

@@ -1,0 +1,1 @@
+"""Commands about running programs: ``nvcoll run`` and ``trace``."""

@@ -1,0 +1,436 @@
+"""Algorithms in virtual time on one machine, for many sizes: the time of each, and the fastest at each size.
+
+::
+
+    schedule ──┬─ protocol ──┬─ tiles ──▶ Fabric.simulate ──▶ microseconds
+               │  simple     │  1
+               │  ll128      │  4       until more of them is slower, or there are too many steps
+               └─ ll         └─ 16 ..   the fastest of all is the algorithm's time
+
+Each algorithm gets the protocol and the number of tiles that suit it best at that size, as a tuned library would choose
+them; otherwise the comparison would be one of settings. All algorithms share the fitted constants of `Fabric.predict`.
+The simulated times themselves are compared with no measurement. A protocol is tried if NCCL allows it for a ring on
+that machine, or has no model of the machine, and its constants are known. A schedule with steps at a switch runs under
+simple only: the flags of ll and ll128 travel with the data, and the switch would reduce them too. A
+protocol whose lower bound exceeds a time that another has reached is not simulated.
+
+An algorithm that does not run on a machine has a reason in place of times. Source: ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from nvcoll._nvcoll import Error, Fabric, InvalidArgument, Prediction, Schedule, Timeline, schedule, verify
+from nvcoll._nvcoll import algorithms as registry
+from nvcoll._nvcoll import fabric as preset
+from nvcoll.authoring.algorithms import Algorithm
+from nvcoll.text.formatting import sized
+from nvcoll.text.tables import fitted, labelled
+
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Launch as Launch
+
+PROTOCOLS = {"Simple": "simple", "LL128": "ll128", "LL": "ll"}
+"""The simulator's protocols by NCCL's names."""
+
+LAUNCH: Final = "process_per_gpu"
+"""The default launch of calls."""
+
+FINER = 4
+"""The factor between the numbers of tiles of successive tries. Chosen."""
+
+MOST_STEPS = 1 << 17
+"""The number of steps over all tiles beyond which no more tiles are tried. Chosen: a tenth of a second a run."""
+
+MARGIN_US = 1e-3
+"""Microseconds by which rounding may lower a time in many tiles: 1/1024 ps for each of `MOST_STEPS` at most. Chosen: a
+nanosecond, eight times as much."""
+
+MOST_PAIRS = 1 << 14
+"""Pairs of ranks that exchange bytes beyond which a schedule is not timed: of 128 ranks every pair. Chosen: sharing
+links among so many transfers takes a second for every size, and their routes a hundred megabytes."""
+
+PROBE = 32
+"""Ranks of the schedule by which an algorithm is recognised whose ranks all exchange bytes. Chosen."""
+
+DTYPE = "uint8"
+"""The dtype of simulated calls: only bytes decide the time, and any size is a number of bytes."""
+
+SIZES = tuple(1 << power for power in range(10, 31))
+"""The sizes of a comparison unless others are given."""
+
+NCCL = ("NCCL picks", "NCCL us", "vs fastest")
+"""The headings of the columns about NCCL."""
+
+
+@dataclass(frozen=True)
+class SimulatedTime:
+    """The simulated time of an algorithm at one size, with the protocol and tiles that suit it best there."""
+
+    time_us: float
+    protocol: str
+    slice_bytes: int
+    tiles: int
+    bottleneck: str
+
+
+@dataclass(frozen=True)
+class FastestRange:
+    """Successive sizes of a comparison at which one algorithm is the fastest."""
+
+    algorithm: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """All algorithms at one size on one machine; times in microseconds.
+
+    Attributes:
+        nbytes: the size, as nccl-tests counts it.
+        fastest: the name of the fastest algorithm; of equals the first.
+        times: by algorithm, its simulated time with protocol, tiles and bottleneck.
+        ahead: the time of the second fastest over that of the fastest; None if there is one algorithm.
+        nccl: NCCL's choice with its predicted time; None if there is no prediction.
+        floor_us: a lower bound for any schedule.
+    """
+
+    nbytes: int
+    fastest: str
+    times: Mapping[str, SimulatedTime]
+    ahead: float | None
+    nccl: Prediction | None
+    floor_us: float
+
+    @property
+    def fastest_us(self) -> float:
+        """The time of the fastest algorithm."""
+        return self.times[self.fastest].time_us
+
+    @property
+    def nccl_us(self) -> float | None:
+        """The predicted time of NCCL; None if there is no prediction."""
+        return self.nccl and self.nccl.time_us
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Algorithms of one collective at several sizes on one machine, in virtual time. ``print`` shows a table.
+
+    Attributes:
+        fabric: the machine.
+        collective: what all algorithms do.
+        rows: one for each size.
+        absent: by name, the algorithms that do not run there, and why.
+        why_no_nccl: why there is no prediction for NCCL; None if there is one.
+    """
+
+    fabric: Fabric
+    collective: str
+    rows: Sequence[ComparisonRow]
+    absent: Mapping[str, str]
+    why_no_nccl: str | None
+
+    @property
+    def algorithms(self) -> list[str]:
+        """The names of the algorithms that run there."""
+        return [*self.rows[0].times]
+
+    def ranges(self) -> list[FastestRange]:
+        """Returns the fastest algorithm by size; successive sizes with the same one are one range."""
+        found: list[FastestRange] = []
+        for row in self.rows:
+            if found and found[-1].algorithm == row.fastest:
+                found[-1] = FastestRange(row.fastest, found[-1].first, row.nbytes)
+            else:
+                found.append(FastestRange(row.fastest, row.nbytes, row.nbytes))
+        return found
+
+    def summary(self) -> str:
+        """Names the fastest algorithm of each range of sizes, as ``ring at 1 KiB to 32 KiB; tree at 1 MiB``."""
+        words = []
+        for one in self.ranges():
+            sizes = sized(one.first) if one.first == one.last else f"{sized(one.first)} to {sized(one.last)}"
+            words.append(f"{one.algorithm} at {sizes}")
+        return f"of the sizes tried: {'; '.join(words)}"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from labelled("", f"{self.fabric.name}   {self.fabric.title}", label=0)
+        yield from labelled("", f"{self.collective}, simulated times in us", label=0)
+        headings = (
+            "size",
+            "fastest",
+            "time",
+            "ahead",
+            *(f"{n} " for n in self.algorithms),
+            *NCCL,
+            "lower bound",
+            "x bound",
+        )
+        slowest = sorted(self.algorithms, key=lambda name: -sum(row.times[name].time_us for row in self.rows))
+        never = [f"{name} " for name in slowest if all(row.fastest != name for row in self.rows)]
+        others = [f"{name} " for name in slowest if f"{name} " not in never]
+        optional = [*never, *others, "x bound", "ahead", NCCL[1]]
+        yield from fitted(headings, [*self._cells()], left=("fastest", NCCL[0]), optional=optional)
+
+    def _cells(self) -> Iterator[Sequence[str]]:
+        for row in self.rows:
+            times = [f"{micros(t.time_us)}{'*' if name == row.fastest else ' '}" for name, t in row.times.items()]
+            ahead = "-" if row.ahead is None else f"{row.ahead:.2f}x"
+            nccl: tuple[str, ...] = ("-", "-", "-")
+            if row.nccl is not None and row.nccl_us is not None:
+                choice = f"{row.nccl.algorithm}/{row.nccl.protocol}"
+                nccl = (choice, micros(row.nccl_us), f"{row.nccl_us / row.fastest_us:.2f}x")
+            over = f"{row.fastest_us / row.floor_us:.2f}" if row.floor_us else "-"
+            fastest = (f"{row.fastest} {row.times[row.fastest].protocol}", micros(row.fastest_us), ahead)
+            yield sized(row.nbytes), *fastest, *times, *nccl, micros(row.floor_us), over
+
+
+def micros(microseconds: float) -> str:
+    """Writes a time in microseconds: four digits, and all those before the point."""
+    return f"{microseconds:.4g}" if microseconds < 1e4 else f"{microseconds:.0f}"
+
+
+def protocols_on(fabric: Fabric) -> list[str]:
+    """Returns the simulator's protocols that NCCL allows for a ring on this machine and whose constants are known.
+
+    Raises:
+        InvalidArgument: there is none, as on one GPU.
+    """
+    try:
+        ways = fabric.nccl("all_reduce", 1).candidates
+        allowed = [PROTOCOLS[way.protocol] for way in ways if way.algorithm == "Ring" and way.why_disabled is None]
+    except InvalidArgument:
+        allowed = [*PROTOCOLS.values()]
+    known, error = [], None
+    for protocol in allowed:
+        try:
+            _run(fabric, schedule("all_reduce", "ring", world_size=1), [1], protocol, [1], LAUNCH)
+            known.append(protocol)
+        except InvalidArgument as refused:
+            error = refused
+    if not known and error is not None:
+        raise error
+    return known
+
+
+def too_many(pairs: int) -> str | None:
+    """Says why a schedule is not timed in which so many pairs of ranks exchange bytes; None if it can be."""
+    if pairs <= MOST_PAIRS:
+        return None
+    return f"{pairs:,} pairs of ranks exchange bytes, at most {MOST_PAIRS:,} are simulated: too slow at this size"
+
+
+def too_many_of(collective: str, algorithm: str, ranks: int) -> str | None:
+    """Says the same of an algorithm before its schedule is built: all of its ranks exchange bytes if all of few do."""
+    if ranks <= PROBE or schedule(collective, algorithm, world_size=PROBE).pairs < PROBE * (PROBE - 1):
+        return None
+    return too_many(ranks * (ranks - 1))
+
+
+def timed(
+    fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: Launch = LAUNCH
+) -> SimulatedTime:
+    """Runs a schedule in virtual time with the protocol and the tiles that suit it best.
+
+    Raises:
+        InvalidArgument: it does not run there.
+    """
+    return _best(fabric, run, [nbytes], protocols, launch)[0]
+
+
+def timeline(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: Launch = LAUNCH) -> Timeline:
+    """Returns the timeline of the run that `timed` finds, with every step in every tile."""
+    best = timed(fabric, run, nbytes, protocols, launch)
+    (line,) = _run(fabric, run, [nbytes], best.protocol, [best.slice_bytes], launch, spans=True)
+    return line
+
+
+def _best(
+    fabric: Fabric, run: Schedule, sizes: Sequence[int], protocols: Sequence[str], launch: Launch
+) -> list[SimulatedTime]:
+    """Returns the best run for each size. All sizes are run at once, so that routes are found once for them.
+
+    The protocol with the least lower bound comes first. A protocol whose bound exceeds a time found is left out.
+    """
+    tries: dict[int, list[SimulatedTime]] = {nbytes: [] for nbytes in sizes}
+    among = ["simple"] if run.needs_switch else [*protocols]
+    bounds = {protocol: _bounds(fabric, run, sizes, protocol, launch) for protocol in among} if among[1:] else {}
+    order = {
+        nbytes: sorted(among, key=lambda protocol: bounds[protocol][nbytes]) if bounds else among for nbytes in sizes
+    }
+    for turn, protocol in product(range(len(among)), among):
+        wanted = {
+            nbytes: found
+            for nbytes, found in tries.items()
+            if order[nbytes][turn] == protocol
+            and (not found or bounds[protocol][nbytes] <= min(one.time_us for one in found))
+        }
+        if wanted:
+            _try(fabric, run, wanted, protocol, launch)
+    return [min(tries[nbytes], key=lambda one: (one.time_us, among.index(one.protocol))) for nbytes in sizes]
+
+
+def _bounds(fabric: Fabric, run: Schedule, sizes: Sequence[int], protocol: str, launch: Launch) -> Mapping[int, float]:
+    """Returns by size a lower bound of the time of the schedule in any number of tiles."""
+    slices = [_longest_chunk(run, nbytes) for nbytes in sizes]
+    bounds = fabric._lower_bounds_us(run, sizes, dtype=DTYPE, protocol=protocol, slice_bytes=slices, launch=launch)
+    return {nbytes: bound - MARGIN_US for nbytes, bound in zip(sizes, bounds, strict=True)}
+
+
+def _longest_chunk(run: Schedule, nbytes: int) -> int:
+    return max((end - start for start, end in run.chunk_ranges(nbytes)), default=1) or 1
+
+
+def _try(
+    fabric: Fabric, run: Schedule, tries: Mapping[int, list[SimulatedTime]], protocol: str, launch: Launch
+) -> None:
+    """Adds runs of the schedule in more and more tiles, for each size until that makes it slower."""
+    chunks = {nbytes: _longest_chunk(run, nbytes) for nbytes in tries}
+    last = dict.fromkeys(tries, float("inf"))
+    wanted, steps = 1, run.step_count
+    while last:
+        slices = [-(-chunks[nbytes] // wanted) for nbytes in last]
+        lines = _run(fabric, run, [*last], protocol, slices, launch)
+        wanted *= FINER
+        faster = {}
+        for nbytes, slice_bytes, line in zip(last, slices, lines, strict=True):
+            tries[nbytes].append(SimulatedTime(line.time_us, protocol, slice_bytes, line.tiles, line.bottleneck))
+            if line.time_us < last[nbytes] and wanted <= chunks[nbytes] and wanted * steps <= MOST_STEPS:
+                faster[nbytes] = line.time_us
+        last = faster
+
+
+def _run(
+    fabric: Fabric,
+    run: Schedule,
+    sizes: Sequence[int],
+    protocol: str,
+    slices: Sequence[int],
+    launch: Launch,
+    spans: bool = False,
+) -> list[Timeline]:
+    return fabric.simulate(run, sizes, dtype=DTYPE, protocol=protocol, slice_bytes=slices, launch=launch, spans=spans)
+
+
+def compare_schedules(
+    fabric: Fabric,
+    collective: str,
+    schedules: Mapping[str, Schedule | str],
+    sizes: Sequence[int],
+    launch: Launch = LAUNCH,
+) -> Comparison:
+    """Times every schedule at every size.
+
+    Args:
+        fabric: the machine.
+        collective: what all schedules do.
+        schedules: by name, a schedule, or why there is none.
+        sizes: bytes of a rank's longer buffer, as nccl-tests counts them.
+        launch: how calls are launched, as in `Fabric.predict`.
+
+    Raises:
+        InvalidArgument: none of them runs there, or the collective has no lower bound.
+    """
+    protocols = protocols_on(fabric)
+    times: dict[str, list[SimulatedTime]] = {}
+    absent: dict[str, str] = {}
+    for name, run in schedules.items():
+        if isinstance(run, str):
+            absent[name] = run
+            continue
+        if (why := too_many(run.pairs)) is not None:
+            absent[name] = why
+            continue
+        try:
+            times[name] = _best(fabric, run, sizes, protocols, launch)
+        except Error as error:
+            absent[name] = str(error)
+    if not times:
+        raise InvalidArgument(f"none runs on {fabric.name}: {'; '.join(f'{n}: {why}' for n, why in absent.items())}")
+    nccl, why_no_nccl = _nccl(fabric, collective, sizes, launch)
+    floors = fabric.floor(collective, sizes)
+    rows = [
+        _row(nbytes, {name: of_all[at] for name, of_all in times.items()}, nccl[at], floors[at])
+        for at, nbytes in enumerate(sizes)
+    ]
+    return Comparison(fabric, collective, rows, absent, why_no_nccl)
+
+
+def _row(nbytes: int, times: Mapping[str, SimulatedTime], nccl: Prediction | None, floor_us: float) -> ComparisonRow:
+    fastest, *others = sorted(times, key=lambda name: times[name].time_us)
+    least = times[fastest].time_us
+    ahead = times[others[0]].time_us / least if others and least else None
+    return ComparisonRow(nbytes, fastest, times, ahead, nccl, floor_us)
+
+
+def _nccl(
+    fabric: Fabric, collective: str, sizes: Sequence[int], launch: Launch
+) -> tuple[Sequence[Prediction | None], str | None]:
+    """Returns the predictions for NCCL, or why there is none."""
+    try:
+        return fabric.predict(collective, sizes, launch=launch), None
+    except InvalidArgument as error:
+        return [None] * len(sizes), str(error)
+
+
+def compare(
+    on: str | Fabric,
+    algorithms: Iterable[str | Algorithm | Schedule] | None = None,
+    *,
+    sizes: Iterable[int] = SIZES,
+    collective: str | None = None,
+    launch: Launch = LAUNCH,
+) -> Comparison:
+    """Compares algorithms on a machine in virtual time, as ``nvcoll compare`` does.
+
+    Args:
+        on: the machine, by name or as a :class:`Fabric`.
+        algorithms: names, decorated functions, or schedules; default: all that are known for the collective. Functions
+            and schedules are proved first.
+        sizes: bytes of a rank's longer buffer, as nccl-tests counts them; default: 1 KiB to 1 GiB, each twice the last.
+        collective: what the algorithms do; default: that of the first function or schedule, else ``all_reduce``.
+        launch: how calls are launched, as in ``Fabric.predict``.
+
+    Returns:
+        A row for each size, with the simulated time of each algorithm, the fastest, NCCL's choice and the lower bound.
+
+    Raises:
+        InvalidArgument: no machine, algorithm or collective has this name, or no algorithm runs there.
+        Refuted: an algorithm of yours is not proved.
+
+    Example:
+        >>> import nvcoll
+        >>> found = nvcoll.compare("hgx-a100", ["ring", "one_shot"], sizes=[1 << 10, 1 << 30])
+        >>> [row.fastest for row in found.rows]
+        ['one_shot', 'ring']
+    """
+    if isinstance(algorithms, str):
+        raise InvalidArgument(f"`algorithms` is '{algorithms}': pass a list, as ['{algorithms}']")
+    fabric = preset(on) if isinstance(on, str) else on
+    given = None if algorithms is None else [*algorithms]
+    wanted = collective or next((one.collective for one in given or [] if not isinstance(one, str)), "all_reduce")
+    known = [row.name for row in registry() if row.collective == wanted]
+    schedules: dict[str, Schedule | str] = {}
+    for one in known if given is None else given:
+        if isinstance(one, str):
+            schedules[one] = schedule(wanted, one, world_size=fabric.world_size)
+            continue
+        built = one if isinstance(one, Schedule) else one.schedule(fabric.world_size)
+        if built.collective != wanted:
+            raise InvalidArgument(f"{built.algorithm} is an algorithm of {built.collective}: pass one of {wanted}")
+        verify(built)
+        key = built.algorithm if built.algorithm not in schedules else f"{built.algorithm} ({len(schedules)})"
+        schedules[key] = built
+    nbytes = sorted({*sizes})
+    if not nbytes:
+        raise InvalidArgument("`sizes` is empty: pass bytes, as [1 << 20]")
+    return compare_schedules(fabric, wanted, schedules, nbytes, launch)

@@ -1,0 +1,152 @@
+"""The price of one call on a machine that you do not have.
+
+A price is the first of three answers that exists, and says which one it is:
+
+====================  ==============================================================================================
+predicted             the algorithm of NCCL on that machine: ``Fabric.predict``
+simulated schedule    NCCL has no such collective (scan, exscan), or there is no prediction among these ranks: the
+                      schedule that ran here, in virtual time. It is not validated
+floor only            neither: a lower bound for any schedule
+====================  ==============================================================================================
+
+A call of one rank, or of no bytes, crosses no link and costs nothing. A barrier is priced as an all_reduce of 4 bytes,
+which is what frameworks make of it. A send is priced as NCCL's sendrecv between the two ranks. Rank r is GPU r, also in
+a group of ranks; a call is alone on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, launch_named
+from nvcoll.cost.comparison import LAUNCH
+from nvcoll.cost.steps import kind_of
+from nvcoll.ranks.rank_counts import AnyCalls
+
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Launch as Launch
+
+MOST_CAUSES: Final = 2
+"""The number of bottlenecks that are named of a simulated time. Chosen."""
+
+Way = Literal["predicted", "simulated schedule", "floor only", "nothing crosses", "no answer"]
+
+BARRIER_BYTES: Final = 4
+"""An element of float32. Cited: torch's ProcessGroupNCCL::barrier reduces a tensor of one element."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """The time of one call on one machine.
+
+    ``way`` names the kind of answer, ``why`` why there is no better one, ``trust`` the accuracy of predictions
+    for such machines; ``low_us`` and ``high_us`` are the ends of the 90 % interval. Fields without an answer are None.
+    """
+
+    fabric: str
+    way: Way
+    time_us: float | None
+    low_us: float | None = None
+    high_us: float | None = None
+    algorithm: str | None = None
+    protocol: str | None = None
+    bottleneck: str | None = None
+    trust: str | None = None
+    why: str | None = None
+
+
+class Pricer:
+    """Prices calls on one machine, each kind once.
+
+    Args:
+        fabric: the machine; it may have more GPUs than the calls have ranks.
+        launch: how calls are launched, as of `Fabric.predict`.
+
+    Raises:
+        InvalidArgument: no launch is called so.
+    """
+
+    def __init__(self, fabric: Fabric, launch: Launch = LAUNCH) -> None:
+        self.fabric, self.launch = fabric, launch_named(launch)
+        self._known: dict[tuple[object, ...], Price] = {}
+        self._parts = {tuple(range(fabric.world_size)): fabric}
+
+    def prices(self, calls: Sequence[AnyCalls]) -> list[Price]:
+        """Returns what one call of each kind costs."""
+        new: dict[tuple[object, ...], list[AnyCalls]] = {}
+        for one in calls:
+            if kind_of(one) not in self._known:
+                new.setdefault((one.collective, one.ranks), []).append(one)
+        for of_one_model in new.values():
+            for one, price in zip(of_one_model, self._priced(of_one_model), strict=True):
+                self._known[kind_of(one)] = price
+        return [self._known[kind_of(one)] for one in calls]
+
+    def _priced(self, calls: Sequence[AnyCalls]) -> Iterable[Price]:
+        """Prices calls of one collective among the same ranks."""
+        collective, ranks, name = calls[0].collective, calls[0].ranks, self.fabric.name
+        if len(ranks) == 1 or not (collective == "barrier" or any(one.nbytes for one in calls)):
+            return [Price(name, "nothing crosses", 0.0, 0.0, 0.0) for _ in calls]
+        if max(ranks) >= self.fabric.world_size:
+            why = f"{name} has {self.fabric.world_size} GPUs, the call is of rank {max(ranks)} too"
+            return [Price(name, "no answer", None, why=why) for _ in calls]
+        if ranks not in self._parts:
+            self._parts[ranks] = self.fabric.among(ranks)
+        among = self._parts[ranks]
+        try:
+            if collective == "barrier":
+                return [self._predicted(among, "all_reduce", [BARRIER_BYTES])[0] for _ in calls]
+            return self._predicted(among, collective, [one.nbytes for one in calls])
+        except InvalidArgument as error:
+            return [self._otherwise(among, one, str(error)) for one in calls]
+
+    def _predicted(self, among: Fabric, collective: str, nbytes: Sequence[int]) -> list[Price]:
+        """Returns what NCCL's way takes on a machine.
+
+        Raises:
+            InvalidArgument: there is no prediction of the collective, or on the machine.
+        """
+        name = self.fabric.name
+        found = iter(among.predict(collective, [size for size in nbytes if size], launch=self.launch))
+        return [_of(name, next(found)) if size else Price(name, "nothing crosses", 0.0, 0.0, 0.0) for size in nbytes]
+
+    def _otherwise(self, among: Fabric, call: AnyCalls, why: str) -> Price:
+        """Prices what has no model: by the schedule that ran, else by the floor."""
+        name = self.fabric.name
+        if call.dtype is None:
+            return _floor(name, among, call, why)
+        if not call.nbytes:
+            return Price(name, "nothing crosses", 0.0, 0.0, 0.0)
+        schedule = call.schedule
+        if schedule is None:
+            return _floor(name, among, call, why)
+        try:
+            timeline = among.simulate(schedule, call.nbytes, dtype=call.dtype, launch=self.launch)
+        except InvalidArgument as error:
+            return _floor(name, among, call, f"{why}; {error}")
+        us, bottleneck = timeline.time_us, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])
+        return Price(name, "simulated schedule", us, algorithm=schedule.algorithm, bottleneck=bottleneck, why=why)
+
+
+def _of(name: str, one: Prediction) -> Price:
+    return Price(
+        name,
+        "predicted",
+        one.time_us,
+        one.low_us,
+        one.high_us,
+        algorithm=one.algorithm,
+        protocol=one.protocol,
+        bottleneck=one.bottleneck,
+        trust=one.trust,
+    )
+
+
+def _floor(name: str, fabric: Fabric, call: AnyCalls, why: str) -> Price:
+    """Prices what has no estimate."""
+    try:
+        return Price(name, "floor only", fabric.floor(call.collective, call.nbytes), why=why)
+    except InvalidArgument as error:
+        return Price(name, "no answer", None, why=str(error))

@@ -1,0 +1,1 @@
+"""Pictures of schedules, machines and timelines, and files for viewers of traces."""

@@ -1,0 +1,1 @@
+"""Text for people: numbers in sentences, and tables that fit a terminal."""
