@@ -15,16 +15,22 @@
 //! | [`program`] | proofs, bound programs, their cache, batches, counts of calls |
 //! | [`run`] | execution by tile and by rank, workers, the end of a failed call, faults for tests |
 //! | [`messages`] | sends and receives: streams between pairs of ranks, matching, transfers |
-//! | [`ranks`] | node, team, member, splits, the mesh of processes |
+//! | [`ranks`] | node, team, member, splits |
+//! | [`join`] | how the processes of a job find each other, and the sockets between them |
+//! | [`processes`] | ranks that are processes: their memory, the guard, the exit status, the recorder |
 //! | [`roofline`] | what two hand-written loops could reach, for benchmarks |
 
 pub mod auto;
 pub mod call;
 pub mod deadline;
 pub mod error;
+#[cfg(target_os = "linux")]
+pub mod join;
 pub mod kernel;
 pub mod memory;
 pub mod messages;
+#[cfg(target_os = "linux")]
+pub mod processes;
 pub mod program;
 pub mod ranks;
 pub mod roofline;

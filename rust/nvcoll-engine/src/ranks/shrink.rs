@@ -8,7 +8,7 @@
 //!          └────────────── the list has changed meanwhile: a rank died, or failed ◀─────────┘
 //! ```
 //!
-//! Every rank learns of every end: of deaths from the kernel (`ranks/guard.rs`), of failures by the departure words. Ends are final. So the
+//! Every rank learns of every end: of deaths from the kernel (`processes/guard.rs`), of failures by the departure words. Ends are final. So the
 //! lists of all ranks become the same when no more ranks end. A rank that dies just as the world is made may leave a world that some
 //! ranks have, and others do not. Its next call raises there, and they shrink that world. They meet the others, because the place
 //! of the meeting is the root: the world that was shrunk first.

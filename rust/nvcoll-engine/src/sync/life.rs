@@ -10,7 +10,7 @@
 //! same. Robust futexes are made for locks whose owner may die; here nobody locks, and the only entry of the list is the life word. It lies
 //! in the words of the rank, which its peers cannot write.
 //!
-//! Each peer notes in its own [`Deaths`] who has ended, and how: its calls look there (`ranks/guard.rs`).
+//! Each peer notes in its own [`Deaths`] who has ended, and how: its calls look there (`processes/guard.rs`).
 //!
 //! Source: robust futexes, I. Molnar and T. Gleixner (2006), Documentation/locking/robust-futex-ABI.rst; their use without a lock is ours.
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use nvcoll_engine::ranks::mesh::JobSettings;
+use nvcoll_engine::join::JobSettings;
+use nvcoll_engine::processes::ProcessRank;
 use nvcoll_engine::ranks::node::Node;
-use nvcoll_engine::ranks::processes::ProcessRank;
 
 use crate::calls::call_counts::CallCounts;
 use crate::calls::choices::{deadline, Seconds};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_engine::ranks::recorder::{Recorder as Engine, SeenWait};
+use nvcoll_engine::processes::recorder::{Recorder as Engine, SeenWait};
 
 use crate::error::of_engine;
 

@@ -69,7 +69,7 @@ fn a_name_is_free_while_a_child_has_a_copy_of_the_socket() {
     let (name, settings) = (settings("copy", 0, 2), settings("copy", 1, 2));
     let listener = socket::PacketSocket::listen(Some(&name.rendezvous(socket::own_user()))).unwrap();
     let copy = std::os::fd::AsFd::as_fd(&listener).try_clone_to_owned().unwrap();
-    drop(lobby::Lobby::new(&name, socket::own_user(), listener));
+    drop(handshake::Handshakes::new(&name, socket::own_user(), listener));
     thread::scope(|scope| {
         let ranks = [scope.spawn(|| join(&name)), scope.spawn(|| join(&settings))];
         thread::sleep(Duration::from_millis(20));

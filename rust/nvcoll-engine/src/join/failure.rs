@@ -3,9 +3,9 @@
 use std::io;
 
 use crate::error::Error;
-use crate::ranks::mesh::settings::JobSettings;
-use crate::ranks::mesh::socket::PeerProcess;
-use crate::ranks::mesh::wire::{RefusalBody, VERSION};
+use crate::join::settings::JobSettings;
+use crate::join::socket::PeerProcess;
+use crate::join::wire::{RefusalBody, VERSION};
 
 /// The most ranks in a list. Chosen.
 const MOST_LISTED: usize = 16;

@@ -27,9 +27,9 @@
 //! and the `go` can be too late to stop the others. They see its end like that of any rank that leaves later ([`Mesh::has_left`]).
 //!
 //! **Who may join.** The kernel says which user is at the other end (`SO_PEERCRED`), on both ends of every connection. Processes of other
-//! users are closed without being heard. Hello, welcome and answer show the token of the job, which is compared in constant time, and the
+//! users are closed without being read. Hello, welcome and answer show the token of the job, which is compared in constant time, and the
 //! ranks of a join also know its number, which rank 0 draws at random. Only a process that has passed all this can make a join fail: by
-//! another world size, or by a rank that somebody has. Everybody else is turned away and counts for nothing (`lobby.rs`). Descriptors that
+//! another world size, or by a rank that somebody has. Everybody else is turned away and counts for nothing (`handshake.rs`). Descriptors that
 //! come before a rank has joined are closed by the kernel. All packets have a fixed form (`wire.rs`).
 //!
 //! **Names.** They are of the abstract namespace. No file system has them, and they go with the last copy of the socket. They are of a
@@ -44,11 +44,11 @@
 //! |---|---|
 //! | system calls | `socket.rs`, the only unsafe code |
 //! | packets | `wire.rs` |
-//! | whom to admit | `settings.rs`, `lobby.rs` |
+//! | whom to admit | `settings.rs`, `handshake.rs` |
 //! | the join of rank 0 | `rank_zero.rs` |
-//! | the join of another rank: with rank 0, with the others | `meeting.rs`, `joining.rs` |
+//! | the join of another rank: with rank 0, with the others | `with_rank_zero.rs`, `with_others.rs` |
 //! | reasons of failures and their words | `failure.rs` |
-//! | messages | `letters.rs` |
+//! | messages | `control_messages.rs` |
 //!
 //! Cost: n - 1 descriptors per rank, and one more during the join; four packets between rank 0 and each other rank, and two between each
 //! other two. A rank that waits looks at its deadline and at the user's wish at least every 50 ms.
@@ -57,11 +57,9 @@
 //! the token. It could as well read the memory of the ranks. It does not notice a rank that is stopped, other than by the deadline. A
 //! rank in another namespace of processes can join; its process number reads as 0.
 
+mod control_messages;
 mod failure;
-mod joining;
-mod letters;
-mod lobby;
-mod meeting;
+mod handshake;
 mod patience;
 mod rank_zero;
 mod settings;
@@ -69,6 +67,8 @@ mod socket;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod wire;
+mod with_others;
+mod with_rank_zero;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -78,17 +78,17 @@ use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::system::process::Process;
 
-pub use letters::Message;
+pub use control_messages::Message;
 pub use settings::JobSettings;
 
-use letters::Correspondence;
+use control_messages::PeerConnection;
 
 /// The connections of one rank with all others. Dropping it closes them.
 #[derive(Debug)]
 pub struct Mesh {
     rank: u32,
     /// One place per rank; that of this rank is empty.
-    peers: Vec<Option<Correspondence>>,
+    peers: Vec<Option<PeerConnection>>,
     process: Process,
 }
 
@@ -108,10 +108,10 @@ impl Mesh {
         let joined = match (settings.rank, settings.world_size) {
             (_, 1) => Ok(vec![None]),
             (0, _) => rank_zero::gather(settings, user, random_number(), &mut limit),
-            _ => joining::join(settings, user, &mut limit),
+            _ => with_others::join(settings, user, &mut limit),
         };
         let joined = joined.map_err(|failure| failure.error(settings))?;
-        let peer = |(rank, place): (u32, Option<_>)| place.map(|(socket, id)| Correspondence::new(rank, socket, id));
+        let peer = |(rank, place): (u32, Option<_>)| place.map(|(socket, id)| PeerConnection::new(rank, socket, id));
         let peers = (0..).zip(joined).map(peer).collect();
         Ok(Self { rank: settings.rank, peers, process: Process::current() })
     }
@@ -176,7 +176,7 @@ impl Mesh {
     /// # Panics
     /// Without such a rank.
     pub fn has_left(&self, peer: u32) -> bool {
-        self.peers[peer as usize].as_ref().is_some_and(Correspondence::has_left)
+        self.peers[peer as usize].as_ref().is_some_and(PeerConnection::has_left)
     }
 
     /// Returns the process of a rank, as the kernel says it; 0 if it is in a namespace of processes that this one does not see.
@@ -184,10 +184,10 @@ impl Mesh {
     /// # Panics
     /// Without such a rank.
     pub fn process_of(&self, rank: u32) -> u32 {
-        self.peers[rank as usize].as_ref().map_or_else(std::process::id, Correspondence::process)
+        self.peers[rank as usize].as_ref().map_or_else(std::process::id, PeerConnection::process)
     }
 
-    fn peer(&self, peer: u32) -> Result<&Correspondence> {
+    fn peer(&self, peer: u32) -> Result<&PeerConnection> {
         if !self.process.is_current() {
             return Err(Error::Closed("this process was forked off a rank, whose connections it may not use"));
         }
@@ -203,7 +203,7 @@ impl Drop for Mesh {
     fn drop(&mut self) {
         // A child that was forked off drops a copy, and its parent goes on.
         if self.process.is_current() {
-            self.peers.iter().flatten().for_each(Correspondence::leave);
+            self.peers.iter().flatten().for_each(PeerConnection::leave);
         }
     }
 }

@@ -22,10 +22,10 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::join::Mesh;
 use crate::memory::world::World;
 use crate::ranks::member::Member;
 use crate::ranks::memberships::Memberships;
-use crate::ranks::mesh::Mesh;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::futex::{wait_while_all, wake, LONGEST_SLEEP};
 use crate::sync::life::{Life, LifeState};

@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
-use crate::ranks::mesh::patience::{give_up, until_next_look, GiveUp};
-use crate::ranks::mesh::socket::{wait, Awaited, PacketSocket, Receipt, Sending, MOST_DESCRIPTORS};
-use crate::ranks::mesh::wire::{open, MessageBody, PacketKind, LONGEST_MESSAGE, MOST_WORDS};
+use crate::join::patience::{give_up, until_next_look, GiveUp};
+use crate::join::socket::{wait, Awaited, PacketSocket, Receipt, Sending, MOST_DESCRIPTORS};
+use crate::join::wire::{open, MessageBody, PacketKind, LONGEST_MESSAGE, MOST_WORDS};
 
 /// The wait until a message is sent again when no event says that it can be. Chosen.
 const RETRY: Duration = Duration::from_millis(1);
@@ -42,7 +42,7 @@ pub struct Message {
 
 /// The connection with a peer.
 #[derive(Debug)]
-pub(super) struct Correspondence {
+pub(super) struct PeerConnection {
     peer: u32,
     process: u32,
     socket: PacketSocket,
@@ -71,8 +71,8 @@ impl Inbox {
     }
 }
 
-impl Correspondence {
-    /// Begins the correspondence with a peer, of which the kernel has told the process.
+impl PeerConnection {
+    /// Begins the connection with a peer, of which the kernel has told the process.
     pub(super) fn new(peer: u32, socket: PacketSocket, process: u32) -> Self {
         Self { peer, process, socket, inbox: Mutex::default(), news: Condvar::new() }
     }

@@ -6,11 +6,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::deadline::WaitLimit;
-use crate::ranks::mesh::failure::JoinFailure;
-use crate::ranks::mesh::patience::{give_up, until_next_look, GiveUp};
-use crate::ranks::mesh::settings::JobSettings;
-use crate::ranks::mesh::socket::{wait, Awaited, PacketSocket, Receipt, Sending};
-use crate::ranks::mesh::wire::{
+use crate::join::failure::JoinFailure;
+use crate::join::patience::{give_up, until_next_look, GiveUp};
+use crate::join::settings::JobSettings;
+use crate::join::socket::{wait, Awaited, PacketSocket, Receipt, Sending};
+use crate::join::wire::{
     open, Hello, PacketKind, RefusalBody, SocketName, Unreadable, HEAD_BYTES, LONGEST_JOIN_PACKET,
 };
 

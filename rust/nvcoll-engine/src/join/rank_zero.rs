@@ -10,12 +10,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::deadline::WaitLimit;
-use crate::ranks::mesh::failure::JoinFailure;
-use crate::ranks::mesh::lobby::{Guest, Lobby};
-use crate::ranks::mesh::patience::{give_up, until_next_look, GiveUp};
-use crate::ranks::mesh::settings::JobSettings;
-use crate::ranks::mesh::socket::{wait, Awaited, PacketSocket, Receipt, Sending};
-use crate::ranks::mesh::wire::{head, open, PacketKind, RefusalBody, SocketName, HEAD_BYTES, LONGEST_HELLO};
+use crate::join::failure::JoinFailure;
+use crate::join::handshake::{Caller, Handshakes};
+use crate::join::patience::{give_up, until_next_look, GiveUp};
+use crate::join::settings::JobSettings;
+use crate::join::socket::{wait, Awaited, PacketSocket, Receipt, Sending};
+use crate::join::wire::{head, open, PacketKind, RefusalBody, SocketName, HEAD_BYTES, LONGEST_HELLO};
 
 /// The wait until a name is tried again that nobody listens under. Chosen: it is free when a copy of a closed socket is closed.
 const NAME_RETRY: Duration = Duration::from_millis(1);
@@ -31,7 +31,7 @@ struct Arrived {
 struct RankZero<'a> {
     settings: &'a JobSettings,
     /// `None` once all ranks have come.
-    lobby: Option<Lobby<'a>>,
+    handshakes: Option<Handshakes<'a>>,
     /// One place per rank; that of rank 0 stays empty.
     arrived: Vec<Option<Arrived>>,
     join: [u64; 2],
@@ -45,9 +45,9 @@ pub(super) fn gather(
     limit: &mut WaitLimit<'_>,
 ) -> Result<Vec<Option<(PacketSocket, u32)>>, JoinFailure> {
     let listener = listen(settings, user, limit)?;
-    let lobby = Some(Lobby::new(settings, user, listener));
+    let handshakes = Some(Handshakes::new(settings, user, listener));
     let arrived = (0..settings.world_size).map(|_| None).collect();
-    let mut rank_zero = RankZero { settings, lobby, arrived, join };
+    let mut rank_zero = RankZero { settings, handshakes, arrived, join };
     if let Err(failure) = rank_zero.join(limit) {
         let packet = failure.packet(0);
         rank_zero.others().for_each(|(_, one)| _ = one.socket.send(&packet, &[]));
@@ -100,7 +100,7 @@ impl RankZero<'_> {
         while !self.absent().is_empty() {
             self.hear_all(limit)?;
         }
-        self.lobby = None;
+        self.handshakes = None;
         self.welcome_all()?;
         while self.others().any(|(_, one)| !one.is_ready) {
             self.hear_all(limit)?;
@@ -136,7 +136,7 @@ impl RankZero<'_> {
         }
         let (ranks, sockets): (Vec<u32>, Vec<_>) =
             self.others().map(|(rank, one)| (rank, (one.socket.as_fd(), Awaited::Incoming))).unzip();
-        let strangers = self.lobby.iter().flat_map(Lobby::sockets).map(|socket| (socket, Awaited::Incoming));
+        let strangers = self.handshakes.iter().flat_map(Handshakes::sockets).map(|socket| (socket, Awaited::Incoming));
         let sockets: Vec<_> = sockets.into_iter().chain(strangers).collect();
         let ready = wait(&sockets, until_next_look(limit.deadline))
             .map_err(|error| JoinFailure::of_system(self.settings, "rank 0 cannot wait for the other ranks", &error))?;
@@ -144,7 +144,7 @@ impl RankZero<'_> {
             self.hear(rank)?;
         }
         if ready[ranks.len()..].contains(&true) {
-            self.receive_guests()?;
+            self.receive_callers()?;
         }
         Ok(())
     }
@@ -159,7 +159,7 @@ impl RankZero<'_> {
             _ => return Err(JoinFailure::Left { rank }),
         };
         match open(&room[..bytes]) {
-            Ok((PacketKind::Ready, _)) if bytes == HEAD_BYTES && self.lobby.is_none() => one.is_ready = true,
+            Ok((PacketKind::Ready, _)) if bytes == HEAD_BYTES && self.handshakes.is_none() => one.is_ready = true,
             Ok((PacketKind::Refusal, fields)) => {
                 return Err(match RefusalBody::read(fields).and_then(JoinFailure::read) {
                     Some(JoinFailure::NotConnected { rank, ranks, seconds }) => self.late(rank, ranks, seconds),
@@ -174,7 +174,7 @@ impl RankZero<'_> {
 
     /// Returns the failure at the deadline of `rank`, which has no connection with `unconnected`.
     fn late(&self, rank: u32, unconnected: Vec<u32>, seconds: f64) -> JoinFailure {
-        let (absent, note) = (self.absent(), self.lobby.as_ref().map_or(String::new(), Lobby::note));
+        let (absent, note) = (self.absent(), self.handshakes.as_ref().map_or(String::new(), Handshakes::note));
         if !absent.is_empty() {
             return JoinFailure::NotCome { ranks: absent, seconds, note };
         }
@@ -183,9 +183,9 @@ impl RankZero<'_> {
         JoinFailure::NotConnected { rank, ranks, seconds }
     }
 
-    fn receive_guests(&mut self) -> Result<(), JoinFailure> {
-        let Some(lobby) = &mut self.lobby else { return Ok(()) };
-        let guests = lobby.admit().map_err(|error| {
+    fn receive_callers(&mut self) -> Result<(), JoinFailure> {
+        let Some(handshakes) = &mut self.handshakes else { return Ok(()) };
+        let callers = handshakes.admit().map_err(|error| {
             let what = format!(
                 "rank 0 cannot accept a rank: it needs {} descriptors besides those that it has open; raise the limit of \
                  open files (`ulimit -n`)",
@@ -193,10 +193,10 @@ impl RankZero<'_> {
             );
             JoinFailure::of_system(self.settings, &what, &error)
         })?;
-        guests.into_iter().try_for_each(|guest| self.seat(guest))
+        callers.into_iter().try_for_each(|caller| self.add(caller))
     }
 
-    fn seat(&mut self, Guest { socket, process, hello }: Guest) -> Result<(), JoinFailure> {
+    fn add(&mut self, Caller { socket, process, hello }: Caller) -> Result<(), JoinFailure> {
         let (rank, expected) = (hello.rank, self.settings.world_size);
         let failure = match self.arrived.get(rank as usize) {
             _ if hello.world_size != expected => JoinFailure::WorldSize { rank, found: hello.world_size, expected },

@@ -8,15 +8,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::deadline::WaitLimit;
-use crate::ranks::mesh::failure::JoinFailure;
-use crate::ranks::mesh::lobby::{Guest, Lobby};
-use crate::ranks::mesh::meeting::{
+use crate::join::failure::JoinFailure;
+use crate::join::handshake::{Caller, Handshakes};
+use crate::join::patience::{give_up, until_next_look, GiveUp};
+use crate::join::settings::JobSettings;
+use crate::join::socket::{PacketSocket, Receipt, Sending};
+use crate::join::wire::{head, open, Hello, PacketKind, SocketName, LONGEST_HELLO};
+use crate::join::with_rank_zero::{
     call, meet_rank_zero, wait_for, RankZeroConnection, RankZeroSays, FIRST_RETRY, LONGEST_RETRY,
 };
-use crate::ranks::mesh::patience::{give_up, until_next_look, GiveUp};
-use crate::ranks::mesh::settings::JobSettings;
-use crate::ranks::mesh::socket::{PacketSocket, Receipt, Sending};
-use crate::ranks::mesh::wire::{head, open, Hello, PacketKind, SocketName, LONGEST_HELLO};
 
 /// The connection with another rank.
 enum PairState {
@@ -37,7 +37,7 @@ struct Joining<'a> {
     hello: Hello,
     rank_zero: RankZeroConnection<'a>,
     /// `None` if no rank calls this one, and when all are connected.
-    lobby: Option<Lobby<'a>>,
+    handshakes: Option<Handshakes<'a>>,
     /// One place per rank.
     pairs: Vec<PairState>,
     is_ready: bool,
@@ -49,7 +49,7 @@ pub(super) fn join(
     user: u32,
     limit: &mut WaitLimit<'_>,
 ) -> Result<Vec<Option<(PacketSocket, u32)>>, JoinFailure> {
-    let (lobby, listens_at) = open_lobby(settings, user)?;
+    let (handshakes, listens_at) = listen(settings, user)?;
     let mut hello = settings.hello([0, 0], listens_at);
     let (rank_zero, names) = meet_rank_zero(settings, user, &mut hello, limit)?;
     let pair = |(rank, name): (u32, SocketName)| match (1..settings.rank).contains(&rank) {
@@ -57,7 +57,7 @@ pub(super) fn join(
         false => PairState::Expected,
     };
     let pairs = (0..).zip(names).map(pair).collect();
-    let mut joining = Joining { settings, user, hello, rank_zero, lobby, pairs, is_ready: false };
+    let mut joining = Joining { settings, user, hello, rank_zero, handshakes, pairs, is_ready: false };
     if let Err(failure) = joining.run(limit) {
         joining.rank_zero.tell(&failure);
         return Err(failure);
@@ -71,8 +71,8 @@ pub(super) fn join(
     Ok(sockets)
 }
 
-/// Opens the lobby in which higher ranks call, if there is one.
-fn open_lobby(settings: &JobSettings, user: u32) -> Result<(Option<Lobby<'_>>, SocketName), JoinFailure> {
+/// Listens for higher ranks, if there are any.
+fn listen(settings: &JobSettings, user: u32) -> Result<(Option<Handshakes<'_>>, SocketName), JoinFailure> {
     if settings.rank + 1 == settings.world_size {
         return Ok((None, Vec::new()));
     }
@@ -80,7 +80,7 @@ fn open_lobby(settings: &JobSettings, user: u32) -> Result<(Option<Lobby<'_>>, S
     let (name, listener) = listener.map_err(|error| {
         JoinFailure::of_system(settings, "no unix socket to listen for other ranks could be made", &error)
     })?;
-    Ok((Some(Lobby::new(settings, user, listener)), name))
+    Ok((Some(Handshakes::new(settings, user, listener)), name))
 }
 
 impl Joining<'_> {
@@ -126,7 +126,7 @@ impl Joining<'_> {
         if self.is_ready || !self.unconnected().is_empty() {
             return Ok(());
         }
-        (self.is_ready, self.lobby) = (true, None);
+        (self.is_ready, self.handshakes) = (true, None);
         match self.rank_zero.socket.send(&head(PacketKind::Ready), &[]) {
             Ok(Sending::Done) => Ok(()),
             // What rank 0 said before it closed can still be read.
@@ -145,7 +145,7 @@ impl Joining<'_> {
             _ => None,
         });
         let (ranks, called): (Vec<u32>, Vec<_>) = called.unzip();
-        let strangers = self.lobby.iter().flat_map(Lobby::sockets);
+        let strangers = self.handshakes.iter().flat_map(Handshakes::sockets);
         let rank_zero = std::iter::once(self.rank_zero.socket.as_fd());
         let sockets: Vec<_> = rank_zero.chain(called).chain(strangers).collect();
         let ready = wait_for(self.settings, &sockets, limit)?;
@@ -160,7 +160,7 @@ impl Joining<'_> {
             self.hear(rank);
         }
         if ready[1 + ranks.len()..].contains(&true) {
-            self.receive_guests()?;
+            self.receive_callers()?;
         }
         Ok(false)
     }
@@ -190,9 +190,9 @@ impl Joining<'_> {
         }
     }
 
-    fn receive_guests(&mut self) -> Result<(), JoinFailure> {
-        let Some(lobby) = &mut self.lobby else { return Ok(()) };
-        let guests = lobby.admit().map_err(|error| {
+    fn receive_callers(&mut self) -> Result<(), JoinFailure> {
+        let Some(handshakes) = &mut self.handshakes else { return Ok(()) };
+        let callers = handshakes.admit().map_err(|error| {
             let what = format!(
                 "no connection of another rank could be accepted: rank {} needs {} descriptors besides those that it has open; \
                  raise the limit of open files (`ulimit -n`)",
@@ -200,7 +200,7 @@ impl Joining<'_> {
             );
             JoinFailure::of_system(self.settings, &what, &error)
         })?;
-        for Guest { socket, process, hello } in guests {
+        for Caller { socket, process, hello } in callers {
             let is_expected = hello.rank > self.settings.rank && hello.rank < self.settings.world_size;
             if !is_expected || !belongs(self.settings, &self.hello, &hello) {
                 continue;

@@ -4,9 +4,9 @@ use std::slice::from_ref;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::ranks::mesh::failure::JoinFailure;
-use crate::ranks::mesh::socket::{own_user, PacketSocket, PeerProcess, Receipt};
-use crate::ranks::mesh::wire::{head, open, Hello, PacketKind, RefusalBody};
+use crate::join::failure::JoinFailure;
+use crate::join::socket::{own_user, PacketSocket, PeerProcess, Receipt};
+use crate::join::wire::{head, open, Hello, PacketKind, RefusalBody};
 
 /// Returns the words of the failure of each rank.
 fn words(all: &[JobSettings]) -> Vec<String> {
@@ -258,7 +258,7 @@ fn a_rank_does_not_say_hello_to_a_process_of_another_user() {
     let (rank, other) = (settings("user", 1, 2), own_user() + 1);
     let listener = PacketSocket::listen(Some(&rank.rendezvous(other))).unwrap();
     let limit = &mut WaitLimit { deadline: rank.deadline, is_interrupted: &mut || false };
-    let failure = joining::join(&rank, other, limit).err();
+    let failure = with_others::join(&rank, other, limit).err();
     let found = PeerProcess { process: id(), user: own_user() };
     assert_eq!(failure, Some(JoinFailure::OtherUser(found)));
     let socket = listener.accept().unwrap().unwrap();

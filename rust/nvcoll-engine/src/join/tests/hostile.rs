@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::ranks::mesh::socket::{own_user, PacketSocket};
-use crate::ranks::mesh::wire::{head, Hello, MessageBody, PacketKind};
+use crate::join::socket::{own_user, PacketSocket};
+use crate::join::wire::{head, Hello, MessageBody, PacketKind};
 
 /// Numbers that look random and are the same in each run: xorshift.
 struct Dice(u64);

@@ -7,8 +7,8 @@ use nvcoll_core::limits::MAX_RUNNING_RANKS;
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::ranks::mesh::socket::LONGEST_NAME;
-use crate::ranks::mesh::wire::{Hello, SocketName, JOB_ROOM};
+use crate::join::socket::LONGEST_NAME;
+use crate::join::wire::{Hello, SocketName, JOB_ROOM};
 
 /// The first bytes of the name under which rank 0 waits.
 const PREFIX: &str = "nvcoll.";

@@ -4,11 +4,11 @@
 //! accept     another user                              closed
 //! hello      not a hello of nvcoll, or of another job  closed
 //!            another version, another token            told so, closed
-//!            else                                      a guest: the only ones who can make a join fail
+//!            else                                      a caller: only callers can make a join fail
 //! silence    kept; the oldest is closed when there are many
 //! ```
 //!
-//! Whoever is turned away counts for nothing. If a rank is turned away because strangers crowd the lobby, its hello was not read, so
+//! Whoever is turned away counts for nothing. If a rank is turned away because strangers crowd out its connection, its hello was not read, so
 //! that it sees a reset and connects again.
 
 use std::collections::VecDeque;
@@ -17,19 +17,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nvcoll_core::words::counted;
 
-use crate::ranks::mesh::failure::JoinFailure;
-use crate::ranks::mesh::settings::JobSettings;
-use crate::ranks::mesh::socket::{PacketSocket, Receipt};
-use crate::ranks::mesh::wire::{open, Hello, PacketKind, Unreadable, LONGEST_HELLO};
+use crate::join::failure::JoinFailure;
+use crate::join::settings::JobSettings;
+use crate::join::socket::{PacketSocket, Receipt};
+use crate::join::wire::{open, Hello, PacketKind, Unreadable, LONGEST_HELLO};
 
 /// Connections accepted in one round. Chosen: a flood does not keep a rank from looking at its deadline.
 const ACCEPTED_PER_ROUND: usize = 64;
 
 /// Silent connections that are kept besides one for each rank. Chosen.
-const SPARE_SEATS: usize = 64;
+const SPARE_CONNECTIONS: usize = 64;
 
 /// A process that has said who it is, with the token of the job.
-pub(super) struct Guest {
+pub(super) struct Caller {
     pub(super) socket: PacketSocket,
     pub(super) process: u32,
     pub(super) hello: Hello,
@@ -44,7 +44,7 @@ pub(super) struct TurnedAway {
 }
 
 /// A listening socket and its silent connections.
-pub(super) struct Lobby<'a> {
+pub(super) struct Handshakes<'a> {
     settings: &'a JobSettings,
     /// The user of the ranks.
     user: u32,
@@ -53,8 +53,8 @@ pub(super) struct Lobby<'a> {
     turned_away: TurnedAway,
 }
 
-impl<'a> Lobby<'a> {
-    /// Opens the lobby of a listening socket for processes of a user.
+impl<'a> Handshakes<'a> {
+    /// Begins the handshakes of those who connect to a listening socket as processes of a user.
     pub(super) fn new(settings: &'a JobSettings, user: u32, listener: PacketSocket) -> Self {
         Self { settings, user, listener, silent: VecDeque::new(), turned_away: TurnedAway::default() }
     }
@@ -64,13 +64,13 @@ impl<'a> Lobby<'a> {
         std::iter::once(self.listener.as_fd()).chain(self.silent.iter().map(|(socket, _)| socket.as_fd()))
     }
 
-    /// Accepts connections and reads hellos, after one of the sockets became readable; returns the guests.
+    /// Accepts connections and reads hellos, after one of the sockets became readable; returns the callers.
     ///
     /// # Errors
     /// The system has no descriptor or memory left for a connection.
-    pub(super) fn admit(&mut self) -> io::Result<Vec<Guest>> {
+    pub(super) fn admit(&mut self) -> io::Result<Vec<Caller>> {
         let accepted = self.accept();
-        let mut guests = Vec::new();
+        let mut callers = Vec::new();
         let connections = std::mem::take(&mut self.silent);
         let before = connections.len();
         for (socket, process) in connections {
@@ -78,7 +78,7 @@ impl<'a> Lobby<'a> {
             match socket.receive(&mut room) {
                 Ok(Receipt::Nothing) => self.silent.push_back((socket, process)),
                 Ok(Receipt::Packet(bytes)) => {
-                    guests.extend(self.judge(&socket, &room[..bytes]).map(|hello| Guest { socket, process, hello }));
+                    callers.extend(self.judge(&socket, &room[..bytes]).map(|hello| Caller { socket, process, hello }));
                 }
                 Ok(Receipt::Cut(_) | Receipt::Ended | Receipt::Reset) | Err(_) => (),
             }
@@ -87,9 +87,9 @@ impl<'a> Lobby<'a> {
             // Nobody spoke, so that somebody waits to be accepted: the oldest silent connection gives its descriptor.
             accepted.or_else(|error| self.silent.pop_front().map(drop).ok_or(error))?;
         }
-        let most = self.settings.world_size as usize + SPARE_SEATS;
+        let most = self.settings.world_size as usize + SPARE_CONNECTIONS;
         self.silent.drain(..self.silent.len().saturating_sub(most));
-        Ok(guests)
+        Ok(callers)
     }
 
     /// Accepts the connections that wait. The system refuses without a descriptor even if none waits.
@@ -147,7 +147,7 @@ impl<'a> Lobby<'a> {
     }
 }
 
-impl Drop for Lobby<'_> {
+impl Drop for Handshakes<'_> {
     /// Stops listening at once, also where another thread is about to start a program and its child still has a copy of the socket.
     fn drop(&mut self) {
         self.listener.shut_down();
@@ -158,81 +158,81 @@ impl Drop for Lobby<'_> {
 mod tests {
     use super::*;
     use crate::deadline::Deadline;
-    use crate::ranks::mesh::socket::own_user;
+    use crate::join::socket::own_user;
 
     fn settings(token: Option<[u8; 32]>) -> JobSettings {
-        JobSettings { rank: 0, world_size: 4, job: "lobby".into(), token, deadline: Deadline::default() }
+        JobSettings { rank: 0, world_size: 4, job: "handshake".into(), token, deadline: Deadline::default() }
     }
 
-    fn lobby(settings: &JobSettings, user: u32) -> (Lobby<'_>, Vec<u8>) {
+    fn handshakes(settings: &JobSettings, user: u32) -> (Handshakes<'_>, Vec<u8>) {
         let listener = PacketSocket::listen(None).unwrap();
         let name = listener.name().unwrap();
-        (Lobby::new(settings, user, listener), name)
+        (Handshakes::new(settings, user, listener), name)
     }
 
     fn hello(settings: &JobSettings) -> Vec<u8> {
         settings.hello([0, 0], Vec::new()).packet(PacketKind::Hello)
     }
 
-    /// Returns the answer to a packet of a new connection, if it is no guest.
-    fn answer(lobby: &mut Lobby<'_>, name: &[u8], packet: &[u8]) -> Result<Receipt, Guest> {
+    /// Returns the answer to a packet of a new connection, if it is no caller.
+    fn answer(handshakes: &mut Handshakes<'_>, name: &[u8], packet: &[u8]) -> Result<Receipt, Caller> {
         let socket = PacketSocket::connect(name).unwrap();
         socket.send(packet, &[]).unwrap();
-        match lobby.admit().unwrap().pop() {
-            Some(guest) => Err(guest),
+        match handshakes.admit().unwrap().pop() {
+            Some(caller) => Err(caller),
             None => Ok(socket.receive(&mut [0; 1024]).unwrap()),
         }
     }
 
     #[test]
-    fn a_rank_of_the_job_is_a_guest() {
+    fn a_rank_of_the_job_is_a_caller() {
         let settings = settings(Some([1; 32]));
-        let (mut lobby, name) = lobby(&settings, own_user());
-        let guest = answer(&mut lobby, &name, &hello(&settings)).unwrap_err();
-        assert!(guest.hello == settings.hello([0, 0], Vec::new()));
-        assert_eq!((guest.process, lobby.note().as_str()), (std::process::id(), ""));
+        let (mut handshakes, name) = handshakes(&settings, own_user());
+        let caller = answer(&mut handshakes, &name, &hello(&settings)).unwrap_err();
+        assert!(caller.hello == settings.hello([0, 0], Vec::new()));
+        assert_eq!((caller.process, handshakes.note().as_str()), (std::process::id(), ""));
     }
 
     #[test]
     fn a_process_of_another_user_is_not_heard() {
         let settings = settings(None);
-        let (mut lobby, name) = lobby(&settings, own_user() + 1);
-        assert_eq!(answer(&mut lobby, &name, &hello(&settings)).ok(), Some(Receipt::Reset));
-        assert_eq!(lobby.note(), " (rank 0 turned away 1 connection of another user)");
+        let (mut handshakes, name) = handshakes(&settings, own_user() + 1);
+        assert_eq!(answer(&mut handshakes, &name, &hello(&settings)).ok(), Some(Receipt::Reset));
+        assert_eq!(handshakes.note(), " (rank 0 turned away 1 connection of another user)");
     }
 
     #[test]
     fn another_token_and_another_version_are_told_so() {
         let (own, other) = (settings(Some([1; 32])), settings(Some([2; 32])));
-        let (mut lobby, name) = lobby(&own, own_user());
+        let (mut handshakes, name) = handshakes(&own, own_user());
         let mut next = hello(&own);
         next[16] ^= 1;
         for packet in [hello(&other), hello(&settings(None)), next] {
-            assert!(matches!(answer(&mut lobby, &name, &packet), Ok(Receipt::Packet(_))));
+            assert!(matches!(answer(&mut handshakes, &name, &packet), Ok(Receipt::Packet(_))));
         }
         let note =
             " (rank 0 turned away 2 connections with another token, 1 connection with another version of nvcoll)";
-        assert_eq!(lobby.note(), note);
+        assert_eq!(handshakes.note(), note);
     }
 
     #[test]
     fn another_job_and_noise_are_turned_away_without_a_word() {
         let (own, other) = (settings(None), JobSettings { job: "other".into(), ..settings(None) });
-        let (mut lobby, name) = lobby(&own, own_user());
+        let (mut handshakes, name) = handshakes(&own, own_user());
         for packet in [&hello(&other)[..], b"GET / HTTP/1.1", &[0; 4096], &hello(&own)[1..]] {
-            assert!(matches!(answer(&mut lobby, &name, packet), Ok(Receipt::Ended | Receipt::Reset)));
+            assert!(matches!(answer(&mut handshakes, &name, packet), Ok(Receipt::Ended | Receipt::Reset)));
         }
-        assert_eq!(lobby.note(), "");
+        assert_eq!(handshakes.note(), "");
     }
 
     #[test]
     fn the_oldest_of_many_silent_connections_are_closed() {
         let settings = settings(None);
-        let (mut lobby, name) = lobby(&settings, own_user());
+        let (mut handshakes, name) = handshakes(&settings, own_user());
         let mut sockets = Vec::new();
         for _ in 0..10 {
             sockets.extend((0..32).map(|_| PacketSocket::connect(&name).unwrap()));
-            assert!(lobby.admit().unwrap().is_empty());
+            assert!(handshakes.admit().unwrap().is_empty());
         }
         let ended = sockets.iter().map(PacketSocket::has_ended);
         assert_eq!(ended.collect::<Vec<_>>(), [[true; 252].as_slice(), &[false; 68]].concat());

@@ -12,6 +12,12 @@
 //!
 //! Source: XPMEM-free designs of shared-memory MPI; memory without a name is ours (`memory/shared.rs`).
 
+mod exit;
+mod guard;
+pub mod recorder;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,16 +27,16 @@ use nvcoll_core::limits::staging_bytes;
 
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
+use crate::join::{JobSettings, Mesh};
 use crate::memory::block::MemoryBlock;
 use crate::memory::heap::{HeapBlock, IsHarmless, SymmetricHeap};
 use crate::memory::shared::SharedMemory;
 use crate::memory::world::addresses::{Addresses, RegionTable};
 use crate::memory::world::{HasLeft, RankRegions, World, WorldOrigin, BELLS_BYTES, WORDS_BYTES};
-use crate::ranks::guard::{Guard, Watch};
+use crate::processes::exit::leave_at_exit;
+use crate::processes::guard::{Guard, Watch};
 use crate::ranks::member::Member;
 use crate::ranks::memberships::Memberships;
-use crate::ranks::mesh::{JobSettings, Mesh};
-use crate::ranks::process_exit::leave_at_exit;
 use crate::ranks::rank_end::{fail, finish_issued, retire};
 use crate::sync::Deaths;
 use crate::system::cpus;

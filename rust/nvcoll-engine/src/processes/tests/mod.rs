@@ -1,0 +1,4 @@
+//! Tests of ranks that are processes.
+
+mod scribbled_stream;
+mod split;
