@@ -1,5 +1,7 @@
 //! Rust errors as Python exceptions: one variant, one arm.
 
+use std::cell::RefCell;
+
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -91,6 +93,16 @@ pub(crate) fn invalid(py: Python<'_>, message: impl Into<String>) -> PyErr {
     raise(py, "InvalidArgument", message.into())
 }
 
+thread_local! {
+    /// The exception that a signal handler raised on this thread while the core worked. The core's error cannot hold it.
+    pub(crate) static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Returns the exception that a signal handler raised on this thread while the core worked.
+pub(crate) fn raised() -> PyErr {
+    RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
+}
+
 /// The core's errors.
 pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
     let name = match error {
@@ -100,7 +112,7 @@ pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
         | CoreError::Undefined { .. }
         | CoreError::CannotRun(_) => "InvalidArgument",
         CoreError::Build(_) | CoreError::TooLarge { .. } | CoreError::Text { .. } => "BuildError",
-        CoreError::Interrupted => return crate::gil::raised(),
+        CoreError::Interrupted => return raised(),
     };
     raise(py, name, error.to_string())
 }

@@ -12,7 +12,7 @@ use numpy::npyffi::{PyArrayObject, PyArray_Check, NPY_ARRAY_C_CONTIGUOUS, NPY_AR
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use super::ranks::name_of;
+use super::reason::name_of;
 use crate::error::invalid;
 
 /// The numpy arrays of a plan or a group, as they were when it was made.

@@ -21,15 +21,50 @@ use pyo3::prelude::*;
 use nvcoll_engine::memory::strided::{first_conflict, Conflict, PlacedArray, TryBudget};
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::Completion;
-use nvcoll_engine::OriginalArray;
+use nvcoll_engine::{Error, OriginalArray};
 
-use crate::calls::work::Outcome;
-use crate::error::raise;
+use crate::error::{of_member, raise};
 
 static IN_FLIGHT: Mutex<Vec<InFlight>> = Mutex::new(Vec::new());
 
 /// The length of the list.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The outcome of a call: its result, if it was unknown when the call was issued, or its failure.
+pub(crate) type Outcome = Result<Option<Py<PyAny>>, Failure>;
+
+/// The failure of a call. It becomes an exception when the program waits.
+pub(crate) enum Failure {
+    /// An error of the engine.
+    Engine(Error),
+    /// An exception of Python code that the call ran.
+    Raised(PyErr),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl Failure {
+    /// Makes the exception.
+    pub(crate) fn raised(&self, py: Python<'_>, member: &Member) -> PyErr {
+        match self {
+            Self::Engine(error) => of_member(py, member, error),
+            Self::Raised(error) => error.clone_ref(py),
+        }
+    }
+
+    /// Says whether the call failed because its own rank had ended. The end of the rank reports the reason itself.
+    pub(crate) fn is_of_ended(&self, own: u32) -> bool {
+        match self {
+            Self::Engine(Error::Closed(_) | Error::Interrupted) => true,
+            Self::Engine(Error::Aborted { rank, .. }) => *rank == own,
+            Self::Engine(_) | Self::Raised(_) => false,
+        }
+    }
+}
 
 /// A call in flight.
 pub(crate) struct InFlight {

@@ -19,10 +19,9 @@ use nvcoll_engine::{Deadline, Error, OriginalArray};
 
 use super::array::Array;
 use super::bound::BoundArrays;
-use super::in_flight::{self, InFlight, LaneOfRank};
+use super::in_flight::{self, InFlight, LaneOfRank, Outcome};
 use super::operands::refuse_conflict;
 use super::source::{self, Owner};
-use crate::calls::work::{Failure, Outcome, Work};
 use crate::error::of_member;
 use crate::gil::watched_rank;
 
@@ -238,23 +237,17 @@ impl MessageArray {
         (begun, None)
     }
 
-    /// Begins the transfer and returns at once; `result` is what its `Work` returns.
+    /// Begins the transfer and returns at once.
     ///
     /// # Errors
     /// Those of [`Member::send`] and [`Member::receive`].
-    pub(crate) fn issue(
-        self,
-        py: Python<'_>,
-        member: &Arc<Member>,
-        deadline: Deadline,
-        result: Py<PyAny>,
-    ) -> PyResult<Work> {
+    pub(crate) fn issue(self, py: Python<'_>, member: &Arc<Member>, deadline: Deadline) -> PyResult<IssuedMessage> {
         self.refuse_in_flight(py, None)?;
         let (call, arrays, completion) = (self.words(), vec![self.original()], Arc::new(Completion::default()));
         let array = Arc::new(Mutex::new(Some(self)));
         let visit = reach(py, member);
         let begun = {
-            let at_end = Box::new(IssuedMessage { array: array.clone(), completion: completion.clone() });
+            let at_end = Box::new(EndOfIssued { array: array.clone(), completion: completion.clone() });
             let held = array.lock().unwrap_or_else(PoisonError::into_inner);
             let message = held.as_ref().expect("it was just made");
             // The end of a small message needs the array, too.
@@ -273,7 +266,7 @@ impl MessageArray {
             py,
             InFlight { call: call.clone(), lane: None, arrays, completion: completion.clone(), give_back },
         );
-        Ok(Work::new(call, completion, result, member.clone()).of_transfer(transfer, deadline))
+        Ok(IssuedMessage { call, completion, transfer })
     }
 }
 
@@ -286,13 +279,20 @@ fn reach<'a>(py: Python<'_>, member: &'a Member) -> Option<MailboxVisit<'a>> {
     Some(visit)
 }
 
+/// A transfer whose call has returned: its words, and what tells of its end.
+pub(crate) struct IssuedMessage {
+    pub(crate) call: String,
+    pub(crate) completion: Arc<Completion<Outcome>>,
+    pub(crate) transfer: Arc<MessageTransfer>,
+}
+
 /// The end of a transfer whose call has returned.
-struct IssuedMessage {
+struct EndOfIssued {
     array: Arc<Mutex<Option<MessageArray>>>,
     completion: Arc<Completion<Outcome>>,
 }
 
-impl TransferEnd for IssuedMessage {
+impl TransferEnd for EndOfIssued {
     fn write_back(&mut self) {
         if let Some(message) = &*self.array.lock().unwrap_or_else(PoisonError::into_inner) {
             // SAFETY: as in `MessageArray::end`.
@@ -304,6 +304,6 @@ impl TransferEnd for IssuedMessage {
         if let (Ok(envelope), Some(message)) = (outcome, &*self.array.lock().unwrap_or_else(PoisonError::into_inner)) {
             message.note(envelope);
         }
-        self.completion.finish(outcome.as_ref().map(|_| None).map_err(|error| Failure::Engine(error.clone())));
+        self.completion.finish(outcome.as_ref().map(|_| None).map_err(|error| error.clone().into()));
     }
 }

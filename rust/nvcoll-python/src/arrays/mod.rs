@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! list of arrays ─┐                                            ┌─ packed: the array's own memory
-//!                 ├─ Ranks ─ alike? writable? apart? ─▶ Operands                                    ─ program ─▶ Prepared
+//!                 ├─ Ranks ─ alike? writable? apart? ─▶ Operands                                    ─ program ─▶ BoundCall
 //! one array ──────┘  address, layout, dtype, owner             └─ strided: a copy, gathered before, scattered after
 //! ```
 //!
@@ -10,8 +10,8 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | [`prepared`], [`launch`] | calls that are ready to run, and batches of them: they pass addresses to the engine |
-//! | [`repeated`] | calls of a communicator that look like earlier ones: they pass addresses too |
+//! | [`bound_call`] | calls that are ready to run, and groups of them: it passes addresses to the engine |
+//! | [`repeated`] | calls of a communicator that look like earlier ones: it passes addresses too |
 //! | [`message`] | the array of a send or a receive, which it passes to the engine |
 //! | [`operands`] | the arrays of one call, checked; its in-place calls |
 //! | [`caller`] | the caller: all ranks or one |
@@ -45,6 +45,7 @@
 
 mod array;
 mod bound;
+mod bound_call;
 mod buffer;
 mod caller;
 mod contract;
@@ -53,11 +54,9 @@ mod element;
 mod fresh;
 pub(crate) mod in_flight;
 mod inferred;
-mod launch;
 mod message;
 mod numpy;
 mod operands;
-mod prepared;
 mod ranks;
 mod reason;
 mod repeated;
@@ -66,12 +65,11 @@ pub(crate) mod roofline;
 mod source;
 mod symmetric;
 
+pub(crate) use bound_call::{BoundCall, Programs, SharedProgram, WordExchange};
 pub(crate) use caller::Caller;
 pub(crate) use contract::Contract;
-pub(crate) use launch::Launch;
-pub(crate) use message::{MessageArray, ReceivedEnvelope};
+pub(crate) use message::{IssuedMessage, MessageArray, ReceivedEnvelope};
 pub(crate) use operands::{Operands, Passed};
-pub(crate) use prepared::{Kept, Prepared, WordExchange};
 pub(crate) use ranks::place_of_rank;
-pub(crate) use repeated::RepeatedCalls;
+pub(crate) use repeated::{PlainCall, RepeatedCalls};
 pub(crate) use symmetric::empty as empty_symmetric;

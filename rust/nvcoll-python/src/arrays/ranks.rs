@@ -13,7 +13,7 @@ use nvcoll_engine::OriginalArray;
 
 use super::array::Array;
 use super::bound::BoundArrays;
-use super::reason::Reason;
+use super::reason::{label, quoted, Reason};
 use super::source::{self, Owner};
 use crate::error::invalid;
 
@@ -139,19 +139,6 @@ pub(crate) fn place_of_rank(
     let read = Ranks::of_rank(argument, object, rank)?;
     let array = &read.arrays[0];
     Ok(OriginalArray { address: array.first.addr(), layout: array.layout.clone(), is_written })
-}
-
-/// Returns the name of an argument, or of the array of a rank in it, in messages.
-pub(super) fn name_of(argument: &str, rank: Option<u32>) -> String {
-    rank.map_or_else(|| quoted(argument), |rank| label(argument, rank))
-}
-
-fn quoted(argument: &str) -> String {
-    format!("`{argument}`")
-}
-
-fn label(argument: &str, rank: u32) -> String {
-    format!("`{argument}` of rank {rank}")
 }
 
 fn check_number(py: Python<'_>, argument: &str, found: usize, wanted: usize) -> PyResult<()> {

@@ -63,3 +63,16 @@ impl From<PyErr> for Reason {
         Self::Raised(error)
     }
 }
+
+/// Returns the name of an argument, or of the array of a rank in it, in messages.
+pub(super) fn name_of(argument: &str, rank: Option<u32>) -> String {
+    rank.map_or_else(|| quoted(argument), |rank| label(argument, rank))
+}
+
+pub(super) fn quoted(argument: &str) -> String {
+    format!("`{argument}`")
+}
+
+pub(super) fn label(argument: &str, rank: u32) -> String {
+    format!("`{argument}` of rank {rank}")
+}

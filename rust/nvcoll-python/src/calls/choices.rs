@@ -1,7 +1,5 @@
 //! Arguments of calls: op, algorithm, timeout.
 
-use std::sync::Arc;
-
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -232,6 +230,3 @@ impl<'py> FromPyObject<'_, 'py> for Seconds {
 pub(crate) fn deadline(timeout: Option<Seconds>) -> Deadline {
     Deadline::after(timeout.map(|Seconds(seconds)| seconds))
 }
-
-/// A program that several Python objects share.
-pub(crate) type SharedProgram = Arc<nvcoll_engine::program::Program>;

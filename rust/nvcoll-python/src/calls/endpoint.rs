@@ -13,18 +13,17 @@ use nvcoll_core::verify::Verified;
 use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::messages::transfer::Direction;
-use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::program::call_counter::CallCounter;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::{Deadline, Error};
 
-use crate::arrays::{Caller, MessageArray, Operands, Prepared, RepeatedCalls};
-use crate::calls::choices::{deadline, Seconds, SharedProgram};
-use crate::calls::group::OpenGroup;
+use crate::arrays::{BoundCall, Caller, MessageArray, Operands, Programs, RepeatedCalls, SharedProgram, WordExchange};
+use crate::calls::choices::{deadline, Seconds};
+use crate::calls::open_group::OpenGroup;
 use crate::calls::request::{Checked, Request};
 use crate::error::{of_engine, of_member};
-use crate::gil::WithoutGil;
+use crate::gil::{watched, watched_rank, WithoutGil};
 
 /// The number of counters that a communicator keeps. Chosen: more than a training step has calls.
 const MOST_COUNTERS: usize = 16;
@@ -121,25 +120,32 @@ impl Endpoint {
         program.map_err(|error| self.error(py, &error))
     }
 
-    /// Checks a call and finds its program; returns it with the object that the call returns.
-    pub(crate) fn prepare<'py>(
+    /// Checks a call, finds its program and binds it to the arrays; returns it with the object that the call returns.
+    pub(crate) fn bind<'py>(
         &self,
         py: Python<'py>,
         request: Request<'_, 'py>,
         deadline: Deadline,
-    ) -> PyResult<(Prepared, Bound<'py, PyAny>)> {
+    ) -> PyResult<(BoundCall, Bound<'py, PyAny>)> {
         let is_reachable = |operands: &Operands| self.member().is_some_and(|member| operands.are_reachable(member));
         let checked = request.check(self.caller(), self.world_size(), self.default_path(), is_reachable, deadline)?;
         let Checked { operands, reduction, call, proof, mapped, result } = checked;
-        let program = self.program(py, &call, proof.as_ref(), deadline)?;
+        let own = self.program(py, &call, proof.as_ref(), deadline)?;
         let mapped = mapped.map(|(call, proof)| self.program(py, &call, proof.as_ref(), deadline)).transpose()?;
-        Ok((Prepared::new(program, mapped, operands, |at| reduction.scalar(at)), result))
+        Ok((BoundCall::new(Programs { own, mapped }, operands, |at| reduction.scalar(at)), result))
     }
 
-    /// Prepares a barrier.
-    pub(crate) fn prepare_barrier(&self, py: Python<'_>, deadline: Deadline) -> PyResult<Prepared> {
-        let program = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
-        Ok(Prepared::new(program, None, Operands::without_data(&BARRIER, self.caller(), self.world_size()), |_| 1.0))
+    /// Binds a barrier.
+    pub(crate) fn bind_barrier(&self, py: Python<'_>, deadline: Deadline) -> PyResult<BoundCall> {
+        let own = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
+        let operands = Operands::without_data(&BARRIER, self.caller(), self.world_size());
+        Ok(BoundCall::new(Programs { own, mapped: None }, operands, |_| 1.0))
+    }
+
+    /// Prepares the exchange of `words` words in all, as many for each rank.
+    pub(crate) fn exchange_of_words(&self, py: Python<'_>, words: usize, deadline: Deadline) -> PyResult<WordExchange> {
+        let call = WordExchange::call(words, self.default_path());
+        Ok(WordExchange::new(self.program(py, &call, None, deadline)?))
     }
 
     /// Makes a call, issues it, or keeps it if a group is open.
@@ -153,10 +159,10 @@ impl Endpoint {
         if is_async {
             return self.issue(py, request, timeout)?.into_bound_py_any(py);
         }
-        let member = self.member().filter(|_| !self.group.is_open());
-        if let Some(outcome) = member.and_then(|member| self.repeated.run(&request, member, || self.deadline(timeout)))
-        {
-            self.count(&outcome?);
+        let plain = self.member().filter(|_| !self.group.is_open()).zip(request.plain());
+        let repeated = plain.and_then(|(member, plain)| self.repeated.run(&plain, member, || self.deadline(timeout)));
+        if let Some(outcome) = repeated {
+            self.count_program(&outcome?);
             return Ok(request.out.unwrap_or(request.arrays).clone());
         }
         self.call_until(py, request, timeout, self.deadline(timeout))
@@ -172,13 +178,15 @@ impl Endpoint {
     ) -> PyResult<Bound<'py, PyAny>> {
         if self.group.is_open() {
             let never = Deadline::after(None);
-            let (prepared, result) = self.prepare(py, Request { is_deferred: true, ..request }, never)?;
-            self.group.add(py, prepared.keep(py), timeout)?;
+            let (call, result) = self.bind(py, Request { is_deferred: true, ..request }, never)?;
+            self.group.add(py, timeout, |group| group.add(call.keep(py)))?;
             return Ok(result);
         }
-        let (prepared, result) = self.prepare(py, request.clone(), deadline)?;
-        self.member().inspect(|member| self.repeated.remember(&request, &prepared, member));
-        self.run(py, prepared, deadline)?;
+        let (mut call, result) = self.bind(py, request.clone(), deadline)?;
+        if let (Some(member), Some(plain)) = (self.member(), request.plain()) {
+            self.repeated.remember(&plain, &call, member);
+        }
+        self.run(py, &mut call, deadline)?;
         Ok(result)
     }
 
@@ -186,17 +194,42 @@ impl Endpoint {
     pub(crate) fn barrier(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         self.group.refuse(py, "barrier")?;
         let deadline = self.deadline(timeout);
-        self.run(py, self.prepare_barrier(py, deadline)?, deadline)
+        self.run(py, &mut self.bind_barrier(py, deadline)?, deadline)
     }
 
-    fn run(&self, py: Python<'_>, prepared: Prepared, deadline: Deadline) -> PyResult<()> {
-        let program = prepared.run(py, self, deadline)?;
-        self.count(&program);
+    /// Runs a call or a group of this endpoint without the GIL.
+    ///
+    /// # Errors
+    /// Those of [`BoundCall::check`]; the exceptions of the run.
+    #[inline]
+    pub(crate) fn run(&self, py: Python<'_>, call: &mut BoundCall, deadline: Deadline) -> PyResult<()> {
+        call.check(py, None)?;
+        match self.member() {
+            None => watched(py, |is_interrupted| call.run_of_node(&self.node, deadline, is_interrupted)),
+            Some(member) => {
+                watched_rank(py, member, |is_interrupted| call.run_of_rank(member, deadline, is_interrupted))
+            }
+        }?;
+        self.count(call);
         Ok(())
     }
 
+    /// Counts a call or a group that succeeded, once for all ranks.
+    pub(crate) fn count(&self, call: &mut BoundCall) {
+        call.programs().inspect(|programs| self.count_program(&programs.own));
+        match (call.batch_run(), self.member()) {
+            (Some(batch), None) => self.node.count_batch(batch),
+            (Some(batch), Some(member)) if member.rank() == 0 => {
+                batch.count(self.node.programs().call_counts(), member.ranks());
+            }
+            _ => {}
+        }
+        call.messages().iter().for_each(|message| self.count_message(message));
+    }
+
     /// Counts a call of a rank that succeeded, on the first rank. The engine counts the calls of a node.
-    pub(crate) fn count(&self, program: &SharedProgram) {
+    #[inline]
+    fn count_program(&self, program: &SharedProgram) {
         let Some(member) = self.member().filter(|member| member.rank() == 0) else { return };
         if !member.is_of_group() {
             return program.count();
@@ -224,14 +257,5 @@ impl Endpoint {
         counter.count();
         known.truncate(MOST_COUNTERS - 1);
         known.insert(0, ((to, dtype, count), counter));
-    }
-
-    /// Counts a batch that succeeded, once for all ranks.
-    pub(crate) fn count_batch(&self, batch: &mut Batch) {
-        match self.member() {
-            None => self.node.count_batch(batch),
-            Some(member) if member.rank() == 0 => batch.count(self.node.programs().call_counts(), member.ranks()),
-            Some(_) => {}
-        }
     }
 }

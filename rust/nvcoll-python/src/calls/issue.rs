@@ -20,21 +20,15 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::Completion;
 use nvcoll_engine::{Deadline, Error, OriginalArray};
 
-use crate::arrays::in_flight::{self, InFlight, LaneOfRank};
-use crate::arrays::{place_of_rank, Prepared, WordExchange};
+use crate::arrays::in_flight::{self, Failure, InFlight, LaneOfRank, Outcome};
+use crate::arrays::{place_of_rank, BoundCall, WordExchange};
 use crate::calls::choices::{deadline, Seconds};
 use crate::calls::endpoint::Endpoint;
 use crate::calls::request::Request;
-use crate::calls::work::{Failure, Outcome, Work};
+use crate::calls::work::Work;
 use crate::counts::Rows;
 use crate::error::of_member;
 use crate::gil::attached;
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Engine(error)
-    }
-}
 
 /// A call that is checked: its words for messages, its arrays and its result.
 pub(crate) struct Issued {
@@ -87,31 +81,30 @@ impl Endpoint {
         timeout: Option<Seconds>,
     ) -> PyResult<Work> {
         self.group.refuse_async(py)?;
-        let (prepared, result) = self.prepare(py, request, self.deadline(timeout))?;
-        self.issue_prepared(py, prepared, result.unbind(), timeout)
+        let (call, result) = self.bind(py, request, self.deadline(timeout))?;
+        self.issue_bound(py, call, result.unbind(), timeout)
     }
 
     /// Issues a barrier.
     pub(crate) fn issue_barrier(self: &Arc<Self>, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Work> {
         self.group.refuse(py, "barrier")?;
-        let prepared = self.prepare_barrier(py, self.deadline(timeout))?;
-        self.issue_prepared(py, prepared, py.None(), timeout)
+        let call = self.bind_barrier(py, self.deadline(timeout))?;
+        self.issue_bound(py, call, py.None(), timeout)
     }
 
-    /// Issues a prepared call.
-    fn issue_prepared(
+    fn issue_bound(
         self: &Arc<Self>,
         py: Python<'_>,
-        prepared: Prepared,
+        call: BoundCall,
         result: Py<PyAny>,
         timeout: Option<Seconds>,
     ) -> PyResult<Work> {
-        prepared.refuse_in_flight(py, self.member().map(LaneOfRank::of))?;
+        call.check(py, self.member().map(LaneOfRank::of))?;
         let timeout = timeout.or(self.timeout);
-        let issued = Issued { call: prepared.call().to_string(), arrays: prepared.arrays(), result };
-        issue(py, self, issued, prepared, move |prepared, endpoint, member| {
-            prepared.run_of_rank(member, deadline(timeout), &mut || false)?;
-            endpoint.count(prepared.program());
+        let issued = Issued { call: call.words(), arrays: call.arrays(), result };
+        issue(py, self, issued, call, move |call, endpoint, member| {
+            call.run_of_rank(member, deadline(timeout), &mut || false)?;
+            endpoint.count(call);
             Ok(None)
         })
     }
@@ -152,17 +145,17 @@ impl Endpoint {
             out: own(request.out),
             algorithm: own(request.algorithm),
             path,
-            prepared: None,
+            bound: None,
         };
         let issued = Issued { call, arrays, result: py.None() };
         issue(py, self, issued, held, move |held, endpoint, member| {
             let deadline = deadline(timeout);
             exchange.run_of_rank(member, rows.words_mut(), deadline, &mut || false)?;
-            let prepared = attached(|py| held.prepare(py, endpoint, &rows, deadline)).ok_or(PROGRAM_ENDED)?;
-            let result = prepared.map_err(Failure::Raised)?;
-            let prepared = held.prepared.as_mut().expect("it was prepared");
-            prepared.run_of_rank(member, deadline, &mut || false)?;
-            endpoint.count(prepared.program());
+            let bound = attached(|py| held.bind(py, endpoint, &rows, deadline)).ok_or(PROGRAM_ENDED)?;
+            let result = bound.map_err(Failure::Raised)?;
+            let call = held.bound.as_mut().expect("it was bound");
+            call.run_of_rank(member, deadline, &mut || false)?;
+            endpoint.count(call);
             Ok(Some(result))
         })
     }
@@ -171,24 +164,24 @@ impl Endpoint {
 const ROWS_CALL: &str = "all_to_all with a row of counts";
 const PROGRAM_ENDED: Error = Error::Closed("the program ended");
 
-/// The arguments of an all_to_all with a row of counts, and its prepared call after the exchange of the rows.
+/// The arguments of an all_to_all with a row of counts, and its bound call after the exchange of the rows.
 struct RowsCall {
     x: Py<PyAny>,
     out: Option<Py<PyAny>>,
     algorithm: Option<Py<PyAny>>,
     path: Option<String>,
-    prepared: Option<Prepared>,
+    bound: Option<BoundCall>,
 }
 
 impl RowsCall {
-    /// Prepares the call with the rows of all ranks, and returns its result.
-    fn prepare(&mut self, py: Python<'_>, endpoint: &Endpoint, rows: &Rows, deadline: Deadline) -> PyResult<Py<PyAny>> {
+    /// Binds the call with the rows of all ranks, and returns its result.
+    fn bind(&mut self, py: Python<'_>, endpoint: &Endpoint, rows: &Rows, deadline: Deadline) -> PyResult<Py<PyAny>> {
         let (out, algorithm) =
             (self.out.as_ref().map(|out| out.bind(py)), self.algorithm.as_ref().map(|it| it.bind(py)));
         let new = Request::new(&ALL_TO_ALL, self.x.bind(py), self.path.as_deref());
         let request = Request { out, algorithm, table: Some(rows.table(py)?), ..new };
-        let (prepared, result) = endpoint.prepare(py, request, deadline)?;
-        self.prepared = Some(prepared);
+        let (bound, result) = endpoint.bind(py, request, deadline)?;
+        self.bound = Some(bound);
         Ok(result.unbind())
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod issue;
 #[cfg(target_os = "linux")]
 pub(crate) mod job;
 pub(crate) mod node;
+pub(crate) mod open_group;
 pub(crate) mod plan;
 #[cfg(target_os = "linux")]
 pub(crate) mod recorder;

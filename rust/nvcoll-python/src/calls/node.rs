@@ -152,8 +152,8 @@ impl Node {
     ) -> PyResult<Plan> {
         let (collective, never) = (collective_named(py, collective)?, Deadline::after(None));
         let is_without_data = collective.is_without_data();
-        let (prepared, result) = match arrays {
-            None if is_without_data => (self.endpoint.prepare_barrier(py, never)?, py.None().into_bound(py)),
+        let (call, result) = match arrays {
+            None if is_without_data => (self.endpoint.bind_barrier(py, never)?, py.None().into_bound(py)),
             Some(_) if is_without_data => {
                 return Err(invalid(py, format!("`arrays` is given, and {} has none: leave it out", collective.name)))
             }
@@ -161,10 +161,10 @@ impl Node {
             Some(arrays) => {
                 let new = Request::new(collective, arrays, path);
                 let request = Request { op, root, counts, algorithm, out, is_deferred: true, ..new };
-                self.endpoint.prepare(py, request, never)?
+                self.endpoint.bind(py, request, never)?
             }
         };
-        Ok(Plan::new(self.endpoint.clone(), prepared.keep(py), result.unbind()))
+        Ok(Plan::new(self.endpoint.clone(), call.keep(py), result.unbind()))
     }
 
     /// Groups the calls in a `with` block: they launch together at the end of the block.

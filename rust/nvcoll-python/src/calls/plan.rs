@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 
 use nvcoll_engine::Error;
 
-use crate::arrays::Kept;
-use crate::calls::choices::{deadline, Seconds, SharedProgram};
+use crate::arrays::{BoundCall, SharedProgram};
+use crate::calls::choices::{deadline, Seconds};
 use crate::calls::endpoint::Endpoint;
 use crate::error::of_engine;
 
@@ -17,14 +17,15 @@ use crate::error::of_engine;
 pub(crate) struct Plan {
     endpoint: Arc<Endpoint>,
     program: SharedProgram,
-    call: Mutex<Kept>,
+    call: Mutex<BoundCall>,
     result: Py<PyAny>,
 }
 
 impl Plan {
     /// Makes a plan of a call by `endpoint` that returns `result`.
-    pub(crate) fn new(endpoint: Arc<Endpoint>, call: Kept, result: Py<PyAny>) -> Self {
-        Self { endpoint, program: call.program().clone(), call: Mutex::new(call), result }
+    pub(crate) fn new(endpoint: Arc<Endpoint>, call: BoundCall, result: Py<PyAny>) -> Self {
+        let program = call.programs().expect("a plan is of one call").own.clone();
+        Self { endpoint, program, call: Mutex::new(call), result }
     }
 }
 
@@ -54,7 +55,7 @@ impl Plan {
             };
             return Err(of_engine(py, &Error::Busy(message)));
         };
-        call.run(py, &self.endpoint, deadline)
+        self.endpoint.run(py, &mut call, deadline)
     }
 
     /// The result of a run, as the method of the collective returns it. New arrays hold zeros before the first run.

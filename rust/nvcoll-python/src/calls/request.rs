@@ -8,7 +8,7 @@ use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::Deadline;
 
-use crate::arrays::{Caller, Contract, Operands, Passed};
+use crate::arrays::{Caller, Contract, Operands, Passed, PlainCall};
 use crate::calls::choices::{choose, Reduction};
 use crate::counts::{self, Table};
 use crate::error::invalid;
@@ -53,6 +53,14 @@ impl<'a, 'py> Request<'a, 'py> {
     pub(crate) fn new(collective: &'static Collective, arrays: &'a Bound<'py, PyAny>, path: Option<&'a str>) -> Self {
         let (op, root, counts, table, algorithm, out) = (None, None, None, None, None, None);
         Self { collective, arrays, op, root, counts, table, algorithm, out, path, is_deferred: false }
+    }
+
+    /// Returns the call, if it has neither counts nor a path.
+    #[inline]
+    pub(crate) fn plain(&self) -> Option<PlainCall<'a, 'py>> {
+        let has_more = self.counts.is_some() || self.table.is_some() || self.path.is_some();
+        let Self { collective, arrays, out, .. } = *self;
+        (!has_more).then_some(PlainCall { collective, arrays, out, options: [self.op, self.root, self.algorithm] })
     }
 
     /// Reads and checks all arguments of a call by `caller`, one of `world_size` ranks or all of them, and makes new arrays for the result if the caller passed none.

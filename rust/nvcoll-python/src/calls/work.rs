@@ -21,21 +21,10 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::{Completion, WaitEnd};
 use nvcoll_engine::{Deadline, Error};
 
-use crate::arrays::in_flight;
+use crate::arrays::in_flight::{self, Outcome};
 use crate::calls::choices::{deadline, Seconds};
-use crate::error::{of_engine, of_member, raise};
+use crate::error::{of_engine, raise};
 use crate::gil::{attached, patiently};
-
-/// The outcome of a call: its result, if it was unknown when the call was issued, or its failure.
-pub(crate) type Outcome = Result<Option<Py<PyAny>>, Failure>;
-
-/// The failure of a call. It becomes an exception when the program waits.
-pub(crate) enum Failure {
-    /// An error of the engine.
-    Engine(Error),
-    /// An exception of Python code that the call ran.
-    Raised(PyErr),
-}
 
 /// An asynchronous call. `isend`, `irecv` and calls of `Communicator` with `async_op=True` return a `Work` immediately. In asyncio,
 /// `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight.
@@ -217,24 +206,5 @@ impl Drop for Work {
                 });
             }
         });
-    }
-}
-
-impl Failure {
-    /// Makes the exception.
-    fn raised(&self, py: Python<'_>, member: &Member) -> PyErr {
-        match self {
-            Self::Engine(error) => of_member(py, member, error),
-            Self::Raised(error) => error.clone_ref(py),
-        }
-    }
-
-    /// Says whether the call failed because its own rank had ended. The end of the rank reports the reason itself.
-    fn is_of_ended(&self, own: u32) -> bool {
-        match self {
-            Self::Engine(Error::Closed(_) | Error::Interrupted) => true,
-            Self::Engine(Error::Aborted { rank, .. }) => *rank == own,
-            Self::Engine(_) | Self::Raised(_) => false,
-        }
     }
 }

@@ -6,12 +6,11 @@
 
 pub(crate) mod handoff;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -19,7 +18,7 @@ use nvcoll_core::interrupt::Interrupt;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::single_flight::Unlocked;
 
-use crate::error::{of_engine, of_fabric, of_member};
+use crate::error::{self, of_engine, of_fabric, of_member};
 use crate::gil::handoff::in_turn;
 
 /// The interval at which a long call checks for Ctrl-C. Chosen.
@@ -48,8 +47,6 @@ impl Signals {
 }
 
 thread_local! {
-    /// The exception that a signal handler raised on this thread while the core worked. The core's error cannot hold it.
-    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
     /// A process, and whether this thread is its main thread in Python. A thread that forks becomes the main thread of the child.
     static IS_MAIN: Cell<Option<(u32, bool)>> = const { Cell::new(None) };
 }
@@ -65,15 +62,10 @@ pub(crate) fn interrupt() -> Interrupt {
         };
         let is_interrupted = raised.is_some();
         if is_interrupted {
-            RAISED.set(raised);
+            error::RAISED.set(raised);
         }
         is_interrupted
     })
-}
-
-/// Returns the exception that a signal handler raised on this thread while the core worked.
-pub(crate) fn raised() -> PyErr {
-    RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
 }
 
 /// Runs pending signal handlers and returns the exception that one raised. Python runs handlers on its main thread only. Other threads

@@ -15,8 +15,8 @@ use nvcoll_fabric::rates::RateMatrix;
 use nvcoll_fabric::units::{Rate, PS_PER_US};
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
-use crate::error::{of_fabric, of_file};
-use crate::gil::{interrupt, raised};
+use crate::error::{of_fabric, of_file, raised};
+use crate::gil::interrupt;
 use crate::integers::integer;
 use crate::machines::fabric_cache::FabricCache;
 use crate::rows::{GpuRow, MediumRow};

@@ -25,8 +25,8 @@ use nvcoll_engine::sync::single_flight::{SingleFlight, Unlocked};
 use nvcoll_engine::{Deadline, UntilDeadline};
 
 use crate::counts::row as counts_of_parts;
-use crate::error::{invalid, of_core, of_engine};
-use crate::gil::{interrupt, raised, WithoutGil};
+use crate::error::{invalid, of_core, of_engine, raised};
+use crate::gil::{interrupt, WithoutGil};
 use crate::integers::{integer, ANY};
 use crate::schedules::refuted::refuted;
 

@@ -6,7 +6,6 @@ use pyo3::IntoPyObjectExt;
 use nvcoll_core::collective::ALL_TO_ALL;
 
 use super::Communicator;
-use crate::arrays::WordExchange;
 use crate::calls::choices::Seconds;
 use crate::calls::request::Request;
 use crate::counts::{self, Rows, Table};
@@ -78,7 +77,7 @@ impl Communicator {
         let receive = recv_counts.map(|counts| counts::row("recv_counts", counts, world_size, "rank")).transpose()?;
         let mut rows = Rows::of_rank(self.rank(), &send, receive.as_deref());
         let (deadline, words) = (self.endpoint.deadline(timeout), rows.words_mut().len());
-        let exchange = WordExchange::new(py, &self.endpoint, world_size, words, deadline)?;
+        let exchange = self.endpoint.exchange_of_words(py, words, deadline)?;
         if async_op {
             return self.endpoint.issue_rows(py, request, exchange, rows, timeout)?.into_bound_py_any(py);
         }

@@ -277,7 +277,7 @@ impl Communicator {
         Self { endpoint: Endpoint::of_rank(node, member.clone(), timeout), member }
     }
 
-    /// Refuses to end the program of the rank while a group is open: see [`crate::calls::group::OpenGroup::check_left`].
+    /// Refuses to end the program of the rank while a group is open: see [`crate::calls::open_group::OpenGroup::check_left`].
     pub(crate) fn check_left(&self, py: Python<'_>) -> PyResult<()> {
         self.endpoint.group.check_left(py)
     }

@@ -8,7 +8,7 @@ use nvcoll_engine::messages::transfer::{Direction, Envelope};
 use nvcoll_engine::messages::MOST_TAG;
 
 use super::Communicator;
-use crate::arrays::{MessageArray, ReceivedEnvelope};
+use crate::arrays::{IssuedMessage, MessageArray, ReceivedEnvelope};
 use crate::calls::choices::Seconds;
 use crate::calls::work::Work;
 use crate::integers::integer;
@@ -97,7 +97,7 @@ impl Communicator {
     ) -> PyResult<()> {
         let array = self.sent(x, dst, tag)?;
         if self.endpoint.group.is_open() {
-            return self.endpoint.group.add_message(py, array, timeout);
+            return self.endpoint.group.add(py, timeout, |group| group.add_message(py, array));
         }
         self.exchange(py, &[array], timeout)
     }
@@ -131,7 +131,7 @@ impl Communicator {
         self.endpoint.group.refuse(py, "isend")?;
         let array = self.sent(x, dst, tag)?;
         self.endpoint.count_message(&array);
-        array.issue(py, &self.member, self.endpoint.deadline(timeout), py.None())
+        self.issue(py, array, timeout, py.None())
     }
 
     /// Receives an array that a rank sends.
@@ -165,7 +165,7 @@ impl Communicator {
         let array = self.received("x", x, src, tag, "`tag`")?;
         let message = Message(array.received.clone());
         if self.endpoint.group.is_open() {
-            self.endpoint.group.add_message(py, array, timeout)?;
+            self.endpoint.group.add(py, timeout, |group| group.add_message(py, array))?;
         } else {
             self.exchange(py, &[array], timeout)?;
         }
@@ -204,7 +204,7 @@ impl Communicator {
         self.endpoint.group.refuse(py, "irecv")?;
         let array = self.received("x", x, src, tag, "`tag`")?;
         let message = Py::new(py, Message(array.received.clone()))?;
-        array.issue(py, &self.member, self.endpoint.deadline(timeout), message.into_any())
+        self.issue(py, array, timeout, message.into_any())
     }
 
     /// Sends an array to one rank and receives an array from the same or another rank. Both run at the same time.
@@ -249,8 +249,10 @@ impl Communicator {
         MessageArray::check_apart(py, &[&sent, &received], &[])?;
         let message = Message(received.received.clone());
         if self.endpoint.group.is_open() {
-            self.endpoint.group.add_message(py, sent, timeout)?;
-            self.endpoint.group.add_message(py, received, timeout)?;
+            self.endpoint.group.add(py, timeout, |group| {
+                group.add_message(py, sent);
+                group.add_message(py, received);
+            })?;
         } else {
             self.exchange(py, &[sent, received], timeout)?;
         }
@@ -289,6 +291,19 @@ impl Communicator {
         MessageArray::exchange(py, &self.member, arrays, || self.endpoint.deadline(timeout))?;
         self.endpoint.count_message(&arrays[0]);
         Ok(())
+    }
+
+    /// Begins a send or a receive, whose `Work` returns `result`.
+    fn issue(
+        &self,
+        py: Python<'_>,
+        array: MessageArray,
+        timeout: Option<Seconds>,
+        result: Py<PyAny>,
+    ) -> PyResult<Work> {
+        let deadline = self.endpoint.deadline(timeout);
+        let IssuedMessage { call, completion, transfer } = array.issue(py, &self.member, deadline)?;
+        Ok(Work::new(call, completion, result, self.member.clone()).of_transfer(transfer, deadline))
     }
 
     fn rank_named(&self, argument: &str, rank: &Bound<'_, PyAny>) -> PyResult<u32> {
