@@ -5,7 +5,6 @@ pub(crate) mod by_tile;
 pub(crate) mod doings;
 pub(crate) mod driver;
 pub mod fault;
-pub(crate) mod hold_up;
 pub mod pool;
 pub(crate) mod quiesce;
 pub(crate) mod report;

@@ -12,6 +12,7 @@ use crate::memory::world::World;
 use crate::sync::record::{words_of_message, CALLS, FLAGS, MESSAGES, PLACE, PLACES};
 use crate::sync::{Cause, Pair, Record, WaitStatus};
 use crate::system::memory::memory_ran_out;
+use crate::system::other_process::is_stopped;
 
 /// Turns a cause into the error of `own` ranks.
 ///
@@ -189,6 +190,12 @@ pub(crate) fn missing(world: &World, number: u32, own: &Range<u32>) -> (Vec<u32>
         several => format!("ranks {} have {what}", several.join(", ")),
     };
     (ranks, words)
+}
+
+/// Says which of some ranks are stopped, as far as the system tells.
+pub(crate) fn stopped_words(world: &World, ranks: &[u32]) -> String {
+    let stopped = ranks.iter().filter(|&&rank| world.process_of(rank).is_some_and(is_stopped));
+    stopped.map(|rank| format!("; the process of rank {rank} is stopped: continue it by SIGCONT")).collect()
 }
 
 #[cfg(all(test, not(loom)))]

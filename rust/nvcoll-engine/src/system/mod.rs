@@ -6,5 +6,4 @@ pub mod memory;
 #[cfg(target_os = "linux")]
 pub(crate) mod other_process;
 pub(crate) mod process;
-pub(crate) mod process_line;
 pub(crate) mod processors;

@@ -6,11 +6,9 @@
 //!
 //! Source: proc_pid_stat(5), pidfd_open(2), linux/pidfd.h, membarrier(2).
 
-use std::fs::read_dir;
+use std::fs::{read_dir, read_to_string};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-
-use crate::system::process_line::ProcessLine;
 
 /// How long a status other than 0 of a process that has begun to end is waited for. Chosen: it is set before the life word, but a busy machine
 /// takes milliseconds. So it takes as long until an end by `_exit(0)` or `exec` is told: both show 0.
@@ -34,6 +32,41 @@ pub(crate) fn interrupt_registered() -> bool {
 fn membarrier(command: i32) -> bool {
     // SAFETY: the call reads and writes no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// The flag of a thread that has begun to end, and never runs code of its program again. Cited: `PF_EXITING`, linux/sched.h.
+const EXITING: u64 = 4;
+
+/// What `/proc/PID/stat` says of a process, or of a thread.
+struct ProcessLine {
+    /// The letter of its state.
+    state: u8,
+    is_exiting: bool,
+    /// When it started, which with its number says which process it is.
+    started: u64,
+    /// Its wait status, once it has begun to end.
+    status: u16,
+}
+
+impl ProcessLine {
+    fn of(text: &str) -> Option<Self> {
+        // The name of the program stands in parentheses, and may contain any.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let state = fields.first()?.bytes().next()?;
+        let is_exiting = number(9)? & EXITING != 0 || matches!(state, b'Z' | b'X');
+        Some(Self { state, is_exiting, started: number(22)?, status: number(52)? as u16 })
+    }
+
+    /// Reads a file `stat`; `None` if the process does not exist, or cannot be seen from here.
+    fn read(path: &str) -> Option<Self> {
+        Self::of(&read_to_string(path).ok()?)
+    }
+}
+
+/// Says whether a process is stopped, by a signal or a debugger.
+pub(crate) fn is_stopped(process: u32) -> bool {
+    ProcessLine::read(&format!("/proc/{process}/stat")).is_some_and(|line| matches!(line.state, b'T' | b't'))
 }
 
 /// Another process.
@@ -124,7 +157,6 @@ fn information(descriptor: &OwnedFd) -> Option<Option<u16>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::read_to_string;
     use std::process::{Command, Stdio};
 
     /// Returns what is known of a process that ran a program of the shell, once before and once after it was collected.
@@ -140,6 +172,14 @@ mod tests {
         let before = process.wait_status();
         child.wait().unwrap();
         [before, process.wait_status()]
+    }
+
+    #[test]
+    fn the_name_of_a_program_may_contain_anything() {
+        let mut text = "12 (a) b) S 1".to_owned();
+        (5..=52).for_each(|field| text += &format!(" {field}"));
+        let line = ProcessLine::of(&text).unwrap();
+        assert_eq!((line.state, line.started, line.status), (b'S', 22, 52));
     }
 
     #[test]

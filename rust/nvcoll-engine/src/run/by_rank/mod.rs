@@ -16,7 +16,6 @@
 mod meeting;
 mod waiting;
 
-use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -30,9 +29,8 @@ use crate::program::order::Wait;
 use crate::program::store_choice::TimedStores;
 use crate::program::Workspace;
 use crate::run::fault::{Fault, Moment};
-use crate::run::hold_up::HoldUp;
 use crate::run::quiesce::{ring_everybody, wait_until_quiet};
-use crate::run::report::{error_of, missing, place_of_trouble, timed_out_before};
+use crate::run::report::{error_of, missing, place_of_trouble, stopped_words, timed_out_before};
 use crate::sync::{Cause, Doorbell};
 use meeting::{digest, ID};
 use waiting::not_entered;
@@ -98,8 +96,6 @@ pub(crate) struct RankWorker {
     gone: Vec<bool>,
     cursors: Vec<QueueCursor>,
     workspace: Workspace,
-    /// What peers did while the worker waited in this call.
-    hold_up: RefCell<HoldUp>,
     /// Whether everybody is known to have entered the previous call, by its proof.
     has_seen_all: bool,
     /// What its peers did when its time was up.
@@ -126,7 +122,6 @@ impl RankWorker {
             gone: vec![false; n],
             cursors: Vec::new(),
             workspace: Workspace::default(),
-            hold_up: RefCell::default(),
             has_seen_all: true,
             doings: OnceLock::new(),
             fault: None,
@@ -212,13 +207,12 @@ impl RankWorker {
                 return timed_out_before(self.rank());
             }
             let (ranks, words) = missing(world, number, &self.ranks);
-            deadline.error(call_in(pass, 0), words + doings + &self.hold_up.borrow().words(&ranks, doings))
+            deadline.error(call_in(pass, 0), words + doings + &stopped_words(world, &ranks))
         };
         error_of(world, &self.ranks, cause, own_call, late)
     }
 
     fn prepare(&mut self, world: &World, pass: Pass<'_>) {
-        *self.hold_up.get_mut() = HoldUp::default();
         self.has_ended_before = false;
         self.fit(pass);
         if self.known.id != pass.id() {

@@ -80,7 +80,6 @@ impl RankWorker {
                 let posted = posted.get_or_insert_with(|| PostedNotice::new(world.board(), self.rank_of_run(world)));
                 posted.post(self.notice(world, call, awaited(self)), false);
             }
-            self.hold_up.borrow_mut().before_sleep(world);
             let doorbell = world.lines[self.ranks.start as usize].doorbell();
             let until = patience.deadline.at();
             // The last question moves messages that came before the fence; those that come later ring.
@@ -103,7 +102,6 @@ impl RankWorker {
         give_up: impl FnOnce(),
     ) -> std::result::Result<(), Cause> {
         if patience.deadline.has_passed() {
-            self.hold_up.borrow_mut().at_deadline(world);
             give_up();
             return Err(world.abort().raise(Cause::TimedOut(self.ranks.start)));
         }
