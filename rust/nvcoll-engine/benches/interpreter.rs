@@ -20,7 +20,7 @@ use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::verify;
 use nvcoll_engine::call::{Call, CallPurpose};
-use nvcoll_engine::kernel::{Args, Arm, Isa, Kernel};
+use nvcoll_engine::kernel::{select, Args, Arm, Isa};
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::{Buffers, Deadline};
 
@@ -53,7 +53,7 @@ fn one_step(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("one step of 1 KiB");
     group.bench_function("kernel", |bencher| {
         let sources = starts.map(|start| start.cast_const());
-        let kernel = Kernel::select(Isa::detect(), DType::F32, Arm::Sum);
+        let kernel = select(Isa::detect(), DType::F32, Arm::Sum);
         let (src, dst) = (sources.as_ptr(), starts.as_ptr());
         let (scalars, divisor) = (std::ptr::null(), 1);
         let args = Args { src, n_src: 2, dst, n_dst: 2, count: COUNT, scalars, divisor, plain: 2, is_far: false };

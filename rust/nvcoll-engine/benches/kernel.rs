@@ -12,7 +12,7 @@
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
-use nvcoll_engine::kernel::{Args, Arm, Isa, Kernel};
+use nvcoll_engine::kernel::{select, Args, Arm, Isa};
 use nvcoll_engine::memory::block::MemoryBlock;
 use nvcoll_engine::roofline::{Roofline, StoreMode};
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn kernels(criterion: &mut Criterion) {
                                     plain: if is_plain { m } else { 0 },
                                     is_far: kib >= 1024,
                                 };
-                                let kernel = Kernel::select(isa, dtype, arm);
+                                let kernel = select(isa, dtype, arm);
                                 // SAFETY: live blocks of `bytes` bytes; the instruction set is from `available`.
                                 bencher.iter(|| unsafe { kernel.run(&args) });
                             });

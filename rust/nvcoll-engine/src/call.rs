@@ -11,7 +11,9 @@ use nvcoll_core::schedule::{Aliasing, Path};
 use std::hash::{Hash, Hasher};
 
 use crate::sync::Record;
-use description::COUNTS;
+
+/// Room for a table of counts in a description. Of a longer one, the last place has the sum of the rest. Chosen.
+const COUNTS: usize = 48;
 
 /// The number in a record for the algorithm `auto`.
 const AUTO: u8 = 255;

@@ -1,7 +1,7 @@
 //! A caller that flushes subnormals or rounds elsewhere changes no bit, and finds its control word as it left it.
 
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::kernel::{Args, Arm, FloatEnvironment, Isa, Kernel};
+use nvcoll_engine::kernel::{select, Args, Arm, FloatEnvironment, Isa};
 
 /// What a caller may have set: flush to zero (and denormals are zero), and rounding towards positive infinity.
 #[cfg(target_arch = "x86_64")]
@@ -66,7 +66,7 @@ fn sum_of<const BYTES: usize>(
         plain: 1,
         is_far: false,
     };
-    let kernel = Kernel::select(isa, dtype, Arm::Sum);
+    let kernel = select(isa, dtype, Arm::Sum);
     let before = control_word();
     set_control_word(UNUSUAL);
     {

@@ -7,7 +7,7 @@
 
 use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
-use nvcoll_engine::kernel::{reference, Args, Arm, Isa, Kernel};
+use nvcoll_engine::kernel::{reference, select, Args, Arm, Isa};
 use proptest::prelude::*;
 
 const GUARD: u8 = 0xa5;
@@ -134,7 +134,7 @@ fn check(isa: Isa, dtype: DType, arm: Arm, case: &Case) -> Result<(), String> {
     };
     // SAFETY: every pointer has `count` elements in `memory`; buffers are a room apart; a destination is a source exactly or
     // has a room of its own; the instruction set is from `available`.
-    unsafe { Kernel::select(isa, dtype, arm).run(&args) };
+    unsafe { select(isa, dtype, arm).run(&args) };
 
     let slices: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let expected = reference::fold(dtype, arm, &slices, &scalars, divisor);

@@ -2,7 +2,7 @@
 //! says, and every tie of 16 bits goes to the even neighbour, on every instruction set.
 
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::kernel::{reference, Args, Arm, Isa, Kernel};
+use nvcoll_engine::kernel::{reference, select, Args, Arm, Isa};
 
 /// Each small float with the bits of its mantissa.
 const SMALL: [(DType, u32); 4] = [(DType::F16, 10), (DType::BF16, 7), (DType::F8E4M3, 3), (DType::F8E5M2, 2)];
@@ -41,7 +41,7 @@ fn fold(isa: Isa, dtype: DType, arm: Arm, sources: &[Vec<u8>]) -> Vec<u8> {
         is_far: false,
     };
     // SAFETY: live vectors of `count` elements, the destination apart; the instruction set is from `available`.
-    unsafe { Kernel::select(isa, dtype, arm).run(&args) };
+    unsafe { select(isa, dtype, arm).run(&args) };
     result
 }
 

@@ -6,14 +6,11 @@
 use nvcoll_core::algorithm;
 use nvcoll_core::counts::Counts;
 
-use super::Call;
+use super::{Call, COUNTS};
 use crate::sync::posted::{text_of, write_text};
 
 /// Room for the name of an algorithm, 96 bytes, with the hash of its steps.
 const NAME_WORDS: usize = 12;
-
-/// Room for a table of counts. Of a longer one, the last place has the sum of the rest. Chosen.
-pub(super) const COUNTS: usize = 48;
 
 /// How many words a description has: the fingerprint of the call, the number of counts, the counts, the name.
 pub(crate) const DESCRIPTION_WORDS: usize = 2 + COUNTS + NAME_WORDS;

@@ -20,8 +20,8 @@ use super::arm::Fold;
 use super::element::Element;
 use super::half::Halves;
 use super::number::Accumulator;
+use super::run::Args;
 use super::stream::{Stream, LINE_BYTES};
-use super::Args;
 
 /// The least number of blocks for which aligning pays. Measured: about even at 4 to 16.
 const BLOCKS_WORTH_ALIGNING: usize = 8;

@@ -12,20 +12,23 @@ use super::float16::F16;
 use super::float8::{E4M3, E5M2, F8};
 use super::fold::fold;
 use super::half::Halves;
+use super::isa::Isa;
 use super::number::{Bits, Float, Number};
+use super::run::{Args, Kernel, KernelFunction};
 #[cfg(target_arch = "x86_64")]
 use super::stream::{Avx2, Avx512};
 use super::stream::{Baseline, Stream};
-use super::{Args, Isa, Kernel};
 use nvcoll_core::dtype::DType;
 
-/// An instance of the routine; the number is its count of elements.
-pub(super) type KernelFunction = unsafe fn(&Args, usize);
-
-/// Chooses the instance. The last number is the elements in a block: 256 bytes of accumulated values, which are four registers
-/// of AVX-512 and half the registers of AVX2. Measured: half as many are slower in the first-level cache, because the
-/// compiler then unrolls loops before it looks for vectors; twice as many do not fit AVX2's registers.
-pub(super) fn select(isa: Isa, dtype: DType, arm: Arm) -> Kernel {
+/// Chooses the kernel of a dtype, an arm and an instruction set.
+///
+/// The last number of an instance is the elements in a block: 256 bytes of accumulated values, which are four registers of AVX-512 and
+/// half the registers of AVX2. Measured: half as many are slower in the first-level cache, because the compiler then unrolls loops before
+/// it looks for vectors; twice as many do not fit AVX2's registers.
+///
+/// # Panics
+/// If the table of ops has no op that leads to `arm` on `dtype`; [`Op::check`](nvcoll_core::op::Op::check) asks it.
+pub fn select(isa: Isa, dtype: DType, arm: Arm) -> Kernel {
     match dtype {
         _ if arm == Arm::Copy => of::<u8, arm::Copy, 256>(isa).times(dtype.bytes()),
         DType::F32 => floats::<f32, 64>(isa, arm),

@@ -24,7 +24,7 @@ use crate::auto::components::connected_components;
 use crate::auto::work_split::may_stream;
 use crate::call::Call;
 use crate::error::{Error, Result};
-use crate::kernel::{Arm, Isa, Kernel};
+use crate::kernel::{select, Arm, Isa};
 use crate::memory::buffers::Buffers;
 use crate::sync::stamp::INLINE_BYTES;
 
@@ -143,7 +143,7 @@ impl Program {
             }
             self.scalar_of.extend(step.src.iter().map(|source| source.contribution));
             self.scalar_of.extend(std::iter::repeat_n(None, written.len()));
-            let kernel = Kernel::select(isa, self.call.dtype, arm);
+            let kernel = select(isa, self.call.dtype, arm);
             let is_scaled = arm == Arm::SumScaled;
             let (n_src, n_dst, n_plain) = (n_src as u32, written.len() as u32, plain.len() as u32);
             self.folds.push(BoundFold { kernel, first_address, n_src, n_dst, is_scaled, n_plain, chunk, count });

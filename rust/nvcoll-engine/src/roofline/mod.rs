@@ -20,15 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::system::processors;
 
-/// The kind of stores for the sums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreMode {
-    /// Ordinary stores.
-    Plain,
-    /// Non-temporal stores, where the buffers have the same offset within a line and the processor has such stores;
-    /// else ordinary.
-    NonTemporal,
-}
+pub use sum::StoreMode;
 
 #[derive(Clone)]
 struct SumJob {

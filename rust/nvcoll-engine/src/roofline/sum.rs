@@ -3,11 +3,20 @@
 //! For 2, 4 and 8 buffers the compiler knows the number, keeps the addresses in registers and unrolls. The first sums are
 //! made one by one, until the first buffer is at a line.
 
-use super::StoreMode;
 use std::ops::Range;
 
 /// A cache line of floats.
 const LINE: usize = 16;
+
+/// The kind of stores for the sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreMode {
+    /// Ordinary stores.
+    Plain,
+    /// Non-temporal stores, where the buffers have the same offset within a line and the processor has such stores;
+    /// else ordinary.
+    NonTemporal,
+}
 
 /// Sums a range of all buffers into all buffers.
 ///
