@@ -377,20 +377,6 @@ def test_the_average_of_unsigned_integers(n):
         assert dist.all_reduce(x, dist.ReduceOp.AVG, async_op=True).get_future().wait()[0].tolist() == [n] * 3
 
 
-def test_ddp_is_told_of_a_call_that_fails(n):
-    from torch.nn.parallel import DistributedDataParallel
-
-    model = DistributedDataParallel(torch.nn.Linear(3, 3))
-    model(torch.ones(1, 3)).sum().backward()
-    dist.barrier()
-    if dist.get_rank() == 0:
-        with pytest.raises(dist.DistBackendError, match="Mismatch: rank 0 called broadcast"):
-            dist.broadcast(torch.ones(5), 0)
-    else:  # C++ of torch waits for this call
-        with pytest.raises(RuntimeError, match="Mismatch: rank 0 called broadcast"):
-            model(torch.ones(1, 3)).sum().backward()
-
-
 def test_futures_end_with_the_error_of_their_call(n):
     if dist.get_rank() == 0:
         with pytest.raises(dist.DistBackendError):

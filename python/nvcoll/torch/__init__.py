@@ -15,6 +15,7 @@
 | `tensors` | lists of tensors as one array, dtypes that nvcoll does not know |
 | `works` | ``Work`` and ``Future`` of a call |
 | `profiling` | events for torch's profiler |
+| `private` | private names of torch, and the versions that have them |
 | `strict` | what NCCL would refuse |
 | `reporting` | what the calls would cost on other machines |
 """

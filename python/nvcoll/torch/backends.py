@@ -10,13 +10,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from torch._C import _distributed_c10d
-
+from nvcoll.torch import private
 from nvcoll.torch.calls import Calls
 from nvcoll.torch.rendezvous import Ranks
 
 
-class _Backend(Calls, _distributed_c10d.Backend):
+class _Backend(Calls, private.Backend):
     """The CPU's part of a process group.
 
     Args:
@@ -35,13 +34,5 @@ class _Backend(Calls, _distributed_c10d.Backend):
         self._leave()
 
 
-def _is_constructible() -> bool:
-    try:
-        _distributed_c10d.Backend(0, 1)
-    except TypeError:
-        return False
-    return True
-
-
-Backend: Any = _Backend if _is_constructible() else None
+Backend: Any = _Backend if private.has_constructible_backends() else None
 """The class; None before torch 2.14, where Python cannot make a subclass of torch's."""

@@ -17,29 +17,27 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import ReduceOp as _Op
 
 import nvcoll
+from nvcoll.torch import private
 from nvcoll.torch.monitored import monitored_barrier
 from nvcoll.torch.profiling import record
 from nvcoll.torch.rendezvous import Ranks
 from nvcoll.torch.sparse import all_reduce_sparse
-from nvcoll.torch.tensors import Parts, array, movable, only, write_back
-from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, invalid, leave_untraced, torch_error
+from nvcoll.torch.tensors import Parts, array, movable, only, writing_back
+from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, Together, forget_ended, invalid, torch_error
 
 Tensors = Sequence[torch.Tensor]
 
-_KINDS = _Op.RedOpType
-
 OPS = {
-    _KINDS.SUM: "sum",
-    _KINDS.AVG: "avg",
-    _KINDS.PRODUCT: "prod",
-    _KINDS.MIN: "min",
-    _KINDS.MAX: "max",
-    _KINDS.BAND: "band",
-    _KINDS.BOR: "bor",
-    _KINDS.BXOR: "bxor",
+    private.KINDS.SUM: "sum",
+    private.KINDS.AVG: "avg",
+    private.KINDS.PRODUCT: "prod",
+    private.KINDS.MIN: "min",
+    private.KINDS.MAX: "max",
+    private.KINDS.BAND: "band",
+    private.KINDS.BOR: "bor",
+    private.KINDS.BXOR: "bxor",
 }
 
 ALIASES = {
@@ -62,6 +60,7 @@ class Calls:
         self._comm, self._leave = ranks.comm, ranks.leave
         self._turn, self._issuing = ranks.turn, ranks.issuing
         self._in_flight: set[CallWork] = set()
+        self._block: list[CallWork] | None = None
         self.set_timeout(timeout)
         self._comm._move_in_background()
 
@@ -145,7 +144,7 @@ class Calls:
             opts,
             outputs[0],
             lambda **how: self._comm.all_gather(x, counts=counts, out=parts.array, **how),
-            parts.write_back,
+            lists=[parts],
         )
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
@@ -164,7 +163,7 @@ class Calls:
             opts,
             [x for of_rank in outputs for x in of_rank],
             lambda: [self._comm.all_gather(x, out=part.array) for x, part in zip(xs, parts, strict=True)],
-            lambda: write_back(parts),
+            lists=parts,
         )
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> dist.Work:
@@ -176,7 +175,7 @@ class Calls:
             opts,
             outputs[0],
             lambda **how: self._comm.gather(x, root=root, out=parts.array, **how),
-            parts.write_back,
+            lists=[parts],
         )
 
     def gather_single(self, output: torch.Tensor | None, input: torch.Tensor, opts: Any) -> dist.Work:
@@ -215,7 +214,7 @@ class Calls:
             lambda **how: self._comm.all_to_all(
                 sent.array, counts=sent.counts, recv_counts=received.counts, out=received.array, **how
             ),
-            received.write_back,
+            lists=[received],
         )
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
@@ -239,10 +238,14 @@ class Calls:
     # Coalescing: each call of a block runs as it comes
 
     def start_coalescing(self, device: torch.device | None = None) -> None:
-        return None
+        self._block = []
 
     def end_coalescing(self, device: torch.device | None = None) -> dist.Work:
-        return DONE
+        """Returns the work of all calls issued since `start_coalescing`."""
+        works, self._block = self._block, None
+        if not works:
+            return DONE
+        return CallWork(Together(works), [x for one in works for x in one.result()])
 
     # How a call is made
 
@@ -263,7 +266,14 @@ class Calls:
 
         return "sum", divide
 
-    def _make(self, opts: Any, results: Tensors, call: Callable[..., Any], finish: Finish | None = None) -> dist.Work:
+    def _make(
+        self,
+        opts: Any,
+        results: Tensors,
+        call: Callable[..., Any],
+        finish: Finish | None = None,
+        lists: Sequence[Parts] = (),
+    ) -> dist.Work:
         """Makes a call at once, or issues it.
 
         Args:
@@ -271,12 +281,14 @@ class Calls:
             results: the tensors that the future of the work returns.
             call: takes ``timeout`` and ``async_op``.
             finish: what is left to do when the call is over.
+            lists: the lists of tensors that it writes.
         """
+        finish = finish or writing_back(lists)
         timeout = _seconds(getattr(opts, "timeout", None)) or self._timeout_s
         try:
             if getattr(opts, "asyncOp", True):
                 with self._issuing:
-                    return CallWork(call(timeout=timeout, async_op=True), results, finish, self._in_flight)
+                    return self._issued(call(timeout=timeout, async_op=True), results, finish, lists)
             with self._turn:
                 try:
                     call(timeout=timeout)
@@ -286,10 +298,17 @@ class Calls:
             raise torch_error(error) from error
         if finish is not None:
             finish()
+        if self._in_flight:
+            forget_ended(self._in_flight)
         return DONE
 
     def _make_group(
-        self, opts: Any, results: Tensors, calls: Callable[[], Any], finish: Finish | None = None
+        self,
+        opts: Any,
+        results: Tensors,
+        calls: Callable[[], Any],
+        finish: Finish | None = None,
+        lists: Sequence[Parts] = (),
     ) -> dist.Work:
         """Makes several calls together: see `_make`. They are issued in any case, so that locks are held briefly."""
         timeout = _seconds(getattr(opts, "timeout", None)) or self._timeout_s
@@ -299,7 +318,7 @@ class Calls:
                     calls()
                 if group.work is None:
                     return DoneWork(results)
-                work = CallWork(group.work, results, finish, self._in_flight)
+                work = self._issued(group.work, results, finish or writing_back(lists), lists)
         except nvcoll.Error as error:
             raise torch_error(error) from error
         if not getattr(opts, "asyncOp", True):
@@ -309,15 +328,33 @@ class Calls:
     def _message(self, tensors: Tensors, begin: Callable[[torch.Tensor, float | None], nvcoll.Work]) -> dist.Work:
         try:
             with self._issuing:
-                return CallWork(begin(movable(only(tensors)), self._timeout_s), tensors)
+                return self._remembered(CallWork(begin(movable(only(tensors)), self._timeout_s), tensors))
         except nvcoll.Error as error:
             raise torch_error(error) from error
+
+    def _issued(self, work: nvcoll.Work, results: Tensors, finish: Finish | None, lists: Sequence[Parts]) -> CallWork:
+        for parts in lists:
+            if parts.is_copy:
+                work._keep(parts.tensors)
+        return self._remembered(CallWork(work, results, finish, self._in_flight))
+
+    def _remembered(self, work: CallWork) -> CallWork:
+        """Adds a work to the coalescing block, if there is one."""
+        if self._block is not None:
+            self._block.append(work)
+        return work
 
     def _parts(self, tensors: Tensors, *, is_read: bool) -> Parts:
         if len(tensors) != self._comm.world_size:
             raise invalid(f"found a list of {len(tensors)} tensors, expected {self._comm.world_size}: one per rank")
         parts = Parts(tensors)
-        if is_read and parts.is_copy:
+        if not parts.is_copy:
+            return parts
+        try:
+            self._comm._refuse_in_flight(parts.tensors, not is_read)
+        except nvcoll.Error as error:
+            raise torch_error(error) from error
+        if is_read:
             self._wait_for_writers(tensors)
             parts.copy()
         return parts
@@ -360,7 +397,7 @@ for _old, _new in ALIASES.items():
     setattr(Calls, _old, getattr(Calls, _new))
 
 
-leave_untraced(Calls)
+private.leave_untraced(Calls)
 
 
 def op_of(opts: Any) -> Any:
@@ -372,11 +409,8 @@ def op_of(opts: Any) -> Any:
     known = OPS.get(kind)
     if known is not None:
         return known
-    if kind == _KINDS.PREMUL_SUM:
-        factor = op.__getstate__()[1]
-        if isinstance(factor, torch.Tensor):
-            factor = factor.item()
-        return nvcoll.premul_sum(factor)
+    if kind == private.KINDS.PREMUL_SUM:
+        return nvcoll.premul_sum(private.factor_of(op))
     raise invalid(f"found op {kind}, expected PREMUL_SUM or one of {', '.join(known.name for known in OPS)}")
 
 

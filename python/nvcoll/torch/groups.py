@@ -6,7 +6,6 @@ raise the same error, as with NCCL. After a call with invalid arguments the grou
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import nvcoll
-from nvcoll.torch import strict
+from nvcoll.torch import private, strict
 from nvcoll.torch.backends import Backend
 from nvcoll.torch.calls import Calls
 from nvcoll.torch.rendezvous import Ranks, ranks_of
@@ -48,9 +47,7 @@ class ProcessGroup(Calls, dist.ProcessGroup):
         self._store = store
         self._name = self._description = ""
         if Backend is not None:
-            kind = dist.ProcessGroup.BackendType.CUSTOM
-            self._set_default_backend(kind)
-            self._register_backend(CPU, kind, Backend(replace(ranks, leave=lambda: None), timeout))
+            private.register_backend(self, CPU, Backend(replace(ranks, leave=lambda: None), timeout))
 
     def name(self) -> str:
         return "nvcoll"
@@ -124,7 +121,7 @@ def communicator(group: dist.ProcessGroup | None = None) -> nvcoll.Communicator:
 
 def recent_calls() -> list[tuple[str, list[tuple[int, str]]]]:
     """Returns the last calls of this rank in each process group of nvcoll, newest first, with the name of the group."""
-    groups = [group for group in dist.distributed_c10d._world.pg_map if isinstance(group, ProcessGroup)]
+    groups = [group for group in private.process_groups() if isinstance(group, ProcessGroup)]
     return [(group.group_name, group._comm.recent_calls()) for group in groups]
 
 
@@ -135,7 +132,7 @@ def create(options: Any, _backend_options: Any) -> Any:
         ranks = ranks_of(options)
     except nvcoll.Error as error:
         raise torch_error(error) from error
-    if _is_for_several_backends():
+    if private.is_for_several_backends():
         if Backend is None:
             raise torch_error(
                 nvcoll.InvalidArgument(
@@ -145,12 +142,3 @@ def create(options: Any, _backend_options: Any) -> Any:
             )
         return Backend(ranks, options.timeout)
     return made_by(ranks, options.store, options.timeout)
-
-
-def _is_for_several_backends() -> bool:
-    """Says whether the group has several backends, one per device. torch does not tell, so its variables are read."""
-    frame = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
-        frame = frame.f_back  # type: ignore[assignment]
-    config = frame.f_locals.get("backend_config") if frame is not None else None
-    return config is not None and len(set(config.get_device_backend_map().values())) > 1

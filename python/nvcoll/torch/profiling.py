@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.autograd import _profiler_enabled, _record_function_with_args_enter, _record_function_with_args_exit
 
 import nvcoll_autoload
+from nvcoll.torch import private
 from nvcoll.torch.works import CallWork, later
 
 EVENTS = {
@@ -53,14 +53,14 @@ def record(owner: type) -> None:
 def _recorded(method: Callable[..., dist.Work], event: str, place: int | None) -> Callable[..., dist.Work]:
     @functools.wraps(method)
     def call(self: Any, *arguments: Any, **keywords: Any) -> dist.Work:
-        if not _profiler_enabled():
+        if not private.is_profiled():
             return method(self, *arguments, **keywords)
         inputs = _flat(arguments[place]) if place is not None and place < len(arguments) else []
-        begun = _record_function_with_args_enter(event, *inputs)
+        begun = private.begin_event(event, *inputs)
         try:
             work = method(self, *arguments, **keywords)
         except BaseException:
-            _record_function_with_args_exit(begun)
+            private.end_event(begun)
             raise
         _end_with(work, begun)
         return work
@@ -71,7 +71,7 @@ def _recorded(method: Callable[..., dist.Work], event: str, place: int | None) -
 def _end_with(work: dist.Work, begun: Any) -> None:
     """Ends an event when its call is over."""
     is_over: torch.futures.Future[None] = torch.futures.Future()
-    event = torch.ops.profiler._call_end_callbacks_on_jit_fut(begun, is_over)
+    event = private.end_event_with(begun, is_over)
     if isinstance(work, CallWork):
         work.end_event(event, is_over)
     else:

@@ -7,7 +7,7 @@ otherwise it is a copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -63,20 +63,26 @@ class Parts:
 
     Args:
         tensors: the tensors; nvcoll moves them.
+
+    Attributes:
+        tensors: the tensors, as nvcoll moves them.
+        array: their elements.
+        counts: the elements of each tensor.
+        is_copy: whether the array is a copy.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._tensors = [movable(x) for x in tensors]
+        self.tensors = [movable(x) for x in tensors]
         kinds = sorted({str(x.dtype) for x in tensors})
         if len(kinds) > 1:
             raise invalid(f"found tensors of several dtypes in one list: {', '.join(kinds)}")
-        self.counts = [x.numel() for x in self._tensors]
-        adjacent = _adjacent(self._tensors)
+        self.counts = [x.numel() for x in self.tensors]
+        adjacent = _adjacent(self.tensors)
         self.is_copy = adjacent is None
         if adjacent is not None:
             self.array = adjacent
         else:
-            self.array = torch.empty(sum(self.counts), dtype=self._tensors[0].dtype)
+            self.array = torch.empty(sum(self.counts), dtype=self.tensors[0].dtype)
 
     @property
     def are_even(self) -> bool:
@@ -85,19 +91,23 @@ class Parts:
 
     def copy(self) -> None:
         """Copies the elements of the tensors to the array."""
-        torch.cat([x.reshape(-1) for x in self._tensors], out=self.array)
+        torch.cat([x.reshape(-1) for x in self.tensors], out=self.array)
 
     def write_back(self) -> None:
-        """Copies the elements of the array to the tensors, if it is a copy."""
-        if self.is_copy:
-            for x, part in zip(self._tensors, self.array.split(self.counts), strict=True):
-                x.copy_(part.view(x.shape))
+        """Copies the elements of the array to the tensors."""
+        for x, part in zip(self.tensors, self.array.split(self.counts), strict=True):
+            x.copy_(part.view(x.shape))
 
 
-def write_back(several: Sequence[Parts]) -> None:
-    """Copies the elements of several arrays to their tensors."""
-    for parts in several:
-        parts.write_back()
+def writing_back(lists: Sequence[Parts]) -> Callable[[], None] | None:
+    """Returns a function that copies the elements of arrays to their tensors; None if no array is a copy."""
+    copies = [parts for parts in lists if parts.is_copy]
+
+    def write() -> None:
+        for parts in copies:
+            parts.write_back()
+
+    return write if copies else None
 
 
 def _adjacent(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:

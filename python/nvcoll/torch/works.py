@@ -12,23 +12,27 @@ them: the thread that waits, or the thread of the call.
 A callback of a `Future` may make calls, as those of PowerSGD do. Ranks must make calls in one order, so ``then`` waits
 for the call and runs the callback at once, on the thread of the program. NCCL too runs callbacks where they are added.
 Futures end on separate threads, since C++ may have callbacks that wait for the next call (``collect_all``).
+
+C++ of torch makes a RuntimeError of each Python exception that it finds in a future. So in a backward pass `then`
+raises the error at once, and DDP gets a `_Failed`.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
-from types import FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
 import nvcoll
+from nvcoll.torch import private
 
 Finish = Callable[[], None]
 
@@ -43,19 +47,6 @@ def torch_error(error: nvcoll.Error) -> RuntimeError:
 def invalid(message: str) -> RuntimeError:
     """Returns the exception for arguments that cannot be used."""
     return torch_error(nvcoll.InvalidArgument(message))
-
-
-def leave_untraced(owner: type) -> None:
-    """Keeps torch.compile from tracing the methods of a class, which are in C++ in other backends.
-
-    DDP calls them from C++ while compiled code runs, and then torch.compile looks at each frame of Python.
-    """
-    from torch._C._dynamo import eval_frame
-
-    skip = eval_frame._FrameAction.SKIP
-    for method in vars(owner).values():
-        if isinstance(method, FunctionType):  # it, and what it calls
-            eval_frame.set_code_exec_strategy(method.__code__, eval_frame._FrameExecStrategy(skip, skip))
 
 
 class DoneWork(dist.Work):
@@ -92,6 +83,15 @@ class DoneWork(dist.Work):
 DONE = DoneWork()
 
 
+class _Work(Protocol):
+    """What `CallWork` needs of a `nvcoll.Work`."""
+
+    def wait(self, timeout: float | None = None) -> Any: ...
+    def done(self) -> bool: ...
+    def exception(self) -> BaseException | None: ...
+    def _when_done(self, ring: Callable[[], object]) -> None: ...
+
+
 class CallWork(dist.Work):
     """The work of a call in flight.
 
@@ -104,7 +104,7 @@ class CallWork(dist.Work):
 
     def __init__(
         self,
-        work: nvcoll.Work,
+        work: _Work,
         results: Sequence[torch.Tensor],
         finish: Finish | None = None,
         in_flight: set[CallWork] | None = None,
@@ -115,11 +115,10 @@ class CallWork(dist.Work):
         self._finish = finish
         self._finishing = threading.Lock()
         self._future: _Future | None = None
-        self._in_flight: set[CallWork] = set() if in_flight is None else in_flight
-        for one in list(self._in_flight):  # other threads discard theirs meanwhile
-            if one._work.done():
-                self._in_flight.discard(one)
-        self._in_flight.add(self)
+        self._in_flight = in_flight
+        if in_flight is not None:
+            forget_ended(in_flight)
+            in_flight.add(self)
         self._is_inference = torch.is_inference_mode_enabled()
         self._event: Any = None
         if finish is not None:
@@ -131,7 +130,7 @@ class CallWork(dist.Work):
             self._work.wait(seconds if seconds > 0 else None)
         except nvcoll.Error as error:
             raise torch_error(error) from error
-        self._in_flight.discard(self)
+        self._forget()
         self._end()
         if self._event is not None:
             self._event.wait()
@@ -162,7 +161,7 @@ class CallWork(dist.Work):
         return self._results
 
     def _source_rank(self) -> int:
-        message = self._work.wait()
+        message: Any = self._work.wait()
         return int(message.source)
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
@@ -181,13 +180,17 @@ class CallWork(dist.Work):
         if error is None:
             future.set_result(self._results)
         else:
-            future.set_exception(error)
-        self._in_flight.discard(self)
+            future.fail(error, self._results)
+        self._forget()
 
     def end_event(self, event: torch.futures.Future[Any], is_over: torch.futures.Future[None]) -> None:
         """Ends an event of the profiler when the call is over. `wait` returns after the event has ended."""
         self._event = event
         self._work._when_done(lambda: later(is_over.set_result, None))
+
+    def _forget(self) -> None:
+        if self._in_flight is not None:
+            self._in_flight.discard(self)
 
     def _end(self) -> None:
         """Does what is left to do, once."""
@@ -202,25 +205,73 @@ class CallWork(dist.Work):
             self._end()
 
 
+def forget_ended(in_flight: set[CallWork]) -> None:
+    """Removes the works of calls that are over."""
+    for one in list(in_flight):  # other threads discard theirs meanwhile
+        if one._work.done():
+            in_flight.discard(one)
+
+
+class Together:
+    """Several works as one, for `CallWork`.
+
+    Args:
+        works: the works, in the order of issue.
+    """
+
+    def __init__(self, works: Sequence[CallWork]) -> None:
+        self._works = works
+
+    def wait(self, timeout: float | None = None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for one in self._works:
+            left = None if deadline is None else timedelta(seconds=max(deadline - time.monotonic(), 1e-6))
+            one.wait(left)
+
+    def done(self) -> bool:
+        return all([one.is_completed() for one in self._works])
+
+    def exception(self) -> BaseException | None:
+        return next(filter(None, (one.exception() for one in self._works)), None)
+
+    def _when_done(self, ring: Callable[[], object]) -> None:
+        later(self._ring, ring)
+
+    def _ring(self, ring: Callable[[], object]) -> None:
+        with suppress(Exception):  # `exception` has it
+            self.wait()
+        ring()
+
+
 class _Future(torch.futures.Future[Any]):
-    """The future of a call in flight."""
+    """The future of a call in flight, or of a callback of it."""
 
     def then(self, callback: Callable[..., Any]) -> Any:
         self._await()
-        return super().then(callback)
+        following = _Future()
+        try:
+            following.set_result(callback(self))
+        except Exception as error:
+            if private.is_in_backward():
+                raise
+            following.set_exception(error)
+        return following
 
     def add_done_callback(self, callback: Callable[..., None]) -> None:
         self._await()
         super().add_done_callback(callback)
 
     def set_exception(self, error: Any) -> None:
+        self.fail(error, ())
+
+    def fail(self, error: BaseException, results: Sequence[torch.Tensor]) -> None:
         """Ends the future with an error. C++, which does not see torch's exceptions of futures, reads `_Failed`."""
 
         def raise_error(_failed: Any) -> None:
             raise error
 
-        self._set_unwrap_func(raise_error)
-        self.set_result(_Failed(error))
+        private.set_unwrap_function(self, raise_error)
+        self.set_result(_Failed(error, results))
 
     def _await(self) -> None:
         with suppress(Exception):  # the callback finds the error
@@ -228,22 +279,32 @@ class _Future(torch.futures.Future[Any]):
 
 
 class _Failed:
-    """The result of a future whose call has failed: it raises the error where C++, as of DDP, looks for its tensors.
+    """The result of a future whose call has failed, for C++, which looks for the tensors in it.
+
+    DDP looks for them at the end of a backward pass. It finds them, and the pass ends with a callback that raises the
+    error. Elsewhere the error is raised here, and C++ makes a RuntimeError of it.
 
     Args:
         error: the error of the call.
+        results: the tensors that the call would have written.
     """
 
-    def __init__(self, error: BaseException) -> None:
-        self._error = error
+    def __init__(self, error: BaseException, results: Sequence[torch.Tensor]) -> None:
+        self._error, self._results = error, results
 
     def __reduce__(self) -> Any:
+        if not private.is_in_backward() or not self._results:
+            raise self._error
+        private.at_end_of_backward(self._raise)
+        return list, (self._results,)
+
+    def _raise(self) -> None:
         raise self._error
 
 
-leave_untraced(CallWork)
-leave_untraced(DoneWork)
-leave_untraced(_Future)
+private.leave_untraced(CallWork)
+private.leave_untraced(DoneWork)
+private.leave_untraced(_Future)
 
 
 def later(function: Callable[..., Any], *arguments: Any) -> None:

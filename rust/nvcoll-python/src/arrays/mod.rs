@@ -70,6 +70,6 @@ pub(crate) use caller::Caller;
 pub(crate) use contract::Contract;
 pub(crate) use message::{IssuedMessage, MessageArray, ReceivedEnvelope};
 pub(crate) use operands::{Operands, Passed};
-pub(crate) use ranks::place_of_rank;
+pub(crate) use ranks::{place_of_rank, places_of};
 pub(crate) use repeated::{PlainCall, RepeatedCalls};
 pub(crate) use symmetric::empty as empty_symmetric;

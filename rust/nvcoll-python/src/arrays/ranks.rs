@@ -141,6 +141,11 @@ pub(crate) fn place_of_rank(
     Ok(OriginalArray { address: array.first.addr(), layout: array.layout.clone(), is_written })
 }
 
+/// Returns the places of arrays that one rank passed in a list.
+pub(crate) fn places_of(rank: u32, objects: &[Bound<'_, PyAny>], is_written: bool) -> PyResult<Vec<OriginalArray>> {
+    objects.iter().map(|object| place_of_rank("x", object, rank, is_written)).collect()
+}
+
 fn check_number(py: Python<'_>, argument: &str, found: usize, wanted: usize) -> PyResult<()> {
     if found == wanted {
         return Ok(());

@@ -21,7 +21,8 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::{Completion, WaitEnd};
 use nvcoll_engine::{Deadline, Error};
 
-use crate::arrays::in_flight::{self, Outcome};
+use crate::arrays::in_flight::{self, InFlight, LaneOfRank, Outcome};
+use crate::arrays::places_of;
 use crate::calls::choices::{deadline, Seconds};
 use crate::error::{of_engine, raise};
 use crate::gil::{attached, patiently};
@@ -108,6 +109,22 @@ impl Work {
         self.completion.when_done(move || {
             attached(|py| ring.call0(py).map_or_else(|error| error.write_unraisable(py, Some(ring.bind(py))), drop));
         });
+        Ok(())
+    }
+
+    /// Keeps arrays until the call is over, which then writes them, and refuses them to other communicators meanwhile. Not public.
+    fn _keep(&self, py: Python<'_>, arrays: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let held: Vec<Py<PyAny>> = arrays.iter().map(|array| array.clone().unbind()).collect();
+        in_flight::add(
+            py,
+            InFlight {
+                call: self.call.clone(),
+                lane: Some(LaneOfRank::of(&self.member)),
+                arrays: places_of(self.member.rank(), &arrays, true)?,
+                completion: self.completion.clone(),
+                give_back: Box::new(move || drop(held)),
+            },
+        );
         Ok(())
     }
 

@@ -13,6 +13,8 @@ use pyo3::types::PyTuple;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
 
+use crate::arrays::in_flight::{self, LaneOfRank};
+use crate::arrays::places_of;
 use crate::calls::choices::Seconds;
 use crate::calls::endpoint::Endpoint;
 use crate::calls::group::Group;
@@ -173,6 +175,13 @@ impl Communicator {
     /// computes, or waits in another communicator. Not public.
     fn _move_in_background(&self) {
         self.member.move_in_background();
+    }
+
+    /// Refuses arrays that a call copies, while a call of another communicator has them. Not public: it is for torch's lists of tensors.
+    fn _refuse_in_flight(&self, py: Python<'_>, arrays: Vec<Bound<'_, PyAny>>, is_written: bool) -> PyResult<()> {
+        let arrays = places_of(self.rank(), &arrays, is_written)?;
+        let label = |at| format!("tensor {at} of a list");
+        in_flight::check(py, &"a call", &arrays, Some(LaneOfRank::of(&self.member)), label)
     }
 
     /// Returns a communicator of the remaining ranks, after a rank was lost.
