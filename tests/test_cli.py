@@ -17,7 +17,7 @@ from command_line import PROGRAM, file_of_mine, refused, run
 import nvcoll
 from nvcoll.cli.info import info
 
-COMMANDS = ["bench", "explain", "run", "verify", "predict", "compare", "show", "algorithms", "fabric", "info", "trace"]
+COMMANDS = ["bench", "explain", "run", "verify", "predict", "compare", "show", "algorithms", "fabric", "info", "dump"]
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "json.md").read_text()
 

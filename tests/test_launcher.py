@@ -41,7 +41,7 @@ def meet():
 SLEEP = "time.sleep(600)\n"
 """What ranks do that are to be ended."""
 
-GRACE = "from nvcoll.cli import main\nfrom nvcoll.cli.run import launcher\nlauncher.GRACE_S = 0.2\nmain()\n"
+GRACE = "from nvcoll.cli import main\nfrom nvcoll.ranks import processes\nprocesses.GRACE_S = 0.2\nmain()\n"
 """The program, with less patience."""
 
 
@@ -332,6 +332,33 @@ def test_ranks_that_end_by_a_signal_end_the_job(script, number, status):
     assert re.fullmatch(words, err.splitlines()[-1])
     assert err.count("KeyboardInterrupt") in ((1, 2) if number == signal.SIGINT else (0,))
     wait_for_ends(processes)
+
+
+def test_ctrl_c_is_status_130_however_ranks_end_by_it(script):
+    end_otherwise = "def ended(*_):\n    sys.exit(3)\nsignal.signal(signal.SIGINT, ended)\n"
+    job = start(2, script(f"{end_otherwise}print('ready', rank)\n{SLEEP}"))
+    told(job, 2)
+    job.send_signal(signal.SIGINT)
+    assert end(job, 130)[1] == "nvcoll: interrupted: nvcoll run has passed signal 2 (SIGINT) on to the ranks\n"
+
+
+def test_ctrl_c_in_a_call_is_an_interrupt_on_every_rank(script):
+    join = "import nvcoll, numpy\ncomm = nvcoll.init()\nprint('ready', rank)\n"
+    job = start(3, script(f"{join}while True:\n    comm.all_reduce(numpy.ones(9))\n"))
+    told(job, 3)
+    job.send_signal(signal.SIGINT)
+    err = end(job, 130)[1]
+    assert "Aborted" not in err and "lost sys.stderr" not in err
+
+
+def test_a_second_ctrl_c_kills_ranks_that_do_not_end(script):
+    stay = "signal.signal(signal.SIGINT, lambda *_: print('told', rank))\nprint('ready', rank)\n"
+    job = start(2, script(f"{stay}while True:\n    time.sleep(0.1)\n"))
+    told(job, 2)
+    job.send_signal(signal.SIGINT)
+    told(job, 2)
+    job.send_signal(signal.SIGINT)
+    end(job, 130)
 
 
 def test_a_signal_that_is_ignored_is_not_passed_on(script):

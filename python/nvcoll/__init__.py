@@ -7,6 +7,17 @@
 ...     _ = node.all_reduce(grads)
 >>> all(np.array_equal(g, expected) for g in grads)
 True
+
+The package has rooms. A room uses only rooms above it, and no file uses itself through others::
+
+    text        numbers and tables for people
+    draw        pictures of schedules, machines and timelines
+    authoring   algorithms that users write
+    cost        prices, comparisons, reports
+    ranks       nodes and jobs, and the processes of ranks
+    testing     runs with faults
+    torch       the backend of torch.distributed
+    cli         the command line
 """
 
 from nvcoll._nvcoll import (
@@ -48,7 +59,8 @@ from nvcoll._nvcoll import (
 from nvcoll.authoring.algorithms import Algorithm, algorithm
 from nvcoll.cost.comparison import Comparison, ComparisonRow, compare
 from nvcoll.cost.price import Price
-from nvcoll.cost.report import Report, ReportRow
+from nvcoll.cost.report import Report
+from nvcoll.cost.rows import ReportRow
 from nvcoll.ranks.membership import finalize, init, step
 from nvcoll.ranks.node import Node
 from nvcoll.ranks.spawning import spawn

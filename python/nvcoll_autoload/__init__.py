@@ -16,10 +16,7 @@ import os
 import warnings
 from typing import Any
 
-VARIABLE = "NVCOLL_TORCH"
-"""The environment variable whose value `REPLACE` replaces gloo by nvcoll."""
-
-REPLACE = "replace"
+from nvcoll_autoload.replacing import REPLACE, VARIABLE, replaces_gloo
 
 
 def register() -> None:
@@ -31,11 +28,6 @@ def register() -> None:
             _register(dist)
     except Exception as error:
         _warn(f"nvcoll cannot be registered as a backend of torch.distributed: {type(error).__name__}: {error}")
-
-
-def replaces_gloo() -> bool:
-    """Says whether nvcoll replaces gloo."""
-    return os.environ.get(VARIABLE) == REPLACE
 
 
 def _register(dist: Any) -> None:

@@ -26,9 +26,12 @@ from typer.core import TyperGroup
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import collectives, machine
 from nvcoll.cli import algorithms, fabric, hints, info, schedules
-from nvcoll.cli.bench import bench, explain
-from nvcoll.cli.predict import compare, predict
-from nvcoll.cli.run import run, trace
+from nvcoll.cli.bench import explain
+from nvcoll.cli.bench.bench import bench as bench_command
+from nvcoll.cli.predict import compare
+from nvcoll.cli.predict.predict import predict as predict_command
+from nvcoll.cli.run import dump
+from nvcoll.cli.run.run import run as run_command
 from nvcoll.text.tables import aligned
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
@@ -103,22 +106,21 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     cls=Commands,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Run, prove and predict collectives; no GPU is needed.",
     epilog=STATUS,
 )
-app.command("bench")(bench.bench)
+app.command("bench")(bench_command)
 app.command("explain")(explain.explain)
 app.command("verify")(schedules.verify)
 app.command("show")(schedules.show)
 app.command("algorithms")(algorithms.algorithms)
 app.command("fabric")(fabric.fabric)
-app.command("predict")(predict.predict)
+app.command("predict")(predict_command)
 app.command("compare")(compare.compare)
-app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
+app.command("run", context_settings={"allow_interspersed_args": False})(run_command)
 app.command("info")(info.info)
-app.command("trace")(trace.trace)
+app.command("dump")(dump.dump)
 
 
 GROUPS = {
@@ -141,7 +143,7 @@ GROUPS = {
         ("nvcoll algorithms all_reduce", "algorithms: bytes moved, waits, sources"),
         ("nvcoll fabric hgx-h100", "machines: links and bandwidth, or a drawing"),
         ("nvcoll info", "this processor, and the defaults"),
-        ("nvcoll trace --dump", "what every rank of running jobs does: a call that hangs"),
+        ("nvcoll dump", "what every rank of running jobs does: a call that hangs"),
     ),
 }
 """The commands by purpose, each as an example."""

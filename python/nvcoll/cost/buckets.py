@@ -21,7 +21,7 @@ from nvcoll.text.formatting import sized
 
 if TYPE_CHECKING:
     from nvcoll.cost.price import Pricer
-    from nvcoll.cost.report import ReportRow
+    from nvcoll.cost.rows import ReportRow
 
 BUCKETED = ("all_reduce", "reduce_scatter", "all_gather")
 """The collectives of DDP and FSDP."""

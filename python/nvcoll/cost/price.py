@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, launch_named
 from nvcoll.cost.comparison import LAUNCH
-from nvcoll.cost.steps import kind_of
-from nvcoll.ranks.rank_counts import AnyCalls
+from nvcoll.cost.counts import AnyCalls, kind_of
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch

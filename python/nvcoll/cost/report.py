@@ -22,61 +22,16 @@ from nvcoll._nvcoll import CallCounts, Fabric, InvalidArgument
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.cost.buckets import bucket_hints
 from nvcoll.cost.comparison import LAUNCH
+from nvcoll.cost.counts import AnyCalls, AnyCounts
 from nvcoll.cost.price import Price, Pricer
-from nvcoll.ranks.failures import listed
-from nvcoll.ranks.rank_counts import AnyCalls, AnyCounts
-from nvcoll.text.formatting import counted, escaped, sized
+from nvcoll.cost.rows import ReportRow, Total
+from nvcoll.text.formatting import counted, escaped, listed, sized
 from nvcoll.text.tables import LABEL, fitted, labelled, terminal_columns
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
 
 _watchers: list[list[CallCounts]] = []
-
-
-@dataclass(frozen=True)
-class ReportRow:
-    """Calls of one kind, and what one of them would cost.
-
-    ``nbytes`` are those of the longest buffer of a rank, as nccl-tests counts them. ``grouped`` calls of a group that
-    differ in their lengths only are one, of all their bytes: they are launched together. ``algorithm`` is what the
-    program asked for; ``root`` is a place in ``ranks``. ``in_steps`` of the calls are in the steps of training.
-    """
-
-    collective: str
-    nbytes: int
-    dtype: str | None
-    op: str | None
-    algorithm: str
-    root: int | None
-    ranks: tuple[int, ...]
-    grouped: int
-    times: int
-    in_steps: int
-    prices: tuple[Price, ...]
-
-
-@dataclass(frozen=True)
-class Total:
-    """What all calls would cost on one machine, in microseconds: the calls of the busiest rank.
-
-    ``trust`` is the accuracy of the calls that take most of the time. ``low_us`` and ``high_us`` are the sums of the
-    ends of the 90 % intervals; a call without an interval counts with its time. ``is_least``: some calls have a lower
-    bound only. ``unpriced`` calls have no answer and are not in the sum; if no call has an answer, the times are None.
-    ``note`` says which nodes of the machine are idle. ``step_us`` is the time of one step of training, if the program
-    has marked steps, and ``hints`` say which buckets are too small or too large for the machine.
-    """
-
-    fabric: str
-    trust: str
-    time_us: float | None
-    low_us: float | None
-    high_us: float | None
-    is_least: bool
-    unpriced: int
-    note: str | None = None
-    step_us: float | None = None
-    hints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +43,7 @@ class Report:
         totals: one for each machine, in the order in which they were asked for.
         others: calls of kinds that were not told apart, because there were too many; they are in no row.
         launch: how every call is launched, as of ``Fabric.predict``.
-        silent: ranks that were killed before they told which calls they had counted, those of communicators whose first
+        silent: ranks that failed and did not tell which calls they had counted, those of communicators whose first
             rank they are. Those calls are missing.
         steps: the number of steps of training that the program has marked.
     """

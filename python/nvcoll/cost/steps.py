@@ -8,20 +8,11 @@ parameters, and the calls of the first step are not counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from nvcoll._nvcoll import CallCounts, Calls
-
-if TYPE_CHECKING:
-    from nvcoll.ranks.rank_counts import AnyCalls
-
-Kind = tuple[object, ...]
-
-
-def kind_of(one: AnyCalls) -> Kind:
-    """Returns what tells kinds of calls apart."""
-    return one.collective, one.root, one.algorithm, one.dtype, one.op, one.nbytes, one.grouped, one.ranks
+from nvcoll.cost.counts import NAMES, Kind, kind_of
 
 
 class MarkedCounts:
@@ -53,3 +44,16 @@ class MarkedCounts:
         for one in self.counts.calls():
             kind = kind_of(one)
             yield one, self._last[kind] - first[kind]
+
+
+def said_of(marked: Sequence[MarkedCounts]) -> dict[str, Any]:
+    """Returns what a rank says about the calls that it has counted, of which `heard` makes them again."""
+    schedules: dict[str, int] = {}
+    told = []
+    for calls, in_steps in (one for counts in marked for one in counts.calls()):
+        values = {name: getattr(calls, name) for name in NAMES}
+        text = calls.schedule and str(calls.schedule)  # a send has none
+        told.append(values | {"in_steps": in_steps, "schedule": text and schedules.setdefault(text, len(schedules))})
+    others = sum(one.counts.others for one in marked)
+    steps = max((one.steps for one in marked), default=0)
+    return {"calls": told, "others": others, "steps": steps, "schedules": list(schedules)}

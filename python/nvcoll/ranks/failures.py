@@ -45,13 +45,6 @@ def ending(status: int) -> str:
     return f"was killed by signal {-status}{name}"
 
 
-def listed(ranks: Sequence[int]) -> str:
-    """Returns some ranks as words: ``rank 3``, ``ranks 0, 1 and 3``."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
-
-
 def text_of(error: BaseException) -> str:
     """Returns the class and the message of an exception."""
     try:

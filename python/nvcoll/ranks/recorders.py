@@ -5,7 +5,7 @@ words in which the peers see the rank's progress. The file is called ``nvcoll wo
 of the same user may open it::
 
     jobs()              processes of this user   their words   by the name of the job, by rank, by communicator
-    cli/run/trace.py    reads the words twice, `PAUSE_S` apart, and shows the ranks that have moved in between
+    cli/run/dump.py     reads the words twice, `PAUSE_S` apart, and shows the ranks that have moved in between
 
 nvcoll refuses words of another version of nvcoll. Ranks that are threads have no such files.
 """

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import traceback
 from typing import TYPE_CHECKING, Any
 
 from nvcoll._nvcoll import InvalidArgument
-from nvcoll.ranks import bound, membership
+from nvcoll.ranks import membership
 from nvcoll.ranks.failures import text_of
 
 if TYPE_CHECKING:
@@ -18,30 +17,24 @@ PICKLED = "return numbers, strings, arrays, or lists of them"
 """What to do about a result that cannot be pickled."""
 
 
-def main(pipe: Connection, program: bytes, place: dict[str, str], parent: int) -> None:
-    """Runs a rank.
+def main(pipe: Connection) -> None:
+    """Runs a rank: its function and arguments come by the pipe, and what it tells goes there."""
+    from nvcoll.ranks.processes import prepare
 
-    Args:
-        pipe: what it tells goes there.
-        program: function and arguments, pickled.
-        place: the environment variables that say which rank it is.
-        parent: the process number of its parent, with which it ends.
-    """
-    os.setsid()
-    bound.end_with_parent(parent)
-    os.environ.update(place)
-    pipe.send_bytes(pickle.dumps(("began",)))
+    prepare(pipe)
+    program = pipe.recv()
+    pipe.send(("began",))
     try:
         fn, args = pickle.loads(program)
         comm = membership.init()
-        pipe.send_bytes(pickle.dumps(("joined",)))
+        pipe.send(("joined",))
         report = returned(fn(comm, *args))
     except SystemExit:
         raise  # the end of the process says it
     except BaseException as error:
         report = raised(error)
         membership.fail()
-    pipe.send_bytes(pickle.dumps(report))
+    pipe.send(report)
 
 
 def returned(result: Any) -> tuple[str, *tuple[Any, ...]]:

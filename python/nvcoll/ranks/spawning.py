@@ -1,8 +1,8 @@
 """``nvcoll.spawn``: runs a function in processes that are ranks, from a test or a notebook.
 
-Each rank is a new Python process (multiprocessing's ``spawn``; never a fork, which does not copy threads). It learns
-its place from the variables of ``nvcoll.ranks.job``, joins, calls the function and sends the result back
-(nvcoll.ranks.spawned)::
+The supervisor (nvcoll.ranks.processes) starts a new Python process for each rank; never a fork, which does not copy
+threads. A rank learns its place from the variables of ``nvcoll.ranks.job``, joins, calls the function and sends the
+result back (nvcoll.ranks.spawned)::
 
     this process                                rank
     pickle the function and its arguments  ──▶  unpickle them
@@ -13,42 +13,32 @@ its place from the variables of ``nvcoll.ranks.job``, joins, calls the function 
 
 A rank that ends without a result has died, which is a failure too. After the first failure the other ranks have a
 moment to tell what happened to them, and are killed then. A timeout, Ctrl-C and errors of this process kill all ranks
-at once.
-
-Each rank has a session of its own: Ctrl-C in a terminal interrupts this process, which ends the ranks and what they
-have started. A rank is bound to this process and ends with it (nvcoll.ranks.bound).
+at once, with what they have started.
 
 What it does not do: ranks write to the outputs of this process, as they come and without their rank, and read nothing.
-Python's ``multiprocessing`` keeps one helper, its resource tracker, from the first call to the end of this process.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import math
 import os
 import pickle
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nvcoll._nvcoll import MAX_RUNNING_RANKS, Error, InvalidArgument, Timeout
-from nvcoll.ranks import job, spawned
-from nvcoll.ranks.failures import ending, first_failure, listed, text_of
+from nvcoll.ranks import job
+from nvcoll.ranks.failures import first_failure, text_of
 from nvcoll.ranks.spawned import PICKLED
+from nvcoll.text.formatting import listed
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnContext
+    from nvcoll.ranks.processes import Process, Supervisor
 
 Result = TypeVar("Result")
-
-GRACE_S = 1.0
-"""How long ranks have to tell what happened to them after the first failure. Chosen: calls end within milliseconds."""
 
 NOT_YET = {
     "started": "not started",
@@ -93,108 +83,55 @@ def spawn(
     if not hasattr(os, "pidfd_open"):
         raise InvalidArgument("spawn starts processes, which needs Linux here: use Node.run, whose ranks are threads")
     program = _program(fn, args)
-    import multiprocessing  # here, because it would add a tenth to the time that importing nvcoll takes
+    from nvcoll.ranks.processes import Supervisor  # here: it imports multiprocessing, which takes long
 
-    context = multiprocessing.get_context("spawn")
     name, token = job.fresh("spawn")
     ranks = [_Rank(number) for number in range(nprocs)]
-    try:
-        for rank in ranks:
-            rank.start(context, program, job.environment_of(rank.number, nprocs, name, token))
-        failures = _failures(ranks, timeout)
+    with Supervisor(timeout) as processes:
+        started = [
+            processes.start_python(
+                rank.number, "nvcoll.ranks.spawned", job.environment_of(rank.number, nprocs, name, token)
+            )
+            for rank in ranks
+        ]
+        for process in started:
+            process.send(program)
+        failures = _failures(ranks, processes, timeout)
         if failures:
-            raise _first(failures, ranks)
-        return [rank.result for rank in ranks]
-    except BaseException:
-        for rank in ranks:
-            rank.kill()
-        raise
-    finally:
-        for rank in ranks:
-            rank.close()
+            raise _first(failures, ranks, processes)
+    return [rank.result for rank in ranks]
 
 
 class _Rank:
-    """A rank and its process, as this process sees it.
+    """A rank, as this process sees it.
 
     Attributes:
         number: the rank.
-        pipe: through which it tells things.
-        ended: a descriptor that is readable when its process has ended.
-        has_ended: its process has ended.
         told: the last thing that it told.
         result: what its function returned.
         failure: what its function raised, or how its process ended.
         trace: the traceback of what its function raised.
     """
 
-    pipe: Connection
-    ended: int
-
     def __init__(self, number: int) -> None:
         self.number = number
-        self.has_ended = False
         self.told = "started"
         self.result: Any = None
         self.failure: BaseException | None = None
         self.trace = ""
-        self._process: Any = None
 
-    def start(self, context: SpawnContext, program: bytes, place: dict[str, str]) -> None:
-        """Starts the process."""
-        self.pipe, theirs = context.Pipe(duplex=False)
-        with theirs:
-            arguments = (theirs, program, place, os.getpid())
-            self._process = context.Process(target=spawned.main, args=arguments, name=f"nvcoll-rank-{self.number}")
-            self._process.start()
-        self.ended = os.pidfd_open(self._process.pid)
-
-    def listen(self) -> bool:
-        """Takes what the rank tells; says whether it can tell more."""
-        try:
-            self.told, *rest = pickle.loads(self.pipe.recv_bytes())
-        except (EOFError, OSError):
-            return False
-        if self.told == "returned":
+    def take(self, told: str, *rest: Any) -> None:
+        """Takes what the rank tells."""
+        self.told = told
+        if told == "returned":
             self._take_result(*rest)
-        elif self.told == "raised":
-            self._take_exception(*rest)
-        return True
+        elif told == "raised":
+            self.failure, self.trace = unpickled(*rest), rest[-1]
 
-    def note_end(self) -> None:
-        """Takes what is left in the pipe, and notes the end of the process."""
-        while self.pipe.poll() and self.listen():
-            pass
-        self.has_ended = True
-        found = os.waitid(os.P_PIDFD, self.ended, os.WEXITED | os.WNOWAIT)
-        assert found is not None
-        status = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
-        if self.failure is None and (status != 0 or self.told != "returned"):
-            self.failure = Error(f"rank {self.number} {ending(status)}{self._when()}")
-
-    def kill(self) -> None:
-        """Kills the process and what it has started."""
-        if not self._is_started():
-            return
-        with suppress(ChildProcessError):
-            # Raises if the process was collected: its number may be that of a stranger.
-            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.kill()  # it has no session of its own at first
-
-    def close(self) -> None:
-        """Collects the process, and lets go of descriptors."""
-        if hasattr(self, "ended"):
-            os.close(self.ended)
-        if hasattr(self, "pipe"):
-            self.pipe.close()
-        if self._is_started():
-            self._process.join()
-            self._process.close()
-
-    def _is_started(self) -> bool:
-        return self._process is not None and self._process.pid is not None
+    def note_end(self, process: Process) -> None:
+        """Notes the end of the process."""
+        if self.failure is None and (process.status != 0 or self.told != "returned"):
+            self.failure = Error(f"rank {self.number} {process.how()}{self._when()}")
 
     def _when(self) -> str:
         match self.told:
@@ -218,49 +155,51 @@ class _Rank:
                 f"what `fn` returned on rank {self.number} cannot be unpickled here ({text_of(error)}): {PICKLED}"
             )
 
-    def _take_exception(self, pickled: bytes | None, text: str, trace: str) -> None:
-        self.failure, self.trace = Error(text), trace
-        if pickled is not None:
-            with suppress(Exception):  # its class may exist there and not here
-                self.failure = pickle.loads(pickled)
+
+def unpickled(pickled: bytes | None, text: str, _trace: str) -> BaseException:
+    """Returns the exception of a rank from its report; one with the same text, if it cannot be unpickled here."""
+    if pickled is not None:
+        with suppress(Exception):  # its class may exist there and not here
+            error = pickle.loads(pickled)
+            assert isinstance(error, BaseException)
+            return error
+    return Error(text)
 
 
-def _failures(ranks: Iterable[_Rank], timeout: float | None) -> list[tuple[int, BaseException]]:
+def _failures(ranks: Sequence[_Rank], processes: Supervisor, timeout: float | None) -> list[tuple[int, BaseException]]:
     """Waits for the ends of ranks, after the first failure for a moment only; returns the failures as they came.
 
     Raises:
         Timeout: there is none, and ranks have not ended in time.
     """
-    from multiprocessing.connection import wait
-
-    end = math.inf if timeout is None else time.monotonic() + timeout
     failures: list[tuple[int, BaseException]] = []
-    waited = {descriptor: rank for rank in ranks for descriptor in (rank.pipe.fileno(), rank.ended)}
-    while waited:
-        ready = wait(list(waited), None if end == math.inf else max(0.0, end - time.monotonic()))
-        if not ready:
+    while processes.running():
+        events = processes.wait(processes.deadline)
+        if not events:
             if not failures:
-                raise Timeout(_late(ranks, timeout))
+                raise Timeout(_late(ranks, processes, timeout))
             break
-        for descriptor in (one for one in ready if one in waited):
-            rank = waited[descriptor]
+        for process, told in events:
+            rank = ranks[process.rank]
             had_failed = rank.failure is not None
-            if descriptor == rank.ended:
-                rank.note_end()
-                del waited[descriptor]
-                waited.pop(rank.pipe.fileno(), None)
-            elif not rank.listen():
-                del waited[descriptor]
+            if told is None:
+                rank.note_end(process)
+            else:
+                rank.take(*told)
             if rank.failure is not None and not had_failed:
                 failures.append((rank.number, rank.failure))
-                end = min(end, time.monotonic() + GRACE_S)
+                processes.begin_grace()
     return failures
 
 
-def _first(failures: Sequence[tuple[int, BaseException]], ranks: Sequence[_Rank]) -> BaseException:
+def _first(
+    failures: Sequence[tuple[int, BaseException]], ranks: Sequence[_Rank], processes: Supervisor
+) -> BaseException:
     """Returns the first failure, with its traceback and with notes about the other ranks."""
+    from nvcoll.ranks.processes import GRACE_S
+
     error = first_failure(failures)
-    if left := [rank.number for rank in ranks if not rank.has_ended]:
+    if left := [process.rank for process in processes.running()]:
         error.add_note(f"{listed(left)} had not ended {GRACE_S:g} s later, and had to be killed")
     for rank in ranks:
         if rank.failure is error and rank.trace:
@@ -268,9 +207,10 @@ def _first(failures: Sequence[tuple[int, BaseException]], ranks: Sequence[_Rank]
     return error
 
 
-def _late(ranks: Iterable[_Rank], timeout: float | None) -> str:
+def _late(ranks: Sequence[_Rank], processes: Supervisor, timeout: float | None) -> str:
     """Returns the message of a timeout."""
-    numbers = {told: [rank.number for rank in ranks if not rank.has_ended and rank.told == told] for told in NOT_YET}
+    left = [process.rank for process in processes.running()]
+    numbers = {told: [rank for rank in left if ranks[rank].told == told] for told in NOT_YET}
     late = "; ".join(f"{NOT_YET[told]}: {listed(numbers[told])}" for told in NOT_YET if numbers[told])
     return f"`timeout` is {timeout:g} s, and not all ranks have ended ({late}): pass a longer one"
 

@@ -1,9 +1,10 @@
-"""How numbers and expressions are written in sentences, and text in markup."""
+"""How numbers, ranks and expressions are written in sentences, and text in markup."""
 
 from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 
 EXPRESSIONS = 3
 """The number of chunks whose expressions are shown if they differ. Chosen."""
@@ -38,3 +39,10 @@ def shortened(expression: str) -> str:
 def escaped(text: str) -> str:
     """Returns text as it must stand in HTML and XML, between tags or in quotes."""
     return html.escape(NOT_IN_XML.sub("\ufffd", text))
+
+
+def listed(ranks: Sequence[int]) -> str:
+    """Returns some ranks as words: ``rank 3``, ``ranks 0, 1 and 3``."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

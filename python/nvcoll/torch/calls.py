@@ -24,21 +24,10 @@ from nvcoll.torch.monitored import monitored_barrier
 from nvcoll.torch.profiling import record
 from nvcoll.torch.rendezvous import Ranks
 from nvcoll.torch.sparse import all_reduce_sparse
-from nvcoll.torch.tensors import Parts, array, movable, only, writing_back
+from nvcoll.torch.tensors import Parts, array, movable, only, op_of, writing_back
 from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, Together, forget_ended, invalid, torch_error
 
 Tensors = Sequence[torch.Tensor]
-
-OPS = {
-    private.KINDS.SUM: "sum",
-    private.KINDS.AVG: "avg",
-    private.KINDS.PRODUCT: "prod",
-    private.KINDS.MIN: "min",
-    private.KINDS.MAX: "max",
-    private.KINDS.BAND: "band",
-    private.KINDS.BOR: "bor",
-    private.KINDS.BXOR: "bxor",
-}
 
 ALIASES = {
     "_allgather_base": "all_gather_single",
@@ -398,20 +387,6 @@ for _old, _new in ALIASES.items():
 
 
 private.leave_untraced(Calls)
-
-
-def op_of(opts: Any) -> Any:
-    """Returns nvcoll's op for torch's options, for a bare op, or for none."""
-    if opts is None:
-        return "sum"
-    op = getattr(opts, "reduceOp", opts)
-    kind = getattr(op, "op", op)
-    known = OPS.get(kind)
-    if known is not None:
-        return known
-    if kind == private.KINDS.PREMUL_SUM:
-        return nvcoll.premul_sum(private.factor_of(op))
-    raise invalid(f"found op {kind}, expected PREMUL_SUM or one of {', '.join(known.name for known in OPS)}")
 
 
 def _seconds(timeout: timedelta | None) -> float | None:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-import nvcoll_autoload
 from nvcoll.torch import private
 from nvcoll.torch.works import CallWork, later
+from nvcoll_autoload.replacing import replaces_gloo
 
 EVENTS = {
     "allreduce": ("all_reduce", 0),
@@ -45,7 +45,7 @@ EVENTS = {
 
 def record(owner: type) -> None:
     """Replaces the methods of a class by methods that make events while a profiler records."""
-    prefix = "gloo" if nvcoll_autoload.replaces_gloo() else "nvcoll"
+    prefix = "gloo" if replaces_gloo() else "nvcoll"
     for method, (event, place) in EVENTS.items():
         setattr(owner, method, _recorded(getattr(owner, method), f"{prefix}:{event}", place))
 

@@ -22,7 +22,7 @@ from typing import Any
 import nvcoll
 from nvcoll import _nvcoll
 from nvcoll.ranks import membership
-from nvcoll.ranks.failures import listed
+from nvcoll.text.formatting import listed
 from nvcoll.torch.reporting import Reporting
 
 _world: nvcoll.Communicator | None = None

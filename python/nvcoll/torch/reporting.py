@@ -22,10 +22,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from nvcoll.cost.counts import heard
 from nvcoll.cost.price import Pricer
 from nvcoll.cost.report import machines_of, report_of
+from nvcoll.cost.steps import said_of
 from nvcoll.ranks import membership
-from nvcoll.ranks.rank_counts import heard, said_of
 
 VARIABLE = "NVCOLL_REPORT"
 """The machines, separated by commas."""

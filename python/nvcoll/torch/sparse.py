@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from nvcoll.torch.tensors import op_of
 from nvcoll.torch.works import DoneWork, invalid
 
 
@@ -19,8 +20,6 @@ def all_reduce_sparse(group: Any, x: torch.Tensor, opts: Any) -> dist.Work:
     Raises:
         DistBackendError: the layout is not COO, or the op is not sum.
     """
-    from nvcoll.torch.calls import op_of
-
     if x.layout is not torch.sparse_coo or op_of(opts) != "sum":
         raise invalid(
             f"found a tensor of layout {x.layout} and op {op_of(opts)}, expected layout sparse_coo and op sum: "

@@ -22,7 +22,8 @@ import torch
 import torch.distributed as dist
 
 import nvcoll
-from nvcoll.torch.calls import ALIASES, Calls, op_of
+from nvcoll.torch.calls import ALIASES, Calls
+from nvcoll.torch.tensors import op_of
 from nvcoll.torch.works import invalid
 
 VARIABLE = "NVCOLL_STRICT"

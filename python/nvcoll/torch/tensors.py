@@ -1,4 +1,4 @@
-"""Tensors as arrays of nvcoll.
+"""Tensors and ops of torch as nvcoll's: arrays, and names.
 
 nvcoll calls take one array per rank. torch also passes lists of tensors, one per rank: `Parts` is such a list as one
 array. It is the memory of the tensors if they lie one after the other in one storage, as ``chunk`` makes them;
@@ -8,10 +8,12 @@ otherwise it is a copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
-from nvcoll._nvcoll import dtypes
+from nvcoll._nvcoll import dtypes, premul_sum
+from nvcoll.torch import private
 from nvcoll.torch.works import invalid
 
 _NAMES = {row.name for row in dtypes()}
@@ -22,6 +24,19 @@ KNOWN = frozenset(
     if isinstance(dtype, torch.dtype) and str(dtype).removeprefix("torch.") in _NAMES
 )
 """The dtypes of torch that nvcoll knows."""
+
+
+OPS = {
+    private.KINDS.SUM: "sum",
+    private.KINDS.AVG: "avg",
+    private.KINDS.PRODUCT: "prod",
+    private.KINDS.MIN: "min",
+    private.KINDS.MAX: "max",
+    private.KINDS.BAND: "band",
+    private.KINDS.BOR: "bor",
+    private.KINDS.BXOR: "bxor",
+}
+"""Ops of torch, and their names."""
 
 
 def only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -108,6 +123,20 @@ def writing_back(lists: Sequence[Parts]) -> Callable[[], None] | None:
             parts.write_back()
 
     return write if copies else None
+
+
+def op_of(opts: Any) -> Any:
+    """Returns nvcoll's op for torch's options, for a bare op, or for none."""
+    if opts is None:
+        return "sum"
+    op = getattr(opts, "reduceOp", opts)
+    kind = getattr(op, "op", op)
+    known = OPS.get(kind)
+    if known is not None:
+        return known
+    if kind == private.KINDS.PREMUL_SUM:
+        return premul_sum(private.factor_of(op))
+    raise invalid(f"found op {kind}, expected PREMUL_SUM or one of {', '.join(known.name for known in OPS)}")
 
 
 def _adjacent(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:

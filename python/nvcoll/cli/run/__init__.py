@@ -1,1 +1,1 @@
-"""Commands about running programs: ``nvcoll run`` and ``trace``."""
+"""Commands about running programs: ``nvcoll run`` and ``dump``."""

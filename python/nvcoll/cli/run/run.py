@@ -25,7 +25,7 @@ import typer
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.run import launcher
-from nvcoll.cli.run.launcher import Failure
+from nvcoll.cli.run.launcher import INTERRUPTED, Failure
 from nvcoll.cli.schedules import Processes
 from nvcoll.cost.comparison import LAUNCH
 from nvcoll.cost.price import Pricer
@@ -33,7 +33,7 @@ from nvcoll.cost.report import Report, report_of, watched
 from nvcoll.ranks.rank_counts import Inbox
 from nvcoll.text.tables import print_labelled
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
 
 OURS = ("-n", "--ranks", "--on", "--gpu", "--launch", "--json", "--save", "--no-prefix")
 """Options of nvcoll run. After the script, they belong to the script."""
@@ -89,8 +89,9 @@ def run(
             raise typer.Exit(_status_of_job(begin()))
         with Inbox() as inbox:
             failure = begin(inbox=inbox)
-            told, silent = inbox.read()
-        report = report_of(told, pricers, silent)
+            told = inbox.read()
+        silent = [rank for rank in failure.ranks if rank not in told] if failure else []
+        report = report_of([*told.values()], pricers, sorted(silent))
     if save is not None:
         save.write_text(report.to_json() + "\n")
     if _can_print():

@@ -350,7 +350,7 @@ fn peer_regions(
 struct ProcessOrigin {
     job: Arc<JobMemory>,
     id: u64,
-    /// The words of this rank stay open, so that `nvcoll trace` finds them from outside.
+    /// The words of this rank stay open, so that `nvcoll dump` finds them from outside.
     _words: SharedMemory,
     /// The world from which this one was shrunk, maybe in several steps; its own number if it was not.
     root: u64,

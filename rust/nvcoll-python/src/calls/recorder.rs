@@ -1,4 +1,4 @@
-//! `Recorder`: the words of a rank of another process, for `nvcoll trace`.
+//! `Recorder`: the words of a rank of another process, for `nvcoll dump`.
 
 use std::path::PathBuf;
 

@@ -124,7 +124,8 @@ pub(crate) fn watched_rank(
         true => in_turn(py, || work(&mut || false)),
         false => interruptibly(py, work)?,
     };
-    outcome.map_err(|error| of_member(py, member, &error))
+    // A Ctrl-C for all ranks often arrives together with the failure of a peer that it has ended first.
+    outcome.map_err(|error| py.check_signals().err().unwrap_or_else(|| of_member(py, member, &error)))
 }
 
 /// Waits for a call of one rank without the GIL: see [`watched_rank`].

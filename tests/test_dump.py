@@ -1,4 +1,4 @@
-"""`nvcoll trace --dump`: what ranks of running jobs do, read from outside while they hang."""
+"""`nvcoll dump`: what ranks of running jobs do, read from outside while they hang."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def hung():
 
 
 def dump(*arguments: str) -> str:
-    return run("trace", "--dump", *arguments)[0]
+    return run("dump", *arguments)[0]
 
 
 def has_cycle(name: str) -> bool:
@@ -112,7 +112,7 @@ def test_words_of_another_version_are_refused_by_name(hung, length):
     words[at : at + len(version) + 4] = b"9.8.7" + bytes(len(version) - 1)
     descriptor = file_of_words(bytes(words) + bytes(length))
     try:
-        said = refused("trace", "--dump", str(os.getpid()))
+        said = refused("dump", str(os.getpid()))
         assert "is words of nvcoll 9.8.7 (layout " in said and f"this is nvcoll {nvcoll.__version__}" in said
     finally:
         os.close(descriptor)
@@ -134,6 +134,5 @@ def test_scribbled_words_are_told_wrongly_and_harmlessly(hung):
 
 def test_a_job_that_does_not_run_is_an_error_that_names_those_that_do(hung):
     name, _ = hung
-    said = refused("trace", "--dump", "no such job")
+    said = refused("dump", "no such job")
     assert "found no job or rank no such job" in said and name in said
-    assert "pass --dump" in refused("trace")

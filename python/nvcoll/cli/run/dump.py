@@ -1,4 +1,4 @@
-"""``nvcoll trace --dump``: what every rank of running jobs does, from outside, without stopping anybody.
+"""``nvcoll dump``: what every rank of running jobs does, from outside, without stopping anybody.
 
 The second of two looks is shown, and beside it who has not moved since the first. A call that hangs is told by its
 waits: each rank that sleeps in a call says for whom, and a cycle of waits comes first.
@@ -74,21 +74,18 @@ def _lines(job: RunningJob, before: list[list[Look]], now: list[list[Look]], cal
         yield from _rank_lines(rank, first, second, calls)
 
 
-def trace(
+def dump(
     target: Annotated[
         str | None, typer.Argument(metavar="[JOB|PID]", help="A job by name, or by the process of one of its ranks.")
     ] = None,
-    dump: Annotated[bool, typer.Option("--dump", help="Print what every rank does now.")] = False,
     calls: Annotated[int, typer.Option("--calls", min=0, max=15, help="Calls shown of each communicator.")] = 4,
 ) -> None:
     """Prints what the ranks of running jobs do: last calls, waits, and who waits for whom. Nobody is stopped.
 
     It reads ranks that are processes of this user, of the same version of nvcoll.
 
-    Example: nvcoll trace --dump 4711
+    Example: nvcoll dump 4711
     """
-    if not dump:
-        raise InvalidArgument("pass --dump: it prints what every rank of running jobs does now")
     chosen, refused = _chosen(target)
     if not chosen and not refused:
         raise InvalidArgument("no job of processes of this user is running")
