@@ -3,7 +3,7 @@
     python benches/virtual_time.py [--to 512M] [--on hgx-h100] [--each]
 
 The 30 sizes are the powers of two from 8 B to 4 GiB, a call of `simulate` has them all, and each algorithm is one call:
-what a plot of algorithms over sizes asks for. Medians of five, one core. Bar: 50 ms for all algorithms of all_reduce
+what a plot of algorithms over sizes asks for. Medians of five, one core. Bar: 150 ms for all algorithms of all_reduce
 together. `--each` adds a table of every algorithm at every size, each in a call of its own with what a call costs once.
 """
 
@@ -18,7 +18,7 @@ import nvcoll
 from nvcoll._nvcoll import algorithms
 from nvcoll.cli import sizes
 
-ROUNDS, BAR_MS = 5, 50
+ROUNDS, BAR_MS = 5, 150
 
 
 def main() -> None:
@@ -26,7 +26,6 @@ def main() -> None:
     parser.add_argument("--on", default="hgx-h100")
     parser.add_argument("--collective", default="all_reduce")
     parser.add_argument("--to", default="4G", help="the largest size")
-    parser.add_argument("--sharing", default="max_min", choices=["max_min", "fifo"])
     parser.add_argument("--each", action="store_true", help="every size too")
     asked = parser.parse_args()
     swept = [1 << power for power in range(3, sizes.parse(asked.to).bit_length())]
@@ -46,7 +45,7 @@ def milliseconds(fabric: nvcoll.Fabric, name: str, swept: Sequence[int], asked: 
     times = []
     for _ in range(ROUNDS):
         begin = time.perf_counter()
-        fabric.simulate(name, swept, collective=asked.collective, sharing=asked.sharing)
+        fabric.simulate(name, swept, collective=asked.collective)
         times.append(time.perf_counter() - begin)
     return statistics.median(times) * 1e3
 

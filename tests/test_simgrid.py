@@ -34,9 +34,3 @@ def test_flows_end_when_simgrid_says_they_do(topology, pattern):
     assert apart(simulated(topology, pattern), ends) < MOST_APART
     if version == golden()["simgrid"]:
         assert apart(golden()["seconds"][f"{topology} {pattern}"], ends) < 1e-9, "what is recorded is what it says"
-
-
-def test_another_way_of_sharing_is_told_apart():
-    # First come first served is not what SimGrid does: the comparison must see it.
-    fifo = simulated("star", "converging", sharing="fifo")
-    assert apart(fifo, golden()["seconds"]["star converging"]) > 0.1

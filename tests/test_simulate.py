@@ -117,7 +117,6 @@ def test_an_algorithm_by_name_or_written_in_python_is_its_schedule_for_all_gpus(
         (lambda one: one.simulate(ring(), MIB, launch="graph"), "CUDA graph"),
         (lambda one: one.simulate(ring(), MIB, launch="slowly"), "no launch is called `slowly`"),
         (lambda one: one.simulate(ring(), MIB, launch="framework", protocol="ideal"), "`ideal`"),
-        (lambda one: one.simulate(ring(), MIB, launch="framework", sharing="fifo"), "share max-min fair"),
         (lambda one: one.simulate(ring(), 1 << 40, slice_bytes=1024), "slice_bytes above 1024"),
         (lambda one: one.simulate(ring(), 1 << 56, slice_bytes=1), "slice_bytes above 1"),
     ],

@@ -1,4 +1,4 @@
-"""What a run in virtual time can be given: how links are shared, late and slow ranks, damaged links."""
+"""What a run in virtual time can be given: late and slow ranks, damaged links."""
 
 import itertools
 import signal
@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import nvcoll
-from nvcoll._nvcoll import algorithms, collectives
+from nvcoll._nvcoll import algorithms
 
 MIB = 1 << 20
 REDUCTIONS = [row.name for row in algorithms() if row.collective == "all_reduce"]
@@ -20,28 +20,20 @@ def simulated(name="ring", fabric="hgx-h100", nbytes=4 * MIB, **inputs):
     return nvcoll.fabric(fabric).simulate(scheduled(name), nbytes, at_switch="ignore", **inputs)
 
 
-ANOMALIES = {
-    ("hgx-h100", "two_level", "max_min"),
-    ("hgx-h100", "two_level(outer=halving_doubling)", "max_min"),
-    ("pcie4-8-p2p", "nvswitch", "fifo"),
-    ("pcie4-8-p2p", "two_shot", "fifo"),
-    ("pcie4-8-p2p", "two_level", "fifo"),
-    ("pcie4-8-p2p", "two_level(outer=halving_doubling)", "fifo"),
-}
+ANOMALIES = {("hgx-h100", "two_level"), ("hgx-h100", "two_level(outer=halving_doubling)")}
 """Where steps that come later because a rank is slow leave links to others, and all are done sooner (Graham 1969)."""
 
 
-@pytest.mark.parametrize("sharing", ["max_min", "fifo"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("fabric", ["hgx-h100", "pcie4-8-p2p"])
-def test_a_straggler_never_makes_it_faster(fabric, name, sharing):
-    healthy = simulated(name, fabric, sharing=sharing).time_us
+def test_a_straggler_never_makes_it_faster(fabric, name):
+    healthy = simulated(name, fabric).time_us
     is_faster = False
     for rank in (0, 3):
-        slow = [simulated(name, fabric, sharing=sharing, slowdowns={rank: by}).time_us for by in (1, 1.5, 10)]
+        slow = [simulated(name, fabric, slowdowns={rank: by}).time_us for by in (1, 1.5, 10)]
         assert slow[0] == healthy < slow[2] and slow[1] > 0.95 * healthy
         is_faster |= not healthy <= slow[1] <= slow[2]
-    assert is_faster == ((fabric, name, sharing) in ANOMALIES)
+    assert is_faster == ((fabric, name) in ANOMALIES)
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -51,16 +43,6 @@ def test_a_late_rank_delays_the_end_by_no_more_than_it_is_late(name):
     everybody = simulated(name, starts=[40] * 8)
     assert everybody.time_us == pytest.approx(on_time + 40)
     assert everybody.critical[0].reason == "entering" and everybody.critical[0].end_us == 40
-
-
-@pytest.mark.parametrize("collective", [row.name for row in collectives() if row.name != "barrier"])
-def test_fifo_and_max_min_move_the_same_bytes(collective):
-    board = nvcoll.fabric("dgx1-v100")
-    for name in (row.name for row in algorithms() if row.collective == collective):
-        schedule = scheduled(name, collective=collective)
-        fair, fifo = (board.simulate(schedule, MIB, sharing=how, at_switch="ignore") for how in ("max_min", "fifo"))
-        assert [row[:3] for row in fair.links] == [row[:3] for row in fifo.links]
-        assert fair.memory_bytes == fifo.memory_bytes
 
 
 def bytes_between(timeline, source, target):
@@ -107,10 +89,9 @@ def test_the_same_inputs_give_the_same_times():
     assert (first.end_us, first.links, first.spans) == (again.end_us, again.links, again.spans)
 
 
-@pytest.mark.parametrize("sharing", ["max_min", "fifo"])
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_the_critical_path_has_no_gap_and_says_what_it_waited_for(name, sharing):
-    timeline = simulated(name, sharing=sharing, starts={2: 5}, slowdowns={1: 2})
+def test_the_critical_path_has_no_gap_and_says_what_it_waited_for(name):
+    timeline = simulated(name, starts={2: 5}, slowdowns={1: 2})
     pieces = timeline.critical
     assert pieces[0].start_us == 0 and pieces[-1].end_us == timeline.time_us
     assert all(piece.end_us == after.start_us for piece, after in itertools.pairwise(pieces))
@@ -124,7 +105,6 @@ def test_the_critical_path_has_no_gap_and_says_what_it_waited_for(name, sharing)
 
 
 CALLS = [
-    ({"sharing": "fair"}, "no way of sharing links is called `fair`: choose from max_min, fifo"),
     ({"at_switch": "pray"}, "no treatment of steps at a switch is called `pray`: choose from refuse, ignore"),
     ({"starts": [0] * 7}, "starts has 7 numbers: the schedule is of 8 ranks"),
     ({"starts": {8: 1}}, "a rank of starts is 8"),
@@ -165,7 +145,6 @@ def test_a_long_run_ends_when_a_signal_handler_raises():
         if len(seen) == 2:
             raise Enough
 
-    # Its tiles repeat none before, so that each is run; first come first served they do, in the same loop.
     board, tree = nvcoll.fabric("hgx-h100"), scheduled("tree")
     before = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)

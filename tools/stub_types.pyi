@@ -566,7 +566,6 @@ class Fabric:
         protocol: str = "simple",
         slice_bytes: int | Sequence[int] | None = None,
         spans: bool = False,
-        sharing: Literal["max_min", "fifo"] = "max_min",
         at_switch: Literal["refuse", "ignore"] = "refuse",
         launch: _Launch | None = None,
         starts: Sequence[float] | Mapping[int, float] | None = None,

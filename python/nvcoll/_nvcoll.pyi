@@ -2780,7 +2780,6 @@ class Fabric:
         protocol: str = "simple",
         slice_bytes: int | Sequence[int] | None = None,
         spans: bool = False,
-        sharing: Literal["max_min", "fifo"] = "max_min",
         at_switch: Literal["refuse", "ignore"] = "refuse",
         launch: _Launch | None = None,
         starts: Sequence[float] | Mapping[int, float] | None = None,
@@ -2803,7 +2802,6 @@ class Fabric:
             protocol: ``ideal`` (bytes over links alone), ``ll``, ``ll128`` or ``simple``.
             slice_bytes: bytes of every chunk in one tile; for several sizes also one number per size. Default: 1 MiB.
             spans: whether to keep every step in every tile.
-            sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one transfer after the other).
             at_switch: for steps at a switch, where no switch can do them: ``refuse``, or ``ignore`` (ranks do them point to
                 point).
             launch: None, or a launch of :meth:`predict`. With a launch, rates, latencies and the time before the first step
@@ -2835,7 +2833,6 @@ class Fabric:
         protocol: str = "simple",
         slice_bytes: int | Sequence[int] | None = None,
         spans: bool = False,
-        sharing: Literal["max_min", "fifo"] = "max_min",
         at_switch: Literal["refuse", "ignore"] = "refuse",
         launch: _Launch | None = None,
         starts: Sequence[float] | Mapping[int, float] | None = None,
@@ -3164,7 +3161,7 @@ class CriticalPiece:
     def reason(self) -> str:
         """The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (of
         `other`), `fixed` (the cost of every step), `latency`, `link` (bytes cross the narrowest link), `shared_link`, `memory`
-        (of `other`), `shared_memory`, or `moving` (bytes cross all links: sharing `fifo` does not distinguish them)."""
+        (of `other`), or `shared_memory`."""
 
     @property
     def link(self) -> tuple[str, str] | None:

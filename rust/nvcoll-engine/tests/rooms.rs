@@ -126,7 +126,7 @@ impl FileUses {
         }
     }
 
-    /// Notes the paths that begin with `crate` among the tokens of a macro, whose text may stand in any module.
+    /// Notes the paths that begin with `crate` or `super` among the tokens of a macro.
     fn note_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         for token in tokens {
@@ -134,20 +134,14 @@ impl FileUses {
                 TokenTree::Ident(name) => path.push(name.to_string()),
                 TokenTree::Punct(mark) if mark.as_char() == ':' => {}
                 other => {
-                    self.note_from_root(&std::mem::take(&mut path));
+                    self.note(&std::mem::take(&mut path));
                     if let TokenTree::Group(group) = other {
                         self.note_tokens(group.stream());
                     }
                 }
             }
         }
-        self.note_from_root(&path);
-    }
-
-    fn note_from_root(&mut self, names: &[String]) {
-        if names.first().is_some_and(|name| name == "crate") {
-            self.note(names);
-        }
+        self.note(&path);
     }
 }
 

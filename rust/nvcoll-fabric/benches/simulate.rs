@@ -5,15 +5,7 @@
 //! ```
 //!
 //! Each line is the best of some rounds on one core: schedules are built and flattened beforehand, and that is timed
-//! apart. Bars: 10 M/s uncontended or first come first served, 1 M/s for max-min over 64 transfers, ring of 1,024 in
-//! 0.2 s, two_level of 16,384 in 1 s.
-//!
-//! Measured on one of two cores of a virtual machine, nothing else running (Nov 2026): uncontended 55 M/s, as no queue
-//! needs the clock; where four take turns 16 M/s, where sixteen do, more than are looked at, 3.4 M/s by the clock. First
-//! come first served 25 M/s, over 64 transfers 13 M/s, in turns 9.5 and 4.6 M/s; max-min over 64 transfers 1.04 M/s (0.95
-//! with the critical path); the ring 0.05 s; two_level 0.34 s, flattened in 0.94 s, built in 2.2 s. The bars hold but for
-//! turns of many. Turns were measured in a slower hour than the others, in which those took up to 1.6 times as long.
-
+//! apart. Every transfer is two events of the clock; links are filled anew for the component that changes.
 #[path = "../tests/common/mod.rs"]
 mod common;
 
@@ -26,7 +18,7 @@ use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Buffer, Dependency, Event, Path, Schedule, Source, Step, View};
 use nvcoll_fabric::hardware::media::LinkFamily;
 use nvcoll_fabric::hardware::{DeviceKind, Fabric};
-use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, LinkSharing, Settings, Simulation};
+use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, Settings, Simulation};
 
 fn main() {
     let is_named = |name: &str| std::env::args().skip(1).all(|arg| arg.starts_with('-') || name.contains(&arg));
@@ -55,12 +47,10 @@ struct Case {
 }
 
 fn run(name: &str, case: &Case) {
-    for (sharing, detail) in
-        [(LinkSharing::MaxMin, Detail::Ends), (LinkSharing::MaxMin, Detail::Path), (LinkSharing::Fifo, Detail::Ends)]
-    {
+    for detail in [Detail::Ends, Detail::Path] {
         let protocol = protocol::named("simple").unwrap();
         let at_switch = AtSwitch::Ignore;
-        let settings = Settings { sharing, detail, at_switch, ..Settings::new(protocol, case.slice_bytes) };
+        let settings = Settings { detail, at_switch, ..Settings::new(protocol, case.slice_bytes) };
         let begin = Instant::now();
         let simulation = Simulation::new(&case.schedule, &case.partition, DType::U8, &case.fabric, &settings).unwrap();
         let flattening = begin.elapsed();
@@ -74,7 +64,7 @@ fn run(name: &str, case: &Case) {
         let events = simulation.steps() * case.crossings;
         println!(
             "{name:20} {:16} {:>7.1} M events  {:>8.1} ms  {:>6.1} M/s   flattening {:>7.1} ms   virtual {:.3} ms",
-            format!("{sharing:?} {detail:?}"),
+            format!("{detail:?}"),
             events as f64 / 1e6,
             best.as_secs_f64() * 1e3,
             events as f64 / best.as_secs_f64() / 1e6,

@@ -11,7 +11,7 @@ use crate::equal_nodes::EqualNodes;
 use crate::error::{Error, Result};
 use crate::flow_network::FlowNetwork;
 use crate::hardware::{Fabric, Link};
-use crate::max_min::{share, share_among_many};
+use crate::max_min::{share, share_among_classes};
 use crate::route::{Route, Router};
 use crate::units::Rate;
 
@@ -141,7 +141,7 @@ impl Fabric {
                 classes.push(route.links.iter().map(crossed).collect::<Vec<_>>());
             }
         }
-        let rates = share_among_many(&classes, &self.capacities());
+        let rates = share_among_classes(classes, &self.capacities());
         let rate = |from: usize, to: usize| {
             let (sender, receiver) = (from / local, to / local);
             let place = places[&(group_of[sender], group_of[receiver], sender == receiver)];

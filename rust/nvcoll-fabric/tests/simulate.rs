@@ -11,8 +11,7 @@ use nvcoll_core::text;
 use nvcoll_fabric::hardware::media::LinkFamily;
 use nvcoll_fabric::hardware::{DeviceKind, Fabric};
 use nvcoll_fabric::simulate::{
-    protocol, simulate, AtSwitch, Damage, DelayReason, Detail, LinkSharing, Ratio, Settings, Simulation, StepCosts,
-    Timeline,
+    protocol, simulate, AtSwitch, Damage, DelayReason, Detail, Ratio, Settings, Simulation, StepCosts, Timeline,
 };
 use nvcoll_fabric::units::Rate;
 use nvcoll_fabric::Error;
@@ -104,16 +103,6 @@ fn a_faster_link_can_make_the_whole_slower() {
 }
 
 #[test]
-fn first_come_first_served_stores_and_forwards() {
-    let steps = "r1.q0.0 output[r1].0..2 = input[r0].0..2\nr2.q0.0 output[r2].2 = input[r0].2\n";
-    let settings = Settings { sharing: LinkSharing::Fifo, ..ideal() };
-    let timeline = run(&parsed(3, 3, steps), 320_000, &star(&[10.0; 3]), &settings);
-    // Rank 1 is first: 64 us up, then 64 us down; rank 2's 32 us follow on the port and its own link down.
-    assert_eq!(timeline.ends_ps, [0, 200_000 + 128 * US, 200_000 + 128 * US]);
-    assert_eq!(timeline.links[0].busy_ps, 96 * US);
-}
-
-#[test]
 fn staged_transfers_cross_pcie_and_memory_twice_and_meet_in_memory() {
     let mut fabric = machine(&[DeviceKind::Gpu, DeviceKind::Gpu, DeviceKind::Socket, DeviceKind::Memory]);
     for gpu in ["gpu0", "gpu1"] {
@@ -162,16 +151,9 @@ fn a_protocol_is_fixed_time_wire_bytes_a_cap_and_a_signal() {
     let timeline = run(&parsed(2, 1, TAKE), 1_000_000, &pair(), &settings(&protocol));
     assert_eq!(timeline.ends_ps, [50_000 + 7 + 100_000 + 200 * US + 50_000, 50_000 + 7 + 100_000 + 200 * US]);
     assert_eq!((timeline.links[0].nbytes, timeline.memory_bytes[1]), (2_000_000, 1_000_000));
-    for sharing in [LinkSharing::MaxMin, LinkSharing::Fifo] {
-        let capped = StepCosts { cap: Some(Rate::from_gbps(1.0)), ..protocol.clone() };
-        let timeline = run(&parsed(2, 1, TAKE), 1_000_000, &pair(), &Settings { sharing, ..settings(&capped) });
-        let latency = if sharing == LinkSharing::MaxMin { 100_000 } else { 0 };
-        assert_eq!(
-            timeline.ends_ps[1],
-            50_000 + 7 + latency + 1000 * US,
-            "{sharing:?}: the cap is of data, latency hides in it"
-        );
-    }
+    let capped = StepCosts { cap: Some(Rate::from_gbps(1.0)), ..protocol };
+    let timeline = run(&parsed(2, 1, TAKE), 1_000_000, &pair(), &settings(&capped));
+    assert_eq!(timeline.ends_ps[1], 50_000 + 7 + 100_000 + 1000 * US, "the cap is of data");
 }
 
 #[test]
@@ -221,13 +203,10 @@ fn nvswitch_moves_n_and_an_nth_through_each_port_where_the_switch_reduction() {
 
 #[test]
 fn stragglers_take_so_many_times_as_long() {
-    for sharing in [LinkSharing::MaxMin, LinkSharing::Fifo] {
-        let mut settings = Settings { slowdowns: vec![Ratio::ONE, Ratio::new(3, 2)], sharing, ..ideal() };
-        settings.protocol.fixed_ps = 10;
-        let timeline = run(&parsed(2, 1, TAKE), 1_000_000, &pair(), &settings);
-        let latency = if sharing == LinkSharing::MaxMin { 100_000 } else { 0 };
-        assert_eq!(timeline.ends_ps[1], 100_000 + 15 + latency + 150 * US, "{sharing:?}");
-    }
+    let mut settings = Settings { slowdowns: vec![Ratio::ONE, Ratio::new(3, 2)], ..ideal() };
+    settings.protocol.fixed_ps = 10;
+    let timeline = run(&parsed(2, 1, TAKE), 1_000_000, &pair(), &settings);
+    assert_eq!(timeline.ends_ps[1], 100_000 + 15 + 100_000 + 150 * US);
     let faster = Settings { slowdowns: vec![Ratio::ONE, Ratio::new(1, 2)], ..ideal() };
     let whole = Partition::new(vec![1], 1);
     assert!(matches!(simulate(&parsed(2, 1, TAKE), &whole, DType::U8, &pair(), &faster), Err(Error::Unable { .. })));
@@ -258,20 +237,17 @@ fn a_damaged_link_is_slower_and_a_cut_one_is_gone_round_or_missed() {
 
 #[test]
 fn a_run_that_is_told_to_stop_stops_and_can_run_again() {
-    for sharing in [LinkSharing::MaxMin, LinkSharing::Fifo] {
-        let ring = schedule(&ALL_REDUCE, "ring", 200, Path::Mapped);
-        let (whole, star) = (partition(&ring, 1 << 20), star(&[10.0; 200]));
-        let settings = Settings { sharing, ..ideal() };
-        let simulation = Simulation::new(&ring, &whole, DType::U8, &star, &settings).unwrap();
-        let mut looks = 0;
-        let mut second = || {
-            looks += 1;
-            looks == 2
-        };
-        assert_eq!(simulation.run_until(&mut second), Err(Error::Interrupted), "{sharing:?}");
-        assert_eq!(looks, 2);
-        assert_eq!(simulation.run().unwrap().tiles, 1);
-    }
+    let ring = schedule(&ALL_REDUCE, "ring", 200, Path::Mapped);
+    let (whole, star) = (partition(&ring, 1 << 20), star(&[10.0; 200]));
+    let simulation = Simulation::new(&ring, &whole, DType::U8, &star, &ideal()).unwrap();
+    let mut looks = 0;
+    let mut second = || {
+        looks += 1;
+        looks == 2
+    };
+    assert_eq!(simulation.run_until(&mut second), Err(Error::Interrupted));
+    assert_eq!(looks, 2);
+    assert_eq!(simulation.run().unwrap().tiles, 1);
 }
 
 #[test]
@@ -285,8 +261,8 @@ fn links_and_ways_of_running_have_names() {
     assert_eq!((name(fabric.links[up.link].from), up.left), ("gpu1", half));
     assert!(matches!(Damage::between(&fabric, "gpu0", "gpu1", half), Err(Error::Unable { .. })));
     assert!(matches!(Damage::between(&fabric, "gpu0", "gpu9", half), Err(Error::Unknown { .. })));
-    assert_eq!((LinkSharing::named("fifo"), AtSwitch::named("ignore")), (Ok(LinkSharing::Fifo), Ok(AtSwitch::Ignore)));
-    assert!(LinkSharing::named("").is_err() && AtSwitch::named("").is_err());
+    assert_eq!(AtSwitch::named("ignore"), Ok(AtSwitch::Ignore));
+    assert!(AtSwitch::named("").is_err());
     assert_eq!(Ratio::nearest(1.5), Some(Ratio::new(1_500_000, 1_000_000)));
     assert_eq!([-1.0, f64::NAN, 5000.0].map(Ratio::nearest), [None; 3]);
 }
@@ -325,18 +301,4 @@ fn every_protocol_has_a_source_and_a_name_of_its_own() {
         assert_eq!(protocol::named(&protocol.name).unwrap(), &protocol::all()[nth]);
     }
     assert!(matches!(protocol::named("none"), Err(Error::Unknown { .. })));
-}
-
-#[test]
-fn who_comes_to_a_link_at_the_same_time_is_served_by_rank_whatever_came_before() {
-    // All read rank 3, over a port of 10 GB/s. Rank 0 has read 1 MB of rank 1 when rank 2 enters: both come to the
-    // port at the same time, and rank 0 is served first.
-    let steps =
-        "r0.q0.0 output[r0].0 = input[r1].0\nr0.q0.1 output[r0].0 = input[r3].0\nr2.q0.0 output[r2].0 = input[r3].0\n";
-    let mut settings = Settings { sharing: LinkSharing::Fifo, ..ideal() };
-    settings.protocol.signal = Ratio::new(0, 1);
-    settings.starts_ps = vec![0, 0, 200_200_000, 0];
-    let timeline = run(&parsed(4, 1, steps), 1_000_000, &star(&[10.0; 4]), &settings);
-    assert_eq!(timeline.ends_ps[0] - 200_200_000, 200_200_000);
-    assert_eq!(timeline.ends_ps[2] - 200_200_000, 300_200_000);
 }

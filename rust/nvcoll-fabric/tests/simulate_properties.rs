@@ -12,7 +12,7 @@ use nvcoll_core::lower::lower;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Buffer, Event, Path, Schedule, Source, Step, View};
 use nvcoll_fabric::preset::preset;
-use nvcoll_fabric::simulate::{protocol, simulate, AtSwitch, Detail, LinkSharing, Ratio, Settings, Timeline};
+use nvcoll_fabric::simulate::{protocol, simulate, AtSwitch, Detail, Ratio, Settings, Timeline};
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Fabric;
 use proptest::prelude::*;
@@ -65,11 +65,10 @@ proptest! {
     #[test]
     fn steps_happen_in_an_order_that_queues_and_waits_allow(
         schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, slice in 256u64..100_000,
-        starts in prop::collection::vec(0u64..20 * PS_PER_US, 8), fifo in any::<bool>(),
+        starts in prop::collection::vec(0u64..20 * PS_PER_US, 8),
     ) {
-        let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
         let starts_ps = starts[..schedule.world_size as usize].to_vec();
-        let settings = Settings { sharing, starts_ps: starts_ps.clone(), ..settings("simple", slice.max(count as u64 / 8)) };
+        let settings = Settings { starts_ps: starts_ps.clone(), ..settings("simple", slice.max(count as u64 / 8)) };
         let timeline = run(&schedule, count, &fabric, &settings);
         let steps = by_step(&timeline);
         prop_assert_eq!(timeline.spans.len(), schedule.steps.len() * timeline.tiles as usize);
@@ -101,10 +100,9 @@ proptest! {
 
     #[test]
     fn links_and_memories_move_what_the_schedule_moves(
-        schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, slice in 256u64..100_000, fifo in any::<bool>(),
+        schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, slice in 256u64..100_000,
     ) {
-        let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
-        let timeline = run(&schedule, count, &fabric, &Settings { sharing, ..settings("ideal", slice.max(count as u64 / 8)) });
+        let timeline = run(&schedule, count, &fabric, &settings("ideal", slice.max(count as u64 / 8)));
         let partition = partition(&schedule, count);
         // What the steps of a rank read and write here and elsewhere is what `core::cost` counts.
         let counted: u64 = cost::moved_bytes(&schedule, &partition, DType::F32).iter().sum();
@@ -134,10 +132,9 @@ proptest! {
 
     #[test]
     fn the_critical_path_has_no_gap_from_zero_to_the_end(
-        schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, slice in 256u64..100_000, fifo in any::<bool>(),
+        schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, slice in 256u64..100_000,
     ) {
-        let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
-        let timeline = run(&schedule, count, &fabric, &Settings { sharing, ..settings("simple", slice.max(count as u64 / 8)) });
+        let timeline = run(&schedule, count, &fabric, &settings("simple", slice.max(count as u64 / 8)));
         let mut now = 0;
         for piece in &timeline.critical.pieces {
             prop_assert_eq!(piece.start_ps, now);
@@ -149,10 +146,9 @@ proptest! {
 
     #[test]
     fn the_same_run_twice_and_with_other_names_is_the_same(
-        schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, seed in any::<u64>(), fifo in any::<bool>(),
+        schedule in any_schedule(), fabric in any_machine(), count in 0usize..100_000, seed in any::<u64>(),
     ) {
-        let sharing = if fifo { LinkSharing::Fifo } else { LinkSharing::MaxMin };
-        let settings = Settings { sharing, ..settings("simple", 1 << 16) };
+        let settings = settings("simple", 1 << 16);
         let timeline = run(&schedule, count, &fabric, &settings);
         prop_assert_eq!(&timeline, &run(&schedule, count, &fabric, &settings));
         // Links described the other way round among those that lead elsewhere: only their positions change.

@@ -66,8 +66,6 @@ pub enum DelayReason {
     Memory(u32),
     /// Bytes, because transfers share the memory of a rank.
     SharedMemory(u32, u32),
-    /// Bytes, link after link, each as soon as it was free.
-    Moving,
 }
 
 pub(super) fn trace(
@@ -76,12 +74,11 @@ pub(super) fn trace(
     record: &RunRecord,
     enters: Enters<'_>,
     links: usize,
-    waits: bool,
 ) -> Critical {
     let last = (0..flat.world_size)
         .map(|rank| flat.number((flat.working_queues() as u32) + rank, 0))
         .max_by_key(|&number| (record.done[number as usize], std::cmp::Reverse(number)));
-    let mut tracing = Tracing { flat, paths, record, enters, links, waits, pieces: Vec::new() };
+    let mut tracing = Tracing { flat, paths, record, enters, links, pieces: Vec::new() };
     let mut next = last;
     while let Some(number) = next {
         next = tracing.step(number);
@@ -105,8 +102,6 @@ struct Tracing<'a> {
     record: &'a RunRecord,
     enters: Enters<'a>,
     links: usize,
-    /// Whether transfers wait for the latency of all links first.
-    waits: bool,
     /// The last first.
     pieces: Vec<CriticalPiece>,
 }
@@ -162,17 +157,11 @@ impl Tracing<'_> {
         let nbytes = self.flat.nbytes(flat.size, name.tile);
         let begins = ready + path.fixed;
         if flat.path != NOTHING && nbytes > 0 {
-            if self.waits {
-                let (moving, limit) = (begins + path.latency, self.record.limit[number as usize]);
-                let alone = moving + path.alone.time(nbytes);
-                self.add(name, alone.min(done), done, self.shared_by(limit.link, limit.users));
-                self.add(name, moving, alone.min(done), self.moved_by(path.narrowest));
-                self.add(name, begins, moving, DelayReason::Latency);
-            } else {
-                let moved = done - path.latency.min(done - begins);
-                self.add(name, moved, done, DelayReason::Latency);
-                self.add(name, begins, moved, DelayReason::Moving);
-            }
+            let (moving, limit) = (begins + path.latency, self.record.limit[number as usize]);
+            let alone = moving + path.alone.time(nbytes);
+            self.add(name, alone.min(done), done, self.shared_by(limit.link, limit.users));
+            self.add(name, moving, alone.min(done), self.moved_by(path.narrowest));
+            self.add(name, begins, moving, DelayReason::Latency);
         }
         self.add(name, ready, begins, DelayReason::Fixed);
     }
@@ -249,7 +238,6 @@ impl CriticalPiece {
             DelayReason::SharedMemory(of, users) => {
                 format!("bytes of the memory of rank {of}, which {users} transfers share")
             }
-            DelayReason::Moving => "bytes, link after link".to_owned(),
         };
         match self.is_leave {
             true => format!("rank {rank} leaves: {what}"),
@@ -271,7 +259,6 @@ impl DelayReason {
             DelayReason::Shared(..) => "shared_link",
             DelayReason::Memory(_) => "memory",
             DelayReason::SharedMemory(..) => "shared_memory",
-            DelayReason::Moving => "moving",
         }
     }
 
@@ -287,7 +274,6 @@ impl DelayReason {
                 format!("{} -> {}", fabric.devices[link.from].name, fabric.devices[link.to].name)
             }
             DelayReason::Memory(rank) | DelayReason::SharedMemory(rank, _) => format!("the memory of rank {rank}"),
-            DelayReason::Moving => "moving".to_owned(),
         }
     }
 }

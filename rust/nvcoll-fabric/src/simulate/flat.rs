@@ -183,22 +183,10 @@ impl Flat {
         (queue, (done % len) as u32, (done / len) as u32)
     }
 
-    /// Returns the queue of a number in a record, and how many steps it had done before.
-    pub(super) fn done_of_number(&self, number: u64) -> (u32, u64) {
-        let (queue, step, tile) = self.of_number(number);
-        (queue, u64::from(tile) * u64::from(self.len(queue)) + u64::from(step))
-    }
-
     /// Returns the number of a queue among those of its rank.
     pub(super) fn queue_of_rank(&self, queue: u32) -> u32 {
         let rank = self.ranks[queue as usize];
         queue - self.ranks[..queue as usize].partition_point(|&other| other < rank) as u32
-    }
-
-    /// Returns the paths of the steps of a queue, each once where it is that of many in a row.
-    pub(super) fn paths(&self, queue: u32) -> impl Iterator<Item = u32> + '_ {
-        let steps = &self.steps[self.first(queue) as usize..self.first(queue + 1) as usize];
-        steps.chunk_by(|a, b| a.path == b.path).map(|alike| alike[0].path)
     }
 
     #[inline]
@@ -210,23 +198,6 @@ impl Flat {
     pub(super) fn waits(&self, step: u32) -> &[FlatWait] {
         let end = self.steps.get(step as usize + 1).map_or(self.waits.len(), |next| next.first_wait as usize);
         &self.waits[self.steps[step as usize].first_wait as usize..end]
-    }
-
-    /// Returns the waits of all steps of a queue.
-    pub(super) fn waits_of(&self, queue: u32) -> &[FlatWait] {
-        let first = |step: u32| self.steps.get(step as usize).map_or(self.waits.len(), |step| step.first_wait as usize);
-        &self.waits[first(self.first(queue))..first(self.first(queue + 1))]
-    }
-
-    /// Returns the tiles in which some step may have other bytes than in the tile before, in order; the last is the
-    /// number of tiles.
-    pub(super) fn changes(&self) -> Vec<u32> {
-        let ends = |&(length, _): &(u64, u32)| [length / self.slice_bytes, length.div_ceil(self.slice_bytes)];
-        let mut changes: Vec<u32> = self.lengths.iter().flat_map(ends).map(|tile| tile as u32).collect();
-        changes.push(self.tiles);
-        changes.sort_unstable();
-        changes.dedup();
-        changes
     }
 
     /// Returns the bytes of each view of a step in a tile.

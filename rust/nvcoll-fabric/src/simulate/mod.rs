@@ -27,8 +27,7 @@
 //! to every destination. Then an nvswitch all_reduce of N bytes moves N (1 + 1/n) each way through each port.
 //! Elsewhere the step is refused, or, if the settings say so, done point to point.
 //!
-//! **Links** are shared [`LinkSharing::MaxMin`] fair by progressive filling (`fluid/`), or serve [`LinkSharing::Fifo`] one
-//! after the other, which is faster to run and a check. A step of no bytes pays its fixed time only.
+//! **Links** are shared max-min fair by progressive filling (`sharing.rs`). A step of no bytes pays its fixed time only.
 //!
 //! **Fitted costs.** Settings may bring rates of links and one time per hop that were fitted to measurements: they stand
 //! in place of the fabric's rates and latencies ([`FittedCosts`]; [`crate::predict`] has the constants).
@@ -37,23 +36,16 @@
 //! than alone divided by that. A slow link has part of its rate; a cut one is not there, so routes go round it or
 //! there is [`Error::NoPath`].
 //!
-//! **Tiles alike.** When all that decides what follows is as it was some tiles ago, to the bit, the tiles that would
-//! repeat are passed over (`run/repeat.rs`), and the timeline is what it would have been.
-//!
 //! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to
-//! begin, one to end, none where it cannot be disturbed (`contenders.rs`); sharing as `fluid/` says; memory per queue about
-//! 250 bytes, per step 20 bytes and 16 for each wait. Limitations: a faster link may make a whole longer, as in any
+//! begin, one to end; sharing as `sharing.rs` says; memory per queue about 250 bytes, per step 20 bytes and 16 for each wait. Limitations: a faster link may make a whole longer, as in any
 //! network that shares (Braess 1968); transfers of one step advance together even where a GPU could run ahead on one of
 //! them. Source: ours; max-min sharing of fluid flows as in SimGrid (Casanova, Giersch, Legrand, Quinson, Suter 2014).
 
 mod agenda;
-mod contenders;
 mod critical;
 mod damage;
-mod fifo;
 mod fitted_costs;
 mod flat;
-mod fluid;
 mod hashing;
 mod link_table;
 mod paths;
@@ -69,7 +61,7 @@ pub use damage::Damage;
 pub use fitted_costs::{FittedCosts, HopLatencies};
 pub use protocol::StepCosts;
 pub use ratio::Ratio;
-pub use settings::{AtSwitch, Detail, LinkSharing, Settings};
+pub use settings::{AtSwitch, Detail, Settings};
 pub use timeline::{LinkUse, SpanRoute, StepSpan, Timeline};
 
 use nvcoll_core::dtype::DType;
@@ -79,15 +71,11 @@ use nvcoll_core::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::units::Ps;
-use contenders::Contenders;
 use critical::Enters;
-use fifo::FifoLinks;
 use flat::Flat;
-use fluid::Fluid;
 use link_table::LinkTable;
 use paths::{TransferPaths, NOTHING};
 use run::{Execution, RunOutcome, Stopped};
-use sharing::SharingModel;
 
 /// A schedule prepared for one call on one fabric: it can run any number of times, and be resized for another call.
 pub struct Simulation {
@@ -95,11 +83,8 @@ pub struct Simulation {
     links: LinkTable,
     paths: TransferPaths,
     flat: Flat,
-    contenders: Contenders,
     starts: Vec<Ps>,
     settings: Settings,
-    /// Whether tiles that repeat are passed over; only tests run each.
-    repeats: bool,
 }
 
 /// Runs a schedule once: see [`Simulation`].
@@ -133,16 +118,15 @@ impl Simulation {
         let mut links = LinkTable::of(fabric, schedule.world_size, settings)?;
         let mut paths = TransferPaths::new();
         let flat = Flat::of(schedule, &mut links, &mut paths, settings.at_switch)?;
-        let (contenders, starts, repeats) = (Contenders::default(), Vec::new(), true);
-        let (schedule, settings) = (schedule.title(), settings.clone());
-        let mut simulation = Self { schedule, links, paths, flat, contenders, starts, settings, repeats };
+        let (schedule, settings, starts) = (schedule.title(), settings.clone(), Vec::new());
+        let mut simulation = Self { schedule, links, paths, flat, starts, settings };
         simulation.price();
         simulation.fit(partition, dtype)?;
         Ok(simulation)
     }
 
     /// Makes it one for another call of the schedule: other element counts, elements, or settings. Routes, paths and waits
-    /// stay. So must the damages, the sharing, the treatment of steps at a switch and the fitted rates of links.
+    /// stay. So must the damages, the treatment of steps at a switch and the fitted rates of links.
     ///
     /// # Errors
     /// [`Error::Unable`] for settings that change what must stay, or do not fit the schedule; [`Error::Schedule`] for more
@@ -151,7 +135,8 @@ impl Simulation {
         let fabric = &self.links.fabric().name;
         settings.check(fabric, self.links.fabric_links(), self.flat.world_size)?;
         if !settings.has_links_of(&self.settings) {
-            let message = "damages, sharing and rates of links decide paths: prepare another simulation".to_owned();
+            let message =
+                "damages, steps at a switch and rates of links decide paths: prepare another simulation".to_owned();
             return Err(Error::Unable { fabric: fabric.clone(), message });
         }
         let is_priced = settings.has_costs_of(&self.settings);
@@ -168,10 +153,6 @@ impl Simulation {
         links.hops = settings.fitted.as_ref().map(|fitted| fitted.hops);
         paths.price(links, settings);
         flat.price(links, settings.protocol.signal);
-        self.contenders = match settings.sharing {
-            LinkSharing::MaxMin => Contenders::new(flat, paths, |path| (paths.shared(path), false)),
-            LinkSharing::Fifo => Contenders::new(flat, paths, |path| (paths.crossings(path), paths.meets_itself(path))),
-        };
     }
 
     /// Gives steps their bytes, and ranks their starts.
@@ -219,22 +200,18 @@ impl Simulation {
     /// # Errors
     /// [`Error::Schedule`] if its waits make a circle; [`Error::Interrupted`].
     pub fn run_until(&self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
-        let (paths, queues) = (&self.paths, self.flat.queues());
-        match self.settings.sharing {
-            LinkSharing::MaxMin => self.run_with(Fluid::new(paths, queues, self.records()), is_interrupted),
-            LinkSharing::Fifo => self.run_with(FifoLinks::new(paths, &self.links.latencies, queues), is_interrupted),
-        }
+        let outcome = Execution::run(self, is_interrupted).map_err(|stopped| match stopped {
+            Stopped::Stuck(queue, step) => self.stuck(queue, step),
+            Stopped::Interrupted => Error::Interrupted,
+        })?;
+        Ok(self.timeline(outcome))
     }
 
     fn records(&self) -> bool {
         self.settings.detail >= Detail::Path
     }
 
-    fn run_with<S: SharingModel>(&self, sharing: S, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
-        let outcome = Execution::run(self, sharing, is_interrupted).map_err(|stopped| match stopped {
-            Stopped::Stuck(queue, step) => self.stuck(queue, step),
-            Stopped::Interrupted => Error::Interrupted,
-        })?;
+    fn timeline(&self, outcome: RunOutcome) -> Timeline {
         let (links, memory_bytes) = self.uses(&outcome);
         let mut timeline = Timeline {
             links,
@@ -246,16 +223,16 @@ impl Simulation {
             ends_ps: outcome.ends,
         };
         if let Some(record) = outcome.record {
-            let (links, waits) = (self.links.fabric_links(), S::WAITS_FOR_LATENCY);
+            let links = self.links.fabric_links();
             let after = self.settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
             let enters = Enters { at: &self.starts, after };
-            timeline.critical = critical::trace(&self.flat, &self.paths, &record, enters, links, waits);
+            timeline.critical = critical::trace(&self.flat, &self.paths, &record, enters, links);
             if self.settings.detail >= Detail::Spans {
                 timeline.spans = self.spans(&record);
-                timeline.ways = self.ways(waits);
+                timeline.ways = self.ways();
             }
         }
-        Ok(timeline)
+        timeline
     }
 
     fn spans(&self, record: &run::RunRecord) -> Vec<StepSpan> {
@@ -270,12 +247,12 @@ impl Simulation {
         (0..self.steps()).map(span).collect()
     }
 
-    /// For each path, what of it a reader of spans sees; `waits` says whether bytes wait for the latency of all links.
-    fn ways(&self, waits: bool) -> Vec<SpanRoute> {
+    /// For each path, what of it a reader of spans sees.
+    fn ways(&self) -> Vec<SpanRoute> {
         let way = |(at, path): (usize, &paths::TransferPath)| {
             let crossed = self.paths.crossings(at as u32).iter().map(|crossing| crossing.link as usize);
             let links = crossed.filter(|&link| link < self.links.fabric_links()).collect();
-            SpanRoute { before_ps: path.fixed + if waits { path.latency } else { 0 }, links }
+            SpanRoute { before_ps: path.fixed + path.latency, links }
         };
         self.paths.all.iter().enumerate().map(way).collect()
     }
@@ -386,14 +363,12 @@ mod tests {
         let (fabric, count) = (preset("dgx1-v100").unwrap(), 12_345);
         let schedule = build(&ALL_REDUCE, "tree", Roles::of(8), Aliasing::InPlace).unwrap();
         let partition = partition(&schedule, count);
-        for sharing in [LinkSharing::MaxMin, LinkSharing::Fifo] {
-            let settings = |name| Settings { sharing, ..Settings::new(protocol::named(name).unwrap(), 512) };
-            let new = |name| Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings(name)).unwrap();
-            let mut simulation = new("ideal");
-            for name in ["ll", "simple", "ll128", "ideal"] {
-                simulation.resize(&partition, DType::F32, &settings(name)).unwrap();
-                assert_eq!(simulation.run().unwrap(), new(name).run().unwrap(), "{name} {sharing:?}");
-            }
+        let settings = |name| Settings::new(protocol::named(name).unwrap(), 512);
+        let new = |name| Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings(name)).unwrap();
+        let mut simulation = new("ideal");
+        for name in ["ll", "simple", "ll128", "ideal"] {
+            simulation.resize(&partition, DType::F32, &settings(name)).unwrap();
+            assert_eq!(simulation.run().unwrap(), new(name).run().unwrap(), "{name}");
         }
     }
 
@@ -404,7 +379,6 @@ mod tests {
         let (partition, settings) = (partition(&schedule, 8), Settings::new(protocol::named("ideal").unwrap(), 8));
         let mut simulation = Simulation::new(&schedule, &partition, DType::U8, &fabric, &settings).unwrap();
         let others = [
-            Settings { sharing: LinkSharing::Fifo, ..settings.clone() },
             Settings { at_switch: AtSwitch::Ignore, ..settings.clone() },
             Settings { damages: vec![Damage { link: 0, left: Ratio::new(1, 2) }], ..settings.clone() },
             Settings { slowdowns: vec![Ratio::ONE; 3], ..settings.clone() },

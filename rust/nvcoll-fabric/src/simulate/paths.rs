@@ -7,12 +7,10 @@
 //! destinations at the switch      3  executor ─▶ switch                        4  switch ─▶ every destination's GPU
 //! ```
 //!
-//! Sharing sees a path as links with weights: a byte of the chunk is so many bytes on that link, times the protocol's
-//! wire ratio, whose denominator is multiplied into all rates so that weights are whole. First come first served sees
-//! its legs.
+//! Sharing sees a path as links with weights: the bytes on that link for each byte of the chunk, times the protocol's wire
+//! ratio, whose denominator is multiplied into all rates so that weights are whole.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use nvcoll_core::algorithm;
 use nvcoll_core::schedule::{Aliasing, Schedule, Step, View};
@@ -22,6 +20,7 @@ use super::link_table::LinkTable;
 use super::ratio::Ratio;
 use super::settings::{AtSwitch, Settings};
 use crate::error::{Error, Result};
+use crate::max_min::{Crossing, Flow};
 use crate::units::Ps;
 
 /// The path of a step that moves nothing: a copy onto itself.
@@ -76,33 +75,8 @@ impl Pace {
     }
 }
 
-/// A link of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Crossing {
-    pub(super) link: u32,
-    /// How many bytes of it a byte of the chunk takes, times the denominator of the protocol's wire ratio.
-    pub(super) weight: u32,
-}
-
-/// Links that bytes pass one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Leg {
-    /// Legs of one stage begin together, when those of the stage before have ended.
-    pub(super) stage: u16,
-    first: u32,
-    end: u32,
-}
-
-impl Leg {
-    /// Returns where its links are among those of all legs.
-    #[inline]
-    pub(super) fn places(self) -> Range<usize> {
-        self.first as usize..self.end as usize
-    }
-}
-
 /// What is known of a path before it runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct TransferPath {
     /// What its steps take before anything moves.
     pub(super) fixed: Ps,
@@ -116,9 +90,20 @@ pub(super) struct TransferPath {
     pub(super) most: f64,
     /// The link that is the narrowest for it.
     pub(super) narrowest: u32,
-    shared: (u32, u32),
-    crossings: (u32, u32),
-    legs: (u32, u32),
+    /// The links of the path by number, each once; a memory is the last.
+    crossings: Vec<Crossing>,
+    /// The number of its first crossings that can be anybody's bottleneck.
+    shared: usize,
+}
+
+impl Flow for TransferPath {
+    fn crossings(&self) -> &[Crossing] {
+        &self.crossings[..self.shared]
+    }
+
+    fn cap(&self) -> f64 {
+        self.most
+    }
 }
 
 /// All paths of a run.
@@ -126,10 +111,6 @@ pub(super) struct TransferPaths {
     pub(super) all: Vec<TransferPath>,
     /// For each link, its bytes per second times the denominator of the wire ratio.
     pub(super) capacities: Vec<u64>,
-    crossings: Vec<Crossing>,
-    shared: Vec<Crossing>,
-    legs: Vec<Leg>,
-    leg_links: Vec<(Crossing, Pace)>,
     /// For each path; costs change, these stay.
     stages: Vec<Stages>,
     known: FastMap<Vec<u32>, u32>,
@@ -137,7 +118,7 @@ pub(super) struct TransferPaths {
     key: Vec<u32>,
 }
 
-/// The stages of a path: for each leg its links, and how many bytes of memory it takes if it is one.
+/// The stages of a path: for each leg its stage and links, and how many bytes of memory it takes if it is one.
 #[derive(Default)]
 struct Stages {
     /// The rank that executes.
@@ -155,10 +136,6 @@ impl TransferPaths {
         Self {
             all: Vec::new(),
             capacities: Vec::new(),
-            crossings: Vec::new(),
-            shared: Vec::new(),
-            legs: Vec::new(),
-            leg_links: Vec::new(),
             stages: vec![Stages::default()],
             known: fast_map([]),
             key: Vec::new(),
@@ -170,10 +147,6 @@ impl TransferPaths {
         let wire = settings.protocol.wire;
         self.capacities = link_table.rates.iter().map(|rate| rate * u64::from(wire.den)).collect();
         self.all.clear();
-        self.crossings.clear();
-        self.shared.clear();
-        self.legs.clear();
-        self.leg_links.clear();
         self.all.push(TransferPath {
             fixed: 0,
             latency: 0,
@@ -181,9 +154,8 @@ impl TransferPaths {
             rate: f64::INFINITY,
             most: f64::INFINITY,
             narrowest: u32::MAX,
-            shared: (0, 0),
-            crossings: (0, 0),
-            legs: (0, 0),
+            crossings: Vec::new(),
+            shared: 0,
         });
         let stages = std::mem::take(&mut self.stages);
         for of_path in &stages[1..] {
@@ -194,41 +166,14 @@ impl TransferPaths {
     }
 
     /// Returns all links of a path, each once.
-    #[inline]
     pub(super) fn crossings(&self, path: u32) -> &[Crossing] {
-        let (first, end) = self.all[path as usize].crossings;
-        &self.crossings[first as usize..end as usize]
+        &self.all[path as usize].crossings
     }
 
     /// Returns the links of a path that can be anybody's bottleneck.
     #[inline]
     pub(super) fn shared(&self, path: u32) -> &[Crossing] {
-        let (first, end) = self.all[path as usize].shared;
-        &self.shared[first as usize..end as usize]
-    }
-
-    /// Returns the legs of a path, by stage.
-    #[inline]
-    pub(super) fn legs(&self, path: u32) -> &[Leg] {
-        let (first, end) = self.all[path as usize].legs;
-        &self.legs[first as usize..end as usize]
-    }
-
-    /// Returns the number of links of all legs.
-    pub(super) fn leg_places(&self) -> usize {
-        self.leg_links.len()
-    }
-
-    /// Returns whether two legs of a path are over the same link.
-    pub(super) fn meets_itself(&self, path: u32) -> bool {
-        let links: usize = self.legs(path).iter().map(|&leg| self.leg_links(leg).len()).sum();
-        links > self.crossings(path).len()
-    }
-
-    /// Returns the links of a leg in order, each with its pace for this leg.
-    #[inline]
-    pub(super) fn leg_links(&self, leg: Leg) -> &[(Crossing, Pace)] {
-        &self.leg_links[leg.places()]
+        Flow::crossings(&self.all[path as usize])
     }
 
     /// Finds the path of a step, or makes it.
@@ -262,7 +207,6 @@ impl TransferPaths {
         if here > 0 {
             stages.legs.push((0, vec![link_table.memory_of(step.rank)], here as u32));
         }
-        stages.legs.sort_by_key(|leg| leg.0);
         let path = self.stages.len() as u32;
         self.stages.push(stages);
         self.known.insert(self.key.clone(), path);
@@ -274,26 +218,21 @@ impl TransferPaths {
         let Stages { rank, at_switch, .. } = *stages;
         let wire = settings.protocol.wire;
         let fitted = settings.fitted.as_ref().map(|fitted| fitted.switch_wire);
-        let mut weights: BTreeMap<u32, u32> = BTreeMap::new();
-        let (first_leg, mut latencies) = (self.legs.len(), vec![0; 4]);
+        let mut weights: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut latencies = [0; 4];
         for (stage, links, here) in &stages.legs {
             let by_switch = fitted.filter(|_| if *stage < 2 { at_switch.0 } else { at_switch.1 });
             let weight = if *here > 0 { here * wire.den } else { by_switch.unwrap_or(wire.num) };
-            let first = self.leg_links.len() as u32;
             for &link in links {
-                *weights.entry(link).or_default() += weight;
-                let pace = Pace::over(weight.into(), self.capacities[link as usize]);
-                self.leg_links.push((Crossing { link, weight }, pace));
+                *weights.entry(link).or_default() += u64::from(weight);
             }
-            self.legs.push(Leg { stage: *stage, first, end: self.leg_links.len() as u32 });
             if by_switch.is_none() {
                 let latency = &mut latencies[*stage as usize];
                 *latency = link_table.latency_over(links).max(*latency);
             }
         }
-        let first = self.crossings.len();
-        self.crossings.extend(weights.into_iter().map(|(link, weight)| Crossing { link, weight }));
-        let (alone, narrowest) = self.narrowest(first);
+        let crossings: Vec<_> = weights.into_iter().map(|(link, weight)| Crossing { link, weight }).collect();
+        let (alone, narrowest) = self.narrowest(&crossings);
         let slowdown = settings.slowdowns.get(rank as usize).copied().unwrap_or(Ratio::ONE);
         let cap = settings.protocol.cap.map_or(Pace::NONE, |cap| Pace::over(stages.reads.max(stages.writes), cap.0));
         let at_best = if cap.is_slower_than(alone) { cap } else { alone };
@@ -303,20 +242,19 @@ impl TransferPaths {
             fixed: slowdown.of(settings.protocol.fixed_ps),
             latency: latencies.iter().sum(),
             alone: if is_held { held } else { alone },
-            rate: if is_held { held.rate() } else { self.rate_of(first, narrowest) },
+            rate: if is_held { held.rate() } else { self.rate_of(&crossings, narrowest) },
             most: if is_held { held.rate() } else { f64::INFINITY },
             narrowest,
-            shared: (0, 0),
-            crossings: (first as u32, self.crossings.len() as u32),
-            legs: (first_leg as u32, self.legs.len() as u32),
+            shared: crossings.len(),
+            crossings,
         });
     }
 
-    /// Finds the slowest of the crossings from `first` on.
-    fn narrowest(&self, first: usize) -> (Pace, u32) {
+    /// Finds the slowest crossing.
+    fn narrowest(&self, crossings: &[Crossing]) -> (Pace, u32) {
         let mut slowest = (Pace::NONE, u32::MAX);
-        for crossing in &self.crossings[first..] {
-            let pace = Pace::over(crossing.weight.into(), self.capacities[crossing.link as usize]);
+        for crossing in crossings {
+            let pace = Pace::over(crossing.weight, self.capacities[crossing.link as usize]);
             if pace.is_slower_than(slowest.0) {
                 slowest = (pace, crossing.link);
             }
@@ -325,9 +263,9 @@ impl TransferPaths {
     }
 
     /// The division that sharing makes too, so that a transfer alone gets the same number there.
-    fn rate_of(&self, first: usize, link: u32) -> f64 {
-        let crossing = self.crossings[first..].iter().find(|crossing| crossing.link == link);
-        crossing.map_or(f64::INFINITY, |c| self.capacities[link as usize] as f64 / f64::from(c.weight))
+    fn rate_of(&self, crossings: &[Crossing], link: u32) -> f64 {
+        let crossing = crossings.iter().find(|crossing| crossing.link == link);
+        crossing.map_or(f64::INFINITY, |c| self.capacities[link as usize] as f64 / c.weight as f64)
     }
 
     /// Leaves out of sharing each memory that cannot be anybody's bottleneck: all that its GPU's links bring and take
@@ -335,7 +273,7 @@ impl TransferPaths {
     fn settle(&mut self, link_table: &LinkTable, stages: &[Stages]) {
         let links = link_table.fabric_links() as u32;
         // For each memory, the links through which paths reach it, with the largest ratio of weights.
-        let mut through: Vec<BTreeMap<u32, (u32, u32)>> = vec![BTreeMap::new(); link_table.devices.len()];
+        let mut through: Vec<BTreeMap<u32, (u64, u64)>> = vec![BTreeMap::new(); link_table.devices.len()];
         let mut is_free: Vec<bool> = vec![true; link_table.devices.len()];
         for path in 1..self.all.len() as u32 {
             let rank = stages[path as usize].rank as usize;
@@ -345,26 +283,22 @@ impl TransferPaths {
                 None => is_free[rank] = false,
                 Some(port) => {
                     let most = through[rank].entry(port.link).or_insert((0, 1));
-                    if u64::from(memory.weight) * u64::from(most.1) > u64::from(most.0) * u64::from(port.weight) {
+                    if memory.weight * most.1 > most.0 * port.weight {
                         *most = (memory.weight, port.weight);
                     }
                 }
             }
         }
         for (rank, through) in through.iter().enumerate() {
-            let load = |(&link, &(num, den)): (&u32, &(u32, u32))| {
+            let load = |(&link, &(num, den)): (&u32, &(u64, u64))| {
                 (u128::from(self.capacities[link as usize]) * u128::from(num)).div_ceil(u128::from(den))
             };
             let most: u128 = through.iter().map(load).sum();
             is_free[rank] &= most <= u128::from(self.capacities[link_table.memory_of(rank as u32) as usize]);
         }
-        for path in 1..self.all.len() {
-            let first = self.shared.len() as u32;
-            let leaves_out = is_free[stages[path].rank as usize];
-            let kept = self.crossings(path as u32).iter().filter(|crossing| !leaves_out || crossing.link < links);
-            let kept: Vec<Crossing> = kept.copied().collect();
-            self.shared.extend(kept);
-            self.all[path].shared = (first, self.shared.len() as u32);
+        for (path, stages) in self.all.iter_mut().zip(stages).skip(1) {
+            let memories = path.crossings.iter().filter(|crossing| crossing.link >= links).count();
+            path.shared -= if is_free[stages.rank as usize] { memories } else { 0 };
         }
     }
 }

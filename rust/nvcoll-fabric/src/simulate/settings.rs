@@ -7,27 +7,6 @@ use super::ratio::Ratio;
 use crate::error::{Error, Result};
 use crate::units::Ps;
 
-/// How transfers that want the same link at the same time get it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkSharing {
-    /// Max-min fair, all at once.
-    MaxMin,
-    /// One after the other, link by link; a whole tile is on one link before it is on the next.
-    Fifo,
-}
-
-impl LinkSharing {
-    const NAMES: [(&str, Self); 2] = [("max_min", LinkSharing::MaxMin), ("fifo", LinkSharing::Fifo)];
-
-    /// Finds a way of sharing by name.
-    ///
-    /// # Errors
-    /// [`Error::Unknown`].
-    pub fn named(name: &str) -> Result<Self> {
-        named("way of sharing links", &Self::NAMES, name)
-    }
-}
-
 /// What becomes of a step `at switch` where no switch can do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtSwitch {
@@ -76,8 +55,6 @@ pub struct Settings {
     pub protocol: StepCosts,
     /// Bytes of a chunk that one tile moves.
     pub slice_bytes: u64,
-    /// How links are shared.
-    pub sharing: LinkSharing,
     /// What becomes of steps that ask for a switch.
     pub at_switch: AtSwitch,
     /// What is remembered.
@@ -99,7 +76,6 @@ impl Settings {
         Self {
             protocol: protocol.clone(),
             slice_bytes,
-            sharing: LinkSharing::MaxMin,
             at_switch: AtSwitch::Refuse,
             detail: Detail::Path,
             starts_ps: Vec::new(),
@@ -109,8 +85,7 @@ impl Settings {
         }
     }
     /// # Errors
-    /// [`Error::Unable`] for settings of another number of ranks or another fabric, a slowdown that is none, and fitted
-    /// costs where links serve one after the other, whose latencies are their own.
+    /// [`Error::Unable`] for settings of another number of ranks or another fabric, and a slowdown below one.
     pub(super) fn check(&self, fabric: &str, links: usize, world_size: u32) -> Result<()> {
         let unable = |message: String| Err(Error::Unable { fabric: fabric.to_owned(), message });
         for (what, len) in [("start times", self.starts_ps.len()), ("slowdowns", self.slowdowns.len())] {
@@ -121,12 +96,9 @@ impl Settings {
         if let Some(slowdown) = self.slowdowns.iter().find(|slowdown| slowdown.num < slowdown.den) {
             return unable(format!("a slowdown of {}/{} is no slowdown: give 1 or more", slowdown.num, slowdown.den));
         }
-        match (self.fitted.as_ref().map(|fitted| fitted.rates.len()), self.sharing) {
-            (Some(rates), _) if rates != links => {
+        match self.fitted.as_ref().map(|fitted| fitted.rates.len()) {
+            Some(rates) if rates != links => {
                 unable(format!("there are {rates} fitted rates for {links} links: give one for each"))
-            }
-            (Some(_), LinkSharing::Fifo) => {
-                unable("fitted costs are of whole routes, fifo adds those of links: share max-min fair".to_owned())
             }
             _ => Ok(()),
         }
@@ -135,9 +107,7 @@ impl Settings {
     /// Says whether all that decides routes and capacities of links is the same.
     pub(super) fn has_links_of(&self, other: &Self) -> bool {
         let rates = |settings: &Self| settings.fitted.as_ref().map(|fitted| fitted.rates.clone());
-        (self.sharing, self.at_switch) == (other.sharing, other.at_switch)
-            && self.damages == other.damages
-            && rates(self) == rates(other)
+        self.at_switch == other.at_switch && self.damages == other.damages && rates(self) == rates(other)
     }
 
     /// Says whether a step costs the same, on the same links.

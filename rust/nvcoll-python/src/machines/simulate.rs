@@ -10,7 +10,7 @@ use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Schedule as Core};
 use nvcoll_fabric::nccl;
 use nvcoll_fabric::predict::{Launch, SimulationSettings};
-use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, LinkSharing, Settings, Simulation, Timeline as Simulated};
+use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, Settings, Simulation, Timeline as Simulated};
 use nvcoll_fabric::units::Ps;
 use nvcoll_fabric::{Error, Result};
 
@@ -48,7 +48,6 @@ impl Fabric {
     ///     protocol: ``ideal`` (bytes over links alone), ``ll``, ``ll128`` or ``simple``.
     ///     slice_bytes: bytes of every chunk in one tile; for several sizes also one number per size. Default: 1 MiB.
     ///     spans: whether to keep every step in every tile.
-    ///     sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one transfer after the other).
     ///     at_switch: for steps at a switch, where no switch can do them: ``refuse``, or ``ignore`` (ranks do them point to
     ///         point).
     ///     launch: None, or a launch of :meth:`predict`. With a launch, rates, latencies and the time before the first step
@@ -69,7 +68,7 @@ impl Fabric {
     ///     BuildError: the waits of the schedule form a cycle, or an algorithm broke a rule of the builder.
     ///     KeyboardInterrupt: Ctrl-C ended the simulation.
     #[pyo3(signature = (schedule, nbytes, *, collective=None, dtype="float32", protocol="simple", slice_bytes=None,
-        spans=false, sharing="max_min", at_switch="refuse", launch=None, starts=None, slowdowns=None, damage=None))]
+        spans=false, at_switch="refuse", launch=None, starts=None, slowdowns=None, damage=None))]
     #[allow(clippy::too_many_arguments)]
     fn simulate<'py>(
         slf: &Bound<'py, Self>,
@@ -80,7 +79,6 @@ impl Fabric {
         protocol: &str,
         slice_bytes: Option<&Bound<'_, PyAny>>,
         spans: bool,
-        sharing: &str,
         at_switch: &str,
         launch: Option<&str>,
         starts: Option<&Bound<'_, PyAny>>,
@@ -97,7 +95,6 @@ impl Fabric {
         let core = &given.get().core;
         let settings = Settings {
             detail: if spans { Detail::Spans } else { Detail::Path },
-            sharing: LinkSharing::named(sharing).map_err(|error| of_fabric(py, &error))?,
             at_switch: AtSwitch::named(at_switch).map_err(|error| of_fabric(py, &error))?,
             starts_ps: starts_of(starts, core.world_size)?,
             slowdowns: slowdowns_of(slowdowns, core.world_size)?,

@@ -222,7 +222,7 @@ pub(crate) struct CriticalPiece {
     end_us: f64,
     /// The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (of
     /// `other`), `fixed` (the cost of every step), `latency`, `link` (bytes cross the narrowest link), `shared_link`, `memory`
-    /// (of `other`), `shared_memory`, or `moving` (bytes cross all links: sharing `fifo` does not distinguish them).
+    /// (of `other`), or `shared_memory`.
     reason: &'static str,
     /// The link, as the names of its ends; None if it is no link.
     link: Option<(String, String)>,

@@ -2,32 +2,26 @@
 //!
 //! ```text
 //! a queue   ─waits are over─▶ ready ─fixed, latency─▶ begins to move ─▶ has moved: done ─▶ its next step; those who wait for it
-//!                                              └─ who may be met on its links (`contenders.rs`) begins by the clock, others at once
 //! ```
 //!
 //! When a step is ready, and why, is the latest of what it waits for: that needs no clock, only when those were done,
 //! which is kept until nobody can ask for it any more. Links that are shared need one. All events of one time are one
 //! batch: transfers that end, then transfers that begin, then links are shared anew. So nothing depends on an order
-//! among equal times, except who is first on a link that serves one after the other: there it is the order of ranks,
-//! queues and legs.
+//! among equal times.
 
-mod ahead;
 mod queue;
 mod record;
-mod repeat;
 
 use std::collections::VecDeque;
 
-use super::agenda::Agenda;
-use super::contenders::{Contenders, NOBODY};
+use super::agenda::{Agenda, Batch};
 use super::flat::{Flat, FlatWait, ENTER};
-use super::paths::TransferPaths;
-use super::sharing::{Limit, SharingModel, BEGINS};
+use super::paths::{TransferPaths, NOTHING};
+use super::sharing::{Limit, SharedLinks};
 use super::Simulation;
 use crate::units::Ps;
-use queue::{Done, QueueState};
+use queue::{Done, QueueState, NOBODY};
 pub(super) use record::{RunRecord, StepCause};
-use repeat::Repeats;
 
 /// How many steps and events pass between two looks at whether to go on. Chosen: some milliseconds; in tests so few
 /// that everything is forgotten as soon as it may be.
@@ -42,16 +36,15 @@ pub(super) enum Stopped {
 }
 
 /// A run on its way.
-pub(super) struct Execution<'a, S> {
+pub(super) struct Execution<'a> {
     flat: &'a Flat,
     paths: &'a TransferPaths,
-    contenders: &'a Contenders,
     starts: &'a [Ps],
-    sharing: S,
+    links: SharedLinks<'a>,
     agenda: Agenda,
     queues: Vec<QueueState>,
     done: Vec<Done>,
-    /// For each queue, the first of those who wait for it.
+    /// For each queue, the head of the list of queues that wait for it.
     waiting: Vec<u32>,
     /// Queues that may go on.
     going: VecDeque<u32>,
@@ -60,7 +53,6 @@ pub(super) struct Execution<'a, S> {
     /// For each path, the bytes that it moved.
     moved: Vec<u64>,
     record: Option<RunRecord>,
-    repeats: Repeats,
 }
 
 /// What a run leaves.
@@ -72,21 +64,19 @@ pub(super) struct RunOutcome {
     pub(super) record: Option<RunRecord>,
 }
 
-impl<'a, S: SharingModel> Execution<'a, S> {
-    /// Runs a simulation to the end, unless `is_interrupted` says to stop. Where tiles that repeat may be passed over, no
-    /// queue goes ahead of the clock: what repeats is all that there is at one time.
+impl<'a> Execution<'a> {
+    /// Runs a simulation to the end, unless `is_interrupted` says to stop.
     pub(super) fn run(
         simulation: &'a Simulation,
-        sharing: S,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<RunOutcome, Stopped> {
-        let mut run = Self::new(simulation, sharing);
+        let mut run = Self::new(simulation);
         run.pass(is_interrupted)?;
         run.outcome()
     }
 
-    fn new(simulation: &'a Simulation, sharing: S) -> Self {
-        let Simulation { flat, paths, contenders, starts, repeats, .. } = simulation;
+    fn new(simulation: &'a Simulation) -> Self {
+        let Simulation { flat, paths, starts, .. } = simulation;
         let (queues, working) = (flat.queues() as u32, flat.working_queues() as u32);
         let queue = |number: u32| {
             let tile = if number < working { 0 } else { flat.tiles - 1 };
@@ -96,10 +86,9 @@ impl<'a, S: SharingModel> Execution<'a, S> {
         Self {
             flat,
             paths,
-            contenders,
             starts,
-            sharing,
-            agenda: Agenda::new(),
+            links: SharedLinks::new(paths, queues as usize),
+            agenda: Agenda::default(),
             queues: (0..queues).map(queue).collect(),
             done: (0..queues).map(|queue| Done::with_room(room(queue))).collect(),
             waiting: vec![NOBODY; queues as usize],
@@ -107,23 +96,20 @@ impl<'a, S: SharingModel> Execution<'a, S> {
             passed: 0,
             moved: vec![0; paths.all.len()],
             record: simulation.records().then(|| RunRecord::new(flat.number(queues, 0) as usize)),
-            repeats: Repeats::new(flat, starts, *repeats),
         }
     }
 
     fn pass(&mut self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<(), Stopped> {
-        let (mut batch, mut ended) = (Vec::new(), Vec::new());
+        let mut ended = Vec::new();
         self.go_on(is_interrupted)?;
         while let Some(now) = self.agenda.next_time() {
             loop {
-                self.agenda.take(now, &mut batch);
-                if !batch.is_empty() {
-                    self.passed += batch.len();
-                    self.happen(&mut batch, now);
+                if let Some(batch) = self.agenda.take(now) {
+                    self.happen(&batch, now);
                     self.go_on(is_interrupted)?;
                     continue;
                 }
-                self.sharing.settle(now, &mut ended, &mut self.agenda);
+                self.links.settle(now, &mut ended, &mut self.agenda);
                 if ended.is_empty() && self.agenda.next_time() != Some(now) {
                     break;
                 }
@@ -131,9 +117,6 @@ impl<'a, S: SharingModel> Execution<'a, S> {
                     self.end(queue, now);
                 }
                 self.go_on(is_interrupted)?;
-            }
-            if self.repeats.is_due {
-                self.look_for_repeats(now);
             }
         }
         Ok(())
@@ -165,68 +148,54 @@ impl<'a, S: SharingModel> Execution<'a, S> {
         }
     }
 
-    /// What happens at one time: first the sharing model's events, then transfers begin; where links serve one after the
-    /// other all of it by queue.
-    fn happen(&mut self, batch: &mut Vec<u64>, now: Ps) {
-        if !S::WAITS_FOR_LATENCY {
-            if !batch.is_sorted() {
-                batch.sort_unstable();
-            }
-            for happening in batch.drain(..) {
-                self.happens(happening, now);
-            }
-            return;
-        }
-        let mut begins = 0;
-        for at in 0..batch.len() {
-            let happening = batch[at];
-            if happening as u32 == BEGINS {
-                batch[begins] = happening;
-                begins += 1;
-            } else {
-                self.happens(happening, now);
+    /// Lets happen what happens at one time: transfers end, then transfers begin.
+    fn happen(&mut self, batch: &Batch, now: Ps) {
+        self.passed += batch.ends.len() + batch.begins.len();
+        for &queue in &batch.ends {
+            if self.links.ends(queue, now) {
+                self.end(queue, now);
             }
         }
-        for &happening in &batch[..begins] {
-            self.happens(happening, now);
-        }
-        batch.clear();
-    }
-
-    #[inline]
-    fn happens(&mut self, happening: u64, now: Ps) {
-        let queue = (happening >> 32) as u32;
-        if happening as u32 == BEGINS {
+        for &queue in &batch.begins {
             let QueueState { step, nbytes, .. } = self.queues[queue as usize];
             let path = self.flat.step(step).path;
             self.moved[path as usize] += nbytes;
-            if let Some(at) = self.sharing.begin(queue, path, nbytes, now, &mut self.agenda) {
-                self.end(queue, at);
-            }
-        } else if let Some(at) = self.sharing.happens(happening, now, &mut self.agenda) {
-            self.end(queue, at);
+            self.links.begin(queue, path, nbytes, now, &mut self.agenda);
         }
     }
 
     fn end(&mut self, queue: u32, at: Ps) {
-        let limit = self.sharing.end(queue, at);
+        let limit = self.links.end(queue, at);
         self.done(queue, at, limit);
         self.going.push_back(queue);
     }
 
     /// Takes a queue to a step that waits for what is not done, or for the clock; then tells those who wait for it.
     fn advance(&mut self, number: u32) {
-        let mut horizon = 0;
         for _ in 0..LOOK {
             let is_over = self.queues[number as usize].tile == self.flat.tiles;
             if is_over || !self.waits_are_over(number) {
                 return self.tell(number);
             }
-            let Some((at, limit)) = self.begin(number, &mut horizon) else { return self.tell(number) };
-            self.done(number, at, limit);
+            let Some(at) = self.begin(number) else { return self.tell(number) };
+            self.done(number, at, Limit::default());
             self.passed += 1;
         }
         self.going.push_back(number);
+    }
+
+    /// Begins a queue's step. Returns when it is done if it moves nothing; else the clock will say it.
+    fn begin(&mut self, number: u32) -> Option<Ps> {
+        let queue = &mut self.queues[number as usize];
+        let flat = self.flat.step(queue.step);
+        queue.nbytes = self.flat.nbytes(flat.size, queue.tile);
+        let path = &self.paths.all[flat.path as usize];
+        let begins = queue.ready + path.fixed;
+        if queue.nbytes == 0 || flat.path == NOTHING {
+            return Some(begins);
+        }
+        self.agenda.begin(begins + path.latency, number);
+        None
     }
 
     /// Looks at the waits of a queue's step, from the first that was not over.
@@ -272,11 +241,10 @@ impl<'a, S: SharingModel> Execution<'a, S> {
         }
         queue.step += 1;
         queue.waits = 0;
-        (queue.ready, queue.last, queue.cause) = (at, at, step);
+        (queue.ready, queue.cause) = (at, step);
         if queue.step == self.flat.first(number + 1) {
             queue.step = self.flat.first(number);
             queue.tile += 1;
-            self.repeats.is_due |= number == self.repeats.marker;
         }
     }
 
@@ -304,7 +272,7 @@ impl<'a, S: SharingModel> Execution<'a, S> {
         Some(u64::from(tile) * u64::from(self.flat.len(wait.queue)) + u64::from(wait.index) + 1)
     }
 
-    fn outcome(mut self) -> Result<RunOutcome, Stopped> {
+    fn outcome(self) -> Result<RunOutcome, Stopped> {
         let flat = self.flat;
         let stuck = (0..flat.queues() as u32).find(|&queue| self.queues[queue as usize].tile < flat.tiles);
         if let Some(queue) = stuck {
@@ -313,7 +281,7 @@ impl<'a, S: SharingModel> Execution<'a, S> {
         let leaves = flat.working_queues()..flat.queues();
         Ok(RunOutcome {
             ends: leaves.map(|queue| self.queues[queue].ready).collect(),
-            busy: self.sharing.busy(),
+            busy: self.links.busy(),
             moved: self.moved,
             record: self.record,
         })

@@ -1,7 +1,10 @@
 //! The progress of a queue, and the times at which its steps were done.
 
-use super::{StepCause, NOBODY};
+use super::record::StepCause;
 use crate::units::Ps;
+
+/// No queue.
+pub(super) const NOBODY: u32 = u32::MAX;
 
 /// A queue on its way.
 #[derive(Clone)]
@@ -17,8 +20,6 @@ pub(super) struct QueueState {
     /// At which progress of the queue that it waits for it goes on.
     pub(super) target: u64,
     pub(super) ready: Ps,
-    /// When its last step was done.
-    pub(super) last: Ps,
     pub(super) cause: u64,
     pub(super) nbytes: u64,
 }
@@ -34,7 +35,6 @@ impl QueueState {
             next_waiting: NOBODY,
             target: 0,
             ready,
-            last: 0,
             cause: StepCause::OWN,
             nbytes: 0,
         }
