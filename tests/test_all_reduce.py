@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 import nvcoll
-from nvcoll._nvcoll import algorithms
-
-NAMES = [row.name for row in algorithms() if row.collective == "all_reduce"]
 
 
 def test_all_reduce_equals_the_sum_of_the_stack():
@@ -22,54 +19,11 @@ def test_all_reduce_equals_the_sum_of_the_stack():
     assert np.array_equal(result, np.broadcast_to(expected, x.shape))
 
 
-@pytest.mark.parametrize("algorithm", NAMES)
-def test_out_receives_the_sum_and_inputs_stay_as_they_were(algorithm):
-    arrays = [np.arange(1000, dtype="f8") + r for r in range(5)]
-    out = [np.empty(1000) for _ in range(5)]
-    node = nvcoll.Node(5)
-    assert node.all_reduce(arrays, out=out, algorithm=algorithm) is out
-    assert all(np.array_equal(y, np.arange(1000) * 5.0 + 10) for y in out)
-    assert all(np.array_equal(x, np.arange(1000) + r) for r, x in enumerate(arrays))
-
-
 def test_auto_gives_the_left_fold_over_ranks_to_the_bit():
     arrays = [np.random.default_rng(r).normal(size=4099).astype("f4") for r in range(7)]
     expected = functools.reduce(np.add, arrays)
     nvcoll.Node(7).all_reduce(arrays)
     assert all(np.array_equal(x, expected) for x in arrays)
-
-
-@pytest.mark.parametrize("algorithm", NAMES)
-def test_every_rank_calls_for_itself(algorithm):
-    def program(comm):
-        x = np.full(1000, comm.rank + 1, dtype="f4")
-        for _ in range(3):
-            comm.barrier()
-            comm.all_reduce(x, "max", algorithm=algorithm)
-        return float(x.sum())
-
-    assert nvcoll.Node(6).run(program) == [6000.0] * 6
-
-
-def test_a_plan_runs_again_and_again_on_the_same_arrays():
-    arrays = [np.ones(100, dtype="f4") for _ in range(4)]
-    plan = nvcoll.Node(4).plan("all_reduce", arrays, "avg")
-    for _ in range(3):
-        plan.run()
-    assert all((x == 1).all() for x in arrays)
-
-
-def test_premul_sum_scales_each_contribution_by_its_rank_s_scalar():
-    node = nvcoll.Node(3)
-    arrays = [np.ones(5, dtype="f4") for _ in range(3)]
-    node.all_reduce(arrays, nvcoll.premul_sum([1.0, 10.0, 100.0]))
-    assert all((x == 111).all() for x in arrays)
-
-    def program(comm):
-        x = np.ones(5, dtype="f4")
-        return comm.all_reduce(x, nvcoll.premul_sum(10.0**comm.rank))[0]
-
-    assert node.run(program) == [111.0] * 3
 
 
 def test_an_algorithm_written_in_python_runs_where_a_name_does():
@@ -160,57 +114,6 @@ def test_a_rule_of_the_builder_is_broken_at_the_user_s_line():
 
     with pytest.raises(nvcoll.BuildError, match=r"rank 99 is not one of 0 to 1"):
         outside.schedule(world_size=2)
-
-
-def test_an_exception_in_one_rank_ends_the_others_and_reaches_the_caller():
-    seen = []
-
-    def program(comm):
-        if comm.rank == 2:
-            raise ValueError("boom")
-        try:
-            comm.all_reduce(np.ones(10, dtype="f4"))
-        except nvcoll.Aborted as error:
-            seen.append(str(error))
-            raise
-
-    node = nvcoll.Node(4)
-    with pytest.raises(ValueError, match="boom"):
-        node.run(program)
-    assert len(seen) == 3 and all("rank 2 failed" in text for text in seen)
-    assert node.run(lambda comm: comm.all_reduce(np.ones(1, dtype="f4"))[0]) == [4.0] * 4
-
-
-def test_a_mismatch_is_raised_on_every_rank_and_names_both_calls():
-    seen = []
-
-    def program(comm):
-        try:
-            comm.all_reduce(np.ones(12 if comm.rank else 13, dtype="f4"))
-        except nvcoll.Mismatch as error:
-            seen.append(str(error))
-            raise
-
-    with pytest.raises(nvcoll.Mismatch):
-        nvcoll.Node(3).run(program)
-    assert len(seen) == 3 and all("of 12 float32" in text and "of 13 float32" in text for text in seen)
-
-
-def test_a_timeout_says_who_is_missing():
-    has_passed = threading.Event()
-
-    def program(comm):
-        if comm.rank == 1:
-            assert has_passed.wait(60)
-            return
-        try:
-            comm.all_reduce(np.ones(10, dtype="f4"), timeout=0.1)
-        finally:
-            has_passed.set()
-
-    with pytest.raises(nvcoll.Timeout, match="rank 1 has not entered") as caught:
-        nvcoll.Node(2).run(program)
-    assert isinstance(caught.value, TimeoutError)
 
 
 def test_a_node_in_use_by_another_thread_is_busy_not_broken():

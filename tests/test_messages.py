@@ -246,49 +246,6 @@ def test_strided_arrays_and_messages_to_itself():
         assert answers[0][0] == "InvalidArgument" and "waits for itself" in answers[0][1]
 
 
-def any_source_in_order(comm):
-    n, x = comm.world_size, np.zeros(1, "i8")
-    if comm.rank > 0:
-        for number in range(50):
-            comm.send(np.array([number]), 0, tag=comm.rank)
-        return None
-    last = dict.fromkeys(range(1, n), -1)
-    for _ in range(50 * (n - 1)):
-        message = comm.recv(x)
-        assert message.tag == message.source and x[0] == last[message.source] + 1
-        last[message.source] = int(x[0])
-    return last
-
-
-def test_messages_of_one_sender_arrive_in_order_from_any_source():
-    for answers in on_ranks(3, any_source_in_order):
-        assert answers[0] == {1: 49, 2: 49}
-
-
-def many_without_a_receive(comm):
-    if comm.rank == 0:
-        for number in range(200):
-            comm.sendrecv(np.full(1000, number), 1, np.empty(0), 1) if number % 50 == 49 else comm.send(
-                np.full(10, number), 1, tag=1
-            )
-        return None
-    x = np.empty(1000, "i8")
-    found = []
-    for _ in range(4):
-        comm.sendrecv(np.empty(0), 0, x, 0, recv_tag=0)
-        found.append(int(x[0]))
-    for _ in range(196):
-        comm.recv(x[:10], 0, tag=1)
-        found.append(int(x[0]))
-    return found
-
-
-def test_messages_that_nobody_receives_yet_do_not_stop_those_behind_them():
-    expected = [49, 99, 149, 199, *(n for n in range(200) if n % 50 != 49)]
-    for answers in on_ranks(2, many_without_a_receive):
-        assert answers[1] == expected
-
-
 def isend_and_irecv(comm):
     n, peers = 300_000, [rank for rank in range(comm.world_size) if rank != comm.rank]
     x, outs = np.full(n, comm.rank), {peer: np.empty(n, "i8") for peer in peers}
@@ -303,21 +260,6 @@ def isend_and_irecv(comm):
 
 def test_sends_and_receives_that_return_at_once_go_on_beside_a_collective():
     assert on_ranks(3, isend_and_irecv) == ([3.0] * 3,) * 2
-
-
-def isend_progresses_in_a_collective(comm):
-    if comm.rank == 0:
-        work = comm.isend(np.arange(1_000_000), 1)
-        comm.barrier()
-        return work.wait()
-    x = np.zeros(1_000_000, "i8")
-    comm.recv(x, 0)  # rank 0 is in the barrier meanwhile
-    comm.barrier()
-    return int(x[-1])
-
-
-def test_a_rank_in_a_collective_sends_what_it_began_to_send():
-    assert on_ranks(2, isend_progresses_in_a_collective) == ([None, 999_999],) * 2
 
 
 def works_in_asyncio(comm):

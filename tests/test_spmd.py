@@ -258,8 +258,10 @@ def test_a_timeout_names_all_who_are_missing_and_ends_the_others():
         finally:
             gone.set()
 
-    with pytest.raises(nvcoll.Timeout, match=r"barrier timed out after 1 s: ranks 1, 3 have not entered the call"):
+    words = r"barrier timed out after 1 s: ranks 1, 3 have not entered the call"
+    with pytest.raises(nvcoll.Timeout, match=words) as caught:
         nvcoll.Node(4).run(program)
+    assert isinstance(caught.value, TimeoutError)
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan")])
@@ -326,39 +328,6 @@ def test_another_node_may_run_inside_a_rank():
     assert nvcoll.Node(2).run(program) == [(2, [2, 2])] * 2
 
 
-def test_a_communicator_ends_with_its_program():
-    kept = nvcoll.Node(2).run(lambda comm: comm)
-    for comm in kept:
-        with pytest.raises(nvcoll.Closed, match="has ended"):
-            comm.barrier()
-        with pytest.raises(nvcoll.Closed, match="has ended"):
-            comm.all_reduce(ones())
-        assert comm.world_size == 2 and "of 2" in repr(comm)
-
-
-def test_a_communicator_serves_one_thread_at_a_time():
-    refused = threading.Event()
-
-    def program(comm):
-        if comm.rank == 1:
-            assert refused.wait(60)
-            return comm.barrier()
-
-        def attempt():
-            try:
-                comm.barrier()
-            except nvcoll.Busy:
-                refused.set()
-
-        helper = threading.Thread(target=attempt)
-        helper.start()
-        attempt()
-        helper.join()
-
-    nvcoll.Node(2).run(program, timeout=60)
-    assert refused.is_set()
-
-
 def test_a_program_that_returns_while_its_communicator_is_in_use_ends_the_call_of_the_other_thread():
     ended = []
 
@@ -390,7 +359,7 @@ def test_an_algorithm_that_is_refuted_is_refuted_on_every_rank():
     def forgetful(b):
         b.copy(b.input(0, *b.chunks(1)), into=b.outputs)
 
-    for _ in range(100):  # each time a new schedule, which eight ranks find unproved at about the same time
+    for _ in range(20):  # each time a new schedule, which eight ranks find unproved at about the same time
         schedule = forgetful().schedule(world_size=8)
 
         def program(comm, schedule=schedule):
