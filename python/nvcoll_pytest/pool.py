@@ -7,16 +7,14 @@
                      │  a process ends                                       ├──▶ closed; the next test starts another
                      └─ the time is up: stacks and last calls of all ranks   ┘
 
-A test of n ranks runs in the first n processes; the pool grows when a test needs more. Each process is in a session of
-its own and ends with this process (`nvcoll.ranks.bound`).
+A test of n ranks runs in the first n processes; the pool grows when a test needs more. The supervisor
+(`nvcoll.ranks.processes`) starts them, hears what they tell, and kills them.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,15 +22,15 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.connection import Pipe
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nvcoll_pytest.setting import Setting
 from nvcoll_pytest.worker import STACKS
 
-GRACE_S = 3.0
-"""How long ranks have to end after one has failed or died. Chosen: ranks of nvcoll hear of it at once."""
+if TYPE_CHECKING:
+    from nvcoll.ranks.processes import Process
 
 START_S = 120.0
 """How long workers have to start and to collect the tests. Chosen: torch is imported in seconds."""
@@ -82,8 +80,9 @@ class Pool:
         self._arguments, self._place = arguments, place
         self._folder = Path(tempfile.mkdtemp(prefix="nvcoll-ranks-"))
         self._tests = 0
-        self._pipes: list[Connection] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
+        from nvcoll.ranks.processes import Supervisor  # here: pytest loads this file in every run
+
+        self._ranks = Supervisor()
 
     def _grow(self, world_size: int) -> None:
         """Starts the processes that are missing.
@@ -91,54 +90,47 @@ class Pool:
         Raises:
             RuntimeError: a process has not started; the message has what it printed.
         """
-        new = range(len(self._pipes), world_size)
         try:
-            for rank in new:
-                self._start(rank)
-            self._await_workers(new)
+            missing = {self._start(rank) for rank in range(len(self._ranks.processes), world_size)}
+            deadline = time.monotonic() + START_S
+            while missing:
+                events = self._ranks.wait(deadline)
+                if not events:
+                    first = min(process.rank for process in missing)
+                    raise RuntimeError(f"rank {first} has not started within {START_S:g} s{self._output(first)}")
+                for process, told in events:
+                    if told is None:
+                        raise RuntimeError(f"rank {process.rank} has not started{self._output(process.rank)}")
+                    missing.discard(process)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, rank: int) -> None:
+    def _start(self, rank: int) -> Process:
         ours, theirs = Pipe()
         with open(self._folder / f"{rank}.out", "wb") as output, open(self._folder / f"{rank}.stacks", "wb") as stacks:
-            command = [sys.executable, "-m", "nvcoll_pytest.worker", str(rank), str(theirs.fileno())]
-            process = subprocess.Popen(
+            words = [str(rank), str(theirs.fileno()), str(stacks.fileno())]
+            process = self._ranks.start(
+                rank,
                 [
-                    *command,
-                    str(stacks.fileno()),
-                    str(os.getpid()),
-                    *self._arguments,
-                    f"--basetemp={self._folder}/tmp-{rank}",
+                    *(sys.executable, "-m", "nvcoll_pytest.worker", *words),
+                    *(*self._arguments, f"--basetemp={self._folder}/tmp-{rank}"),
                 ],
+                pipe=ours,
                 cwd=self._place,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 pass_fds=(theirs.fileno(), stacks.fileno()),
                 env=os.environ | self._variables(rank),
-                start_new_session=True,
             )
         theirs.close()
-        self._pipes.append(ours)
-        self._processes.append(process)
+        return process
 
     def _variables(self, rank: int) -> dict[str, str]:
         """Returns environment variables of a worker. The folder is for files that the ranks of a test share."""
         ours = {"NVCOLL_PYTEST_WORKER": str(rank), "NVCOLL_PYTEST_FOLDER": str(self._folder)}
         return ours | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-
-    def _await_workers(self, ranks: Sequence[int]) -> None:
-        deadline = time.monotonic() + START_S
-        for rank in ranks:
-            pipe = self._pipes[rank]
-            if not pipe.poll(max(deadline - time.monotonic(), 0)):
-                raise RuntimeError(f"rank {rank} has not started within {START_S:g} s{self._output(rank)}")
-            try:
-                pipe.recv_bytes()
-            except EOFError:
-                raise RuntimeError(f"rank {rank} has not started{self._output(rank)}") from None
 
     def run(self, test: str, following: str | None, setting: dict[str, Any]) -> list[RankResult]:
         """Runs a test on all ranks; returns what each has told. If a rank has not come to the end, the pool is closed.
@@ -157,37 +149,35 @@ class Pool:
         self._tests += 1
         store, environment = str(self._folder / f"store-{self._tests}"), torch_environment(setting["world_size"])
         whole = Setting(**setting, store=store, environment=environment)
-        words = json.dumps([test, following, asdict(whole)]).encode()
         results = [RankResult() for _ in range(whole.world_size)]
-        for rank in range(whole.world_size):
-            try:
-                self._pipes[rank].send_bytes(words)
-            except OSError:
-                results[rank].failure = self._ending(rank)
-        deadline, failed_at = time.monotonic() + whole.timeout_s, None
+        for process in self._ranks.processes[: whole.world_size]:
+            process.send([test, following, asdict(whole)])
+            if process.status is not None:  # it has ended since the last test
+                self._take(process, None, results[process.rank])
+        self._ranks.deadline, has_failed = time.monotonic() + whole.timeout_s, False
         while pending := [rank for rank, result in enumerate(results) if not (result.is_done or result.failure)]:
-            now = time.monotonic()
-            if failed_at is None and any(result.has_failed for result in results):
-                failed_at = now
-            until = deadline if failed_at is None else min(deadline, failed_at + GRACE_S)
-            if now >= until:
-                self._give_up(results, pending, whole, is_late=failed_at is None)
+            events = self._ranks.wait(self._ranks.deadline)
+            if not events:
+                self._give_up(results, pending, whole, is_late=not has_failed)
                 break
-            for pipe in wait([self._pipes[rank] for rank in pending], until - now):
-                self._hear(self._pipes.index(pipe), results)  # type: ignore[arg-type]
+            for process, told in events:
+                if process.rank < whole.world_size:
+                    self._take(process, told, results[process.rank])
+            if not has_failed and any(result.has_failed for result in results):
+                has_failed = True
+                self._ranks.begin_grace()
         if not all(result.is_done for result in results):
             self.close()
         with suppress(OSError):
             os.unlink(whole.store)
         return results
 
-    def _hear(self, rank: int, results: list[RankResult]) -> None:
-        result = results[rank]
-        try:
-            kind, content = json.loads(self._pipes[rank].recv_bytes())
-        except (EOFError, OSError):
-            result.failure = self._ending(rank)
+    def _take(self, process: Process, told: Any, result: RankResult) -> None:
+        if told is None:
+            if not result.is_done:
+                result.failure = f"its process {process.how()}{self._output(process.rank)}"
             return
+        kind, content = told
         if kind == "phase":
             result.phases.append(content)
         elif kind == "done":
@@ -197,23 +187,20 @@ class Pool:
 
     def _give_up(self, results: list[RankResult], pending: Sequence[int], setting: Setting, *, is_late: bool) -> None:
         """Notes where the ranks are that have not come to the end."""
-        for rank in pending:
+        from nvcoll.ranks.processes import GRACE_S
+
+        processes = [self._ranks.processes[rank].popen.pid for rank in pending]
+        for process in processes:
             with suppress(OSError):
-                self._processes[rank].send_signal(STACKS)
+                os.kill(process, STACKS)
         time.sleep(STACKS_S)
-        calls = _calls_from_outside([self._processes[rank].pid for rank in pending])
-        for rank in pending:
+        calls = _calls_from_outside(processes)
+        for rank, process in zip(pending, processes, strict=True):
             result = results[rank]
             result.stacks = (self._folder / f"{rank}.stacks").read_text(errors="replace")
-            result.calls = calls.get(self._processes[rank].pid, [])
+            result.calls = calls.get(process, [])
             why = f"has not ended within {setting.timeout_s:g} s"
             result.failure = why if is_late else f"has not ended within {GRACE_S:g} s after another rank had failed"
-
-    def _ending(self, rank: int) -> str:
-        from nvcoll.ranks.failures import ending
-
-        status = self._processes[rank].wait()
-        return f"its process {ending(status)}{self._output(rank)}"
 
     def _output(self, rank: int) -> str:
         """Returns the end of what a rank has printed outside of tests: the stacks of a crash, for example."""
@@ -224,12 +211,8 @@ class Pool:
     def close(self) -> None:
         """Ends the processes, with what they have started."""
         self.is_open = False
-        for pipe in self._pipes:
-            pipe.close()
-        for process in self._processes:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        self._ranks.kill()
+        self._ranks.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -115,25 +115,23 @@ class Worker:
         self._send("phase", data)
 
     def _send(self, kind: str, content: Any = None) -> None:
-        self._pipe.send_bytes(json.dumps([kind, content], default=str).encode())
+        plain = json.loads(json.dumps(content, default=str))  # what a test adds may be of a class of its own
+        self._pipe.send((kind, plain))
 
     def _receive(self) -> Any:
         try:
-            return json.loads(self._pipe.recv_bytes())
+            return self._pipe.recv()
         except EOFError:
             return None
 
 
 def main() -> None:
-    """Runs a worker: ``python -m nvcoll_pytest.worker RANK DESCRIPTOR STACKS PARENT ARGUMENT...``."""
-    rank, descriptor, stacks, parent = (int(word) for word in sys.argv[1:5])
-    from nvcoll.ranks.bound import end_with_parent
-
-    end_with_parent(parent)
+    """Runs a worker: ``python -m nvcoll_pytest.worker RANK DESCRIPTOR STACKS ARGUMENT...``."""
+    rank, descriptor, stacks = (int(word) for word in sys.argv[1:4])
     faulthandler.register(STACKS, file=stacks, all_threads=True)
     os.environ["PYTEST_XDIST_AUTO_NUM_WORKERS"] = "0"
     worker = Worker(rank, Connection(descriptor))
-    pytest.main([*sys.argv[5:], *OWN_ARGUMENTS], plugins=[worker])
+    pytest.main([*sys.argv[4:], *OWN_ARGUMENTS], plugins=[worker])
     os._exit(0)  # the pool has closed the connection, and waits for nothing
 
 
