@@ -28,7 +28,7 @@ STEPS = 5
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nursery():
+def fork_server():
     run_ranks(programs.place, 1)
 
 

@@ -1,7 +1,7 @@
 """``run_ranks``: runs a program in ranks, with a fault, and returns the outcome of each rank.
 
-The first run starts the nursery (``nvcoll.testing.nursery``): a process that has loaded nvcoll and numpy. The nursery
-forks all ranks. So a run takes about 30 ms. The nursery ends with this process.
+The first run starts the fork server (``nvcoll.testing.fork_server``): a process that has loaded nvcoll and numpy. It
+forks all ranks. So a run takes about 30 ms. The fork server ends with this process.
 
 Limits: it runs one set of ranks at a time. Ranks write directly to the outputs of this process, in no fixed order. They
 end without their ``atexit`` functions, unless the program raises ``SystemExit``.
@@ -10,40 +10,30 @@ end without their ``atexit`` functions, unless the program raises ``SystemExit``
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import pickle
-import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing import spawn
-from multiprocessing.connection import Connection
 from typing import Any
 
 from nvcoll._nvcoll import Error, InvalidArgument
 from nvcoll.ranks import job
 from nvcoll.ranks.failures import text_of
+from nvcoll.ranks.processes import Supervisor
+from nvcoll.ranks.spawning import unpickled
 from nvcoll.testing.faults import Fault
-from nvcoll.testing.nursery import REPORT_S, Order, Report
+from nvcoll.testing.fork_server import REPORT_S, Order, Report
 from nvcoll.testing.outcomes import Outcome, Run
 from nvcoll.testing.residue import kept
 
-START = (
-    "import sys; from multiprocessing.connection import Connection; pipe = Connection(int(sys.argv[1])); "
-    "sys.path[:] = pipe.recv(); from nvcoll.testing.nursery import main; main(pipe)"
-)
-"""The program of a nursery."""
-
 
 class Ranks:
-    """Runs programs in ranks, one run at a time. It keeps a nursery. ``close``, or the end of ``with``, ends it."""
+    """Runs programs in ranks, one run at a time. It keeps a fork server, until ``close`` or the end of ``with``."""
 
     def __init__(self) -> None:
-        self._nursery: subprocess.Popen[bytes] | None = None
-        self._pipe: Connection | None = None
+        self._server: Supervisor | None = None
         self._lock = threading.Lock()
 
     def __enter__(self) -> Ranks:
@@ -53,17 +43,11 @@ class Ranks:
         self.close()
 
     def close(self) -> None:
-        """Ends the nursery, and all ranks with it."""
-        if self._pipe is not None:
-            self._pipe.close()
-        if self._nursery is not None:
-            kept.pop(self._nursery.pid, None)
-            try:
-                self._nursery.wait(REPORT_S)
-            except subprocess.TimeoutExpired:
-                self._nursery.kill()
-                self._nursery.wait()
-        self._nursery = self._pipe = None
+        """Ends the fork server, and all ranks with it."""
+        if self._server is not None:
+            kept.pop(self._server.processes[0].popen.pid, None)
+            self._server.close()
+        self._server = None
 
     def run(
         self,
@@ -98,40 +82,35 @@ class Ranks:
         return run
 
     def _carry_out(self, order: Order) -> Run:
-        pipe = self._begun()
+        server = self._begun()
         try:
-            pipe.send(order)
+            server.processes[0].send(order)
             end = time.monotonic() + order.timeout_s + REPORT_S
             told: dict[str, Any] = {"began": [], "ended": None}
             while "reaped" not in told:
-                if not pipe.poll(max(0.0, end - time.monotonic())):
-                    raise Error(f"the nursery has not answered {order.timeout_s + REPORT_S:g} s after the run began")
-                what, content = pipe.recv()
-                told[what] = content
-        except BaseException as error:
+                events = server.wait(end)
+                if not events:
+                    raise Error(
+                        f"the fork server has not answered {order.timeout_s + REPORT_S:g} s after the run began"
+                    )
+                for process, message in events:
+                    if message is None:
+                        raise Error(f"the fork server {process.how()}")
+                    told[message[0]] = message[1]
+        except BaseException:
             self.close()  # its later answers would belong to this run
-            if isinstance(error, EOFError | OSError):
-                raise Error(f"the nursery has ended ({text_of(error)})") from error
             raise
         statuses, left, struck = told["reaped"]
         ended = told["ended"] or [(Report(), {"status": statuses.get(process)}) for process in told["began"]]
         return Run([_outcome(rank, *end) for rank, end in enumerate(ended)], struck, left)
 
-    def _begun(self) -> Connection:
-        """Returns the connection with the nursery. Starts a nursery if there is none."""
-        if self._pipe is None:
-            ours, theirs = socket.socketpair()
-            with ours, theirs:
-                flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-                command = [sys.executable, *flags, "-c", START, str(theirs.fileno())]
-                self._nursery = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-                self._pipe = Connection(ours.detach())
-            kept[self._nursery.pid] = self._pipe.fileno()
-            self._pipe.send(sys.path)
-            # multiprocessing sends the same data to a spawned process. pickle needs them for functions of a script.
-            preparation = spawn.get_preparation_data("nvcoll.testing")
-            self._pipe.send({**preparation, "authkey": bytes(preparation["authkey"])})
-        return self._pipe
+    def _begun(self) -> Supervisor:
+        """Returns the supervisor of the fork server. Starts a fork server if there is none."""
+        if self._server is None:
+            self._server = Supervisor()
+            process = self._server.start_python(0, "nvcoll.testing.fork_server", {})
+            kept[process.popen.pid] = 3  # its pipe, its pidfd and the selector
+        return self._server
 
 
 def _pickled(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
@@ -149,10 +128,8 @@ def _outcome(rank: int, report: Report, how: dict[str, Any]) -> Outcome:
     match report.how:
         case "returned", pickled:
             outcome.value = pickle.loads(pickled)
-        case "raised", pickled, text, trace:
-            outcome.error, outcome.trace = Error(text), trace
-            with contextlib.suppress(Exception):  # its class may exist there and not here
-                outcome.error = pickle.loads(pickled) if pickled else outcome.error
+        case "raised", *raised:
+            outcome.error, outcome.trace = unpickled(*raised), raised[-1]
     return outcome
 
 

@@ -18,7 +18,7 @@ PATIENCE_S = 5.0
 
 
 kept: dict[int, int] = {}
-"""Processes that nvcoll.testing keeps for the next run, each with its descriptor. They do not count as residue."""
+"""Processes that nvcoll.testing keeps for the next run, each with the number of its descriptors. Neither is residue."""
 
 
 class Residue(NamedTuple):
@@ -47,7 +47,7 @@ def residue() -> Residue:
         shared = sum("memfd:nvcoll" in line for line in maps)
     files = sum("nvcoll" in name for name in os.listdir("/dev/shm"))
     threads = len(os.listdir("/proc/self/task"))
-    descriptors = len(os.listdir("/proc/self/fd")) - len(kept)
+    descriptors = len(os.listdir("/proc/self/fd")) - sum(kept.values())
     return Residue(descriptors, shared, threads, len(children() - kept.keys()), files)
 
 

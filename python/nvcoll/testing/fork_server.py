@@ -1,18 +1,18 @@
-"""The nursery: a process that has loaded nvcoll and numpy, and forks the ranks of one run after the other.
+"""The fork server: a process that has loaded nvcoll and numpy, and forks the ranks of one run after the other.
 
 ::
 
-    the test                    nursery            launcher          ranks
+    the test                    fork server        launcher          ranks
     order                  ──▶  fork          ──▶  fork         ──▶  join, arm the fault, call the program
     "began", their numbers ◀─────────────────────  wait
     "ended", their reports ◀─────────────────────  collect      ◀──  report, count what is left, end
     "reaped", statuses     ◀──  collect what is left
 
 Each run has its own launcher, because a fault may kill the launcher. Ranks end with it (nvcoll.ranks.bound). The
-nursery is the subreaper of all ranks: a process that a rank leaves running becomes a child of the nursery. It answers
-when it has no more children.
+fork server is the subreaper of all ranks: a process that a rank leaves running becomes its child. It answers when it
+has no more children.
 
-The nursery forks, so it starts no threads. The linear algebra library of numpy may start threads. It handles forks
+The fork server forks, so it starts no threads. The linear algebra library of numpy may start threads. It handles forks
 itself.
 """
 
@@ -34,7 +34,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing import spawn
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -44,6 +44,7 @@ from nvcoll._nvcoll import Communicator, Error
 from nvcoll.ranks import bound, job, membership
 from nvcoll.ranks.failures import text_of
 from nvcoll.ranks.node import Node
+from nvcoll.ranks.processes import prepare
 from nvcoll.ranks.spawned import raised, returned
 from nvcoll.testing.faults import Fault
 from nvcoll.testing.residue import Residue, children, residue, residue_since
@@ -52,7 +53,7 @@ REPORT_S = 10.0
 """The time that processes have to report and end after a run is over. Chosen: far more than they need."""
 
 GRACE_S = 1.0
-"""The time that processes of ranks may outlive their launcher. Then the nursery kills them. Chosen."""
+"""The time that processes of ranks may outlive their launcher. Then the fork server kills them. Chosen."""
 
 PR_SET_CHILD_SUBREAPER = 36
 """Cited: linux/prctl.h."""
@@ -103,7 +104,7 @@ def main(pipe: Connection) -> None:
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     np.random.default_rng(np.ones(1, "i8").sum())  # numpy loads its random numbers late
-    spawn.prepare(pipe.recv())
+    prepare(pipe)
     with contextlib.suppress(EOFError, OSError):
         while True:
             order = pipe.recv()
@@ -183,8 +184,8 @@ def launch(order: Order, pipe: Connection, told: int) -> None:
     for ranks in groups:
         report, reports = os.pipe()
         # The rank closes the descriptors of the launcher, so that they do not count as its residue.
-        foreign = [wakes, wake, report, *(end.pipe for end in ends.values())]
-        process = fork(lambda: be_process(order, ranks, launcher, reports, told, pipe, foreign))  # noqa: B023
+        foreign = [wakes, wake, report, pipe.fileno(), *(end.pipe for end in ends.values())]
+        process = fork(partial(be_process, order, ranks, launcher, foreign, reports, told))
         os.close(reports)
         ends[process] = End(ranks, report)
     pipe.send(("began", [process for process, end in ends.items() for _ in end.ranks]))
@@ -248,13 +249,19 @@ def outcomes(end: End) -> list[tuple[Report, dict[str, Any]]]:
     return [(report, how) for report in reports]
 
 
-def be_process(
-    order: Order, ranks: list[int], launcher: int, report: int, told: int, pipe: Connection, foreign: list[int]
-) -> None:
-    """Runs a process of ranks: either one rank that joins a job, or all ranks as threads."""
+def be_process(order: Order, ranks: list[int], launcher: int, foreign: list[int], report: int, told: int) -> None:
+    """Runs a process of ranks: either one rank that joins a job, or all ranks as threads.
+
+    Args:
+        order: the run.
+        ranks: the ranks of this process.
+        launcher: its parent, with which it ends.
+        foreign: descriptors of the launcher.
+        report: the descriptor for the reports of the ranks.
+        told: the descriptor for the time of the fault and the steps done before it.
+    """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    pipe.close()
     for descriptor in foreign:
         os.close(descriptor)
     bound.end_with_parent(launcher)
