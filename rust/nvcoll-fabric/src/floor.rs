@@ -31,12 +31,12 @@ use std::iter;
 
 use nvcoll_core::collective::{Collective, CollectiveKind};
 
-use crate::equal_nodes::EqualNodes;
 use crate::error::Result;
-use crate::flow_network::FlowNetwork;
 use crate::hardware::{Fabric, Link};
-use crate::max_flow::UNBOUNDED;
-use crate::route::Router;
+use crate::topology::equal_nodes::EqualNodes;
+use crate::topology::flow_network::FlowNetwork;
+use crate::topology::max_flow::UNBOUNDED;
+use crate::topology::route::Router;
 use crate::units::{Ps, Rate};
 
 /// The least time of a collective on a fabric, as a line over its bytes.
@@ -280,8 +280,8 @@ mod tests {
     use nvcoll_core::collective::ALL_REDUCE;
 
     use super::EqualNodes;
-    use crate::cluster::{cluster, network};
     use crate::preset::preset;
+    use crate::topology::cluster::{cluster, network};
 
     #[test]
     fn three_nodes_reach_as_far_as_all_equal_nodes() {

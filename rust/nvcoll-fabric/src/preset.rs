@@ -10,9 +10,9 @@
 
 use std::sync::OnceLock;
 
-use crate::cluster::{cluster, network};
 use crate::error::{edits, shortened, Error, Result};
 use crate::hardware::{Description, Fabric};
+use crate::topology::cluster::{cluster, network};
 
 /// The descriptions, in the order in which they are listed.
 static FILES: &[&str] = &[

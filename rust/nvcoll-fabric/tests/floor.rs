@@ -8,10 +8,10 @@ use nvcoll_core::collective::{Collective, Roles, COLLECTIVES};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::lower::lower;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_fabric::cluster::{cluster, network};
 use nvcoll_fabric::hardware::media::Medium;
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::simulate::{protocol, simulate, Settings};
+use nvcoll_fabric::topology::cluster::{cluster, network};
 use nvcoll_fabric::Fabric;
 
 /// GB/s of algbw that no schedule exceeds.

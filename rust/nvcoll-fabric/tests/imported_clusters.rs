@@ -1,10 +1,10 @@
 //! Nodes that were read from a file become clusters, with the cards that they have.
 
-use nvcoll_fabric::cluster::{cluster, network};
 use nvcoll_fabric::hardware::DeviceKind;
 use nvcoll_fabric::import::FORMATS;
 use nvcoll_fabric::preset::preset;
-use nvcoll_fabric::route::RouteKind;
+use nvcoll_fabric::topology::cluster::{cluster, network};
+use nvcoll_fabric::topology::route::RouteKind;
 use nvcoll_fabric::Fabric;
 
 /// Two sockets, each with two GPUs; behind the switch of each GPU a card, and a card for storage on each socket, listed

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use nvcoll_fabric::cluster::{cluster, network};
 use nvcoll_fabric::hardware::media::{self, LinkFamily};
 use nvcoll_fabric::hardware::{gpus, DeviceKind};
 use nvcoll_fabric::preset::{preset, presets};
-use nvcoll_fabric::route::RouteKind;
+use nvcoll_fabric::topology::cluster::{cluster, network};
+use nvcoll_fabric::topology::route::RouteKind;
 use nvcoll_fabric::{Error, Fabric};
 
 #[test]

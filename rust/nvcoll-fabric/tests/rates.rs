@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use nvcoll_fabric::cluster::{cluster, network, networks};
 use nvcoll_fabric::hardware::DeviceKind;
 use nvcoll_fabric::preset::{preset, presets};
-use nvcoll_fabric::route::RouteKind;
+use nvcoll_fabric::topology::cluster::{cluster, network, networks};
+use nvcoll_fabric::topology::route::RouteKind;
 use nvcoll_fabric::Error;
 use proptest::prelude::*;
 

@@ -21,8 +21,9 @@
 //! - the model is named by `--showproductname` or `amd-smi static` in the same text, or by the caller;
 //! - `sockets.rs` tells sockets from NUMA nodes. Without nodes, GPUs are on one socket.
 
+use super::format::{abilities_of, Reader, TextFormat};
 use super::model::ModelClues;
-use super::{abilities_of, sockets, Reader, TextFormat};
+use super::sockets;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 use crate::hardware::{media, DeviceKind, Fabric};

@@ -1,6 +1,6 @@
 //! A machine from its description in TOML, which people write by hand (`hardware/describe.rs` has the fields).
 
-use super::{Reader, TextFormat};
+use super::format::{Reader, TextFormat};
 use crate::hardware::describe;
 
 pub(super) const FORMAT: TextFormat = TextFormat {

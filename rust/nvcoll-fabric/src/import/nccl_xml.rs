@@ -24,8 +24,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use roxmltree::{Document, Node, NodeId, ParsingOptions};
 
+use super::format::{abilities_of, check_switch_links, Reader, TextFormat};
 use super::nccl_dump::{bus_of, child, in_one_root, is_link, kind_of, number, Dump, NVSWITCH_CLASS, PROCESSOR_CLASS};
-use super::{abilities_of, check_switch_links, sockets, Reader, TextFormat};
+use super::sockets;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 use crate::hardware::media::{self, Medium};

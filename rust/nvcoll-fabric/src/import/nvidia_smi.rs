@@ -28,8 +28,9 @@ use std::collections::BTreeMap;
 
 use nvcoll_core::connected_components::connected_components;
 
+use super::format::{abilities_of, check_switch_links, Reader, TextFormat};
 use super::model::ModelClues;
-use super::{abilities_of, check_switch_links, sockets, Reader, TextFormat};
+use super::sockets;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::{self, Gpu};
 use crate::hardware::{media, Device, DeviceKind, Fabric};

@@ -7,9 +7,8 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::nvls::TreeChunks;
-use super::sends::SendRules;
-use super::{NcclAlgorithm, Protocol};
+use super::names::{AlgoRule, NcclAlgorithm, Protocol, TreeChunks};
+use super::send_rules::SendRules;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
 
@@ -88,24 +87,6 @@ pub(super) enum NicCrossing {
     Alternating,
     /// Rings alternate; trees take any card.
     AlternatingRings,
-}
-
-/// What NCCL_ALGO does: its rule, from the oldest version to the newest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum AlgoRule {
-    /// It is of all_reduce. Who names neither ring nor tree gets both.
-    AllReduceOnly,
-    /// It is of all collectives, and the others keep their rings. Who names neither ring nor tree gets both, also beside NVLS.
-    RingStaysBesideNvls,
-    /// The same, unless NVLS is named on one node, or NVLSTree on several.
-    RingStays,
-    /// A collective that is left nothing gets rings, with every protocol.
-    RingIsBackup,
-    /// A collective that is left nothing gets rings, with the protocols that it is left.
-    RingIsBackupByProtocol,
-    /// A collective that is left nothing fails. Each may have a list of its own.
-    ByFunction,
 }
 
 /// The way in which the search counts the link from a GPU to the processor of its own package (C2C).

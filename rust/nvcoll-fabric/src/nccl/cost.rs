@@ -16,10 +16,9 @@
 //! NCCL has f32: estimates agree to about six digits.
 
 use super::constants::{Hop, Ll128, NvlsBandwidth, Processor, VersionConstants};
-use super::node::PathClass;
-use super::search::{ChannelGraph, GraphPattern};
+use super::graph::{ChannelGraph, GraphPattern};
+use super::names::{Function, NcclAlgorithm, PathClass, Protocol};
 use super::settings::NcclSettings;
-use super::{Function, NcclAlgorithm, Protocol};
 
 /// The inputs of NCCL's cost model: constants of the version, ranks, nodes, and the channels that its search found.
 #[derive(Debug, Clone, PartialEq)]

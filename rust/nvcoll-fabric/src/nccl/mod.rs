@@ -37,130 +37,32 @@
 
 mod constants;
 mod cost;
+mod graph;
+mod names;
 mod node;
 mod nvls;
 mod search;
+mod send_rules;
 mod sends;
 mod settings;
+mod trial;
 
 pub use constants::Processor;
-pub use node::PathClass;
+pub use names::{NcclAlgorithm, PathClass, Protocol};
 pub(crate) use nvls::NvlsChunks;
 pub(crate) use sends::SendChannels;
 pub use settings::{CrossNic, NcclSettings, Variable, VARIABLES};
 
-use serde::Deserialize;
-
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::units::{Ps, PS_PER_US};
-use constants::{AlgoRule, NvlsBandwidth, VersionConstants};
+use constants::{NvlsBandwidth, VersionConstants};
 use cost::CostModel;
+use graph::{ChannelGraph, GraphPattern, LAST_RESORT_GBPS};
+use names::{AlgoRule, Function};
 use node::{NodeRanks, NodeTopology};
-use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER};
+use nvcoll_core::collective::Collective;
 use nvls::NvlsShape;
-use search::{ChannelGraph, GraphPattern};
-
-/// An algorithm of NCCL, in the order in which ties are broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NcclAlgorithm {
-    /// Two trees over nodes, chains inside them.
-    Tree,
-    /// Rings over all GPUs.
-    Ring,
-    /// The NVSwitch reduces and multicasts.
-    Nvls,
-    /// The NVSwitch reduces and multicasts inside nodes, and a tree joins the nodes.
-    NvlsTree,
-    /// Parallel aggregated trees: one GPU per node.
-    Pat,
-}
-
-impl NcclAlgorithm {
-    /// Every algorithm.
-    pub const ALL: [Self; 5] = [Self::Tree, Self::Ring, Self::Nvls, Self::NvlsTree, Self::Pat];
-
-    /// Returns the name that NCCL prints.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tree => "Tree",
-            Self::Ring => "Ring",
-            Self::Nvls => "NVLS",
-            Self::NvlsTree => "NVLSTree",
-            Self::Pat => "PAT",
-        }
-    }
-
-    /// Finds an algorithm by the name that NCCL prints, in any case.
-    ///
-    /// # Errors
-    /// [`Error::Unknown`].
-    pub fn named(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name));
-        let known = || Self::ALL.map(Self::name).join(", ");
-        found.ok_or_else(|| Error::Unknown { kind: "algorithm of NCCL", name: name.to_owned(), known: known() })
-    }
-}
-
-/// A protocol of NCCL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
-    /// 8 bytes at a time, half of them flags: no fence, half the bandwidth.
-    Ll,
-    /// 128 bytes at a time, 8 of them flags.
-    Ll128,
-    /// Large chunks and a fence.
-    Simple,
-}
-
-impl Protocol {
-    /// Every protocol.
-    pub const ALL: [Self; 3] = [Self::Ll, Self::Ll128, Self::Simple];
-
-    /// Returns the name that NCCL prints.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ll => "LL",
-            Self::Ll128 => "LL128",
-            Self::Simple => "Simple",
-        }
-    }
-
-    /// Finds a protocol by the name that NCCL prints, in any case.
-    ///
-    /// # Errors
-    /// [`Error::Unknown`].
-    pub fn named(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name));
-        let known = || Self::ALL.map(Self::name).join(", ");
-        found.ok_or_else(|| Error::Unknown { kind: "protocol of NCCL", name: name.to_owned(), known: known() })
-    }
-}
-
-/// A collective for which NCCL has a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Function {
-    AllReduce,
-    AllGather,
-    ReduceScatter,
-    Broadcast,
-    Reduce,
-}
-
-impl Function {
-    const ALL: [Self; 5] = [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::Broadcast, Self::Reduce];
-
-    fn collective(self) -> &'static Collective {
-        match self {
-            Self::AllReduce => &ALL_REDUCE,
-            Self::AllGather => &ALL_GATHER,
-            Self::ReduceScatter => &REDUCE_SCATTER,
-            Self::Broadcast => &BROADCAST,
-            Self::Reduce => &REDUCE,
-        }
-    }
-}
 
 /// A pair of algorithm and protocol that NCCL considers for a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -319,7 +221,7 @@ impl Model {
 
     /// Says whether no ring was found: NCCL then takes one channel in the order of the ranks, counts 0.1 GB/s for it, and runs.
     pub fn is_last_resort(&self) -> bool {
-        self.ring.channels > 0 && self.ring.intra_gbps <= search::LAST_RESORT_GBPS
+        self.ring.channels > 0 && self.ring.intra_gbps <= LAST_RESORT_GBPS
     }
 
     /// Returns in what order each channel's ring visits the GPUs of a node, by their positions; none if no ring was found.

@@ -17,33 +17,11 @@
 use std::collections::BTreeMap;
 
 use super::constants::{pcie_lane_gbps, processor_of, C2cUse, Processor, VersionConstants};
+use super::names::PathClass;
 use super::settings::{CrossNic, NcclSettings};
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
-
-/// The classes of paths between devices, as NCCL's topology search orders them, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PathClass {
-    /// No path: one GPU.
-    Local,
-    /// NVLink, directly or through an NVSwitch.
-    Nvl,
-    /// NVLink through another GPU.
-    Nvb,
-    /// At most one PCIe switch.
-    Pix,
-    /// PCIe switches.
-    Pxb,
-    /// C2C to the processor, PCIe from there.
-    P2c,
-    /// NVLink to the GPU beside the network card.
-    Pxn,
-    /// Through the processor.
-    Phb,
-    /// Through two processors.
-    Sys,
-}
 
 /// A path from one device to another.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,24 +10,10 @@
 //! network may set (`hardware/media.toml`). That of a tree depends on version, nodes and network cards.
 //! Source: NCCL src/enqueue.cc and src/transport/nvls.cc at the tags of `versions.toml`.
 
-use serde::Deserialize;
-
-use super::node::PathClass;
+use super::names::{PathClass, TreeChunks};
 use super::settings::NcclSettings;
 
 const KIB: u64 = 1 << 10;
-
-/// The longest chunk of a tree over nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum TreeChunks {
-    /// An eighth of the buffers: 512 KiB.
-    OfBuffers,
-    /// 64 KiB from four nodes on.
-    ShortFromFour,
-    /// The same, but of Blackwell by cards, GPUs per node and the path to the card.
-    ByCards,
-}
 
 /// The channels and the chunks.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -13,63 +13,11 @@
 //! has 4 of 32 channels up to 64 MiB, and all of them only above 256 MiB.
 //! Source: NCCL src/enqueue.cc, src/graph/paths.cc and src/init.cc at the tags of `versions.toml`; before 2.14 src/group.cc.
 
-use serde::Deserialize;
-
 use super::constants::{Processor, VersionConstants};
-use super::node::{NodeTopology, PathClass};
+use super::names::{PathClass, Protocol};
+use super::node::NodeTopology;
+use super::send_rules::{NetworkChannels, SendRules, SendSpread, SmallSends};
 use super::settings::NcclSettings;
-use super::Protocol;
-
-/// The rules of a version. Lengths are in chunks: on one node, and on several.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SendRules {
-    network: NetworkChannels,
-    spread: SendSpread,
-    ll: SmallSends,
-    least_part: (f64, f64),
-    longest_part: (f64, f64),
-    /// KiB of a chunk over NVLink, over PCIe, and on several nodes.
-    chunk_kib: (u64, u64, u64),
-    /// Whether the chunks of several nodes are twice as long with Arm processors, from compute capability 10.0 on.
-    is_long_on_arm: bool,
-}
-
-/// The channels to a peer on another node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum NetworkChannels {
-    /// Two.
-    Two,
-    /// Two; one if all ranks would have more than four times the total; at least one for each network card of a GPU.
-    TwoOrFewer,
-    /// By the rate of a GPU's cards; fewer if all ranks find no room.
-    ByRate,
-}
-
-/// Where a message begins with fewer channels, so that all ranks find room in the total.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SendSpread {
-    /// On one node; the channels per peer are bounded there too, by four times the total.
-    OneNode,
-    /// Everywhere.
-    Everywhere,
-}
-
-/// The messages that are sent with LL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SmallSends {
-    /// None.
-    Never,
-    /// Those whose parts are short enough.
-    Part,
-    /// Those that the channels per peer could carry so.
-    MostChannels,
-    /// Those that their channels carry so.
-    OwnChannels,
-}
 
 /// Cited: the bytes of a channel up to which a message is sent with LL (`NCCL_P2P_LL_THRESHOLD`).
 const LL_BYTES: u64 = 16 << 10;

@@ -16,7 +16,7 @@
 //! **What is not here.** Every other variable, among them NCCL_NTHREADS, which changes no choice; files (NCCL_CONF_FILE,
 //! NCCL_GRAPH_FILE).
 
-use super::{AlgoRule, Function, NcclAlgorithm, PathClass, Protocol};
+use super::names::{AlgoRule, Function, NcclAlgorithm, PathClass, Protocol};
 use crate::error::{Error, Result};
 
 /// The settings of a run of NCCL. None, or [`CrossNic::IfFaster`], where the environment does not have the variable.

@@ -18,7 +18,7 @@ use super::pattern::Pattern;
 use crate::error::Result;
 use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::nccl::Model;
-use crate::route::Router;
+use crate::topology::route::Router;
 
 /// The part of the rate of a GPU's links below which a link is a bottleneck: rates are whole bytes per second. Chosen.
 pub(super) const NARROWER: f64 = 1.0 - 1e-6;

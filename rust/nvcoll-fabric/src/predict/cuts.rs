@@ -15,11 +15,11 @@ use super::machine::{Interconnect, MachineSummary};
 use super::params::ModelParams;
 use super::pattern::Pattern;
 use crate::error::Result;
-use crate::flow_network::FlowNetwork;
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
-use crate::max_flow::UNBOUNDED;
-use crate::route::Router;
+use crate::topology::flow_network::FlowNetwork;
+use crate::topology::max_flow::UNBOUNDED;
+use crate::topology::route::Router;
 use crate::units::Rate;
 
 /// Finds the cut of the fabric that limits a pattern of sends more than the links of the GPUs do.

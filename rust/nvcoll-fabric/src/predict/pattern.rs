@@ -6,8 +6,8 @@ use nvcoll_core::collective::{
 
 use crate::error::{Error, Result};
 use crate::floor::Floor;
-use crate::flow_network::FlowNetwork;
 use crate::hardware::{Fabric, Link};
+use crate::topology::flow_network::FlowNetwork;
 use crate::units::Rate;
 
 /// A collective of NCCL, or sendrecv of nccl-tests.

@@ -1,7 +1,7 @@
 //! Costs that were fitted to measurements, in place of those that a fabric and a protocol have.
 
 use crate::hardware::media::LinkFamily;
-use crate::route::RouteKind;
+use crate::topology::route::RouteKind;
 use crate::units::{Ps, Rate};
 
 /// Costs of one machine under one protocol, whose own fixed time and signals are then zero.

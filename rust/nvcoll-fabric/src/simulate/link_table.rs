@@ -11,7 +11,7 @@ use super::fitted_costs::{self, HopLatencies};
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::hardware::{DeviceKind, Fabric, Link};
-use crate::route::{RouteKind, Router};
+use crate::topology::route::{RouteKind, Router};
 use crate::units::{Ps, Rate};
 
 /// The links of a run, and how ranks reach each other over them.

@@ -200,10 +200,12 @@ impl Simulation {
     /// # Errors
     /// [`Error::Schedule`] if its waits make a circle; [`Error::Interrupted`].
     pub fn run_until(&self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
-        let outcome = Execution::run(self, is_interrupted).map_err(|stopped| match stopped {
-            Stopped::Stuck(queue, step) => self.stuck(queue, step),
-            Stopped::Interrupted => Error::Interrupted,
-        })?;
+        let outcome = Execution::run((&self.flat, &self.paths, &self.starts), self.records(), is_interrupted).map_err(
+            |stopped| match stopped {
+                Stopped::Stuck(queue, step) => self.stuck(queue, step),
+                Stopped::Interrupted => Error::Interrupted,
+            },
+        )?;
         Ok(self.timeline(outcome))
     }
 
@@ -293,11 +295,11 @@ mod tests {
     use nvcoll_core::schedule::Aliasing;
 
     use super::*;
-    use crate::cluster::{cluster, network};
-    use crate::excerpt::work;
     use crate::nccl::Protocol;
     use crate::predict::{Launch, Predictor};
     use crate::preset::preset;
+    use crate::topology::cluster::{cluster, network};
+    use crate::topology::excerpt::work;
 
     fn partition(schedule: &Schedule, count: usize) -> Partition {
         let counts = Counts::Even(count).of_parts(schedule.collective, schedule.roles());

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-use nvcoll_fabric::cluster;
 use nvcoll_fabric::hardware::{gpus, media};
 use nvcoll_fabric::import::{TextFormat as FormatRow, FORMATS};
 use nvcoll_fabric::nccl::NcclSettings;
-use nvcoll_fabric::network::{self, networks, Network as Described};
-use nvcoll_fabric::ports::PortRates;
 use nvcoll_fabric::preset::{preset, presets};
-use nvcoll_fabric::rates::RateMatrix;
+use nvcoll_fabric::topology::cluster;
+use nvcoll_fabric::topology::network::{self, networks, Network as Described};
+use nvcoll_fabric::topology::ports::PortRates;
+use nvcoll_fabric::topology::rates::RateMatrix;
 use nvcoll_fabric::units::{Rate, PS_PER_US};
 use nvcoll_fabric::{Error, Fabric as Hardware};
 

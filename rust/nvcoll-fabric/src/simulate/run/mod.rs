@@ -18,7 +18,6 @@ use super::agenda::{Agenda, Batch};
 use super::flat::{Flat, FlatWait, ENTER};
 use super::paths::{TransferPaths, NOTHING};
 use super::sharing::{Limit, SharedLinks};
-use super::Simulation;
 use crate::units::Ps;
 use queue::{Done, QueueState, NOBODY};
 pub(super) use record::{RunRecord, StepCause};
@@ -65,18 +64,18 @@ pub(super) struct RunOutcome {
 }
 
 impl<'a> Execution<'a> {
-    /// Runs a simulation to the end, unless `is_interrupted` says to stop.
+    /// Runs a flat schedule over paths, with the starts of ranks, to the end, unless `is_interrupted` says to stop.
     pub(super) fn run(
-        simulation: &'a Simulation,
+        (flat, paths, starts): (&'a Flat, &'a TransferPaths, &'a [Ps]),
+        records: bool,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<RunOutcome, Stopped> {
-        let mut run = Self::new(simulation);
+        let mut run = Self::new(flat, paths, starts, records);
         run.pass(is_interrupted)?;
         run.outcome()
     }
 
-    fn new(simulation: &'a Simulation) -> Self {
-        let Simulation { flat, paths, starts, .. } = simulation;
+    fn new(flat: &'a Flat, paths: &'a TransferPaths, starts: &'a [Ps], records: bool) -> Self {
         let (queues, working) = (flat.queues() as u32, flat.working_queues() as u32);
         let queue = |number: u32| {
             let tile = if number < working { 0 } else { flat.tiles - 1 };
@@ -95,7 +94,7 @@ impl<'a> Execution<'a> {
             going: (0..queues).collect(),
             passed: 0,
             moved: vec![0; paths.all.len()],
-            record: simulation.records().then(|| RunRecord::new(flat.number(queues, 0) as usize)),
+            record: records.then(|| RunRecord::new(flat.number(queues, 0) as usize)),
         }
     }
 

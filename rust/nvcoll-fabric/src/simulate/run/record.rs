@@ -5,7 +5,7 @@ use crate::units::Ps;
 
 /// Why a step was not ready earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::simulate) enum StepCause {
+pub(crate) enum StepCause {
     /// Its rank had not entered.
     Own,
     /// Another rank had not entered, or its signal was on the way.
@@ -28,15 +28,15 @@ impl StepCause {
 }
 
 /// What happened to every step in every tile, in queue order; then the leaves.
-pub(in crate::simulate) struct RunRecord {
-    pub(in crate::simulate) ready: Vec<Ps>,
-    pub(in crate::simulate) done: Vec<Ps>,
+pub(crate) struct RunRecord {
+    pub(crate) ready: Vec<Ps>,
+    pub(crate) done: Vec<Ps>,
     pub(super) cause: Vec<u64>,
-    pub(in crate::simulate) limit: Vec<Limit>,
+    pub(crate) limit: Vec<Limit>,
 }
 
 impl RunRecord {
-    pub(in crate::simulate) fn cause(&self, number: u64) -> StepCause {
+    pub(crate) fn cause(&self, number: u64) -> StepCause {
         StepCause::read(self.cause[number as usize])
     }
 

@@ -9,9 +9,9 @@
 
 use std::collections::HashMap;
 
-use crate::equal_nodes::EqualNodes;
 use crate::hardware::{DeviceKind, Fabric, Link};
-use crate::max_flow::{MaxFlow, UNBOUNDED};
+use crate::topology::equal_nodes::EqualNodes;
+use crate::topology::max_flow::{MaxFlow, UNBOUNDED};
 use crate::units::Rate;
 
 /// A device in the network, and whether it is the one that lies behind memory.
@@ -224,9 +224,9 @@ fn is_staged(fabric: &Fabric) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{FlowNetwork, FlowRole, Link};
-    use crate::cluster::{cluster, network};
-    use crate::network::{Network, Tier};
     use crate::preset::preset;
+    use crate::topology::cluster::{cluster, network};
+    use crate::topology::network::{Network, Tier};
     use proptest::prelude::*;
 
     proptest! {

@@ -324,7 +324,7 @@ struct NetworksFile {
 pub fn networks() -> &'static [Network] {
     static TABLE: OnceLock<Vec<Network>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        toml::from_str::<NetworksFile>(include_str!("hardware/networks.toml"))
+        toml::from_str::<NetworksFile>(include_str!("../hardware/networks.toml"))
             .expect("a test reads the table that is shipped")
             .network
     })

@@ -330,7 +330,7 @@ impl Router {
     ) -> Option<Vec<usize>> {
         self.search += 1;
         #[cfg(test)]
-        crate::excerpt::work::add(1);
+        crate::topology::excerpt::work::add(1);
         let mut waiting = BinaryHeap::from([Reverse((0u32, Reverse(Rate(u64::MAX)), 0u32, 0u64, a, usize::MAX))]);
         while let Some(Reverse((hops, narrowest, avoided, hashed, at, by))) = waiting.pop() {
             if self.best[at].0 == self.search {
@@ -405,8 +405,8 @@ fn goes_round(fabric: &Fabric, path: &[usize]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{goes_round, Router};
-    use crate::cluster::{cluster, network};
     use crate::preset::preset;
+    use crate::topology::cluster::{cluster, network};
 
     #[test]
     fn what_is_not_looked_at_changes_no_route() {

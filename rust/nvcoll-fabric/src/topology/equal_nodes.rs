@@ -131,8 +131,8 @@ impl EqualNodes {
 #[cfg(test)]
 mod tests {
     use super::EqualNodes;
-    use crate::cluster::{cluster, network};
     use crate::preset::preset;
+    use crate::topology::cluster::{cluster, network};
 
     #[test]
     fn nodes_that_differ_are_no_copies() {

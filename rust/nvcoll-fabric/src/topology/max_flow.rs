@@ -36,7 +36,7 @@ impl MaxFlow {
 
     pub(crate) fn between(mut self, source: usize, sink: usize) -> Flow {
         #[cfg(test)]
-        crate::excerpt::work::add(self.edges.len() / 2);
+        crate::topology::excerpt::work::add(self.edges.len() / 2);
         let mut value = 0;
         loop {
             let levels = self.levels(source);

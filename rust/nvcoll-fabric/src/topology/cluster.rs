@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use crate::error::{Error, Result};
 use crate::hardware::media::{self, Medium};
 use crate::hardware::{Device, DeviceKind, Fabric, Link};
-pub use crate::network::{network, networks, Network};
-use crate::switches::Joined;
+pub use crate::topology::network::{network, networks, Network};
+use crate::topology::switches::Joined;
 
 /// Chosen: as many GPUs as any cluster has that people ask about; the graph takes some 500 bytes for each.
 const MOST_GPUS: u32 = 1 << 17;

@@ -5,8 +5,8 @@
 //! they take from the whole. So their work does not depend on the number of nodes, but for one look at each link, which
 //! finds out that the nodes are alike. What joins groups of nodes is asked of the whole (`predict/cuts.rs`).
 
-use crate::equal_nodes::EqualNodes;
 use crate::hardware::Fabric;
+use crate::topology::equal_nodes::EqualNodes;
 
 /// The nodes that an excerpt keeps: a first, its neighbour, and a last that is neither.
 const KEPT_NODES: usize = 3;
@@ -44,10 +44,10 @@ pub(crate) mod work {
 #[cfg(test)]
 mod tests {
     use super::work;
-    use crate::cluster::{cluster, network};
     use crate::hardware::Fabric;
     use crate::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Predictor};
     use crate::preset::preset;
+    use crate::topology::cluster::{cluster, network};
 
     fn of(node: &str, nodes: u32, by: &str) -> Fabric {
         cluster(&preset(node).unwrap(), nodes, network(by).unwrap()).unwrap()

@@ -7,12 +7,12 @@ use std::collections::{HashMap, HashSet};
 
 use nvcoll_core::interrupt::{Interrupt, UNITS_PER_QUESTION};
 
-use crate::equal_nodes::EqualNodes;
 use crate::error::{Error, Result};
-use crate::flow_network::FlowNetwork;
 use crate::hardware::{Fabric, Link};
 use crate::max_min::{share, share_among_classes};
-use crate::route::{Route, Router};
+use crate::topology::equal_nodes::EqualNodes;
+use crate::topology::flow_network::FlowNetwork;
+use crate::topology::route::{Route, Router};
 use crate::units::Rate;
 
 /// The work of a search in the units in which interrupts count. Chosen: some microseconds, against steps of nanoseconds.
@@ -172,10 +172,10 @@ impl Fabric {
 #[cfg(test)]
 mod tests {
     use super::share;
-    use crate::cluster::{cluster, network};
-    use crate::equal_nodes::EqualNodes;
-    use crate::network::{Network, Tier};
     use crate::preset::preset;
+    use crate::topology::cluster::{cluster, network};
+    use crate::topology::equal_nodes::EqualNodes;
+    use crate::topology::network::{Network, Tier};
     use crate::Fabric;
 
     #[test]

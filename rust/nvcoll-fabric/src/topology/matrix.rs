@@ -16,7 +16,7 @@ use nvcoll_core::interrupt::Interrupt;
 use crate::error::Result;
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric};
-use crate::route::{Route, RouteKind};
+use crate::topology::route::{Route, RouteKind};
 
 impl Fabric {
     /// Returns the word for each pair: row `from`, column `to`.

@@ -1,0 +1,25 @@
+//! How devices of a machine are joined: networks between nodes, routes, and the flows that links let through.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`cluster`] | several nodes and the network between them |
+//! | [`network`], `switches` | the network that is shipped or described; its tiers of switches |
+//! | `equal_nodes` | clusters of equal nodes: a few nodes answer for all |
+//! | `excerpt` | a few equal nodes that stand for a large cluster |
+//! | [`route`] | the links that a transfer between two GPUs crosses |
+//! | `matrix` | how pairs are joined, in the words of nvidia-smi |
+//! | [`rates`] | pairs alone, at once, and cuts |
+//! | `max_flow`, `flow_network` | the largest flow between devices, and the cut that limits it |
+//! | [`ports`] | what the ports of one GPU carry, as its datasheet says |
+
+pub mod cluster;
+pub(crate) mod equal_nodes;
+pub(crate) mod excerpt;
+pub(crate) mod flow_network;
+mod matrix;
+pub(crate) mod max_flow;
+pub mod network;
+pub mod ports;
+pub mod rates;
+pub mod route;
+mod switches;
