@@ -14,7 +14,8 @@
 //! ```
 //!
 //! `steps` lists the steps in the author's sequential order, which is a topological order of one tile. `(rank, queue, index)` is
-//! the position of a step. From a rank's **enter** on, other ranks may access its buffers; after its **leave**, no rank does. A
+//! the position of a step. From a rank's **enter** on, other ranks may access its buffers; after its **leave**, no rank does. A rank
+//! may have an **early queue**, whose steps come before its enter; such a schedule runs in one tile ([`crate::lower::stage_early`]). A
 //! rank has **contact** with another rank when it accesses that rank's memory or waits for its steps. Contact needs that rank's
 //! enter first, because there the engine compares the two calls.
 //!
@@ -187,6 +188,9 @@ pub struct Schedule {
     pub steps: Vec<Step>,
     /// For each rank, the events before its leave, besides the ends of its own queues.
     pub leave: Vec<Vec<Dependency>>,
+    /// For each rank, its early queue, whose steps come before its enter. The list is empty if no rank has one. A schedule with an
+    /// early queue runs in one tile.
+    pub early: Vec<Option<u32>>,
 }
 
 impl Schedule {
@@ -219,6 +223,16 @@ impl Schedule {
     /// Says whether the output of a rank holds a chunk.
     pub fn output_holds(&self, rank: u32, chunk: u32) -> bool {
         self.collective.output(self.roles(), rank).contains(chunk / self.chunks_per_part)
+    }
+
+    /// Returns the early queue of a rank.
+    pub fn early_queue(&self, rank: u32) -> Option<u32> {
+        self.early.get(rank as usize).copied().flatten()
+    }
+
+    /// Says whether steps come before enters, so that the schedule runs in one tile.
+    pub fn has_early_steps(&self) -> bool {
+        !self.early.is_empty()
     }
 
     /// Returns, for each queue of each rank, the positions of its steps in `steps`, in queue order.

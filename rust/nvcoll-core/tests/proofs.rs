@@ -2,7 +2,7 @@
 
 use nvcoll_core::algorithm::{self, Algorithm, Order, ALGORITHMS};
 use nvcoll_core::collective::{Roles, ALL_REDUCE, ALL_TO_ALL};
-use nvcoll_core::lower::lower;
+use nvcoll_core::lower::{lower, stage_early};
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::verify::verify;
 
@@ -19,6 +19,22 @@ fn every_algorithm_is_proved_on_every_path_and_aliasing() {
             }
         }
     }
+}
+
+/// The engine may know that all peers have entered, and which value comes out, whichever form of a schedule it runs.
+#[test]
+fn the_form_with_early_steps_is_as_symmetric_as_its_schedule_and_gives_the_same_values() {
+    let mut forms = 0;
+    for schedule in ALGORITHMS.iter().flat_map(|a| (1..=6).flat_map(|n| a.schedules(n))).map(Result::unwrap) {
+        let Some(early) = stage_early(&schedule) else { continue };
+        let (title, chunks) = (schedule.title(), schedule.chunks());
+        let [whole, early] = [schedule, early].map(|schedule| verify(schedule).unwrap());
+        assert_eq!((early.is_symmetric(), early.order()), (whole.is_symmetric(), whole.order()), "{title}");
+        assert!((0..chunks).all(|chunk| early.expression(chunk) == whole.expression(chunk)), "{title}");
+        assert!(stage_early(early.schedule()).is_none(), "{title}");
+        forms += 1;
+    }
+    assert!(forms > 200, "{forms}");
 }
 
 /// Proves every algorithm that `is_asked`, for a root in the middle.

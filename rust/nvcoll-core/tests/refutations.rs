@@ -24,6 +24,16 @@ const STAGED: &str = "
     leave r0
     leave r1";
 
+/// The same with an early step, as in a small call.
+const EARLY: &str = "
+    schedule all_reduce hand  world_size 2  chunks_per_part 1  path staged  aliasing out_of_place
+    r0.q1.0  staging0[r0].0 = input[r0].0
+    r1.q0.0  output[r1].0, staging0[r1].0 = staging0[r0].0*s0 + input[r1].0*s1  final  after r0.enter
+    r0.q0.0  output[r0].0 = staging0[r1].0                                            after r1.enter r1.q0.0
+    enter r0  after r0.q1
+    leave r0
+    leave r1";
+
 /// Rank 0 tells rank 1.
 const GATHER: &str = "
     schedule all_gather hand  world_size 1  chunks_per_part 2  path mapped  aliasing out_of_place
@@ -47,7 +57,7 @@ fn message(text: &str, found: &str, instead: &str) -> String {
 
 #[test]
 fn the_schedules_that_the_other_tests_break_are_right() {
-    for text in [MAPPED, STAGED, GATHER] {
+    for text in [MAPPED, STAGED, EARLY, GATHER] {
         verify(parse(text).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
     }
 }
@@ -110,7 +120,7 @@ fn a_schedule_for_two_slots_is_refuted_with_one_and_proved_with_three() {
 fn every_registered_algorithm_that_stages_needs_its_second_slot() {
     for algorithm in ALGORITHMS {
         let schedules = (2..=5).flat_map(|world_size| algorithm.schedules(world_size)).map(Result::unwrap);
-        for staged in schedules.filter(|schedule| schedule.path == Path::Staged) {
+        for staged in schedules.filter(|s| s.path == Path::Staged && !s.has_early_steps()) {
             let refutation = refute(&staged, 1);
             let stages = staged.steps.iter().flat_map(Step::views).any(|view| view.buffer.is_staging());
             assert_eq!(refutation.is_some(), stages, "{}", staged.title());
@@ -126,6 +136,41 @@ fn steps_that_wait_for_each_other_are_a_deadlock() {
          take one wait out of the circle"
     );
     assert!(message(STAGED, "r1.q0.0@2", "r1.q0.0").contains("for ever"), "a lag may close the circle");
+}
+
+#[test]
+fn an_early_step_waits_for_nothing_and_its_readers_wait_for_the_enter() {
+    let cases = [
+        (
+            "staging0[r0].0 = input[r0].0",
+            "staging0[r0].0 = input[r0].0  after r1.enter",
+            "r0.q1.0 comes before the enter of its rank and waits for r1.enter: an early step waits for nothing",
+        ),
+        (
+            "staging0[r0].0 = input[r0].0",
+            "output[r0].0 = input[r0].0",
+            "r0.q1.0 comes before the enter of its rank and writes output[r0].0: an early step writes staging alone",
+        ),
+        (
+            "staging0[r0].0 = input[r0].0",
+            "staging0[r0].0 = staging0[r1].0",
+            "r0.q1.0 touches or waits for rank 1 without contact: let it, or a step of its rank before it, wait for r1.enter",
+        ),
+        (
+            "after r0.enter",
+            "after r0.enter r0.q1.0",
+            "r1.q0.0 waits for r0.q1.0, an early step: let it wait for r0.enter",
+        ),
+        (
+            "enter r0  after r0.q1",
+            "",
+            "r1.q0.0 reads staging0[r0].0 and r0.q1.0 writes it, in no order: let r1.q0.0 wait for r0.q1.0",
+        ),
+        ("after r1.enter r1.q0.0", "after r1.enter r1.q0.0@1", "r0.q0.0 waits for r1.q0.0@1: here a lag is from 0 to 0"),
+    ];
+    for (found, instead, expected) in cases {
+        assert_eq!(message(EARLY, found, instead), expected);
+    }
 }
 
 #[test]
@@ -355,6 +400,8 @@ fn what_cannot_be_numbered_is_refused_before_anything_else() {
         (broken(|s| s.chunks_per_part = 1 << 26), "bytes of memory, and may take 2147483648"),
         (broken(many_layers), "bytes of memory, and may take 2147483648"),
         (broken(|s| s.chunks_per_part = 0), "chunks_per_part is 0"),
+        (broken(|s| s.early = vec![None]), "the schedule has 1 early queue and 2 ranks"),
+        (broken(|s| s.early = vec![None, Some(7)]), "the early queue of rank 1 has no step"),
         (broken(|s| s.steps[0].rank = 7), "names rank 7"),
         (broken(|s| s.steps[0].src[0].view.rank = 7), "names rank 7"),
         (broken(|s| s.steps[0].queue = u32::MAX), "leaves a gap"),

@@ -141,7 +141,11 @@ fn errors_say_what_was_found_and_what_was_expected() {
             "chunks_per_part is 999999999: from 1 to 65536 are possible here",
         ),
         (&format!("{} or not", header.trim_end()), 1, "found `or`, expected the end of the line"),
-        (&format!("{header}step"), 2, "found `step`, expected a step such as `r0.q0.0 …`, or `leave r0 …`"),
+        (
+            &format!("{header}step"),
+            2,
+            "found `step`, expected a step such as `r0.q0.0 …`, `leave r0 …` or `enter r0 …`",
+        ),
         (&format!("{header}r2.q0.0"), 2, "rank 2 does not exist: world_size is 2"),
         (&format!("{header}r0.0"), 2, "found `.0`, expected the queue and place of a step, such as .q0.1"),
         (&format!("{header}r0.q4096.0"), 2, "queue 4096 is above the last, 4095"),
@@ -164,6 +168,10 @@ fn errors_say_what_was_found_and_what_was_expected() {
         (&format!("{header}r0.q0.3 output[r0].0 = input[r0].0"), 2, "place 3 in a queue of length 1"),
         (&format!("{header}{step}\nleave r1 after r0.q1.0"), 3, "waits for r0.q1.0, which no line defines"),
         (&format!("{header}leave r1\nleave r1"), 3, "rank 1 leaves on line 2 already: write one line per rank"),
+        (&format!("{header}enter r1"), 2, "the line ends, expected `after` and the early queue"),
+        (&format!("{header}enter r1 after r0.q0"), 2, "the early queue of rank 1 is one of its own: write r1.q0"),
+        (&format!("{header}{step}\nenter r0 after r0.q1"), 3, "r0.q1 has no step: name a queue with steps"),
+        (&format!("{header}{step}\nenter r0 after r0.q0\nenter r0 after r0.q0"), 4, "rank 0 enters on line 3 already"),
     ];
     for (text, expected_line, expected) in cases {
         match text::parse(text) {
@@ -247,7 +255,23 @@ fn schedule() -> impl Strategy<Value = Schedule> {
             }
             let leave = leave.iter().map(|after| waits(after, &placed)).collect();
             let algorithm = algorithm.clone();
-            Schedule { collective, algorithm, world_size, root, chunks_per_part, path, slots, aliasing, steps, leave }
+            let early = match steps.iter().find(|step: &&Step| step.queue > 0) {
+                Some(step) => (0..world_size).map(|rank| (rank == step.rank).then_some(step.queue)).collect(),
+                None => Vec::new(),
+            };
+            Schedule {
+                collective,
+                algorithm,
+                world_size,
+                root,
+                chunks_per_part,
+                path,
+                slots,
+                aliasing,
+                steps,
+                leave,
+                early,
+            }
         })
     })
 }

@@ -33,7 +33,7 @@ use crate::collective::{Collective, Roles};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::limits::MAX_RUNNING_RANKS;
-use crate::lower::lower;
+use crate::lower::{lower, stage_early};
 use crate::schedule::{Aliasing, Path, Schedule};
 
 /// Every algorithm, the default of its collective first.
@@ -151,13 +151,17 @@ pub fn of(collective: &'static Collective) -> impl Iterator<Item = &'static Algo
 }
 
 impl Algorithm {
-    /// Yields every schedule for a number of ranks: each root, each aliasing and each path.
+    /// Yields every schedule for a number of ranks: each root, each aliasing, each path, and the form with early steps.
     pub fn schedules(&'static self, world_size: u32) -> impl Iterator<Item = Result<Schedule>> {
         let mapped = move |(roles, aliasing)| build(self.collective, self.name, roles, aliasing);
         let paths = |mapped: Result<Schedule>| {
             Path::ALL.iter().map(move |&path| mapped.clone().and_then(|mapped| lower(&mapped, path)))
         };
-        self.collective.forms(world_size).map(mapped).flat_map(paths)
+        let with_early = |schedule: Result<Schedule>| {
+            let early = schedule.as_ref().ok().and_then(stage_early);
+            std::iter::once(schedule).chain(early.map(Ok))
+        };
+        self.collective.forms(world_size).map(mapped).flat_map(paths).flat_map(with_early)
     }
 }
 

@@ -81,7 +81,19 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>, interrupt: &Interrupt) ->
         Ok(waits.before_leave(&steps, rank, visitors))
     };
     let leave = (0..world_size).map(leave).collect::<Result<_>>()?;
-    Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, slots, aliasing, steps, leave })
+    Ok(Schedule {
+        collective,
+        algorithm,
+        world_size,
+        root,
+        chunks_per_part,
+        path,
+        slots,
+        aliasing,
+        steps,
+        leave,
+        early: Vec::new(),
+    })
 }
 
 /// Makes a step of a draft. Contributions are marked in folds that will be complete, because only there `premul_sum` is defined.

@@ -1,6 +1,7 @@
 //! Lowering: rewrites a mapped schedule for another path. Authors assume that every rank's memory is mapped. Lowering runs before the
 //! proof, so the engine runs exactly the schedule that was proved.
 
+mod early;
 mod pushed;
 mod single_chunk;
 mod staged;
@@ -10,6 +11,7 @@ use crate::interrupt::Interrupt;
 use crate::schedule::{Path, Schedule};
 use crate::size::Size;
 
+pub use early::stage_early;
 pub use pushed::Fifo;
 
 /// Rewrites a mapped schedule for `path`, with the default number of slots.

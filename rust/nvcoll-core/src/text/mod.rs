@@ -1,7 +1,7 @@
 //! The text form of a schedule, for people to read, write, compare and keep.
 //!
-//! The text has one header line, one line per step in program order, and one line per rank for its leave. Columns are aligned for
-//! reading. `#` begins a comment. Blank lines and the width of blanks have no meaning.
+//! The text has one header line, one line per step in program order, one line per rank for its leave, and one line per early queue.
+//! Columns are aligned for reading. `#` begins a comment. Blank lines and the width of blanks have no meaning.
 //!
 //! ```text
 //! schedule all_reduce ring  world_size 2  chunks_per_part 2  path mapped  aliasing out_of_place
@@ -13,9 +13,10 @@
 //! The grammar, with `{x}` for any number of x and `[x]` for an optional one:
 //!
 //! ```text
-//! schedule = header {step | leave}
+//! schedule = header {step | enter | leave}
 //! header   = "schedule" COLLECTIVE ALGORITHM "world_size" n "chunks_per_part" n "path" PATH ["slots" n] "aliasing" ALIASING
 //! step     = place view {"," view} "=" source {"+" source} {"final" | "at switch"} [after]
+//! enter    = "enter" rank "after" rank ".q" n   the early queue of the rank: its steps come before its enter
 //! leave    = "leave" rank [after]
 //! after    = "after" (rank ".enter" | place ["@" lag]) {rank ".enter" | place ["@" lag]}
 //! source   = view ["*s" n]                      the unfolded contribution of rank n, which premul_sum scales

@@ -24,7 +24,8 @@ pub fn parse(text: &str) -> Result<Schedule> {
     let Some((_, first)) = lines.next() else {
         return Err(Error::Text { line: 1, message: "the text is empty, expected a line `schedule …`".into() });
     };
-    let mut reader = ScheduleParser { schedule: header(first)?, lines: Vec::new(), left: BTreeMap::new() };
+    let mut reader =
+        ScheduleParser { schedule: header(first)?, lines: Vec::new(), left: BTreeMap::new(), entered: BTreeMap::new() };
     for (number, scan) in lines {
         reader.line(scan, number)?;
     }
@@ -63,8 +64,20 @@ fn header(mut scan: Scanner<'_>) -> Result<Schedule> {
     if !collective.aliasings().contains(&aliasing) {
         return Err(scan.error(format!("{} has no {} form", collective.name, aliasing.words())));
     }
-    let steps = Vec::new();
-    Ok(Schedule { collective, algorithm, world_size, root, chunks_per_part, path, slots, aliasing, steps, leave })
+    let (steps, early) = (Vec::new(), Vec::new());
+    Ok(Schedule {
+        collective,
+        algorithm,
+        world_size,
+        root,
+        chunks_per_part,
+        path,
+        slots,
+        aliasing,
+        steps,
+        leave,
+        early,
+    })
 }
 
 fn check_sizes(scan: &Scanner<'_>, collective: &Collective, roles: Roles, chunks_per_part: u32) -> Result<()> {
@@ -117,6 +130,8 @@ struct ScheduleParser {
     schedule: Schedule,
     lines: Vec<usize>,
     left: BTreeMap<usize, usize>,
+    /// The early queue of each rank that has one, and its line.
+    entered: BTreeMap<u32, (u32, usize)>,
 }
 
 /// The line of every step, by rank, queue and index.
@@ -133,6 +148,8 @@ impl ScheduleParser {
                 return Err(scan.error(format!("rank {rank} leaves on line {line} already: write one line per rank")));
             }
             self.schedule.leave[rank] = after;
+        } else if scan.take("enter") {
+            self.enter(&mut scan, number)?;
         } else {
             let step = self.step(&mut scan)?;
             self.schedule.steps.push(step);
@@ -141,9 +158,34 @@ impl ScheduleParser {
         Ok(())
     }
 
+    /// Parses the line of an enter, which names the early queue of its rank.
+    fn enter(&mut self, scan: &mut Scanner<'_>, number: usize) -> Result<()> {
+        scan.pass_blank()?;
+        let rank = self.rank(scan)?;
+        scan.pass_blank()?;
+        if !scan.take("after") {
+            return Err(scan.found("`after` and the early queue, such as r0.q1"));
+        }
+        scan.pass_blank()?;
+        let (owner, queue) = (self.rank(scan)?, queue_in_rank(scan)?);
+        if owner != rank {
+            return Err(scan.error(format!("the early queue of rank {rank} is one of its own: write r{rank}.q{queue}")));
+        }
+        scan.pass_blank()?;
+        if !scan.is_done() {
+            return Err(scan.found("the end of the line"));
+        }
+        if let Some((_, line)) = self.entered.insert(rank, (queue, number)) {
+            return Err(scan.error(format!("rank {rank} enters on line {line} already: write one line per rank")));
+        }
+        self.schedule.early.resize(self.schedule.world_size as usize, None);
+        self.schedule.early[rank as usize] = Some(queue);
+        Ok(())
+    }
+
     fn step(&self, scan: &mut Scanner<'_>) -> Result<Step> {
         if !scan.is_next("r") {
-            return Err(scan.found("a step such as `r0.q0.0 …`, or `leave r0 …`"));
+            return Err(scan.found("a step such as `r0.q0.0 …`, `leave r0 …` or `enter r0 …`"));
         }
         let rank = self.rank(scan)?;
         let (queue, index) = place_in_rank(scan)?;
@@ -264,6 +306,14 @@ impl ScheduleParser {
         let places = self.places()?;
         self.check_queues()?;
         self.check_waits(&places)?;
+        for (&rank, &(queue, line)) in &self.entered {
+            if !places.contains_key(&(rank, queue, 0)) {
+                return Err(Error::Text {
+                    line,
+                    message: format!("r{rank}.q{queue} has no step: name a queue with steps"),
+                });
+            }
+        }
         Ok(self.schedule)
     }
 
@@ -317,12 +367,16 @@ impl ScheduleParser {
     }
 }
 
-fn place_in_rank(scan: &mut Scanner<'_>) -> Result<(u32, u32)> {
+fn queue_in_rank(scan: &mut Scanner<'_>) -> Result<u32> {
     let queue = scan.numbered(".q", "the queue and place of a step, such as .q0.1")?;
     if queue > LAST_QUEUE {
         return Err(scan.error(format!("queue {queue} is above the last, {LAST_QUEUE}: number queues from 0")));
     }
-    Ok((queue, scan.numbered(".", "the place in the queue, such as .1")?))
+    Ok(queue)
+}
+
+fn place_in_rank(scan: &mut Scanner<'_>) -> Result<(u32, u32)> {
+    Ok((queue_in_rank(scan)?, scan.numbered(".", "the place in the queue, such as .1")?))
 }
 
 fn buffer(scan: &mut Scanner<'_>, what: &str) -> Result<Buffer> {

@@ -73,7 +73,9 @@ pub(super) fn lines(schedule: &Schedule, widths: Widths) -> impl Iterator<Item =
         let line = format!("leave r{rank}  {}", waits(after));
         line.trim_end().to_owned()
     });
-    std::iter::once(header).chain(steps).chain(leave)
+    let enter = (0..).zip(&schedule.early).filter_map(|(rank, queue)| Some((rank, (*queue)?)));
+    let enter = enter.map(|(rank, queue): (u32, u32)| format!("enter r{rank}  after r{rank}.q{queue}"));
+    std::iter::once(header).chain(steps).chain(enter).chain(leave)
 }
 
 fn cells(step: &Step) -> Columns {

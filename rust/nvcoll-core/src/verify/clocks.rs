@@ -252,10 +252,10 @@ fn learn(graph: &Graph<'_>, clock: &mut Clock, (step, tile): (u32, u32)) {
         clock[queue] = done;
         set_entered(graph, clock, graph.rank_of(queue));
         for (tile, wait) in graph.waits_within(queue, known..done) {
-            match wait.event {
-                Event::Enter => set_entered(graph, clock, wait.rank),
-                Event::Step { .. } => stack.extend(graph.done_with_awaited(wait, tile)),
+            if wait.event == Event::Enter {
+                set_entered(graph, clock, wait.rank);
             }
+            stack.extend(graph.done_with_awaited(wait, tile));
         }
     }
 }

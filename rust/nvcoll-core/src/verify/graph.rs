@@ -4,6 +4,7 @@
 //! node   (step, tile)
 //! edges  the step before it in its queue          (the first step of a tile follows the last step of the tile before)
 //!        every step it waits for, `lag` tiles back (before the first tile there is nothing to wait for)
+//!        if it waits for an enter, the last early step of that rank
 //! ```
 //!
 //! No edge leads from a later tile to an earlier tile, and every tile has the same inner edges. So the topological order of one tile,
@@ -95,9 +96,17 @@ impl<'a> Graph<'a> {
 
     /// Returns the queue of an awaited step, and the number of its steps that are then done, unless the step lies before tile 0.
     pub(super) fn done_with_awaited(&self, wait: Dependency, tile: u32) -> Option<(usize, u32)> {
-        let Event::Step { queue, index } = wait.event else { return None };
-        let number = (self.first_queue[wait.rank as usize] + queue) as usize;
-        Some((number, tile.checked_sub(wait.lag)? * self.queues[number].len() as u32 + index + 1))
+        let step = self.awaited_step(&wait)?;
+        Some((self.queue_number(step), self.done_with(step, tile.checked_sub(wait.lag)?)))
+    }
+
+    /// Returns the step for which a wait waits; for an enter, the last early step of the rank, if it has one.
+    fn awaited_step(&self, wait: &Dependency) -> Option<u32> {
+        let number = |queue: u32| (self.first_queue[wait.rank as usize] + queue) as usize;
+        match wait.event {
+            Event::Enter => self.schedule.early_queue(wait.rank).map(|queue| self.end_of(number(queue))),
+            Event::Step { queue, index } => Some(self.queues[number(queue)][index as usize]),
+        }
     }
 
     /// Returns the number of steps of its queue that are done once `step` is done, since the first tile.
@@ -111,15 +120,9 @@ impl<'a> Graph<'a> {
         Some(self.queues[self.queue_number(step)][before as usize])
     }
 
-    /// Yields the awaited steps, each with its lag.
+    /// Yields the awaited steps, each with its lag; early steps among them.
     pub(super) fn awaited(&self, after: &'a [Dependency]) -> impl Iterator<Item = (u32, u32)> + use<'_, 'a> {
-        after.iter().filter_map(|dependency| match dependency.event {
-            Event::Enter => None,
-            Event::Step { queue, index } => {
-                let number = self.first_queue[dependency.rank as usize] + queue;
-                Some((self.queues[number as usize][index as usize], dependency.lag))
-            }
-        })
+        after.iter().filter_map(|wait| Some((self.awaited_step(wait)?, wait.lag)))
     }
 
     /// Yields the direct predecessors of a step in its tile.

@@ -51,6 +51,7 @@ impl Violation {
         match self {
             V::Race { first, second, lag, .. } => wait(Waiter::Step(*second), first.rank, done(first), *lag),
             V::LeavesEarly { rank, step, .. } => wait(Waiter::Leave(*rank), step.rank, done(step), 0),
+            V::WaitsForEarlyStep { place, dependency } => wait(*place, dependency.rank, Event::Enter, 0),
             V::NoContact { place, rank } => wait(*place, *rank, Event::Enter, 0),
             V::NotSynchronised { rank, other, .. } => wait(Waiter::Leave(*rank), *other, Event::Enter, 0),
             V::FinalTooEarly { missing, .. } => Some(Missing::Contributions(vec![*missing])),

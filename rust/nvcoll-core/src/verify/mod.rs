@@ -13,7 +13,10 @@
 //! - Every output chunk is the promised copy, or the fold of exactly the promised contributions, each once, scaled once and
 //!   completed once. All ranks that receive a chunk receive the same expression.
 //! - There is no race and no deadlock.
-//! - No rank accesses a buffer before the owner's enter or after the owner's leave.
+//! - No rank accesses a buffer before the owner's enter or after the owner's leave. Early steps read own memory, write own
+//!   staging and wait for nothing.
+//!
+//! A schedule with early steps is proved for one tile, in which it runs.
 //!
 //! **Few tiles are enough.** Let there be p slots, slot = tile mod p, and equal steps and waits in every tile. Then the graph of tiles
 //! t.. equals the graph of tiles 0.., except that the first tiles lack the waits that reach back before tile 0. No edge leads to an
@@ -246,7 +249,8 @@ fn prove_reuse<'g, 'a>(
     interrupt: &Interrupt,
 ) -> Result<(), Halt> {
     let longest_lag = graph.schedule.slots;
-    for tile in 1..=if slots == 0 { 0 } else { slots.max(longest_lag) } {
+    let has_one_tile = slots == 0 || graph.schedule.has_early_steps();
+    for tile in 1..=if has_one_tile { 0 } else { slots.max(longest_lag) } {
         clocks.next_tile();
         for &step in graph.order() {
             interrupt.check(work_of(graph, step))?;

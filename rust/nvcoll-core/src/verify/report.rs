@@ -49,6 +49,44 @@ pub enum Violation {
         /// The number of ranks.
         expected: u32,
     },
+    /// The list of early queues does not have an entry for each rank.
+    #[error("the schedule has {} and {}: list one for each rank, or none", counted(*found as u64, "early queue"), counted(*expected, "rank"))]
+    EarlyQueues {
+        /// The number of entries.
+        found: usize,
+        /// The number of ranks.
+        expected: u32,
+    },
+    /// The early queue of a rank has no step.
+    #[error("the early queue of rank {rank} has no step: name a queue with steps, or none")]
+    NoSuchEarlyQueue {
+        /// The rank.
+        rank: u32,
+    },
+    /// An early step waits.
+    #[error("{step} comes before the enter of its rank and waits for {dependency}: an early step waits for nothing")]
+    EarlyStepWaits {
+        /// The step.
+        step: StepName,
+        /// The awaited event.
+        dependency: Dependency,
+    },
+    /// An early step writes something else than staging.
+    #[error("{step} comes before the enter of its rank and writes {view}: an early step writes staging alone")]
+    EarlyStepWrites {
+        /// The step.
+        step: StepName,
+        /// The destination.
+        view: View,
+    },
+    /// A step or leave waits for an early step instead of the enter.
+    #[error("{place} waits for {dependency}, an early step: let it wait for r{}.enter", dependency.rank)]
+    WaitsForEarlyStep {
+        /// The step or leave that waits.
+        place: Waiter,
+        /// The awaited event.
+        dependency: Dependency,
+    },
     /// A step or view names a rank that does not exist.
     #[error("{step} names rank {rank}, and world_size is {world_size}: use a lower rank")]
     NoSuchRank {
@@ -340,10 +378,14 @@ impl Violation {
             | V::Slots { .. }
             | V::TooLarge { .. }
             | V::Leaves { .. }
+            | V::EarlyQueues { .. }
+            | V::NoSuchEarlyQueue { .. }
             | V::WrongOutput { .. }
             | V::Disagreement { .. } => Vec::new(),
             V::NoSuchRank { step, .. }
             | V::Misnumbered { step }
+            | V::EarlyStepWaits { step, .. }
+            | V::EarlyStepWrites { step, .. }
             | V::Idle { step, .. }
             | V::OutOfBounds { step, .. }
             | V::UnlikeChunks { step, .. }
@@ -361,7 +403,10 @@ impl Violation {
                 std::iter::once(*step).chain(brought.map(|(_, writer)| writer)).map(Waiter::Step).collect()
             }
             V::AfterFinal { step, writer, .. } => std::iter::once(*step).chain(*writer).map(Waiter::Step).collect(),
-            V::Lag { place, .. } | V::NoSuchEvent { place, .. } | V::NoContact { place, .. } => vec![*place],
+            V::Lag { place, .. }
+            | V::NoSuchEvent { place, .. }
+            | V::WaitsForEarlyStep { place, .. }
+            | V::NoContact { place, .. } => vec![*place],
             V::Deadlock { steps: circle } => steps(circle),
             V::Race { first, second, .. } | V::StagingOverrun { first, second, .. } => steps(&[*second, *first]),
             V::LeavesEarly { rank, step, .. } => vec![Waiter::Leave(*rank), Waiter::Step(*step)],

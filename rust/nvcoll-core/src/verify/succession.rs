@@ -41,7 +41,7 @@ pub enum StampRule {
     /// A wait for all stamps of call c-1 before the first store into staging. Staging is safe; call records of rooted collectives
     /// are not.
     BeforeStaging,
-    /// A wait for all stamps of call c-1 before the enter, which overwrites the record of call c-2. Staging and records are safe.
+    /// A wait for all stamps of call c-1 before the early steps and the enter, which overwrites the record of call c-2. Staging and records are safe.
     BeforeEnter,
 }
 

@@ -31,6 +31,9 @@ pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
     if is_mapped != (schedule.slots == 0) || schedule.slots > MAX_SLOTS {
         return Err(Violation::Slots { path: schedule.path, found: schedule.slots });
     }
+    if !schedule.early.is_empty() && schedule.early.len() != world_size as usize {
+        return Err(Violation::EarlyQueues { found: schedule.early.len(), expected: world_size });
+    }
     // The proof numbers the steps of all its tiles consecutively.
     let (steps, most) = (schedule.steps.len() as u128, u128::from(u32::MAX / (schedule.slots + 2).max(8)));
     if steps > most {
@@ -42,15 +45,36 @@ pub(super) fn check_places(schedule: &Schedule) -> Result<(), Violation> {
 /// Checks every step and every leave.
 pub(super) fn check_steps(schedule: &Schedule, memory: &Memory) -> Result<(), Violation> {
     let lengths = QueueLengths::of(schedule);
+    let has_steps = |rank: u32, queue: u32| lengths.0[rank as usize].len() > queue as usize;
+    let is_missing = |&rank: &u32| schedule.early_queue(rank).is_some_and(|queue| !has_steps(rank, queue));
+    if let Some(rank) = (0..schedule.world_size).find(is_missing) {
+        return Err(Violation::NoSuchEarlyQueue { rank });
+    }
     for step in &schedule.steps {
         let place = Waiter::Step(name_of(step));
         check_views(schedule, memory, step)?;
-        step.after.iter().try_for_each(|wait| lengths.check(place, wait, schedule.slots))?;
+        if schedule.early_queue(step.rank) == Some(step.queue) {
+            check_early(step)?;
+        }
+        let longest_lag = if schedule.has_early_steps() { 0 } else { schedule.slots };
+        step.after.iter().try_for_each(|wait| lengths.check(place, wait, longest_lag))?;
     }
     for (rank, after) in schedule.leave.iter().enumerate() {
         after.iter().try_for_each(|wait| lengths.check(Waiter::Leave(rank as u32), wait, 0))?;
     }
     Ok(())
+}
+
+/// Checks that an early step waits for nothing and writes staging alone: it runs before its rank has agreed on the call with others.
+fn check_early(step: &Step) -> Result<(), Violation> {
+    let name = name_of(step);
+    if let Some(&dependency) = step.after.first() {
+        return Err(Violation::EarlyStepWaits { step: name, dependency });
+    }
+    match step.dst.iter().find(|view| !view.buffer.is_staging()) {
+        Some(view) => Err(Violation::EarlyStepWrites { step: name, view: view.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Checks that queues, and the steps of each queue, are numbered from 0 without gaps or repetition.
@@ -125,18 +149,18 @@ fn check_input_is_output(aliasing: Aliasing, memory: &Memory, step: &Step, view:
     }
 }
 
-/// The length of each queue of each rank.
-struct QueueLengths(Vec<Vec<u32>>);
+/// The length of each queue of each rank, and the early queues, for whose steps nobody waits.
+struct QueueLengths<'a>(Vec<Vec<u32>>, &'a Schedule);
 
-impl QueueLengths {
-    fn of(schedule: &Schedule) -> Self {
+impl<'a> QueueLengths<'a> {
+    fn of(schedule: &'a Schedule) -> Self {
         let mut lengths = vec![Vec::new(); schedule.world_size as usize];
         for step in &schedule.steps {
             let of_rank: &mut Vec<u32> = &mut lengths[step.rank as usize];
             of_rank.resize(of_rank.len().max(step.queue as usize + 1), 0);
             of_rank[step.queue as usize] += 1;
         }
-        Self(lengths)
+        Self(lengths, schedule)
     }
 
     /// Checks that an awaited event exists and that its lag is possible; a wait for an enter has no lag.
@@ -149,10 +173,13 @@ impl QueueLengths {
             }
         };
         let most = if wait.event == Event::Enter { 0 } else { slots };
+        let is_early = |queue| self.1.early_queue(wait.rank) == Some(queue);
         if !exists {
             Err(Violation::NoSuchEvent { place, dependency: *wait })
         } else if wait.lag > most {
             Err(Violation::Lag { place, dependency: *wait, most })
+        } else if matches!(wait.event, Event::Step { queue, .. } if is_early(queue)) {
+            Err(Violation::WaitsForEarlyStep { place, dependency: *wait })
         } else {
             Ok(())
         }

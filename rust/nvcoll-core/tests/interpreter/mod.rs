@@ -6,7 +6,7 @@
 //! sometimes with stubborn favourites, because most races need one actor to fall far behind.
 //!
 //! ```text
-//! enter   a rank's inputs, garbage until now, get their values
+//! enter   a rank's inputs, garbage until now, get their values; if it has early steps, they come first and find the values there
 //! step    waits hold ─▶ read sources one by one ─▶ scale, fold, divide ─▶ write destinations one by one ─▶ done
 //! leave   its queues are done, its waits hold: outputs are compared with the contract, then everything but staging is garbage
 //! ```
@@ -28,6 +28,15 @@ use terms::{Term, Terms};
 
 /// How many tiles an interpretation runs. Chosen: every slot is used twice.
 pub(crate) const TILES: u32 = 4;
+
+/// How many tiles a schedule is run for: one if it has early steps.
+fn tiles_of(schedule: &Schedule) -> u32 {
+    if schedule.has_early_steps() {
+        1
+    } else {
+        TILES
+    }
+}
 
 struct Wait {
     rank: usize,
@@ -53,6 +62,8 @@ struct Instruction {
 
 struct Queue {
     rank: usize,
+    /// Whether its steps come before the enter of the rank.
+    is_early: bool,
     steps: Vec<Instruction>,
 }
 
@@ -101,8 +112,9 @@ impl<'a> Interpreter<'a> {
             let step = if let Event::Step { queue, index } = d.event { Some(step(queue, index)) } else { None };
             Wait { rank: d.rank as usize, step, lag: d.lag }
         };
-        for (rank, queue) in by_rank.iter().enumerate().flat_map(|(rank, queues)| queues.iter().map(move |q| (rank, q)))
-        {
+        let queues = by_rank.iter().enumerate();
+        for (rank, number, queue) in queues.flat_map(|(r, queues)| (0..).zip(queues).map(move |(n, q)| (r, n, q))) {
+            let is_early = schedule.early_queue(rank as u32) == Some(number);
             let instructions = queue.iter().map(|&position| {
                 let step = &schedule.steps[position];
                 Instruction {
@@ -113,7 +125,7 @@ impl<'a> Interpreter<'a> {
                 }
             });
             let steps = instructions.collect();
-            interpreter.queues.push(Queue { rank, steps });
+            interpreter.queues.push(Queue { rank, is_early, steps });
         }
         interpreter.leaves = schedule.leave.iter().map(|leave| leave.iter().map(wait).collect()).collect();
         interpreter

@@ -5,7 +5,7 @@ use nvcoll_core::collective::{Folds, Promise};
 use nvcoll_core::schedule::Schedule;
 
 use super::terms::{Term, Terms, GARBAGE};
-use super::{Instruction, Interpreter, Wait, TILES};
+use super::{tiles_of, Instruction, Interpreter, Wait, TILES};
 use crate::random::Random;
 
 /// Where a queue stands.
@@ -39,6 +39,7 @@ pub(super) struct Run<'r, 'a> {
     done: Vec<u32>,
     entered: Vec<bool>,
     pub(super) left: Vec<bool>,
+    tiles: u32,
     /// For each rank, the ranks whose enter it has waited for.
     seen: Vec<Vec<bool>>,
     /// For each chunk and tile, the result that some rank left with.
@@ -55,7 +56,8 @@ impl<'r, 'a> Run<'r, 'a> {
             actors.swap(at, random.below(at + 1));
         }
         let cursor = || Cursor { tile: 0, index: 0, events: 0, rotation: 0, read: Vec::new(), result: Vec::new() };
-        Self {
+        let mut run = Self {
+            tiles: tiles_of(of.schedule),
             stubbornness: [1, 4, 32, 256][random.below(4)],
             actors,
             memory: vec![GARBAGE; of.cells.len() * TILES as usize],
@@ -67,7 +69,11 @@ impl<'r, 'a> Run<'r, 'a> {
             results: vec![None; of.known.len()],
             random,
             of,
-        }
+        };
+        (0..n)
+            .filter(|&rank| run.of.schedule.early_queue(rank as u32).is_some())
+            .for_each(|rank| run.fill_inputs(rank));
+        run
     }
 
     /// Lets the first actor that can do its next event.
@@ -91,19 +97,22 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn is_ready(&self, actor: Actor) -> bool {
         match actor {
-            Actor::Enter(rank) => !self.entered[rank],
+            Actor::Enter(rank) => {
+                let mut own = self.of.queues.iter().zip(&self.cursors).filter(|(queue, _)| queue.rank == rank);
+                !self.entered[rank] && own.all(|(queue, cursor)| !queue.is_early || cursor.tile == self.tiles)
+            }
             Actor::Queue(number) => {
                 let (queue, cursor) = (&self.of.queues[number], &self.cursors[number]);
-                cursor.tile < TILES
-                    && self.entered[queue.rank]
+                cursor.tile < self.tiles
+                    && self.entered[queue.rank] != queue.is_early
                     && (cursor.events > 0 || self.hold(&queue.steps[cursor.index].waits, cursor.tile))
             }
             Actor::Leave(rank) => {
                 let mut own = self.of.queues.iter().zip(&self.cursors).filter(|(queue, _)| queue.rank == rank);
                 self.entered[rank]
                     && !self.left[rank]
-                    && own.all(|(_, cursor)| cursor.tile == TILES)
-                    && self.hold(&self.of.leaves[rank], TILES - 1)
+                    && own.all(|(_, cursor)| cursor.tile == self.tiles)
+                    && self.hold(&self.of.leaves[rank], self.tiles - 1)
             }
         }
     }
@@ -117,6 +126,12 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn enter(&mut self, rank: usize) {
         self.entered[rank] = true;
+        if self.of.schedule.early_queue(rank as u32).is_none() {
+            self.fill_inputs(rank);
+        }
+    }
+
+    fn fill_inputs(&mut self, rank: usize) {
         for &(chunk, cell) in &self.of.inputs[rank] {
             for tile in 0..TILES {
                 self.memory[cell * TILES as usize + tile as usize] = self.of.terms.input(rank as u32, chunk, tile);
@@ -193,14 +208,16 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     fn leave(&mut self, rank: usize) -> Result<(), String> {
-        Self::meet(&mut self.seen[rank], &self.of.leaves[rank], TILES - 1, || format!("the leave of rank {rank}"))?;
+        Self::meet(&mut self.seen[rank], &self.of.leaves[rank], self.tiles - 1, || {
+            format!("the leave of rank {rank}")
+        })?;
         if self.of.schedule.collective.synchronises && self.entered.contains(&false) {
             return Err(format!("rank {rank} leaves before everyone has entered"));
         }
         self.left[rank] = true;
         for nth in 0..self.of.outputs[rank].len() {
             let (chunk, cell) = self.of.outputs[rank][nth];
-            for tile in 0..TILES {
+            for tile in 0..self.tiles {
                 let found = self.memory[cell * TILES as usize + tile as usize];
                 self.check_result(rank, chunk, tile, found)?;
             }

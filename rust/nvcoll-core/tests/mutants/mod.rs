@@ -47,6 +47,10 @@ pub(crate) enum Kind {
     FlipFinal,
     /// A contribution mark is dropped, invented, or of another rank.
     FlipContribution,
+    /// A step that comes after the enter of its rank becomes an early step; who waited for it waits for the enter.
+    BecomeEarly,
+    /// The early steps of a rank come after its enter, which its readers still wait for.
+    BecomeLate,
 }
 
 impl Kind {
@@ -70,6 +74,8 @@ impl Kind {
         Kind::DropLeave,
         Kind::FlipFinal,
         Kind::FlipContribution,
+        Kind::BecomeEarly,
+        Kind::BecomeLate,
     ];
 }
 
@@ -108,6 +114,10 @@ fn changes(schedule: &Schedule, kind: Kind) -> Vec<Change> {
             changes.push(Box::new(|s| s.steps.iter_mut().flat_map(|step| &mut step.after).for_each(|d| d.lag *= 2)))
         }
         Kind::CollapseLayer => changes.extend(collapses(schedule)),
+        Kind::BecomeLate => {
+            let ranks = (0..schedule.early.len()).filter(|&rank| schedule.early[rank].is_some());
+            changes.extend(ranks.map(|rank| Box::new(move |s: &mut Schedule| s.early[rank] = None) as Change));
+        }
         _ => {}
     }
     changes
@@ -200,7 +210,11 @@ fn changes_of_step(schedule: &Schedule, at: usize, step: &Step, kind: Kind) -> V
             };
             sources.flat_map(|nth| [change_step(flip, nth), rename(nth)]).collect()
         }
-        Kind::CollapseLayer | Kind::ShrinkSlots | Kind::DropLeave => Vec::new(),
+        Kind::BecomeEarly => {
+            let early = schedule.early_queue(step.rank).filter(|&early| early > step.queue && step.index == 0);
+            early.map(|_| Box::new(move |s: &mut Schedule| become_early(s, at)) as Change).into_iter().collect()
+        }
+        Kind::CollapseLayer | Kind::ShrinkSlots | Kind::DropLeave | Kind::BecomeLate => Vec::new(),
     }
 }
 
@@ -234,6 +248,33 @@ fn exchange_buffer(step: &mut Step, nth: usize) {
 fn swap_places(schedule: &mut Schedule, a: usize, b: usize) {
     let (index_a, index_b) = (schedule.steps[a].index, schedule.steps[b].index);
     (schedule.steps[a].index, schedule.steps[b].index) = (index_b, index_a);
+}
+
+/// Moves the first step of a queue to the end of the early queue of its rank, which is the last.
+fn become_early(schedule: &mut Schedule, at: usize) {
+    let (rank, queue) = (schedule.steps[at].rank, schedule.steps[at].queue);
+    let is_empty = !schedule.steps.iter().any(|s| (s.rank, s.queue, s.index) == (rank, queue, 1));
+    let early = schedule.early_queue(rank).unwrap() - u32::from(is_empty);
+    let moved = |(q, index): (u32, u32)| match q {
+        q if q == queue => (q, index.wrapping_sub(1)),
+        q => (q - u32::from(is_empty && q > queue), index),
+    };
+    let length = schedule.steps.iter().filter(|s| (s.rank, s.queue) == (rank, early + u32::from(is_empty))).count();
+    for step in schedule.steps.iter_mut().filter(|step| step.rank == rank) {
+        (step.queue, step.index) = moved((step.queue, step.index));
+    }
+    let step = &mut schedule.steps[at];
+    (step.queue, step.index) = (early, length as u32);
+    step.after.clear();
+    schedule.early[rank as usize] = Some(early);
+    let waits = schedule.steps.iter_mut().map(|step| &mut step.after).chain(&mut schedule.leave).flatten();
+    for wait in waits.filter(|wait| wait.rank == rank) {
+        if let Event::Step { queue: q, index } = wait.event {
+            let is_moved = (q, index) == (queue, 0);
+            let (queue, index) = moved((q, index));
+            wait.event = if is_moved { Event::Enter } else { Event::Step { queue, index } };
+        }
+    }
 }
 
 /// Layer k becomes layer k-1, for all ranks together and for each rank alone.

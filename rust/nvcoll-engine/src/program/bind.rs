@@ -35,10 +35,13 @@ const SMALL_BYTES: usize = 1024;
 /// Refuses a schedule that was built for another kind of call.
 pub(super) fn check_form(schedule: &Schedule, call: &Call) -> Result<()> {
     let form = (schedule.collective, schedule.root, schedule.path, schedule.aliasing);
-    if form == (call.collective, call.root, call.path, call.aliasing) {
+    if form == (call.collective, call.root, call.path, call.aliasing) && !schedule.has_early_steps() {
         return Ok(());
     }
     let proved = schedule.title();
+    if schedule.has_early_steps() {
+        return Err(Error::Invalid(format!("the schedule is {proved}, with early steps: pass the one without, the engine makes this form for small calls")));
+    }
     let wanted = "pass a schedule that was built for such a call";
     Err(Error::Invalid(format!("the schedule is {proved}, but the call is {call}: {wanted}")))
 }
@@ -66,14 +69,13 @@ impl Program {
         let tile_count = tile_count.min(staged_count).min(longest.next_multiple_of(GRAIN));
         let tile_count = (tile_count / GRAIN * GRAIN).max(GRAIN);
         let tiles = longest.div_ceil(tile_count).max(1);
-        let order = StepOrder::of(schedule);
+        let order = StepOrder::of(verified);
         if order.queues.iter().flatten().any(|queue| queue.len() * tiles >= 1 << 31) {
             return Err(Error::Invalid(format!("{call} takes more than 2^31 steps: use an algorithm with fewer")));
         }
         let user_bytes: Vec<_> = extents.counts().map(|counts| counts.map(|count| count * element)).collect();
         let fingerprint = call.fingerprint();
         let mut program = Program {
-            verified: verified.clone(),
             fingerprint,
             description: call.description(fingerprint[0]).map(Box::new),
             buffer_bytes: user_bytes.iter().map(|[input, output]| input.max(output)).sum(),
@@ -83,7 +85,7 @@ impl Program {
             addresses: Vec::new(),
             scalar_of: Vec::new(),
             order,
-            alone: None,
+            early_order: None,
             is_inline: false,
             is_scaled: false,
             components: if schedule.path == Path::Mapped { connected_components(schedule) } else { Vec::new() },
@@ -107,16 +109,31 @@ impl Program {
         for step in &schedule.steps {
             program.add_task(step, &layout, isa);
         }
-        if program.tiles == 1 && program.longest_buffer() <= SMALL_BYTES {
-            program.alone = StepOrder::alone(schedule, verified.is_symmetric());
-            program.is_inline = program.alone.is_some() && program.staged_bytes() <= INLINE_BYTES;
-        }
         program.is_scaled = program.folds.iter().any(|fold| fold.is_scaled);
         program.fuse_folds();
         if program.folds.iter().any(|fold| fold.n_plain < fold.n_dst) {
             program.stores = Some(Mutex::default());
         }
         Ok(program)
+    }
+
+    /// Says whether the data of a call travel with the enter, if its schedule has a form with early steps.
+    pub(super) fn is_small(&self) -> bool {
+        self.tiles == 1 && self.is_staged && self.longest_buffer() <= SMALL_BYTES
+    }
+
+    /// Lets small calls run in the order of the proved form with early steps.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if its steps are other folds than those of the program, or the program is not small.
+    pub(super) fn add_early_order(&mut self, early: &Verified) -> Result<()> {
+        if !self.is_small() || !has_same_folds(self.verified().schedule(), early.schedule()) {
+            let title = early.schedule().title();
+            return Err(Error::Invalid(format!("the form of {title} with early steps is not of this program")));
+        }
+        self.early_order = Some(StepOrder::of(early));
+        self.is_inline = self.staged_bytes() <= INLINE_BYTES;
+        Ok(())
     }
 
     fn add_task(&mut self, step: &Step, layout: &ScheduleLayout<'_>, isa: Isa) {
@@ -203,6 +220,14 @@ impl ScheduleLayout<'_> {
         let is_in_place = self.schedule.aliasing == Aliasing::InPlace;
         a == b || (is_in_place && a.rank == b.rank && a.buffer.is_user() && b.buffer.is_user() && a.chunks == b.chunks)
     }
+}
+
+/// Says whether two schedules have the same steps, apart from their places and waits.
+pub(super) fn has_same_folds(a: &Schedule, b: &Schedule) -> bool {
+    let frame = |s: &Schedule| (s.collective, s.roles(), s.chunks_per_part, s.path, s.slots, s.aliasing);
+    let fold = |step: &Step| (step.rank, step.is_final, step.at_switch);
+    let is_same = |(a, b): (&Step, &Step)| fold(a) == fold(b) && a.src == b.src && a.dst == b.dst;
+    frame(a) == frame(b) && a.steps.len() == b.steps.len() && a.steps.iter().zip(&b.steps).all(is_same)
 }
 
 /// Says whether calls of the schedule can be coalesced: every element has the same bits in any chunk, and the

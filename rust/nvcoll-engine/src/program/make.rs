@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! call ─ choose ─▶ algorithm ─ build ─▶ schedule ─ lower ─▶ schedule of the path ─ prove ─▶ proof ─ bind ─▶ program
+//!                                              a small call: └─ lower ─▶ with early steps ─ prove ─▶ proof ──┘
 //! ```
 //!
 //! | stage | where | kept result |
@@ -20,8 +21,9 @@ use nvcoll_core::algorithm::{self, NamedAlgorithm};
 use nvcoll_core::collective::Roles;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::interrupt::Interrupt;
-use nvcoll_core::lower::lower_interruptible;
+use nvcoll_core::lower::{lower_interruptible, stage_early};
 use nvcoll_core::op::Op;
+use nvcoll_core::schedule::Schedule;
 use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 use nvcoll_core::words::counted;
 
@@ -138,6 +140,9 @@ impl Programs {
             let tile_count = split.tile_count(verified.schedule(), call, self.workers);
             Program::bind(&verified, call.clone(), tile_count, self.isa)
         })?;
+        if program.is_small() {
+            prove_early(&verified, unlocked)?.map_or(Ok(()), |early| program.add_early_order(&early))?;
+        }
         // Not unlocked: a thread that forks while it holds the caller's lock must find no table locked.
         program.counter = (*world_size == self.world_size).then(|| self.call_counts.of_all(&program));
         let program = Arc::new(program);
@@ -195,23 +200,52 @@ impl Drop for Programs {
 pub(crate) fn prove(call: &Call, algorithm: &str, world_size: u32, unlocked: &impl Unlocked) -> Result<Verified> {
     let (collective, roles, path, aliasing) = (call.collective, call.roles(world_size), call.path, call.aliasing);
     let name = NamedAlgorithm::read(collective, algorithm)?.name();
-    let key = (collective.name, name.clone(), roles, path, aliasing);
-    let stages = |interrupt: &Interrupt| {
+    let key = (collective.name, name.clone(), roles, path, aliasing, false);
+    let lowered = |interrupt: &Interrupt| {
         let mapped = algorithm::build_interruptible(collective, &name, roles, aliasing, interrupt)?;
-        let schedule = lower_interruptible(&mapped, path, interrupt)?;
-        verify_interruptible(schedule, interrupt).map_err(|unproved| match unproved {
+        Ok(lower_interruptible(&mapped, path, interrupt)?)
+    };
+    find_or_prove(&key, unlocked, lowered, |_| true)
+}
+
+/// Proves the form of a schedule with early steps, unless its proof is kept; `None` if no step can come before the enter.
+fn prove_early(verified: &Verified, unlocked: &impl Unlocked) -> Result<Option<Verified>> {
+    let schedule = verified.schedule();
+    let Some(early) = unlocked.run(|| stage_early(schedule)) else { return Ok(None) };
+    let key = (
+        schedule.collective.name,
+        schedule.algorithm.clone(),
+        schedule.roles(),
+        schedule.path,
+        schedule.aliasing,
+        true,
+    );
+    // Schedules that callers bring may share a name.
+    let is_of_these = |kept: &Verified| **kept.schedule() == early;
+    find_or_prove(&key, unlocked, |_| Ok(early.clone()), is_of_these).map(Some)
+}
+
+/// Finds a kept proof that `is_wanted`, or proves a schedule and keeps its proof.
+fn find_or_prove(
+    key: &ProofKey,
+    unlocked: &impl Unlocked,
+    schedule: impl Fn(&Interrupt) -> Result<Schedule> + Sync,
+    is_wanted: impl Fn(&Verified) -> bool,
+) -> Result<Verified> {
+    let prove = |interrupt: &Interrupt| {
+        verify_interruptible(schedule(interrupt)?, interrupt).map_err(|unproved| match unproved {
             Unproved::Refuted(refutation) => Error::Refuted(refutation.to_string()),
             Unproved::Interrupted(interrupted) => Error::Core(interrupted.into()),
         })
     };
     let make = || {
         let interrupt = unlocked.interrupt();
-        let verified = unlocked.run(|| stages(&interrupt))?;
+        let verified = unlocked.run(|| prove(&interrupt))?;
         lock_proofs().get_or_insert_default().keep(key.clone(), verified.clone());
         Ok(verified)
     };
-    let find = || lock_proofs().as_mut().and_then(|proofs| proofs.find(&key));
-    PROOFS_IN_FLIGHT.find_or_make(&key, unlocked, find, make)
+    let find = || lock_proofs().as_mut().and_then(|proofs| proofs.find(key)).filter(&is_wanted);
+    PROOFS_IN_FLIGHT.find_or_make(key, unlocked, find, make)
 }
 
 fn lock_proofs() -> MutexGuard<'static, Option<ProofCache>> {

@@ -60,15 +60,14 @@ pub struct Program {
     pub(crate) description: Option<Box<[u64; DESCRIPTION_WORDS]>>,
     /// For each rank, the bytes of its input and of its output.
     pub(crate) user_bytes: Vec<[usize; 2]>,
-    verified: Verified,
     pub(crate) tasks: Vec<Task>,
     folds: Vec<BoundFold>,
     addresses: Vec<ViewAddress>,
     /// The rank whose scalar scales the source at each address; `None` if it is not scaled.
     scalar_of: Vec<Option<u32>>,
     pub(crate) order: StepOrder,
-    /// The order of a small call that is alone, if it differs.
-    pub(crate) alone: Option<StepOrder>,
+    /// The order with early steps, in which a small call runs that is no part of a batch.
+    early_order: Option<StepOrder>,
     /// Whether what such a call stages fits the stamp lines.
     pub(crate) is_inline: bool,
     /// Whether some step scales a source by the scalar of its rank.
@@ -110,17 +109,23 @@ impl Program {
 
     /// Returns the proof.
     pub fn verified(&self) -> &Verified {
-        &self.verified
+        self.order.verified()
+    }
+
+    /// Says whether a call that is no part of a batch runs in an order with early steps.
+    #[inline]
+    pub(crate) fn has_early_order(&self) -> bool {
+        self.early_order.is_some()
     }
 
     /// Returns the name of the algorithm that it runs: what `auto` chose, if the call says `auto`.
     pub fn algorithm(&self) -> &str {
-        &self.verified.schedule().algorithm
+        &self.verified().schedule().algorithm
     }
 
     /// Returns the number of ranks.
     pub fn world_size(&self) -> u32 {
-        self.verified.schedule().world_size
+        self.verified().schedule().world_size
     }
 
     /// Returns the number of tiles.

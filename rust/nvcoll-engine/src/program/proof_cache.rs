@@ -16,8 +16,8 @@ use nvcoll_core::verify::Verified;
 /// 256 ranks.
 const MOST_UNUSED_BYTES: usize = 64 << 20;
 
-/// Identifies a proof: collective, algorithm, roles, path and aliasing.
-pub(crate) type ProofKey = (&'static str, String, Roles, Path, Aliasing);
+/// Identifies a proof: collective, algorithm, roles, path, aliasing, and whether it has early steps.
+pub(crate) type ProofKey = (&'static str, String, Roles, Path, Aliasing, bool);
 
 /// A kept proof.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn key(root: u32) -> ProofKey {
-        (ALL_REDUCE.name, "ring".into(), Roles { world_size: 4, root }, Path::Mapped, Aliasing::InPlace)
+        (ALL_REDUCE.name, "ring".into(), Roles { world_size: 4, root }, Path::Mapped, Aliasing::InPlace, false)
     }
 
     fn proof() -> Verified {

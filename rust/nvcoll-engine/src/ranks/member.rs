@@ -155,7 +155,7 @@ impl Member {
     ) -> Result<()> {
         check_ranks(program, self.world.world_size())?;
         // The data of a small call travel with the enter.
-        let mapped = mapped.filter(|_| program.alone.is_none());
+        let mapped = mapped.filter(|_| !program.has_early_order());
         mapped.map_or(Ok(()), |mapped| check_ranks(mapped, self.world.world_size()))?;
         let is_interrupted = &mut self.while_messages_move(is_interrupted);
         let mut patience = WaitLimit { deadline, is_interrupted };

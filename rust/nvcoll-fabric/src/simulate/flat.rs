@@ -283,8 +283,14 @@ impl Flattening<'_> {
 
     fn wait(&mut self, rank: u32, on: &Dependency, links: &mut LinkTable) -> Result<FlatWait> {
         let signal = self.signal(on.rank, rank, links)?;
-        let Event::Step { queue, index } = on.event else {
-            return Ok(FlatWait { queue: ENTER | on.rank, index: 0, lag: 0, signal });
+        let (queue, index) = match (on.event, self.schedule.early_queue(on.rank)) {
+            (Event::Step { queue, index }, _) => (queue, index),
+            (Event::Enter, None) => return Ok(FlatWait { queue: ENTER | on.rank, index: 0, lag: 0, signal }),
+            // A rank enters after its early steps.
+            (Event::Enter, Some(queue)) => {
+                let number = self.first_queue[on.rank as usize].saturating_add(queue);
+                (queue, self.flat.len(number).saturating_sub(1))
+            }
         };
         let number = self.first_queue[on.rank as usize].saturating_add(queue);
         if number >= self.first_queue[on.rank as usize + 1] || index >= self.flat.len(number) {

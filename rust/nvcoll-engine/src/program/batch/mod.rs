@@ -114,9 +114,15 @@ impl<'a> Pass<'a> {
     pub(crate) fn order(&self) -> &'a StepOrder {
         let first = self.first();
         match self.origin {
-            PassOrigin::Call(_) => first.alone.as_ref().unwrap_or(&first.order),
+            PassOrigin::Call(_) => first.early_order.as_ref().unwrap_or(&first.order),
             PassOrigin::Words(_) | PassOrigin::Batch(..) => &first.order,
         }
+    }
+
+    /// Says whether no rank can leave the pass before every rank has entered it.
+    #[inline]
+    pub(crate) fn is_symmetric(&self) -> bool {
+        self.order().verified().is_symmetric()
     }
 
     /// Says whether what its only call stages lies in the stamp lines.
@@ -129,7 +135,7 @@ impl<'a> Pass<'a> {
     #[inline]
     pub(crate) fn needs_no_records(&self) -> bool {
         let first = self.first();
-        matches!(self.origin, PassOrigin::Call(_)) && first.alone.is_some() && !first.is_scaled
+        matches!(self.origin, PassOrigin::Call(_)) && first.early_order.is_some() && !first.is_scaled
     }
 
     /// Returns the slot of a tile of call `number`, from where its staging begins.

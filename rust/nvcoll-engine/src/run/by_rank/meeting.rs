@@ -94,7 +94,7 @@ impl RankWorker {
 
     /// Notes which members are through with a call that this one has yet to enter.
     pub(super) fn see_who_is_gone(&mut self, world: &World, pass: Pass<'_>, number: u32) {
-        if !self.is_member || pass.first().verified().is_symmetric() {
+        if !self.is_member || pass.is_symmetric() {
             self.gone.fill(false);
             return;
         }

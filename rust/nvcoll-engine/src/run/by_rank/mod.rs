@@ -158,6 +158,7 @@ impl RankWorker {
         buffers: &[Buffers],
         patience: &mut WaitLimit<'_>,
     ) -> Result<()> {
+        debug_assert!(!pass.order().is_small() || pass.order().is_as_proved(), "an order runs that was not proved");
         self.prepare(world, pass);
         let panicking = EndOnPanic { world, ranks: self.ranks.clone() };
         let mut outcome = self.come_to(world, number, Moment::Before);
@@ -190,7 +191,7 @@ impl RankWorker {
                 activity.acknowledge()
             }
         }
-        self.has_seen_all = outcome.is_ok() && pass.first().verified().is_symmetric();
+        self.has_seen_all = outcome.is_ok() && pass.is_symmetric();
         outcome.map_err(|cause| {
             wait_until_quiet(world, &self.ranks);
             self.report(world, pass, number, cause, &patience.deadline)
@@ -285,7 +286,8 @@ impl RankWorker {
             }
             self.know_own(world, pass, rank, number, own);
             self.known.peers[rank as usize] = record[ID];
-            // SAFETY: early tasks touch own memory alone, which is known now; their slot of staging is free from the enter on.
+            // SAFETY: `Verified` says that early tasks read own memory and write own staging, which is known now. Their slot of staging
+            // is free: this rank has waited for stamps, or the call before was symmetric (`verify::succession`).
             unsafe { self.run_early_tasks(world, pass, rank, number) };
             lines.stamp.enter(number, self.digest);
         }
@@ -306,7 +308,7 @@ impl RankWorker {
         let program = pass.first();
         let slot = pass.slot(number, 0);
         for &task in &pass.order().early[rank as usize] {
-            // SAFETY: the task waits for nothing, says `StepOrder::alone`; the caller promised the rest.
+            // SAFETY: an early task waits for nothing, says `Verified`; the caller promised the rest.
             unsafe { program.run_task(task, 0, slot, &self.known.buffers[..world.lines.len()], &mut self.workspace) };
         }
     }
