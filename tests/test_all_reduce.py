@@ -26,27 +26,6 @@ def test_auto_gives_the_left_fold_over_ranks_to_the_bit():
     assert all(np.array_equal(x, expected) for x in arrays)
 
 
-def test_an_algorithm_written_in_python_runs_where_a_name_does():
-    @nvcoll.algorithm("all_reduce")
-    def ring(b):
-        n = b.world_size
-        for c in b.chunks(n):
-            x = b.input(c % n, c)
-            for hop in range(1, n):
-                r = (c + hop) % n
-                x = b.fold(x, b.input(r, c), into=b.output(r, c))
-            for hop in range(n, 2 * n - 1):
-                x = b.copy(x, into=b.output((c + hop) % n, c))
-
-    for world_size in (1, 2, 5):
-        node = nvcoll.Node(world_size)
-        for path in ("mapped", "staged"):
-            arrays = [np.full(333, r, dtype="i4") for r in range(world_size)]
-            node.all_reduce(arrays, algorithm=ring, path=path)
-            assert all((x == sum(range(world_size))).all() for x in arrays)
-    assert "r0" in nvcoll.verify(ring.schedule(world_size=4)).expression(0)
-
-
 def test_a_step_may_move_a_range_of_chunks():
     @nvcoll.algorithm("all_reduce")
     def halves(b):
@@ -70,31 +49,6 @@ def test_a_range_that_names_no_neighbouring_chunks_is_refused_at_its_line(chunks
         nvcoll.Builder("all_reduce", 2).input(0, chunks)
 
 
-def test_a_hierarchy_is_three_lines_of_composition():
-    @nvcoll.algorithm("all_reduce")
-    def two_level(b, per_node=8):
-        inner, outer = b.groups(per_node), b.groups(stride=per_node)
-        shard = b.reduce_scatter(b.inputs, over=inner, algorithm="nvswitch")
-        total = b.all_reduce(shard, over=outer, algorithm="ring")
-        b.all_gather(total, into=b.outputs, over=inner, algorithm="nvswitch")
-
-    arrays = [np.full(1000, r, dtype="i4") for r in range(12)]
-    nvcoll.Node(12).all_reduce(arrays, algorithm=two_level(per_node=4))
-    assert all((x == 66).all() for x in arrays)
-
-
-def test_a_composed_algorithm_may_fold_in_place():
-    @nvcoll.algorithm("all_reduce")
-    def halves(b):
-        shard = b.reduce_scatter(b.inputs, over=b.groups(2), algorithm="nvswitch")
-        total = b.all_reduce(shard, over=b.groups(stride=2), algorithm="nvswitch")
-        b.all_gather(total, into=b.outputs, over=b.groups(2), algorithm="nvswitch")
-
-    arrays = [np.full(100, r, dtype="i4") for r in range(4)]
-    nvcoll.Node(4).all_reduce(arrays, algorithm=halves)
-    assert all((x == 6).all() for x in arrays)
-
-
 def test_a_wrong_algorithm_is_refuted_before_a_byte_moves():
     @nvcoll.algorithm("all_reduce")
     def forgetful(b):
@@ -105,15 +59,6 @@ def test_a_wrong_algorithm_is_refuted_before_a_byte_moves():
     with pytest.raises(nvcoll.Refuted, match=r"ends as \(r0 \+ r1\)"):
         nvcoll.Node(3).all_reduce(arrays, algorithm=forgetful)
     assert all((x == 1).all() for x in arrays)
-
-
-def test_a_rule_of_the_builder_is_broken_at_the_user_s_line():
-    @nvcoll.algorithm("all_reduce")
-    def outside(b):
-        b.copy(b.input(0, 0), into=b.output(99, 0))
-
-    with pytest.raises(nvcoll.BuildError, match=r"rank 99 is not one of 0 to 1"):
-        outside.schedule(world_size=2)
 
 
 def test_a_node_in_use_by_another_thread_is_busy_not_broken():

@@ -272,14 +272,6 @@ def test_the_same_parameters_find_the_schedule_of_an_earlier_call():
     assert writings == [2, 3]
 
 
-def test_ranks_that_call_with_other_parameters_are_told_so():
-    def program(comm):
-        comm.all_reduce(np.ones(10, dtype="f4"), algorithm=two_level(per_node=1 + comm.rank), timeout=20)
-
-    with pytest.raises(nvcoll.Mismatch):
-        nvcoll.Node(2).run(program)
-
-
 @pytest.mark.parametrize(
     ("give", "message"),
     [
@@ -452,16 +444,3 @@ def test_an_exception_of_the_user_s_own_goes_through_as_it_is():
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         nvcoll.Node(2).all_reduce(np.ones((2, 3)), algorithm=picky)
-
-
-def test_an_algorithm_of_another_collective_is_refused_before_a_byte_moves():
-    @nvcoll.algorithm("all_gather")
-    def gather(b):
-        n = b.world_size
-        for r in range(n):
-            b.push(b.input(r, r), into=[b.output(q, r) for q in range(n)])
-
-    x = np.arange(8, dtype="f4").reshape(2, 4)
-    with pytest.raises(nvcoll.InvalidArgument):
-        nvcoll.Node(2).all_reduce(x, algorithm=gather)
-    assert (x == np.arange(8).reshape(2, 4)).all()

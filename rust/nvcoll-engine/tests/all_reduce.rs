@@ -128,51 +128,6 @@ fn ranks_that_are_threads_give_the_sum_round_after_round() {
 }
 
 #[test]
-fn different_calls_are_a_mismatch_on_every_rank_and_both_are_named() {
-    let node = Arc::new(Node::new(3, None).unwrap());
-    let team = Team::new(3);
-    let errors: Vec<Error> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..3)
-            .map(|rank| {
-                let (node, team) = (node.clone(), team.clone());
-                scope.spawn(move || {
-                    let mut data = vec![1; 8];
-                    let mut wanted = call("ring", if rank == 2 { 7 } else { 8 }, Path::Mapped, Aliasing::InPlace);
-                    if rank == 2 {
-                        wanted.op = Op::Max;
-                    }
-                    let program = node.program_of_rank(&wanted, None).unwrap();
-                    // SAFETY: the vector is at least as long as the call says.
-                    unsafe { team.member(rank).unwrap().run(&program, buffers(&mut data, None), watchdog()) }
-                        .unwrap_err()
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    for error in errors {
-        assert!(matches!(error, Error::Mismatch { .. }), "{error}");
-        assert!(
-            error.to_string().contains("of 7 int32, max") && error.to_string().contains("of 8 int32, sum"),
-            "{error}"
-        );
-    }
-}
-
-#[test]
-fn a_rank_that_does_not_come_is_named_when_the_deadline_passes() {
-    let node = Node::new(2, None).unwrap();
-    let team = Team::new(2);
-    let mut data = vec![1; 8];
-    let program = node.program_of_rank(&call("ring", 8, Path::Mapped, Aliasing::InPlace), None).unwrap();
-    // SAFETY: the vector is as long as the call says.
-    let outcome =
-        unsafe { team.member(0).unwrap().run(&program, buffers(&mut data, None), Deadline::after(Some(0.05))) };
-    let error = outcome.unwrap_err();
-    assert!(error.to_string().contains("rank 1 has not entered the call"), "{error}");
-}
-
-#[test]
 fn a_barrier_is_a_schedule_without_steps() {
     let node = Arc::new(Node::new(4, None).unwrap());
     let team = Team::new(4);
