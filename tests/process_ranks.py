@@ -5,10 +5,8 @@ Calls of fewer ranks are made by the first ranks of the job, in a communicator t
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
 import secrets
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,6 +17,7 @@ from drawn import Call, Choice
 from processes import WAIT_S
 
 import nvcoll
+from nvcoll.ranks.processes import Supervisor, prepare
 
 
 @dataclass(frozen=True)
@@ -33,51 +32,40 @@ class Job:
     """Processes that wait for orders. `with` ends them."""
 
     def __init__(self, world_size: int) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        environment = {"NVCOLL_WORLD_SIZE": str(world_size), "NVCOLL_JOB": f"tests-{secrets.token_hex(8)}"}
-        pipes = [spawn.Pipe() for _ in range(world_size)]
-        self.pipes = [ours for ours, _ in pipes]
-        self.processes = [
-            spawn.Process(target=serve, args=(rank, environment, theirs), daemon=True)
-            for rank, (_, theirs) in enumerate(pipes)
-        ]
-        for process in self.processes:
-            process.start()
-        for _, theirs in pipes:
-            theirs.close()
+        place = {"NVCOLL_WORLD_SIZE": str(world_size), "NVCOLL_JOB": f"tests-{secrets.token_hex(8)}"}
+        self.ranks = Supervisor()
+        for rank in range(world_size):
+            self.ranks.start_python(rank, "process_ranks", place | {"NVCOLL_RANK": str(rank)})
 
     def __enter__(self) -> Job:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pipe in self.pipes:
-            with contextlib.suppress(OSError):
-                pipe.send(None)
-        for process in self.processes:
-            process.join(WAIT_S)
-            process.kill()
-        for process in self.processes:
-            process.join()
-            process.close()
-        for pipe in self.pipes:
-            pipe.close()
+        for process in self.ranks.processes:
+            process.send(None)
+        end = time.monotonic() + WAIT_S
+        while self.ranks.running() and self.ranks.wait(end):
+            pass
+        self.ranks.close()
 
     def run(self, order: Order | Callable[[nvcoll.Communicator], object]) -> list[object]:
         """Has all ranks carry out an order, or call a function of a module; returns their results by rank."""
-        for pipe in self.pipes:
-            pipe.send(order)
-        answers = []
-        for rank, pipe in enumerate(self.pipes):
-            assert pipe.poll(WAIT_S), f"rank {rank} has not answered {order}"
-            answers.append(pipe.recv())
-        failures = [f"rank {rank}: {text}" for rank, (is_done, text) in enumerate(answers) if not is_done]
+        for process in self.ranks.processes:
+            process.send(order)
+        end, answers = time.monotonic() + WAIT_S, {}
+        while len(answers) < len(self.ranks.processes):
+            events = self.ranks.wait(end)
+            assert events, f"of all ranks only {sorted(answers)} have answered {order}"
+            for process, told in events:
+                answers[process.rank] = told or (False, process.how())
+        failures = [f"rank {rank}: {text}" for rank, (is_done, text) in sorted(answers.items()) if not is_done]
         assert not failures, "\n".join([f"{order}", *failures])
-        return [result for _, result in answers]
+        return [answers[rank][1] for rank in range(len(answers))]
 
 
-def serve(rank: int, environment: dict[str, str], pipe: Connection) -> None:
+def main(pipe: Connection) -> None:
     """Is one rank of a job: carries out orders until there is none."""
-    os.environ.update(environment, NVCOLL_RANK=str(rank))
+    prepare(pipe)
     comm = nvcoll.init(timeout=WAIT_S / 2, join_timeout=WAIT_S)
     groups: dict[int, nvcoll.Communicator | None] = {}
     while (order := pipe.recv()) is not None:

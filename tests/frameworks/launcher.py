@@ -22,11 +22,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nvcoll.ranks.processes import Supervisor
+
 LIMIT_S = 120
 """The time after which a feature hangs. Chosen: ten times what the longest takes on a busy machine."""
 
-GRACE_S = 5
-"""How long the other ranks have to say what they found when one has failed. Chosen."""
+LOOK_S = 0.1
+"""How often it looks whether a rank has written an outcome. Chosen."""
 
 SHOWN = 3000
 """How many characters of a rank's output a failure shows. Chosen: a long traceback."""
@@ -79,23 +81,16 @@ def launch(
 
 def _run(names, world_size, backend, folder, makes_group):
     """Returns the outcomes of the features that passed, and why the processes did not end well, or an empty string."""
-    processes = []
-    for rank in range(world_size):
-        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
-        told = {name: str(value) for name, value in ranks.items()} | {"NVCOLL_TORCH_BACKEND": backend}
-        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent)]))
-        command = [sys.executable, "-P", "-m", "frameworks.rank", str(int(makes_group)), str(folder), *names]
-        with open(folder / f"output-{rank}", "w") as output:
-            environment = os.environ | LISTENING | told | {"PYTHONPATH": path}
-            processes.append(
-                subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=folder)
-            )
-    try:
-        why = _wait(processes, folder)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    with Supervisor() as ranks:
+        for rank in range(world_size):
+            place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
+            told = {name: str(value) for name, value in place.items()} | {"NVCOLL_TORCH_BACKEND": backend}
+            path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent)]))
+            command = [sys.executable, "-P", "-m", "frameworks.rank", str(int(makes_group)), str(folder), *names]
+            with open(folder / f"output-{rank}", "w") as output:
+                environment = os.environ | LISTENING | told | {"PYTHONPATH": path}
+                ranks.start(rank, command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=folder)
+        why = _wait(ranks, folder)
     told = [_outcomes(folder, rank) for rank in range(world_size)]
     passed = {}
     for name in names:
@@ -106,26 +101,20 @@ def _run(names, world_size, backend, folder, makes_group):
     return passed, why
 
 
-def _wait(processes, folder):
+def _wait(ranks, folder):
     """Waits for the processes. Returns why they did not end well, or an empty string."""
-    ends, size = time.monotonic() + LIMIT_S, -1
-    why = ""
-    while any(process.poll() is None for process in processes):
-        now = time.monotonic()
+    why, size = "", -1
+    while ranks.running():
         written = sum(path.stat().st_size for path in folder.glob("outcomes-*"))
         if written != size and not why:
-            size, ends = written, now + LIMIT_S
-        if not why and any(process.returncode for process in processes):
-            why, ends = _ended(processes), now + GRACE_S
-        if now > ends:
+            size, ranks.deadline = written, time.monotonic() + LIMIT_S
+        ended = ranks.wait(min(ranks.deadline, time.monotonic() + LOOK_S))
+        if not why and any(process.status for process, _ in ended):
+            why = "; ".join(f"rank {one.rank} {one.how()}" for one in ranks.processes if one.status) + "\n"
+            ranks.begin_grace()
+        if time.monotonic() > ranks.deadline:
             return why or f"a rank hangs: nothing was told for {LIMIT_S} s\n"
-        time.sleep(0.02)
-    return why or _ended(processes)
-
-
-def _ended(processes):
-    ended = [f"rank {rank} ended with status {one.returncode}" for rank, one in enumerate(processes) if one.returncode]
-    return "; ".join(ended) + "\n" * bool(ended)
+    return why
 
 
 def _outcomes(folder, rank):
