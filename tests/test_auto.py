@@ -1,4 +1,4 @@
-"""`auto`: what it chooses, tables that are pinned, and the commands that explain, tune and freeze."""
+"""`auto`: what it chooses, tables that are pinned, and the commands that explain and tune."""
 
 import os
 import re
@@ -12,18 +12,18 @@ from nvcoll._nvcoll import algorithms, auto_candidates, collectives, cost_model
 from nvcoll.cli.bench import rounds, tune
 
 WITH_DATA = [row.name for row in collectives() if row.name != "barrier"]
-DECISION = """
-[[decision]]
-collective = "all_reduce"
-mode = "{mode}"
-world_size = 4
-in_place = true
-algorithm = "{algorithm}"
-"""
 
 
 def shipped():
     return tune.table_text(nvcoll.Node(1).tuning)
+
+
+def table_of(unit):
+    """A table by which only the coefficients with this unit cost time."""
+    table = nvcoll.Node(1).tuning
+    for mode in cost_model().modes:
+        table[mode] = {name: float(name.endswith(unit)) * 1000 for name in table[mode]}
+    return tune.table_text(table)
 
 
 @pytest.fixture
@@ -66,16 +66,6 @@ def test_a_plan_says_what_auto_chose_and_it_is_what_is_estimated():
     assert named.algorithm == "ring"
 
 
-def test_ranks_and_their_caller_obey_a_frozen_decision(pinned):
-    for mode in cost_model().modes:
-        for algorithm in auto_candidates("all_reduce"):
-            node = nvcoll.Node(4, tuning=pinned(DECISION.format(mode=mode, algorithm=algorithm)))
-            chosen, why, _ = node.estimates("all_reduce", 10, path=rounds.MODES[mode][0], by_rank=rounds.MODES[mode][1])
-            assert (chosen, why) == (algorithm, "a decision of the tuning table")
-    results = node.run(lambda comm: comm.all_reduce(np.full(1000, comm.rank + 0.5, "f4")).tolist())
-    assert results == [[8.0] * 1000] * 4
-
-
 # tables
 
 
@@ -85,11 +75,15 @@ def test_the_table_that_is_shipped_is_read_as_it_is_written(pinned):
 
 
 def test_the_environment_names_a_table_and_an_argument_has_precedence(pinned, monkeypatch, tmp_path):
-    monkeypatch.setenv("NVCOLL_TUNING", str(pinned(DECISION.format(mode="tile", algorithm="one_shot"))))
-    assert algorithm_of(nvcoll.Node(4)) == "one_shot"
+    monkeypatch.setenv("NVCOLL_TUNING", str(pinned(text=table_of("wait_ns"))))
+
+    def chosen(**options):
+        return nvcoll.Node(4, **options).estimates("all_reduce", 1000, path="staged").algorithm
+
+    assert chosen() == "one_shot", "it has one wait less"
     other = tmp_path / "other.toml"
-    other.write_text(shipped() + DECISION.format(mode="tile", algorithm="two_shot"))
-    assert algorithm_of(nvcoll.Node(4, tuning=other)) == "two_shot"
+    other.write_text(table_of("_per_byte"))
+    assert chosen(tuning=other) == "nvswitch", "it moves least"
     monkeypatch.setenv("NVCOLL_TUNING", str(tmp_path / "none.toml"))
     with pytest.raises(nvcoll.InvalidArgument, match=r"none\.toml: the tuning table cannot be read"):
         nvcoll.Node(4)
@@ -107,16 +101,6 @@ def test_the_environment_names_a_table_and_an_argument_has_precedence(pinned, mo
 def test_a_file_that_is_no_table_is_refused(pinned, text, message):
     with pytest.raises(nvcoll.InvalidArgument, match=message):
         nvcoll.Node(4, tuning=pinned(text=text))
-
-
-def test_a_decision_for_other_bits_is_refused(pinned):
-    with pytest.raises(
-        nvcoll.InvalidArgument, match="auto does not choose `ring` for all_reduce: choose from nvswitch"
-    ):
-        nvcoll.Node(4, tuning=pinned(DECISION.format(mode="tile", algorithm="ring")))
-    assert "auto does not choose" in run(
-        "explain", "all_reduce", status=2, NVCOLL_TUNING=str(pinned(DECISION.format(mode="tile", algorithm="ring")))
-    )
 
 
 # explain
@@ -171,38 +155,22 @@ def test_what_explain_cannot_do_is_one_line(arguments, message):
     assert message in run("explain", *arguments, status=2)
 
 
-# tune and freeze
+# tune
 
 
 def test_tuning_writes_a_table_that_can_be_pinned(tmp_path, capsys):
     file = tmp_path / "mine.toml"
-    tune.tune(4, True, True, file, all_ranks=(2,), all_sizes=("1K", "16K"), rounds=2)
+    tune.tune(4, file, all_ranks=(2,), all_sizes=("1K", "16K"), rounds=2)
     printed = capsys.readouterr().out
     assert all(re.search(rf"^{mode} +\d+ times", printed, re.MULTILINE) for mode in cost_model().modes)
     node = nvcoll.Node(4, tuning=file)
     assert all(value >= 0 for mode in cost_model().modes for value in node.tuning[mode].values())
-    chosen, why, _ = node.estimates("all_gather", 4096)
-    assert why == "a decision of the tuning table" and chosen in auto_candidates("all_gather")
-    assert nvcoll.Node(3, tuning=file).estimates("all_gather", 4096).why != why
-
-
-def test_what_is_frozen_is_what_the_estimates_say(tmp_path):
-    file = tmp_path / "frozen.toml"
-    run("bench", "--freeze", "--save", file, "-n", "4")
-    free, frozen = nvcoll.Node(4), nvcoll.Node(4, tuning=file)
-    for collective in WITH_DATA:
-        for count in (256, 1 << 14, 1 << 20):
-            for path in ("mapped", "staged"):
-                ask = (collective, count)
-                in_place = collective != "all_to_all"
-                expected = free.estimates(*ask, path=path, in_place=in_place).algorithm
-                assert frozen.estimates(*ask, path=path, in_place=in_place).algorithm == expected, ask
+    assert node.estimates("all_gather", 4096).algorithm in auto_candidates("all_gather")
 
 
 def test_a_table_that_nobody_made_is_not_saved(tmp_path):
-    assert "pass --save FILE" in run("bench", "--freeze", status=2)
-    assert "pass one of them" in run("bench", "--save", tmp_path / "x.toml", status=2)
-    assert "No such file" in run("bench", "--freeze", "--save", tmp_path / "none" / "x.toml", status=2)
+    assert "pass that too" in run("bench", "--save", tmp_path / "x.toml", status=2)
+    assert "No such file" in run("bench", "--tune", "--save", tmp_path / "none" / "x.toml", status=2)
 
 
 def test_non_negative_least_squares_finds_what_was_there():

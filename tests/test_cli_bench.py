@@ -439,4 +439,4 @@ def test_the_table_of_processes_is_that_of_threads_and_says_what_memory_is_timed
 
 
 def test_tables_of_auto_are_not_fitted_to_processes():
-    assert "--tune and --freeze are for thread ranks" in refused("bench", "--tune", "--processes", "-n", "2")
+    assert "--tune is for thread ranks" in refused("bench", "--tune", "--processes", "-n", "2")

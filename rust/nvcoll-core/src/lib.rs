@@ -39,6 +39,7 @@ pub mod limits;
 pub mod lower;
 pub mod op;
 pub mod partition;
+pub mod runnable;
 pub mod schedule;
 mod size;
 pub mod text;

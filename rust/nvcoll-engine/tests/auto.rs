@@ -33,10 +33,19 @@ fn call(collective: &'static Collective, path: Path, aliasing: Aliasing, count: 
     }
 }
 
-fn node(world_size: u32, more: &str) -> Node {
-    let mut node = Node::new(world_size, Some(2)).unwrap();
-    node.programs_mut().set_tuning(Arc::new(Tuning::parse(&format!("{SHIPPED}{more}")).unwrap()));
-    node
+fn node(world_size: u32) -> Node {
+    Node::new(world_size, Some(2)).unwrap()
+}
+
+/// Returns the shipped table with other costs of a wait and of a byte, and nothing else.
+fn table(wait: &str, byte: &str) -> Tuning {
+    let lines = SHIPPED.lines().map(|line| match line.split_once(" = ") {
+        Some(("wait_ns", _)) => format!("wait_ns = {wait}"),
+        Some((name, _)) if name.ends_with("_ns") => format!("{name} = 0"),
+        Some((name, _)) if name.ends_with("_per_byte") => format!("{name} = {byte}"),
+        _ => line.to_string(),
+    });
+    Tuning::parse(&lines.collect::<Vec<_>>().join("\n")).unwrap()
 }
 
 /// Returns what `auto` is.
@@ -47,7 +56,7 @@ fn chosen(node: &Node, call: &Call, split: WorkSplit) -> &'static str {
 #[test]
 fn auto_folds_in_the_order_of_ranks_and_chooses_alike_every_time() {
     for world_size in 1..=17 {
-        let nodes = [node(world_size, ""), node(world_size, "")];
+        let nodes = [node(world_size), node(world_size)];
         for &collective in COLLECTIVES {
             for (split, path) in WAYS {
                 for &aliasing in collective.aliasings() {
@@ -73,7 +82,7 @@ fn auto_folds_in_the_order_of_ranks_and_chooses_alike_every_time() {
 fn candidates_are_all_that_give_the_same_bits() {
     let estimates = |collective| {
         let call = call(collective, Path::Mapped, Aliasing::Disjoint, 1000);
-        let all = node(4, "").programs().estimates(&call, WorkSplit::ByTile, 4, &HoldsNoLock).unwrap();
+        let all = node(4).programs().estimates(&call, WorkSplit::ByTile, 4, &HoldsNoLock).unwrap();
         all.iter().map(|estimate| estimate.algorithm).collect::<Vec<_>>()
     };
     assert_eq!(estimates(&ALL_REDUCE), ["nvswitch", "one_shot", "two_shot"]);
@@ -84,15 +93,6 @@ fn candidates_are_all_that_give_the_same_bits() {
 #[test]
 fn the_least_estimate_is_chosen_and_both_change_with_the_table() {
     let (split, path) = (WorkSplit::ByRank, Path::Staged);
-    let table = |wait: &str, byte: &str| {
-        let lines = SHIPPED.lines().map(|line| match line.split_once(" = ") {
-            Some(("wait_ns", _)) => format!("wait_ns = {wait}"),
-            Some((name, _)) if name.ends_with("_ns") => format!("{name} = 0"),
-            Some((name, _)) if name.ends_with("_per_byte") => format!("{name} = {byte}"),
-            _ => line.to_string(),
-        });
-        Tuning::parse(&lines.collect::<Vec<_>>().join("\n")).unwrap()
-    };
     let of = |wait, byte| {
         let mut node = Node::new(8, Some(2)).unwrap();
         node.programs_mut().set_tuning(Arc::new(table(wait, byte)));
@@ -107,45 +107,19 @@ fn the_least_estimate_is_chosen_and_both_change_with_the_table() {
 }
 
 #[test]
-fn a_frozen_decision_is_obeyed_by_every_rank_and_whoever_drives_them() {
-    for (mode, (split, path)) in ["tile", "staged", "ranks"].iter().zip(WAYS) {
-        let decision = format!(
-            "\n[[decision]]\ncollective = \"all_reduce\"\nmode = \"{mode}\"\nworld_size = 8\nin_place = true\n\
-             up_to_bytes = 4000\nalgorithm = \"two_shot\"\n\
-             [[decision]]\ncollective = \"all_reduce\"\nmode = \"{mode}\"\nworld_size = 8\nin_place = true\n\
-             algorithm = \"one_shot\"\n"
-        );
-        let node = node(8, &decision);
-        let name = |count| {
-            let call = call(&ALL_REDUCE, path, Aliasing::InPlace, count);
-            let program = node.programs().find_or_make(&call, split, 8, None, &HoldsNoLock).unwrap();
-            program.algorithm().to_string()
-        };
-        assert_eq!([name(1), name(1000), name(1001), name(1 << 20)], ["two_shot", "two_shot", "one_shot", "one_shot"]);
-        let group = call(&ALL_REDUCE, path, Aliasing::InPlace, 1);
-        let of_group = node.programs().choose(&group, split, 4, &HoldsNoLock).unwrap();
-        assert_ne!(of_group.why, "a decision of the tuning table", "it is for 8 ranks");
-    }
-}
-
-#[test]
 fn a_new_table_is_used_at_once() {
-    let mut node = node(8, "");
-    let call = call(&ALL_REDUCE, Path::Mapped, Aliasing::InPlace, 100);
-    let before = node.program(&call, None).unwrap().algorithm().to_string();
-    let other = if before == "two_shot" { "one_shot" } else { "two_shot" };
-    let decision = format!(
-        "{SHIPPED}\n[[decision]]\ncollective = \"all_reduce\"\nmode = \"tile\"\nworld_size = 8\nin_place = true\n\
-         algorithm = \"{other}\"\n"
-    );
-    node.programs_mut().set_tuning(Arc::new(Tuning::parse(&decision).unwrap()));
-    assert_eq!(node.program(&call, None).unwrap().algorithm(), other);
+    let mut node = Node::new(8, Some(2)).unwrap();
+    let call = call(&ALL_REDUCE, Path::Staged, Aliasing::InPlace, 100);
+    for (wait, byte, least) in [("1000000", "1", "one_shot"), ("0", "1000", "nvswitch")] {
+        node.programs_mut().set_tuning(Arc::new(table(wait, byte)));
+        assert_eq!(node.program(&call, None).unwrap().algorithm(), least);
+    }
 }
 
 #[test]
 fn with_many_ranks_it_is_the_first_of_the_registry_and_says_so() {
     let call = call(&ALL_GATHER, Path::Mapped, Aliasing::InPlace, 1 << 20);
-    let node = node(MODELLED_RANKS + 1, "");
+    let node = node(MODELLED_RANKS + 1);
     let chosen = node.programs().choose(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap();
     assert_eq!(chosen.algorithm, algorithm::of(&ALL_GATHER).next().unwrap().name);
     assert!(chosen.why.contains("too many ranks to estimate"), "{}", chosen.why);
@@ -154,7 +128,7 @@ fn with_many_ranks_it_is_the_first_of_the_registry_and_says_so() {
 
 #[test]
 fn a_call_without_data_and_a_table_that_does_not_fit_are_no_matter_of_estimates() {
-    let node = node(3, "");
+    let node = node(3);
     let barrier = Call::without_data(&BARRIER);
     assert_eq!(chosen(&node, &barrier, WorkSplit::ByRank), "direct");
     let parts = ALL_REDUCE.parts(Roles::of(3)) as usize;

@@ -184,8 +184,7 @@ def bench(
     tune: Annotated[
         bool, typer.Option("--tune", help="Fit the cost model of auto to this machine; time nothing else.")
     ] = False,
-    freeze: Annotated[bool, typer.Option("--freeze", help="Save the choices of auto for -n ranks.")] = False,
-    save: Annotated[Path | None, typer.Option("--save", help="File for the table of --tune or --freeze.")] = None,
+    save: Annotated[Path | None, typer.Option("--save", help="File for the table of --tune.")] = None,
 ) -> None:
     """Times algorithms, with numpy or a memcpy in the same rounds. Checks every element.
 
@@ -193,12 +192,12 @@ def bench(
 
     Example: nvcoll bench all_reduce -n 4 --processes
     """
-    if tune or freeze:
+    if tune:
         if processes or symmetric:
-            raise InvalidArgument("--tune and --freeze are for thread ranks: leave out --processes and --symmetric")
-        return tuning.tune(ranks, tune, freeze, save)
+            raise InvalidArgument("--tune is for thread ranks: leave out --processes and --symmetric")
+        return tuning.tune(ranks, save)
     if save is not None:
-        raise InvalidArgument("--save is for the table of --tune or --freeze: pass one of them; --json prints times")
+        raise InvalidArgument("--save is for the table of --tune: pass that too; --json prints times")
     _check_collective(collective)
     if nccl and as_json:
         raise InvalidArgument("--nccl and --json print different things: pass one of them")

@@ -46,9 +46,6 @@ NEAR_BYTES, FAR_BYTES = 1 << 20, 32 << 20
 SWEEPS = 20_000
 """The most passes of the solver over all coefficients. Chosen: far more than it needs."""
 
-FREEZE_UP_TO = 1 << 30
-"""The largest size for which a decision is frozen; larger calls are decided like it."""
-
 
 @dataclass
 class Fit:
@@ -132,44 +129,14 @@ def _of_this_machine() -> dict[str, Any]:
     }
 
 
-def table_text(table: dict[str, Any], decisions: Sequence[str] = ()) -> str:
+def table_text(table: dict[str, Any]) -> str:
     """Writes a table as TOML; ``table`` is like ``Node.tuning``."""
     quoted = str(table["machine"]).replace("\\", "\\\\").replace('"', '\\"')
     lines = [f'format = "{table["format"]}"', f'machine = "{quoted}"', "", "[caches]"]
     lines += [f"{name} = {table[name]:.0f}" for name in ("near_bytes", "far_bytes")]
     for mode in cost_model().modes:
         lines += ["", f"[{mode}]", *(f"{name} = {value:.6g}" for name, value in table[mode].items())]
-    return "\n".join([*lines, *decisions, ""])
-
-
-def frozen(node: nvcoll.Node) -> list[str]:
-    """Returns the choices of auto at every size as lines of TOML, for this world size and float32."""
-    lines: list[str] = []
-    for collective in _with_a_choice():
-        for mode in MODES:
-            for in_place in (True, False) if Call(collective, 0, 1).can_be_in_place else (False,):
-                lines += _frozen_form(node, collective, mode, in_place)
-    return lines
-
-
-def _frozen_form(node: nvcoll.Node, collective: str, mode: str, in_place: bool) -> list[str]:
-    """Finds the sizes, among powers of two, up to which a decision holds."""
-    runs: list[tuple[str, int]] = []
-    nbytes = 4
-    while nbytes <= FREEZE_UP_TO:
-        chosen, _, _ = estimates(node, mode, Call(collective, nbytes // 4, node.world_size, in_place=in_place))
-        if runs and runs[-1][0] == chosen:
-            runs.pop()
-        runs.append((chosen, nbytes))
-        nbytes *= 2
-    lines = []
-    for algorithm, up_to in runs:
-        lines += ["", "[[decision]]", f'collective = "{collective}"', f'mode = "{mode}"']
-        lines += [f"world_size = {node.world_size}", f"in_place = {str(in_place).lower()}"]
-        if (algorithm, up_to) != runs[-1]:
-            lines.append(f"up_to_bytes = {up_to}")
-        lines.append(f'algorithm = "{algorithm}"')
-    return lines
+    return "\n".join([*lines, ""])
 
 
 def _check_writable(file: Path) -> None:
@@ -190,39 +157,28 @@ def _check_writable(file: Path) -> None:
 
 def tune(
     ranks: int,
-    is_measured: bool,
-    freeze: bool,
     file: Path | None,
     all_ranks: Sequence[int] = RANKS,
     all_sizes: Sequence[str] = SIZES,
     rounds: int = ROUNDS,
 ) -> None:
-    """Fits coefficients, or takes those that are pinned; freezes decisions; prints, and writes a file."""
-    if not is_measured and file is None:
-        raise InvalidArgument("--freeze writes decisions to a file: pass --save FILE")
+    """Fits coefficients, prints them, and writes a file if one is given."""
     if file is not None:
         _check_writable(file)
-    table = nvcoll.Node(1).tuning
-    if is_measured:
-        table |= _of_this_machine()
-        with tempfile.TemporaryDirectory() as folder:
-            begun = Path(folder) / "tuning.toml"
-            begun.write_text(table_text(table))
-            fits = _measure(begun, all_ranks, all_sizes, rounds)
-        for fit in fits:
-            fit.solve()
-            table[fit.mode] = dict(zip([row.name for row in cost_model().coefficients], fit.coefficients, strict=True))
-            print(f"{fit.mode:6}  {fit.words}")
+    table = nvcoll.Node(1).tuning | _of_this_machine()
+    with tempfile.TemporaryDirectory() as folder:
+        begun = Path(folder) / "tuning.toml"
+        begun.write_text(table_text(table))
+        fits = _measure(begun, all_ranks, all_sizes, rounds)
+    for fit in fits:
+        fit.solve()
+        table[fit.mode] = dict(zip([row.name for row in cost_model().coefficients], fit.coefficients, strict=True))
+        print(f"{fit.mode:6}  {fit.words}")
     text = table_text(table)
-    if is_measured:
-        print()
-        print(text, end="")
+    print()
+    print(text, end="")
     if file is None:
         return
     file.write_text(text)
     nvcoll.Node(ranks, tuning=file)  # the file is read back
-    if freeze:
-        lines = frozen(nvcoll.Node(ranks, tuning=file))
-        file.write_text(table_text(table, lines))
-        nvcoll.Node(ranks, tuning=file)
     typer.echo(f"written to {file}: use it with NVCOLL_TUNING={file} or nvcoll.Node(..., tuning=FILE)", err=True)

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Draft, Frame};
+use super::draft::{Draft, Frame};
 use crate::cells::{Cells, ChunkRange};
 use crate::collective::{Folds, Parts};
 use crate::schedule::{Buffer, View};

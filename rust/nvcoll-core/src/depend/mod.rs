@@ -15,39 +15,20 @@
 //!
 //! The verifier trusts nothing of this and shares no code with it.
 
+mod draft;
 mod hazards;
 mod queues;
 mod reduction;
 mod waits;
 
-use crate::collective::{Collective, Folds, Roles};
+use crate::collective::{Folds, Roles};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::schedule::{Aliasing, Path, Schedule, Source, Step, View};
+use crate::schedule::{Schedule, Source, Step, View};
 
+pub(crate) use draft::{Draft, Frame};
 use hazards::{Hazards, StepValue};
 use waits::Waits;
-
-/// The properties of a schedule that all its steps share.
-pub(crate) struct Frame {
-    pub(crate) collective: &'static Collective,
-    pub(crate) algorithm: String,
-    pub(crate) roles: Roles,
-    pub(crate) chunks_per_part: u32,
-    pub(crate) path: Path,
-    pub(crate) slots: u32,
-    pub(crate) aliasing: Aliasing,
-}
-
-/// A step before its queue and its waits are derived.
-#[derive(Debug, Clone)]
-pub(crate) struct Draft {
-    pub(crate) rank: u32,
-    pub(crate) channel: u32,
-    pub(crate) src: Vec<View>,
-    pub(crate) dst: Vec<View>,
-    pub(crate) at_switch: bool,
-}
 
 /// Derives queues, dependencies and marks of a program, and returns its schedule.
 ///

@@ -1,6 +1,6 @@
 //! Queues of steps: each step gets a queue of its rank and a position in the queue, by its level.
 
-use super::Draft;
+use super::draft::Draft;
 use crate::schedule::Step;
 
 /// A queue, by rank and number.

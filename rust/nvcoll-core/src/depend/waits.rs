@@ -12,8 +12,8 @@
 //! [`super::reduction`] has already dropped the needs that the program implies, so most searches are short. [`MOST_VISITS`] bounds the
 //! work for other programs.
 
+use super::draft::Frame;
 use super::queues::QueueId;
-use super::Frame;
 use crate::schedule::{Dependency, Event, Step};
 
 /// The largest number of steps that all searches of one schedule visit. Beyond it, implied waits stay: each costs one load, and the

@@ -1,11 +1,10 @@
 //! The missing part of a refuted schedule: a wait or contributions.
 //!
-//! The message of a [`Violation`] is for people. [`Missing`] is the same as data, in the spelling of the text form, so that tools can
+//! The message of a [`super::Violation`] is for people. [`Missing`] is the same as data, in the spelling of the text form, so that tools can
 //! show it beside the steps or insert it into a schedule. Most violations miss nothing and have no such data.
 
-use super::location::{StepName, Waiter};
-use super::report::Violation;
-use crate::schedule::{Dependency, Event};
+use super::location::Waiter;
+use crate::schedule::Dependency;
 
 /// The largest number of ranks in a message; further ranks are counted. Chosen.
 const NAMED: usize = 8;
@@ -38,25 +37,6 @@ impl std::fmt::Display for Missing {
                     more => write!(f, " and {more} more"),
                 }
             }
-        }
-    }
-}
-
-impl Violation {
-    /// Returns the missing wait or contributions, if the violation misses some.
-    pub fn missing(&self) -> Option<Missing> {
-        use Violation as V;
-        let wait = |place, rank, event, lag| Some(Missing::Wait { place, event: Dependency { rank, event, lag } });
-        let done = |step: &StepName| Event::Step { queue: step.queue, index: step.index };
-        match self {
-            V::Race { first, second, lag, .. } => wait(Waiter::Step(*second), first.rank, done(first), *lag),
-            V::LeavesEarly { rank, step, .. } => wait(Waiter::Leave(*rank), step.rank, done(step), 0),
-            V::WaitsForEarlyStep { place, dependency } => wait(*place, dependency.rank, Event::Enter, 0),
-            V::NoContact { place, rank } => wait(*place, *rank, Event::Enter, 0),
-            V::NotSynchronised { rank, other, .. } => wait(Waiter::Leave(*rank), *other, Event::Enter, 0),
-            V::FinalTooEarly { missing, .. } => Some(Missing::Contributions(vec![*missing])),
-            V::WrongOutput { lacks, .. } if !lacks.is_empty() => Some(Missing::Contributions(lacks.clone())),
-            _ => None,
         }
     }
 }

@@ -8,7 +8,7 @@
 use super::location::{Access, BufferChunk, StepName, Waiter};
 use super::missing::Missing;
 use crate::limits::MAX_WORLD_SIZE;
-use crate::schedule::{Aliasing, Dependency, Path, Schedule, View, MAX_SLOTS};
+use crate::schedule::{Aliasing, Dependency, Event, Path, Schedule, View, MAX_SLOTS};
 use crate::words::counted;
 
 /// The text for the value of an unwritten output.
@@ -412,6 +412,23 @@ impl Violation {
             V::LeavesEarly { rank, step, .. } => vec![Waiter::Leave(*rank), Waiter::Step(*step)],
             V::NotSynchronised { rank, .. } => vec![Waiter::Leave(*rank)],
             V::RecordOverrun { reader, .. } => vec![*reader],
+        }
+    }
+
+    /// Returns the missing wait or contributions, if the violation misses some.
+    pub fn missing(&self) -> Option<Missing> {
+        use Violation as V;
+        let wait = |place, rank, event, lag| Some(Missing::Wait { place, event: Dependency { rank, event, lag } });
+        let done = |step: &StepName| Event::Step { queue: step.queue, index: step.index };
+        match self {
+            V::Race { first, second, lag, .. } => wait(Waiter::Step(*second), first.rank, done(first), *lag),
+            V::LeavesEarly { rank, step, .. } => wait(Waiter::Leave(*rank), step.rank, done(step), 0),
+            V::WaitsForEarlyStep { place, dependency } => wait(*place, dependency.rank, Event::Enter, 0),
+            V::NoContact { place, rank } => wait(*place, *rank, Event::Enter, 0),
+            V::NotSynchronised { rank, other, .. } => wait(Waiter::Leave(*rank), *other, Event::Enter, 0),
+            V::FinalTooEarly { missing, .. } => Some(Missing::Contributions(vec![*missing])),
+            V::WrongOutput { lacks, .. } if !lacks.is_empty() => Some(Missing::Contributions(lacks.clone())),
+            _ => None,
         }
     }
 }

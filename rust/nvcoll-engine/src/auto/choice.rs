@@ -3,9 +3,8 @@
 //! ```text
 //! candidates   algorithms in the order of ranks; all algorithms of a collective that does not reduce
 //! 1. one candidate, or one rank             the first candidate
-//! 2. a decision of the table fits           the algorithm of that decision
-//! 3. more than MODELLED_RANKS ranks         the first of the registry, because counting takes seconds
-//! 4. else                                   the lowest estimate; the first of the registry if it is less than 5 % slower
+//! 2. more than MODELLED_RANKS ranks         the first of the registry, because counting takes seconds
+//! 3. else                                   the lowest estimate; the first of the registry if it is less than 5 % slower
 //! ```
 //!
 //! The choice is made with the program, once per shape of call, and never while one runs. It depends only on the call, the number of ranks
@@ -19,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::estimate::{best, seconds, terms, Load, Mode, Terms};
 use super::fusible;
-use super::tuning::{candidates, Form, Tuning};
+use super::tuning::{candidates, Tuning};
 use nvcoll_core::algorithm::{self, Algorithm};
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::cost::Cost;
@@ -106,11 +105,6 @@ impl CallContext<'_> {
         }
     }
 
-    fn form(&self) -> Form {
-        let Call { collective, aliasing, .. } = *self.call;
-        Form { collective, mode: self.mode(), world_size: self.world_size, aliasing }
-    }
-
     /// Returns the elements of every part and of the longer buffer of every rank.
     fn lengths(&self) -> (Vec<usize>, Vec<usize>) {
         let (collective, roles) = (self.call.collective, self.call.roles(self.world_size));
@@ -140,10 +134,6 @@ pub fn choose(context: &CallContext<'_>, tuning: &Tuning, unlocked: &impl Unlock
             return chosen(first, "the default, since with one rank all algorithms do the same")
         }
         _ => {}
-    }
-    let longest = context.lengths().1.into_iter().max().unwrap_or(0) * context.call.dtype.bytes();
-    if let Some(algorithm) = tuning.decision(&context.form(), longest as u64) {
-        return chosen(algorithm, "a decision of the tuning table");
     }
     if context.world_size > MODELLED_RANKS {
         return chosen(first, "the default, since there are too many ranks to estimate");

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-pub use super::tuning_table::{candidates, Form, Tuning, FORMAT, SHIPPED};
+pub use super::tuning_table::{candidates, Tuning, FORMAT, SHIPPED};
 
 use crate::error::{Error, Result};
 

@@ -9,8 +9,9 @@
 use std::sync::Mutex;
 
 use nvcoll_core::algorithm::Order;
-use nvcoll_core::limits::{check_runnable, slot_bytes};
+use nvcoll_core::limits::slot_bytes;
 use nvcoll_core::partition::{Partition, GRAIN};
+use nvcoll_core::runnable::check_runnable;
 use nvcoll_core::schedule::{Aliasing, Buffer, Path, Schedule, Step, View};
 use nvcoll_core::verify::Verified;
 
