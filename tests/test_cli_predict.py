@@ -10,7 +10,7 @@ import pytest
 import nvcoll
 from nvcoll.cli import sizes
 from nvcoll.cli.machines import ALIASES, OF_A_GPU, machines, named
-from nvcoll.cli.predict.predict import duration, panel
+from nvcoll.cli.predict.predict import duration
 from nvcoll.cli.predict.rows import Question, ask_all
 
 MIB = 1 << 20
@@ -193,31 +193,6 @@ def test_answers_about_a_large_cluster_build_no_list_of_its_links():
     assert 0 < peak(1024) < 2 * few
 
 
-@pytest.mark.parametrize(
-    ("on", "collective", "ours"),
-    [
-        ("hgx-h100", "all_reduce", "nvswitch"),
-        ("hgx-a100", "all_reduce", "ring"),
-        ("hgx-h100", "broadcast", "chain"),
-        ("hgx-h100", "all_to_all", "direct"),
-        ("hgx-h100x2+ib-ndr-8", "all_reduce", "two_level"),
-    ],
-)
-def test_the_schedule_that_does_what_nccl_would_pick_is_traced(tmp_path, on, collective, ours):
-    file = tmp_path / "trace.json"
-    said = cli("predict", collective, "-b", "64M", "--on", on, "--trace", str(file)).stderr
-    protocol = named(on).predict(collective, 64 * MIB).protocol.lower()
-    assert said.startswith(f"traced to {file}: {ours}, {protocol}, ") and said.endswith("in virtual time\n")
-    assert json.loads(file.read_text())["traceEvents"]
-
-
-def test_a_picture_is_drawn_of_a_sweep(tmp_path):
-    pytest.importorskip("matplotlib")
-    file = tmp_path / "busbw.svg"
-    cli("predict", "all_reduce", "-b", "1M", "-e", "1G", "--on", "hgx-h100,mi300x-8", "--plot", str(file))
-    assert file.stat().st_size > 5000
-
-
 def test_a_machine_that_nccl_does_not_know_has_a_prediction_and_a_reason():
     text = cli("predict", "all_reduce", "--on", "hgx-h100,mi300x-8").stdout
     assert "choice      mi300x-8: rings, since" in text and "no NCCL     mi300x-8: NCCL does not run on" in text
@@ -287,9 +262,6 @@ def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
         (["all_shout"], "all_shout"),
         (["scan"], "scan has no prediction"),
         (["all_reduce", "--launch", "graph"], "CUDA graph"),
-        (["all_reduce", "--plot", "x.svg"], "pass -e"),
-        (["all_reduce", "-e", "4M", "--trace", "x.json"], "pass one size and one machine"),
-        (["all_reduce", "--trace", "nowhere/x.json"], "`nowhere/x.json` cannot be written"),
         (["all_reduce", "-e", "4M", "--bucket", "1M"], "--bucket cuts one size"),
         (["all_reduce", "-b", "4M", "-e", "5M", "--bucket", "1M"], "--bucket cuts one size"),
         (["all_reduce", "-f", "2"], "-f is the factor of a sweep: pass -e"),
@@ -307,11 +279,3 @@ def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
 def test_what_cannot_be_predicted_is_one_line(arguments, message):
     error = cli("predict", *arguments, status=2).stderr
     assert message in error and len(error.splitlines()) == 1
-
-
-def test_the_curve_that_no_schedule_passes_is_called_bound_and_lies_above_busbw():
-    question = Question("all_reduce", [MIB, 1 << 30], "process_per_gpu", None)
-    drawn = panel(question, ask_all(question, [nvcoll.fabric("hgx-h100")]))
-    busbw, bound = drawn.curves
-    assert (busbw.name, bound.name) == ("hgx-h100", "hgx-h100, bound")
-    assert all(most >= one > 0 for one, most in zip(busbw.values, bound.values, strict=True))

@@ -19,7 +19,6 @@ from nvcoll.cost.comparison import (
     compare_schedules,
     protocols_on,
     timed,
-    timeline,
     too_many_of,
 )
 
@@ -97,8 +96,6 @@ def test_an_algorithm_has_the_protocol_and_the_tiles_that_suit_it_best():
     for protocol in ("ll", "ll128", "simple"):
         one = board.simulate(tree, 256 * MIB, protocol=protocol, launch=LAUNCH)
         assert large.time_us <= one.time_us * 1.001
-    again = timeline(board, tree, 256 * MIB, protocols_on(board))
-    assert (again.time_us, again.tiles) == (large.time_us, large.tiles) and again.spans
 
 
 class Counting:
@@ -298,23 +295,6 @@ def test_what_is_refuted_is_not_timed(mine):
     assert "not here    forgets: refuted: " in text and f"see nvcoll verify {mine}:forgets -n 4" in text
 
 
-def test_curves_are_times_over_that_of_the_fastest():
-    drawn = compare.panel(compared("hgx-h100", [KIB, MIB, 1 << 30]))
-    *algorithms, nccl, bound = drawn.curves
-    assert [curve.name for curve in algorithms] == ALL_REDUCES
-    assert (nccl.name, bound.name) == ("NCCL, predicted", "bound")
-    assert [min(values) for values in zip(*(curve.values for curve in algorithms), strict=True)] == [1, 1, 1]
-    assert all(0 < value <= 1 for value in bound.values)
-
-
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_a_picture_is_drawn(tmp_path, suffix):
-    pytest.importorskip("matplotlib")
-    file = tmp_path / f"curves{suffix}"
-    cli("compare", "ring,tree", "--on", "hgx-h100,hgx-a100-4", "--sizes", "1K..64M", "-f", "8", "--plot", str(file))
-    assert file.stat().st_size > 5000
-
-
 @pytest.mark.parametrize(
     ("begin", "end", "factor", "listed", "expected"),
     [
@@ -350,7 +330,6 @@ def test_one_gpu_has_nobody_to_talk_to():
         (["--sizes", "many"], "`many` is not a size"),
         (["--sizes", "1K..1M", "-f", "1"], "-f is 1"),
         (["nvswitch", "--on", "dgx1-v100"], "none runs on dgx1-v100"),
-        (["ring", "--plot", "ring.gif"], "`ring.gif` is not a picture"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line_and_status_2(arguments, message):

@@ -1,9 +1,8 @@
-"""The files of ``--plot`` and ``--svg``: curves over bytes by matplotlib (extra ``bench``), and SVG drawings."""
+"""The files of ``bench --plot``: curves over bytes by matplotlib (extra ``bench``); and of ``--svg``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +13,14 @@ from nvcoll.cli.bench.timing import Case
 from nvcoll.text.formatting import sized
 
 SUFFIXES = (".svg", ".png", ".pdf")
-FLOOR: dict[str, Any] = {"color": "0.6", "linestyle": "--"}
-STYLES: dict[str, dict[str, Any]] = {
-    "numpy": {"color": "0.35", "linestyle": ":", "marker": "s"},
-    "memcpy": {"color": "0.35", "linestyle": ":", "marker": "s"},
-    "roofline": FLOOR,
-}
+BASELINE: dict[str, Any] = {"color": "0.35", "linestyle": ":", "marker": "s"}
+STYLES = {"numpy": BASELINE, "memcpy": BASELINE, "roofline": {"color": "0.6", "linestyle": "--"}}
 PANEL_INCHES = (10, 4.5)
 MOST_TICKS = 16
 """The most sizes that are written below a panel. Chosen: they do not overlap."""
 
 MOST_PIXELS = 8000
 """The largest width or height of a drawing of a schedule or a machine. Chosen: two screens of 4k."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line over the sizes of its panel, between the edges of a band if it has one."""
-
-    name: str
-    values: Sequence[float]
-    band: tuple[Sequence[float], Sequence[float]] | None = None
-    style: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Curves over the same sizes."""
-
-    title: str
-    nbytes: Sequence[int]
-    curves: Sequence[Curve]
 
 
 def write_svg(file: Path, svg: str, what: str) -> None:
@@ -86,26 +62,26 @@ def check(file: Path) -> None:
 
 def draw(cases: Sequence[Case], title: str, file: Path) -> None:
     """Draws every candidate's algbw over the bytes of a rank's longer buffer: medians, and the quartiles as a band."""
-    nbytes, curves = [case.nbytes for case in cases], []
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=PANEL_INCHES)
+    nbytes = [case.nbytes for case in cases]
     for name in cases[0].candidates:
         seconds = [case.seconds(name) for case in cases]
         slow, algbw, fast = (
             [n / second / 1e9 for n, second in zip(nbytes, times, strict=True)]
             for times in zip(*[(s.high, s.median, s.low) for s in seconds], strict=True)
         )
-        curves.append(Curve(name, algbw, (slow, fast), STYLES.get(name, {"marker": "o"})))
-    draw_panels([Panel(title, nbytes, curves)], "algbw, GB/s", file, is_log=True)
-
-
-def draw_panels(panels: Sequence[Panel], ylabel: str, file: Path, is_log: bool = False) -> None:
-    """Draws panels below each other; values on a logarithmic axis, or on one that begins at 0."""
-    from matplotlib import pyplot
-
-    width, height = PANEL_INCHES
-    figure, all_axes = pyplot.subplots(len(panels), figsize=(width, height * len(panels)), squeeze=False)
-    for panel, axes in zip(panels, all_axes[:, 0], strict=True):
-        _draw_panel(panel, axes, is_log)
-        axes.set_ylabel(ylabel)
+        (line,) = axes.plot(nbytes, algbw, label=name, **STYLES.get(name, {"marker": "o"}))
+        axes.fill_between(nbytes, slow, fast, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.set(xlabel="message size (longer buffer of a rank)", ylabel="algbw, GB/s", title=title)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    shown = nbytes[:: -(-len(nbytes) // MOST_TICKS)]
+    axes.set_xticks(shown, [sized(n) for n in shown], rotation=30 if len(shown) > 8 else 0)
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.tight_layout()
     try:
         figure.savefig(file)
@@ -113,22 +89,3 @@ def draw_panels(panels: Sequence[Panel], ylabel: str, file: Path, is_log: bool =
         raise InvalidArgument(f"`{file}` cannot be written: {error.strerror}") from None
     finally:
         pyplot.close(figure)
-
-
-def _draw_panel(panel: Panel, axes: Any, is_log: bool) -> None:
-    nbytes = panel.nbytes
-    for curve in panel.curves:
-        (line,) = axes.plot(nbytes, curve.values, label=curve.name, **curve.style)
-        if curve.band is not None:
-            axes.fill_between(nbytes, *curve.band, color=line.get_color(), alpha=0.15, linewidth=0)
-    axes.set(xlabel="message size (longer buffer of a rank)", title=panel.title)
-    axes.set_xscale("log", base=2)
-    shown = nbytes[:: -(-len(nbytes) // MOST_TICKS)]
-    axes.set_xticks(shown, [sized(n) for n in shown], rotation=30 if len(shown) > 8 else 0)
-    axes.minorticks_off()
-    if is_log:
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

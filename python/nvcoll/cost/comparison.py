@@ -247,13 +247,6 @@ def timed(
     return _best(fabric, run, [nbytes], protocols, launch)[0]
 
 
-def timeline(fabric: Fabric, run: Schedule, nbytes: int, protocols: Sequence[str], launch: Launch = LAUNCH) -> Timeline:
-    """Returns the timeline of the run that `timed` finds, with every step in every tile."""
-    best = timed(fabric, run, nbytes, protocols, launch)
-    (line,) = _run(fabric, run, [nbytes], best.protocol, [best.slice_bytes], launch, spans=True)
-    return line
-
-
 def _best(
     fabric: Fabric, run: Schedule, sizes: Sequence[int], protocols: Sequence[str], launch: Launch
 ) -> list[SimulatedTime]:

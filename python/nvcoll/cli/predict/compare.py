@@ -12,7 +12,6 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ import typer
 from nvcoll import Algorithm, Error, Fabric, InvalidArgument, Refuted, Schedule, verify
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import schedule as schedule_of
-from nvcoll.cli import files, hints, plot, sizes
+from nvcoll.cli import files, hints, sizes
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.operands import HAS_ROOT
 from nvcoll.cost.comparison import LAUNCH, Comparison, compare_schedules, too_many_of
@@ -167,24 +166,6 @@ def _of(one: Comparison, launch: Launch) -> dict[str, Any]:
     }
 
 
-def panel(one: Comparison) -> plot.Panel:
-    """Returns curves of each time over that of the fastest: the fastest is at 1."""
-    best = [row.fastest_us for row in one.rows]
-
-    def over_best(times: Sequence[float]) -> list[float]:
-        return [time / least for time, least in zip(times, best, strict=True)]
-
-    curves = [
-        plot.Curve(name, over_best([row.times[name].time_us for row in one.rows]), style={"marker": "."})
-        for name in one.algorithms
-    ]
-    if one.why_no_nccl is None:
-        nccl = over_best([row.nccl_us or 0.0 for row in one.rows])
-        curves.append(plot.Curve("NCCL, predicted", nccl, style=plot.STYLES["numpy"]))
-    curves.append(plot.Curve("bound", over_best([row.floor_us for row in one.rows]), style=plot.FLOOR))
-    return plot.Panel(f"{one.collective} on {one.fabric.name}, simulated", [row.nbytes for row in one.rows], curves)
-
-
 def compare(
     algorithms: Annotated[
         list[str] | None,
@@ -207,7 +188,6 @@ def compare(
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
 ) -> None:
     """Simulates algorithms on machines. Prints their times, the fastest at each size, and a lower bound.
 
@@ -216,8 +196,6 @@ def compare(
     names = _words(algorithms or [])
     collective, chosen = contenders(names, collective)
     nbytes, on_these = sizes_of(begin, end, factor, listed), machines(on, gpu)
-    if plot_file is not None:
-        plot.check(plot_file)
     done = [
         compare_schedules(
             one, collective, {c.column: c.schedule(collective, one.world_size) for c in chosen}, nbytes, launch
@@ -234,6 +212,3 @@ def compare(
         print_labelled("columns", words)
         words = "each algorithm runs with its best protocol and number of tiles; all have the same constants"
         print_labelled("", words)
-    if plot_file is not None:
-        plot.draw_panels([panel(one) for one in done], "time / time of the fastest", plot_file, is_log=True)
-        typer.echo(f"drawn to {plot_file}", err=True)

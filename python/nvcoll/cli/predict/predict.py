@@ -10,16 +10,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, algorithms, schedule
-from nvcoll.cli import plot, sizes
+from nvcoll._nvcoll import InvalidArgument, Prediction
+from nvcoll.cli import sizes
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
-from nvcoll.cost.comparison import LAUNCH, PROTOCOLS, protocols_on, timeline
+from nvcoll.cost.comparison import LAUNCH
 from nvcoll.text.formatting import counted, sized
 from nvcoll.text.tables import print_labelled, print_table
 
@@ -31,16 +30,6 @@ BLOCKS = 12
 
 FORMULA = "NCCL's own cost model"
 """The value of `Prediction.choice` that needs no note."""
-
-OURS = {
-    "Ring": ("ring", "chain"),
-    "Tree": ("tree",),
-    "NVLS": ("nvswitch",),
-    "NVLSTree": ("two_level",),
-    "PAT": ("pat",),
-    "SendRecv": ("direct",),
-}
-"""For each algorithm of NCCL, our algorithms of the same kind; `--trace` takes the first that the collective has."""
 
 
 def duration(microseconds: float, *others: float) -> str:
@@ -262,40 +251,6 @@ def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
     return json.dumps({**head, **given, "predictions": by_machine}, indent=2)
 
 
-def panel(question: Question, found: Sequence[Sequence[Answer]]) -> plot.Panel:
-    """Returns the curves of busbw over sizes, for each machine with its interval and its upper bound."""
-    curves = []
-    for at, answers in enumerate(answers for answers in found if answers[0].prediction):
-        told = [one.prediction for one in answers if one.prediction]
-        busbw = [
-            [one.busbw * one.time_us / us for one, us in zip(told, times, strict=True)]
-            for times in ([p.high_us for p in told], [p.low_us for p in told], [p.floor_us for p in told])
-        ]
-        style = {"color": f"C{at}"}
-        name = answers[0].fabric.name
-        curves.append(plot.Curve(name, [p.busbw for p in told], (busbw[0], busbw[1]), {**style, "marker": "."}))
-        curves.append(plot.Curve(f"{name}, bound", busbw[2], style={**style, "linestyle": "--", "linewidth": 1}))
-    return plot.Panel(f"{question.collective}, predicted, launch: {question.launch}", question.sizes, curves)
-
-
-def _trace(answer: Answer, collective: str, launch: Launch, file: Path) -> str:
-    """Writes the schedule that does what NCCL would pick as a trace; returns what it is."""
-    found, one = answer.prediction, answer.fabric
-    assert found is not None
-    known = [row.name for row in algorithms() if row.collective == collective]
-    ours = next((name for name in OURS.get(found.algorithm, ()) if name in known), None)
-    if ours is None:
-        raise InvalidArgument(f"no {collective} algorithm of ours does what {found.algorithm} does: nothing to trace")
-    run = schedule(collective, ours, world_size=one.world_size)
-    protocol = PROTOCOLS[found.protocol]
-    line = timeline(one, run, answer.nbytes, [protocol] if protocol in protocols_on(one) else ["simple"], launch)
-    try:
-        line.save_trace(file)
-    except OSError as error:
-        raise InvalidArgument(f"`{file}` cannot be written: {error.strerror}") from None
-    return f"{ours}, {protocol}, {counted(line.tiles, 'tile')}, {duration(line.time_us)} in virtual time"
-
-
 def _sizes(begin: str, end: str | None, factor: float | None, bucket: str | None) -> list[int]:
     """Returns the sizes of ``-b``, ``-e`` and ``-f``.
 
@@ -327,17 +282,6 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def _check(question: Question, on: Sequence[Fabric], plot_file: Path | None, trace: Path | None) -> None:
-    if plot_file is not None:
-        plot.check(plot_file)
-        if len(question.sizes) == 1:
-            raise InvalidArgument("--plot draws over sizes, and there is one: pass -e")
-    if trace is not None and (len(question.sizes) > 1 or len(on) > 1):
-        raise InvalidArgument("--trace writes one call: pass one size and one machine")
-    if question.bucket is not None and not 0 < question.bucket <= question.sizes[0]:
-        raise InvalidArgument(f"--bucket is {question.bucket} bytes: pass at least 1, and at most -b")
-
-
 def predict(
     collective: Annotated[str, typer.Argument(help="A collective, as all_reduce.")],
     begin: Annotated[str, typer.Option("-b", "--minbytes", help="Size, as nccl-tests counts it: 64K.")] = DEFAULT_SIZE,
@@ -360,12 +304,6 @@ def predict(
     algorithm: Annotated[str | None, typer.Option(help="Predict this algorithm of NCCL, as Ring.")] = None,
     protocol: Annotated[str | None, typer.Option(help="Predict this protocol of NCCL, as LL.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot_file: Annotated[
-        Path | None, typer.Option("--plot", help="Draw busbw over sizes to this file: .svg, .png or .pdf.")
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write the simulated schedule to this file, for ui.perfetto.dev.")
-    ] = None,
 ) -> None:
     """Predicts the time of an NCCL collective on machines, with its 90 % interval, its bottleneck and a lower bound.
 
@@ -374,14 +312,10 @@ def predict(
     nbytes, on_these = _sizes(begin, end, factor, bucket), machines(on, gpu)
     size = None if bucket is None else sizes.parse(bucket)
     question = Question(collective, nbytes, launch, nccl_version, size, _settings(env or ()), algorithm, protocol)
-    _check(question, on_these, plot_file, trace)
+    if size is not None and not 0 < size <= nbytes[0]:
+        raise InvalidArgument(f"--bucket is {size} bytes: pass at least 1, and at most -b")
     found = ask_all(question, on_these)
     if as_json:
         print(_json(question, found))
     else:
         _show(question, found)
-    if plot_file is not None:
-        plot.draw_panels([panel(question, found)], "busbw, GB/s", plot_file, is_log=len(found) > 1)
-        typer.echo(f"drawn to {plot_file}", err=True)
-    if trace is not None:
-        typer.echo(f"traced to {trace}: {_trace(found[0][0], collective, launch, trace)}", err=True)
