@@ -216,19 +216,6 @@ def test_counts_that_no_memory_holds_are_refused_before_they_are_added_up():
         node.all_gather([endless] * n)
 
 
-def test_a_rank_has_one_communicator_and_there_is_none_of_a_rank_that_there_is_not():
-    node = nvcoll.Node(2)
-    team = node._team()
-    try:
-        first = team.communicator(0, None)
-        assert first.rank == 0
-        for rank in (0, 9, -1):
-            with pytest.raises(nvcoll.InvalidArgument):
-                team.communicator(rank, None)
-    finally:
-        team.end()
-
-
 @pytest.mark.parametrize(("size", "nbytes"), [("64K", 65536), ("1GiB", 2**30), (1e9, 10**9), ("140MB", 140_000_000)])
 def test_sizes_are_written_alike_everywhere(size, nbytes):
     machine = nvcoll.fabric("hgx-h100")

@@ -13,19 +13,15 @@ import threading
 import time
 from typing import Any
 
-import numpy as np
 import pytest
-from drawn import HAS_ROOT, OF_ONE_PART, ROWS, Call, Choice, forms_of, pairs_of
+from drawn import HAS_ROOT, OF_ONE_PART, PAIRS, ROWS, Call, Choice, forms_of, pairs_of
 
 import nvcoll
-from nvcoll import oracle
-from nvcoll._nvcoll import algorithms, ops
-from nvcoll.cli.bench.timing import dtype_named
+from nvcoll._nvcoll import algorithms
 
 ROUNDS = int(os.environ.get("NVCOLL_STRESS_ROUNDS", "100"))
 FIRST = int(os.environ.get("NVCOLL_STRESS_FIRST", "0"))
 ALGORITHMS = [row.name for row in algorithms() if row.collective == "all_reduce"]
-PAIRS = [(row.name, dtype) for row in ops() for dtype in row.dtypes]
 COUNTS = [0, 1, 2, 7, 31, 64, 509, 4099, 40_000]
 WORLD_SIZES = [1, 2, 2, 3, 3, 4, 5, 6, 8, 13]
 
@@ -37,40 +33,13 @@ pytestmark = pytest.mark.timeout(max(300, ROUNDS))
 nodes: dict[tuple[int, int], nvcoll.Node] = {}
 
 
-class Reduction:
-    """One all_reduce: what is called, with which inputs, and the bits that must come out."""
-
-    def __init__(self, rng: random.Random, world_size: int) -> None:
-        self.op, dtype = rng.choice(PAIRS)
-        self.algorithm, self.path = rng.choice(ALGORITHMS), rng.choice(["mapped", "staged", "pushed"])
-        self.in_place = rng.random() < 0.6
-        count = rng.choice(COUNTS)
-        values = np.random.default_rng(rng.getrandbits(32))
-        self.inputs = [values.integers(-100, 100, count).astype(dtype_named(dtype)) for _ in range(world_size)]
-        lowest = 0 if dtype.startswith("u") else -4
-        self.scalars = [float(rng.randint(lowest, 4)) for _ in range(world_size)]
-        schedule = nvcoll.schedule("all_reduce", self.algorithm, world_size=world_size, in_place=self.in_place)
-        with np.errstate(all="ignore"):
-            self.expected = oracle.all_reduce(schedule, self.inputs, self.op, self.scalars)
-
-    def run(self, comm: nvcoll.Communicator) -> None:
-        x = self.inputs[comm.rank].copy()
-        out = None if self.in_place else np.empty_like(x)
-        op = nvcoll.premul_sum(self.scalars[comm.rank]) if self.op == "premul_sum" else self.op
-        result = comm.all_reduce(x, op, algorithm=self.algorithm, path=self.path, out=out)
-        self.check(comm.rank, result)
-
-    def drive(self, node: nvcoll.Node, **options) -> None:
-        arrays = [x.copy() for x in self.inputs]
-        out = None if self.in_place else [np.empty_like(x) for x in arrays]
-        op = nvcoll.premul_sum(self.scalars) if self.op == "premul_sum" else self.op
-        results = node.all_reduce(arrays, op, algorithm=self.algorithm, path=self.path, out=out, **options)
-        for rank, result in enumerate(results):
-            self.check(rank, result)
-
-    def check(self, rank: int, result: np.ndarray) -> None:
-        where = f"rank {rank}: {self.algorithm} {self.path} {self.op} {result.dtype} {result.size}"
-        assert oracle.same_bits(result, self.expected[rank]), where
+def reduction(rng: random.Random, world_size: int, *, is_spmd: bool = True) -> Call:
+    """Makes an all_reduce of any op, dtype, algorithm and path."""
+    op, dtype = rng.choice(PAIRS)
+    choice = Choice("all_reduce", rng.choice(ALGORITHMS), world_size, rng.choice(COUNTS), op=op, dtype=dtype)
+    choice.path, choice.form = rng.choice(["mapped", "staged", "pushed"]), rng.choice(["in place", "out"])
+    choice.seed = rng.getrandbits(32)
+    return Call(choice, is_spmd=is_spmd)
 
 
 def barrier(comm: nvcoll.Communicator) -> None:
@@ -90,7 +59,7 @@ def dawdle(rng: random.Random) -> None:
 
 def random_calls(rng: random.Random, world_size: int) -> list:
     makes = rng.randint(1, 8)
-    return [Reduction(rng, world_size).run if rng.random() < 0.75 else barrier for _ in range(makes)]
+    return [reduction(rng, world_size).run if rng.random() < 0.75 else barrier for _ in range(makes)]
 
 
 def spmd_round(number: int) -> None:
@@ -190,7 +159,7 @@ class Groups:
         script: list[tuple[int, Any]] = []
         for _ in range(rng.randint(1, 8) if comms else 0):
             at = rng.choice(comms)
-            script.append((at, Reduction(rng, len(self.ranks[at])).run if rng.random() < 0.75 else barrier))
+            script.append((at, reduction(rng, len(self.ranks[at])).run if rng.random() < 0.75 else barrier))
         for at in comms:
             if at > 0 and rng.random() < 0.1:
                 script.insert(rng.randint(0, len(script)), (at, rng.choice(self.ranks[at])))
@@ -281,7 +250,7 @@ def driven_round(number: int, thread: int, node: nvcoll.Node) -> None:
     rng = random.Random(number * 10 + thread)
     if rng.random() < 0.5:
         with contextlib.suppress(nvcoll.Timeout):
-            Reduction(rng, node.world_size).drive(node, timeout=rng.choice([0, 1e-5, 1e-4]))
+            reduction(rng, node.world_size, is_spmd=False).drive(node, timeout=rng.choice([0, 1e-5, 1e-4]))
     if rng.random() < 0.2:
         with pytest.raises(ValueError, match="injected"):
             failing = rng.randrange(node.world_size)
@@ -292,7 +261,7 @@ def driven_round(number: int, thread: int, node: nvcoll.Node) -> None:
                 comm.barrier(timeout=WATCHDOG_S)
 
             node.run(program)
-    Reduction(rng, node.world_size).drive(node, timeout=WATCHDOG_S)
+    reduction(rng, node.world_size, is_spmd=False).drive(node, timeout=WATCHDOG_S)
 
 
 def test_nodes_in_several_threads_work_after_every_timeout_and_abort():

@@ -1,12 +1,11 @@
-//! What the engine refuses, and in which words: programs of other ranks, a rank that is asked for twice, arrays of two ranks
-//! that overlap, calls that differ; and how a call ends in which a worker panics.
+//! What the engine refuses, and in which words: programs of other ranks, arrays of two ranks that overlap, a split beside a
+//! barrier; and how a call ends in which a worker panics.
 
 use nvcoll_core::algorithm;
-use nvcoll_core::collective::{ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BARRIER, BROADCAST};
+use nvcoll_core::collective::{ALL_REDUCE, BARRIER, BROADCAST};
 use nvcoll_core::counts::Counts;
-use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_engine::call::{Call, CallPurpose};
+use nvcoll_engine::call::Call;
 use nvcoll_engine::memory::strided::{Axis, Layout};
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::ranks::node::Node;
@@ -57,25 +56,6 @@ fn a_program_of_another_number_of_ranks_is_refused() {
     // SAFETY: as above.
     is_refused(unsafe { member.run_batch(&mut batch, watchdog(), &mut || false) }, "the program is of 4 ranks");
     assert_eq!(data, [[1f32; 4]; 2], "nothing moved");
-}
-
-#[test]
-fn a_rank_has_one_member_and_only_ranks_of_the_team_have_one() {
-    let team = Team::new(2);
-    is_refused(team.member(2).map(drop), "found rank 2, expected one from 0 to 1");
-    let first = team.member(0).unwrap();
-    is_refused(team.member(0).map(drop), "rank 0 has its communicator already");
-    let node = Node::new(2, Some(1)).unwrap();
-    let program = node.program_of_rank(&Call::without_data(&BARRIER), None).unwrap();
-    let nothing = Buffers::new(std::ptr::null_mut(), std::ptr::null_mut(), 1.0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // SAFETY: a barrier touches no buffer.
-            unsafe { team.member(1).unwrap().run(&program, nothing, watchdog()) }.unwrap();
-        });
-        // SAFETY: as above.
-        unsafe { first.run(&program, nothing, watchdog()) }.unwrap();
-    });
 }
 
 /// Makes one call on every rank of a team of two, each on a packed copy of its array; returns what each rank was told.
@@ -185,59 +165,6 @@ fn strided_arrays_in_batches_of_two_ranks_are_refused_if_they_share_a_byte() {
         });
         assert!(found.iter().all(|outcome| is_overlap(outcome) == shares), "{found:?}");
     }
-}
-
-/// Returns what two ranks are told that call these; both are told the same.
-fn mismatch(calls: [Call; 2]) -> String {
-    let team = Team::new(2);
-    let run = |rank: u32, call: &Call| {
-        let program = Node::new(2, Some(1)).unwrap().program_of_rank(call, None).unwrap();
-        let mut data = [1f32; 64];
-        let start: *mut u8 = data.as_mut_ptr().cast();
-        // SAFETY: more live floats than any call here has; calls that differ move nothing.
-        unsafe { team.member(rank).unwrap().run(&program, Buffers::new(start, start, 1.0), watchdog()) }
-            .unwrap_err()
-            .to_string()
-    };
-    let [of_zero, of_one] = &calls;
-    let [zero, one] = std::thread::scope(|scope| {
-        let one = scope.spawn(|| run(1, of_one));
-        [run(0, of_zero), one.join().unwrap()]
-    });
-    assert_eq!(zero, one);
-    zero
-}
-
-#[test]
-fn a_mismatch_tells_two_calls_apart_that_read_alike() {
-    let table = |counts: [usize; 2]| Call {
-        collective: &ALL_GATHER,
-        counts: Counts::Table(counts.into()),
-        ..Call::without_data(&ALL_GATHER)
-    };
-    let found = mismatch([table([2, 3]), table([3, 2])]);
-    assert!(found.contains("their tables differ first in part 0, 2 and 3 elements"), "{found}");
-
-    let named = |name: &str| Call { algorithm: name.into(), ..call() };
-    let found = mismatch([named("two_level(per_node=2)"), named("two_level(per_node=1)")]);
-    assert!(found.contains("two_level(per_node=2)") && found.contains("two_level(per_node=1)"), "{found}");
-}
-
-#[test]
-fn a_mismatch_names_what_the_user_called() {
-    let data = Call {
-        dtype: DType::I32,
-        counts: Counts::Even(8),
-        aliasing: Aliasing::InPlace,
-        ..Call::without_data(&ALL_GATHER)
-    };
-    let rows = Call { purpose: CallPurpose::RowsOfCounts, ..data.clone() };
-    let found = mismatch([rows.clone(), data]);
-    assert!(found.contains("rank 0 called all_to_all with a row of counts, but rank 1 called all_gather"), "{found}");
-    let whole = Call { counts: Counts::Even(8), ..Call::without_data(&ALL_TO_ALL) };
-    let found = mismatch([rows, whole]);
-    assert!(found.contains("rank 1 called all_to_all of 8"), "{found}");
-    assert!(found.ends_with("with a row of `counts` on every rank or on none"), "{found}");
 }
 
 #[test]
