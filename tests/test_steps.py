@@ -9,9 +9,9 @@ from command_line import LIMIT_S, PROGRAM
 
 from nvcoll import fabric
 from nvcoll.cost.buckets import bucket_hints
+from nvcoll.cost.counts import heard
 from nvcoll.cost.price import Pricer
 from nvcoll.cost.report import report_of
-from nvcoll.ranks.rank_counts import heard
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="ranks are processes on Linux only")
 

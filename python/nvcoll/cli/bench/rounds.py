@@ -19,8 +19,8 @@ import numpy as np
 import nvcoll
 from nvcoll import Communicator
 from nvcoll._nvcoll import collectives
-from nvcoll.cli.bench.timing import Candidate, dtype_named
-from nvcoll.cli.operands import Array
+from nvcoll.cli.bench.timing import Candidate, dtype_named, layout_of
+from nvcoll.cli.operands import Operands
 
 MODES = {"tile": ("mapped", False), "staged": ("staged", False), "ranks": ("mapped", True)}
 """For each mode, the path, and whether every rank calls for itself."""
@@ -32,9 +32,6 @@ candidate (the engine's `store_choice.rs`)."""
 
 ROW, ROW_BYTES = 10, 4 << 20
 """The largest number of calls in a row, and the bytes that they may move together. Chosen."""
-
-Passed = tuple[list[Array | None], list[Array | None] | None]
-"""The array and the ``out`` that each rank passes; None if it passes none."""
 
 
 @dataclass
@@ -67,46 +64,17 @@ class Call:
         """The arguments of a call beside its arrays."""
         return {"root": self.root} if self.has_root else {}
 
-    def arrays(self) -> Passed:
-        """Makes the array and the ``out`` of each rank; None if it passes none."""
-        n, is_cut = self.world_size, self.collective in CUT
+    def operands(self) -> Operands:
+        """Makes the arrays of all ranks."""
+        layout = layout_of(self.collective, self.world_size, self.count, self.root)
         # Small numbers, which every dtype holds, and whose sums do too.
-        whole = [(np.arange(self.count) % 3 + rank % 2).astype(dtype_named(self.dtype)) for rank in range(n)]
-        own = [np.split(x, n)[rank] for rank, x in enumerate(whole)] if is_cut else whole
-        apart = own if self.in_place else [x.copy() for x in own]
-        own_of_root = [x if rank == self.root else x.copy() for rank, x in enumerate(apart)]
-        match self.collective:
-            case "reduce_scatter":
-                return _listed(whole), _listed(apart)
-            case "all_gather":
-                return _listed(apart), _listed(whole)
-            case "gather":
-                return _listed(own_of_root), self._on_root(whole)
-            case "scatter":
-                return self._on_root(whole), _listed(own_of_root)
-            case "all_to_all":
-                return _listed(whole), [x.copy() for x in whole]
-            case "reduce":
-                return _listed(whole), None if self.in_place else self._on_root(apart)
-            case _:
-                return _listed(whole), None if self.in_place else _listed(apart)
-
-    def _on_root(self, arrays: Sequence[Array]) -> list[Array | None]:
-        return [x if rank == self.root else None for rank, x in enumerate(arrays)]
-
-    def plan(self, node: nvcoll.Node, passed: Passed, algorithm: str, path: str) -> nvcoll.Plan:
-        """Plans the call for all ranks, by an algorithm."""
-        inputs, outs = passed
-        own, out = self._passed_at_once(inputs), None if outs is None else self._passed_at_once(outs)
-        return node.plan(self.collective, own, algorithm=algorithm, out=out, path=path, **self.arguments)
-
-    def _passed_at_once(self, arrays: list[Array | None]) -> Any:
-        """Returns the argument of a caller of all ranks: the arrays, or the root's if only the root passes one."""
-        return arrays if all(x is not None for x in arrays) else arrays[self.root]
-
-
-def _listed(arrays: Sequence[Array]) -> list[Array | None]:
-    return list(arrays)
+        data = [
+            None if count is None else (np.arange(count) % 3 + rank % 2).astype(dtype_named(self.dtype))
+            for rank, count in enumerate(layout.inputs)
+        ]
+        operands = Operands(layout, data, self.in_place)
+        operands.rewrite()
+        return operands
 
 
 CUT = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
@@ -126,15 +94,15 @@ def measure(node: nvcoll.Node, mode: str, call: Call, names: Sequence[str], roun
 
 
 def _by_one(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) -> dict[str, list[float]]:
-    passed = call.arrays()
-    inputs, _ = passed
-    candidates = {name: Candidate(_row(call.plan(node, passed, name, path), call.row), []) for name in order[0]}
-    fresh = [None if x is None else x.copy() for x in inputs]
+    operands = call.operands()
+    arrays, out = operands.arguments()
+    candidates = {}
+    for name in order[0]:
+        plan = node.plan(call.collective, arrays, algorithm=name, out=out, path=path, **call.arguments)
+        candidates[name] = Candidate(_row(plan, call.row), [])
     for number, names in enumerate(order):
         for name in names:
-            for x, data in zip(inputs, fresh, strict=True):
-                if x is not None and data is not None:
-                    np.copyto(x, data)
+            operands.rewrite_inputs()
             candidates[name].run(is_counted=number >= SETTLING)
     return {name: candidate.seconds for name, candidate in candidates.items()}
 
@@ -150,17 +118,17 @@ def _row(plan: nvcoll.Plan, calls: int) -> Callable[[], float]:
 
 
 def _by_ranks(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) -> dict[str, list[float]]:
-    inputs, outs = call.arrays()
+    operands = call.operands()
 
     def program(comm: Communicator) -> dict[str, list[float]]:
-        x, out = inputs[comm.rank], None if outs is None else outs[comm.rank]
-        fresh = None if x is None else x.copy()
+        x, out = operands.arguments_of(comm.rank)
+        own, fresh = operands.inputs[comm.rank], operands.data[comm.rank]
         method = getattr(comm, call.collective)
         seconds: dict[str, list[float]] = {name: [] for name in order[0]}
         for number, names in enumerate(order):
             for name in names:
-                if x is not None and fresh is not None:
-                    np.copyto(x, fresh)
+                if own is not None and fresh is not None:
+                    np.copyto(own, fresh)
                 comm.barrier()
                 start = time.perf_counter()
                 for _ in range(call.row):
