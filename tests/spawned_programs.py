@@ -95,10 +95,6 @@ def fail_in_turn(comm, path):
     raise (nvcoll.Aborted("rank 2 has failed"), KeyError("one"), ValueError("two"))[comm.rank]
 
 
-def add(comm, count):
-    return comm.all_reduce(np.full(count, comm.rank + 1.0))
-
-
 def fail_while_others_reduce(comm):
     if comm.rank == 1:
         raise ValueError("boom")

@@ -315,12 +315,6 @@ def test_the_progress_bar_is_drawn_on_a_terminal_only_and_without_colour_if_aske
         assert ("\x1b[3" in text or "\x1b[9" in text) == (not no_color)
 
 
-def test_sentences_are_wrapped_on_a_narrow_terminal():
-    text = on_terminal("bench", "-n", "2", "-b", "1K", "--rounds", "2", "-a", "ring", columns=50)
-    prose = text.replace("\r", "").split("\nwhy ")[1].splitlines()
-    assert max(map(len, prose)) <= 50
-
-
 def on_terminal(*arguments, columns, **environment):
     """Runs the command with a pseudo-terminal as stdout and stderr."""
     ours, theirs = pty.openpty()

@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-import nvcoll
-
 SCRIPT = """
 import sys
 import numpy as np
@@ -47,15 +45,6 @@ def test_the_table_has_every_call_of_every_node_on_every_machine(tmp_path):
     (row,) = document["rows"]
     assert (row["collective"], row["nbytes"], row["algorithm"], row["times"]) == ("all_reduce", 1024, "ring", 3)
     assert [total["fabric"] for total in document["totals"]] == ["hgx-h100", "pcie4-8-staged"]
-
-
-def test_the_launch_is_that_of_predict(tmp_path):
-    script, found = script_of(tmp_path, SCRIPT), tmp_path / "found.json"
-    text = run("--on", "hgx-h100[0-3]", "--launch", "framework", "--save", found, script).stdout
-    predicted = nvcoll.fabric("hgx-h100[0-3]").predict("all_reduce", 1024, launch="framework")
-    document = json.loads(found.read_text())
-    assert document["totals"][0]["time_us"] == pytest.approx(3 * predicted.time_us)
-    assert document["launch"] == "framework" and "launched framework" in text
 
 
 def test_the_script_sees_what_python_shows_it(tmp_path):
@@ -99,13 +88,6 @@ def test_calls_of_threads_that_outlive_the_script_are_in_the_table(tmp_path):
     assert "scan" in run(script_of(tmp_path, SCRIPT + late + "threading.Thread(target=late).start()\n")).stdout
 
 
-def test_more_ranks_than_a_machine_has_gpus_are_no_number(tmp_path):
-    more = "nvcoll.Node(12).all_reduce(np.ones((12, 4)))\n"
-    text = run("--on", "hgx-h100,gb200-nvl72", script_of(tmp_path, SCRIPT + more)).stdout
-    assert "1 call without an answer, not in the total: hgx-h100 has 8 GPUs" in text
-    assert "gb200-nvl72 has 72" not in text
-
-
 def test_a_script_that_makes_no_collective_is_told_so(tmp_path):
     lines = run(script_of(tmp_path, "print(1)\n")).stdout.splitlines()
     assert lines[-2] == "no collectives were made" and "not validated" not in lines
@@ -124,11 +106,6 @@ def test_json_stands_behind_the_output_of_the_script_and_no_file_is_called_dash(
     assert text.startswith("done\n")
     assert json.loads(text.removeprefix("done\n"))["rows"][0]["times"] == 3
     assert "-" in run("--json", "-", cwd=tmp_path, status=2).stderr and not (tmp_path / "-").exists()
-
-
-def test_repeated_machines_are_all_priced(tmp_path):
-    text = run("--on", "hgx-h100", "--on", "hgx-a100", script_of(tmp_path, SCRIPT)).stdout
-    assert "hgx-h100 us" in text and "hgx-a100 us" in text
 
 
 def test_nodes_without_ranks_are_named_with_the_way_to_use_them(tmp_path):

@@ -232,22 +232,6 @@ def test_what_is_refuted_is_not_compared_in_python():
         nvcoll.compare("hgx-h100", [forgets], sizes=[KIB])
 
 
-@pytest.mark.parametrize("listed", ["64M,1G", "1K..1G", "127M,129M"])
-def test_the_size_from_which_predictions_are_validated_does_not_depend_on_the_sweep(listed):
-    text = cli("compare", "ring", "--on", "hgx-b200", "--sizes", listed).stdout
-    assert "of NCCL's times: not validated; from 128 MiB validated on" in text
-    assert "algorithms are simulated, not validated" in text
-
-
-def test_repeated_machines_are_all_compared():
-    lines = cli("compare", "ring", "--on", "hgx-h100", "--on", "hgx-a100,dgx2", "-b", "1K").stdout.splitlines()
-    assert [line.split()[0] for line in lines if " x " in line and not line.startswith(" ")] == [
-        "hgx-h100",
-        "hgx-a100",
-        "dgx2",
-    ]
-
-
 def test_where_none_runs_is_an_error_with_every_reason():
     with pytest.raises(nvcoll.InvalidArgument, match=r"none runs on dgx1-v100: nvswitch: .*at_switch"):
         compared("dgx1-v100", [MIB], ["nvswitch"])
@@ -306,11 +290,6 @@ def test_what_is_refuted_is_not_timed(mine):
 )
 def test_sizes_are_a_list_or_a_sweep(begin, end, factor, listed, expected):
     assert compare.sizes_of(begin, end, factor, listed) == expected
-
-
-def test_one_gpu_has_nobody_to_talk_to():
-    with pytest.raises(nvcoll.InvalidArgument, match="nobody to talk to"):
-        compared("hgx-h100[0]", [MIB], ["ring"])
 
 
 @pytest.mark.parametrize(

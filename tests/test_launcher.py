@@ -133,22 +133,6 @@ def test_standard_input_goes_to_rank_0_alone(script):
     assert lines == {0: [r"'one\ntwo\n'"], 1: ["''"], 2: ["''"]}
 
 
-def test_ranks_join_and_make_calls_with_each_other(script):
-    call = "import numpy, nvcoll\ncomm = nvcoll.init()\nprint(comm.all_reduce(numpy.ones(3))[0])\n"
-    assert by_rank(run(3, script(call))[0]) == {rank: ["3.0"] for rank in range(3)}
-
-
-def test_a_killed_rank_is_named_though_it_ends_the_calls_of_others(script):
-    die = "if rank == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\n"
-    err = run(3, script(f"import nvcoll\ncomm = nvcoll.init()\n{die}comm.barrier()\n"), status=137)[1].decode()
-    assert err.endswith("nvcoll: rank 1 was killed by signal 9 (SIGKILL)\n") and "[1]" not in err
-
-
-def test_several_jobs_side_by_side_do_not_disturb_each_other(script):
-    jobs = [start(2, script("time.sleep(0.2)\nprint(rank)\n")) for _ in range(3)]
-    assert all(sorted(end(job, 0)[0].splitlines()) == ["[0] 0", "[1] 1"] for job in jobs)
-
-
 # their output
 
 
@@ -269,11 +253,6 @@ def test_ranks_that_do_not_end_are_killed_and_named(script):
     _, err = run(3, script(stay + SLEEP), status=3, program=[sys.executable, "-c", GRACE])
     said = "nvcoll: rank 1 ended with status 3; ranks 0 and 2 did not end within 0.2 s, and had to be killed\n"
     assert err.decode() == said
-
-
-def test_a_rank_that_ends_early_without_a_failure_ends_nothing(script):
-    lines = by_rank(run(3, script("if rank:\n    time.sleep(0.2 * rank)\n    print('done')\n"))[0])
-    assert lines == {1: ["done"], 2: ["done"]}
 
 
 def test_a_rank_that_fails_ends_nothing_if_the_job_keeps_going(script):

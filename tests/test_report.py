@@ -258,18 +258,6 @@ def test_a_launch_is_that_of_predictions_in_the_report_and_in_the_clock():
     assert node.clock_us > node.report(launch="process_per_gpu").totals[0].time_us
 
 
-@pytest.mark.parametrize(("launch", "message"), [("graph", "CUDA graph"), ("", "no launch is called ``")])
-def test_a_launch_that_is_none_is_a_typed_error_and_no_floor(launch, message):
-    node = nvcoll.Node(2, on=BOARD)
-    for asks in (
-        lambda: nvcoll.Node(2, launch=launch),
-        lambda: node.report(launch=launch),
-        lambda: node.report(on=BOARD, launch=launch),
-    ):
-        with pytest.raises(nvcoll.InvalidArgument, match=message):
-            asks()
-
-
 def test_a_group_of_ranks_is_priced_on_its_own_gpus():
     two = nvcoll.cluster(BOARD, nodes=2, network="ib-ndr-8")
     node = nvcoll.Node(16)
@@ -307,12 +295,6 @@ def test_the_clock_is_the_sum_over_the_calls_of_the_busiest_rank():
     prices = {row.ranks: row.prices[0].time_us for row in report.rows}
     assert node.clock_us == pytest.approx(2 * prices[0, 1, 2, 3] + 2 * prices[2, 3])
     assert node.clock_us == report.totals[0].time_us
-
-
-def test_a_machine_may_have_more_gpus_than_the_node_has_ranks():
-    node = nvcoll.Node(RANKS, on=BOARD)
-    node.all_reduce(ones(1000))
-    assert node.clock_us == nvcoll.fabric("hgx-h100[0-3]").predict("all_reduce", 4000).time_us
 
 
 @pytest.mark.parametrize(

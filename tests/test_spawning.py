@@ -72,10 +72,6 @@ def test_results_may_be_large():
     assert isinstance(found[0], np.ndarray)
 
 
-def test_ranks_make_calls_with_each_other():
-    assert all((one == 6.0).all() for one in run(programs.add, 3, 1000))
-
-
 def test_a_thread_may_spawn_beside_another():
     found = [None] * 2
 
@@ -305,22 +301,12 @@ def end_by_an_interruption(path):
     thread.join()
 
 
-def end_by_a_bad_result(_path):
-    failure_of(programs.of_the_rank, 2)
-
-
-def end_before_the_start(_path):
-    failure_of(lambda comm: None, 2)
-
-
 ENDS = [
     end_well,
     end_by_an_exception,
     end_by_a_death,
     end_by_a_timeout,
     end_by_an_interruption,
-    end_by_a_bad_result,
-    end_before_the_start,
 ]
 
 
