@@ -153,6 +153,70 @@ def test_a_timeout_says_that_the_missing_rank_is_stopped():
     assert "; the process of rank 1 is stopped: continue it by SIGCONT" in out, (out, errors)
 
 
+def test_calls_after_one_that_a_signal_handler_ended_raise_aborted():
+    program = """
+    class Late(Exception): ...
+
+    def late(*_):
+        raise Late
+
+    comm = nvcoll.init(timeout=60)
+    comm.barrier()
+    if comm.rank == 1:
+        sys.stdin.readline()
+        sys.exit()
+    work = comm.all_reduce(np.ones(2), async_op=True)
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        comm.barrier()
+    except Late:
+        print("late", end=" ")
+    x = np.ones(2)
+    send, isend, split = (lambda: comm.send(x, 1)), (lambda: comm.isend(x, 1)), (lambda: comm.split(0))
+    for call in (work.wait, comm.barrier, send, isend, split):
+        try:
+            call()
+        except nvcoll.Aborted as error:
+            print("rank 0 was interrupted" in str(error), end=" ")
+    """
+    processes = start(2, program, "interrupted", stdin=True)
+    out, errors = processes[0].communicate(timeout=WAIT_S)
+    print(file=processes[1].stdin, flush=True)
+    results(processes[1:])
+    assert (out.split(), errors) == (["late"] + ["True"] * 5, "")
+
+
+def test_a_handler_that_ends_the_rank_in_the_middle_of_a_call_is_refused():
+    program = """
+    def ends(*_):
+        global work
+        work = comm.all_reduce(np.ones(2), async_op=True)
+        try:
+            nvcoll.finalize()
+        except nvcoll.Busy as error:
+            print("handler of a signal" in str(error), flush=True)
+
+    comm = nvcoll.init(timeout=60)
+    comm.barrier()
+    if comm.rank == 1:
+        sys.stdin.readline()
+        comm.barrier()
+        work = comm.all_reduce(np.ones(2), async_op=True)
+    else:
+        signal.signal(signal.SIGALRM, ends)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        comm.barrier()
+    print(work.wait())
+    """
+    processes = start(2, program, "handler", stdin=True)
+    said = processes[0].stdout.readline()
+    print(file=processes[1].stdin, flush=True)
+    ends = results(processes)
+    assert said == "True\n", (said, ends)
+    assert [(status, out, errors) for status, out, errors in ends] == [(0, "[2. 2.]\n", "")] * 2
+
+
 @pytest.fixture
 def small_group():
     """A control group of 256 MiB, into which processes may be put by writing their numbers to a file; its path."""

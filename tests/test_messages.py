@@ -1,6 +1,7 @@
 """Sends and receives between ranks that are threads or processes."""
 
 import asyncio
+import threading
 import time
 from functools import partial
 
@@ -447,3 +448,26 @@ def job():
 @given(program=exchanges(3))
 def test_random_exchanges_between_processes_match_as_in_mpi(job, program):
     assert job.run(RandomExchange(program)) == [True] * 3
+
+
+def messages_beside_calls(comm):
+    peer, out = 1 - comm.rank, np.empty(10)
+
+    def calls():
+        for _ in range(200):
+            comm.all_reduce(np.zeros(20_000), async_op=True).wait()
+
+    thread = threading.Thread(target=calls)
+    thread.start()
+    try:
+        for number in range(3000):
+            comm.sendrecv(np.full(10, float(number)), peer, out, peer)
+            assert (out == number).all()
+    finally:
+        thread.join()
+    return comm.rank
+
+
+def test_messages_of_one_thread_are_never_refused_because_calls_of_the_rank_are_in_flight():
+    with Job(2) as job:
+        assert job.run(messages_beside_calls) == [0, 1]

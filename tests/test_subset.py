@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from processes import results, start
 
 import nvcoll
 from nvcoll.testing import Fault, run_ranks
@@ -129,7 +130,6 @@ def test_the_death_of_a_rank_ends_the_subset_of_the_others():
 
 def waits_elsewhere(comm):
     other = comm.split(0)
-    comm._move_in_background()
     x, y = np.full(1 << 20, float(comm.rank)), np.empty(1 << 20)
     if comm.rank == 0:
         work = comm.isend(x, 1)
@@ -150,7 +150,6 @@ def test_a_message_moves_though_its_sender_waits_in_another_communicator(run):
 
 
 def callbacks(comm):
-    comm._move_in_background()
     x, over = np.zeros(1 << 20), threading.Event()
     if comm.rank == 0:
         work = comm.irecv(x, 1)
@@ -168,7 +167,6 @@ def test_a_transfer_ends_though_nobody_asks(run):
 
 
 def overdue(comm):
-    comm._move_in_background()
     over = threading.Event()
     if comm.rank == 0:
         work = comm.irecv(np.empty(3), 1, timeout=0.2)
@@ -186,7 +184,6 @@ def test_a_receive_ends_at_its_deadline_though_nobody_asks(run):
 
 def crowd(comm):
     """Several threads of each rank send and receive at once."""
-    comm._move_in_background()
     n, found, peer = 40, [], 1 - comm.rank
 
     def exchange(tag):
@@ -209,3 +206,18 @@ def crowd(comm):
 @KINDS
 def test_threads_of_a_rank_send_and_receive_at_once(run):
     assert run(2, crowd) == [(160, True)] * 2
+
+
+def test_a_rank_that_waits_in_subset_beside_one_that_raises_gets_aborted():
+    program = """
+    comm = nvcoll.init(timeout=60)
+    if comm.rank == 0:
+        time.sleep(0.3)
+        raise ValueError("the program fails")
+    try:
+        comm.subset([0, 1])
+    except nvcoll.Aborted as error:
+        print(error)
+    """
+    _, (status, out, errors) = results(start(2, program, "raises beside a subset"))
+    assert (status, out, errors) == (0, "rank 0 failed: the call was aborted\n", "")

@@ -9,17 +9,12 @@ from typing import Any
 
 from nvcoll._nvcoll import Work
 
-POLL_S = 0.0005
-"""The time between two polls of a send or a receive. The transfer moves only when it is polled. Chosen."""
-
 
 def outcome(work: Work) -> Generator[Any, None, Any]:
     """Yields to the running loop until the call is over, and returns the result of the call.
 
     If the task is cancelled meanwhile, it stops waiting, and the call stays in flight.
     """
-    while work._is_polled and not work.done():
-        yield from asyncio.sleep(POLL_S).__await__()
     if not work.done():
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 
 from nvcoll import _nvcoll
-from nvcoll._nvcoll import Communicator, InvalidArgument
+from nvcoll._nvcoll import Busy, Communicator, InvalidArgument
 from nvcoll.cost.report import announce
 from nvcoll.cost.steps import MarkedCounts
 from nvcoll.ranks.job import JobSettings, settings
@@ -125,7 +125,11 @@ def finalize() -> None:
     global _current
     membership, _current = _current, None
     if membership is not None and membership.process == os.getpid():
-        membership.job.leave()
+        try:
+            membership.job.leave()
+        except Busy:
+            _current = membership
+            raise
 
 
 def fail() -> None:

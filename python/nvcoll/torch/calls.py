@@ -51,7 +51,6 @@ class Calls:
         self._in_flight: set[CallWork] = set()
         self._block: list[CallWork] | None = None
         self.set_timeout(timeout)
-        self._comm._move_in_background()
 
     def rank(self) -> int:
         return self._comm.rank

@@ -1,26 +1,19 @@
-//! The mailbox of a rank: its streams, its transfers, and its waits for them.
+//! The mailbox of a rank: its streams and its transfers.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::incoming::{Incoming, OfferedReceive, StreamFailure};
 use super::matching::{Matching, MessageContent, PostedReceive, UnmatchedMessage};
 use super::outgoing::{Outgoing, PendingSend};
 use super::stream::{MessageStream, StreamWords};
 use super::transfer::{Direction, Envelope, MessageBuffer, MessageTransfer};
-use crate::deadline::WaitLimit;
+use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
-use crate::memory::world::notice::Notice;
-use crate::memory::world::notice_board::PostedNotice;
 use crate::memory::world::World;
-use crate::run::doings::doings;
 use crate::run::fault::{Fault, Moment};
 use crate::run::quiesce::{ring_everybody, sleep_until_quiet};
-use crate::run::report::{error_of, timed_out_before};
-use crate::sync::atomic::pause;
-use crate::sync::backoff::{give_way, Backoff, Next};
-use crate::sync::record::WORDS;
-use crate::sync::{Cause, Doorbell, Pair, Visitors};
+use crate::run::report::{ended_before, error_of};
+use crate::sync::{Cause, Doorbell, Pair};
 
 /// The messages of one rank. One thread at a time uses it.
 #[derive(Debug)]
@@ -29,22 +22,19 @@ pub(crate) struct Mailbox {
     outgoing: Vec<Option<Box<Outgoing>>>,
     incoming: Vec<Option<Box<Incoming>>>,
     matching: Matching,
-    /// What its peers did when its time was up; begins with a semicolon.
-    doings: String,
     /// The number of sends and receives that it has begun.
     begun: u32,
-    /// The threads that need the mailbox now.
-    visitors: Arc<Visitors>,
+    /// The transfers whose calls have returned, each with its deadline, until their end is told.
+    issued: Vec<(Arc<MessageTransfer>, Deadline)>,
     /// What a test has asked to happen. A step is a move of any transfer.
     fault: Option<Box<Fault>>,
 }
 
 impl Mailbox {
-    /// Makes the mailbox of a rank that has sent nothing yet. A wait that may pause leaves the mailbox to `visitors`.
-    pub(crate) fn new(world_size: u32, own: u32, visitors: Arc<Visitors>) -> Self {
+    /// Makes the mailbox of a rank that has sent nothing yet.
+    pub(crate) fn new(world_size: u32, own: u32) -> Self {
         let (outgoing, incoming) = ((0..world_size).map(|_| None).collect(), (0..world_size).map(|_| None).collect());
-        let (matching, doings) = Default::default();
-        Self { own, outgoing, incoming, matching, doings, begun: 0, visitors, fault: None }
+        Self { own, outgoing, incoming, matching: Matching::default(), begun: 0, issued: Vec::new(), fault: None }
     }
 
     /// Has a fault strike in a send or receive, `calls` after the next.
@@ -54,7 +44,7 @@ impl Mailbox {
 
     /// Has a fault strike, if a test has asked for one at this moment.
     #[inline]
-    fn come_to(&mut self, world: &World, moment: Moment) {
+    pub(super) fn strike_at(&mut self, world: &World, moment: Moment) {
         if self.fault.as_mut().is_some_and(|fault| fault.reach(self.begun, moment)) {
             world.abort().raise(Cause::Failed(self.own));
             ring_everybody(world);
@@ -76,10 +66,10 @@ impl Mailbox {
         tag: u32,
     ) -> Result<Arc<MessageTransfer>> {
         self.begun = self.begun.wrapping_add(1);
-        self.come_to(world, Moment::Before);
+        self.strike_at(world, Moment::Before);
         self.check(world)?;
         let transfer = Arc::new(MessageTransfer::new(Direction::To(to), Some(tag), &buffer));
-        if let Some(error) = self.who_left(world, &transfer) {
+        if let Some(error) = self.peer_left(world, &transfer) {
             return Err(error);
         }
         if self.outgoing[to as usize].is_none() {
@@ -89,9 +79,9 @@ impl Mailbox {
         let sending = PendingSend { transfer: transfer.clone(), envelope, buffer };
         let outgoing = self.outgoing[to as usize].as_mut().expect("it was just made");
         if outgoing.begin(world, self.own, sending) {
-            Doorbell::ring_all(world.lines[to as usize].bells());
+            Doorbell::ring_all([world.lines[to as usize].message_bell()]);
         }
-        self.come_to(world, Moment::After(0));
+        self.strike_at(world, Moment::After(0));
         Ok(transfer)
     }
 
@@ -110,12 +100,12 @@ impl Mailbox {
         tag: Option<u32>,
     ) -> Result<Arc<MessageTransfer>> {
         self.begun = self.begun.wrapping_add(1);
-        self.come_to(world, Moment::Before);
+        self.strike_at(world, Moment::Before);
         self.check(world)?;
         let transfer = Arc::new(MessageTransfer::new(Direction::From(from), tag, &buffer));
         let Some(UnmatchedMessage { envelope, content }) = self.matching.message_for(&transfer) else {
             self.matching.posted.push_back(PostedReceive { transfer: transfer.clone(), buffer });
-            self.come_to(world, Moment::After(0));
+            self.strike_at(world, Moment::After(0));
             return Ok(transfer);
         };
         let incoming = self.incoming[envelope.source as usize].as_mut().expect("a message came from it");
@@ -126,15 +116,36 @@ impl Mailbox {
             }
         };
         self.note(world, outcome);
-        self.come_to(world, Moment::After(0));
+        self.strike_at(world, Moment::After(0));
         Ok(transfer)
     }
 
-    /// Says whether a transfer has begun that has not ended.
-    pub(crate) fn is_used(&self) -> bool {
-        !self.matching.posted.is_empty()
-            || self.outgoing.iter().flatten().any(|end| !end.is_idle())
-            || self.incoming.iter().flatten().any(|end| !end.is_idle())
+    /// Keeps a transfer whose call returns, until its end is told.
+    pub(super) fn keep(&mut self, transfer: Arc<MessageTransfer>, deadline: Deadline) {
+        self.issued.push((transfer, deadline));
+    }
+
+    /// Returns the transfers whose calls have returned, and the first deadline among them.
+    pub(super) fn issued(&self) -> (Vec<Arc<MessageTransfer>>, Deadline) {
+        let first = self.issued.iter().map(|(_, deadline)| *deadline).min_by_key(|one| (one.at().is_none(), one.at()));
+        (self.issued.iter().map(|(transfer, _)| transfer.clone()).collect(), first.unwrap_or_default())
+    }
+
+    /// Says whether transfers are left whose calls have returned.
+    pub(super) fn has_issued(&self) -> bool {
+        !self.issued.is_empty()
+    }
+
+    /// Takes the transfers out whose end is to be told.
+    #[inline]
+    pub(super) fn take_ended(&mut self) -> Vec<Arc<MessageTransfer>> {
+        let mut ended = Vec::new();
+        self.issued.retain(|(transfer, _)| {
+            let is_pending = transfer.outcome().is_none();
+            ended.extend((!is_pending).then(|| transfer.clone()));
+            is_pending
+        });
+        ended
     }
 
     /// Moves every transfer as far as it goes; says whether something moved.
@@ -155,97 +166,16 @@ impl Mailbox {
                 moved |= outgoing.advance(world, self.own);
             }
             if moved {
-                Doorbell::ring_all(world.lines[peer as usize].bells());
+                // Other threads of this rank may wait for what has ended here.
+                let own = world.lines[self.own as usize].message_bell();
+                Doorbell::ring_all([world.lines[peer as usize].message_bell(), own]);
             }
             has_moved |= moved;
         }
         if has_moved {
-            self.come_to(world, Moment::After(1));
+            self.strike_at(world, Moment::After(1));
         }
         has_moved
-    }
-
-    /// Waits until every one of some transfers has ended, or until a pause. If one fails, or the wait ends otherwise, all transfers of
-    /// the rank end.
-    ///
-    /// # Errors
-    /// That of the first that failed; the cause of an abort; the end of a peer; the deadline.
-    pub(crate) fn wait(
-        &mut self,
-        world: &World,
-        transfers: &[Arc<MessageTransfer>],
-        limit: &mut WaitLimit<'_>,
-        pause_at: Option<Instant>,
-    ) -> Result<()> {
-        let (mut backoff, mut posted) = (Backoff::of_rank(), None);
-        loop {
-            match outcome_of(transfers) {
-                None => {}
-                Some(Ok(())) => {
-                    self.come_to(world, Moment::Leave);
-                    return Ok(());
-                }
-                Some(Err(error)) => {
-                    // The others have arrays of the same caller.
-                    self.end_all(world, &error);
-                    return Err(error);
-                }
-            }
-            if self.advance(world) {
-                backoff = Backoff::of_rank();
-                self.look_at_limit(world, transfers, limit, world.abort().cause())?;
-                if self.is_to_pause(pause_at) {
-                    return Ok(());
-                }
-                continue;
-            }
-            let next = backoff.look();
-            if next == Next::Pause {
-                pause();
-                continue;
-            }
-            self.look_at_time(world, transfers, limit, &mut posted)?;
-            if self.is_to_pause(pause_at) {
-                return Ok(());
-            }
-            if next == Next::GiveWay {
-                give_way();
-                continue;
-            }
-            self.look_who_left(world, transfers, limit)?;
-            self.post(world, transfers, &mut posted, false);
-            let lines = &world.lines[self.own as usize];
-            let mut has_news = || {
-                let is_over = self.advance(world) || outcome_of(transfers).is_some() || world.abort().cause().is_some();
-                is_over || self.is_to_pause(pause_at)
-            };
-            let until = [limit.deadline.at(), pause_at].into_iter().flatten().min();
-            lines.message_bell().sleep(&mut has_news, until);
-        }
-    }
-
-    /// Says whether a wait gives the mailbox back for a while: at its time, or to a visitor.
-    #[inline]
-    fn is_to_pause(&self, pause_at: Option<Instant>) -> bool {
-        // A visitor rings after it has come.
-        pause_at.is_some_and(|at| self.visitors.are_waiting() || Instant::now() >= at)
-    }
-
-    /// Moves every transfer once, and ends all if one of some has no time left or nobody to wait for, as [`Mailbox::wait`] does.
-    ///
-    /// # Errors
-    /// As [`Mailbox::wait`].
-    pub(crate) fn poll(
-        &mut self,
-        world: &World,
-        transfers: &[Arc<MessageTransfer>],
-        limit: &mut WaitLimit<'_>,
-    ) -> Result<()> {
-        if self.advance(world) || outcome_of(transfers).is_some() {
-            return Ok(());
-        }
-        self.look_at_time(world, transfers, limit, &mut None)?;
-        self.look_who_left(world, transfers, limit)
     }
 
     /// Moves the sends of a rank whose program has ended, and says whether some are left. Those end that nobody will receive.
@@ -272,100 +202,29 @@ impl Mailbox {
         true
     }
 
-    /// Ends the wait as [`Mailbox::look_at_limit`] does; finds out what the peers do if the time is up.
-    fn look_at_time<'a>(
-        &mut self,
-        world: &'a World,
-        transfers: &[Arc<MessageTransfer>],
-        limit: &mut WaitLimit<'_>,
-        posted: &mut Option<PostedNotice<'a>>,
-    ) -> Result<()> {
-        if limit.deadline.has_passed() {
-            let notice = self.post(world, transfers, posted, true);
-            self.doings = doings(world, world.ranks()[self.own as usize], &notice);
-        }
-        self.look_at_limit(world, transfers, limit, world.abort().cause())
-    }
-
-    /// Posts for whom the rank waits before it sleeps, or as its time is up.
-    fn post<'a>(
-        &self,
-        world: &'a World,
-        transfers: &[Arc<MessageTransfer>],
-        posted: &mut Option<PostedNotice<'a>>,
-        has_timed_out: bool,
-    ) -> Notice {
-        let pending = transfers.iter().filter(|transfer| transfer.outcome().is_none());
-        let named = pending.filter_map(|transfer| match transfer.direction {
-            Direction::To(rank) | Direction::From(Some(rank)) => Some(world.ranks()[rank as usize]),
-            Direction::From(None) => None,
-        });
-        let (mut record, awaited) = ([0; WORDS], named.collect());
-        let mut pending = transfers.iter().filter(|transfer| transfer.outcome().is_none());
-        if let Some(first) = pending.next() {
-            record = first.record(pending.count());
-        }
-        let notice = Notice { world: *world.name(), call: 0, record, awaited, since_ns: 0, until_ns: 0 };
-        let posted = posted.get_or_insert_with(|| PostedNotice::new(world.board(), world.ranks()[self.own as usize]));
-        posted.post(notice, has_timed_out)
-    }
-
-    /// Ends the wait if the world was aborted, the deadline has passed, or the user interrupts.
-    #[inline]
-    fn look_at_limit(
-        &mut self,
-        world: &World,
-        transfers: &[Arc<MessageTransfer>],
-        limit: &mut WaitLimit<'_>,
-        cause: Option<Cause>,
-    ) -> Result<()> {
-        let raise = |cause| Some(world.abort().raise(cause));
-        let cause = match cause {
-            None if limit.deadline.has_passed() => raise(Cause::TimedOut(self.own)),
-            None if (limit.is_interrupted)() => raise(Cause::Interrupted(self.own)),
-            cause => cause,
-        };
-        match cause {
-            None => Ok(()),
-            Some(cause) => Err(self.fail(world, transfers, limit, cause)),
-        }
-    }
-
-    /// Ends the wait if a peer that it needs is no longer there.
-    fn look_who_left(
-        &mut self,
-        world: &World,
-        transfers: &[Arc<MessageTransfer>],
-        limit: &mut WaitLimit<'_>,
-    ) -> Result<()> {
+    /// Looks whether the peers that some transfers need are there. If not, all transfers end with the reason; returns the cause.
+    pub(super) fn look_who_left(&mut self, world: &World, transfers: &[Arc<MessageTransfer>]) -> Option<Cause> {
         if let Some(death) = world.first_death() {
-            let cause = world.abort().raise(death);
-            return Err(self.fail(world, transfers, limit, cause));
+            return Some(death);
         }
         let pending = || transfers.iter().filter(|transfer| transfer.outcome().is_none());
-        if let Some(transfer) =
-            pending().next().filter(|_| pending().all(|one| one.direction == Direction::To(self.own)))
-        {
+        let to_itself = pending().next().filter(|_| pending().all(|one| one.direction == Direction::To(self.own)));
+        let mut error = to_itself.map(|transfer| {
             let advice = "begin the receive before, by irecv or sendrecv, or in a group";
-            let error =
-                Error::Invalid(format!("rank {} waits for itself to receive its {transfer}: {advice}", self.own));
-            world.abort().raise(Cause::Failed(self.own));
-            self.end_all(world, &error);
-            return Err(error);
-        }
-        if pending().any(|transfer| self.who_left(world, transfer).is_some()) {
+            Error::Invalid(format!("rank {} waits for itself to receive its {transfer}: {advice}", self.own))
+        });
+        if error.is_none() && pending().any(|transfer| self.peer_left(world, transfer).is_some()) {
             self.advance(world); // it may have sent before it left
-            if let Some(error) = pending().find_map(|transfer| self.who_left(world, transfer)) {
-                world.abort().raise(Cause::Failed(self.own));
-                self.end_all(world, &error);
-                return Err(error);
-            }
+            error = pending().find_map(|transfer| self.peer_left(world, transfer));
         }
-        Ok(())
+        let error = error?;
+        world.abort().raise(Cause::Failed(self.own));
+        self.end_all(world, &error);
+        Some(Cause::Failed(self.own))
     }
 
     /// Returns the error of a transfer whose peer has returned; of a receive from any, whose peers have all.
-    fn who_left(&self, world: &World, transfer: &MessageTransfer) -> Option<Error> {
+    fn peer_left(&self, world: &World, transfer: &MessageTransfer) -> Option<Error> {
         let departure = |rank: u32| &world.lines[rank as usize].departure;
         let has_left = |rank| departure(rank).last().is_some();
         let left = match transfer.direction {
@@ -385,7 +244,7 @@ impl Mailbox {
     #[inline]
     fn check(&self, world: &World) -> Result<()> {
         let cause = world.abort().cause().or_else(|| world.first_death().map(|death| world.abort().raise(death)));
-        cause.map_or(Ok(()), |cause| Err(self.error(world, cause, || timed_out_before(self.own))))
+        cause.map_or(Ok(()), |cause| Err(self.error(world, cause, || ended_before(self.own, cause))))
     }
 
     /// Notes what went wrong with a stream, and tells every rank.
@@ -402,25 +261,31 @@ impl Mailbox {
         ring_everybody(world);
     }
 
-    fn error(&self, world: &World, cause: Cause, late: impl FnOnce() -> Error) -> Error {
-        error_of(world, &(self.own..self.own + 1), cause, |_, _| None, late)
+    fn error(&self, world: &World, cause: Cause, own_end: impl FnOnce() -> Error) -> Error {
+        error_of(world, &(self.own..self.own + 1), cause, |_, _| None, own_end)
     }
 
+    /// Ends every transfer because of an abort, and returns the error of a wait for some of them.
     #[cold]
-    fn fail(
+    pub(super) fn fail(
         &mut self,
         world: &World,
         transfers: &[Arc<MessageTransfer>],
-        limit: &WaitLimit<'_>,
+        limit: &mut WaitLimit<'_>,
+        wait_graph: &str,
         cause: Cause,
     ) -> Error {
-        let late = || {
+        let own_end = || {
+            if let Cause::Interrupted(_) = cause {
+                let is_own = (limit.is_interrupted)();
+                return if is_own { Error::Interrupted } else { ended_before(self.own, cause) };
+            }
             let pending: Vec<_> = transfers.iter().filter(|transfer| transfer.outcome().is_none()).collect();
             let missing: Vec<_> = pending.iter().map(|transfer| self.missing(transfer)).collect();
             let what = pending.first().map_or_else(String::new, |transfer| transfer.to_string());
-            limit.deadline.overdue(what, missing.join("; ") + &self.doings)
+            limit.deadline.overdue(what, missing.join("; ") + wait_graph)
         };
-        let error = self.error(world, cause, late);
+        let error = self.error(world, cause, own_end);
         // What a rank has refused itself, it says in full.
         let own = transfers.iter().find_map(|transfer| transfer.outcome()?.clone().err());
         self.end_all(world, &error);
@@ -492,20 +357,6 @@ impl Mailbox {
         };
         sleep_until_quiet(world, world.lines[self.own as usize].message_bell(), is_quiet);
     }
-}
-
-/// Returns the outcome of some transfers together, once all have ended or one has failed.
-#[inline]
-fn outcome_of(transfers: &[Arc<MessageTransfer>]) -> Option<Result<()>> {
-    let mut is_over = true;
-    for transfer in transfers {
-        match transfer.outcome() {
-            None => is_over = false,
-            Some(Ok(_)) => {}
-            Some(Err(error)) => return Some(Err(error.clone())),
-        }
-    }
-    is_over.then_some(Ok(()))
 }
 
 /// Makes the stream to a rank.

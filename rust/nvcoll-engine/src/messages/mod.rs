@@ -19,8 +19,8 @@
 //! Every rank reaches everything if ranks are threads, and arrays of `comm.empty` if they are processes.
 //!
 //! A transfer is a state machine. [`Mailbox::advance`] moves all transfers of a rank as far as they go, and a wait for one of them moves
-//! all. So exchanges between ranks that both send first finish, if both started their sends and receives before they wait. A rank that
-//! computes moves nothing: its peers wait, as with most MPI.
+//! all. So exchanges between ranks that both send first finish, if both started their sends and receives before they wait. Transfers whose
+//! calls have returned, and for which nobody waits, are moved by the progress thread (`ranks/progress_thread.rs`).
 //!
 //! Every wait ends by a message, an abort, the end of a peer, or its deadline. A rank that gives up closes its streams. It returns when
 //! nobody can touch its arrays any more.
@@ -31,14 +31,16 @@
 //! | [`outgoing`], [`incoming`] | its two ends |
 //! | [`matching`] | receives and messages that wait |
 //! | [`transfer`] | a send or a receive, from call to end |
-//! | [`mailbox`] | all streams of a rank, and its waits |
+//! | [`mailbox`] | all streams and transfers of a rank |
+//! | [`shared_mailbox`] | its lock, and the waits of threads |
 //!
 //! Source: matching and its order are MPI's; eager and rendezvous messages are old (Open MPI, MPICH). Both ends copying one message is ours.
 
 mod incoming;
-pub(crate) mod mailbox;
+mod mailbox;
 mod matching;
 mod outgoing;
+pub(crate) mod shared_mailbox;
 mod stream;
 pub mod transfer;
 

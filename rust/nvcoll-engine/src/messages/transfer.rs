@@ -1,7 +1,7 @@
 //! Transfers: a send or a receive from the call to its end, and the array that it moves.
 
 use std::fmt::{self, Display, Formatter};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nvcoll_core::dtype::DType;
 
@@ -23,10 +23,10 @@ pub struct Envelope {
 
 /// What is to be done at the end of a transfer, on the thread that ends it. It also keeps the array of the transfer alive.
 pub trait TransferEnd: Send {
-    /// The message is in the buffer, and nobody knows it yet.
+    /// The message is in the buffer, and nobody knows it yet. The mailbox is locked: this must not wait for another thread.
     fn write_back(&mut self);
 
-    /// The outcome can be read.
+    /// The outcome can be read. The mailbox is not locked.
     fn over(&mut self, outcome: &Result<Envelope>);
 }
 
@@ -73,12 +73,30 @@ pub struct MessageTransfer {
     dtype: DType,
     bytes: usize,
     outcome: OnceLock<Result<Envelope>>,
+    /// What is left to be done when it has ended: see [`MessageTransfer::tell`].
+    untold: Untold,
+}
+
+#[derive(Default)]
+struct Untold(Mutex<Option<Box<dyn TransferEnd>>>);
+
+impl fmt::Debug for Untold {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("Untold")
+    }
 }
 
 impl MessageTransfer {
     /// Describes a transfer of a buffer that has not begun.
     pub fn new(direction: Direction, tag: Option<u32>, buffer: &MessageBuffer) -> Self {
-        Self { direction, tag, dtype: buffer.dtype, bytes: buffer.bytes, outcome: OnceLock::new() }
+        Self {
+            direction,
+            tag,
+            dtype: buffer.dtype,
+            bytes: buffer.bytes,
+            outcome: OnceLock::new(),
+            untold: Untold::default(),
+        }
     }
 
     /// Returns the outcome, once the transfer has ended: the envelope of the message, or what went wrong.
@@ -93,12 +111,21 @@ impl MessageTransfer {
     }
 
     /// Ends the transfer, which uses its buffer no more.
-    pub(super) fn end(&self, outcome: Result<Envelope>, mut buffer: MessageBuffer) {
-        if let (Some(at_end), Ok(_), Direction::From(_)) = (&mut buffer.at_end, &outcome, self.direction) {
-            at_end.write_back();
+    pub(super) fn end(&self, outcome: Result<Envelope>, buffer: MessageBuffer) {
+        if let Some(mut at_end) = buffer.at_end {
+            if let (Ok(_), Direction::From(_)) = (&outcome, self.direction) {
+                at_end.write_back();
+            }
+            *self.untold.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at_end);
         }
         let _ = self.outcome.set(outcome);
-        if let (Some(at_end), Some(outcome)) = (&mut buffer.at_end, self.outcome.get()) {
+    }
+
+    /// Tells the end of the transfer to who asked for it, once. The mailbox is not locked.
+    pub(super) fn tell(&self) {
+        let Some(outcome) = self.outcome() else { return };
+        let untold = self.untold.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut at_end) = untold {
             at_end.over(outcome);
         }
     }

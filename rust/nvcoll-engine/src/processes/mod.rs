@@ -32,7 +32,7 @@ use crate::memory::block::MemoryBlock;
 use crate::memory::heap::{HeapBlock, IsHarmless, SymmetricHeap};
 use crate::memory::shared::SharedMemory;
 use crate::memory::world::addresses::{Addresses, RegionTable};
-use crate::memory::world::{HasLeft, RankRegions, World, WorldOrigin, BELLS_BYTES, WORDS_BYTES};
+use crate::memory::world::{HasLeft, RankRegions, SubsetKey, World, WorldOrigin, BELLS_BYTES, WORDS_BYTES};
 use crate::processes::exit::leave_at_exit;
 use crate::processes::guard::{Guard, Watch};
 use crate::ranks::member::Member;
@@ -357,28 +357,18 @@ struct ProcessOrigin {
 }
 
 impl WorldOrigin for ProcessOrigin {
-    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
+    fn make_subset(&self, key: SubsetKey, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
+        let is_shrunk = matches!(key, SubsetKey::Shrink { .. });
         // Every process runs the same program, whose hasher has no secret.
         let mut hasher = DefaultHasher::new();
-        (self.id, call, color).hash(&mut hasher);
-        make_world(&self.job, [hasher.finish(); 2], ranks, true, limit)
-    }
-
-    fn make_shrunk(&self, attempt: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
-        let mut hasher = DefaultHasher::new();
-        (self.root, attempt, &ranks).hash(&mut hasher);
+        (if is_shrunk { self.root } else { self.id }, key, &ranks).hash(&mut hasher);
         let id = hasher.finish();
-        let made = make_world(&self.job, [id, self.root], ranks, true, limit);
+        let root = if is_shrunk { self.root } else { id };
+        let made = make_world(&self.job, [id, root], ranks, true, limit);
         if made.is_err() {
             self.job.mesh.forget([WORLD, id]);
         }
         made
-    }
-
-    fn make_subset(&self, number: [u32; 2], ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
-        let mut hasher = DefaultHasher::new();
-        ("subset", self.id, number, &ranks).hash(&mut hasher);
-        make_world(&self.job, [hasher.finish(); 2], ranks, true, limit)
     }
 
     fn root(&self) -> u64 {

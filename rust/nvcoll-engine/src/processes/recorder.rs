@@ -26,8 +26,8 @@ use crate::memory::world::notice::Notice;
 use crate::memory::world::notice_board::notices_in;
 use crate::memory::world::rank_lines::{InBlock, RankWords};
 use crate::memory::world::WORDS_BYTES;
-use crate::run::doings::{cycle, cycle_words, name_words, waits_words};
 use crate::run::report::words_of_call;
+use crate::run::wait_graph::{cycle, cycle_words, name_words, waits_words};
 use crate::system::clock::monotonic_ns;
 
 /// The words of one rank in one communicator, mapped from outside.

@@ -1,9 +1,8 @@
 //! Members: one rank of a communicator, which makes its own calls.
 
 mod messaging;
-pub mod tending;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use nvcoll_core::schedule::Path;
 
@@ -16,11 +15,10 @@ use crate::memory::heap::HeapBlock;
 use crate::memory::originals::OriginalArray;
 use crate::memory::world::addresses::Addresses;
 use crate::memory::world::{ReachableBlock, World};
-use crate::messages::mailbox::Mailbox;
+use crate::messages::shared_mailbox::SharedMailbox;
 use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
 use crate::ranks::lane::Lane;
-use crate::ranks::member::tending::Tending;
 use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::ranks::node::check_ranks;
 use crate::ranks::subset::{subset, SubsetCounts};
@@ -46,6 +44,8 @@ const GATHERING_S: f64 = 10.0;
 /// One rank of a communicator.
 #[derive(Debug)]
 pub struct Member {
+    /// Itself, for the threads that move what it has in flight.
+    this: Weak<Self>,
     pub(crate) world: Arc<World>,
     rank: u32,
     /// The communicators of the same rank of the run.
@@ -55,9 +55,8 @@ pub struct Member {
     calls: Mutex<Option<MemberCalls>>,
     /// The calls that were issued.
     lane: Lane,
-    /// Its messages; `None` after the program of the rank has ended.
-    messages: Mutex<Option<Mailbox>>,
-    tending: Tending,
+    /// Its messages.
+    messages: SharedMailbox,
     subsets: SubsetCounts,
     /// The programs of its splits and of the agreements of its groups, after the first.
     programs_of_words: [OnceLock<Arc<Program>>; 2],
@@ -78,9 +77,9 @@ impl Member {
             MemberCalls { number: 0, rank_worker: RankWorker::of_member(world.world_size(), rank), scratch: None };
         _ = world.board(); // made here, since calls allocate nothing
         let (process, calls) = (Process::current(), Mutex::new(Some(calls)));
-        let tending = Tending::default();
-        let messages = Mutex::new(Some(Mailbox::new(world.world_size(), rank, tending.visitors.clone())));
-        let member = Arc::new(Self {
+        let messages = SharedMailbox::new(world.world_size(), rank);
+        let member = Arc::new_cyclic(|this| Self {
+            this: this.clone(),
             world,
             rank,
             memberships,
@@ -88,7 +87,6 @@ impl Member {
             calls,
             lane: Lane::default(),
             messages,
-            tending,
             subsets: SubsetCounts::default(),
             programs_of_words: [const { OnceLock::new() }; 2],
         });
@@ -157,7 +155,6 @@ impl Member {
         // The data of a small call travel with the enter.
         let mapped = mapped.filter(|_| !program.has_early_order());
         mapped.map_or(Ok(()), |mapped| check_ranks(mapped, self.world.world_size()))?;
-        let is_interrupted = &mut self.while_messages_move(is_interrupted);
         let mut patience = WaitLimit { deadline, is_interrupted };
         let mut calls = self.begin_in_turn(|| program.call().clone().into(), &mut patience)?;
         let calls = calls.as_mut().ok_or(ENDED)?;
@@ -244,7 +241,6 @@ impl Member {
     ) -> Result<()> {
         batch.programs().iter().try_for_each(|program| check_ranks(program, self.world.world_size()))?;
         assert_eq!(batch.buffers.len(), batch.len(), "one entry per call");
-        let is_interrupted = &mut self.while_messages_move(is_interrupted);
         let mut patience = WaitLimit { deadline, is_interrupted };
         let group = || Call::of_words(CallPurpose::PathOfGroup).into();
         let mut calls = self.begin_in_turn(group, &mut patience)?;
@@ -277,10 +273,7 @@ impl Member {
             return Err(Error::Invalid(format!("found color {}, expected one below 2^31", color.unwrap_or(0))));
         }
         let program = self.program_of_words(CallPurpose::Split, deadline, unlocked)?;
-        unlocked.run(|| {
-            let is_interrupted = &mut self.while_messages_move(is_interrupted);
-            self.run_split(program, SplitKey { color, key }, WaitLimit { deadline, is_interrupted })
-        })
+        unlocked.run(|| self.run_split(program, SplitKey { color, key }, WaitLimit { deadline, is_interrupted }))
     }
 
     /// Makes a communicator of some ranks of this one, in their order. These ranks call it, with the same list and tag, and no others. It is
@@ -305,7 +298,6 @@ impl Member {
             return Err(ENDED);
         }
         unlocked.run(|| {
-            let is_interrupted = &mut self.while_messages_move(is_interrupted);
             let mut limit = WaitLimit { deadline, is_interrupted };
             let (world, rank) = subset(&self.world, self.rank, &self.subsets, ranks, tag, &mut limit)?;
             Ok(Self::join(world, rank, self.memberships.clone()))
@@ -323,7 +315,6 @@ impl Member {
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<bool> {
         let program = self.program_of_words(CallPurpose::PathOfGroup, deadline, &HoldsNoLock)?;
-        let is_interrupted = &mut self.while_messages_move(is_interrupted);
         let (own, mut patience) = ([u64::from(is_offered), 0], WaitLimit { deadline, is_interrupted });
         let mut calls = self.begin_in_turn(|| program.call().clone().into(), &mut patience)?;
         let calls = calls.as_mut().ok_or(ENDED)?;
@@ -399,8 +390,7 @@ impl Member {
         }
         let fault = |call| Fault::new(call, at, strike, told);
         if is_of_messages {
-            self.mailbox()?.as_mut().ok_or(ENDED)?.arm(calls, fault);
-            return Ok(());
+            return self.mailbox()?.with(|mailbox| mailbox.arm(calls, fault)).ok_or(ENDED);
         }
         let mut calls_of_rank = self.begin()?;
         let own = calls_of_rank.as_mut().ok_or(ENDED)?;
@@ -476,13 +466,13 @@ impl Member {
     /// Says whether a thread is in a call.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_in_a_call(&self) -> bool {
-        self.calls.try_lock().is_err() || self.messages.try_lock().is_err()
+        self.calls.try_lock().is_err() || self.messages.is_in_a_wait()
     }
 
     /// Closes the member for calls. It returns when no thread is in one.
     pub(crate) fn close(&self) {
         self.lock().take();
-        self.end_messages(self.messages.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.messages.close(&self.world, &ENDED);
     }
 
     /// Wakes this rank if it sleeps in a call, so that it sees that a peer has ended.
@@ -498,19 +488,13 @@ impl Member {
 
     /// Departs, and says whether no thread was in a call.
     fn depart_if_idle(&self) -> bool {
-        let _visit = self.come_in();
-        let (Ok(mut calls), Ok(mut messages)) = (self.calls.try_lock(), self.mailbox_of_visitor()) else {
+        let Ok(mut calls) = self.calls.try_lock() else { return false };
+        if self.messages.is_in_a_wait() {
             return false;
-        };
-        self.end_messages(messages.take());
+        }
+        self.messages.close(&self.world, &ENDED);
         calls.take().into_iter().for_each(|calls| self.depart(&calls));
         true
-    }
-
-    fn end_messages(&self, messages: Option<Mailbox>) {
-        if let Some(mut messages) = messages {
-            messages.end_all(&self.world, &ENDED);
-        }
     }
 
     fn depart(&self, calls: &MemberCalls) {
@@ -573,8 +557,7 @@ impl Drop for Member {
             return self.lane.forget();
         }
         self.lane.close();
-        let messages = self.messages.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        self.end_messages(messages);
+        self.messages.close(&self.world, &ENDED);
         let calls = self.calls.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         calls.into_iter().for_each(|calls| self.depart(&calls));
     }

@@ -11,8 +11,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::ranks::tender::Tender;
-
 /// The way in which a rank ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RankEnd {
@@ -32,8 +30,6 @@ pub(crate) enum RankEnd {
 pub(crate) struct Memberships<Member> {
     state: Mutex<RankState<Member>>,
     shrinking: Mutex<()>,
-    /// What moves messages of the communicators in the background.
-    pub(crate) tender: Tender<Member>,
 }
 
 #[derive(Debug)]
@@ -45,7 +41,7 @@ struct RankState<Member> {
 impl<Member> Default for Memberships<Member> {
     fn default() -> Self {
         let state = Mutex::new(RankState { end: None, members: Vec::new() });
-        Self { state, shrinking: Mutex::new(()), tender: Tender::default() }
+        Self { state, shrinking: Mutex::new(()) }
     }
 }
 

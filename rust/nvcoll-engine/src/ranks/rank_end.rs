@@ -12,16 +12,25 @@ use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
 use crate::ranks::member::Member;
 use crate::ranks::memberships::{Memberships, RankEnd};
+use crate::run::wait::is_asking;
 use crate::sync::WaitEnd;
 
 const LEFT_IN_A_CALL: Error =
     Error::Busy("the program returned while a communicator was in a call of another thread: join the thread");
 
+const ENDED_IN_A_HANDLER: Error = Error::Busy(
+    "the program of this rank was ended by the handler of a signal, in the middle of a call: let the handler raise, or end it after the \
+     call",
+);
+
 /// Makes the calls in flight of a rank whose program returned: see above. Without any it does nothing.
 ///
 /// # Errors
-/// [`Error::Interrupted`]: then the rank has failed; [`Error::System`] as [`Member::issue`].
+/// [`Error::Busy`] in a call of this thread, which would wait for itself; [`Error::Interrupted`]: then the rank has failed; [`Error::System`] as [`Member::issue`].
 pub(crate) fn finish_issued(memberships: &Memberships<Member>, limit: &mut WaitLimit<'_>) -> Result<()> {
+    if is_asking() {
+        return Err(ENDED_IN_A_HANDLER);
+    }
     if !finish_sends(memberships, limit) {
         fail(memberships);
         return Err(Error::Interrupted);

@@ -22,17 +22,12 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
-use crate::memory::world::World;
-use crate::run::report::peer_lost;
+use crate::memory::world::{SubsetKey, World};
+use crate::ranks::subset::{make, PAUSE};
 use crate::sync::rendezvous::{give_up, meet, Rendezvous, RendezvousPhase, Said};
-use crate::sync::Cause;
-
-/// The pause between two looks at the other ranks. Chosen.
-const PAUSE: Duration = Duration::from_micros(500);
 
 /// Returns the world of the ranks that are left of `world`, and the rank of `own` there.
 ///
@@ -48,45 +43,15 @@ pub(crate) fn shrink(world: &World, own: u32, limit: &mut WaitLimit<'_>) -> Resu
             is_interrupted || left_of(world) != list
         };
         let mut until_change = WaitLimit { deadline: limit.deadline, is_interrupted: &mut give_up };
-        match world.origin().make_shrunk(attempt, list.clone(), &mut until_change) {
-            Ok(made) => {
-                let of_run = world.ranks()[own as usize];
-                let rank = list.iter().position(|&rank| rank == of_run).expect("a rank that shrinks is left");
-                made.set_shrunk(world, attempt);
-                made.identify(rank as u32, "");
-                return Ok((made, rank as u32));
-            }
+        let of_run = world.ranks()[own as usize];
+        let rank = list.iter().position(|&rank| rank == of_run).expect("a rank that shrinks is left") as u32;
+        match make(world, SubsetKey::Shrink { attempt }, list.clone(), rank, &mut until_change) {
+            Ok(made) => return Ok(made),
             Err(_) if is_interrupted => return Err(Error::Interrupted),
-            Err(error) => match lost_peer(world, error) {
-                Error::PeerLost(_) => (), // again, with the ranks that are still left
-                error if left_of(world) == list => return Err(error),
-                _ => (),
-            },
+            Err(Error::PeerLost(_)) => (), // again, with the ranks that are still left
+            Err(error) if left_of(world) == list => return Err(error),
+            Err(_) => (),
         }
-    }
-}
-
-/// How long the note of a death may come after a peer's connection has ended, or after another peer has told of it. Chosen.
-const UNTIL_NOTED: Duration = Duration::from_millis(100);
-
-/// Turns the failure of making a world into that of the peer that died meanwhile, if one did. Its connection may tell it before the guard.
-pub(crate) fn lost_peer(world: &World, error: Error) -> Error {
-    let (Error::Left { rank, .. } | Error::Aborted { rank, .. }) = error else { return error };
-    let began = Instant::now();
-    loop {
-        if let Some(Cause::Gone(here, status)) = world.first_death() {
-            return peer_lost(world, here, status);
-        }
-        if began.elapsed() > UNTIL_NOTED {
-            break;
-        }
-        std::thread::sleep(PAUSE);
-    }
-    let here = world.ranks().iter().position(|&of_run| of_run == rank).map_or(rank, |here| here as u32);
-    match error {
-        Error::Aborted { cause, .. } => Error::Aborted { rank: here, cause },
-        Error::Left { circumstance, .. } => Error::Left { rank: here, circumstance },
-        error => error,
     }
 }
 

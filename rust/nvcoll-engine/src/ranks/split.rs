@@ -23,9 +23,9 @@ use std::sync::Arc;
 use crate::call::SplitKey;
 use crate::deadline::WaitLimit;
 use crate::error::Result;
-use crate::memory::world::World;
+use crate::memory::world::{SubsetKey, World};
 use crate::program::Program;
-use crate::ranks::shrink::lost_peer;
+use crate::ranks::subset::make;
 use crate::ranks::words::words;
 
 /// Returns the keys of all ranks in split number `call`; `None` if a rank has not entered it, or made a different
@@ -46,7 +46,7 @@ fn group(keys: &[SplitKey], rank: u32) -> Vec<u32> {
 /// without a color, and if the split failed on every rank.
 ///
 /// # Errors
-/// As `WorldOrigin::make_group`.
+/// As [`make`].
 pub(crate) fn join(
     world: &World,
     program: &Program,
@@ -59,10 +59,7 @@ pub(crate) fn join(
     let group = group(&keys, rank);
     let own = group.iter().position(|&member| member == rank).expect("a rank has its own color") as u32;
     let ranks = group.iter().map(|&member| world.ranks()[member as usize]).collect();
-    let made = world.origin().make_group(call, color, ranks, limit).map_err(|error| lost_peer(world, error))?;
-    made.set_parent(world, call, color);
-    made.identify(own, "");
-    Ok(Some((made, own)))
+    make(world, SubsetKey::Split { call, color }, ranks, own, limit).map(Some)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -11,15 +11,19 @@
 //! **A subset that fails.** Ranks that are processes fail together, unless the deadline of one passes before another calls it. The one
 //! that comes late then finds the failure and fails too.
 //!
+//! A split is an exchange of keys, then a subset; a shrink is an agreement on a list, then a subset.
+//!
 //! Cost: no barrier; one world, as for a group of a split. Source: `MPI_Comm_create_group` (MPI 3.0).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
-use crate::memory::world::World;
-use crate::ranks::shrink::lost_peer;
+use crate::memory::world::{SubsetKey, World};
+use crate::run::report::{error_of, peer_lost};
+use crate::sync::Cause;
 
 /// The number of subsets that a member has made, by tag and ranks.
 #[derive(Debug, Default)]
@@ -37,7 +41,7 @@ impl SubsetCounts {
 /// Returns the world of some ranks of `world`, and the rank of `own` there.
 ///
 /// # Errors
-/// `Invalid` for a list without `own`, or with a rank twice; else as `WorldOrigin::make_group`.
+/// `Invalid` for a list without `own`, or with a rank twice; else as [`make`].
 pub(crate) fn subset(
     world: &World,
     own: u32,
@@ -49,11 +53,61 @@ pub(crate) fn subset(
     let place = check(world, own, ranks)?;
     let of_run: Vec<u32> = ranks.iter().map(|&rank| world.ranks()[rank as usize]).collect();
     let attempt = counts.next(tag, ranks);
-    let made =
-        world.origin().make_subset([tag, attempt], of_run, limit).map_err(|error| explain(world, ranks, error))?;
-    made.set_subset(world, [tag, attempt]);
+    let made = make(world, SubsetKey::Tagged { tag, attempt }, of_run, place, limit);
+    made.map_err(|error| explain(ranks, error))
+}
+
+/// Makes the world of some ranks of `world`, in which this rank has this place. Subsets, splits and shrinks all do it so. Returns the world
+/// with the rank.
+///
+/// # Errors
+/// As `WorldOrigin::make_subset`; of a peer that is lost or has failed.
+pub(crate) fn make(
+    world: &World,
+    key: SubsetKey,
+    of_run: Vec<u32>,
+    place: u32,
+    limit: &mut WaitLimit<'_>,
+) -> Result<(Arc<World>, u32)> {
+    let made = world.origin().make_subset(key, of_run, limit).map_err(|error| explain_end(world, error))?;
+    made.name_subset(world, key);
     made.identify(place, "");
     Ok((made, place))
+}
+
+/// How long the note of a death may come after a peer's connection has ended, or after another peer has told of it. Chosen.
+const UNTIL_NOTED: Duration = Duration::from_millis(100);
+
+/// The pause between two looks at the other ranks. Chosen.
+pub(crate) const PAUSE: Duration = Duration::from_micros(500);
+
+/// Turns the failure of making a world into that of the peer that died or failed meanwhile, if one did. Its connection may tell it first.
+fn explain_end(world: &World, error: Error) -> Error {
+    let (Error::Left { rank, .. } | Error::Aborted { rank, .. }) = error else { return error };
+    let here = world.ranks().iter().position(|&of_run| of_run == rank).map_or(rank, |here| here as u32);
+    let began = Instant::now();
+    loop {
+        if let Some(Cause::Gone(here, status)) = world.first_death() {
+            return peer_lost(world, here, status);
+        }
+        let cause = world.abort().cause().filter(|cause| *cause == Cause::Failed(here) || is_exit(*cause, here));
+        if let (Some(cause), Error::Left { .. }) = (cause, &error) {
+            return error_of(world, &(here..here), cause, |_, _| None, || Error::Interrupted);
+        }
+        if began.elapsed() > UNTIL_NOTED {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    match error {
+        Error::Aborted { cause, .. } => Error::Aborted { rank: here, cause },
+        Error::Left { circumstance, .. } => Error::Left { rank: here, circumstance },
+        error => error,
+    }
+}
+
+fn is_exit(cause: Cause, rank: u32) -> bool {
+    matches!(cause, Cause::Exited(one, _) if one == rank)
 }
 
 /// Returns the place of rank `own` in a list of ranks that is one.
@@ -72,8 +126,8 @@ fn check(world: &World, own: u32, ranks: &[u32]) -> Result<u32> {
 }
 
 /// Turns the failure of making a world into words about the subset.
-fn explain(world: &World, ranks: &[u32], error: Error) -> Error {
-    match lost_peer(world, error) {
+fn explain(ranks: &[u32], error: Error) -> Error {
+    match error {
         Error::Overdue { what, seconds, .. } => {
             let others: Vec<String> = ranks.iter().map(u32::to_string).collect();
             Error::Overdue {

@@ -191,9 +191,9 @@ impl Driver {
             }
             let _environment = FloatEnvironment::round_to_nearest();
             let mut rank_worker = lock(rank_worker);
-            let mut patience = WaitLimit { deadline, is_interrupted };
+            let mut limit = WaitLimit { deadline, is_interrupted };
             // SAFETY: the caller of `Node::run` vouches for the buffers.
-            let outcome = unsafe { rank_worker.run(world, pass, None, number, buffers, &mut patience) };
+            let outcome = unsafe { rank_worker.run(world, pass, None, number, buffers, &mut limit) };
             *lock(&outcomes[worker]) = outcome;
         };
         // Out of its place, so that it does not come back if a worker panics: the abort word stays raised then too.

@@ -66,14 +66,14 @@ pub(crate) struct Fault {
     at: Moment,
     strike: Strike,
     /// Where it tells that it strikes.
-    told: Option<i32>,
+    descriptor: Option<i32>,
     /// The steps that the rank has done in the call.
     done: u32,
 }
 
 impl Fault {
-    pub(crate) fn new(call: u32, at: Moment, strike: Strike, told: Option<i32>) -> Self {
-        Self { call, at, strike, told, done: 0 }
+    pub(crate) fn new(call: u32, at: Moment, strike: Strike, descriptor: Option<i32>) -> Self {
+        Self { call, at, strike, descriptor, done: 0 }
     }
 
     /// Notes that the rank has come to a moment of a call, where `After` means one more step, or none with 0. It strikes if that is its
@@ -99,7 +99,7 @@ impl Fault {
 
     /// Writes the monotonic time in nanoseconds and the number of steps, eight bytes each.
     fn tell(&self) {
-        let Some(descriptor) = self.told else { return };
+        let Some(descriptor) = self.descriptor else { return };
         let words = [monotonic_ns(), u64::from(self.done)];
         // SAFETY: the system reads the sixteen bytes of `words`. A descriptor that nobody reads is the test's affair.
         unsafe { libc::write(descriptor, words.as_ptr().cast(), size_of_val(&words)) };

@@ -2,9 +2,10 @@
 
 pub(crate) mod by_rank;
 pub(crate) mod by_tile;
-pub(crate) mod doings;
 pub(crate) mod driver;
 pub mod fault;
 pub mod pool;
 pub(crate) mod quiesce;
 pub(crate) mod report;
+pub(crate) mod wait;
+pub(crate) mod wait_graph;

@@ -6,24 +6,22 @@ use nvcoll_core::words::counted;
 
 use crate::call::{Call, PositionedCall};
 use crate::error::{Error, LostPeer};
-use crate::memory::world::addresses::Addresses;
 use crate::memory::world::rank_lines::RankWords;
 use crate::memory::world::World;
 use crate::sync::record::{words_of_message, CALLS, FLAGS, MESSAGES, PLACE, PLACES};
 use crate::sync::{Cause, Pair, Record, WaitStatus};
 use crate::system::memory::memory_ran_out;
-use crate::system::other_process::is_stopped;
 
 /// Turns a cause into the error of `own` ranks.
 ///
-/// `own_call` returns a call of these ranks by its number and its place in a batch; if it returns `None`, their records say it. `late`
-/// returns the error of the own deadline.
+/// `own_call` returns a call of these ranks by its number and its place in a batch; if it returns `None`, their records say it. `own_end`
+/// returns the error of a wait that these ranks ended themselves.
 pub(crate) fn error_of(
     world: &World,
     own: &Range<u32>,
     cause: Cause,
     own_call: impl Fn(u32, usize) -> Option<PositionedCall>,
-    late: impl FnOnce() -> Error,
+    own_end: impl FnOnce() -> Error,
 ) -> Error {
     let nth_of = |rank: u32, call: u32, nth: usize| {
         let own_call = own.contains(&rank).then(|| own_call(call, nth)).flatten();
@@ -36,12 +34,10 @@ pub(crate) fn error_of(
     match cause {
         Cause::Failed(rank) => Error::Aborted { rank, cause: "failed".into() },
         Cause::Exited(rank, status) => Error::Aborted { rank, cause: format!("ended with status {status}").into() },
-        Cause::TimedOut(rank) if rank == own.start => late(),
-        Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out".into() },
         // Ranks of one program are interrupted together.
-        Cause::Interrupted(rank) if own.contains(&rank) || matches!(world.addresses, Addresses::OneSpace) => {
-            Error::Interrupted
-        }
+        Cause::Interrupted(_) if world.origin().longest_quiesce().is_none() => Error::Interrupted,
+        Cause::TimedOut(rank) | Cause::Interrupted(rank) if own.contains(&rank) => own_end(),
+        Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out".into() },
         Cause::Interrupted(rank) => Error::Aborted { rank, cause: "was interrupted".into() },
         Cause::CalledAbort(rank) => Error::Aborted { rank, cause: "called abort".into() },
         Cause::NoMemory(rank) => Error::Aborted { rank, cause: "could not map memory of its peers".into() },
@@ -69,9 +65,10 @@ pub(crate) fn error_of(
     }
 }
 
-/// Returns the error of a call in a communicator that a timeout of the same rank ended before.
-pub(crate) fn timed_out_before(rank: u32) -> Error {
-    Error::Aborted { rank, cause: "timed out in an earlier call".into() }
+/// Returns the error of a call in a communicator that the limit of an earlier call of the same rank ended.
+pub(crate) fn ended_before(rank: u32, cause: Cause) -> Error {
+    let how = if matches!(cause, Cause::Interrupted(_)) { "was interrupted" } else { "timed out" };
+    Error::Aborted { rank, cause: format!("{how} in an earlier call").into() }
 }
 
 /// Says whether the ranks of a cause exist. Any rank can write the abort word, and one that is mad may write anything.
@@ -175,27 +172,20 @@ fn place_in(record: &Record) -> (usize, usize) {
     }
 }
 
-/// Says which ranks have not entered a call of `own`, or which have not answered the abort; returns them too.
-pub(crate) fn missing(world: &World, number: u32, own: &Range<u32>) -> (Vec<u32>, String) {
+/// Says which ranks have not entered a call of `own`, or which have not answered the abort.
+pub(crate) fn missing(world: &World, number: u32, own: &Range<u32>) -> String {
     let peers = || (0..world.world_size()).filter(|rank| !own.contains(rank));
     let absent: Vec<u32> = peers().filter(|&rank| !world.lines[rank as usize].stamp.has_entered(number)).collect();
-    let (ranks, what) = match absent.is_empty() {
+    let (ranks, what): (Vec<u32>, _) = match absent.is_empty() {
         true => (peers().filter(|&rank| !world.is_quiet(rank)).collect(), "entered the call and not answered since"),
         false => (absent, "not entered the call"),
     };
     let listed: Vec<String> = ranks.iter().map(u32::to_string).collect();
-    let words = match &listed[..] {
+    match &listed[..] {
         [] => "every rank has entered the call, but they were not done".to_owned(),
         [one] => format!("rank {one} has {what}"),
         several => format!("ranks {} have {what}", several.join(", ")),
-    };
-    (ranks, words)
-}
-
-/// Says which of some ranks are stopped, as far as the system tells.
-pub(crate) fn stopped_words(world: &World, ranks: &[u32]) -> String {
-    let stopped = ranks.iter().filter(|&&rank| world.process_of(rank).is_some_and(is_stopped));
-    stopped.map(|rank| format!("; the process of rank {rank} is stopped: continue it by SIGCONT")).collect()
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -2,20 +2,21 @@
 //!
 //! ```text
 //! sleeper                              publisher
-//!   sleeping = 1                         progress = …            (Release)
+//!   sleeping += 1                        progress = …            (Release)
 //!   fence SeqCst           ◀─pairs─▶     fence SeqCst
 //!   look again at everything             sleeping? → bell += 1, wake
 //!   wait while bell is unchanged
 //! ```
 //!
 //! Either the sleeper's second look sees the progress, or the publisher sees `sleeping`: the fences exclude that both miss. The bell is
-//! read before the second look, so a ring in between ends the wait at once. The ring is the only read-modify-write of the protocol, and
-//! it happens only while somebody sleeps.
+//! read before the second look, so a ring in between ends the wait at once. Only sleepers and those who wake them read, modify and write.
+//!
+//! Several threads may sleep on one bell, and a ring wakes all. One thread may sleep on several bells.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::atomic::{fence, AtomicU32, Ordering};
-use super::futex::{wait_while, wake};
+use super::futex::{wait_while, wait_while_all, wake};
 
 /// The doorbell of one rank.
 #[derive(Debug, Default)]
@@ -32,16 +33,37 @@ struct BellLine(AtomicU32);
 impl Doorbell {
     /// Sleeps until the bell rings, unless `is_ready` holds after the fence. It may return early.
     pub fn sleep(&self, mut is_ready: impl FnMut() -> bool, deadline: Option<Instant>) {
-        // Relaxed, both: the fence orders them before the second look.
-        let heard = self.bell.0.load(Ordering::Relaxed);
-        self.sleeping.0.store(1, Ordering::Relaxed);
+        let heard = self.begin_sleep();
         // SeqCst: pairs with the fence in `ring_all`: this thread sees what was stored, or that one sees it sleep.
         fence(Ordering::SeqCst);
         if !is_ready() {
             wait_while(&self.bell.0, heard, deadline);
         }
-        // Relaxed: a publisher that still reads 1 rings a bell that nobody needs.
-        self.sleeping.0.store(0, Ordering::Relaxed);
+        self.end_sleep();
+    }
+
+    /// Sleeps until one of some bells rings, unless `is_ready` holds after the fence, for at most `longest`; says whether it slept on all. It
+    /// may return early.
+    pub fn sleep_at_all(bells: &[&Self], is_ready: impl FnOnce() -> bool, longest: Duration) -> bool {
+        let words: Vec<_> = bells.iter().map(|bell| (&bell.bell.0, bell.begin_sleep())).collect();
+        // SeqCst: as in `sleep`.
+        fence(Ordering::SeqCst);
+        let has_slept_on_all = is_ready() || wait_while_all(&words, longest);
+        bells.iter().for_each(|bell| bell.end_sleep());
+        has_slept_on_all
+    }
+
+    /// Counts a sleeper, which fences and looks afterwards; returns the bell.
+    fn begin_sleep(&self) -> u32 {
+        // Relaxed, both: the fence orders them before the second look.
+        let heard = self.bell.0.load(Ordering::Relaxed);
+        self.sleeping.0.fetch_add(1, Ordering::Relaxed);
+        heard
+    }
+
+    fn end_sleep(&self) {
+        // Relaxed: a publisher that still counts this thread rings a bell that nobody needs.
+        self.sleeping.0.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Wakes the rank if it sleeps. The caller has published and fenced.

@@ -24,7 +24,6 @@ pub mod rendezvous;
 pub mod single_flight;
 pub mod stamp;
 pub mod try_lock;
-pub mod visitors;
 
 pub use abort::{Abort, Activity, Cause, Pair};
 pub use backoff::Backoff;
@@ -40,4 +39,3 @@ pub use progress::Progress;
 pub use record::{Record, RecordLine};
 pub use rendezvous::Rendezvous;
 pub use stamp::Stamp;
-pub use visitors::Visitors;

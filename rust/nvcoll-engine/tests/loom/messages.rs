@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use loom::sync::atomic::{fence, AtomicU32, Ordering};
 use loom::thread;
 
 use nvcoll_engine::sync::frames::{Frames, FRAMES};
 use nvcoll_engine::sync::offers::{Acceptance, ChunkClaims, Side};
-use nvcoll_engine::sync::try_lock::TryLock;
-use nvcoll_engine::sync::{Doorbell, Visitors};
+use nvcoll_engine::sync::{Doorbell, Progress};
 
 use crate::{must_fail, Data};
 
@@ -178,29 +178,49 @@ fn a_rank_that_sleeps_for_a_message_is_woken() {
     must_fail(|| sleeper_for_a_frame(false));
 }
 
-/// A visitor finds the mailbox free and works there without its lock, which stands for the work that needs what the visitor holds. The
-/// holder works under the lock.
-fn visit_of_a_mailbox(looks_at_visitors: bool) {
-    on_both_ends(
-        (Visitors::default(), TryLock::new(()), Data::new()),
-        |(visitors, lock, data)| {
-            visitors.arrive();
-            if lock.take().is_some() {
-                data.write(1);
+/// Two threads of a rank sleep at one bell, on bare words: one gives up at once, the other sleeps until it is rung. In the broken variant
+/// the first says that nobody sleeps any more.
+fn two_sleepers_at_one_bell(counts: bool) {
+    let begin = move |sleeping: &AtomicU32| match counts {
+        true => _ = sleeping.fetch_add(1, Ordering::Relaxed),
+        false => sleeping.store(1, Ordering::Relaxed),
+    };
+    let end = move |sleeping: &AtomicU32| match counts {
+        true => _ = sleeping.fetch_sub(1, Ordering::Relaxed),
+        false => sleeping.store(0, Ordering::Relaxed),
+    };
+    let shared = Arc::new((AtomicU32::new(0), AtomicU32::new(0), Progress::default()));
+    let [one, other] = [shared.clone(), shared.clone()];
+    let gives_up = thread::spawn(move || {
+        let (sleeping, _, _) = &*one;
+        begin(sleeping);
+        end(sleeping);
+    });
+    let sleeps = thread::spawn(move || {
+        let (sleeping, bell, progress) = &*other;
+        let heard = bell.load(Ordering::Relaxed);
+        begin(sleeping);
+        fence(Ordering::SeqCst);
+        if !progress.has_reached(1, 1) {
+            while bell.load(Ordering::Relaxed) == heard {
+                thread::yield_now();
             }
-        },
-        move |(visitors, lock, data)| {
-            if let Some(_held) = lock.take() {
-                if !looks_at_visitors || !visitors.are_there() {
-                    data.write(2);
-                }
-            }
-        },
-    );
+        }
+        end(sleeping);
+    });
+    let (sleeping, bell, progress) = &*shared;
+    progress.publish(1, 1);
+    fence(Ordering::SeqCst);
+    let is_rung = sleeping.load(Ordering::Relaxed) != 0;
+    if is_rung {
+        bell.fetch_add(1, Ordering::Relaxed);
+    }
+    gives_up.join().unwrap();
+    sleeps.join().unwrap();
 }
 
 #[test]
-fn nobody_works_under_the_lock_of_a_mailbox_that_a_visitor_has_found_free() {
-    loom::model(|| visit_of_a_mailbox(true));
-    must_fail(|| visit_of_a_mailbox(false));
+fn a_thread_that_sleeps_at_a_bell_is_woken_though_another_has_left_it() {
+    loom::model(|| two_sleepers_at_one_bell(true));
+    must_fail(|| two_sleepers_at_one_bell(false));
 }

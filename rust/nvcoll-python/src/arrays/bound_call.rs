@@ -186,12 +186,9 @@ impl BoundCall {
             return self.run_calls(member, deadline, is_interrupted);
         }
         let messages = std::mem::take(&mut self.messages);
-        let made = MessageArray::exchange_around(&messages, member, deadline, is_interrupted, |is_interrupted| {
-            match self.calls.is_empty() {
-                true => Ok(()),
-                false => self.run_calls(member, deadline, is_interrupted),
-            }
-        });
+        let calls = (!self.calls.is_empty())
+            .then_some(|is_interrupted: &mut dyn FnMut() -> bool| self.run_calls(member, deadline, is_interrupted));
+        let made = MessageArray::exchange_around(&messages, member, deadline, is_interrupted, calls);
         self.messages = messages;
         made
     }

@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::memory::strided::{PlacedArray, TryBudget};
 use nvcoll_engine::messages::transfer::{Direction, Envelope, MessageBuffer, MessageTransfer, TransferEnd};
-use nvcoll_engine::ranks::member::tending::MailboxVisit;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::Completion;
 use nvcoll_engine::{Deadline, Error, OriginalArray};
@@ -183,9 +182,7 @@ impl MessageArray {
         deadline: impl FnOnce() -> Deadline,
     ) -> PyResult<()> {
         arrays.iter().try_for_each(|array| array.refuse_in_flight(py, None))?;
-        let visit = reach(py, member);
         let (begun, refused) = Self::begin_all(arrays, member);
-        drop(visit);
         if refused.is_some() || begun.iter().any(|transfer| !matches!(transfer.outcome(), Some(Ok(_)))) {
             let deadline = deadline();
             let finish = |is_interrupted: &mut dyn FnMut() -> bool| member.finish(&begun, deadline, is_interrupted);
@@ -206,10 +203,17 @@ impl MessageArray {
         member: &Member,
         deadline: Deadline,
         is_interrupted: &mut dyn FnMut() -> bool,
-        calls: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()>,
+        calls: Option<impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()>>,
     ) -> nvcoll_engine::Result<()> {
         let (begun, refused) = Self::begin_all(arrays, member);
-        let made = refused.map_or_else(|| calls(is_interrupted), Err);
+        let made = refused.map_or(Ok(()), Err).and_then(|()| match calls {
+            None => Ok(()),
+            Some(calls) => {
+                // The transfers move during the calls.
+                begun.iter().try_for_each(|transfer| member.leave_in_flight(transfer, deadline))?;
+                calls(is_interrupted)
+            }
+        });
         if made.is_err() {
             member.give_up();
         }
@@ -245,7 +249,6 @@ impl MessageArray {
         self.refuse_in_flight(py, None)?;
         let (call, arrays, completion) = (self.words(), vec![self.original()], Arc::new(Completion::default()));
         let array = Arc::new(Mutex::new(Some(self)));
-        let visit = reach(py, member);
         let begun = {
             let at_end = Box::new(EndOfIssued { array: array.clone(), completion: completion.clone() });
             let held = array.lock().unwrap_or_else(PoisonError::into_inner);
@@ -256,11 +259,8 @@ impl MessageArray {
             // SAFETY: the array stays in its place until it is given back, when the transfer has ended.
             unsafe { (*address).begin(member, Some(at_end)) }
         };
-        drop(visit);
         let transfer = begun.map_err(|error| of_member(py, member, &error))?;
-        if member.is_tended() {
-            member.tend(&transfer, deadline).map_err(|error| of_member(py, member, &error))?;
-        }
+        member.leave_in_flight(&transfer, deadline).map_err(|error| of_member(py, member, &error))?;
         let give_back = Box::new(move || drop(array.lock().unwrap_or_else(PoisonError::into_inner).take()));
         in_flight::add(
             py,
@@ -268,15 +268,6 @@ impl MessageArray {
         );
         Ok(IssuedMessage { call, completion, transfer })
     }
-}
-
-/// Waits until no other thread uses the mailbox, if messages move in the background, without the GIL: the other thread may need it.
-fn reach<'a>(py: Python<'_>, member: &'a Member) -> Option<MailboxVisit<'a>> {
-    let visit = member.visit()?;
-    if !visit.is_free() {
-        py.detach(|| visit.wait());
-    }
-    Some(visit)
 }
 
 /// A transfer whose call has returned: its words, and what tells of its end.

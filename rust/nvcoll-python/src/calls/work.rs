@@ -37,7 +37,7 @@ pub(crate) struct Work {
     /// The result of the call, if the outcome has none.
     result: Py<PyAny>,
     member: Arc<Member>,
-    /// The send or the receive of this work, and its deadline. It has no thread: threads that wait move it.
+    /// The send or the receive of this work, and its deadline. Threads that wait for it move it.
     transfer: Option<(Arc<MessageTransfer>, Deadline)>,
     /// Whether the program has seen the outcome.
     is_seen: AtomicBool,
@@ -69,8 +69,8 @@ impl Work {
 
     /// Says whether the call is over. A call that failed is over too.
     fn done(&self, py: Python<'_>) -> bool {
-        if let (Some((transfer, deadline)), None) = (&self.transfer, self.completion.outcome()) {
-            py.detach(|| self.member.poll(transfer, *deadline));
+        if self.transfer.is_some() && self.completion.outcome().is_none() {
+            py.detach(|| self.member.advance_messages());
         }
         let is_done = self.completion.outcome().is_some();
         if is_done {
@@ -95,12 +95,6 @@ impl Work {
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         py.import(intern!(py, "nvcoll.ranks.awaiting"))?.call_method1(intern!(py, "outcome"), (slf,))
-    }
-
-    /// Whether the call makes progress only while the program calls `done`. Not public.
-    #[getter]
-    fn _is_polled(&self) -> bool {
-        self.transfer.is_some() && !self.member.is_tended()
     }
 
     /// Calls `ring` when the call is over, on any thread. Not public.
@@ -169,7 +163,7 @@ impl Work {
             let end = patiently(py, &self.member, |is_interrupted| match &self.transfer {
                 None => self.completion.wait(until.at(), is_interrupted),
                 Some((transfer, deadline)) => {
-                    match self.member.drive(transfer, *deadline, until.at(), is_interrupted) {
+                    match self.member.attend(transfer, *deadline, until.at(), is_interrupted) {
                         // Another thread may have ended the transfer, and be about to tell the completion.
                         WaitEnd::Over => self.completion.wait(until.at(), is_interrupted),
                         end => end,

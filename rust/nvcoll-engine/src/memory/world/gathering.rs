@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{HasLeft, World, WorldOrigin};
+use super::{HasLeft, SubsetKey, World, WorldOrigin};
 use crate::deadline::WaitLimit;
 use crate::error::Result;
 use crate::memory::heap::{HeapBlock, IsHarmless};
@@ -20,15 +20,7 @@ pub(crate) struct GatheringGroups {
     root: u64,
 }
 
-/// Which group: the call of the split and the color; the attempt and the ranks that are left; or tag, attempt and ranks of a subset.
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum GroupKey {
-    Split(u32, u32),
-    Shrunk(u32, Vec<u32>),
-    Subset([u32; 2], Vec<u32>),
-}
-
-type Gatherings = Mutex<HashMap<GroupKey, Gathering>>;
+type Gatherings = Mutex<HashMap<(SubsetKey, Vec<u32>), Gathering>>;
 
 #[derive(Debug)]
 struct Gathering {
@@ -37,9 +29,14 @@ struct Gathering {
 }
 
 /// Returns the world of a group, which the first of its ranks makes.
-fn gather(groups: &Gatherings, key: GroupKey, ranks: Vec<u32>, origin: impl FnOnce() -> GatheringGroups) -> Arc<World> {
+fn gather(
+    groups: &Gatherings,
+    key: SubsetKey,
+    ranks: Vec<u32>,
+    origin: impl FnOnce() -> GatheringGroups,
+) -> Arc<World> {
     let mut groups = groups.lock().unwrap_or_else(PoisonError::into_inner);
-    match groups.entry(key) {
+    match groups.entry((key, ranks.clone())) {
         Entry::Vacant(_) if ranks.len() == 1 => Arc::new(World::of(ranks, true, origin())),
         Entry::Vacant(place) => {
             let missing = ranks.len() - 1;
@@ -59,21 +56,14 @@ fn gather(groups: &Gatherings, key: GroupKey, ranks: Vec<u32>, origin: impl FnOn
 static NEXT_ROOT: AtomicU64 = AtomicU64::new(1);
 
 impl WorldOrigin for GatheringGroups {
-    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, _limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
+    fn make_subset(&self, key: SubsetKey, ranks: Vec<u32>, _limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
+        if let SubsetKey::Shrink { .. } = key {
+            let origin = || Self { groups: Mutex::default(), shrunk: self.shrunk.clone(), root: self.root };
+            return Ok(gather(&self.shrunk, key, ranks, origin));
+        }
         // Relaxed: the numbers differ, and say nothing else.
         let origin = || Self { root: NEXT_ROOT.fetch_add(1, Ordering::Relaxed), ..Self::default() };
-        Ok(gather(&self.groups, GroupKey::Split(call, color), ranks, origin))
-    }
-
-    fn make_shrunk(&self, attempt: u32, ranks: Vec<u32>, _limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
-        let origin = || Self { groups: Mutex::default(), shrunk: self.shrunk.clone(), root: self.root };
-        Ok(gather(&self.shrunk, GroupKey::Shrunk(attempt, ranks.clone()), ranks, origin))
-    }
-
-    fn make_subset(&self, number: [u32; 2], ranks: Vec<u32>, _limit: &mut WaitLimit<'_>) -> Result<Arc<World>> {
-        // Relaxed: as above.
-        let origin = || Self { root: NEXT_ROOT.fetch_add(1, Ordering::Relaxed), ..Self::default() };
-        Ok(gather(&self.groups, GroupKey::Subset(number, ranks.clone()), ranks, origin))
+        Ok(gather(&self.groups, key, ranks, origin))
     }
 
     fn root(&self) -> u64 {
@@ -107,7 +97,7 @@ mod tests {
         let groups = GatheringGroups::default();
         let world = |call, color, ranks| {
             let mut limit = WaitLimit { deadline: Deadline::default(), is_interrupted: &mut || false };
-            groups.make_group(call, color, ranks, &mut limit).unwrap()
+            groups.make_subset(SubsetKey::Split { call, color }, ranks, &mut limit).unwrap()
         };
         let first = world(1, 0, vec![4, 2]);
         let (other_color, other_call) = (world(1, 1, vec![3]), world(2, 0, vec![4, 2]));

@@ -96,26 +96,38 @@ impl ReachableBlock {
 /// Says whether a peer has left a world, also when this rank has.
 pub(crate) type HasLeft = Box<dyn Fn() -> bool + Send>;
 
+/// By what the ranks of a subset of a world find each other, beside their list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum SubsetKey {
+    /// They have this color in a call that splits the world.
+    Split {
+        /// The number of the call.
+        call: u32,
+        /// The color.
+        color: u32,
+    },
+    /// They are left of the world, and have met in this attempt. Worlds that were shrunk from one root count their attempts together.
+    Shrink {
+        /// The number of the attempt.
+        attempt: u32,
+    },
+    /// They make a subset with this tag.
+    Tagged {
+        /// The tag.
+        tag: u32,
+        /// The number of the subset, of those with this tag and list.
+        attempt: u32,
+    },
+}
+
 /// Where a world came from: what differs between ranks that are threads and ranks that are processes.
 pub(crate) trait WorldOrigin: std::fmt::Debug + Send + Sync {
-    /// Returns the world of these ranks of the run, which form the group of a color in split number `call`. Each of them asks once.
+    /// Returns the world of some ranks of this one, by their numbers in the run. They find each other by the key and the list. Each of them
+    /// asks once.
     ///
     /// # Errors
     /// [`Error::NoMemory`], or the failure of a peer that should have passed its memory. Ranks that are processes fail together.
-    fn make_group(&self, call: u32, color: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>>;
-
-    /// Returns the world of the ranks of the run that are left of this one, after they have met in attempt number `attempt`. Each of them asks
-    /// once.
-    ///
-    /// # Errors
-    /// As [`WorldOrigin::make_group`], and if a rank ended meanwhile.
-    fn make_shrunk(&self, attempt: u32, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>>;
-
-    /// Returns the world of some ranks of the run, which ask for the same number, a tag and an attempt. Each of them asks once.
-    ///
-    /// # Errors
-    /// As [`WorldOrigin::make_group`].
-    fn make_subset(&self, number: [u32; 2], ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>>;
+    fn make_subset(&self, key: SubsetKey, ranks: Vec<u32>, limit: &mut WaitLimit<'_>) -> Result<Arc<World>>;
 
     /// Returns the number of the world from which this one was shrunk, maybe in several steps.
     fn root(&self) -> u64;
@@ -258,25 +270,15 @@ impl World {
         self.is_group
     }
 
-    /// Gives a group that was split off in call `split` of `parent` its name. The first of its ranks in this process does it, before it
-    /// makes a call there.
-    pub(crate) fn set_parent(&self, parent: &Self, split: u32, color: u32) {
-        self.set_name(parent, (parent.name().id, split, color), split);
-    }
-
-    /// Gives a world that was shrunk from `parent` its name, as [`World::set_parent`] that of a group.
-    pub(crate) fn set_shrunk(&self, parent: &Self, attempt: u32) {
-        self.set_name(parent, (parent.origin.root(), attempt, &self.ranks), 0);
-    }
-
-    /// Gives a subset of `parent` its name, as [`World::set_parent`] that of a group.
-    pub(crate) fn set_subset(&self, parent: &Self, number: [u32; 2]) {
-        self.set_name(parent, (parent.name().id, number, &self.ranks), SUBSET);
-    }
-
-    fn set_name(&self, parent: &Self, key: impl Hash, split: u32) {
+    /// Gives a subset of `parent` its name. The first of its ranks in this process does it, before it makes a call there.
+    pub(crate) fn name_subset(&self, parent: &Self, key: SubsetKey) {
+        let (of, split) = match key {
+            SubsetKey::Split { call, .. } => (parent.name().id, call),
+            SubsetKey::Shrink { .. } => (parent.origin.root(), 0),
+            SubsetKey::Tagged { .. } => (parent.name().id, SUBSET),
+        };
         let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
+        (of, key, &self.ranks).hash(&mut hasher);
         let name = WorldName { id: hasher.finish().max(1), split, ranks: self.ranks.iter().copied().collect() };
         _ = self.kin.set(Kin { name, board: parent.kin().board.clone() });
     }

@@ -2,7 +2,7 @@
 //!
 //! A rank that is about to sleep has time. It posts the communicator, the call and the ranks that it waits for, and takes the notice down
 //! when the wait is over. A wait that does not sleep posts nothing. So this costs calls nothing, and a rank that gives up can say what
-//! the others do (`run/doings.rs`), also another program (`processes/recorder.rs`).
+//! the others do (`run/wait_graph.rs`), also another program (`processes/recorder.rs`).
 //!
 //! A notice of a wait that timed out stays until the next one, with its end: two ranks that wait for each other time out one after the
 //! other, and the later one wants to know why.

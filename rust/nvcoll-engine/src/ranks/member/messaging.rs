@@ -1,25 +1,17 @@
-//! The messages of a member. They take no part in its calls: a thread may send while another one is in a collective. A rank that waits
-//! in a collective moves its messages meanwhile.
+//! The messages of a member. They take no part in its calls: a thread may send while another one is in a collective.
 
-use std::sync::{Arc, MutexGuard};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Member, ENDED, FORKED};
 use crate::deadline::{Deadline, WaitLimit};
-use crate::error::{Error, Result};
-use crate::messages::mailbox::Mailbox;
+use crate::error::Result;
+use crate::memory::world::World;
+use crate::messages::shared_mailbox::SharedMailbox;
 use crate::messages::transfer::{MessageBuffer, MessageTransfer};
-use crate::sync::atomic::pause;
-use crate::sync::condition::{WaitEnd, QUESTION};
-use crate::sync::Cause;
-
-const IN_USE: Error = Error::Busy(
-    "another thread sends or receives with the communicator: a thread at a time, or a communicator for each",
-);
-
-/// The longest sleep of a rank while another of its threads moves its transfers. Chosen.
-const LONGEST_SLEEP: Duration = Duration::from_micros(100);
+use crate::ranks::progress_thread::{wake, watch, InFlight};
+use crate::run::wait::Advance;
+use crate::sync::{Cause, WaitEnd};
 
 impl Member {
     /// Begins a send to rank `to`. A small message is on its way when this returns.
@@ -28,11 +20,10 @@ impl Member {
     /// The buffer is readable, and nobody writes it, until the transfer has ended.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]; the cause of an abort; `NoPeer` if the receiver has returned; `Closed` and `Busy` as [`Member::run`].
+    /// [`Error::NoMemory`](crate::Error::NoMemory); the cause of an abort; `NoPeer` if the receiver has returned; `Closed` as [`Member::run`].
     pub unsafe fn send(&self, buffer: MessageBuffer, to: u32, tag: u32) -> Result<Arc<MessageTransfer>> {
-        let mut mailbox = self.mailbox_of_visitor()?;
         // SAFETY: the caller promised it.
-        unsafe { mailbox.as_mut().ok_or(ENDED)?.send(&self.world, buffer, to, tag) }
+        self.mailbox()?.with(|mailbox| unsafe { mailbox.send(&self.world, buffer, to, tag) }).ok_or(ENDED)?
     }
 
     /// Begins a receive from a rank, or from any, of a message with a tag, or with any. It has ended when this returns, if a small
@@ -42,18 +33,19 @@ impl Member {
     /// The buffer is writable, and nobody else touches it, until the transfer has ended.
     ///
     /// # Errors
-    /// The cause of an abort; `Closed` and `Busy` as [`Member::run`].
+    /// The cause of an abort; `Closed` as [`Member::run`].
     pub unsafe fn receive(
         &self,
         buffer: MessageBuffer,
         from: Option<u32>,
         tag: Option<u32>,
     ) -> Result<Arc<MessageTransfer>> {
-        let mut mailbox = self.mailbox_of_visitor()?;
-        let mailbox = mailbox.as_mut().ok_or(ENDED)?;
-        mailbox.advance(&self.world);
-        // SAFETY: the caller promised it.
-        unsafe { mailbox.receive(&self.world, buffer, from, tag) }
+        let received = self.mailbox()?.with(|mailbox| {
+            mailbox.advance(&self.world);
+            // SAFETY: the caller promised it.
+            unsafe { mailbox.receive(&self.world, buffer, from, tag) }
+        });
+        received.ok_or(ENDED)?
     }
 
     /// Waits until every one of some transfers has ended. It moves all transfers of this member meanwhile. If one fails, all end. When this
@@ -69,33 +61,9 @@ impl Member {
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let mut limit = WaitLimit { deadline, is_interrupted };
-        loop {
-            match self.mailbox() {
-                Ok(mut mailbox) => {
-                    let pause_at = self.is_tended().then(|| Instant::now() + QUESTION);
-                    mailbox.as_mut().ok_or(ENDED)?.wait(&self.world, transfers, &mut limit, pause_at)?;
-                    if pause_at.is_none() {
-                        return Ok(());
-                    }
-                }
-                Err(IN_USE) => {}
-                Err(error) => return Err(error),
-            }
-            // The thread that has the mailbox moves these transfers too, and ends them if the world is aborted.
-            if transfers.iter().all(|transfer| transfer.outcome().is_some()) {
-                let outcomes = transfers.iter().filter_map(|transfer| transfer.outcome());
-                return outcomes.cloned().find_map(Result::err).map_or(Ok(()), Err);
-            }
-            if limit.deadline.has_passed() {
-                self.raise(Cause::TimedOut(self.rank));
-            } else if (limit.is_interrupted)() {
-                self.raise(Cause::Interrupted(self.rank));
-            }
-            match self.is_tended() {
-                true => self.wait_for_visitors(),
-                false => sleep(LONGEST_SLEEP),
-            }
-        }
+        let outcome = self.mailbox()?.finish(&self.world, self.rank, transfers, &mut limit);
+        self.leave_to_progress_thread();
+        outcome
     }
 
     /// Ends every transfer of this member, and every call of the communicator, because a transfer could not begin that belongs to others.
@@ -103,102 +71,71 @@ impl Member {
         self.raise(Cause::Failed(self.rank));
     }
 
-    /// Waits until a transfer has ended, or until a time, and moves all transfers of this member meanwhile. The transfer fails at its
-    /// deadline.
-    pub fn drive(
+    /// Has a transfer move while its call returns, until it ends or its deadline passes: by threads of the rank that wait for messages of
+    /// this communicator, else by the progress thread.
+    ///
+    /// # Errors
+    /// `System` if there can be no thread; `Closed` as [`Member::run`].
+    pub fn leave_in_flight(&self, transfer: &Arc<MessageTransfer>, deadline: Deadline) -> Result<()> {
+        match self.mailbox()?.keep(transfer, deadline) {
+            true => watch(&self.this),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until a transfer in flight has ended, or until a time, and moves all transfers of this member meanwhile. The transfer fails at
+    /// its deadline.
+    pub fn attend(
         &self,
         transfer: &Arc<MessageTransfer>,
         deadline: Deadline,
         until: Option<Instant>,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> WaitEnd {
-        while transfer.outcome().is_none() {
-            let now = Instant::now();
-            if until.is_some_and(|until| now >= until) {
-                return WaitEnd::TimedOut;
-            }
-            if is_interrupted() {
-                return WaitEnd::Interrupted;
-            }
-            let pause_at = until.map_or(now + QUESTION, |until| until.min(now + QUESTION));
-            match self.mailbox().as_deref_mut() {
-                Ok(Some(mailbox)) => {
-                    let mut limit = WaitLimit { deadline, is_interrupted: &mut || false };
-                    // The outcome of the transfer says what went wrong.
-                    _ = mailbox.wait(&self.world, std::slice::from_ref(transfer), &mut limit, Some(pause_at));
-                }
-                _ => sleep(LONGEST_SLEEP),
-            }
-            self.wait_for_visitors();
-        }
-        WaitEnd::Over
+        let end = self.messages.attend(&self.world, self.rank, transfer, deadline, until, is_interrupted);
+        self.leave_to_progress_thread();
+        end
     }
 
-    /// Looks once at a transfer: moves all transfers of this member, unless another thread does, and ends this one if its time is up or its
-    /// peer is gone.
-    pub fn poll(&self, transfer: &Arc<MessageTransfer>, deadline: Deadline) {
-        if let Ok(Some(mailbox)) = self.mailbox().as_deref_mut() {
-            let mut limit = WaitLimit { deadline, is_interrupted: &mut || false };
-            // The outcome of the transfer says what went wrong.
-            _ = mailbox.poll(&self.world, std::slice::from_ref(transfer), &mut limit);
+    /// Has the progress thread go on where a thread has waited, if transfers are in flight.
+    fn leave_to_progress_thread(&self) {
+        if self.messages.has_issued() {
+            wake();
         }
     }
 
     /// Moves the sends of a rank whose program has ended; says whether some are left.
     pub(crate) fn finish_sends(&self) -> bool {
-        let _visit = self.come_in();
-        match self.mailbox_of_visitor().as_deref_mut() {
-            Ok(Some(mailbox)) => mailbox.finish_sends(&self.world),
-            _ => false,
-        }
+        self.mailbox().is_ok_and(|messages| messages.with(|mailbox| mailbox.finish_sends(&self.world)) == Some(true))
     }
 
-    /// Moves every transfer of this member as far as it goes, unless another thread does.
+    /// Moves every transfer of this member as far as it goes.
     pub fn advance_messages(&self) {
-        if let Ok(Some(mailbox)) = self.mailbox().as_deref_mut() {
-            if mailbox.is_used() {
-                mailbox.advance(&self.world);
-            }
+        if let Ok(messages) = self.mailbox() {
+            messages.with(|mailbox| mailbox.advance(&self.world));
         }
     }
 
-    /// Moves messages whenever a wait in a call asks whether it is interrupted.
-    pub(super) fn while_messages_move<'a>(
-        &'a self,
-        is_interrupted: &'a mut (dyn FnMut() -> bool + 'a),
-    ) -> impl FnMut() -> bool + 'a {
-        move || {
-            self.advance_messages();
-            is_interrupted()
-        }
-    }
-
-    /// Returns the mailbox to a thread that moves transfers; not while a visitor needs it.
+    /// Returns the mailbox, whose lock the child of a fork may find locked for ever.
     #[inline]
-    pub(super) fn mailbox(&self) -> Result<MutexGuard<'_, Option<Mailbox>>> {
-        if !self.process.is_current() {
-            return Err(FORKED);
-        }
-        let mailbox = self.messages.try_lock().map_err(|_| IN_USE)?;
-        match self.has_visitors() {
-            false => Ok(mailbox),
-            true => Err(IN_USE),
+    pub(super) fn mailbox(&self) -> Result<&SharedMailbox> {
+        match self.process.is_current() {
+            true => Ok(&self.messages),
+            false => Err(FORKED),
         }
     }
+}
 
-    /// Returns the mailbox to a visitor, or to the only thread that uses it.
-    #[inline]
-    pub(super) fn mailbox_of_visitor(&self) -> Result<MutexGuard<'_, Option<Mailbox>>> {
-        if !self.process.is_current() {
-            return Err(FORKED);
-        }
-        loop {
-            match self.messages.try_lock() {
-                Ok(mailbox) => return Ok(mailbox),
-                // Another thread looks whether a visitor has come: see `MailboxVisit`.
-                Err(_) if self.is_tended() => pause(),
-                Err(_) => return Err(IN_USE),
-            }
-        }
+impl InFlight for Member {
+    fn advance(&self) -> Advance {
+        self.messages.advance_issued(&self.world, self.rank)
+    }
+
+    fn is_in_flight(&self) -> bool {
+        self.messages.has_issued()
+    }
+
+    fn place(&self) -> Option<(Arc<World>, u32)> {
+        (!self.messages.is_in_a_wait()).then(|| (self.world.clone(), self.rank))
     }
 }

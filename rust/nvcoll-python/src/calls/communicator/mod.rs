@@ -171,12 +171,6 @@ impl Communicator {
         Ok(Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member))
     }
 
-    /// Has sends and receives in flight move in the background, from now on: a thread of this process moves them while the program
-    /// computes, or waits in another communicator. Not public.
-    fn _move_in_background(&self) {
-        self.member.move_in_background();
-    }
-
     /// Refuses arrays that a call copies, while a call of another communicator has them. Not public: it is for torch's lists of tensors.
     fn _refuse_in_flight(&self, py: Python<'_>, arrays: Vec<Bound<'_, PyAny>>, is_written: bool) -> PyResult<()> {
         let arrays = places_of(self.rank(), &arrays, is_written)?;

@@ -62,7 +62,7 @@ impl Communicator {
     /// takes it. So two ranks that both send large arrays first wait for each other: use `sendrecv` or a `group`.
     ///
     /// Messages with one tag from one rank to another arrive in the order of their sends. Sends and receives are not collectives: other
-    /// ranks make no call. A rank moves messages only while it is in a call of the communicator.
+    /// ranks make no call. Messages in flight move while the program computes.
     ///
     /// Args:
     ///     x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and strides. Read.
@@ -104,7 +104,7 @@ impl Communicator {
 
     /// Begins to send an array to a rank, and returns immediately. Do not write to the array before the `Work` is done.
     ///
-    /// The message moves while this rank is in any call of the communicator: a collective, `work.wait()` or `work.done()`, for example.
+    /// The message moves while the program computes: a thread that waits for messages of the communicator moves it, else a thread of nvcoll.
     ///
     /// Args:
     ///     x, dst, tag: as in `send`.

@@ -14,12 +14,13 @@ use crate::memory::world::notice::{Notice, RankList, WorldName, SUBSET};
 use crate::memory::world::World;
 use crate::run::report::{words_of_call, words_of_notice};
 use crate::sync::record::{CALLS, FLAGS, MESSAGES};
+use crate::system::other_process::is_stopped;
 
 /// How many ranks a message describes. Chosen: a screen has room for them.
 const DESCRIBED: usize = 4;
 
 /// Says what the ranks do for which the rank of `own` waits. It begins with the word that goes on a sentence, or is empty.
-pub(crate) fn doings(world: &World, rank: u32, own: &Notice) -> String {
+pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> String {
     let read = |rank| world.board().read(rank);
     if let Some(cycle) = cycle(rank, own, read) {
         let has_messages = cycle.iter().any(|(_, notice)| notice.record[CALLS] & !FLAGS == MESSAGES);
@@ -36,7 +37,10 @@ pub(crate) fn doings(world: &World, rank: u32, own: &Notice) -> String {
             None => last_words(world, rank).map_or(String::new(), |words| format!("; {name} {words}")),
         }
     });
-    said.collect()
+    let stopped =
+        own.awaited.first().take(DESCRIBED).filter(|&rank| world.origin().process_of(rank).is_some_and(is_stopped));
+    let stopped = stopped.map(|rank| format!("; the process of rank {rank} is stopped: continue it by SIGCONT"));
+    said.chain(stopped).collect()
 }
 
 /// Returns the notices that say something about a wait: those that last, and those that ended during it.

@@ -10,9 +10,7 @@
 //! **Ranks agree on a path.** A rank that offers to run a call mapped meets everybody first. If all records make the same offer, all
 //! ranks run it mapped. A rank that offers nothing need not look: its own record says that nobody does.
 
-use super::waiting::not_entered;
-use super::RankWorker;
-use crate::deadline::WaitLimit;
+use super::worker::{RankWorker, ID};
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::{arrays_overlap, overlap, packed_arrays, Footprint};
 use crate::memory::world::addresses::Addresses;
@@ -22,10 +20,14 @@ use crate::sync::atomic::Ordering;
 use crate::sync::record::{CALLS, COPIES, FLAGS, PLACE, PLACES, REACHABLE};
 use crate::sync::{Cause, Pair, Record};
 
-/// The index of the record word that identifies the pass of a batch; single calls have an address there.
-pub(super) const ID: usize = 3;
-
 impl RankWorker {
+    /// Notes on what all ranks must agree.
+    #[inline]
+    pub(super) fn note_call(&mut self, pass: Pass<'_>) {
+        self.fingerprint = pass.fingerprint();
+        self.digest = digest(self.fingerprint, pass);
+    }
+
     /// Writes what peers must know of a rank's call beside its record, and returns the record. `own` are the rank's buffers in each call
     /// of the pass.
     pub(super) fn describe<'a>(
@@ -74,22 +76,16 @@ impl RankWorker {
         }
     }
 
-    /// Waits until all ranks have entered, and says whether every rank can reach the buffers of all.
-    pub(super) fn all_are_reachable(
+    /// Meets a rank that has entered, and says whether every rank can reach its buffers.
+    pub(super) fn meet_reachable(
         &mut self,
         world: &World,
         pass: Pass<'_>,
+        rank: u32,
         number: u32,
-        patience: &mut WaitLimit<'_>,
-    ) -> std::result::Result<bool, Cause> {
-        let (own, mut is_everywhere) = (self.ranks.start, true);
-        for rank in 0..world.world_size() {
-            let lines = &world.lines[rank as usize];
-            self.wait(world, number, patience, |_| lines.stamp.has_entered(number), |_| not_entered(world, number))?;
-            self.compare_and_meet(world, pass, rank, number, own)?;
-            is_everywhere &= lines.record.read(number)[CALLS] & REACHABLE != 0;
-        }
-        Ok(is_everywhere)
+    ) -> Result<bool, Cause> {
+        self.compare_and_meet(world, pass, rank, number, self.ranks.start)?;
+        Ok(world.lines[rank as usize].record.read(number)[CALLS] & REACHABLE != 0)
     }
 
     /// Notes which members are through with a call that this one has yet to enter.
@@ -108,12 +104,7 @@ impl RankWorker {
     }
 
     /// Meets every rank that has entered the call before this one looked.
-    pub(super) fn meet_early_comers(
-        &mut self,
-        world: &World,
-        pass: Pass<'_>,
-        number: u32,
-    ) -> std::result::Result<(), Cause> {
+    pub(super) fn meet_early_comers(&mut self, world: &World, pass: Pass<'_>, number: u32) -> Result<(), Cause> {
         let own = self.ranks.start;
         for rank in 0..world.world_size() {
             // The fence of the doorbells lies between this worker's stamp and this look.
@@ -133,7 +124,7 @@ impl RankWorker {
         rank: u32,
         number: u32,
         own: u32,
-    ) -> std::result::Result<(), Cause> {
+    ) -> Result<(), Cause> {
         if self.met[rank as usize] {
             return Ok(());
         }
@@ -270,7 +261,7 @@ fn records_of<'a>(
 ///
 /// Source of the hash: FxHash of Firefox and rustc.
 #[inline]
-pub(super) fn digest([fingerprint, small, count]: [u64; 3], pass: Pass<'_>) -> u64 {
+fn digest([fingerprint, small, count]: [u64; 3], pass: Pass<'_>) -> u64 {
     let step = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     [small, count, calls_word(pass)].into_iter().fold(fingerprint, step)
 }
