@@ -49,11 +49,7 @@ def test_the_help_of_every_command_has_an_example(command):
         (("bench", "-m", "2"), "pass --rounds"),
         (("bench", "-d", "all"), "one dtype at a time"),
         (("bench", "-o", "all"), "one op at a time"),
-        (("bench", "allreduce"), "did you mean all_reduce?"),
-        (("bench", "AllGather"), "did you mean all_gather?"),
-        (("bench", "alltoall"), "did you mean all_to_all?"),
-        (("verify", "allreduce"), "did you mean all_reduce?"),
-        (("explain", "reducescatter"), "did you mean reduce_scatter?"),
+        (("bench", "allredcue"), "did you mean all_reduce?"),
         (("algorithms", "bcast"), "did you mean broadcast?"),
         (("all_reduce_perf", "-b", "8"), "did you mean nvcoll bench all_reduce --nccl?"),
         (("allreduce",), "did you mean nvcoll bench all_reduce?"),
@@ -62,6 +58,12 @@ def test_the_help_of_every_command_has_an_example(command):
 )
 def test_the_spelling_of_other_tools_is_refused_with_that_of_nvcoll(arguments, hint):
     assert hint in refused(*arguments)
+
+
+@pytest.mark.parametrize("spelled", ["allreduce", "AllReduce", "all-reduce", "all_reduce_perf", "ncclAllReduce"])
+def test_a_collective_in_the_spelling_of_other_tools_is_the_collective(spelled):
+    assert run("predict", spelled)[0] == run("predict", "all_reduce")[0]
+    assert run("algorithms", spelled)[0] == run("algorithms", "all_reduce")[0]
 
 
 def test_the_installed_command_is_the_same_program():

@@ -180,7 +180,9 @@ def page() -> str:
 
 
 def algorithms(
-    collective: Annotated[str | None, typer.Argument(help="Only this collective.")] = None,
+    collective: Annotated[
+        str | None, typer.Argument(help="Only this collective.", callback=hints.collective_name)
+    ] = None,
     ranks: Ranks = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page docs/ALGORITHMS.md.")] = False,

@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Sequence
 
+from nvcoll._nvcoll import collectives, patterns
+
 OPTIONS = {
     "-g": "ranks are threads of this process: pass -n RANKS",
     "--ngpus": "ranks are threads of this process: pass -n RANKS",
@@ -37,6 +39,12 @@ OPTIONS = {
 def plain(name: str) -> str:
     """Removes the differences between spellings: ``AllReduce`` and ``all_reduce_perf`` become ``allreduce``."""
     return re.sub(r"[^a-z]", "", name.lower().removesuffix("_perf").removeprefix("nccl").removeprefix("mpi_"))
+
+
+def collective_name(name: str | None) -> str | None:
+    """Returns nvcoll's name of a collective in the spelling of another tool, as ``alltoall`` or ``AllReduce``."""
+    spelled = {plain(row.name): row.name for row in (*collectives(), *patterns())}
+    return name if name is None else spelled.get(plain(name), name)
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:

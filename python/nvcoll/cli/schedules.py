@@ -38,7 +38,10 @@ def _ranks(help: str, most: int = MAX_WORLD_SIZE) -> Any:
     return typer.Option("-n", "--ranks", help=help, callback=checked)
 
 
-Name = Annotated[str | None, typer.Argument(help="A collective, FILE.py:FUNCTION, or a text of nvcoll show.")]
+Name = Annotated[
+    str | None,
+    typer.Argument(help="A collective, FILE.py:FUNCTION, or a text of nvcoll show.", callback=hints.collective_name),
+]
 AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm; default: the first of nvcoll algorithms.")]
 Ranks = Annotated[int, _ranks("The number of ranks.", MAX_RUNNING_RANKS)]
 Processes = Annotated[int | None, _ranks("Start the script as this many processes, each a rank.", MAX_RUNNING_RANKS)]

@@ -19,7 +19,7 @@ An algorithm that does not run on a machine has a reason in place of times. Sour
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
@@ -320,6 +320,7 @@ def compare_schedules(
     schedules: Mapping[str, Schedule | str],
     sizes: Sequence[int],
     launch: Launch = LAUNCH,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Times every schedule at every size.
 
@@ -329,6 +330,7 @@ def compare_schedules(
         schedules: by name, a schedule, or why there is none.
         sizes: bytes of a rank's longer buffer, as nccl-tests counts them.
         launch: how calls are launched, as in `Fabric.predict`.
+        tell: gets the name of each schedule before it is timed.
 
     Raises:
         InvalidArgument: none of them runs there, or the collective has no lower bound.
@@ -343,6 +345,7 @@ def compare_schedules(
         if (why := too_many(run.pairs)) is not None:
             absent[name] = why
             continue
+        tell(name)
         try:
             times[name] = _best(fabric, run, sizes, protocols, launch)
         except Error as error:

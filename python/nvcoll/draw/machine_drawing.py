@@ -114,7 +114,12 @@ def _rates(cable: Cable) -> str:
     """Describes a link: its medium, its lanes and its rates one way."""
     title, family = _medium(cable)
     what = f"{title} x{cable.lanes}" if family == "pcie" else f"{cable.lanes} x {title}"
-    return f"{what}: {cable.line_gbps:.4g} GB/s one way at line rate, {cable.used_gbps:.3g} in use"
+    return f"{what}: {_digits(cable.line_gbps, 4)} GB/s one way at line rate, {_digits(cable.used_gbps, 3)} in use"
+
+
+def _digits(gbps: float, digits: int) -> str:
+    """Writes a rate rounded to some digits, without an exponent."""
+    return f"{float(f'{gbps:.{digits}g}'):.10g}"
 
 
 def _legend(layout: Layout) -> list[tuple[Cable, str]]:

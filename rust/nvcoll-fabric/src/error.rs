@@ -18,7 +18,7 @@ pub enum Error {
         known: String,
     },
     /// A description that is no fabric.
-    #[error("{}: {message}", shortened(origin))]
+    #[error("{}: {}", shortened(origin), bounded(message))]
     Description {
         /// The file or text.
         origin: String,
@@ -26,7 +26,7 @@ pub enum Error {
         message: String,
     },
     /// Two devices between which nothing passes.
-    #[error("{}: no path from {from} to {to}: {reason}", shortened(fabric))]
+    #[error("{}: no path from {} to {}: {reason}", shortened(fabric), shortened(from), shortened(to))]
     NoPath {
         /// The fabric.
         fabric: String,
@@ -38,7 +38,7 @@ pub enum Error {
         reason: String,
     },
     /// A schedule that asks for what the fabric cannot do.
-    #[error("{}: {message}", shortened(fabric))]
+    #[error("{}: {}", shortened(fabric), bounded(message))]
     Unable {
         /// The fabric.
         fabric: String,
@@ -46,7 +46,7 @@ pub enum Error {
         message: String,
     },
     /// A setting of NCCL with a value that cannot be honoured.
-    #[error("{variable}: {message}")]
+    #[error("{variable}: {}", bounded(message))]
     Setting {
         /// The variable of the environment.
         variable: &'static str,
@@ -77,6 +77,17 @@ pub(crate) fn shortened(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}… ({} letters)", &name[..end], name.chars().count()).into(),
         None => name.into(),
+    }
+}
+
+/// The most letters of a message. Chosen: some screens; messages that nvcoll writes about names of usual lengths have fewer.
+const LONGEST: usize = 4000;
+
+/// Returns a message, cut off where names of the caller make it too long.
+fn bounded(message: &str) -> Cow<'_, str> {
+    match message.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}… ({} letters)", &message[..end], message.chars().count()).into(),
+        None => message.into(),
     }
 }
 
@@ -117,6 +128,9 @@ mod tests {
         assert_eq!(said("voodoo").to_string(), "no GPU is called `voodoo`: choose from t4, rtx4090");
         let long = said(&"r".repeat(1_000_000)).to_string();
         assert!(long.len() < 200 && long.contains("(1000000 letters)"), "{long}");
+        let (origin, message) = ("text".to_owned(), format!("no medium is called `{}`", "m".repeat(4 << 20)));
+        let long = Error::Description { origin, message }.to_string();
+        assert!(long.len() < 5000 && long.ends_with("letters)"), "{}", long.len());
         assert_eq!((edits("rtx409", "rtx4090"), edits("", "t4")), (1, 2));
     }
 }

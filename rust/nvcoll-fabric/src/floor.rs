@@ -133,7 +133,7 @@ impl Fabric {
     }
 }
 
-/// The most groups of nodes of which each cut is looked at. Chosen: a flow in a graph of hundreds takes milliseconds.
+/// The most groups of nodes whose cuts are all looked at. Chosen: a flow in a graph of hundreds takes milliseconds.
 const MOST_GROUPS: usize = 16;
 
 /// Cuts of a fabric, in bytes per second.
@@ -226,7 +226,7 @@ impl Cuts {
         let parties = |node: usize| self.nodes[node].chunks(if are_nodes { self.nodes[node].len() } else { 1 });
         let (mut sent, mut count) = (0, 0);
         for (nth, group) in self.groups.iter().enumerate() {
-            // Of further groups what leaves the ports, which is no less than what can flow.
+            // For other groups: the port rates, an upper bound of the flow.
             let of_first: u64 = match (nth < MOST_GROUPS, are_nodes) {
                 (true, _) => parties(group[0]).map(|party| self.from(party)).sum(),
                 (false, true) => self.out[group[0]],

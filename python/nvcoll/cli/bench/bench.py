@@ -139,7 +139,9 @@ def _counts(collective: str, all_bytes: Sequence[int], reduction: Reduction, is_
 
 
 def bench(
-    collective: Annotated[str, typer.Argument(help=f"The collective: {', '.join(TIMED)}.")] = "all_reduce",
+    collective: Annotated[
+        str, typer.Argument(help=f"The collective: {', '.join(TIMED)}.", callback=hints.collective_name)
+    ] = "all_reduce",
     ranks: Ranks = 8,
     begin: Annotated[
         list[str] | None,

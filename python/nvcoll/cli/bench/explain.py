@@ -56,7 +56,7 @@ def _check(collective: str, dtype: str) -> int:
 
 
 def explain(
-    collective: Annotated[str | None, typer.Argument(help="A collective.")] = None,
+    collective: Annotated[str | None, typer.Argument(help="A collective.", callback=hints.collective_name)] = None,
     size: Annotated[str, typer.Option("-b", "--bytes", help="Size of a rank's longer buffer: 64K, 1M.")] = DEFAULT_SIZE,
     ranks: Ranks = 8,
     path: Annotated[str, typer.Option(help="The path: mapped or staged.")] = "mapped",

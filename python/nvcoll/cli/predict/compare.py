@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ import typer
 from nvcoll import Algorithm, Error, Fabric, InvalidArgument, Refuted, Schedule, verify
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import schedule as schedule_of
-from nvcoll.cli import files, hints, sizes
+from nvcoll.cli import files, hints, progress, sizes
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.operands import HAS_ROOT
 from nvcoll.cost.comparison import LAUNCH, Comparison, compare_schedules, too_many_of
@@ -166,6 +166,24 @@ def _of(one: Comparison, launch: Launch) -> dict[str, Any]:
     }
 
 
+def _simulated(
+    one: Fabric,
+    collective: str,
+    chosen: Sequence[Contender],
+    nbytes: Sequence[int],
+    launch: Launch,
+    tell: Callable[[str], None],
+) -> Comparison:
+    """Compares the algorithms on one machine, and tells which is built or simulated."""
+    schedules = {}
+    for at, contender in enumerate(chosen, 1):
+        tell(f"{one.name}: {contender.column} is built ({at} of {len(chosen)})")
+        schedules[contender.column] = contender.schedule(collective, one.world_size)
+    return compare_schedules(
+        one, collective, schedules, nbytes, launch, lambda name: tell(f"{one.name}: {name} is simulated")
+    )
+
+
 def compare(
     algorithms: Annotated[
         list[str] | None,
@@ -183,7 +201,11 @@ def compare(
         float | None, typer.Option("-f", "--stepfactor", help="The factor between sizes; default: 2.")
     ] = None,
     collective: Annotated[
-        str | None, typer.Option(help=f"The collective. Default: that of FILE.py:FUNCTION, else {DEFAULT_COLLECTIVE}.")
+        str | None,
+        typer.Option(
+            help=f"The collective. Default: that of FILE.py:FUNCTION, else {DEFAULT_COLLECTIVE}.",
+            callback=hints.collective_name,
+        ),
     ] = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
@@ -196,12 +218,8 @@ def compare(
     names = _words(algorithms or [])
     collective, chosen = contenders(names, collective)
     nbytes, on_these = sizes_of(begin, end, factor, listed), machines(on, gpu)
-    done = [
-        compare_schedules(
-            one, collective, {c.column: c.schedule(collective, one.world_size) for c in chosen}, nbytes, launch
-        )
-        for one in on_these
-    ]
+    with progress.line() as tell:
+        done = [_simulated(one, collective, chosen, nbytes, launch, tell) for one in on_these]
     if as_json:
         found = [_of(one, launch) for one in done]
         print(json.dumps({"schema": JSON_SCHEMA, "collective": collective, "machines": found}, indent=2))

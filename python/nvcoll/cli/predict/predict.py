@@ -16,6 +16,7 @@ import typer
 
 from nvcoll._nvcoll import InvalidArgument, Prediction
 from nvcoll.cli import sizes
+from nvcoll.cli.hints import collective_name
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
 from nvcoll.cost.comparison import LAUNCH
@@ -172,6 +173,14 @@ def _show_buckets(question: Question, answers: Sequence[Answer]) -> None:
     )
 
 
+def _alike(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Joins the lines of machines about which the same is said."""
+    names: dict[str, list[str]] = {}
+    for name, words in lines:
+        names.setdefault(words.replace(f"{name}: ", ""), []).append(name)
+    return [(", ".join(alike), words) for words, alike in names.items()]
+
+
 def _print_lines(what: str, lines: Iterable[tuple[str, str]]) -> None:
     lines = list(lines)
     widest = max((len(name) for name, _ in lines), default=0)
@@ -216,7 +225,7 @@ def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tu
     yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
     yield "faster", [line for answers in found for line in _faster(answers)]
     yield "no time", [(one.fabric.name, one.why_no_prediction) for one in firsts if one.why_no_prediction]
-    yield "no NCCL", [(one.fabric.name, one.why_no_nccl) for one in firsts if one.why_no_nccl]
+    yield "no NCCL", _alike([(one.fabric.name, one.why_no_nccl) for one in firsts if one.why_no_nccl])
 
 
 def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
@@ -283,7 +292,7 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
 
 
 def predict(
-    collective: Annotated[str, typer.Argument(help="A collective, as all_reduce.")],
+    collective: Annotated[str, typer.Argument(help="A collective, as all_reduce.", callback=collective_name)],
     begin: Annotated[str, typer.Option("-b", "--minbytes", help="Size, as nccl-tests counts it: 64K.")] = DEFAULT_SIZE,
     end: Annotated[str | None, typer.Option("-e", "--maxbytes", help="The last size of a sweep.")] = None,
     factor: Annotated[

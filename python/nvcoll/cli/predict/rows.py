@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, NcclEstimate, Prediction, collectives, patterns
-from nvcoll.cli import hints
+from nvcoll.cli import hints, progress
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
@@ -224,7 +224,11 @@ def ask_all(question: Question, machines: Sequence[Fabric]) -> list[list[Answer]
     Raises:
         InvalidArgument: there is a prediction for none of them.
     """
-    found = [question.ask(one) for one in machines]
+    found = []
+    with progress.line() as tell:
+        for at, one in enumerate(machines, 1):
+            tell(f"{one.name} ({at} of {len(machines)})")
+            found.append(question.ask(one))
     refused = [answers[0].why_no_prediction for answers in found]
     if all(refused):
         raise InvalidArgument(refused[0])

@@ -34,7 +34,7 @@ pub struct Gpu {
     pub pcie_lanes: u32,
     /// The medium of its coherent link to a processor, which it then has instead of PCIe.
     pub c2c: Option<String>,
-    /// The number of GPUs of the one board that has so many, on which every GPU is linked to every other, if there is one.
+    /// The GPUs of a fully connected board of this model, if there is one.
     pub full_board: Option<u32>,
     /// How texts name it.
     pub known_by: KnownBy,

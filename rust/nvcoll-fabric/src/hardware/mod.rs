@@ -54,7 +54,7 @@ pub struct Device {
     pub kind: DeviceKind,
     /// The node in which it is, from 0; a network switch is in none.
     pub node: Option<u32>,
-    /// Of a GPU in a rack, the tray in which it is, which has network cards of its own; none where the node is one box.
+    /// The tray of a rack GPU, which has network cards of its own. `None` in a single box.
     pub tray: Option<u32>,
     /// The number of its chips.
     pub chips: u32,
@@ -154,7 +154,7 @@ pub enum Evidence {
         /// The least and the largest number of nodes of these systems.
         nodes: (u32, u32),
     },
-    /// Such systems were measured, but none with as many nodes.
+    /// Such systems were measured, with fewer nodes.
     Extrapolated {
         /// The largest number of nodes of a measured system.
         nodes: u32,

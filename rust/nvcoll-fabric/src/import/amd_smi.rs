@@ -60,7 +60,7 @@ fn title_of(line: &str) -> Option<Title> {
 /// Reads the matrices of a node; `told` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
 ///
 /// # Errors
-/// [`Error::Description`] if rows are missing, or it is not said of which model.
+/// [`Error::Description`] if rows are missing, or the model is not named.
 fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
     let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
     let [types, weights] = [Title::LinkTypes, Title::Weights].map(|title| cells_of(text, title));

@@ -50,7 +50,7 @@ pub(super) const FORMAT: TextFormat = TextFormat {
 /// Reads a topology of a node; `told` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
 ///
 /// # Errors
-/// [`Error::Description`] if it is no such document, has no GPU, does not say of which model, or lacks the NVLinks that the
+/// [`Error::Description`] if it is no such document, has no GPU, does not name the model, or lacks the NVLinks that the
 /// model must have.
 fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
     let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };

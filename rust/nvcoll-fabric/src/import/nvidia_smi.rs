@@ -146,7 +146,7 @@ pub(super) const FORMAT: TextFormat = TextFormat {
 /// GPUs of GeForce are taken to reach each other over NVLink only.
 ///
 /// # Errors
-/// [`Error::Description`] with the line, if it is no such matrix, one that is cut off, or not of which model.
+/// [`Error::Description`] with the line, if it is no such matrix, one that is cut off, or one without the model.
 fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
     let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
     let matrix = TopologyMatrix::read(text).map_err(wrong)?;
@@ -422,8 +422,8 @@ impl TopologyMatrix {
         self.affinities.iter().map(|[cpu, _]| cpu.as_ref().and_then(place)).collect()
     }
 
-    /// Sets NUMA nodes of which no number is known on one of two sockets: not on that to which SYS leads from them, if it leads
-    /// to one only.
+    /// Places NUMA nodes without a number on one of two sockets. SYS leads to the other socket: if it leads from a node to one
+    /// socket only, the node is on the other.
     fn spread_over_sys(&self, node_of: &[usize], socket_of: &mut [Option<usize>]) {
         let mut apart = vec![Vec::new(); socket_of.len()];
         for (&(a, b), _) in self.words.iter().filter(|(_, word)| **word == Connection::Sys) {

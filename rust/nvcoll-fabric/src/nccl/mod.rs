@@ -118,7 +118,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns the versions of which constants are known.
+    /// Returns the versions with known constants.
     pub fn versions() -> Vec<&'static str> {
         constants::versions()
     }
@@ -249,7 +249,7 @@ impl Model {
     /// reduce_scatter.
     ///
     /// # Errors
-    /// [`Error::Unable`] for a collective of which NCCL has no model.
+    /// [`Error::Unable`] for a collective without a model in NCCL.
     pub fn candidates(&self, collective: &Collective, nbytes: u64) -> Result<Vec<Candidate>> {
         let function = Function::ALL.into_iter().find(|function| function.collective() == collective);
         let function = function.ok_or_else(|| Error::Unable {

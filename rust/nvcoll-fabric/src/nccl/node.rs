@@ -1,7 +1,7 @@
 //! One node as NCCL sees it: directed links with the bandwidths that NCCL assumes, and a path of a class for every pair.
 //!
 //! ```text
-//! gpu ─NVL 370.8─ nvs          a link: how many of the medium x GB/s of versions.toml
+//! gpu ─NVL 370.8─ nvs          a link: number of its medium x GB/s of versions.toml
 //!  │                           a path: its links, its class, its narrowest link
 //! PCI 48 ─ cpu ─ SYS 10 ─ cpu  classes, best first: NVL, NVB (one GPU between), PIX (one PCIe switch), PXB (several), P2C,
 //!  │                           PXN (NVLink to the GPU beside the NIC), PHB (a processor), SYS (two)

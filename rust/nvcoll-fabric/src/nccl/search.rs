@@ -195,7 +195,8 @@ fn raise(
 /// ```
 pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> ChannelGraph {
     let mut best = ChannelGraph::none(GraphPattern::Tree);
-    let mut heads: Vec<usize> = (0..node.nics).filter_map(|nic| head_of(node, nic)).collect();
+    let cards = nearest_cards(node);
+    let mut heads: Vec<usize> = (0..node.nics).filter_map(|nic| head_of(node.nics, &cards, nic)).collect();
     heads.sort_unstable();
     heads.dedup();
     let several = node.nics > 0;
@@ -231,17 +232,21 @@ pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> Ch
     best
 }
 
-/// Returns the head of a network card: the first GPU whose own card it is. NCCL's channels take the nearest cards of a GPU in
-/// turns, and each channel has one of them as the GPU's own. A GPU without a path to a card has no own card.
-fn head_of(node: &NodeTopology, nic: usize) -> Option<usize> {
-    let class = |gpu: usize, nic: usize| node.into(nic, gpu).map(|path| path.class);
+/// Returns the network cards nearest to each GPU. A GPU without a path to a card has none.
+fn nearest_cards(node: &NodeTopology) -> Vec<Vec<usize>> {
     let nearest = |gpu: usize| {
-        let best = (0..node.nics).filter_map(|nic| class(gpu, nic)).min();
-        (0..node.nics).filter(|&nic| best.is_some() && class(gpu, nic) == best).collect::<Vec<_>>()
+        let class = |nic: usize| node.into(nic, gpu).map(|path| path.class);
+        let best = (0..node.nics).filter_map(class).min();
+        (0..node.nics).filter(|&nic| best.is_some() && class(nic) == best).collect()
     };
-    let cards: Vec<Vec<usize>> = (0..node.gpus).map(nearest).collect();
+    (0..node.gpus).map(nearest).collect()
+}
+
+/// Returns the head of a network card: the first GPU whose own card it is. NCCL's channels take the nearest cards of a GPU in
+/// turns, and each channel has one of them as the GPU's own.
+fn head_of(nics: usize, cards: &[Vec<usize>], nic: usize) -> Option<usize> {
     let at_card = cards.iter().filter(|of_gpu| of_gpu.contains(&nic)).count();
-    (0..node.nics).find_map(|channel| {
+    (0..nics).find_map(|channel| {
         cards.iter().enumerate().find_map(|(gpu, of_gpu)| {
             let count = of_gpu.len();
             let first = if count.is_power_of_two() { mirrored(gpu, count) } else { gpu };

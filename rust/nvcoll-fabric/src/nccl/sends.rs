@@ -1,4 +1,4 @@
-//! The channels of sends and receives: how many a message gets, and its protocol.
+//! The channels of sends and receives: the number for a message, and its protocol.
 //!
 //! ```text
 //! total       the channels of collectives, up to a power of two
@@ -48,7 +48,7 @@ pub(crate) struct SendChannels {
 }
 
 impl SendChannels {
-    /// Counts the channels between `ranks` on `nodes`, of which collectives have `channels`.
+    /// Counts the channels between `ranks` on `nodes`. Collectives have `channels`.
     pub(super) fn of(
         node: &NodeTopology,
         constants: &VersionConstants,
@@ -113,7 +113,7 @@ impl SendRules {
     }
 }
 
-/// Halves a number of channels until so many takers find room for it.
+/// Halves a number of channels until all takers find room.
 fn halved(mut channels: u32, takers: u32, room: u32) -> u32 {
     while u64::from(channels) * u64::from(takers) > u64::from(room) && channels > 1 {
         channels /= 2;

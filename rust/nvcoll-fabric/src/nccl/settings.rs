@@ -227,14 +227,14 @@ impl NcclSettings {
         Ok(())
     }
 
-    /// Returns the channels of rings and trees, of which NCCL would lay `channels` by itself, and has at most `most`.
+    /// Returns the channels of rings and trees. NCCL would lay `channels` by itself, and at most `most`.
     pub fn ring_channels(&self, channels: u32, most: u32) -> u32 {
         let upper = self.max_channels.unwrap_or(most).min(self.max_ctas.unwrap_or(most)).min(most);
         let least_ctas = self.min_ctas.unwrap_or(1).min(self.max_ctas.unwrap_or(most));
         channels.min(upper).max(self.min_channels.unwrap_or(1).max(least_ctas).min(most))
     }
 
-    /// Returns the channels of NVLS, of which the version has `channels`, and at most `most`.
+    /// Returns the channels of NVLS. The version has `channels`, and at most `most`.
     pub fn channels_of_nvls(&self, channels: u32, most: u32) -> u32 {
         let upper = self.max_ctas.unwrap_or(most).min(most);
         self.nvls_channels.unwrap_or(channels).min(upper).max(self.min_ctas.unwrap_or(1).min(upper))
@@ -276,7 +276,7 @@ impl NcclSettings {
     }
 }
 
-/// The elements that NCCL_ALGO or NCCL_PROTO leave to each function; none for a function of which they do not speak.
+/// The elements that NCCL_ALGO or NCCL_PROTO leave to each function; none for a function that they do not name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct AllowList<T> {
     allowed: [Option<Vec<T>>; Function::ALL.len()],

@@ -77,9 +77,11 @@ impl Bottlenecks {
         if machine.interconnect == Interconnect::Nvlink {
             return Ok(Self::default());
         }
+        let gbps = |link: &Link| link.rate().gbps();
+        let inside = |visits: &[Visit]| narrowest(fabric, visits, |link| is_inner(fabric, link), gbps);
         let mut sends = <[Option<Bottleneck>; Pattern::ALL.len()]>::default();
         for pattern in Pattern::ALL.into_iter().filter(|pattern| pattern.is_of_sends()) {
-            sends[pattern as usize] = narrowest(fabric, &sent(machine, pattern, fabric.world_size() - 1))?;
+            sends[pattern as usize] = inside(&sent(machine, pattern, fabric.world_size() - 1))?;
         }
         if machine.local() < 2 {
             return Ok(Self { sends, ..Self::default() });
@@ -87,7 +89,7 @@ impl Bottlenecks {
         let in_order = || vec![(0..machine.local() as usize).collect()];
         let orders = model.map(|model| model.rings().to_vec()).filter(|rings| !rings.is_empty());
         let orders = orders.unwrap_or_else(in_order);
-        let narrowest = |round| narrowest(fabric, &visits(&orders, round, machine.nodes == 1));
+        let narrowest = |round| inside(&visits(&orders, round, machine.nodes == 1));
         let (ring, chain, tree) =
             (narrowest(TrafficPattern::Ring)?, narrowest(TrafficPattern::Chain)?, narrowest(TrafficPattern::Tree)?);
         Ok(Self { ring, chain, tree, sends, ..Self::default() })
@@ -126,7 +128,7 @@ fn pairs(order: &[usize], round: TrafficPattern, is_closed: bool) -> Vec<(u32, u
 }
 
 /// Two ranks, and the number of crossings from the first to the second.
-type Visit = (u32, u32, f64);
+pub(super) type Visit = (u32, u32, f64);
 
 /// Returns the pairs of a traffic pattern, whose bytes the channels share.
 fn visits(orders: &[Vec<usize>], round: TrafficPattern, is_closed: bool) -> Vec<Visit> {
@@ -163,8 +165,23 @@ fn sent(machine: &MachineSummary, pattern: Pattern, last: u32) -> Vec<Visit> {
     pairs.into_iter().filter(|(from, to, _)| from != to).map(turned).collect()
 }
 
-/// Finds the link with the lowest rate per crossing. Links at GPUs and cards are left out, because constants have them.
-fn narrowest(fabric: &Fabric, visits: &[Visit]) -> Result<Option<Bottleneck>> {
+/// Says whether a link is neither at a GPU nor at a card: constants have those.
+fn is_inner(fabric: &Fabric, link: &Link) -> bool {
+    let is_end =
+        |at: usize| matches!(fabric.devices[at].kind, DeviceKind::Gpu | DeviceKind::Nic | DeviceKind::NetworkSwitch);
+    ![link.from, link.to].into_iter().any(is_end)
+}
+
+/// Finds the link with the lowest rate per crossing among those that `is_eligible`; `gbps` is the rate of a link in use.
+///
+/// # Errors
+/// [`crate::Error::NoPath`].
+pub(super) fn narrowest(
+    fabric: &Fabric,
+    visits: &[Visit],
+    is_eligible: impl Fn(&Link) -> bool,
+    gbps: impl Fn(&Link) -> f64,
+) -> Result<Option<Bottleneck>> {
     let mut router = Router::of(fabric);
     let mut crossings = vec![0.0; fabric.links.len()];
     for &(from, to, times) in visits {
@@ -172,19 +189,13 @@ fn narrowest(fabric: &Fabric, visits: &[Visit]) -> Result<Option<Bottleneck>> {
             crossings[link] += times;
         }
     }
-    let is_inner = |link: &Link| {
-        let is_end = |at: usize| {
-            matches!(fabric.devices[at].kind, DeviceKind::Gpu | DeviceKind::Nic | DeviceKind::NetworkSwitch)
-        };
-        ![link.from, link.to].into_iter().any(is_end)
-    };
-    let shares = fabric.links.iter().zip(&crossings).filter(|(link, &times)| times > 0.0 && is_inner(link));
+    let crossed = fabric.links.iter().zip(&crossings).filter(|(link, &times)| times > 0.0 && is_eligible(link));
     let share = |(link, times): (&Link, &f64)| Bottleneck {
         name: format!("{} to {} ({})", device(fabric, link.from), device(fabric, link.to), link.medium.name),
-        gbps: link.rate().gbps() / times,
+        gbps: gbps(link) / times,
         line_gbps: link.line_rate().gbps() / times,
     };
-    Ok(shares.map(share).reduce(|least, next| if next.gbps < least.gbps { next } else { least }))
+    Ok(crossed.map(share).reduce(|least, next| if next.gbps < least.gbps { next } else { least }))
 }
 
 fn device(fabric: &Fabric, at: usize) -> &str {

@@ -1,11 +1,16 @@
-//! The constants of the closed forms: a table of numbers with names, `constants.toml`.
+//! The constants of the closed forms: the rows of `constants.toml`, and the same values as fields.
+//!
+//! The name of a row is the path of a field: `hop_us.ll.pcie` is `PhysicalEffects::hop_us.ll.pcie`. A row without a field, or a
+//! field without a row, is an error when the table is read.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
+use super::machine::{Interconnect, NetworkStack};
 use crate::error::{Error, Result};
+use crate::hardware::gpus::Generation;
 
 /// How a number is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -66,24 +71,177 @@ pub fn all() -> &'static [Constant] {
     })
 }
 
-/// A value for every name of the table.
+/// The generations that constants tell apart. GPUs of AMD have that of NVIDIA's of the same years.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Age {
+    Volta,
+    Ampere,
+    Hopper,
+    Blackwell,
+}
+
+impl Age {
+    pub(super) const fn of(generation: Generation) -> Self {
+        match generation {
+            Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => Self::Volta,
+            Generation::Ampere | Generation::Ada | Generation::Cdna2 => Self::Ampere,
+            Generation::Hopper | Generation::Cdna3 => Self::Hopper,
+            Generation::Blackwell => Self::Blackwell,
+        }
+    }
+}
+
+/// A value for each generation, or for those where the effect shows.
+pub(super) type ByAge = BTreeMap<Age, f64>;
+
+/// A value for each network software where the effect shows.
+pub(super) type ByStack = BTreeMap<NetworkStack, f64>;
+
+/// A value that may depend on the generation.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum PerAge {
+    All(f64),
+    Each(ByAge),
+}
+
+/// The parts of their line rate that links reach.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Efficiencies {
+    pub(super) pcie: f64,
+    /// By the name of the medium; media that are not here have their own.
+    #[serde(flatten)]
+    pub(super) media: BTreeMap<String, f64>,
+}
+
+/// The parts of PCIe's line rate that transfers through host memory reach.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StagedParts {
+    pub(super) both_ways: f64,
+    pub(super) one_way: f64,
+}
+
+/// A value for each protocol.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ByProtocol<T> {
+    pub(super) ll: T,
+    pub(super) ll128: T,
+    pub(super) simple: T,
+}
+
+/// The microseconds of a hop by what it crosses; none where the protocol is not used.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HopEffects {
+    nvlink: PerAge,
+    pcie: Option<f64>,
+    staged: Option<f64>,
+    pub(super) network: f64,
+}
+
+impl HopEffects {
+    /// Returns the microseconds of a hop inside a node; zero where the protocol is not used.
+    pub(super) fn inside(&self, interconnect: Interconnect, age: Age) -> f64 {
+        match (interconnect, &self.nvlink) {
+            (Interconnect::Nvlink, PerAge::All(us)) => *us,
+            (Interconnect::Nvlink, PerAge::Each(by_age)) => by_age.get(&age).copied().unwrap_or(0.0),
+            (Interconnect::Peer, _) => self.pcie.unwrap_or(0.0),
+            (Interconnect::Staged, _) => self.staged.unwrap_or(0.0),
+        }
+    }
+}
+
+/// The effects of NVLS.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NvlsEffects {
+    pub(super) hopper: f64,
+    pub(super) blackwell: f64,
+    pub(super) chunk_us: f64,
+    pub(super) fill_loops: f64,
+    pub(super) start_us: ByAge,
+}
+
+/// The effects of the way in which a program launches calls.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LaunchEffects {
+    pub(super) single_process_us: f64,
+    pub(super) per_gpu_us: f64,
+    pub(super) per_peer_us: f64,
+    pub(super) framework_us: f64,
+}
+
+/// The effects of the network between nodes.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NetworkEffects {
+    pub(super) ring: f64,
+    pub(super) tree: f64,
+    pub(super) nvlstree: f64,
+    pub(super) tree_inner: f64,
+    pub(super) tree_chunk_kib: f64,
+    pub(super) tree_ll_gbps: f64,
+    pub(super) ring_ll_channel_gbps: f64,
+    pub(super) sends: f64,
+    pub(super) ring_startup_us: f64,
+    pub(super) channel_gbps: f64,
+    pub(super) nvlstree_loops: f64,
+    pub(super) message_us: f64,
+    pub(super) hop_us: ByStack,
+    pub(super) rendezvous_us: ByStack,
+}
+
+/// The values of the table by physical effect.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PhysicalEffects {
+    pub(super) efficiency: Efficiencies,
+    pub(super) staged: StagedParts,
+    pub(super) start_us: ByProtocol<f64>,
+    pub(super) channel_us: ByAge,
+    pub(super) startup_us: ByAge,
+    pub(super) ll_gbps: ByAge,
+    pub(super) ll_channel_gbps: f64,
+    pub(super) ll128_channel_gbps: f64,
+    pub(super) send_channel_gbps: ByAge,
+    pub(super) hop_us: ByProtocol<HopEffects>,
+    pub(super) nvls: NvlsEffects,
+    pub(super) launch: LaunchEffects,
+    pub(super) network: NetworkEffects,
+}
+
+/// A value for every row of the table.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Constants(BTreeMap<&'static str, f64>);
+pub struct Constants {
+    by_name: BTreeMap<&'static str, f64>,
+    pub(super) effects: PhysicalEffects,
+}
 
 impl Constants {
     /// Returns the values of the table.
     pub fn shipped() -> Self {
-        Self(all().iter().map(|constant| (constant.name.as_str(), constant.value)).collect())
+        static SHIPPED: OnceLock<Constants> = OnceLock::new();
+        let of_table = || Self::of(all().iter().map(|constant| (constant.name.as_str(), constant.value)).collect());
+        SHIPPED.get_or_init(of_table).clone()
     }
 
-    /// Returns them with some others in their place: what a fit tries.
+    fn of(by_name: BTreeMap<&'static str, f64>) -> Self {
+        let effects = nested(&by_name).try_into().expect("a test reads the table that is shipped");
+        Self { by_name, effects }
+    }
+
+    /// Returns the values with some replaced: what a fit tries.
     ///
     /// # Errors
     /// [`Error::Unknown`] for a name that the table lacks; [`Error::Description`] for a value that is no positive number.
     pub fn with<'a>(mut self, values: impl IntoIterator<Item = (&'a str, f64)>) -> Result<Self> {
         for (name, value) in values {
-            let Some(place) = self.0.get_mut(name) else {
-                let known = self.0.keys().copied().collect::<Vec<_>>().join(", ");
+            let Some(place) = self.by_name.get_mut(name) else {
+                let known = self.by_name.keys().copied().collect::<Vec<_>>().join(", ");
                 return Err(Error::Unknown { kind: "constant", name: name.to_owned(), known });
             };
             if !(value.is_finite() && value > 0.0) {
@@ -92,19 +250,20 @@ impl Constants {
             }
             *place = value;
         }
-        Ok(self)
+        Ok(Self::of(self.by_name))
     }
+}
 
-    /// Returns a value; `names` is that of a row, its parts joined by dots.
-    pub(super) fn of(&self, names: &[&str]) -> Option<f64> {
-        self.0.get(names.join(".").as_str()).copied()
+/// Returns values as tables in tables: a dot in a name leads to the next.
+fn nested(by_name: &BTreeMap<&'static str, f64>) -> toml::Table {
+    let mut tables = toml::Table::new();
+    for (name, &value) in by_name {
+        let (mut table, mut rest) = (&mut tables, *name);
+        while let Some((outer, inner)) = rest.split_once('.') {
+            let below = table.entry(outer).or_insert_with(|| toml::Table::new().into());
+            (table, rest) = (below.as_table_mut().expect("no name is the beginning of another"), inner);
+        }
+        table.insert(rest.to_owned(), value.into());
     }
-
-    /// Returns a value that every table has.
-    ///
-    /// # Panics
-    /// If the table lacks it: a test makes a predictor of every kind of machine.
-    pub(super) fn at(&self, name: &str) -> f64 {
-        *self.0.get(name).unwrap_or_else(|| panic!("constants.toml has no {name}"))
-    }
+    tables
 }

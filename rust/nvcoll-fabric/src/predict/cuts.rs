@@ -10,16 +10,15 @@
 //!
 //! Trees between nodes are taken to be held up as rings are. How a hash spreads the flows of sends is not known here.
 
-use super::bottleneck::{Bottleneck, Cut, NARROWER};
+use super::bottleneck::{narrowest, Bottleneck, Cut, Visit, NARROWER};
 use super::machine::{Interconnect, MachineSummary};
-use super::params::ModelParams;
+use super::params::UsedRates;
 use super::pattern::Pattern;
 use crate::error::Result;
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::topology::flow_network::FlowNetwork;
 use crate::topology::max_flow::UNBOUNDED;
-use crate::topology::route::Router;
 use crate::units::Rate;
 
 /// Finds the cut of the fabric that limits a pattern of sends more than the links of the GPUs do.
@@ -29,18 +28,18 @@ use crate::units::Rate;
 pub(super) fn cut(
     fabric: &Fabric,
     machine: &MachineSummary,
-    params: &ModelParams,
+    rates: &UsedRates,
     pattern: Pattern,
 ) -> Result<Option<Cut>> {
     // The ports of a switch are those of its GPUs. Without NVLink there is one route, and GPUs do not forward.
     let is_mesh = machine.interconnect == Interconnect::Nvlink && !machine.has_switch;
-    // Of the other patterns of sends one card of a node sends or receives, than which no tier is narrower.
+    // Other patterns use one card per node, and no tier is narrower than a card.
     let is_wide = pattern != Pattern::AllToAll || !fabric.has_tiers();
     if !pattern.is_of_sends() || !is_mesh && is_wide {
         return Ok(None);
     }
-    let gpu_gbps = |algbw: Option<Rate>| algbw.map(|rate| rate.gbps() * pattern.sent(params.ranks));
-    let in_use = |link: &Link| in_use(fabric, machine, params, link);
+    let gpu_gbps = |algbw: Option<Rate>| algbw.map(|rate| rate.gbps() * pattern.sent(f64::from(machine.ranks)));
+    let in_use = |link: &Link| in_use(fabric, machine, rates, link);
     let gbps = gpu_gbps(pattern.bound(fabric, in_use)?.algbw).unwrap_or(f64::INFINITY);
     if !is_mesh {
         // More than all GPUs send; sums of such rates still fit.
@@ -51,7 +50,7 @@ pub(super) fn cut(
         }
     }
     let line_gbps = gpu_gbps(pattern.floor(fabric)?.algbw).unwrap_or(f64::INFINITY);
-    let part = gbps / params.bidirectional_gbps;
+    let part = gbps / rates.bidirectional_gbps;
     Ok((part < NARROWER).then_some(Cut { part, line_gbps }))
 }
 
@@ -67,38 +66,27 @@ const MOST_NODES: u32 = 256;
 ///
 /// # Errors
 /// [`crate::Error::NoPath`].
-pub(super) fn network(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams) -> Result<Option<Bottleneck>> {
+pub(super) fn network(fabric: &Fabric, machine: &MachineSummary, rates: &UsedRates) -> Result<Option<Bottleneck>> {
     let Some(between) = machine.network.as_ref().filter(|_| fabric.has_tiers()) else { return Ok(None) };
-    let (local, mut router) = (machine.local(), Router::of(fabric));
+    let local = machine.local();
     let used = local.min(between.cards);
-    let mut crossings = vec![0u32; fabric.links.len()];
-    for node in 0..machine.nodes.min(MOST_NODES) {
-        for gpu in (0..used).map(|card| card * local / used) {
-            let next = (node + 1) % machine.nodes * local;
-            for link in router.route(fabric, node * local + gpu, next + gpu)?.links {
-                crossings[link] += 1;
-            }
-        }
-    }
-    let is_crossed = |(link, &times): &(&Link, &u32)| times > 0 && is_between(fabric, link);
-    let found = fabric.links.iter().zip(&crossings).filter(is_crossed).map(|(link, &times)| {
-        let part = f64::from(used) / f64::from(times);
-        let ends = [link.from, link.to].map(|end| fabric.devices[end].name.as_str());
-        Bottleneck {
-            name: format!("{} to {} ({})", ends[0], ends[1], link.medium.name),
-            gbps: in_use(fabric, machine, params, link).gbps() * part,
-            line_gbps: link.line_rate().gbps() * part,
-        }
+    let hops = (0..machine.nodes.min(MOST_NODES)).flat_map(|node| {
+        let next = (node + 1) % machine.nodes * local;
+        (0..used)
+            .map(|card| card * local / used)
+            .map(move |gpu| (node * local + gpu, next + gpu, 1.0 / f64::from(used)))
     });
-    let narrowest = found.reduce(|least, next| if next.gbps < least.gbps { next } else { least });
-    let cards = params.inter_node.as_ref().map_or(0.0, |network| network.cards_gbps);
+    let hops: Vec<Visit> = hops.collect();
+    let gbps = |link: &Link| in_use(fabric, machine, rates, link).gbps();
+    let narrowest = narrowest(fabric, &hops, |link| is_between(fabric, link), gbps)?;
+    let cards = rates.cards.map_or(0.0, |(used, _)| used);
     Ok(narrowest.filter(|narrow| narrow.gbps < NARROWER * cards))
 }
 
 /// Returns the GB/s that the GPUs of the first node can bring to its network cards; none for one node.
-pub(super) fn egress(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams) -> Option<f64> {
-    params.inter_node.as_ref()?;
-    let rate = |link: &Link| in_use(fabric, machine, params, link);
+pub(super) fn egress(fabric: &Fabric, machine: &MachineSummary, rates: &UsedRates) -> Option<f64> {
+    rates.cards?;
+    let rate = |link: &Link| in_use(fabric, machine, rates, link);
     let node: Vec<usize> = fabric.gpus().into_iter().take(machine.local() as usize).collect();
     let is_own = |&card: &usize| fabric.devices[card].node == fabric.devices[node[0]].node;
     let cards: Vec<usize> = fabric.of_kind(DeviceKind::Nic).filter(is_own).collect();
@@ -107,17 +95,17 @@ pub(super) fn egress(fabric: &Fabric, machine: &MachineSummary, params: &ModelPa
 
 /// Returns the rate of a link in use. Links of a GPU and of a node's cards have their part of the constants' rate. PCIe links
 /// that are not at a GPU have the fabric's rate, because the constants have the shares of GPUs there.
-pub(super) fn in_use(fabric: &Fabric, machine: &MachineSummary, params: &ModelParams, link: &Link) -> Rate {
+pub(super) fn in_use(fabric: &Fabric, machine: &MachineSummary, rates: &UsedRates, link: &Link) -> Rate {
     let is_of_gpu = [link.from, link.to].iter().any(|&end| fabric.devices[end].kind == DeviceKind::Gpu);
     match (link.medium.family, machine.interconnect) {
         (LinkFamily::Nvlink | LinkFamily::Xgmi, Interconnect::Nvlink) => {
-            Rate::from_gbps(link.line_rate().gbps() * params.bidirectional_gbps / params.line_gbps)
+            Rate::from_gbps(link.line_rate().gbps() * rates.bidirectional_gbps / rates.line_gbps)
         }
         (LinkFamily::Pcie | LinkFamily::C2c, Interconnect::Peer | Interconnect::Staged) if is_of_gpu => {
-            Rate::from_gbps(link.line_rate().gbps() * params.bidirectional_gbps / params.line_gbps)
+            Rate::from_gbps(link.line_rate().gbps() * rates.bidirectional_gbps / rates.line_gbps)
         }
         (LinkFamily::Network, _) => {
-            let part = params.inter_node.as_ref().map_or(1.0, |network| network.cards_gbps / network.line_gbps);
+            let part = rates.cards.map_or(1.0, |(used, line)| used / line);
             Rate::from_gbps(link.line_rate().gbps() * part)
         }
         _ => link.rate(),

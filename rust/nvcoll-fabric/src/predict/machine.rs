@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use serde::Deserialize;
+
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Generation;
 use crate::hardware::media::{self, LinkFamily, Medium};
@@ -20,15 +22,15 @@ pub(super) enum Interconnect {
     Staged,
 }
 
-impl Interconnect {
-    /// Returns the name of the interconnect in the names of constants.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Interconnect::Nvlink => "nvlink",
-            Interconnect::Peer => "pcie",
-            Interconnect::Staged => "staged",
-        }
-    }
+/// The software of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NetworkStack {
+    Ib,
+    Slingshot,
+    Roce,
+    Efa,
+    Tcp,
 }
 
 /// The network between nodes.
@@ -43,14 +45,14 @@ pub(super) struct NodeNetwork {
 }
 
 impl NodeNetwork {
-    /// Returns the name of the network's software in the names of constants.
-    pub(super) fn stack(&self) -> &'static str {
+    /// Returns the software of the network.
+    pub(super) fn stack(&self) -> NetworkStack {
         match self.medium.name.split('-').next() {
-            Some("efa") => "efa",
-            Some("ethernet" | "tcpxo") => "tcp",
-            Some("roce") => "roce",
-            Some("slingshot") => "slingshot",
-            _ => "ib",
+            Some("efa") => NetworkStack::Efa,
+            Some("ethernet" | "tcpxo") => NetworkStack::Tcp,
+            Some("roce") => NetworkStack::Roce,
+            Some("slingshot") => NetworkStack::Slingshot,
+            _ => NetworkStack::Ib,
         }
     }
 

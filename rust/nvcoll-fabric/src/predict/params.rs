@@ -8,11 +8,12 @@
 //! | rates between nodes | the cards; the way from GPUs to them, and for rings and trees the links between switches, if narrower |
 //! | channels and chunks | NCCL's rules of the version (`crate::nccl`) |
 //!
-//! A fit makes these parameters for each trial, so nothing here searches a fabric.
+//! A fit makes these parameters for each trial, so nothing here searches a fabric. Cuts and bottlenecks between switches need
+//! the rates of links in use ([`UsedRates`]), which are known before them.
 
 use super::bottleneck::{Bottlenecks, Cut, TrafficPattern};
-use super::constants::Constants;
-use super::machine::{Interconnect, MachineSummary, NodeNetwork};
+use super::constants::{Age, ByAge, Constants, HopEffects, NvlsEffects, PhysicalEffects};
+use super::machine::{Interconnect, MachineSummary};
 use super::pattern::Pattern;
 use crate::hardware::gpus::Generation;
 use crate::nccl::{Model, NcclAlgorithm, NvlsChunks, SendChannels};
@@ -99,6 +100,19 @@ pub(super) struct LaunchParams {
     pub(super) framework_us: f64,
 }
 
+/// The rates of the links of a GPU and of a node's cards, one way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct UsedRates {
+    /// GB/s of a GPU at line rate.
+    pub(super) line_gbps: f64,
+    /// The GB/s that a GPU sends while it receives as much.
+    pub(super) bidirectional_gbps: f64,
+    /// The GB/s of a GPU in a chain, where two GPUs use one way only.
+    pub(super) one_way_gbps: f64,
+    /// The GB/s of a node's cards in a long transfer, and at line rate; none for one node.
+    pub(super) cards: Option<(f64, f64)>,
+}
+
 /// The parameters of the closed forms: the constants that hold on one machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ModelParams {
@@ -106,11 +120,7 @@ pub(super) struct ModelParams {
     pub(super) nodes: f64,
     pub(super) local: f64,
     pub(super) is_nvlink: bool,
-    /// GB/s of a GPU at line rate, one way.
-    pub(super) line_gbps: f64,
-    /// The GB/s that it sends while it receives as much; and in a chain, where two GPUs use one way only.
-    pub(super) bidirectional_gbps: f64,
-    pub(super) one_way_gbps: f64,
+    pub(super) rates: UsedRates,
     pub(super) channels: f64,
     pub(super) start_ll_us: f64,
     pub(super) start_ll128_us: f64,
@@ -163,91 +173,72 @@ impl NetworkParams {
     }
 }
 
+impl UsedRates {
+    /// Selects the rates of a machine.
+    pub(super) fn of(machine: &MachineSummary, constants: &Constants) -> Self {
+        let effects = &constants.effects;
+        let (line_gbps, medium) = (machine.line_gbps, machine.medium);
+        let (bidirectional_gbps, one_way_gbps) = match machine.interconnect {
+            Interconnect::Nvlink => {
+                let part = effects.efficiency.media.get(&medium.name).copied().unwrap_or(medium.efficiency);
+                (line_gbps * part, line_gbps * part)
+            }
+            Interconnect::Peer => (line_gbps * effects.efficiency.pcie, line_gbps * effects.efficiency.pcie),
+            // The last GPU of a chain does not send. With more than two GPUs, those between send while they receive.
+            Interconnect::Staged => {
+                let staged = &effects.staged;
+                let senders = machine.sharers.min(f64::from(machine.ranks) - 1.0);
+                let part = if machine.ranks == 2 { staged.one_way } else { staged.both_ways };
+                (line_gbps * staged.both_ways / machine.sharers, line_gbps * part / senders)
+            }
+        };
+        let cards =
+            machine.network.as_ref().map(|network| (network.line_gbps * effects.network.ring, network.line_gbps));
+        Self { line_gbps, bidirectional_gbps, one_way_gbps, cards }
+    }
+}
+
 impl ModelParams {
-    /// Selects the constants of a machine. `model` is NCCL's, if it knows the machine.
+    /// Selects the constants of a machine with these rates. `model` is NCCL's, if it knows the machine.
     pub(super) fn of(
         machine: &MachineSummary,
+        rates: UsedRates,
         bottlenecks: &Bottlenecks,
         constants: &Constants,
         model: Option<&Model>,
     ) -> Self {
-        let at = |names: &[&str]| constants.at(&names.join("."));
-        let age = age(machine.generation);
+        let (effects, age) = (&constants.effects, Age::of(machine.generation));
         let is_nvlink = machine.interconnect == Interconnect::Nvlink;
-        let (nodes, local) = (f64::from(machine.nodes), f64::from(machine.local()));
-        // Rings run with twice the channels that the search found, or with those of the settings.
-        let of_model = |model: &Model| {
-            let (set, own) = model.ring_channels();
-            let found = model.channels(NcclAlgorithm::Ring)?.count;
-            Some(f64::from(if set == own { 2 * found } else { set }))
-        };
-        let channels = model.and_then(of_model).unwrap_or(CHANNELS);
-        let (bidirectional_gbps, one_way_gbps) = rates(machine, constants);
+        let local = f64::from(machine.local());
         // Over several nodes the network's own start-up takes its place.
         let has_startup = is_nvlink && machine.nodes == 1;
-        let of_age = |name: &str| if has_startup { constants.of(&[name, age]).unwrap_or(0.0) } else { 0.0 };
-        // Over NVLink the generation matters.
-        let of_interconnect = |protocol: &str, interconnect: &str| {
-            let own = constants.of(&["hop_us", protocol, interconnect, age]);
-            own.or_else(|| constants.of(&["hop_us", protocol, interconnect])).unwrap_or(0.0)
-        };
-        let hops = |interconnect: &str| HopTimes {
-            ll: of_interconnect("ll", interconnect),
-            ll128: of_interconnect("ll128", interconnect),
-            simple: of_interconnect("simple", interconnect),
+        let startup = |by_age: &ByAge| by_age.get(&age).copied().filter(|_| has_startup).unwrap_or(0.0);
+        let hops = |hop: &dyn Fn(&HopEffects) -> f64| HopTimes {
+            ll: hop(&effects.hop_us.ll),
+            ll128: hop(&effects.hop_us.ll128),
+            simple: hop(&effects.hop_us.simple),
         };
         let chunks = model.map(Model::nvls_chunks).filter(|_| machine.folds);
-        let nvls = chunks.and_then(|chunks| nvls(machine, constants, chunks));
-        let staged = machine.host.map_or(f64::INFINITY, |(_, gbps)| gbps * at(&["staged.both_ways"]) * local);
-        let most = if machine.is_direct { bottlenecks.egress.unwrap_or(f64::INFINITY) } else { staged };
-        let most_of_sends = most;
-        let most = most.min(bottlenecks.network.as_ref().map_or(f64::INFINITY, |narrow| narrow.gbps));
-        let cards_gbps = |network: &NodeNetwork| network.line_gbps * at(&["network.ring"]);
-        let parts = |network: &NodeNetwork| local.min(f64::from(network.cards));
-        let inter_node = machine.network.as_ref().map(|network| NetworkParams {
-            software_us: at(&["network.hop_us", network.stack()]),
-            rendezvous_us: constants.of(&["network.rendezvous_us", network.stack()]).unwrap_or(0.0),
-            line_gbps: network.line_gbps,
-            cards_gbps: cards_gbps(network),
-            ring_gbps: most.min(cards_gbps(network)),
-            tree_gbps: most.min(network.line_gbps * at(&["network.tree"])),
-            parts: parts(network),
-            gpu_gbps: of_one_gpu(machine, constants, cards_gbps(network) / parts(network)).min(most_of_sends),
-            egress_gbps: Some(most_of_sends).filter(|&egress| egress < cards_gbps(network)),
-            ring_startup_us: at(&["network.ring_startup_us"]),
-            sends_gbps: most_of_sends.min(network.line_gbps * at(&["network.sends"])),
-            channel_gbps: at(&["network.channel_gbps"]),
-            message_us: at(&["network.message_us"]),
-            ring_ll_channel_gbps: at(&["network.ring_ll_channel_gbps"]),
-            tree_ll_gbps: at(&["network.tree_ll_gbps"]),
-            in_flight: at(&["network.tree_chunk_kib"]) * KIB * 16.0,
-            inner: at(&["network.tree_inner"]),
-            nvlstree_loops: at(&["network.nvlstree_loops"]),
-            nvlstree: at(&["network.nvlstree"]),
-            hops: hops("network"),
-        });
         Self {
             ranks: f64::from(machine.ranks),
-            nodes,
+            nodes: f64::from(machine.nodes),
             local,
             is_nvlink,
-            line_gbps: machine.line_gbps,
-            bidirectional_gbps,
-            one_way_gbps,
-            channels,
-            start_ll_us: at(&["start_us.ll"]),
-            start_ll128_us: at(&["start_us.ll128"]),
-            start_simple_us: at(&["start_us.simple"]),
-            startup_us: of_age("startup_us"),
-            channel_us: if machine.is_amd { 0.0 } else { of_age("channel_us") },
-            ll_gbps: at(&["ll_gbps", age]),
-            ll_channel_gbps: is_nvlink.then(|| at(&["ll_channel_gbps"])),
-            ll128_channel_gbps: machine.has_ll128().then(|| at(&["ll128_channel_gbps"])),
-            hops: hops(machine.interconnect.name()),
-            nvls,
+            rates,
+            channels: model.and_then(ring_channels).unwrap_or(CHANNELS),
+            start_ll_us: effects.start_us.ll,
+            start_ll128_us: effects.start_us.ll128,
+            start_simple_us: effects.start_us.simple,
+            startup_us: startup(&effects.startup_us),
+            channel_us: if machine.is_amd { 0.0 } else { startup(&effects.channel_us) },
+            ll_gbps: effects.ll_gbps[&age],
+            ll_channel_gbps: is_nvlink.then_some(effects.ll_channel_gbps),
+            ll128_channel_gbps: machine.has_ll128().then_some(effects.ll128_channel_gbps),
+            hops: hops(&|hop| hop.inside(machine.interconnect, age)),
+            nvls: chunks.and_then(|chunks| nvls(machine, &effects.nvls, chunks)),
             sends: model.map(Model::sends),
-            send_channel_gbps: is_nvlink.then(|| at(&["send_channel_gbps", age])),
-            inter_node,
+            send_channel_gbps: is_nvlink.then(|| effects.send_channel_gbps[&age]),
+            inter_node: network(machine, &rates, bottlenecks, effects, hops(&|hop| hop.network)),
             crossings: Crossings {
                 ring_gbps: bottlenecks.gbps(TrafficPattern::Ring),
                 chain_gbps: bottlenecks.gbps(TrafficPattern::Chain),
@@ -256,60 +247,75 @@ impl ModelParams {
             },
             cuts: bottlenecks.cuts,
             launching: LaunchParams {
-                single_process_us: at(&["launch.single_process_us"]) + local * at(&["launch.per_gpu_us"]),
-                per_peer_us: at(&["launch.per_peer_us"]) * local * (local - 1.0),
-                framework_us: at(&["launch.framework_us"]),
+                single_process_us: effects.launch.single_process_us + local * effects.launch.per_gpu_us,
+                per_peer_us: effects.launch.per_peer_us * local * (local - 1.0),
+                framework_us: effects.launch.framework_us,
             },
         }
     }
 }
 
-/// Returns the name of a generation in the names of constants. AMD's has that of NVIDIA's of the same years.
-const fn age(generation: Generation) -> &'static str {
-    match generation {
-        Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => "volta",
-        Generation::Ampere | Generation::Ada | Generation::Cdna2 => "ampere",
-        Generation::Hopper | Generation::Cdna3 => "hopper",
-        Generation::Blackwell => "blackwell",
-    }
+/// Returns the channels of a ring: twice those that NCCL's search found, or those of the settings.
+fn ring_channels(model: &Model) -> Option<f64> {
+    let (set, own) = model.ring_channels();
+    let found = model.channels(NcclAlgorithm::Ring)?.count;
+    Some(f64::from(if set == own { 2 * found } else { set }))
 }
 
-/// Returns the GB/s of one GPU to the network: its share of the cards, `cards_gbps`, bounded by its link to the host.
-fn of_one_gpu(machine: &MachineSummary, constants: &Constants, cards_gbps: f64) -> f64 {
-    let Some((medium, line)) = machine.host else { return cards_gbps };
-    let part = if machine.is_direct { medium.efficiency } else { constants.at("staged.both_ways") };
-    cards_gbps.min(line * part)
+/// Returns the parameters of the network; none for one node.
+fn network(
+    machine: &MachineSummary,
+    rates: &UsedRates,
+    bottlenecks: &Bottlenecks,
+    effects: &PhysicalEffects,
+    hops: HopTimes,
+) -> Option<NetworkParams> {
+    let (network, (cards_gbps, line_gbps)) = machine.network.as_ref().zip(rates.cards)?;
+    let (stack, of, both_ways) = (network.stack(), &effects.network, effects.staged.both_ways);
+    let local = f64::from(machine.local());
+    let staged = machine.host.map_or(f64::INFINITY, |(_, gbps)| gbps * both_ways * local);
+    let egress = if machine.is_direct { bottlenecks.egress.unwrap_or(f64::INFINITY) } else { staged };
+    let most = egress.min(bottlenecks.network.as_ref().map_or(f64::INFINITY, |narrow| narrow.gbps));
+    let parts = local.min(f64::from(network.cards));
+    // One GPU has its share of the cards, bounded by its link to the host.
+    let of_host = machine
+        .host
+        .map_or(f64::INFINITY, |(medium, line)| line * if machine.is_direct { medium.efficiency } else { both_ways });
+    Some(NetworkParams {
+        software_us: of.hop_us[&stack],
+        rendezvous_us: of.rendezvous_us.get(&stack).copied().unwrap_or(0.0),
+        line_gbps,
+        cards_gbps,
+        ring_gbps: most.min(cards_gbps),
+        tree_gbps: most.min(line_gbps * of.tree),
+        parts,
+        gpu_gbps: (cards_gbps / parts).min(of_host).min(egress),
+        egress_gbps: Some(egress).filter(|&egress| egress < cards_gbps),
+        ring_startup_us: of.ring_startup_us,
+        sends_gbps: egress.min(line_gbps * of.sends),
+        channel_gbps: of.channel_gbps,
+        message_us: of.message_us,
+        ring_ll_channel_gbps: of.ring_ll_channel_gbps,
+        tree_ll_gbps: of.tree_ll_gbps,
+        in_flight: of.tree_chunk_kib * KIB * 16.0,
+        inner: of.tree_inner,
+        nvlstree_loops: of.nvlstree_loops,
+        nvlstree: of.nvlstree,
+        hops,
+    })
 }
 
-/// Returns the GB/s of a GPU that sends and receives, and of a GPU in a chain.
-fn rates(machine: &MachineSummary, constants: &Constants) -> (f64, f64) {
-    let (line, medium) = (machine.line_gbps, machine.medium);
-    match machine.interconnect {
-        Interconnect::Nvlink => {
-            let part = constants.of(&["efficiency", &medium.name]).unwrap_or(medium.efficiency);
-            (line * part, line * part)
-        }
-        Interconnect::Peer => (line * constants.at("efficiency.pcie"), line * constants.at("efficiency.pcie")),
-        // The last GPU of a chain does not send. With more than two GPUs, those between send while they receive.
-        Interconnect::Staged => {
-            let senders = machine.sharers.min(f64::from(machine.ranks) - 1.0);
-            let part = constants.at(if machine.ranks == 2 { "staged.one_way" } else { "staged.both_ways" });
-            (line * constants.at("staged.both_ways") / machine.sharers, line * part / senders)
-        }
-    }
-}
-
-fn nvls(machine: &MachineSummary, constants: &Constants, chunks: NvlsChunks) -> Option<NvlsParams> {
-    let age = match machine.generation {
-        Generation::Hopper => "hopper",
-        Generation::Blackwell => "blackwell",
+fn nvls(machine: &MachineSummary, effects: &NvlsEffects, chunks: NvlsChunks) -> Option<NvlsParams> {
+    let (part, age) = match machine.generation {
+        Generation::Hopper => (effects.hopper, Age::Hopper),
+        Generation::Blackwell => (effects.blackwell, Age::Blackwell),
         _ => return None,
     };
     Some(NvlsParams {
-        gbps: machine.line_gbps * constants.of(&["nvls", age])?,
-        chunk_us: constants.at("nvls.chunk_us"),
-        fill_loops: constants.at("nvls.fill_loops"),
-        start_us: constants.of(&["nvls.start_us", age])?,
+        gbps: machine.line_gbps * part,
+        chunk_us: effects.chunk_us,
+        fill_loops: effects.fill_loops,
+        start_us: effects.start_us[&age],
         chunks,
     })
 }

@@ -3,8 +3,9 @@
 use super::breakdown::{us, wire, Carrier, TimeBreakdown};
 use super::machine::{self, MachineSummary};
 use super::pattern::Pattern;
+use super::predictor::{Candidates, CollectiveCall, Launch, Predictor};
 use super::selection::AlgoProto;
-use super::{trust, Candidates, CollectiveCall, Launch, Predictor};
+use super::trust;
 use crate::floor::Floor;
 use crate::nccl::NcclAlgorithm;
 use crate::units::PS_PER_US;
@@ -59,8 +60,24 @@ pub struct Prediction {
     pub parts: Vec<(&'static str, f64)>,
 }
 
+impl Predictor {
+    /// Names what joins the GPUs of a node and what takes most of a call's time.
+    pub fn limit(&self, call: &CollectiveCall, weighed: &Candidates) -> String {
+        let (_, spent) = self.fastest(call, weighed);
+        limit(&self.machine, &spent, longest(&spent, self.launch_us(call, &spent)))
+    }
+
+    /// Predicts a call whose candidates were found by [`Predictor::weigh`]; `floor` is the lower bound of the collective on the
+    /// fabric.
+    pub fn predict(&self, call: &CollectiveCall, weighed: &Candidates, floor: &Floor) -> Prediction {
+        let (pair, spent) = self.fastest(call, weighed);
+        let launch_us = self.launch_us(call, &spent);
+        made(self, call, weighed, pair, spent, launch_us, floor)
+    }
+}
+
 /// Makes a prediction from the parts of its time.
-pub(super) fn made(
+fn made(
     predictor: &Predictor,
     call: &CollectiveCall,
     weighed: &Candidates,
@@ -146,7 +163,7 @@ fn unseen(predictor: &Predictor, pattern: Pattern, spent: &TimeBreakdown) -> Opt
             Some((narrow.name.clone(), narrow.gbps / narrow.line_gbps))
         }
         Carrier::Cut(limit) => {
-            let part = limit.part * predictor.params.bidirectional_gbps / limit.line_gbps;
+            let part = limit.part * predictor.params.rates.bidirectional_gbps / limit.line_gbps;
             Some((cut(&predictor.machine).to_owned(), part))
         }
         Carrier::Cards => egress(predictor, pattern).map(|by| (by.to_owned(), 1.0)),
@@ -197,7 +214,7 @@ fn carried(
         Carrier::Cards => cards_gbps,
         Carrier::InnerLink(round) => predictor.bottleneck(round).line_gbps,
         Carrier::Cut(cut) => cut.line_gbps,
-        Carrier::Links | Carrier::FoldingSwitch => params.line_gbps,
+        Carrier::Links | Carrier::FoldingSwitch => params.rates.line_gbps,
     };
     let busy = percent(us(spent.load * flags, line)).min(100.0);
     let words = match (spent.carrier, machine.interconnect) {

@@ -76,7 +76,7 @@ impl Sides {
         }
     }
 
-    /// Returns how many channels of a rank's total are busy with so many peers.
+    /// Returns the number of a rank's channels that are busy with `peers` peers.
     fn busy(&self, params: &ModelParams, peers: f64) -> Option<f64> {
         let total = params.sends.map(|sends| f64::from(sends.total))?;
         Some((self.channels? * peers).min(total))
@@ -87,7 +87,7 @@ impl Sides {
 fn inside(params: &ModelParams, pattern: Pattern, protocol: Protocol, nbytes: f64, sides: &Sides) -> TimeBreakdown {
     let sent = nbytes * pattern.sent(params.ranks);
     let cut = params.cuts[pattern as usize];
-    let of_links = params.bidirectional_gbps * cut.map_or(1.0, |cut| cut.part);
+    let of_links = params.rates.bidirectional_gbps * cut.map_or(1.0, |cut| cut.part);
     let of_channels = match (sides.busy(params, sides.peers_inside), params.send_channel_gbps) {
         (Some(busy), Some(channel)) => us(sides.message * sides.peers_inside, busy * channel),
         _ => 0.0,

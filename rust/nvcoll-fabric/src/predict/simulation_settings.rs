@@ -20,7 +20,8 @@ use nvcoll_core::schedule::Schedule;
 
 use super::breakdown::us;
 use super::params::HopTimes;
-use super::{cuts, ring, Launch, Predictor};
+use super::predictor::{Launch, Predictor};
+use super::{cuts, ring};
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::nccl::Protocol;
@@ -43,7 +44,7 @@ pub struct SimulationSettings<'a> {
 impl Predictor {
     /// Looks once at the steps of a schedule and at the links of `fabric`, which is the predictor's.
     pub fn simulation_settings(&self, fabric: &Fabric, schedule: &Schedule) -> SimulationSettings<'_> {
-        let in_use = |link| cuts::in_use(fabric, &self.machine, &self.params, link);
+        let in_use = |link| cuts::in_use(fabric, &self.machine, &self.params.rates, link);
         SimulationSettings {
             predictor: self,
             is_by_switch: self.params.nvls.is_some() && schedule.steps.iter().any(|step| step.at_switch),
@@ -82,7 +83,7 @@ impl SimulationSettings<'_> {
         let (start, wire, cap, inside, network) = match protocol {
             Protocol::Ll => {
                 let bytes = step_bytes.max(1) as f64;
-                let cap = bytes / ring::ll_us(params, bytes, params.bidirectional_gbps) / 1e3;
+                let cap = bytes / ring::ll_us(params, bytes, params.rates.bidirectional_gbps) / 1e3;
                 (params.start_ll_us, 2 * WIRE, Some(cap), params.hops.ll, network_hop(|hops| hops.ll))
             }
             Protocol::Ll128 => {
@@ -147,7 +148,7 @@ impl Predictor {
     fn switch_wire(&self, nbytes: f64) -> u32 {
         let Some(nvls) = &self.params.nvls else { return WIRE };
         let gpus = self.params.local;
-        let moved = us(nbytes * (1.0 + 1.0 / gpus), self.params.bidirectional_gbps);
+        let moved = us(nbytes * (1.0 + 1.0 / gpus), self.params.rates.bidirectional_gbps);
         let taken = us(nbytes, nvls.steady_gbps(gpus, nvls.chunk_of(nbytes)));
         if moved > 0.0 {
             (taken / moved * f64::from(WIRE)).round() as u32

@@ -28,7 +28,7 @@ pub(super) fn tree(
 ) -> Option<TimeBreakdown> {
     let network = params.inter_node.as_ref()?;
     let chain = |hop: f64| 2.0 * (params.local - 1.0) * hop;
-    let of_gpu = if params.local > 1.0 { params.bidirectional_gbps * network.inner / 2.0 } else { f64::INFINITY };
+    let of_gpu = if params.local > 1.0 { params.rates.bidirectional_gbps * network.inner / 2.0 } else { f64::INFINITY };
     let crossing = params.crossings.gbps(TrafficPattern::Tree);
     let gbps = of_gpu.min(crossing);
     // The first and the last GPU of a chain have one neighbour, and the first the card.
@@ -108,7 +108,7 @@ fn levels(nodes: f64) -> f64 {
     2.0 * (below + (nodes - power) / power).max(1.0)
 }
 
-/// Returns the time of a call of so many bytes, whose messages have so many on the wire.
+/// Returns the time of a call from its bytes, and from the bytes of its messages on the wire.
 fn over(
     network: &NetworkParams,
     params: &ModelParams,

@@ -35,7 +35,7 @@ const FEWEST_SYSTEMS: u32 = 5;
 /// Chosen: the part of itself by which the logarithm of a factor grows with each doubling of nodes.
 const GROWTH_PER_DOUBLING: f64 = 0.5;
 
-/// Chosen: the most by which the logarithm of a factor grows, for as many nodes as one likes.
+/// Chosen: the upper limit of the growth of log(factor).
 const MOST_GROWTH: f64 = 3.0;
 
 /// Where bands of sizes end, in bytes; the last has no end.

@@ -57,7 +57,7 @@ pub(super) struct Flat {
     waits: Vec<FlatWait>,
     /// For each size, where its lengths begin and end.
     sizes: Vec<(u32, u32)>,
-    /// Lengths of chunks in bytes, with how many are so long.
+    /// Lengths of chunks in bytes, each with its number of chunks.
     lengths: Vec<(u64, u32)>,
     /// Delays of signals; the first is none at all.
     delays: Vec<Delay>,
@@ -211,7 +211,7 @@ impl Flat {
     }
 }
 
-/// Lengths with how many are so long, the shortest first.
+/// Returns the lengths, the shortest first, each with its number of occurrences.
 fn counted(lengths: &[u64]) -> Vec<(u64, u32)> {
     let mut lengths = lengths.to_vec();
     lengths.sort_unstable();
@@ -226,7 +226,7 @@ fn counted(lengths: &[u64]) -> Vec<(u64, u32)> {
 }
 
 /// A schedule while it is flattened. Its steps are read in the order in which they lie in memory, which is that of
-/// the author: by queue, millions of steps would be as many waits for memory.
+/// the author: by queue, each of millions of steps would wait for memory.
 struct Flattening<'a> {
     schedule: &'a Schedule,
     /// For each rank its first queue; one more at the end.
@@ -375,7 +375,7 @@ fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
     Ok((flat, first_queue, places))
 }
 
-/// For each rank, how many steps each of its queues has.
+/// Returns the number of steps of each queue of each rank.
 fn lengths(schedule: &Schedule) -> Result<Vec<Vec<u32>>> {
     let n = schedule.world_size as usize;
     let mut lengths: Vec<Vec<u32>> = vec![Vec::new(); n];

@@ -31,7 +31,7 @@ pub(super) struct LinkTable {
     /// For each rank, the device that it is.
     pub(super) devices: Vec<u32>,
     routes: HashMap<(u32, u32), Vec<u32>>,
-    /// For each device, how many links of NVLink or its like leave it and come to it.
+    /// For each device, the numbers of links of NVLink or its like that leave it and that come to it.
     nvlinks: Vec<(u32, u32)>,
     /// For each device, the NVSwitches that it is linked to: (switch, link up, link down), the widest first.
     switches: HashMap<u32, Vec<Port>>,
@@ -55,10 +55,10 @@ pub(super) struct Port {
 }
 
 impl LinkTable {
-    /// Prepares a fabric for so many ranks.
+    /// Prepares a fabric for `world_size` ranks.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the fabric has not so many GPUs, or settings name what it has not.
+    /// [`Error::Unable`] if the fabric has fewer GPUs, or settings name what it has not.
     pub(super) fn of(fabric: &Fabric, world_size: u32, settings: &Settings) -> Result<Self> {
         let unable = |message: String| Error::Unable { fabric: fabric.name.clone(), message };
         let have = fabric.world_size();
@@ -109,7 +109,7 @@ impl LinkTable {
         &self.fabric
     }
 
-    /// Returns how many links the fabric has, cut ones too; numbers from there on are memories.
+    /// Returns the number of links of the fabric, cut ones too; larger link numbers are memories.
     pub(super) fn fabric_links(&self) -> usize {
         self.rates.len() - self.devices.len()
     }

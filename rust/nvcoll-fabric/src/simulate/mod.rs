@@ -32,8 +32,8 @@
 //! **Fitted costs.** Settings may bring rates of links and one time per hop that were fitted to measurements: they stand
 //! in place of the fabric's rates and latencies ([`FittedCosts`]; [`crate::predict`] has the constants).
 //!
-//! **Stragglers and damage.** A slow rank's fixed time is so many times as long, and its transfers never go faster
-//! than alone divided by that. A slow link has part of its rate; a cut one is not there, so routes go round it or
+//! **Stragglers and damage.** A slow rank's fixed time is multiplied by its slowdown, and its transfers never go faster
+//! than alone divided by the slowdown. A slow link has part of its rate; a cut one is not there, so routes go round it or
 //! there is [`Error::NoPath`].
 //!
 //! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to

@@ -36,7 +36,7 @@ pub(super) struct Pace {
 impl Pace {
     const NONE: Pace = Pace { num: 0, den: 1 };
 
-    /// So many bytes of wire for each byte, on a link of so many bytes per second.
+    /// Returns the pace of `weight` wire bytes per byte on a link of `rate` bytes per second.
     pub(super) fn over(weight: u64, rate: u64) -> Self {
         Self { num: u128::from(weight) * 1_000_000_000_000, den: u128::from(rate) }.reduced()
     }
@@ -57,7 +57,7 @@ impl Pace {
         self.num.saturating_mul(other.den) > other.num.saturating_mul(self.den)
     }
 
-    /// Returns how long so many bytes take, rounded up.
+    /// Returns the time of a number of bytes, rounded up.
     #[inline]
     pub(super) fn time(self, nbytes: u64) -> Ps {
         let short =
@@ -118,7 +118,7 @@ pub(super) struct TransferPaths {
     key: Vec<u32>,
 }
 
-/// The stages of a path: for each leg its stage and links, and how many bytes of memory it takes if it is one.
+/// The stages of a path: for each leg its stage, its links, and the bytes of memory per byte if the leg is in memory.
 #[derive(Default)]
 struct Stages {
     /// The rank that executes.

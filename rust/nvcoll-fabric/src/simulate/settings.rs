@@ -71,7 +71,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns settings of a healthy machine on which all ranks enter at once, in tiles of so many bytes of a chunk.
+    /// Returns settings of a healthy machine on which all ranks enter at once. A tile has `slice_bytes` of each chunk.
     pub fn new(protocol: &StepCosts, slice_bytes: u64) -> Self {
         Self {
             protocol: protocol.clone(),

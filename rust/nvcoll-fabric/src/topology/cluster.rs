@@ -21,7 +21,7 @@ use crate::hardware::{Device, DeviceKind, Fabric, Link};
 pub use crate::topology::network::{network, networks, Network};
 use crate::topology::switches::Joined;
 
-/// Chosen: as many GPUs as any cluster has that people ask about; the graph takes some 500 bytes for each.
+/// Chosen: more GPUs than any known cluster has; the graph takes some 500 bytes for each.
 const MOST_GPUS: u32 = 1 << 17;
 
 /// Joins `nodes` copies of `node` by a network.

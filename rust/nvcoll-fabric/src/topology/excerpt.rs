@@ -53,7 +53,7 @@ mod tests {
         cluster(&preset(node).unwrap(), nodes, network(by).unwrap()).unwrap()
     }
 
-    /// The same machine, of which it is not seen that its nodes are alike: the last node lists two of its links in another order.
+    /// The same machine with nodes that do not look alike: the last node lists two of its links in another order.
     fn without_excerpt(fabric: &Fabric) -> Fabric {
         let mut whole = fabric.clone();
         let last = whole.links.len() - 1;

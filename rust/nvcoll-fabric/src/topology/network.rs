@@ -304,7 +304,7 @@ impl Network {
 /// Chosen: more cards, ports or lanes than any node has.
 const MOST_OF_A_NODE: u32 = 1024;
 
-/// Chosen: as many as a cluster may have GPUs.
+/// Chosen: the limit of the GPUs of a cluster.
 const MOST_CHILDREN: u32 = 1 << 17;
 
 /// Chosen: more than any port will carry, and less than any.

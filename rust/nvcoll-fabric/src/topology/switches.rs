@@ -254,7 +254,7 @@ fn limited(network: &Network, nth: usize, links: u64) -> Result<()> {
     }
 }
 
-/// Names a switch by its tier and its place among groups, planes and parallel switches, of each of which there is a number.
+/// Names a switch by its tier and its places among groups, planes and parallel switches.
 fn name_of(tier: &Tier, nth: usize, places: [(u32, u32); 3]) -> String {
     let usual = match nth {
         0 if tier.rails => "rail",

@@ -1,6 +1,6 @@
 //! Fabrics: devices, links, rates and lower bounds of machines.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 
@@ -79,8 +79,7 @@ impl Fabric {
     #[staticmethod]
     #[pyo3(signature = (path, *, gpu=None))]
     fn from_file(py: Python<'_>, path: PathBuf, gpu: Option<&str>) -> PyResult<Self> {
-        let text = std::fs::read(&path).and_then(text_of).map_err(|error| of_file(py, &error, &path))?;
-        let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
+        let (text, name) = read(py, &path)?;
         Hardware::from_text(&text, gpu, &name).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
@@ -336,6 +335,13 @@ fn fabrics() -> Vec<Fabric> {
     presets().iter().cloned().map(Fabric::from).collect()
 }
 
+/// Reads a file that describes a machine or a network. Returns its text without a byte order mark, and the file's name.
+fn read(py: Python<'_>, path: &Path) -> PyResult<(String, String)> {
+    let text = std::fs::read(path).and_then(text_of).map_err(|error| of_file(py, &error, path))?;
+    let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
+    Ok((text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned), name))
+}
+
 /// Returns the text of a file: UTF-8, or UTF-16 with its byte order mark, which PowerShell writes where it redirects.
 fn text_of(bytes: Vec<u8>) -> std::io::Result<String> {
     let invalid = |message: String| std::io::Error::new(std::io::ErrorKind::InvalidData, message);
@@ -386,7 +392,7 @@ impl Network {
         Described::from_text(text, "text").map(Self).map_err(|error| of_fabric(py, &error))
     }
 
-    /// Reads the description of a network from a file in TOML.
+    /// Reads the description of a network from a file in TOML, in UTF-8 or UTF-16.
     ///
     /// Args:
     ///     path: str or path-like.
@@ -396,8 +402,8 @@ impl Network {
     ///     OSError: the file cannot be read.
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let text = std::fs::read_to_string(&path).map_err(|error| of_file(py, &error, &path))?;
-        Described::from_text(&text, &path.display().to_string()).map(Self).map_err(|error| of_fabric(py, &error))
+        let (text, name) = read(py, &path)?;
+        Described::from_text(&text, &name).map(Self).map_err(|error| of_fabric(py, &error))
     }
 
     /// The name.

@@ -136,7 +136,7 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Forgets when steps were done of which no queue will hear any more.
+    /// Forgets the times of steps that no queue will ask for any more.
     fn forget(&mut self) {
         let Some(tile) = self.queues.iter().map(|queue| queue.tile).min() else { return };
         let tile = u64::from(tile.saturating_sub(self.flat.longest_lag));
@@ -264,7 +264,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Returns how many steps the awaited queue must have done; none if that was before the first tile.
+    /// Returns the number of steps that the awaited queue must have done; none if that was before the first tile.
     #[inline]
     fn target(&self, wait: &FlatWait, tile: u32) -> Option<u64> {
         let tile = tile.checked_sub(wait.lag)?;
