@@ -358,18 +358,6 @@ def test_survivors_shrink_and_go_on_and_what_was_not_an_output_is_intact():
     assert [lines[2:] for lines in texts] == [["[2.]"], ["[2.]"], []]
 
 
-def test_a_communicator_that_nobody_left_can_be_shrunk_again_and_again():
-    program = """
-    comm = nvcoll.init(timeout=60)
-    for _ in range(3):
-        comm = comm.shrink()
-        comm.all_reduce(np.ones(2))
-    print(comm.ranks)
-    """
-    for status, out, errors in results(start(3, program, "again")):
-        assert (status, out, errors) == (0, "(0, 1, 2)\n", "")
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_ranks_that_die_at_random_moments_of_calls_and_shrinks_leave_the_others_working(seed):
     ranks, draw = 5, random.Random(seed)

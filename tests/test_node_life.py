@@ -403,16 +403,6 @@ def test_nothing_is_left_behind(fail):
     assert_nothing_was_left(before, 12)
 
 
-@needs_lists
-def test_many_nodes_leave_no_thread_behind():
-    before = left_open()
-    for _ in range(20):
-        node = nvcoll.Node(4, workers=3)
-        node.all_reduce([np.ones(1 << 18, dtype="f4") for _ in range(4)])
-        del node
-    assert_nothing_was_left(before, 20)
-
-
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="limits the address space as Linux counts it")
 @pytest.mark.parametrize(
     ("what", "path", "ranks", "count"), [("scratch", "mapped", 4, 1 << 23), ("staging", "staged", 128, 4)]

@@ -126,13 +126,6 @@ def test_what_cannot_be_simulated_is_a_typed_error(call, message):
         call(nvcoll.fabric("hgx-h100"))
 
 
-def test_a_step_at_a_switch_needs_one():
-    at_switch = nvcoll.schedule("all_reduce", "nvswitch", world_size=8)
-    assert nvcoll.fabric("hgx-h100").simulate(at_switch, MIB).time_us > 0
-    with pytest.raises(nvcoll.InvalidArgument, match="switch"):
-        nvcoll.fabric("dgx1-v100").simulate(at_switch, MIB)
-
-
 def test_a_launched_call_has_what_it_takes_to_start_and_late_ranks_enter_after_it():
     board = nvcoll.fabric("hgx-h100")
     parts = dict(board.predict("all_reduce", MIB, algorithm="Ring", protocol="Simple").parts)

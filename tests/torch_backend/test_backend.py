@@ -184,24 +184,6 @@ def test_calls_are_events_of_the_profiler(n):
     assert [event.input_shapes for event in events[:2]] == [[[5, 3]]] * 2
 
 
-def test_a_callback_may_wait_for_the_next_call(n):
-    x, y = torch.ones(3), torch.ones(3)
-
-    def reduce_again(_future):
-        return dist.all_reduce(y, async_op=True).get_future().wait()[0]
-
-    assert dist.all_reduce(x, async_op=True).get_future().then(reduce_again).wait()[0] == n
-
-
-def test_two_groups_in_opposite_order(n):
-    groups = [dist.new_group() for _ in range(2)]
-    order = groups if dist.get_rank() % 2 else groups[::-1]
-    xs = {group: torch.ones(1 << 16) for group in order}
-    for work in [dist.all_reduce(xs[group], group=group, async_op=True) for group in order]:
-        work.wait()
-    assert all(x[-1] == n for x in xs.values())
-
-
 def test_messages(n):
     rank = dist.get_rank()
     x, y = torch.arange(5.0) + rank, torch.empty(5)
