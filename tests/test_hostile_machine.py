@@ -204,8 +204,19 @@ def map_an_array(what, comm):
 def test_a_rank_that_cannot_map_an_array_of_a_peer_ends_the_call(what):
     with Job(3) as job:
         outcomes = job.run(functools.partial(map_an_array, what))
-    told = "Aborted: rank 1 could not map memory of its peers: the call was aborted"
-    assert outcomes == [[f"{told} (the ranks of this communicator are ranks 0, 1, 2 of the run)", told]] * 3
+    told, of_group = (
+        "Aborted: rank 1 could not map memory of its peers",
+        " (the ranks of this communicator are ranks 0, 1, 2 of the run)",
+    )
+    own, end = outcomes.pop(1), ": the call was aborted"
+    assert outcomes == [[told + end + of_group, told + end]] * 2
+    reason = {
+        "descriptors": r": \[?.*0 of 1 descriptors of rank 0 were received: .*",
+        "address space": ": no memory for .*",
+    }[what]
+    assert re.fullmatch(told + reason + re.escape(end + of_group), own[0]) and re.fullmatch(
+        told + reason + end, own[1]
+    ), own
 
 
 # the machine
@@ -256,15 +267,31 @@ print("right")
     assert run(8, program, tmp_path) == "right\n" * 8
 
 
-def test_ranks_without_privileges_need_few_descriptors_on_their_way(tmp_path):
+FEW_DESCRIPTORS = {
+    "group": "print(comm.split(0).all_reduce(np.ones(1))[0])",
+    "arrays": """
+arrays = [comm.full(mb << 20, 1.0, "f4") for mb in (1, 3, 7)]
+found = {comm.all_reduce(x)[-1] for x in arrays}
+print(*found)
+""",
+    "messages": """
+out = np.empty((8, 100))
+with comm.group():
+    for peer in range(8):
+        comm.send(np.full(100, float(comm.rank)), peer)
+        comm.recv(out[peer], peer)
+print(float((out[:, 99] == np.arange(8)).sum()))
+""",
+}
+
+
+@pytest.mark.parametrize("work", FEW_DESCRIPTORS.values(), ids=FEW_DESCRIPTORS)
+def test_ranks_without_privileges_need_few_descriptors_on_their_way(tmp_path, work):
     """The system limits what one user has sent and nobody received, by the limit of the sender (unix(7))."""
     inside = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
     if inside and subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
         pytest.skip("setpriv cannot take privileges away")
-    program = """
-comm = nvcoll.init(timeout=60, join_timeout=60)
-print(comm.split(0).all_reduce(np.ones(1))[0])
-"""
+    program = f"comm = nvcoll.init(timeout=60, join_timeout=60)\n{work}"
     assert run(8, program, tmp_path, *inside, "sh", "-c", 'ulimit -n 64; exec "$@"', "sh") == "8.0\n" * 8
 
 

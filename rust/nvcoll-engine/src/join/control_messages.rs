@@ -13,7 +13,7 @@
 //!
 //! Cost: a send and a receipt of a message without descriptors are a system call each, and a receipt that waits is three.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -55,7 +55,7 @@ pub(super) struct PeerConnection {
 struct Inbox {
     kept: HashMap<[u64; 3], VecDeque<Result<Message>>>,
     /// What the keys of messages begin with that nobody will ask for.
-    forgotten: Vec<[u64; 2]>,
+    forgotten: HashSet<[u64; 2]>,
     is_being_read: bool,
     has_ended: bool,
 }
@@ -118,7 +118,7 @@ impl PeerConnection {
     pub(super) fn forget(&self, key: [u64; 2]) {
         let mut inbox = self.inbox();
         inbox.kept.retain(|kept, _| kept[..2] != key);
-        inbox.forgotten.push(key);
+        inbox.forgotten.insert(key);
     }
 
     /// Sends a message.
@@ -129,21 +129,30 @@ impl PeerConnection {
         descriptors: &[BorrowedFd<'_>],
         limit: &mut WaitLimit<'_>,
     ) -> Result<()> {
-        check_lengths(words.len(), descriptors.len())?;
-        let packet = MessageBody::packet(key, words, descriptors.len());
         loop {
-            let sent = self.socket.send(&packet, descriptors);
-            match sent.map_err(|error| self.of_system("a message cannot be sent to", &error))? {
+            let sent = self.try_to_send(key, words, descriptors)?;
+            match sent {
                 Sending::Done => return Ok(()),
                 Sending::Ended => return Err(self.left("before a message was sent to it")),
                 Sending::NoRoom => self.make_way(until_next_look(limit.deadline))?,
                 Sending::NotNow => sleep(RETRY),
             }
             if let Some(reason) = give_up(limit) {
+                if sent == Sending::NotNow && reason == GiveUp::Late {
+                    return Err(too_many_in_flight(&format!("no descriptor could be passed to rank {}", self.peer)));
+                }
                 let missing = "it does not read its messages: see whether it was stopped";
                 return Err(self.given_up(reason, limit.deadline.seconds(), "sending a message to", missing));
             }
         }
+    }
+
+    /// Sends a message if that is possible now.
+    pub(super) fn try_to_send(&self, key: [u64; 3], words: &[u64], descriptors: &[BorrowedFd<'_>]) -> Result<Sending> {
+        check_lengths(words.len(), descriptors.len())?;
+        let packet = MessageBody::packet(key, words, descriptors.len());
+        let sent = self.socket.send(&packet, descriptors);
+        sent.map_err(|error| self.of_system("a message cannot be sent to", &error))
     }
 
     /// Waits for room in the socket, and reads what comes meanwhile.
@@ -230,10 +239,19 @@ impl PeerConnection {
             })
         };
         let mut inbox = self.inbox();
-        if !inbox.forgotten.iter().any(|key| body.key[..2] == *key) {
+        if !inbox.forgotten.contains(&body.key[..2]) {
             inbox.kept.entry(body.key).or_default().push_back(message);
         }
     }
+}
+
+/// Returns the error of a descriptor that the system does not pass.
+pub(crate) fn too_many_in_flight(what: &str) -> Error {
+    let what = format!(
+        "{what}: this user has too many descriptors in flight between processes; end programs that do not read theirs, or raise the \
+         limit of open files (`ulimit -n`)"
+    );
+    Error::System { what, number: libc::ETOOMANYREFS }
 }
 
 fn check_lengths(words: usize, descriptors: usize) -> Result<()> {

@@ -78,8 +78,10 @@ use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::system::process::Process;
 
+pub(crate) use control_messages::too_many_in_flight;
 pub use control_messages::Message;
 pub use settings::JobSettings;
+pub(crate) use socket::Sending;
 
 use control_messages::PeerConnection;
 
@@ -148,6 +150,18 @@ impl Mesh {
         self.peer(peer)?.send(key, words, descriptors, &mut limit)
     }
 
+    /// Sends a message if that is possible now; whoever asked for it may be gone.
+    pub(crate) fn try_to_send(
+        &self,
+        peer: u32,
+        key: [u64; 3],
+        words: &[u64],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Sending {
+        let sent = self.peer(peer).and_then(|peer| peer.try_to_send(key, words, descriptors));
+        sent.unwrap_or(Sending::Ended)
+    }
+
     /// Receives the next message of a peer with a key, in the order in which it sent them. Messages with other keys are kept for those
     /// who ask for them. Several threads may ask at once.
     ///
@@ -169,6 +183,11 @@ impl Mesh {
     /// Drops the messages with keys that begin so, those that come later too.
     pub(crate) fn forget(&self, key: [u64; 2]) {
         self.peers.iter().flatten().for_each(|peer| peer.forget(key));
+    }
+
+    /// As [`Mesh::forget`], for messages of one peer.
+    pub(crate) fn forget_of(&self, peer: u32, key: [u64; 2]) {
+        self.peers[peer as usize].iter().for_each(|peer| peer.forget(key));
     }
 
     /// Says whether a peer has closed its end: its process ended, or it dropped its mesh. It does not block. A rank does not leave itself.

@@ -64,7 +64,7 @@ pub(super) enum Receipt {
 
 /// The result of a sending.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Sending {
+pub(crate) enum Sending {
     /// The packet is on its way.
     Done,
     /// The other end has many packets to read first.

@@ -27,7 +27,7 @@ const ALIGNMENT_BYTES: usize = 128;
 /// Regions are multiples of this many bytes. Cited: a huge page on x86-64 and most arm64 Linux.
 const REGION_STEP_BYTES: usize = 2 << 20;
 
-/// Makes region number `n` of some bytes, and tells all peers of it.
+/// Makes region number `n` of some bytes, for which peers may ask.
 pub(crate) type MakeRegion = dyn Fn(usize, usize) -> Result<Arc<MemoryBlock>> + Send + Sync;
 
 /// Says whether a peer that was stopped in a failed call writes no memory of this rank any more.
@@ -154,6 +154,11 @@ impl HeapBlock {
     /// Returns the address of the first byte.
     pub fn start(&self) -> *mut u8 {
         self.start
+    }
+
+    /// Returns the number of its region.
+    pub(crate) fn region(&self) -> usize {
+        self.place.0
     }
 
     /// Returns the size.

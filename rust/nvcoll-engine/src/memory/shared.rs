@@ -125,6 +125,11 @@ impl SharedMemory {
         unsafe { libc::fcntl(self.descriptor.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_FUTURE_WRITE) };
     }
 
+    /// Returns the length.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns the descriptor, to pass it to peers.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()

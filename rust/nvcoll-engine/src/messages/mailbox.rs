@@ -9,6 +9,7 @@ use super::stream::{MessageStream, StreamWords};
 use super::transfer::{Direction, Envelope, MessageBuffer, MessageTransfer};
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
+use crate::memory::world::addresses::Unreached;
 use crate::memory::world::World;
 use crate::run::fault::{Fault, Moment};
 use crate::run::quiesce::{ring_everybody, sleep_until_quiet};
@@ -371,6 +372,9 @@ fn open(world: &World, own: u32, to: u32) -> Result<MessageStream> {
     Ok(stream)
 }
 
+/// How often a rank asks for the stream of a peer that has left and does not answer. Chosen: together seconds.
+const LAST_LOOKS: usize = 50;
+
 /// Finds the stream from a rank, once it has made one.
 #[inline]
 fn find(world: &World, from: u32, own: u32) -> Option<MessageStream> {
@@ -379,6 +383,19 @@ fn find(world: &World, from: u32, own: u32) -> Option<MessageStream> {
         return None;
     }
     let bytes = MessageStream::bytes(world.world_size());
+    let has_left = || world.lines[from as usize].departure.last().is_some();
+    let found = || world.addresses.address_of(from, place);
+    let mut unreached = found().err();
+    // This is the last look at the stream of a rank that has left.
+    for _ in 0..LAST_LOOKS {
+        if unreached == Some(Unreached::Unanswered) && has_left() {
+            unreached = found().err();
+        }
+    }
+    if unreached == Some(Unreached::Refused) {
+        world.abort().raise(Cause::NoMemory(own)); // the sender waits, and nobody else knows why
+        return None;
+    }
     let start = super::reachable(world, from, place, bytes).filter(|start| start.cast::<StreamWords>().is_aligned())?;
     // SAFETY: the sender published a stream there, which began as zeros, and keeps it until both ranks have left; a sender that
     // lies about it harms what lies in its own memory.

@@ -107,7 +107,7 @@ fn chunks(bytes: usize) -> u32 {
 
 /// Returns the address here of `bytes` bytes of a rank, if every rank reaches them.
 fn reachable(world: &World, rank: u32, word: u64, bytes: usize) -> Option<*mut u8> {
-    let address = world.addresses.address_of(rank, word).filter(|address| !address.is_null())?;
+    let address = world.addresses.address_of(rank, word).ok().filter(|address| !address.is_null())?;
     world.addresses.is_reachable(rank, address, bytes).then_some(address)
 }
 

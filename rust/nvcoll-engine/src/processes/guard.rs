@@ -12,6 +12,8 @@
 //! handles them where it did before. The child of a fork has no guard, and its end is nobody's. A process that becomes another program by
 //! `exec` ends its threads, and so has ended as a rank.
 //!
+//! It also passes regions of symmetric memory to peers that ask for them (`regions.rs`).
+//!
 //! Cost: a thread, which sleeps; a descriptor per peer where the kernel tells the status of a process that was collected (6.15), none
 //! before. A guard wakes every 100 ms, in case that one which should wake it was killed just then. It wakes every 4 ms if it
 //! cannot sleep on all words: before Linux 5.16, with more than 127 peers, or while a peer holds no life word. A peer that never holds one
@@ -24,6 +26,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::join::Mesh;
 use crate::memory::world::World;
+use crate::processes::regions::{AnsweredQuestions, JobRegions};
 use crate::ranks::member::Member;
 use crate::ranks::memberships::Memberships;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -49,6 +52,7 @@ pub(super) struct Watch {
     pub(super) own: u32,
     pub(super) mesh: Arc<Mesh>,
     pub(super) memberships: Arc<Memberships<Member>>,
+    pub(super) regions: Arc<JobRegions>,
 }
 
 /// The guard of this rank. It ends when the value is dropped: then the rank has left the job.
@@ -130,10 +134,14 @@ impl Watch {
         let held = HeldLife::hold(life(self.own));
         wake(life(self.own).word());
         _ = holds.send(());
-        let mut sleeps_on_all = true;
+        let (mut sleeps_on_all, mut answered) = (true, AnsweredQuestions::default());
         // Acquire: pairs with the Release in `Guard::drop`.
         while stop.load(Ordering::Acquire) == 0 {
-            let (mut words, mut longest) = (vec![(stop, 0)], LONGEST_SLEEP);
+            let bell = self.world.lines[self.own as usize].guard_bell();
+            let (mut words, mut longest) = (vec![(stop, 0), (bell.word(), bell.heard())], LONGEST_SLEEP);
+            if self.regions.answer(&self.world, &mut answered) {
+                longest = SHORT_SLEEP;
+            }
             watched.retain_mut(|peer| {
                 let (state, word) = life(peer.rank).state();
                 match state {
@@ -145,7 +153,7 @@ impl Watch {
                     }
                     _ => {
                         self.note(peer);
-                        longest = UNTIL_OVER;
+                        longest = UNTIL_OVER; // shorter than the others
                         return !self.is_over(peer);
                     }
                 }

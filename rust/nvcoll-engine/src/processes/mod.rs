@@ -15,6 +15,7 @@
 mod exit;
 mod guard;
 pub mod recorder;
+mod regions;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -28,13 +29,13 @@ use nvcoll_core::limits::staging_bytes;
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::join::{JobSettings, Mesh};
-use crate::memory::block::MemoryBlock;
 use crate::memory::heap::{HeapBlock, IsHarmless, SymmetricHeap};
 use crate::memory::shared::SharedMemory;
 use crate::memory::world::addresses::{Addresses, RegionTable};
 use crate::memory::world::{HasLeft, RankRegions, SubsetKey, World, WorldOrigin, BELLS_BYTES, WORDS_BYTES};
 use crate::processes::exit::leave_at_exit;
 use crate::processes::guard::{Guard, Watch};
+use crate::processes::regions::JobRegions;
 use crate::ranks::member::Member;
 use crate::ranks::memberships::Memberships;
 use crate::ranks::rank_end::{fail, finish_issued, retire};
@@ -48,9 +49,6 @@ const LONGEST_QUIESCE: Duration = Duration::from_secs(1);
 /// Of messages with the memory of a world; the second number of their key says which world.
 const WORLD: u64 = 1;
 
-/// Of messages with a region of a rank's symmetric heap; the second number of their key says which region.
-const REGION: u64 = 2;
-
 /// Of the message in which rank 0 tells for how many workers `auto` chooses.
 const WORKERS: u64 = 3;
 
@@ -61,6 +59,7 @@ pub struct ProcessRank {
     member: Arc<Member>,
     memberships: Arc<Memberships<Member>>,
     process: Process,
+    regions: Arc<JobRegions>,
     /// Its end says that this rank has left the job. `None` for the only rank of a job.
     guard: Mutex<Option<Guard>>,
 }
@@ -71,6 +70,7 @@ struct JobMemory {
     table: Arc<RegionTable>,
     heap: Arc<SymmetricHeap>,
     deaths: Arc<Deaths>,
+    regions: Arc<JobRegions>,
     /// Blocks that a peer may still read, each with the question whether the peer has left.
     kept: Mutex<Vec<(HeapBlock, HasLeft)>>,
 }
@@ -89,25 +89,31 @@ impl ProcessRank {
     pub fn join(settings: &JobSettings, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
         let mesh = Arc::new(Mesh::join(settings, is_interrupted)?);
         let (own, world_size) = (mesh.rank(), mesh.world_size());
-        let receiver = mesh.clone();
-        let receive = move |rank, number| receive_region(&receiver, rank, number).ok();
-        let table = Arc::new(RegionTable::new(world_size, Box::new(receive)));
-        let (sender, own_regions) = (mesh.clone(), table.clone());
-        let make = move |number, bytes| make_region(&sender, &own_regions, number, bytes);
+        let regions = Arc::new(JobRegions::new(mesh.clone()));
+        let asking = regions.clone();
+        let table = Arc::new(RegionTable::new(world_size, Box::new(move |peer, number| asking.ask(peer, number))));
+        let (making, own_regions) = (regions.clone(), table.clone());
+        let make = move |number, bytes| {
+            let block = making.make(bytes)?;
+            own_regions.add(own, number, block.clone());
+            Ok(block)
+        };
         let (heap, deaths) = (SymmetricHeap::new(Box::new(make)), Arc::new(Deaths::of_ranks(world_size)));
-        let job = Arc::new(JobMemory { mesh, table, heap, deaths, kept: Mutex::default() });
+        let job = Arc::new(JobMemory { mesh, table, heap, deaths, regions: regions.clone(), kept: Mutex::default() });
         // Before the world exists: a rank without a guard fails while its peers can still fail with it.
         let mut guard = (world_size > 1).then(|| Guard::start(&job.mesh)).transpose()?;
         let mut limit = WaitLimit { deadline: settings.deadline, is_interrupted };
         let workers = workers_of_rank_zero(&job.mesh, &mut limit)?;
         let world = make_world(&job, [0, 0], (0..world_size).collect(), false, &mut limit)?;
+        regions.begin_to_ask(&world);
         let memberships = Arc::<Memberships<Member>>::default();
         if let Some(guard) = &mut guard {
-            guard.begin(Watch { world: world.clone(), own, mesh: job.mesh.clone(), memberships: memberships.clone() });
+            let (mesh, world) = (job.mesh.clone(), world.clone());
+            guard.begin(Watch { world, own, mesh, memberships: memberships.clone(), regions: regions.clone() });
         }
         world.identify(own, &settings.job);
         let member = Member::join(world, own, memberships.clone());
-        Ok(Self { workers, member, memberships, process: Process::current(), guard: Mutex::new(guard) })
+        Ok(Self { workers, member, memberships, process: Process::current(), regions, guard: Mutex::new(guard) })
     }
 
     /// Returns the number of workers for which programs are made: the CPUs that rank 0 may use. Each rank may be bound to other CPUs, and
@@ -141,6 +147,7 @@ impl ProcessRank {
         if !self.process.is_current() {
             return Ok(()); // a child that was forked off is no rank
         }
+        self.regions.pass_streams();
         let outcome = retire(&self.memberships);
         self.guard.lock().unwrap_or_else(PoisonError::into_inner).take();
         outcome
@@ -151,10 +158,11 @@ impl ProcessRank {
     /// # Errors
     /// As [`ProcessRank::leave`].
     pub fn leave_at_exit(&self) -> Result<()> {
-        match self.process.is_current() {
-            true => leave_at_exit(&self.memberships),
-            false => Ok(()), // as in `leave`
+        if !self.process.is_current() {
+            return Ok(()); // as in `leave`
         }
+        self.regions.pass_streams();
+        leave_at_exit(&self.memberships)
     }
 
     /// Ends every call, now and later, of every communicator that contains this rank, because its program failed.
@@ -177,37 +185,6 @@ fn workers_of_rank_zero(mesh: &Mesh, limit: &mut WaitLimit<'_>) -> Result<usize>
         mesh.send(peer, key, &[workers as u64], &[], limit.deadline, &mut *limit.is_interrupted)?;
     }
     Ok(workers)
-}
-
-/// How long a rank tries to pass a region to a peer that does not read its messages. Chosen.
-const PASS_TIMEOUT_S: f64 = 10.0;
-
-/// How long a rank waits for a region that a record has named: its message lies in the socket, or another thread is just reading it.
-/// So late may a call end whose peer names a region that does not exist. Chosen.
-const REGION_TIMEOUT_S: f64 = 1.0;
-
-/// Makes a region of this rank's heap, and passes it to all peers that are still there.
-fn make_region(mesh: &Mesh, table: &RegionTable, number: usize, bytes: usize) -> Result<Arc<MemoryBlock>> {
-    let memory = SharedMemory::make("symmetric memory", bytes)?;
-    let block = Arc::new(memory.map()?);
-    let deadline = Deadline::after(Some(PASS_TIMEOUT_S));
-    for peer in (0..mesh.world_size()).filter(|&peer| peer != mesh.rank()) {
-        let key = [REGION, number as u64, 0];
-        // Some may have it now, so the region stays. A peer without it ends the call that names the region.
-        _ = mesh.send(peer, key, &[bytes as u64], &[memory.descriptor()], deadline, &mut || false);
-    }
-    table.add(mesh.rank(), number, block.clone());
-    Ok(block)
-}
-
-/// Receives and maps a region of a peer's heap.
-fn receive_region(mesh: &Mesh, peer: u32, number: usize) -> Result<Arc<MemoryBlock>> {
-    let deadline = Deadline::after(Some(REGION_TIMEOUT_S));
-    let message = mesh.receive(peer, [REGION, number as u64, 0], deadline, &mut || false)?;
-    let bytes = message.words.first().copied().unwrap_or(0) as usize;
-    let wrong = || Error::Invalid(format!("rank {peer} passed a region without its descriptor"));
-    let descriptor = message.descriptors.into_iter().next().ok_or_else(wrong)?;
-    Ok(Arc::new(SharedMemory::received("symmetric memory", bytes, descriptor)?.map()?))
 }
 
 /// Makes the world `id` of some ranks of the job, each of which calls this. `root` is that from which it was shrunk, or its own.
@@ -382,6 +359,10 @@ impl WorldOrigin for ProcessOrigin {
     fn process_of(&self, rank: u32) -> Option<u32> {
         let is_peer = rank != self.job.mesh.rank();
         is_peer.then(|| self.job.mesh.process_of(rank)).filter(|&process| process != 0)
+    }
+
+    fn note_stream(&self, to: u32, block: &HeapBlock) {
+        self.job.regions.note_stream(to, block.region());
     }
 
     fn keep_until(&self, block: HeapBlock, has_left: HasLeft) {

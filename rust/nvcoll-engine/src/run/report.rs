@@ -40,7 +40,11 @@ pub(crate) fn error_of(
         Cause::TimedOut(rank) => Error::Aborted { rank, cause: "timed out".into() },
         Cause::Interrupted(rank) => Error::Aborted { rank, cause: "was interrupted".into() },
         Cause::CalledAbort(rank) => Error::Aborted { rank, cause: "called abort".into() },
-        Cause::NoMemory(rank) => Error::Aborted { rank, cause: "could not map memory of its peers".into() },
+        Cause::NoMemory(rank) => {
+            let reason = world.addresses.refusal().filter(|_| own.contains(&rank));
+            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            Error::Aborted { rank, cause: format!("could not map memory of its peers{reason}").into() }
+        }
         Cause::Gone(rank, status) => peer_lost(world, rank, status),
         Cause::Mismatch(pair) => {
             let nth = place_of_trouble(world, cause, pair.call);

@@ -24,6 +24,7 @@ pub mod rendezvous;
 pub mod single_flight;
 pub mod stamp;
 pub mod try_lock;
+pub mod wanted;
 
 pub use abort::{Abort, Activity, Cause, Pair};
 pub use backoff::Backoff;

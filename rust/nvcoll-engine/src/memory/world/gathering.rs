@@ -78,6 +78,8 @@ impl WorldOrigin for GatheringGroups {
         None
     }
 
+    fn note_stream(&self, _to: u32, _block: &HeapBlock) {}
+
     fn keep_until(&self, _block: HeapBlock, _has_left: HasLeft) {}
 
     fn withhold_until(&self, _is_harmless: Box<IsHarmless>) {}

@@ -141,6 +141,9 @@ pub(crate) trait WorldOrigin: std::fmt::Debug + Send + Sync {
     /// Returns the number of a rank's process, if it is another than this one and the system tells it.
     fn process_of(&self, rank: u32) -> Option<u32>;
 
+    /// Notes that a stream to a rank of the run lies in a block, which the rank may read when this one has left.
+    fn note_stream(&self, to: u32, block: &HeapBlock);
+
     /// Keeps a block of symmetric memory until the peer that may read it has left.
     fn keep_until(&self, block: HeapBlock, has_left: HasLeft);
 
@@ -334,6 +337,9 @@ impl World {
     /// [`Error::NoMemory`].
     pub(crate) fn make_stream(&self, to: u32, bytes: usize) -> Result<*mut u8> {
         let block = ReachableBlock::allocate(self, "messages", bytes)?;
+        if let ReachableBlock::Symmetric(block) = &block {
+            self.origin.note_stream(self.ranks[to as usize], block);
+        }
         let start = block.start();
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push((to, block));
         Ok(start)

@@ -3,8 +3,8 @@
 //! ```text
 //! RankWords   identity, stamp, records and what they have no room for, activity,
 //!             departure, life, rendezvous, progress, notices, calls of a batch,
-//!             outbox                                                               the rank writes, its peers read
-//! RankBells   doorbells; on the first rank the abort word of the world                every rank writes
+//!             outbox, wanted                                                           the rank writes, its peers read
+//! RankBells   doorbells, the bell of the guard; on the first rank the abort word of the world                every rank writes
 //! RankNotes   arrays behind copies, footprints                                     ranks of one process only
 //! ```
 //!
@@ -27,6 +27,7 @@ use crate::memory::world::notice::{NOTICES, NOTICE_WORDS};
 use crate::sync::atomic::AtomicBool;
 use crate::sync::progress::QUEUES;
 use crate::sync::record::PLACES;
+use crate::sync::wanted::{GuardBell, Wanted};
 use crate::sync::{
     Abort, Activity, BatchRecords, Departure, Doorbell, Life, Outbox, Posted, Progress, RecordLine, Rendezvous, Stamp,
 };
@@ -52,6 +53,8 @@ pub(crate) struct RankWords {
     pub(crate) notices: [Posted<NOTICE_WORDS>; NOTICES],
     pub(crate) batch: BatchRecords,
     pub(crate) outbox: Outbox,
+    /// As `life`.
+    pub(crate) wanted: Wanted,
 }
 
 /// The words of one rank that its peers write too.
@@ -63,6 +66,8 @@ pub(crate) struct RankBells {
     pub(crate) message_bell: Doorbell,
     /// Only that of the first rank is used.
     pub(crate) abort: Abort,
+    /// As `life`.
+    pub(crate) guard_bell: GuardBell,
 }
 
 /// What a rank tells peers in its address space.
@@ -95,12 +100,26 @@ impl RankLines {
         &self.bells.doorbell
     }
 
+    pub(crate) fn guard_bell(&self) -> &GuardBell {
+        &self.bells.guard_bell
+    }
+
     pub(super) fn words(&self) -> &InBlock<RankWords> {
         &self.words
     }
 
     pub(crate) fn message_bell(&self) -> &Doorbell {
         &self.bells.message_bell
+    }
+
+    /// Returns the words, which outlive the world.
+    pub(crate) fn own_words(&self) -> InBlock<RankWords> {
+        self.words.clone()
+    }
+
+    /// Returns all bells, which outlive the world.
+    pub(crate) fn all_bells(&self) -> InBlock<RankBells> {
+        self.bells.clone()
     }
 
     /// Returns a question that outlives the world: whether the rank has left it.

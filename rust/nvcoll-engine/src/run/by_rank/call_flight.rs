@@ -224,6 +224,7 @@ impl RankWorker {
     ) -> Result<(), Error> {
         debug_assert!(!pass.order().is_small() || pass.order().is_as_proved(), "an order runs that was not proved");
         self.prepare(world, pass);
+        self.deadline = limit.deadline;
         let panicking = EndOnPanic { world, ranks: self.ranks.clone() };
         let mut outcome = self.strike_at(world, number, Moment::Before);
         let (stage, tiles, stores) = (CallStage::Enter, 0, None);

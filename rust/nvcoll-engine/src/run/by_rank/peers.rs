@@ -13,10 +13,11 @@
 use super::worker::{RankWorker, ID};
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::{arrays_overlap, overlap, packed_arrays, Footprint};
-use crate::memory::world::addresses::Addresses;
+use crate::memory::world::addresses::{Addresses, Unreached};
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::sync::atomic::Ordering;
+use crate::sync::backoff::give_way;
 use crate::sync::record::{CALLS, COPIES, FLAGS, PLACE, PLACES, REACHABLE};
 use crate::sync::{Cause, Pair, Record};
 
@@ -145,8 +146,8 @@ impl RankWorker {
             self.met[rank as usize] = true;
             return Ok(());
         }
-        if self.meet(world, pass, rank, number, &record).is_none() {
-            return Err(world.abort().raise(Cause::NoMemory(own)));
+        while let Err(unreached) = self.meet(world, pass, rank, number, &record) {
+            self.ask_again(world, rank, own, unreached)?;
         }
         let is_gone = self.gone[rank as usize];
         if self.is_member && !is_gone && self.overlaps(world, pass, own, rank, number, &record) {
@@ -208,24 +209,50 @@ impl RankWorker {
         self.met[rank as usize] = true;
     }
 
-    /// Learns the buffers of a peer. Returns `None` if they could not be mapped here.
-    fn meet(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32, record: &Record) -> Option<()> {
-        self.met[rank as usize] = true;
+    /// Says whether to ask a peer again for memory that its record names, and raises the abort if not.
+    #[cold]
+    fn ask_again(&self, world: &World, rank: u32, own: u32, unreached: Unreached) -> std::result::Result<(), Cause> {
+        let late = || self.deadline.has_passed().then_some(Cause::TimedOut(own));
+        let refused = || (unreached == Unreached::Refused).then_some(Cause::NoMemory(own));
+        match world.abort().cause() {
+            Some(cause) => Err(cause),
+            None => match world.death_of(rank).or_else(late).or_else(refused) {
+                Some(cause) => Err(world.abort().raise(cause)),
+                None => {
+                    give_way();
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// Learns the buffers of a peer.
+    fn meet(
+        &mut self,
+        world: &World,
+        pass: Pass<'_>,
+        rank: u32,
+        number: u32,
+        record: &Record,
+    ) -> std::result::Result<(), Unreached> {
         if pass.words().is_some() {
-            return Some(()); // such a call has no buffers
+            self.met[rank as usize] = true;
+            return Ok(()); // such a call has no buffers
         }
         let staging = staging_of(world, pass, rank, number);
         let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
         let learn = |(place, record): (&mut Buffers, Record)| {
             *place = buffers_in(&record, staging, |word| world.addresses.address_of(rank, word))?;
-            Some(())
+            Ok(())
         };
         if pass.footprint().is_none() {
-            places.zip([*record]).try_for_each(learn)
+            places.zip([*record]).try_for_each(learn)?;
         } else {
             let records = world.lines[rank as usize].batch.read(number, pass.programs().len());
-            places.zip(records).try_for_each(learn)
+            places.zip(records).try_for_each(learn)?;
         }
+        self.met[rank as usize] = true;
+        Ok(())
     }
 }
 
@@ -274,9 +301,13 @@ fn calls_word(pass: Pass<'_>) -> u64 {
 }
 
 /// Returns the buffers that a record names; `address_of` gives the address for a word.
-fn buffers_in(record: &Record, staging: *mut u8, address_of: impl Fn(u64) -> Option<*mut u8>) -> Option<Buffers> {
+fn buffers_in(
+    record: &Record,
+    staging: *mut u8,
+    address_of: impl Fn(u64) -> std::result::Result<*mut u8, Unreached>,
+) -> std::result::Result<Buffers, Unreached> {
     let (input, output, scratch) = (address_of(record[3])?, address_of(record[4])?, address_of(record[5])?);
-    Some(Buffers { input, output, scratch, staging, scalar: f64::from_bits(record[6]) })
+    Ok(Buffers { input, output, scratch, staging, scalar: f64::from_bits(record[6]) })
 }
 
 /// Returns the staging of a rank in call `number`; null if the pass uses none.

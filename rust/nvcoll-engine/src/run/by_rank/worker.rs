@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::deadline::Deadline;
 use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
@@ -82,6 +83,8 @@ pub(crate) struct RankWorker {
     pub(crate) fault: Option<Box<Fault>>,
     /// Whether an earlier call ended the communicator.
     pub(super) has_ended_before: bool,
+    /// That of this call.
+    pub(super) deadline: Deadline,
 }
 
 impl RankWorker {
@@ -104,6 +107,7 @@ impl RankWorker {
             wait_graph: String::new(),
             fault: None,
             has_ended_before: false,
+            deadline: Deadline::default(),
         }
     }
 
