@@ -22,6 +22,7 @@ from typing import Any
 import nvcoll
 from nvcoll import _nvcoll
 from nvcoll.ranks import membership
+from nvcoll.ranks.long_waits import said_if_long
 from nvcoll.text.formatting import listed
 from nvcoll.torch.reporting import Reporting
 
@@ -65,7 +66,9 @@ def ranks_of(options: Any) -> Ranks:
     if _world is not None:
         return Ranks(_world.subset(among))
     seconds = options.timeout.total_seconds()
-    job = _nvcoll.Job(options.group_rank, options.group_size, _job_of(options), None, seconds)
+    name = _job_of(options)
+    with said_if_long(f"rank {options.group_rank} of a process group waits for the others to join"):
+        job = _nvcoll.Job(options.group_rank, options.group_size, name, None, seconds)
     return Ranks(job.communicator(seconds), job.leave)
 
 
@@ -95,15 +98,29 @@ def _job_of(options: Any) -> str:
 
     Raises:
         InvalidArgument: they are not.
+        Timeout: a rank did not come to the store.
     """
     store, rank, size = options.store, options.group_rank, options.group_size
+
+    def told(key: str, by: int) -> str:
+        waits = f"rank {rank} waits for rank {by} in torch's store"
+        with said_if_long(waits):
+            try:
+                store.wait([key], options.timeout)
+            except RuntimeError as error:
+                if "timeout" not in str(error).lower():
+                    raise
+                late = f"{waits}: it did not call init_process_group or new_group within {options.timeout}"
+                raise nvcoll.Timeout(f"{late}: see whether it was started ({error})") from error
+        return str(store.get(key).decode())
+
     # A store may outlive a group: that of torchrun serves the next init_process_group too.
     turn = store.add(f"nvcoll/turns/{rank}", 1)
     store.set(f"nvcoll/host/{turn}/{rank}", _host())
     if rank == 0:
-        hosts = [store.get(f"nvcoll/host/{turn}/{peer}").decode() for peer in range(size)]
+        hosts = [told(f"nvcoll/host/{turn}/{peer}", peer) for peer in range(size)]
         store.set(f"nvcoll/job/{turn}", _on_several(hosts) or f"ok torch-{uuid.uuid4().hex[:16]}")
-    verdict, _, text = store.get(f"nvcoll/job/{turn}").decode().partition(" ")
+    verdict, _, text = told(f"nvcoll/job/{turn}", 0).partition(" ")
     if verdict != "ok":
         raise nvcoll.InvalidArgument(text)
     return str(text)
