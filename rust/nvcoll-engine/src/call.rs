@@ -256,7 +256,9 @@ impl std::fmt::Display for Call {
         match counts {
             Counts::Even(count) => write!(f, "{} of {count} {dtype}", collective.name)?,
             Counts::Table(table) => {
-                write!(f, "{} of {} {dtype} by a table of counts", collective.name, table.iter().sum::<usize>())?
+                // Words of another process may be scribbled on.
+                let sum = table.iter().fold(0_usize, |sum, &count| sum.saturating_add(count));
+                write!(f, "{} of {sum} {dtype} by a table of counts", collective.name)?
             }
         }
         if collective.has_root {

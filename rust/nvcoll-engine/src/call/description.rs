@@ -82,6 +82,14 @@ mod tests {
     }
 
     #[test]
+    fn scribbled_tables_are_told_in_words() {
+        let mut words = [u64::MAX; DESCRIPTION_WORDS];
+        words[1] = 2;
+        let told = call(Counts::Even(1), "ring").described(&words).to_string();
+        assert!(told.starts_with(&format!("all_gather of {} ", usize::MAX)), "{told}");
+    }
+
+    #[test]
     fn a_long_table_keeps_its_beginning_and_its_sum() {
         let long = call(Counts::Table((0..100).collect()), "auto");
         let seen = seen_by_a_peer(&long);
