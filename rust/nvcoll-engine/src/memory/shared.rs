@@ -1,7 +1,7 @@
 //! Memory that processes share: a file without a name, which a rank makes, maps, seals, and passes to its peers by descriptor.
 //!
 //! ```text
-//! make       memfd_create, fallocate (no page can be missing later), seal the length
+//! make       memfd_create, set and seal the length, fallocate (no page can be missing later)
 //! own        map to read and write; for words that peers only read: seal against further writable mappings
 //! pass       the descriptor, over a socket
 //! receive    check length and seals, map
@@ -13,8 +13,13 @@
 //!
 //! Source: memfd_create(2), fcntl(2); the manner is that of Wayland compositors.
 
-use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{madvise, mmap, Advice, MapFlags, ProtFlags};
 
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
@@ -23,8 +28,8 @@ use crate::system::memory::available_bytes;
 /// The least size for which huge pages are requested. Chosen: that of one.
 const HUGE_FROM_BYTES: usize = 2 << 20;
 
-/// The seals of the length. Nobody can add or remove pages, nor seals.
-const SEALED_LENGTH: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+/// The seals of the length. Nobody can add or remove pages at the end, nor seals.
+const SEALED_LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Memory without a name, of a fixed length.
 #[derive(Debug)]
@@ -38,31 +43,67 @@ impl SharedMemory {
     /// Makes `bytes` zeroed bytes; `what` names them in messages and, behind `nvcoll`, in lists of open files.
     ///
     /// # Errors
-    /// [`Error::NoMemory`] if there are no pages, [`Error::System`] if there is no descriptor.
+    /// [`Error::NoMemory`] if there are no pages, [`Error::System`] if the system refuses a call.
     pub(crate) fn make(what: &'static str, bytes: usize) -> Result<Self> {
-        let no_memory = || Error::NoMemory { what, bytes };
+        let memory = Self::reserve(what, bytes)?;
+        memory.fill(0..bytes.max(1))?;
+        Ok(memory)
+    }
+
+    /// Makes memory of a length without pages, for which there could be pages now.
+    ///
+    /// # Errors
+    /// As [`SharedMemory::make`].
+    pub(crate) fn reserve(what: &'static str, bytes: usize) -> Result<Self> {
         if available_bytes().is_some_and(|available| available < bytes as u64) {
-            return Err(no_memory());
+            return Err(Error::NoMemory { what, bytes });
         }
-        let name = CString::new(format!("nvcoll {what}")).expect("no zero in what is written above");
-        // SAFETY: the name is a string that ends with a zero.
-        let raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        if raw < 0 {
-            let number = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
-            let advice = "raise the limit of open files (`ulimit -n`) if it is reached";
-            return Err(match number {
-                libc::ENOMEM => no_memory(),
-                _ => Error::System { what: format!("no descriptor for {bytes} bytes of {what}: {advice}"), number },
-            });
-        }
-        // SAFETY: `memfd_create` returned the descriptor, which nobody else has.
-        let memory = Self { descriptor: unsafe { OwnedFd::from_raw_fd(raw) }, bytes, what };
-        let length = libc::off_t::try_from(bytes).map_err(|_| no_memory())?;
-        // SAFETY: the calls read and write no memory of this process.
-        let is_made = unsafe {
-            libc::fallocate(raw, 0, 0, length.max(1)) == 0 && libc::fcntl(raw, libc::F_ADD_SEALS, SEALED_LENGTH) == 0
+        let advice = |number| match number {
+            Errno::MFILE | Errno::NFILE => ": raise the limit of open files (`ulimit -n`) if it is reached",
+            _ => ": the system refuses memfd_create: see whether a sandbox forbids it",
         };
-        is_made.then_some(memory).ok_or_else(no_memory)
+        let failed = |number: Errno| match number {
+            Errno::NOMEM => Error::NoMemory { what, bytes },
+            _ => refused(format!("no descriptor for {bytes} bytes of {what}{}", advice(number)), number),
+        };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let descriptor = memfd_create(format!("nvcoll {what}"), flags).map_err(failed)?;
+        let memory = Self { descriptor, bytes, what };
+        ftruncate(&memory.descriptor, bytes.max(1) as u64).map_err(|number| memory.no_pages(number))?;
+        fcntl_add_seals(&memory.descriptor, SEALED_LENGTH).map_err(|number| memory.no_pages(number))?;
+        Ok(memory)
+    }
+
+    /// Gives a range pages, if it has none.
+    ///
+    /// # Errors
+    /// As [`SharedMemory::make`].
+    pub(crate) fn fill(&self, range: Range<usize>) -> Result<()> {
+        if available_bytes().is_some_and(|available| available < range.len() as u64) {
+            return Err(Error::NoMemory { what: self.what, bytes: range.len() });
+        }
+        let filled = fallocate(&self.descriptor, FallocateFlags::empty(), range.start as u64, range.len() as u64);
+        filled.map_err(|number| self.no_pages(number))
+    }
+
+    /// Gives the pages inside of a range back to the system. What is read there is zeros.
+    pub(crate) fn empty(&self, range: Range<usize>) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // Whether the system takes them does not matter.
+        _ = fallocate(&self.descriptor, flags, range.start as u64, range.len() as u64);
+    }
+
+    /// Returns the error of pages or a length that the system refuses.
+    fn no_pages(&self, number: Errno) -> Error {
+        let Self { bytes, what, .. } = *self;
+        let why = match number {
+            Errno::FBIG => "raise the limit of the size of files (`ulimit -f`), or pass smaller arrays",
+            _ => "see whether a sandbox forbids fallocate",
+        };
+        match number {
+            Errno::NOMEM | Errno::NOSPC | Errno::INVAL | Errno::OVERFLOW => Error::NoMemory { what, bytes },
+            _ => refused(format!("the system refuses {bytes} bytes of {what}: {why}"), number),
+        }
     }
 
     /// Takes memory that a peer made.
@@ -70,14 +111,8 @@ impl SharedMemory {
     /// # Errors
     /// [`Error::Invalid`] if it is not such memory, or of another length.
     pub(crate) fn received(what: &'static str, bytes: usize, descriptor: OwnedFd) -> Result<Self> {
-        // SAFETY: zeros are a `stat`.
-        let mut status: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: `status` is a place for the answer; the other call writes no memory of this process.
-        let (found, seals) = unsafe {
-            let told = libc::fstat(descriptor.as_raw_fd(), &raw mut status) == 0;
-            (told.then_some(status.st_size), libc::fcntl(descriptor.as_raw_fd(), libc::F_GET_SEALS))
-        };
-        if seals < 0 || seals & SEALED_LENGTH != SEALED_LENGTH || found != Some(bytes.max(1) as libc::off_t) {
+        let has_length = fstat(&descriptor).is_ok_and(|status| status.st_size as u64 == bytes.max(1) as u64);
+        if !has_length || !fcntl_get_seals(&descriptor).is_ok_and(|seals| seals.contains(SEALED_LENGTH)) {
             return Err(Error::Invalid(format!(
                 "a peer passed a descriptor that is not {bytes} bytes of {what} with a sealed length"
             )));
@@ -90,7 +125,7 @@ impl SharedMemory {
     /// # Errors
     /// [`Error::NoMemory`] if there is no address space.
     pub(crate) fn map(&self) -> Result<MemoryBlock> {
-        self.map_with(libc::PROT_READ | libc::PROT_WRITE)
+        self.map_with(ProtFlags::READ | ProtFlags::WRITE)
     }
 
     /// Maps the memory to read it.
@@ -98,21 +133,19 @@ impl SharedMemory {
     /// # Errors
     /// [`Error::NoMemory`] if there is no address space.
     pub(crate) fn map_to_read(&self) -> Result<MemoryBlock> {
-        self.map_with(libc::PROT_READ)
+        self.map_with(ProtFlags::READ)
     }
 
-    fn map_with(&self, protection: i32) -> Result<MemoryBlock> {
+    fn map_with(&self, protection: ProtFlags) -> Result<MemoryBlock> {
         let bytes = self.bytes.max(1);
-        let raw = self.descriptor.as_raw_fd();
+        let (anywhere, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
         // SAFETY: the system chooses the address, so no other mapping is replaced.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, raw, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(Error::NoMemory { what: self.what, bytes });
-        }
+        let mapped = unsafe { mmap(anywhere, bytes, protection, flags, &self.descriptor, 0) };
+        let start = mapped.map_err(|_| Error::NoMemory { what: self.what, bytes })?;
         if bytes >= HUGE_FROM_BYTES {
             // SAFETY: the pages are ours, and how large they are changes nothing that a program can read. Whether the advice
             // is followed does not matter.
-            unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) };
+            _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
         }
         // SAFETY: the mapping is new, and only the block knows it.
         Ok(unsafe { MemoryBlock::of_mapping(start.cast(), bytes) })
@@ -121,8 +154,13 @@ impl SharedMemory {
     /// Refuses further writable mappings, here and in peers; those that exist stay. A kernel before 5.1 has no such seal, and peers
     /// map the memory read-only in any case.
     pub(crate) fn close_to_writers(&self) {
-        // SAFETY: the call reads and writes no memory of this process.
-        unsafe { libc::fcntl(self.descriptor.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_FUTURE_WRITE) };
+        _ = fcntl_add_seals(&self.descriptor, SealFlags::FUTURE_WRITE);
+    }
+
+    /// Returns the bytes of the pages that it has.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        fstat(&self.descriptor).map_or(0, |status| status.st_blocks as usize * 512)
     }
 
     /// Returns the length.
@@ -134,6 +172,10 @@ impl SharedMemory {
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+fn refused(what: String, number: Errno) -> Error {
+    Error::System { what, number: number.raw_os_error() }
 }
 
 /// Says whether such memory has huge pages, by making some: the setting `shmem_enabled` of the system decides. `None` if it cannot be made, or
@@ -191,5 +233,21 @@ mod tests {
     #[test]
     fn more_memory_than_the_machine_has_is_refused() {
         assert!(matches!(SharedMemory::make("a test", 1 << 60), Err(Error::NoMemory { .. })));
+    }
+
+    #[test]
+    fn a_range_without_pages_reads_zeros_and_can_have_pages_again() {
+        let memory = SharedMemory::reserve("a test", 1 << 20).unwrap();
+        let pages = || memory.held_bytes() / 4096;
+        let block = memory.map().unwrap();
+        assert_eq!(pages(), 0);
+        memory.fill(4096..12288).unwrap();
+        assert_eq!(pages(), 2);
+        // SAFETY: the byte is in the block, which nobody else knows.
+        unsafe { block.start().add(4096).write_volatile(7) };
+        memory.empty(4096..8192);
+        assert_eq!(pages(), 1);
+        // SAFETY: as above.
+        assert_eq!(unsafe { block.start().add(4096).read_volatile() }, 0);
     }
 }

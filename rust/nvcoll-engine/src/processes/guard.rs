@@ -226,8 +226,7 @@ impl<'a> HeldLife<'a> {
         list.offset = (life.word() as *const _ as usize).wrapping_sub(entry) as isize;
         // The thread has a list of the C library, for mutexes that this code does not use.
         set_robust_list(head)?;
-        // SAFETY: the call has no preconditions.
-        life.hold(unsafe { libc::syscall(libc::SYS_gettid) } as u32);
+        life.hold(rustix::thread::gettid().as_raw_nonzero().get() as u32);
         Some(Self { life, list })
     }
 }

@@ -15,7 +15,7 @@
 use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl Recorder {
             what: format!("{} cannot be read", path.display()),
             number: error.raw_os_error().unwrap_or(libc::EIO),
         };
-        let file = File::options().read(true).custom_flags(libc::O_CLOEXEC).open(path).map_err(system)?;
+        let file = File::open(path).map_err(system)?;
         let refuse =
             |what: String| Error::Invalid(format!("{} is {what}: use the nvcoll of that process", path.display()));
         let bytes = file.metadata().map_err(system)?.len() as usize;

@@ -16,6 +16,8 @@ use std::fs::{read_to_string, File};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use rustix::process::{getpid, getppid, getrlimit, setrlimit, Pid, Resource, Rlimit};
+
 use crate::system::clock::monotonic_ns;
 
 /// The bytes that a rank out of memory can still get. Chosen: its stack may grow a little, so that it fails and does not crash.
@@ -109,17 +111,15 @@ impl Fault {
         match self.strike {
             Strike::Delay(time) => std::thread::sleep(time),
             Strike::Raise => return true,
-            // SAFETY: these take numbers only.
-            Strike::Signal(number) => _ = unsafe { libc::kill(libc::getpid(), number) },
-            // SAFETY: as above.
-            Strike::SignalParent(number) => _ = unsafe { libc::kill(libc::getppid(), number) },
+            Strike::Signal(number) => signal(Some(getpid()), number),
+            Strike::SignalParent(number) => signal(getppid(), number),
             // SAFETY: it does not return, and runs nothing of this process.
             Strike::Exit(status) => unsafe { libc::_exit(status) },
-            Strike::NoMemory => limit(libc::RLIMIT_AS, mapped_bytes() + LAST_ROOM_BYTES),
+            Strike::NoMemory => limit(Resource::As, mapped_bytes() + LAST_ROOM_BYTES),
             // The system gives the lowest free number, and refuses numbers from the limit on.
             Strike::NoDescriptors => {
                 let lowest_free = File::open("/dev/null").map(|file| file.as_raw_fd() as u64);
-                lowest_free.into_iter().for_each(|number| limit(libc::RLIMIT_NOFILE, number));
+                lowest_free.into_iter().for_each(|number| limit(Resource::Nofile, number));
             }
         }
         false
@@ -128,20 +128,24 @@ impl Fault {
 
 /// Returns the bytes that this process has mapped.
 fn mapped_bytes() -> u64 {
-    let pages = read_to_string("/proc/self/statm").ok().and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
-    // SAFETY: it takes a number only.
-    pages.unwrap_or(0) * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
+    let text = read_to_string("/proc/self/status").unwrap_or_default();
+    let size =
+        text.lines().find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse::<u64>().ok());
+    size.unwrap_or(0) << 10
 }
 
 /// Lowers a limit of this process, which the process may raise again.
-fn limit(resource: libc::__rlimit_resource_t, most: u64) {
-    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the place for the limits is this function's, and lives for both calls.
-    unsafe {
-        libc::getrlimit(resource, &mut now);
-        now.rlim_cur = most.min(now.rlim_max);
-        libc::setrlimit(resource, &now);
-    }
+fn limit(resource: Resource, most: u64) {
+    let now = getrlimit(resource);
+    let current = Some(now.maximum.map_or(most, |maximum| most.min(maximum)));
+    _ = setrlimit(resource, Rlimit { current, ..now });
+}
+
+/// Sends a signal to a process that can be seen from here.
+fn signal(process: Option<Pid>, number: i32) {
+    let Some(process) = process.map(|process| process.as_raw_nonzero().get()) else { return };
+    // SAFETY: it takes numbers only.
+    _ = unsafe { libc::kill(process, number) };
 }
 
 #[cfg(all(test, not(loom)))]

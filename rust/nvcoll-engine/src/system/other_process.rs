@@ -7,31 +7,25 @@
 //! Source: proc_pid_stat(5), pidfd_open(2), linux/pidfd.h, membarrier(2).
 
 use std::fs::{read_dir, read_to_string};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
+use rustix::thread::{membarrier, MembarrierCommand};
 
 /// How long a status other than 0 of a process that has begun to end is waited for. Chosen: it is set before the life word, but a busy machine
 /// takes milliseconds. So it takes as long until an end by `_exit(0)` or `exec` is told: both show 0.
 const STATUS_WAIT: Duration = Duration::from_millis(50);
 
-/// Cited: membarrier(2).
-const GLOBAL_EXPEDITED: i32 = 1 << 1;
-const REGISTER_GLOBAL_EXPEDITED: i32 = 1 << 2;
-
 /// Lets other processes interrupt this one by [`interrupt_registered`].
 pub(crate) fn register_for_interrupts() {
-    _ = membarrier(REGISTER_GLOBAL_EXPEDITED);
+    _ = membarrier(MembarrierCommand::RegisterGlobalExpedited);
 }
 
 /// Interrupts every processor that runs a thread of a registered process, and says whether it did. A thread that has been sent SIGKILL
 /// before never runs code of its program again: no processor returns to that code without a look at the signals.
 pub(crate) fn interrupt_registered() -> bool {
-    membarrier(GLOBAL_EXPEDITED)
-}
-
-fn membarrier(command: i32) -> bool {
-    // SAFETY: the call reads and writes no memory.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
 /// The flag of a thread that has begun to end, and never runs code of its program again. Cited: `PF_EXITING`, linux/sched.h.
@@ -81,10 +75,7 @@ impl OtherProcess {
     /// Looks at a process that runs; `None` if it cannot be seen from here.
     pub(crate) fn of(number: u32) -> Option<Self> {
         let started = ProcessLine::read(&format!("/proc/{number}/stat"))?.started;
-        // SAFETY: the call reads and writes no memory.
-        let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
-        // SAFETY: the kernel has just made the descriptor, which nobody else has.
-        let descriptor = (raw >= 0).then(|| unsafe { OwnedFd::from_raw_fd(raw as i32) });
+        let descriptor = Pid::from_raw(number as i32).and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
         Some(Self { number, started, descriptor: descriptor.filter(|descriptor| information(descriptor).is_some()) })
     }
 

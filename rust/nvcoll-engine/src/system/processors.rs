@@ -4,11 +4,13 @@
 
 use std::thread::JoinHandle;
 
+#[cfg(target_os = "linux")]
+use rustix::thread::CpuSet;
+
 /// Returns the processor that the calling thread is on.
 pub(crate) fn current() -> Option<usize> {
     #[cfg(target_os = "linux")]
-    // SAFETY: the call has no preconditions.
-    return usize::try_from(unsafe { libc::sched_getcpu() }).ok();
+    return Some(rustix::thread::sched_getcpu());
     #[cfg(not(target_os = "linux"))]
     None
 }
@@ -17,15 +19,8 @@ pub(crate) fn current() -> Option<usize> {
 pub(crate) fn allowed() -> Vec<usize> {
     #[cfg(target_os = "linux")]
     {
-        // SAFETY: an empty set is zeros; the call fills a live set of the size it is told.
-        let set = unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
-            set
-        };
-        // SAFETY: the numbers are below the size of the set.
-        let is_allowed = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
-        let mut order: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(is_allowed).collect();
+        let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+        let mut order: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
         let first = order.iter().position(|&cpu| Some(cpu) == current()).unwrap_or(0);
         order.rotate_left(first);
         order
@@ -37,10 +32,11 @@ pub(crate) fn allowed() -> Vec<usize> {
 /// Confines the calling thread to `processors`.
 pub(crate) fn confine_this_thread(processors: &[usize]) {
     #[cfg(target_os = "linux")]
-    // SAFETY: the calling thread lives.
-    unsafe {
-        confine(libc::pthread_self(), processors)
-    };
+    {
+        let mut set = CpuSet::new();
+        processors.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
+        _ = rustix::thread::sched_setaffinity(None, &set);
+    }
     #[cfg(not(target_os = "linux"))]
     let _ = processors;
 }
@@ -48,27 +44,16 @@ pub(crate) fn confine_this_thread(processors: &[usize]) {
 /// Confines a thread to `processors`.
 pub(crate) fn confine_thread(thread: &JoinHandle<()>, processors: &[usize]) {
     #[cfg(target_os = "linux")]
-    // SAFETY: a thread that was not joined can be named, even if it has ended.
-    unsafe {
-        confine(std::os::unix::thread::JoinHandleExt::as_pthread_t(thread), processors)
-    };
-    #[cfg(not(target_os = "linux"))]
-    let _ = (thread, processors);
-}
-
-/// # Safety
-/// The thread was not joined or detached, or is the calling one.
-#[cfg(target_os = "linux")]
-unsafe fn confine(thread: libc::pthread_t, processors: &[usize]) {
-    // SAFETY: an empty set is zeros; numbers outside the set are left out; the thread is the caller's to vouch for.
+    // SAFETY: an empty set is zeros; numbers outside the set are left out. A thread that was not joined can be named, even if it has ended.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        processors
-            .iter()
-            .filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize)
-            .for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
+        let inside = processors.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize);
+        inside.for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
+        let thread = std::os::unix::thread::JoinHandleExt::as_pthread_t(thread);
         libc::pthread_setaffinity_np(thread, size_of::<libc::cpu_set_t>(), &set);
     }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (thread, processors);
 }
 
 #[cfg(all(test, target_os = "linux"))]
