@@ -39,6 +39,11 @@ NOT_RECEIVED = (
 NO_MEMORY = (
     "MemoryError: no memory for \\d+ bytes of {what} on each rank: pass smaller arrays, or another algorithm or path"
 )
+NO_ROOM = "MemoryError: no memory for \\d+ bytes of symmetric memory on each rank: make smaller arrays, or release some"
+TOO_LONG = (
+    r"OSError: \[Errno 27\] the system refuses \d+ bytes of {what}: raise the limit of the size of files "
+    r"\(`ulimit -f`\), or pass smaller arrays: File too large \(os error 27\)"
+)
 NOT_SHARED = "Aborted: rank {rank} could not share memory with its peers: the call was aborted"
 
 
@@ -157,7 +162,8 @@ def test_a_split_ends_for_all_if_a_rank_has_no_descriptors(job, at):
 @pytest.mark.parametrize("what", ["bytes of a file", "address space"])
 def test_a_join_or_split_ends_for_all_if_a_rank_has_no_memory(job, work, what):
     own, others = told(job, work, 1, what, [0, 1 << 16, *(n << 18 for n in range(1, 200))])
-    assert_all_were_told([NO_MEMORY.format(what=one) for one in ("words", "staging")], own)
+    refusal = TOO_LONG if what == "bytes of a file" else NO_MEMORY
+    assert_all_were_told([refusal.format(what=one) for one in ("words", "staging")], own)
     assert_all_were_told([NOT_SHARED.format(rank=1)], others)
 
 
@@ -188,7 +194,8 @@ def test_a_rank_whose_heap_cannot_grow_may_go_on(what, room, work):
     with Job(3) as job:  # whose heaps are empty, but for the arrays
         outcomes = job.run(functools.partial(work, what, room))
     assert all(is_right for _, is_right in outcomes)
-    expected = (NO_DESCRIPTOR if what == "descriptors" else NO_MEMORY).format(what="symmetric memory")
+    refusals = {"descriptors": NO_DESCRIPTOR, "bytes of a file": TOO_LONG, "address space": NO_ROOM}
+    expected = refusals[what].format(what="symmetric memory")
     assert [re.fullmatch(expected, told) is not None for told, _ in outcomes] == [False, True, False], outcomes
 
 

@@ -148,7 +148,7 @@ pub enum Error {
     #[error("{0}")]
     Closed(&'static str),
     /// Scratch or staging could not be allocated; nothing was moved.
-    #[error("no memory for {bytes} bytes of {what} on each rank: pass smaller arrays, or another algorithm or path")]
+    #[error("no memory for {bytes} bytes of {what} on each rank: {}", advice_about(what))]
     NoMemory {
         /// The purpose of the memory.
         what: &'static str,
@@ -229,3 +229,14 @@ impl From<Interrupted> for Error {
 
 /// The result of anything in the engine that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The purpose of memory of `comm.empty`.
+pub(crate) const SYMMETRIC_MEMORY: &str = "symmetric memory";
+
+/// Returns what to do if there is no memory for a purpose.
+fn advice_about(what: &str) -> &'static str {
+    match what {
+        SYMMETRIC_MEMORY => "make smaller arrays, or release some",
+        _ => "pass smaller arrays, or another algorithm or path",
+    }
+}

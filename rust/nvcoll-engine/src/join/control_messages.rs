@@ -28,6 +28,9 @@ use crate::join::wire::{open, MessageBody, PacketKind, LONGEST_MESSAGE, MOST_WOR
 /// The wait until a message is sent again when no event says that it can be. Chosen.
 const RETRY: Duration = Duration::from_millis(1);
 
+/// The first number of the keys of messages that take others back.
+const TAKEN_BACK: u64 = u64::MAX;
+
 /// Packets that are read before the reader looks at its own deadline. Chosen.
 const READ_AT_ONCE: usize = 64;
 
@@ -147,6 +150,11 @@ impl PeerConnection {
         }
     }
 
+    /// Takes back what was sent with keys that begin so: the peer closes the descriptors, and is told so if it asks.
+    pub(super) fn take_back(&self, key: [u64; 2]) {
+        _ = self.try_to_send([TAKEN_BACK, key[0], key[1]], &[], &[]);
+    }
+
     /// Sends a message if that is possible now.
     pub(super) fn try_to_send(&self, key: [u64; 3], words: &[u64], descriptors: &[BorrowedFd<'_>]) -> Result<Sending> {
         check_lengths(words.len(), descriptors.len())?;
@@ -239,6 +247,14 @@ impl PeerConnection {
             })
         };
         let mut inbox = self.inbox();
+        if body.key[0] == TAKEN_BACK {
+            let of_key = inbox.kept.iter_mut().filter(|(key, _)| key[..2] == body.key[1..]);
+            let has_descriptors = |message: &Result<Message>| message.as_ref().is_ok_and(|m| !m.descriptors.is_empty());
+            for message in of_key.flat_map(|(_, messages)| messages).filter(|message| has_descriptors(message)) {
+                *message = Err(self.left("while a message of it was not asked for: it gave up"));
+            }
+            return;
+        }
         if !inbox.forgotten.contains(&body.key[..2]) {
             inbox.kept.entry(body.key).or_default().push_back(message);
         }

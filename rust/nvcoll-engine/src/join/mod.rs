@@ -180,6 +180,11 @@ impl Mesh {
         self.peer(peer)?.receive(key, &mut WaitLimit { deadline, is_interrupted: is_given_up })
     }
 
+    /// Takes messages with descriptors back that a peer has not asked for, because what they were sent for has failed.
+    pub(crate) fn take_back(&self, peer: u32, key: [u64; 2]) {
+        self.peers[peer as usize].iter().for_each(|peer| peer.take_back(key));
+    }
+
     /// Drops the messages with keys that begin so, those that come later too.
     pub(crate) fn forget(&self, key: [u64; 2]) {
         self.peers.iter().flatten().for_each(|peer| peer.forget(key));

@@ -3,21 +3,26 @@
 //! ```text
 //! region 0   |block|free      |block     |        a region is memory that processes share (`shared.rs`)
 //! region 1   |block              |free      |     each new region is as long as all before together, or as long as its first block
+//!            |pages|no pages                |     a region has pages where blocks are, and where some were
 //! ```
 //!
 //! A block is the smallest free range that is long enough. A released block joins the free ranges beside it. Regions stay until the
-//! process ends, because peers have mapped them; their number is small, since they double.
+//! process ends, because peers have mapped them; their number is small, since they double. Pages that no block has had yet cost nothing.
+//!
+//! **Pages go back.** A released block keeps its pages, so that an array of the next step has them at once, while the free ranges have at most
+//! as many pages as the blocks have, or [`KEPT_BYTES`]. Beyond that the system gets the pages of all free ranges.
 //!
 //! **Quarantine.** A rank whose call failed gives up waiting for a peer that is stopped. That peer may still store into the blocks of the
 //! call when it runs again. From then on, released blocks are withheld until it is quiet or dead: no other array gets their memory. The
 //! heap withholds all released blocks, not only those of the call: it does not know which array was in which call.
 //!
-//! What it does not do: it gives no region back to the system, and it does not move blocks.
+//! What it does not do: it gives no region back, and it does not move blocks.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, SYMMETRIC_MEMORY};
 use crate::memory::block::MemoryBlock;
 use crate::memory::world::addresses::MOST_REGIONS;
 
@@ -27,8 +32,46 @@ const ALIGNMENT_BYTES: usize = 128;
 /// Regions are multiples of this many bytes. Cited: a huge page on x86-64 and most arm64 Linux.
 const REGION_STEP_BYTES: usize = 2 << 20;
 
+/// The bytes of free pages that a heap keeps in any case. Chosen: some buckets of gradients.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// The least range whose pages are given back. Chosen: a huge page.
+const RETURNED_FROM_BYTES: usize = 2 << 20;
+
+/// A page. Cited: the smallest of Linux on x86-64; larger ones are multiples, and the system gives no part of one back.
+const PAGE_BYTES: usize = 4096;
+
+/// The memory behind a region, which has pages where they are asked for.
+pub(crate) trait HeapPages: std::fmt::Debug + Send + Sync {
+    /// Gives a range pages, if it has none.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::System`].
+    fn fill(&self, range: Range<usize>) -> Result<()>;
+
+    /// Gives the pages inside of a range back to the system. What is read there is zeros.
+    fn empty(&self, range: Range<usize>);
+}
+
+/// A region of a heap: its mapping, and the memory behind it. Without that it has all pages.
+#[derive(Debug, Clone)]
+pub(crate) struct HeapRegion {
+    pub(crate) block: Arc<MemoryBlock>,
+    pub(crate) memory: Option<Arc<dyn HeapPages>>,
+}
+
+/// A range without a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FreeRange {
+    bytes: usize,
+    /// At most so many bytes of it have pages.
+    held_bytes: usize,
+    /// Whether pages may be missing in it.
+    has_holes: bool,
+}
+
 /// Makes region number `n` of some bytes, for which peers may ask.
-pub(crate) type MakeRegion = dyn Fn(usize, usize) -> Result<Arc<MemoryBlock>> + Send + Sync;
+pub(crate) type MakeRegion = dyn Fn(usize, usize) -> Result<HeapRegion> + Send + Sync;
 
 /// Says whether a peer that was stopped in a failed call writes no memory of this rank any more.
 pub(crate) type IsHarmless = dyn Fn() -> bool + Send + Sync;
@@ -41,9 +84,11 @@ pub(crate) struct SymmetricHeap {
 
 #[derive(Default)]
 struct HeapState {
-    regions: Vec<Arc<MemoryBlock>>,
-    /// The length of each free range, by region and offset.
-    free: BTreeMap<(usize, usize), usize>,
+    regions: Vec<HeapRegion>,
+    /// The free ranges, by region and offset.
+    free: BTreeMap<(usize, usize), FreeRange>,
+    /// The bytes of all blocks.
+    used_bytes: usize,
     /// Released blocks that some peer may still write.
     withheld: Vec<((usize, usize), usize)>,
     /// Each says whether one such peer is harmless now.
@@ -75,18 +120,18 @@ impl SymmetricHeap {
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<HeapBlock> {
-        let no_memory = Error::NoMemory { what: "symmetric memory", bytes };
+        let no_memory = Error::NoMemory { what: SYMMETRIC_MEMORY, bytes };
         let wanted = bytes.max(1).checked_next_multiple_of(ALIGNMENT_BYTES).ok_or(no_memory)?;
         let mut state = self.lock();
         state.end_quarantine();
-        let place = match state.take(wanted) {
+        let place = match state.take(wanted)? {
             Some(place) => place,
             None => {
                 self.grow(&mut state, wanted)?;
-                state.take(wanted).expect("the new region is long enough")
+                state.take(wanted)?.expect("the new region is long enough")
             }
         };
-        let start = state.regions[place.0].start().wrapping_add(place.1);
+        let start = state.regions[place.0].block.start().wrapping_add(place.1);
         Ok(HeapBlock { heap: self.clone(), place, bytes: wanted, start })
     }
 
@@ -98,12 +143,13 @@ impl SymmetricHeap {
     /// Adds a region with room for `wanted` bytes.
     fn grow(&self, state: &mut HeapState, wanted: usize) -> Result<()> {
         let number = state.regions.len();
-        let no_memory = Error::NoMemory { what: "symmetric memory", bytes: wanted };
+        let no_memory = Error::NoMemory { what: SYMMETRIC_MEMORY, bytes: wanted };
         let least =
             wanted.checked_next_multiple_of(REGION_STEP_BYTES).filter(|_| number < MOST_REGIONS).ok_or(no_memory)?;
-        let present: usize = state.regions.iter().map(|region| region.bytes()).sum();
+        let present: usize = state.regions.iter().map(|region| region.block.bytes()).sum();
         let region = (self.make_region)(number, least.max(present)).or_else(|_| (self.make_region)(number, least))?;
-        state.free.insert((number, 0), region.bytes());
+        let has_holes = region.memory.is_some();
+        state.free.insert((number, 0), FreeRange { bytes: region.block.bytes(), held_bytes: 0, has_holes });
         state.regions.push(region);
         Ok(())
     }
@@ -114,15 +160,22 @@ impl SymmetricHeap {
 }
 
 impl HeapState {
-    /// Takes the smallest free range that has room.
-    fn take(&mut self, wanted: usize) -> Option<(usize, usize)> {
-        let fitting = self.free.iter().filter(|(_, &bytes)| bytes >= wanted);
-        let (&place, &bytes) = fitting.min_by_key(|(_, &bytes)| bytes)?;
-        self.free.remove(&place);
-        if bytes > wanted {
-            self.free.insert((place.0, place.1 + wanted), bytes - wanted);
+    /// Takes the smallest free range that has room, and sees to its pages.
+    fn take(&mut self, wanted: usize) -> Result<Option<(usize, usize)>> {
+        let fitting = self.free.iter().filter(|(_, range)| range.bytes >= wanted);
+        let Some((&place, &range)) = fitting.min_by_key(|(_, range)| range.bytes) else { return Ok(None) };
+        if let (true, Some(memory)) = (range.has_holes, &self.regions[place.0].memory) {
+            let end = (place.1 + wanted).next_multiple_of(PAGE_BYTES).min(place.1 + range.bytes);
+            memory.fill(place.1..end)?;
         }
-        Some(place)
+        self.free.remove(&place);
+        if range.bytes > wanted {
+            let bytes = range.bytes - wanted;
+            let rest = FreeRange { bytes, held_bytes: range.held_bytes.min(bytes), ..range };
+            self.free.insert((place.0, place.1 + wanted), rest);
+        }
+        self.used_bytes += wanted;
+        Ok(Some(place))
     }
 
     /// Releases what was withheld, if no peer may write it any more; says whether none may.
@@ -135,18 +188,44 @@ impl HeapState {
     }
 
     /// Returns a range, and joins it with its free neighbours.
-    fn release(&mut self, (region, mut offset): (usize, usize), mut bytes: usize) {
+    fn release(&mut self, (region, mut offset): (usize, usize), bytes: usize) {
+        self.used_bytes -= bytes;
+        let mut released = FreeRange { bytes, held_bytes: bytes, has_holes: false };
         if let Some(behind) = self.free.remove(&(region, offset + bytes)) {
-            bytes += behind;
+            released = released.joined(behind);
         }
         let before = self.free.range(..(region, offset)).next_back();
-        if let Some((&(of, start), &length)) =
-            before.filter(|(&(of, start), &length)| of == region && start + length == offset)
-        {
-            self.free.remove(&(of, start));
-            (offset, bytes) = (start, length + bytes);
+        let before = before.filter(|(&(of, start), range)| of == region && start + range.bytes == offset);
+        if let Some((&place, &range)) = before {
+            self.free.remove(&place);
+            (offset, released) = (place.1, released.joined(range));
         }
-        self.free.insert((region, offset), bytes);
+        self.free.insert((region, offset), released);
+        if self.free.values().map(|range| range.held_bytes).sum::<usize>() > self.used_bytes.max(KEPT_BYTES) {
+            self.return_pages();
+        }
+    }
+
+    /// Gives the pages of the free ranges back to the system.
+    fn return_pages(&mut self) {
+        for (&(region, offset), range) in &mut self.free {
+            let pages = offset.next_multiple_of(PAGE_BYTES)..(offset + range.bytes) / PAGE_BYTES * PAGE_BYTES;
+            let Some(memory) = &self.regions[region].memory else { continue };
+            if range.held_bytes > 0 && pages.len() >= RETURNED_FROM_BYTES {
+                memory.empty(pages);
+                (range.held_bytes, range.has_holes) = (0, true);
+            }
+        }
+    }
+}
+
+impl FreeRange {
+    fn joined(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            held_bytes: self.held_bytes + other.held_bytes,
+            has_holes: self.has_holes || other.has_holes,
+        }
     }
 }
 
@@ -190,7 +269,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn heap() -> Arc<SymmetricHeap> {
-        let make = |_, bytes| Ok(Arc::new(MemoryBlock::try_zeroed(bytes).unwrap()));
+        let block = |bytes| Arc::new(MemoryBlock::try_zeroed(bytes).unwrap());
+        let make = move |_, bytes| Ok(HeapRegion { block: block(bytes), memory: None });
         SymmetricHeap::new(Box::new(make))
     }
 
@@ -201,8 +281,10 @@ mod tests {
         let regions = heap.lock().regions.len();
         drop(blocks);
         let state = heap.lock();
-        let whole: Vec<_> = state.regions.iter().enumerate().map(|(n, region)| ((n, 0), region.bytes())).collect();
-        assert_eq!(state.free.clone().into_iter().collect::<Vec<_>>(), whole);
+        let whole: Vec<_> =
+            state.regions.iter().enumerate().map(|(n, region)| ((n, 0), region.block.bytes())).collect();
+        assert_eq!(state.free.iter().map(|(&place, range)| (place, range.bytes)).collect::<Vec<_>>(), whole);
+        assert_eq!(state.used_bytes, 0);
         assert_eq!(regions, 3, "2 MiB, 6 MiB, 8 MiB");
     }
 
@@ -218,6 +300,26 @@ mod tests {
         is_harmless.store(true, Ordering::Relaxed);
         assert_eq!(places(), [(0, 0); 2]);
         assert_eq!(heap.lock().free.len(), 1);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_heap_without_blocks_keeps_few_pages_and_its_blocks_have_all_of_theirs() {
+        use crate::memory::shared::SharedMemory;
+        let made = Arc::new(Mutex::new(Vec::<Arc<SharedMemory>>::new()));
+        let kept = made.clone();
+        let heap = SymmetricHeap::new(Box::new(move |_, bytes| {
+            let memory = Arc::new(SharedMemory::reserve("a test", bytes)?);
+            kept.lock().unwrap().push(memory.clone());
+            Ok(HeapRegion { block: Arc::new(memory.map()?), memory: Some(memory) })
+        }));
+        let held = || made.lock().unwrap().iter().map(|memory| memory.held_bytes()).sum::<usize>();
+        for mib in [20, 30, 45, 70, 100, 150] {
+            let block = heap.allocate(mib << 20).unwrap();
+            assert!((mib << 20..(mib << 20) + KEPT_BYTES + (1 << 20)).contains(&held()), "{mib} MiB: {}", held());
+            drop(block);
+            assert!(held() <= KEPT_BYTES, "nothing is alive: {}", held());
+        }
     }
 
     #[test]
@@ -238,8 +340,8 @@ mod tests {
                     prop_assert!(a + block.bytes() <= b || b + other.bytes() <= a);
                 }
                 let is_inside = heap.lock().regions.iter().any(|region| {
-                    let offset = block.start().addr().wrapping_sub(region.start().addr());
-                    offset < region.bytes() && block.bytes() <= region.bytes() - offset
+                    let offset = block.start().addr().wrapping_sub(region.block.start().addr());
+                    offset < region.block.bytes() && block.bytes() <= region.block.bytes() - offset
                 });
                 prop_assert!(is_inside);
                 if is_kept {

@@ -23,6 +23,7 @@ use rustix::mm::{madvise, mmap, Advice, MapFlags, ProtFlags};
 
 use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
+use crate::memory::heap::HeapPages;
 use crate::system::memory::available_bytes;
 
 /// The least size for which huge pages are requested. Chosen: that of one.
@@ -72,25 +73,6 @@ impl SharedMemory {
         ftruncate(&memory.descriptor, bytes.max(1) as u64).map_err(|number| memory.no_pages(number))?;
         fcntl_add_seals(&memory.descriptor, SEALED_LENGTH).map_err(|number| memory.no_pages(number))?;
         Ok(memory)
-    }
-
-    /// Gives a range pages, if it has none.
-    ///
-    /// # Errors
-    /// As [`SharedMemory::make`].
-    pub(crate) fn fill(&self, range: Range<usize>) -> Result<()> {
-        if available_bytes().is_some_and(|available| available < range.len() as u64) {
-            return Err(Error::NoMemory { what: self.what, bytes: range.len() });
-        }
-        let filled = fallocate(&self.descriptor, FallocateFlags::empty(), range.start as u64, range.len() as u64);
-        filled.map_err(|number| self.no_pages(number))
-    }
-
-    /// Gives the pages inside of a range back to the system. What is read there is zeros.
-    pub(crate) fn empty(&self, range: Range<usize>) {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Whether the system takes them does not matter.
-        _ = fallocate(&self.descriptor, flags, range.start as u64, range.len() as u64);
     }
 
     /// Returns the error of pages or a length that the system refuses.
@@ -171,6 +153,24 @@ impl SharedMemory {
     /// Returns the descriptor, to pass it to peers.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+impl HeapPages for SharedMemory {
+    fn fill(&self, range: Range<usize>) -> Result<()> {
+        // The question costs more than a few pages.
+        let is_long = range.len() >= HUGE_FROM_BYTES;
+        if is_long && available_bytes().is_some_and(|available| available < range.len() as u64) {
+            return Err(Error::NoMemory { what: self.what, bytes: range.len() });
+        }
+        let filled = fallocate(&self.descriptor, FallocateFlags::empty(), range.start as u64, range.len() as u64);
+        filled.map_err(|number| self.no_pages(number))
+    }
+
+    fn empty(&self, range: Range<usize>) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // Whether the system takes them does not matter.
+        _ = fallocate(&self.descriptor, flags, range.start as u64, range.len() as u64);
     }
 }
 

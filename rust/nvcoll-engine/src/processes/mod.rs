@@ -41,6 +41,7 @@ use crate::ranks::memberships::Memberships;
 use crate::ranks::rank_end::{fail, finish_issued, retire};
 use crate::sync::Deaths;
 use crate::system::cpus;
+use crate::system::memory::begin_to_count_kills;
 use crate::system::process::Process;
 
 /// How long a rank whose call failed waits for peers that are stopped. Chosen: a peer that runs acknowledges within milliseconds.
@@ -88,15 +89,16 @@ impl ProcessRank {
     /// Those of [`Mesh::join`]; [`Error::NoMemory`].
     pub fn join(settings: &JobSettings, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
         let mesh = Arc::new(Mesh::join(settings, is_interrupted)?);
+        begin_to_count_kills();
         let (own, world_size) = (mesh.rank(), mesh.world_size());
         let regions = Arc::new(JobRegions::new(mesh.clone()));
         let asking = regions.clone();
         let table = Arc::new(RegionTable::new(world_size, Box::new(move |peer, number| asking.ask(peer, number))));
         let (making, own_regions) = (regions.clone(), table.clone());
         let make = move |number, bytes| {
-            let block = making.make(bytes)?;
-            own_regions.add(own, number, block.clone());
-            Ok(block)
+            let region = making.make(bytes)?;
+            own_regions.add(own, number, region.block.clone());
+            Ok(region)
         };
         let (heap, deaths) = (SymmetricHeap::new(Box::new(make)), Arc::new(Deaths::of_ranks(world_size)));
         let job = Arc::new(JobMemory { mesh, table, heap, deaths, regions: regions.clone(), kept: Mutex::default() });
@@ -195,7 +197,8 @@ fn make_world(
     is_group: bool,
     limit: &mut WaitLimit<'_>,
 ) -> Result<Arc<World>> {
-    let (regions, words) = share_memory(&job.mesh, id, &ranks, limit)?;
+    let take_back = |_: &Error| ranks.iter().for_each(|&rank| job.mesh.take_back(rank, [WORLD, id]));
+    let (regions, words) = share_memory(&job.mesh, id, &ranks, limit).inspect_err(take_back)?;
     let addresses = match ranks.len() {
         1 => Addresses::OneSpace,
         _ => Addresses::Regions { table: job.table.clone(), ranks: ranks.clone() },

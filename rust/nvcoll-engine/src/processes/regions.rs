@@ -21,9 +21,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::deadline::Deadline;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, SYMMETRIC_MEMORY};
 use crate::join::{too_many_in_flight, Mesh, Message, Sending};
 use crate::memory::block::MemoryBlock;
+use crate::memory::heap::HeapRegion;
 use crate::memory::shared::SharedMemory;
 use crate::memory::world::rank_lines::{InBlock, RankBells, RankWords};
 use crate::memory::world::World;
@@ -47,14 +48,12 @@ const RETRY: Duration = Duration::from_millis(1);
 const NO_SUCH_REGION: u64 = 0;
 const TOO_MANY_IN_FLIGHT: u64 = 1;
 
-const WHAT: &str = "symmetric memory";
-
 /// The regions of this rank, and the way to those of its peers.
 #[derive(Debug)]
 pub(super) struct JobRegions {
     mesh: Arc<Mesh>,
     /// The regions of this rank, by number.
-    own: Mutex<Vec<SharedMemory>>,
+    own: Mutex<Vec<Arc<SharedMemory>>>,
     /// Set when the world of all ranks exists.
     lines: OnceLock<AskingLines>,
     /// Since when descriptors are in short supply.
@@ -103,11 +102,11 @@ impl JobRegions {
     }
 
     /// Makes the next region of this rank.
-    pub(super) fn make(&self, bytes: usize) -> Result<Arc<MemoryBlock>> {
-        let memory = SharedMemory::make(WHAT, bytes)?;
+    pub(super) fn make(&self, bytes: usize) -> Result<HeapRegion> {
+        let memory = Arc::new(SharedMemory::reserve(SYMMETRIC_MEMORY, bytes)?);
         let block = Arc::new(memory.map()?);
-        locked(&self.own).push(memory);
-        Ok(block)
+        locked(&self.own).push(memory.clone());
+        Ok(HeapRegion { block, memory: Some(memory) })
     }
 
     /// Asks a peer for a region, and maps it. `None`: the peer has not answered yet. One thread at a time asks.
@@ -217,5 +216,5 @@ impl JobRegions {
 fn map(Message { words, descriptors }: Message) -> Result<Arc<MemoryBlock>> {
     let no_region = || Error::Invalid("the rank has no such region".into());
     let (bytes, descriptor) = words.first().zip(descriptors.into_iter().next()).ok_or_else(no_region)?;
-    Ok(Arc::new(SharedMemory::received(WHAT, *bytes as usize, descriptor)?.map()?))
+    Ok(Arc::new(SharedMemory::received(SYMMETRIC_MEMORY, *bytes as usize, descriptor)?.map()?))
 }

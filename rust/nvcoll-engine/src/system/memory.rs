@@ -1,6 +1,7 @@
 //! How much memory this process may still use: that of the machine, and the limit of its control groups.
 
 use std::fs::read_to_string;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The least number that is no limit. Chosen: no machine has as much. Version 1 of control groups writes 2^63 less a page for "no limit".
 const UNLIMITED_BYTES: u64 = 1 << 62;
@@ -37,18 +38,36 @@ pub fn group_memory() -> Option<GroupMemory> {
     [of_unified, of_legacy].into_iter().flatten().min_by_key(|group| group.left_bytes)
 }
 
-/// Says whether the kernel has killed a process of this control group because memory ran out.
+/// The processes of this control group that the kernel had killed before this process joined a job.
+static KILLED_BEFORE: AtomicU64 = AtomicU64::new(0);
+
+/// Begins to count the processes that the kernel kills because memory runs out.
+pub(crate) fn begin_to_count_kills() {
+    // Relaxed: the number stands for itself.
+    KILLED_BEFORE.store(kills_of_own_group(), Ordering::Relaxed);
+}
+
+/// Says whether the kernel has killed a process of this control group since [`begin_to_count_kills`], because memory ran out.
 pub(crate) fn memory_ran_out() -> bool {
-    let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    // Relaxed: as above.
+    kills_of_own_group() > KILLED_BEFORE.load(Ordering::Relaxed)
+}
+
+fn kills_of_own_group() -> u64 {
+    kills_in(&read_to_string("/proc/self/cgroup").unwrap_or_default(), "/sys/fs/cgroup")
+}
+
+/// Returns the number of kills that the control groups of a process count.
+fn kills_in(groups: &str, root: &str) -> u64 {
     let counts = groups.lines().filter_map(|line| {
         let file = match line.strip_prefix("0::") {
-            Some(path) => format!("/sys/fs/cgroup{path}/memory.events"),
-            None => format!("/sys/fs/cgroup/memory{}/memory.oom_control", line.split_once(":memory:")?.1),
+            Some(path) => format!("{root}{path}/memory.events"),
+            None => format!("{root}/memory{}/memory.oom_control", line.split_once(":memory:")?.1),
         };
         let events = read_to_string(file).ok()?;
-        events.lines().find_map(|line| line.strip_prefix("oom_kill ")).map(|count| count.trim() != "0")
+        events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok())
     });
-    counts.into_iter().any(|is_any| is_any)
+    counts.sum()
 }
 
 /// Returns the memory of a group or of one above it, of which the least is left. Pages of files do not count as used: the kernel takes
@@ -80,6 +99,18 @@ mod tests {
     fn available_memory_is_read_as_the_kernel_writes_it() {
         assert_eq!(available_in("MemTotal:  9 kB\nMemAvailable:   24000 kB\n"), Some(24_576_000));
         assert_eq!(available_in("MemTotal:  9 kB\n"), None);
+    }
+
+    #[test]
+    fn kills_are_counted_from_the_join_on() {
+        let root = std::env::temp_dir().join(format!("nvcoll-kills-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("a")).unwrap();
+        std::fs::write(root.join("a/memory.events"), "low 0\noom 9\noom_kill 3\noom_group_kill 0\n").unwrap();
+        let kills = kills_in("12:cpu:/\n0::/a\n", root.to_str().unwrap());
+        std::fs::remove_dir_all(&root).unwrap();
+        assert_eq!(kills, 3);
+        begin_to_count_kills();
+        assert!(!memory_ran_out(), "kills of earlier days count");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use loom::thread;
 use nvcoll_engine::sync::life::LifeState;
 use nvcoll_engine::sync::record::{CALLS, REACHABLE, WORDS};
 use nvcoll_engine::sync::rendezvous::{self, RendezvousPhase};
+use nvcoll_engine::sync::wanted::{GuardBell, Wanted};
 use nvcoll_engine::sync::{
     Abort, Activity, BatchRecords, Cause, Deaths, Departure, Doorbell, Life, Pair, Progress, RecordLine, Rendezvous,
     Stamp,
@@ -431,4 +432,29 @@ fn said_in_two_words(is_taken_back_first: bool) {
 fn a_rank_hears_the_list_of_ranks_with_the_number_that_belongs_to_it() {
     loom::model(|| said_in_two_words(true));
     must_fail(|| said_in_two_words(false));
+}
+
+/// A rank asks for a region while the guard of its owner is about to sleep. A guard that would not look again sleeps forever, which loom reports.
+#[test]
+fn a_guard_that_sleeps_hears_the_bell() {
+    loom::model(|| {
+        let shared = Arc::new((Wanted::default(), GuardBell::default()));
+        let asking = shared.clone();
+        let rank = thread::spawn(move || {
+            asking.0.ask(1, 7);
+            asking.1.ring();
+        });
+        let (wanted, bell) = &*shared;
+        let question = loop {
+            let heard = bell.heard();
+            if let Some(question) = wanted.read() {
+                break question;
+            }
+            while bell.heard() == heard {
+                thread::yield_now();
+            }
+        };
+        assert_eq!((question.owner(), question.region()), (1, 7));
+        rank.join().unwrap();
+    });
 }

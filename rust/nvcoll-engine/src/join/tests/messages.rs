@@ -191,6 +191,26 @@ fn a_message_whose_descriptors_found_no_room_says_so() {
 }
 
 #[test]
+fn a_message_that_was_taken_back_leaves_no_descriptor_and_says_so_to_who_asks() {
+    alone(module_path!(), "a_message_that_was_taken_back_leaves_no_descriptor_and_says_so_to_who_asks", || {
+        let (meshes, file) = (job("taken back", 2), descriptor());
+        let before = open_descriptors();
+        let send =
+            |key, words: &[u64]| meshes[0].send(1, key, words, &[file.as_fd()], watchdog(), &mut || false).unwrap();
+        send([1, 7, 0], &[1]);
+        send([1, 8, 0], &[2]);
+        meshes[0].take_back(1, [1, 7]);
+        meshes[0].send(1, [5, 0, 0], &[], &[], watchdog(), &mut || false).unwrap();
+        let receive = |key| meshes[1].receive(0, key, watchdog(), &mut || false);
+        receive([5, 0, 0]).unwrap();
+        assert_eq!(open_descriptors(), before + 1, "that of the other message");
+        let words = "rank 0 left while a message of it was not asked for: it gave up";
+        assert_eq!(receive([1, 7, 0]).unwrap_err().to_string(), words);
+        assert_eq!(receive([1, 8, 0]).unwrap().words, [2]);
+    });
+}
+
+#[test]
 fn a_child_that_was_forked_off_neither_uses_nor_ends_the_connections() {
     alone(module_path!(), "a_child_that_was_forked_off_neither_uses_nor_ends_the_connections", || {
         let meshes = job("fork", 2);
